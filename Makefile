@@ -1,0 +1,18 @@
+# Thin names for the commands; .ci/run is what decides.
+.PHONY: setup check test slow format
+
+setup:
+	bash .ci/setup
+
+check:
+	bash .ci/run
+
+test: setup
+	.venv/bin/python -m pytest -n 2 -m "not slow"
+
+slow: setup
+	.venv/bin/python -m pytest -n 2 -m slow --timeout=1800
+
+format: setup
+	.venv/bin/ruff format .
+	.venv/bin/ruff check --fix .

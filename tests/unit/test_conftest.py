@@ -1,0 +1,69 @@
+"""The rules of tests/conftest.py, tried on a project of their own."""
+
+from pathlib import Path
+
+import pytest
+
+CONFTEST = Path(__file__).parents[1] / "conftest.py"
+
+USES_DATA = """
+    def test_reads(shared_data):
+        assert shared_data("a.txt").read_text() == "a"
+"""
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester) -> pytest.Pytester:
+    """An empty project with our conftest, in a folder whose parent may hold shared/data."""
+    root = pytester.mkdir("project")
+    (root / "pytest.ini").write_text("[pytest]\nmarkers = data: needs data\n")
+    pytester.chdir()
+    (root / "conftest.py").write_text(CONFTEST.read_text())
+    return pytester
+
+
+def _run(project: pytest.Pytester, test: str, *options: str) -> pytest.RunResult:
+    path = project.path / "project" / "test_it.py"
+    path.write_text("import pytest\n" + "\n".join(line[4:] for line in test.splitlines()))
+    return project.runpytest_subprocess("--rootdir=project", "-rs", *options, path)
+
+
+def test_a_file_that_is_there_is_found(project: pytest.Pytester) -> None:
+    data = project.path / "shared" / "data"
+    data.mkdir(parents=True)
+    (data / "a.txt").write_text("a")
+    _run(project, USES_DATA, "--require-data").assert_outcomes(passed=1)
+
+
+def test_a_file_that_is_missing_skips_the_test_and_is_named(project: pytest.Pytester) -> None:
+    result = _run(project, USES_DATA)
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED*missing data: a.txt"])
+
+
+def test_a_file_that_is_missing_fails_the_test_where_data_is_required(
+    project: pytest.Pytester,
+) -> None:
+    result = _run(project, USES_DATA, "--require-data")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*missing data: a.txt*"])
+
+
+def test_a_whole_module_without_its_data_fails_where_data_is_required(
+    project: pytest.Pytester,
+) -> None:
+    test = '    pytest.skip("missing data: b.txt", allow_module_level=True)'
+    _run(project, test, "--require-data").assert_outcomes(errors=1)
+
+
+def test_other_skips_stay_skips_where_data_is_required(project: pytest.Pytester) -> None:
+    test = """
+    def test_needs_root():
+        pytest.skip("needs root")
+    """
+    _run(project, test, "--require-data").assert_outcomes(skipped=1)
+
+
+def test_a_test_that_uses_data_is_marked(project: pytest.Pytester) -> None:
+    result = _run(project, USES_DATA, "-m", "not data")
+    result.assert_outcomes(deselected=1)
