@@ -1,0 +1,309 @@
+"""Events: immutable, signed, content-addressed, linked to those before (thesis, 3.2; design, 5).
+
+An event is an author's request and the place that its publisher gives it: a sequence number, and
+links to its parents. Where author and publisher are one peer, one signature covers all.
+
+On the wire it is a dag-cbor map with these keys; those marked * are left out when empty:
+    v version of the protocol (1)    r the request (see `requests`)    n sequence
+    w topic version, left out where it is the topic's first
+    p publisher, left out where it is the author
+    l parents*                       o position*                       x extensions*
+    a author's signature over the request, where author and publisher differ
+    s publisher's signature over all the rest
+The request's `q` is left out where author and publisher are one and it equals the event's `n`.
+Whatever can be left out must be: an event has one encoding, and so one content id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+import msgspec
+
+from pulsarcast.model.cbor import INT_MAX, decode, encode, encode_part, opaque
+from pulsarcast.model.errors import RemoteError, caller_to_blame
+from pulsarcast.model.fields import (
+    PROTOCOL_VERSION,
+    Fields,
+    check_version,
+    read_extensions,
+    read_int,
+    read_links,
+    read_map,
+    read_pair,
+    read_signature,
+)
+from pulsarcast.model.identity import Identity, verify_signature
+from pulsarcast.model.ids import Cid, PeerId, check_cid, check_peer_id, cid_of
+from pulsarcast.model.requests import (
+    AFTER_MAX,
+    ATTRIBUTES_MAX,
+    NO_ATTRIBUTES,
+    PAYLOAD_BYTES_MAX,
+    REQUEST_BYTES_MAX,
+    Attribute,
+    Request,
+    Sequence,
+    SignedRequest,
+    decode_request,
+    read_request,
+    read_sequence,
+    request_fields,
+    request_id_of,
+    sign_request,
+)
+
+__all__ = [
+    "AFTER_MAX",
+    "ATTRIBUTES_MAX",
+    "EVENT_BYTES_MAX",
+    "PARENTS_MAX",
+    "PAYLOAD_BYTES_MAX",
+    "REQUEST_BYTES_MAX",
+    "Attribute",
+    "EventDescriptor",
+    "Position",
+    "Request",
+    "Sequence",
+    "SignedRequest",
+    "decode_event",
+    "decode_request",
+    "publish_own",
+    "publish_request",
+    "sign_request",
+]
+
+EVENT_BYTES_MAX: Final = PAYLOAD_BYTES_MAX + (64 << 10)
+PARENTS_MAX: Final = 64
+
+_NO_EXTENSIONS: Final[Mapping[str, object]] = MappingProxyType({})
+_EVENT_KEYS = frozenset("vrnwploxas")
+
+
+class Position(NamedTuple):
+    """An event's place in a topic of total order: the sequencer's term, and the place itself."""
+
+    term: int
+    number: int
+
+
+class EventDescriptor(msgspec.Struct, frozen=True):
+    """A published event, verified as far as its own bytes allow."""
+
+    request: Request
+    version: Cid  # of the topic: rights are judged by the version that the event names
+    publisher: PeerId
+    sequence: Sequence
+    parents: tuple[Cid, ...]
+    position: Position | None
+    extensions: dict[str, object]
+    author_signature: bytes | None
+    signature: bytes
+    request_id: bytes
+    cid: Cid
+    block: bytes
+
+    @property
+    def topic(self) -> Cid:
+        """The topic, by its first version's content id."""
+        return self.request.topic
+
+    @property
+    def author(self) -> PeerId:
+        """Who said it."""
+        return self.request.author
+
+    @property
+    def name(self) -> str:
+        """What the author called it, often nothing."""
+        return self.request.name
+
+    @property
+    def payload(self) -> bytes:
+        """What was said."""
+        return self.request.payload
+
+    def __hash__(self) -> int:
+        """Hash by content id, which covers every byte of the event."""
+        return hash(self.cid)
+
+
+def publish_own(
+    identity: Identity,
+    *,
+    topic: Cid,
+    version: Cid,
+    payload: bytes,
+    name: str = "",
+    attributes: Mapping[str, Attribute] = NO_ATTRIBUTES,
+    created: int,
+    nonce: bytes,
+    sequence: Sequence,
+    parents: Iterable[Cid],
+    position: Position | None = None,
+    after: Iterable[Cid] = (),
+    expires: int | None = None,
+    extensions: Mapping[str, object] = _NO_EXTENSIONS,
+) -> EventDescriptor:
+    """Publish what we say ourselves: author and publisher are one, and so are both sequences."""
+    request = Request(
+        topic=topic,
+        author=identity.peer_id,
+        name=name,
+        payload=payload,
+        attributes=dict(attributes),
+        created=created,
+        nonce=nonce,
+        sequence=sequence,
+        expires=expires,
+        after=tuple(after),
+    )
+    fields = event_fields(
+        request,
+        version=version,
+        sequence=sequence,
+        parents=parents,
+        position=position,
+        extensions=extensions,
+    )
+    return _sign_event(identity, fields)
+
+
+def publish_request(
+    identity: Identity,
+    signed: SignedRequest,
+    *,
+    version: Cid,
+    sequence: Sequence,
+    parents: Iterable[Cid],
+    position: Position | None = None,
+    extensions: Mapping[str, object] = _NO_EXTENSIONS,
+) -> EventDescriptor:
+    """Publish what an author asked for.
+
+    The author may be ourselves: someone who asked others in vain and then gained the right.
+    """
+    fields = event_fields(
+        signed.request,
+        version=version,
+        sequence=sequence,
+        parents=parents,
+        position=position,
+        extensions=extensions,
+        publisher=identity.peer_id,
+        author_signature=signed.signature,
+    )
+    return _sign_event(identity, fields)
+
+
+def event_fields(
+    request: Request,
+    *,
+    version: Cid,
+    sequence: Sequence,
+    parents: Iterable[Cid],
+    position: Position | None,
+    extensions: Mapping[str, object],
+    publisher: PeerId | None = None,
+    author_signature: bytes | None = None,
+) -> Fields:
+    """An event's map, but for the publisher's signature."""
+    asked = request_fields(request)
+    fields: Fields = {"v": PROTOCOL_VERSION, "r": asked, "n": list(sequence)}
+    if publisher not in (None, request.author) and author_signature is not None:
+        fields["p"] = publisher
+        fields["a"] = opaque(author_signature)
+    elif request.sequence == sequence:
+        del asked["q"]
+    if version != request.topic:
+        fields["w"] = version
+    if links := list(parents):
+        fields["l"] = links
+    if position is not None:
+        fields["o"] = list(position)
+    if extensions:
+        fields["x"] = dict(extensions)
+    return fields
+
+
+def _sign_event(identity: Identity, fields: Fields) -> EventDescriptor:
+    """Seal an event as its publisher."""
+    fields["s"] = opaque(identity.sign("event", encode(fields)))
+    with caller_to_blame():
+        return _read_event(encode(fields), verify=False)
+
+
+def decode_event(block: bytes) -> EventDescriptor:
+    """Read an event and verify all that can be judged from its bytes alone."""
+    return _read_event(block, verify=True)
+
+
+def _read_event(block: bytes, *, verify: bool) -> EventDescriptor:
+    value = decode(block, size_max=EVENT_BYTES_MAX)
+    check_version(value, "an event")
+    fields = read_map(value, _EVENT_KEYS, "an event")
+    sequence = read_sequence(fields.get("n"))
+    asked = _complete_request(fields)
+    request = read_request(asked)
+    version = check_cid(fields["w"]) if "w" in fields else request.topic
+    publisher = check_peer_id(fields["p"]) if "p" in fields else request.author
+    _check_omissions(fields, request, version, publisher)
+    author_signature = read_signature(fields["a"]) if "a" in fields else None
+    signature = read_signature(fields.pop("s", None))
+    request_body = encode_part(asked)
+    event = EventDescriptor(
+        request=request,
+        version=version,
+        publisher=publisher,
+        sequence=sequence,
+        parents=read_links(fields["l"], PARENTS_MAX, "parents") if "l" in fields else (),
+        position=_read_position(fields["o"]) if "o" in fields else None,
+        extensions=read_extensions(fields["x"]) if "x" in fields else {},
+        author_signature=author_signature,
+        signature=signature,
+        request_id=request_id_of(request_body),
+        cid=cid_of(block),
+        block=block,
+    )
+    if verify:
+        _verify(event, encode_part(fields), request_body)
+    return event
+
+
+def _complete_request(fields: Fields) -> object:
+    """The request as its author made it, with the `q` that the event may spare it."""
+    asked = fields.get("r")
+    if not isinstance(asked, dict) or "p" in fields:
+        return asked
+    if "q" not in asked:
+        return {**asked, "q": fields["n"]}
+    if asked["q"] == fields["n"]:
+        raise RemoteError("an event says twice what it should say once: the request's sequence")
+    return asked
+
+
+def _check_omissions(fields: Fields, request: Request, version: Cid, publisher: PeerId) -> None:
+    """Refuse what should have been left out, and what should not."""
+    if "w" in fields and version == request.topic:
+        raise RemoteError("an event says twice what it should say once: the topic's version")
+    if "p" in fields and publisher == request.author:
+        raise RemoteError("an event says twice what it should say once: the publisher")
+    if ("a" in fields) != ("p" in fields):
+        raise RemoteError("an author's signature belongs to events that another peer publishes")
+
+
+def _verify(event: EventDescriptor, event_body: bytes, request_body: bytes) -> None:
+    """Check the signatures: the publisher's over all, and the author's where it is another peer."""
+    if not verify_signature(event.publisher, "event", event_body, event.signature):
+        raise RemoteError("the publisher's signature is wrong")
+    if event.author_signature is None:
+        return
+    if not verify_signature(event.author, "request", request_body, event.author_signature):
+        raise RemoteError("the author's signature is wrong")
+
+
+def _read_position(value: object) -> Position:
+    term, number = read_pair(value, "a position")
+    return Position(read_int(term, 0, INT_MAX, "term"), read_int(number, 0, INT_MAX, "position"))

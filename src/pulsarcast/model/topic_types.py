@@ -1,0 +1,134 @@
+"""What a topic is: its settings, and the descriptor of one version (thesis, 3.2; design, 5).
+
+Settings are what an author chooses. A descriptor is the settings as signed in one version, with
+the topic's name and author and its place in the line of versions.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, NamedTuple
+
+import msgspec
+
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.requests import PAYLOAD_BYTES_MAX
+
+META: Final = "meta"  # the sub-topic in which new versions are announced (thesis, 3.3.1)
+
+
+class EventLinking(enum.Enum):
+    """Who chooses an event's parents (thesis, 3.3.3)."""
+
+    LAST_SEEN = "LAST_SEEN"  # the publisher: what it saw last
+    CUSTOM = "CUSTOM"  # the author
+
+
+class DeliveryOrder(enum.Enum):
+    """In which order a subscriber is given events (design, 7)."""
+
+    NONE = "none"
+    PER_PUBLISHER = "per-publisher"
+    CAUSAL = "causal"
+    TOTAL = "total"
+
+
+class Dissemination(enum.Enum):
+    """How events travel (design, 7)."""
+
+    TREE = "tree"  # one tree a topic, towards the root's key (thesis)
+    CUBE = "cube"  # one tree a publisher, along XOR buckets (VCube-PS)
+
+
+class Mark(NamedTuple):
+    """One entry of a frontier: all of a publisher's events in an epoch, up to this number."""
+
+    publisher: PeerId
+    epoch: int
+    number: int
+
+
+class Retention(msgspec.Struct, frozen=True):
+    """How much history is kept; None sets no bound."""
+
+    age_s: int | None = None
+    count: int | None = None
+    bytes: int | None = None
+
+
+class AttributeRule(msgspec.Struct, frozen=True):
+    """One attribute that events of a topic may carry, for filters to ask about (design, 8)."""
+
+    name: str
+    type: str  # one of ATTRIBUTE_TYPES
+    min: int | float | None = None
+    max: int | float | None = None
+
+
+ATTRIBUTE_TYPES: Final = ("int", "float", "str", "bool", "timestamp")
+
+
+class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a topic's author chooses; the defaults are the thesis'."""
+
+    allowed_publishers: tuple[PeerId, ...] | None = None  # None: anyone
+    request_to_publish: bool = True
+    requesters: tuple[PeerId, ...] | None = None  # None: anyone, if requests are taken at all
+    event_linking: EventLinking = EventLinking.LAST_SEEN
+    delivery_order: DeliveryOrder = DeliveryOrder.NONE
+    dissemination: Dissemination = Dissemination.TREE
+    root: PeerId | None = None  # whose key is the tree's root; None: the author's
+    sequencers: tuple[PeerId, ...] = ()  # of total order: the first leads, the others succeed
+    recovery_keys: tuple[PeerId, ...] = ()  # may sign the next version if the author's key is lost
+    retention: Retention = Retention()
+    attributes: tuple[AttributeRule, ...] = ()
+    payload_bytes_max: int = PAYLOAD_BYTES_MAX
+    extensions: dict[str, object] = {}
+
+
+class TopicDescriptor(TopicSettings, frozen=True, kw_only=True):
+    """One version of a topic, verified as far as its own bytes allow."""
+
+    name: str
+    author: PeerId
+    number: int  # of the version, from 0
+    first: Cid | None  # None in version 0, which is the first
+    parent: Cid | None  # the version before
+    subtopics: dict[str, Cid]
+    created: int  # µs since the Unix epoch
+    nonce: bytes
+    is_meta: bool
+    valid_until: tuple[Mark, ...]  # the frontier up to which the PREVIOUS version is valid
+    flushed: tuple[Mark, ...]  # the author's flush: forget up to here (thesis, 3.1)
+    signer: PeerId  # the author, or a recovery key of the version before
+    signature: bytes
+    cid: Cid
+    block: bytes
+
+    @property
+    def topic(self) -> Cid:
+        """What the topic is known by through all its versions: the content id of the first."""
+        return self.cid if self.first is None else self.first
+
+    @property
+    def root_peer(self) -> PeerId:
+        """Whose key is the root of the dissemination tree."""
+        return self.author if self.root is None else self.root
+
+    @property
+    def settings(self) -> TopicSettings:
+        """What was chosen in this version: a start for choosing the next one's."""
+        chosen = {field: getattr(self, field) for field in TopicSettings.__struct_fields__}
+        return TopicSettings(**chosen)
+
+    def may_publish(self, peer: PeerId) -> bool:
+        """Whether this version lets a peer publish."""
+        return self.allowed_publishers is None or peer in self.allowed_publishers
+
+    def may_request(self, peer: PeerId) -> bool:
+        """Whether this version lets a peer ask others to publish for it."""
+        return self.request_to_publish and (self.requesters is None or peer in self.requesters)
+
+    def __hash__(self) -> int:
+        """Hash by content id, which covers every byte of the version."""
+        return hash(self.cid)

@@ -1,0 +1,318 @@
+"""How a version of a topic is written, and read back (design, 5).
+
+Topics are rare and people look at them, so their keys are short words, where an event's are
+letters. Left out when at its default is whatever has one:
+    v         version of the protocol (1)      name, author, created, nonce
+    number    of the version                   first, parent    links, after version 0
+    #         sub-topics by name               meta             true in a meta topic
+    allow     allowed publishers               request          false: no request to publish
+    ask       who may request                  link             event linking
+    order     delivery order                   travel           dissemination
+    root      root of the tree                 sequencers, recovery
+    keep      retention: age, count, bytes     payload          most bytes of a payload
+    attributes  list of name, type, min, max   x                extensions
+    until, flush    frontiers: [publisher, epoch, number], ascending
+    signer    where it is not the author       s                signature over all the rest
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Final, TypeVar
+
+from pulsarcast.model.cbor import INT_MAX, decode, encode_part, opaque
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.fields import (
+    NONCE_BYTES,
+    PROTOCOL_VERSION,
+    Fields,
+    check_version,
+    read_extensions,
+    read_int,
+    read_list,
+    read_map,
+    read_name,
+    read_opaque,
+    read_peers,
+    read_signature,
+    read_time,
+)
+from pulsarcast.model.identity import verify_signature
+from pulsarcast.model.ids import Cid, PeerId, check_cid, check_peer_id, cid_of
+from pulsarcast.model.requests import PAYLOAD_BYTES_MAX
+from pulsarcast.model.topic_types import (
+    ATTRIBUTE_TYPES,
+    AttributeRule,
+    DeliveryOrder,
+    Dissemination,
+    EventLinking,
+    Mark,
+    Retention,
+    TopicDescriptor,
+    TopicSettings,
+)
+
+# A new version travels as the payload of an event in the meta topic.
+TOPIC_BYTES_MAX: Final = PAYLOAD_BYTES_MAX
+ATTRIBUTE_RULES_MAX: Final = 64
+
+_SETTING_KEYS = frozenset(
+    ("allow", "request", "ask", "link", "order", "travel", "root", "sequencers", "recovery")
+).union(("keep", "payload", "attributes", "x"))
+_TOPIC_KEYS = _SETTING_KEYS.union(
+    ("v", "name", "author", "created", "nonce", "number", "first", "parent", "#", "meta"),
+    ("until", "flush", "signer", "s"),
+)
+_RETENTION_KEYS = frozenset(("age", "count", "bytes"))
+_RULE_KEYS = frozenset(("name", "type", "min", "max"))
+
+Choice = TypeVar("Choice", EventLinking, DeliveryOrder, Dissemination)
+
+
+# Writing
+
+
+def topic_fields(
+    settings: TopicSettings,
+    *,
+    name: str,
+    author: PeerId,
+    created: int,
+    nonce: bytes,
+    signer: PeerId,
+    is_meta: bool = False,
+    number: int = 0,
+    first: Cid | None = None,
+    parent: Cid | None = None,
+    subtopics: Mapping[str, Cid],
+    valid_until: Iterable[Mark] = (),
+    flushed: Iterable[Mark] = (),
+) -> Fields:
+    """A version's map, but for its signature."""
+    optional: Fields = {
+        "meta": is_meta,
+        "number": number,
+        "first": first,
+        "parent": parent,
+        "#": dict(subtopics),
+        "until": _mark_lists(valid_until),
+        "flush": _mark_lists(flushed),
+        "signer": None if signer == author else signer,
+    }
+    return {
+        "v": PROTOCOL_VERSION,
+        "name": name,
+        "author": author,
+        "created": created,
+        "nonce": opaque(nonce),
+        **{key: value for key, value in optional.items() if value},
+        **_settings_fields(settings),
+    }
+
+
+def _settings_fields(settings: TopicSettings) -> Fields:
+    """The part of a topic's map that says what its author chose."""
+    fields: Fields = {}
+    if settings.allowed_publishers is not None:
+        fields["allow"] = list(settings.allowed_publishers)
+    if not settings.request_to_publish:
+        fields["request"] = False
+    if settings.requesters is not None:
+        fields["ask"] = list(settings.requesters)
+    if settings.event_linking is not EventLinking.LAST_SEEN:
+        fields["link"] = settings.event_linking.value
+    if settings.delivery_order is not DeliveryOrder.NONE:
+        fields["order"] = settings.delivery_order.value
+    if settings.dissemination is not Dissemination.TREE:
+        fields["travel"] = settings.dissemination.value
+    if settings.root is not None:
+        fields["root"] = settings.root
+    if settings.sequencers:
+        fields["sequencers"] = list(settings.sequencers)
+    if settings.recovery_keys:
+        fields["recovery"] = list(settings.recovery_keys)
+    if keep := _retention_fields(settings.retention):
+        fields["keep"] = keep
+    if settings.attributes:
+        fields["attributes"] = [_rule_fields(rule) for rule in settings.attributes]
+    if settings.payload_bytes_max != PAYLOAD_BYTES_MAX:
+        fields["payload"] = settings.payload_bytes_max
+    if settings.extensions:
+        fields["x"] = dict(settings.extensions)
+    return fields
+
+
+def _mark_lists(marks: Iterable[Mark]) -> list[object]:
+    """A frontier's wire form: sorted, so that one frontier has one encoding."""
+    return [list(mark) for mark in sorted(marks)]
+
+
+def _retention_fields(retention: Retention) -> Fields:
+    bounds = {"age": retention.age_s, "count": retention.count, "bytes": retention.bytes}
+    return {name: bound for name, bound in bounds.items() if bound is not None}
+
+
+def _rule_fields(rule: AttributeRule) -> Fields:
+    fields: Fields = {"name": rule.name, "type": rule.type}
+    if rule.min is not None:
+        fields["min"] = rule.min
+    if rule.max is not None:
+        fields["max"] = rule.max
+    return fields
+
+
+# Reading
+
+
+def read_topic(block: bytes, *, verify: bool) -> TopicDescriptor:
+    """Take a version's block, and refuse any other shape; what its fields mean is judged later."""
+    value = decode(block, size_max=TOPIC_BYTES_MAX)
+    check_version(value, "a topic")
+    fields = read_map(value, _TOPIC_KEYS, "a topic")
+    get = fields.get
+    author = check_peer_id(get("author"))
+    signer = check_peer_id(get("signer")) if "signer" in fields else author
+    if "signer" in fields and signer == author:
+        raise RemoteError("a topic names its author as signer, which goes without saying")
+    signature = read_signature(fields.pop("s", None))
+    if verify and not verify_signature(signer, "topic", encode_part(fields), signature):
+        raise RemoteError("the topic's signature is wrong")
+    settings = _read_settings(fields)
+    return TopicDescriptor(
+        name=read_name(get("name"), "a topic's name"),
+        author=author,
+        number=read_int(get("number"), 1, INT_MAX, "number") if "number" in fields else 0,
+        first=check_cid(get("first")) if "first" in fields else None,
+        parent=check_cid(get("parent")) if "parent" in fields else None,
+        subtopics=_read_subtopics(get("#")) if "#" in fields else {},
+        created=read_time(get("created"), "created"),
+        nonce=read_opaque(get("nonce"), NONCE_BYTES, "nonce"),
+        is_meta=_read_flag(fields, "meta", default=False),
+        valid_until=_read_marks(get("until"), "until") if "until" in fields else (),
+        flushed=_read_marks(get("flush"), "flush") if "flush" in fields else (),
+        signer=signer,
+        signature=signature,
+        cid=cid_of(block),
+        block=block,
+        **{name: getattr(settings, name) for name in TopicSettings.__struct_fields__},
+    )
+
+
+def _read_settings(fields: Fields) -> TopicSettings:
+    get = fields.get
+    return TopicSettings(
+        allowed_publishers=read_peers(get("allow"), "allow") if "allow" in fields else None,
+        request_to_publish=_read_flag(fields, "request", default=True),
+        requesters=read_peers(get("ask"), "ask") if "ask" in fields else None,
+        event_linking=_read_choice(fields, "link", EventLinking.LAST_SEEN),
+        delivery_order=_read_choice(fields, "order", DeliveryOrder.NONE),
+        dissemination=_read_choice(fields, "travel", Dissemination.TREE),
+        root=check_peer_id(get("root")) if "root" in fields else None,
+        sequencers=_read_some_peers(fields, "sequencers"),
+        recovery_keys=_read_some_peers(fields, "recovery"),
+        retention=_read_retention(get("keep")) if "keep" in fields else Retention(),
+        attributes=_read_rules(get("attributes")) if "attributes" in fields else (),
+        payload_bytes_max=_read_payload_max(fields),
+        extensions=read_extensions(get("x")) if "x" in fields else {},
+    )
+
+
+def _read_flag(fields: Fields, key: str, *, default: bool) -> bool:
+    """A flag that is written only where it is not at its default."""
+    if key not in fields:
+        return default
+    if fields[key] is not (not default):
+        raise RemoteError(f"{key} may only be {not default}, or left out")
+    return not default
+
+
+def _read_choice(fields: Fields, key: str, default: Choice) -> Choice:
+    """One of an enumeration's values, written only where it is not the default."""
+    if key not in fields:
+        return default
+    for choice in type(default):
+        if choice.value == fields[key] and choice is not default:
+            return choice
+    raise RemoteError(f"{key} is not one that we know, or should have been left out")
+
+
+def _read_some_peers(fields: Fields, key: str) -> tuple[PeerId, ...]:
+    """Peers of whom there are none unless written."""
+    if key not in fields:
+        return ()
+    peers = read_peers(fields[key], key)
+    if not peers:
+        raise RemoteError(f"{key} is empty and should have been left out")
+    return peers
+
+
+def _read_subtopics(value: object) -> dict[str, Cid]:
+    if not isinstance(value, dict) or not value:
+        raise RemoteError("# is not a map with something in it")
+    return {read_name(name, "a sub-topic's name"): check_cid(value[name]) for name in value}
+
+
+def _read_retention(value: object) -> Retention:
+    fields = read_map(value, _RETENTION_KEYS, "keep")
+    if not fields:
+        raise RemoteError("keep is empty and should have been left out")
+    bounds = {name: read_int(bound, 0, INT_MAX, name) for name, bound in fields.items()}
+    return Retention(bounds.get("age"), bounds.get("count"), bounds.get("bytes"))
+
+
+def _read_payload_max(fields: Fields) -> int:
+    """Less than the default where it is written: the default is the most that there can be."""
+    if "payload" not in fields:
+        return PAYLOAD_BYTES_MAX
+    return read_int(fields["payload"], 0, PAYLOAD_BYTES_MAX - 1, "payload")
+
+
+def _read_rules(value: object) -> tuple[AttributeRule, ...]:
+    rules = tuple(_read_rule(rule) for rule in read_list(value, ATTRIBUTE_RULES_MAX, "attributes"))
+    if len({rule.name for rule in rules}) != len(rules):
+        raise RemoteError("attributes has two rules for one name")
+    return rules
+
+
+def _read_rule(value: object) -> AttributeRule:
+    fields = read_map(value, _RULE_KEYS, "an attribute's rule")
+    name = read_name(fields.get("name"), "an attribute's name")
+    kind = fields.get("type")
+    if not isinstance(kind, str) or kind not in ATTRIBUTE_TYPES:
+        raise RemoteError("an attribute of unknown type")
+    low = _read_bound(fields["min"], kind) if "min" in fields else None
+    high = _read_bound(fields["max"], kind) if "max" in fields else None
+    if low is not None and high is not None and low > high:
+        raise RemoteError("an attribute's bounds leave no value")
+    return AttributeRule(name, kind, low, high)
+
+
+def _read_bound(value: object, kind: str) -> int | float:
+    if kind in ("int", "timestamp") and type(value) is int:
+        return value
+    if kind == "float" and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value
+    raise RemoteError(f"a bound that an attribute of type {kind} cannot have")
+
+
+def _read_marks(value: object, what: str) -> tuple[Mark, ...]:
+    """A frontier, ascending, with each publisher's epoch at most once."""
+    if not isinstance(value, list) or not value:
+        raise RemoteError(f"{what} is not a list with something in it")
+    marks = tuple(_read_mark(mark) for mark in value)
+    places = [mark[:2] for mark in marks]
+    if any(before >= after for before, after in pairwise(places)):
+        raise RemoteError(f"{what} is not in ascending order")
+    return marks
+
+
+def _read_mark(value: object) -> Mark:
+    if not isinstance(value, list) or len(value) != 3:
+        raise RemoteError("a mark is not a list of three")
+    publisher, epoch, number = value
+    return Mark(
+        check_peer_id(publisher),
+        read_int(epoch, 0, INT_MAX, "epoch"),
+        read_int(number, 1, INT_MAX, "number"),
+    )

@@ -1,0 +1,298 @@
+"""Topics: made, versioned, and asked what they allow (thesis, 3.2 and 3.3; design, 5).
+
+A topic is its first version's content id; trees, frontiers and history belong to that. Every
+version names the one before, and the frontier up to which the one before stays valid, so that
+rights can change without rewriting what was published under the old ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from pulsarcast.model.cbor import encode, opaque
+from pulsarcast.model.errors import RemoteError, caller_to_blame
+from pulsarcast.model.events import Attribute, EventDescriptor
+from pulsarcast.model.fields import NONCE_BYTES, TIME_US_MAX, Fields
+from pulsarcast.model.identity import Identity
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.topic_types import (
+    ATTRIBUTE_TYPES,
+    META,
+    AttributeRule,
+    DeliveryOrder,
+    Dissemination,
+    EventLinking,
+    Mark,
+    Retention,
+    TopicDescriptor,
+    TopicSettings,
+)
+from pulsarcast.model.topic_wire import (
+    TOPIC_BYTES_MAX,
+    read_topic,
+    topic_fields,
+)
+
+__all__ = [
+    "ATTRIBUTE_TYPES",
+    "META",
+    "TOPIC_BYTES_MAX",
+    "AttributeRule",
+    "DeliveryOrder",
+    "Dissemination",
+    "EventLinking",
+    "Mark",
+    "Retention",
+    "TopicDescriptor",
+    "TopicSettings",
+    "check_event",
+    "check_succession",
+    "create_meta_topic",
+    "create_topic",
+    "decode_topic",
+    "next_version",
+]
+
+_NO_SUBTOPICS: Final[Mapping[str, Cid]] = MappingProxyType({})
+_NO_NONCE: Final = bytes(NONCE_BYTES)
+
+
+# Making
+
+
+def create_topic(
+    identity: Identity,
+    name: str,
+    settings: TopicSettings,
+    *,
+    created: int,
+    meta: Cid | None,
+    subtopics: Mapping[str, Cid] = _NO_SUBTOPICS,
+    nonce: bytes = _NO_NONCE,
+) -> TopicDescriptor:
+    """Make a topic's first version.
+
+    The meta topic comes first (thesis, algorithm 1) and carries a nonce, which makes the topic
+    unique as well; a topic without one should bring its own.
+    """
+    fields = topic_fields(
+        _settle(settings, identity.peer_id),
+        name=name,
+        author=identity.peer_id,
+        created=created,
+        nonce=nonce,
+        signer=identity.peer_id,
+        subtopics=subtopics if meta is None else {**subtopics, META: meta},
+    )
+    return _sign_topic(identity, fields)
+
+
+def create_meta_topic(
+    identity: Identity, name: str, *, created: int, nonce: bytes
+) -> TopicDescriptor:
+    """Make the meta topic of the topic with this name: only its author announces versions there."""
+    settings = TopicSettings(
+        allowed_publishers=(identity.peer_id,),
+        request_to_publish=False,
+        delivery_order=DeliveryOrder.PER_PUBLISHER,
+    )
+    fields = topic_fields(
+        settings,
+        name=f"{name}/{META}",
+        author=identity.peer_id,
+        created=created,
+        nonce=nonce,
+        signer=identity.peer_id,
+        is_meta=True,
+        subtopics=_NO_SUBTOPICS,
+    )
+    return _sign_topic(identity, fields)
+
+
+def next_version(
+    identity: Identity,
+    previous: TopicDescriptor,
+    settings: TopicSettings,
+    *,
+    created: int,
+    valid_until: Iterable[Mark],
+    flushed: Iterable[Mark] = (),
+    subtopics: Mapping[str, Cid] | None = None,
+) -> TopicDescriptor:
+    """Make the version after another, signed by the author or by one of the recovery keys.
+
+    Sub-topics stay as they are unless others are given; the meta topic always stays.
+    """
+    linked = dict(previous.subtopics if subtopics is None else subtopics)
+    if META in previous.subtopics:
+        linked.setdefault(META, previous.subtopics[META])
+    fields = topic_fields(
+        _settle(settings, previous.author),
+        name=previous.name,
+        author=previous.author,
+        created=created,
+        nonce=previous.nonce,
+        signer=identity.peer_id,
+        is_meta=previous.is_meta,
+        number=previous.number + 1,
+        first=previous.topic,
+        parent=previous.cid,
+        subtopics=linked,
+        valid_until=valid_until,
+        flushed=flushed,
+    )
+    made = _sign_topic(identity, fields)
+    with caller_to_blame():
+        check_succession(previous, made)
+    return made
+
+
+def _sign_topic(identity: Identity, fields: Fields) -> TopicDescriptor:
+    """Seal a version."""
+    fields["s"] = opaque(identity.sign("topic", encode(fields)))
+    with caller_to_blame():
+        made = read_topic(encode(fields), verify=False)
+        _check_rules(made)
+    return made
+
+
+def _settle(settings: TopicSettings, author: PeerId) -> TopicSettings:
+    """Fill in what follows from the rest, so that the common choices need no more words."""
+    if settings.root == author:
+        settings = msgspec.structs.replace(settings, root=None)
+    if settings.delivery_order is not DeliveryOrder.TOTAL:
+        return settings
+    sequencers = settings.sequencers or (author,)
+    allowed = settings.allowed_publishers
+    return msgspec.structs.replace(
+        settings,
+        sequencers=sequencers,
+        allowed_publishers=sequencers if allowed is None else allowed,
+    )
+
+
+# Reading
+
+
+def decode_topic(block: bytes) -> TopicDescriptor:
+    """Read a version and verify all that can be judged from its bytes alone.
+
+    Whether a signer other than the author had the right to sign is for `check_succession` to say.
+    """
+    topic = read_topic(block, verify=True)
+    _check_rules(topic)
+    return topic
+
+
+def _check_rules(topic: TopicDescriptor) -> None:
+    """Refuse settings that contradict each other."""
+    _check_place(topic)
+    if topic.root == topic.author:
+        raise RemoteError("a topic names its author as root, which goes without saying")
+    if topic.requesters is not None and not topic.request_to_publish:
+        raise RemoteError("a topic says who may request, and takes no requests")
+    sequenced = bool(topic.sequencers) and topic.allowed_publishers == topic.sequencers
+    if topic.delivery_order is DeliveryOrder.TOTAL and not sequenced:
+        raise RemoteError("in total order the sequencers publish, and no one else")
+    if topic.is_meta:
+        if topic.allowed_publishers != (topic.author,) or topic.request_to_publish:
+            raise RemoteError("only its author publishes in a meta topic")
+        if META in topic.subtopics:
+            raise RemoteError("a meta topic has no meta topic")
+
+
+def _check_place(topic: TopicDescriptor) -> None:
+    """Refuse a version that is first and has one before it, or later and has none."""
+    if topic.number > 0:
+        if topic.first is None or topic.parent is None:
+            raise RemoteError("a later version names neither the first nor the one before")
+        return
+    if topic.first is not None or topic.parent is not None:
+        raise RemoteError("a first version names one before it")
+    if topic.valid_until or topic.flushed:
+        raise RemoteError("a first version ends what nobody began")
+    if topic.signer != topic.author:
+        raise RemoteError("a first version is signed by its author")
+
+
+def check_succession(previous: TopicDescriptor, candidate: TopicDescriptor) -> None:
+    """Refuse a version that is not a rightful successor of another."""
+    if candidate.number != previous.number + 1 or candidate.parent != previous.cid:
+        raise RemoteError("not the version after the one it is compared with")
+    if candidate.first != previous.topic:
+        raise RemoteError("a version of another topic")
+    if candidate.author != previous.author:
+        raise RemoteError("a topic's author never changes")
+    if candidate.signer != previous.author and candidate.signer not in previous.recovery_keys:
+        raise RemoteError("a version signed by neither the author nor a recovery key")
+    if candidate.name != previous.name or candidate.root != previous.root:
+        raise RemoteError("a topic's name and root never change")
+    if (candidate.delivery_order, candidate.dissemination) != (
+        previous.delivery_order,
+        previous.dissemination,
+    ):
+        # Members change versions at different moments: they must agree on these throughout.
+        raise RemoteError("how a topic orders and spreads its events never changes")
+    if candidate.is_meta != previous.is_meta:
+        raise RemoteError("a topic is a meta topic always or never")
+    if candidate.subtopics.get(META) != previous.subtopics.get(META):
+        raise RemoteError("a topic's meta topic never changes")
+
+
+# Judging events
+
+
+def check_event(topic_version: TopicDescriptor, event: EventDescriptor) -> None:
+    """Refuse an event that the version it was published under does not allow."""
+    if event.version != topic_version.cid or event.topic != topic_version.topic:
+        raise RemoteError("an event of another topic, or of another version of it")
+    if not topic_version.may_publish(event.publisher):
+        raise RemoteError("published by a peer that may not publish")
+    if event.author != event.publisher and not topic_version.may_request(event.author):
+        raise RemoteError("published for a peer that may not request it")
+    if len(event.payload) > topic_version.payload_bytes_max:
+        raise RemoteError("a payload larger than the topic allows")
+    _check_links(topic_version, event)
+    if topic_version.attributes:
+        _check_attributes(topic_version.attributes, event.request.attributes)
+
+
+def _check_links(topic: TopicDescriptor, event: EventDescriptor) -> None:
+    """Parents and position, as the topic's order asks for them."""
+    single = topic.event_linking is EventLinking.LAST_SEEN
+    if single and topic.delivery_order is not DeliveryOrder.CAUSAL and len(event.parents) > 1:
+        raise RemoteError("more than one parent, where the last seen is the only one")
+    if (event.position is not None) != (topic.delivery_order is DeliveryOrder.TOTAL):
+        raise RemoteError("a position belongs to total order, and to no other")
+
+
+def _check_attributes(
+    rules: tuple[AttributeRule, ...], attributes: Mapping[str, Attribute]
+) -> None:
+    """Hold attributes against the schema: none that it does not name, each of type and in bounds.
+
+    An attribute may be missing; filters that ask for it do not match then.
+    """
+    by_name = {rule.name: rule for rule in rules}
+    for name, value in attributes.items():
+        if name not in by_name:
+            raise RemoteError("an attribute that the topic's schema does not name")
+        if not _fits(by_name[name], value):
+            raise RemoteError("an attribute that the topic's schema does not allow")
+
+
+def _fits(rule: AttributeRule, value: Attribute) -> bool:
+    """Whether an attribute's value is of its rule's type and within its bounds."""
+    if rule.type == "str":
+        return isinstance(value, str)
+    if isinstance(value, bool) or rule.type == "bool":
+        return rule.type == "bool" and isinstance(value, bool)
+    if not isinstance(value, int) and not (rule.type == "float" and isinstance(value, float)):
+        return False
+    if rule.type == "timestamp" and not 0 <= value <= TIME_US_MAX:
+        return False
+    return (rule.min is None or rule.min <= value) and (rule.max is None or value <= rule.max)

@@ -1,0 +1,348 @@
+"""Write the vectors: descriptors by which any implementation can check its own reading and writing.
+
+Golden vectors say which fields give which bytes. Rejected ones are blocks that nobody may take,
+each with one thing wrong with it and, where that can be, a signature that is right. They change
+only when the format does: `python -m tests.vectors.make` rewrites them, and the difference is
+reviewed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pulsarcast.model.cbor import decode, encode, opaque
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.events import (
+    EventDescriptor,
+    Position,
+    Sequence,
+    SignedRequest,
+    decode_event,
+    publish_own,
+    publish_request,
+    sign_request,
+)
+from pulsarcast.model.identity import Identity
+from pulsarcast.model.ids import cid_of, cid_text, peer_text
+from pulsarcast.model.pointers import Pointer, decode_pointer, sign_pointer
+from pulsarcast.model.readable import to_readable
+from pulsarcast.model.topics import (
+    AttributeRule,
+    DeliveryOrder,
+    Dissemination,
+    EventLinking,
+    Mark,
+    Retention,
+    TopicDescriptor,
+    TopicSettings,
+    create_meta_topic,
+    create_topic,
+    decode_topic,
+    next_version,
+)
+
+FOLDER = Path(__file__).parent
+
+ALICE = Identity.from_seed(bytes([1]) * 32)
+BOB = Identity.from_seed(bytes([2]) * 32)
+CREATED = 1_577_836_800_123_456  # 2020-01-01T00:00:00.123456Z
+NONCE = bytes(range(16))
+EPOCH = 0x1122334455667788
+
+META = create_meta_topic(ALICE, "news", created=CREATED, nonce=NONCE)
+TOPIC = create_topic(ALICE, "news", TopicSettings(), created=CREATED, meta=META.cid)
+TOTAL = create_topic(
+    ALICE,
+    "ledger",
+    TopicSettings(
+        requesters=(BOB.peer_id,),
+        event_linking=EventLinking.CUSTOM,
+        delivery_order=DeliveryOrder.TOTAL,
+        dissemination=Dissemination.CUBE,
+        root=BOB.peer_id,
+        sequencers=(ALICE.peer_id, BOB.peer_id),
+        recovery_keys=(BOB.peer_id,),
+        retention=Retention(age_s=86_400, count=1_000, bytes=1 << 30),
+        attributes=(AttributeRule("price", "float", 0, 99.5), AttributeRule("at", "timestamp")),
+        payload_bytes_max=4096,
+        extensions={"colour": "red"},
+    ),
+    created=CREATED,
+    meta=META.cid,
+    subtopics={"audit": cid_of(b"audit")},
+    nonce=NONCE,
+)
+RESCUED = next_version(
+    BOB,
+    TOTAL,
+    TOTAL.settings,
+    created=CREATED + 1,
+    valid_until=[Mark(BOB.peer_id, EPOCH, 7), Mark(ALICE.peer_id, EPOCH, 12)],
+    flushed=[Mark(ALICE.peer_id, EPOCH, 3)],
+)
+
+PLAIN = publish_own(
+    ALICE,
+    topic=TOPIC.topic,
+    version=TOPIC.cid,
+    payload=b"hello",
+    created=CREATED,
+    nonce=NONCE,
+    sequence=Sequence(EPOCH, 1),
+    parents=(),
+)
+FULL = publish_own(
+    ALICE,
+    topic=TOTAL.topic,
+    version=RESCUED.cid,
+    # A payload and an attribute that would be taken for links if they were not opaque.
+    payload=PLAIN.cid,
+    name="première",
+    attributes={
+        "price": 1.0,
+        "count": -(1 << 63),
+        "fine": True,
+        "raw": b"\x01\x55\x00\x00",
+        "s": "",
+    },
+    created=CREATED,
+    nonce=NONCE,
+    sequence=Sequence(EPOCH, 13),
+    parents=(PLAIN.cid, cid_of(b"another")),
+    position=Position(2, 40),
+    after=(PLAIN.cid,),
+    expires=CREATED + 60_000_000,
+    extensions={"colour": [1, None, {"deep": 0.5}]},
+)
+REQUEST = sign_request(
+    BOB,
+    topic=TOPIC.topic,
+    payload=b"please",
+    created=CREATED,
+    nonce=NONCE,
+    sequence=Sequence(5, 9),
+)
+REQUESTED = publish_request(
+    ALICE, REQUEST, version=TOPIC.cid, sequence=Sequence(EPOCH, 2), parents=(PLAIN.cid,)
+)
+AFTER_ALL = publish_request(
+    BOB, REQUEST, version=TOPIC.cid, sequence=Sequence(0, 1), parents=(PLAIN.cid,)
+)
+POINTER = sign_pointer(ALICE, "news", 3, RESCUED.cid)
+
+
+def golden() -> list[dict[str, Any]]:
+    """Descriptors that everyone must take, and make of the same fields."""
+    return [
+        _golden("the least that an event can hold", PLAIN),
+        _golden("an event with everything in it", FULL),
+        _golden("an event that Bob asked for and Alice published", REQUESTED),
+        _golden("a request that its author published after all", AFTER_ALL),
+        _golden("a meta topic", META),
+        _golden("a topic with the thesis' settings", TOPIC),
+        _golden("a topic with every setting", TOTAL),
+        _golden("a next version, signed by a recovery key", RESCUED),
+        _golden("a pointer", POINTER),
+    ]
+
+
+def _golden(what: str, made: EventDescriptor | TopicDescriptor | Pointer) -> dict[str, Any]:
+    readable = to_readable(made)
+    vector: dict[str, Any] = {"what": what, "kind": readable["descriptor"]}
+    if isinstance(made, EventDescriptor):
+        vector["request_id"] = made.request_id.hex()
+    vector["cid"] = cid_text(cid_of(made.block))
+    vector["block"] = made.block.hex()
+    vector["readable"] = readable
+    return vector
+
+
+def identities() -> list[dict[str, str]]:
+    """The seeds that all vectors are signed with."""
+    return [
+        {"name": name, "seed": identity.seed.hex(), "peer": peer_text(identity.peer_id)}
+        for name, identity in (("Alice", ALICE), ("Bob", BOB))
+    ]
+
+
+def requests() -> list[dict[str, str]]:
+    """What travels to someone who may publish."""
+    return [_request("what Bob asks for", REQUEST)]
+
+
+def _request(what: str, signed: SignedRequest) -> dict[str, str]:
+    return {"what": what, "request_id": signed.request_id.hex(), "block": signed.block.hex()}
+
+
+# What nobody may take
+
+
+def rejected() -> list[dict[str, str]]:
+    """Blocks with one thing wrong."""
+    own, topic = _fields(PLAIN.block), _fields(TOPIC.block)
+    requested, later = _fields(REQUESTED.block), _fields(RESCUED.block)
+    said_twice = {
+        **_with(own, "q", [EPOCH, 1]),
+        "p": ALICE.peer_id,
+        "a": opaque(ALICE.sign("request", encode({**own["r"], "q": [EPOCH, 1]}))),
+    }
+    spoilt = [
+        ("an unknown field", {**own, "z": 1}),
+        ("the reserved field encryption", {**own, "encryption": {}}),
+        ("a newer major version", {**own, "v": 2}),
+        ("a version that is none", {**own, "v": 0}),
+        ("a number below one", {**own, "n": [EPOCH, 0]}),
+        ("a negative epoch", {**own, "n": [-1, 1]}),
+        ("a number that is a bool", {**own, "n": [EPOCH, True]}),
+        ("a parent twice", {**own, "l": [TOPIC.cid, TOPIC.cid]}),
+        ("too many parents", {**own, "l": [cid_of(bytes([n])) for n in range(65)]}),
+        ("parents that are none and not left out", {**own, "l": []}),
+        ("extensions that are none and not left out", {**own, "x": {}}),
+        ("a topic version that goes without saying", {**own, "w": TOPIC.cid}),
+        ("a publisher that goes without saying", said_twice),
+        ("a request's sequence that goes without saying", _with(own, "q", [EPOCH, 1])),
+        (
+            "an author's signature where there is no other publisher",
+            {**own, "a": opaque(bytes(64))},
+        ),
+        ("no author's signature where there is another publisher", _without(requested, "a")),
+        ("what the author never said", _with(requested, "b", opaque(b"forged"))),
+        ("a payload that is not opaque", _with(own, "b", b"\xffhello")),
+        ("a payload that is a link", _with(own, "b", PLAIN.cid)),
+        ("a nonce of another length", _with(own, "n", opaque(bytes(15)))),
+        ("a time after the year 9999", _with(own, "c", 253_402_300_800_000_000)),
+        ("a name that is empty and not left out", _with(own, "m", "")),
+        ("a name of more than 256 bytes", _with(own, "m", "é" * 129)),
+        ("an attribute that is a list", _with(own, "k", {"a": [1]})),
+        ("a topic that is a peer", _with(own, "t", ALICE.peer_id)),
+    ]
+    spoilt_topics = [
+        ("an unknown field", {**topic, "z": 1}),
+        ("the reserved field encryption", {**topic, "encryption": {}}),
+        ("a newer major version", {**topic, "v": 2}),
+        ("a default that is not left out", {**topic, "order": "none"}),
+        ("an unknown delivery order", {**topic, "order": "sorted"}),
+        ("total order without sequencers", {**topic, "order": "total"}),
+        ("who may request, where nobody may", {**topic, "request": False, "ask": []}),
+        ("a first version with one before it", {**topic, "parent": META.cid}),
+        ("a meta topic in which everyone publishes", {**topic, "meta": True}),
+        (
+            "a frontier out of order",
+            {**later, "until": later["until"][::-1], "signer": BOB.peer_id},
+        ),
+    ]
+    return [
+        *(_rejected("event", why, _sign("event", fields), decode_event) for why, fields in spoilt),
+        *(
+            _rejected("topic", why, _sign("topic", fields), decode_topic)
+            for why, fields in spoilt_topics
+        ),
+        *(_rejected("event", why, block, decode_event) for why, block in _not_canonical()),
+        *(_rejected("event", why, block, decode_event) for why, block in _badly_signed()),
+        _rejected(
+            "pointer", "another's signature", _sign("pointer", _bobs_pointer()), decode_pointer
+        ),
+    ]
+
+
+def _not_canonical() -> list[tuple[str, bytes]]:
+    """The plain event, written in ways that some decoders take for the same."""
+    block = PLAIN.block
+    assert block.count(b"\x61v\x01") == 1
+    assert block[0] == 0xA4
+    return [
+        ("an integer that is not minimal", block.replace(b"\x61v\x01", b"\x61v\x18\x01")),
+        (
+            "a float that should be an integer",
+            block.replace(b"\x61v\x01", b"\x61v\xfa\x3f\x80\x00\x00"),
+        ),
+        ("a map whose length is not minimal", b"\xb8\x04" + block[1:]),
+        ("a map of indefinite length", b"\xbf" + block[1:] + b"\xff"),
+        ("a key twice", b"\xa5" + block[1:] + b"\x61v\x01"),
+        ("something after the end", block + b"\x00"),
+        ("an end before the end", block[:-1]),
+        ("nesting without end", b"\x81" * 100 + b"\x80"),
+        ("a list longer than the universe", b"\x9b" + b"\xff" * 8),
+        ("nothing", b""),
+    ]
+
+
+def _badly_signed() -> list[tuple[str, bytes]]:
+    """The plain event, with signatures that some libraries take."""
+    fields = _fields(PLAIN.block)
+    order = (1 << 252) + 27_742_317_777_372_353_535_851_937_790_883_648_493
+    scalar = int.from_bytes(PLAIN.signature[32:], "little") + order
+    malleable = PLAIN.signature[:32] + scalar.to_bytes(32, "little")
+    return [
+        ("another's signature", encode({**fields, "s": opaque(BOB.sign("event", encode(fields)))})),
+        (
+            "a signature as another kind",
+            encode({**fields, "s": opaque(ALICE.sign("topic", encode(fields)))}),
+        ),
+        ("a signature with the group's order added", encode({**fields, "s": opaque(malleable)})),
+        ("no signature", encode(fields)),
+    ]
+
+
+def _bobs_pointer() -> dict[str, Any]:
+    """A pointer that names Bob as its author; Alice signs it."""
+    return {**_fields(POINTER.block), "a": BOB.peer_id}
+
+
+def _fields(block: bytes) -> dict[str, Any]:
+    """A block's map without its signature."""
+    fields = decode(block, size_max=1 << 20)
+    assert isinstance(fields, dict)
+    return _without(fields, "s")
+
+
+def _with(fields: dict[str, Any], key: str, value: object) -> dict[str, Any]:
+    """An event's map with one field of its request changed."""
+    return {**fields, "r": {**fields["r"], key: value}}
+
+
+def _without(fields: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name != key}
+
+
+def _sign(kind: str, fields: dict[str, Any]) -> bytes:
+    """A block that its signer signed: Bob where he is named, else Alice."""
+    signer = BOB if fields.get("signer") == BOB.peer_id else ALICE
+    return encode({**fields, "s": opaque(signer.sign(kind, encode(fields)))})
+
+
+def _rejected(
+    kind: str, what: str, block: bytes, read: Callable[[bytes], object]
+) -> dict[str, str]:
+    try:
+        read(block)
+    except RemoteError as error:
+        return {
+            "what": what,
+            "kind": kind,
+            "verdict": error.verdict.value,
+            "reason": error.reason,
+            "block": block.hex(),
+        }
+    raise AssertionError(f"taken: {what}")
+
+
+FILES: dict[str, Callable[[], object]] = {
+    "identities.json": identities,
+    "golden.json": golden,
+    "requests.json": requests,
+    "rejected.json": rejected,
+}
+
+
+def render(name: str) -> str:
+    """A file's text, as it should be on disk."""
+    return json.dumps(FILES[name](), indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+if __name__ == "__main__":
+    for file_name in FILES:
+        (FOLDER / file_name).write_text(render(file_name), encoding="utf-8")
