@@ -1,0 +1,1 @@
+"""How peers behave, without IO: inputs in, effects out (design 4)."""

@@ -1,0 +1,448 @@
+"""Commands: what the application asks of a node, and the answers it gets."""
+
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from pulsarcast.model import trace
+from pulsarcast.model.errors import LocalError, RemoteError
+from pulsarcast.model.events import EventDescriptor, decode_request
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.pointers import decode_pointer, sign_pointer
+from pulsarcast.model.topics import (
+    META,
+    DeliveryOrder,
+    Dissemination,
+    EventLinking,
+    Mark,
+    TopicDescriptor,
+    TopicSettings,
+    create_meta_topic,
+    create_topic,
+    next_version,
+)
+from pulsarcast.protocol.effects import Reply
+from pulsarcast.protocol.following import RETRACED_MAX, Why
+from pulsarcast.protocol.inputs import (
+    Acknowledge,
+    Command,
+    CreateTopic,
+    FetchBlock,
+    Input,
+    Publish,
+    ReadHistory,
+    Resolve,
+    Subscribe,
+    Unsubscribe,
+    UpdateTopic,
+)
+from pulsarcast.protocol.messages import RequestToPublish
+from pulsarcast.protocol.publishing import NONCE_BYTES
+from pulsarcast.protocol.requests import Settled
+from pulsarcast.protocol.store import (
+    Block,
+    Events,
+    LoadBlock,
+    LoadLog,
+    LoadNumbers,
+    LoadRequest,
+    PutBlock,
+)
+from pulsarcast.protocol.topic import Topic
+from pulsarcast.protocol.versions import Versions
+
+if TYPE_CHECKING:
+    from pulsarcast.protocol.node import Node
+
+
+class Commands:
+    """Carries out what the application asks."""
+
+    def __init__(self, node: "Node") -> None:
+        self.node = node
+        self.turn = node.turn
+        self._keyed: dict[tuple[Cid, bytes], list[Publish]] = {}
+        """Publishes with an idempotency key that are not answered yet, and who waits for them."""
+
+    def handle(self, given: Command) -> None:
+        """Do it, or say why not."""
+        try:
+            match given:
+                case Publish():
+                    self._publish(given)
+                case Acknowledge(topic, index):
+                    followed = self.node.topics.get(topic)
+                    if followed is not None:
+                        followed.acknowledge(index)
+                case Subscribe():
+                    self._subscribe(given)
+                case Unsubscribe():
+                    self._unsubscribe(given)
+                case CreateTopic():
+                    self._create(given)
+                case UpdateTopic():
+                    self._update(given)
+                case FetchBlock(call, cid):
+                    self._fetch(call, cid)
+                case Resolve():
+                    self._resolve(given)
+                case ReadHistory():
+                    self._read_history(given)
+        except LocalError as error:
+            if not isinstance(given, Acknowledge):
+                self._refuse(given.call, str(error))
+
+    def refuse_all(self, given: Input, reason: str) -> None:
+        """The node has halted: whoever asks anything hears why."""
+        call = getattr(given, "call", None)
+        if call is not None:
+            self._refuse(call, reason)
+
+    def _refuse(self, call: int, reason: str) -> None:
+        self.turn.effects.append(Reply(call, error=reason))
+
+    # Topics.
+
+    def _create(self, given: CreateTopic) -> None:
+        """Meta topic first, both stored, both joined (thesis, algorithm 1)."""
+        check_built(given.settings)
+        turn = self.turn
+        nonce = turn.rng.randbytes(NONCE_BYTES)
+        meta = create_meta_topic(turn.identity, given.name, created=turn.wall_us, nonce=nonce)
+        topic = create_topic(
+            turn.identity,
+            given.name,
+            given.settings,
+            created=turn.wall_us,
+            meta=meta.cid,
+            subtopics=given.subtopics,
+        )
+        for descriptor in (meta, topic):
+            self.node.descriptors.keep(Versions(descriptor))
+
+        def stored(counts: list[int]) -> None:
+            self._point_to(topic)
+            versions = self.node.descriptors.get(topic.cid) or Versions(topic)
+            turn.trace(
+                trace.TopicCreated(
+                    topic.cid,
+                    topic.name,
+                    topic.author,
+                    topic.delivery_order,
+                    topic.dissemination,
+                    topic.cid,
+                )
+            )
+            self.node.following.follow(
+                versions,
+                Why.AUTHOR,
+                then=lambda: turn.effects.append(
+                    Reply(given.call, cid=topic.cid, block=topic.block, replicas=min(counts))
+                ),
+            )
+
+        self.node.dht.store([meta.block, topic.block], stored)
+
+    def _update(self, given: UpdateTopic) -> None:
+        """A new version: stored, adopted by ourselves, and announced in the meta topic."""
+        check_built(given.settings)
+        topic = self._followed(given.topic)
+        current = topic.descriptor
+        if current.author != self.turn.me:
+            raise LocalError("only the author makes new versions of a topic")
+        frontier = tuple(
+            Mark(mark.publisher, mark.epoch, mark.high) for mark in topic.frontier.marks()
+        )
+        version = next_version(
+            self.turn.identity,
+            current,
+            given.settings,
+            created=self.turn.wall_us,
+            valid_until=frontier,
+            flushed=frontier if given.flush else (),
+            subtopics=given.subtopics,
+        )
+        self.node.following.adopt(topic, version)
+        self._point_to(version)
+        meta = self._followed(current.subtopics[META])
+        announcement = Publish(given.call, meta.id, version.block, replicated=True)
+        done = Reply(given.call, cid=version.cid, block=version.block)
+
+        def stored(counts: list[int]) -> None:
+            self.node.publisher.publish(
+                announcement,
+                meta.descriptor,
+                meta,
+                self.node.publisher.nonce(),
+                lambda event, replicas: self.turn.effects.append(done),
+            )
+
+        self.node.dht.store([version.block], stored)
+
+    def _point_to(self, version: TopicDescriptor) -> None:
+        """Write the mutable pointer: author and name lead to the newest version."""
+        pointer = sign_pointer(self.turn.identity, version.name, version.number, version.cid)
+        self.node.dht.put_pointer(pointer.block, lambda replicas: None)
+
+    def _followed(self, cid: Cid) -> Topic:
+        topic = self.node.topics.get(cid)
+        if topic is None:
+            raise LocalError("we do not follow this topic")
+        return topic
+
+    def _subscribe(self, given: Subscribe) -> None:
+        def found(versions: Versions | None) -> None:
+            if versions is None:
+                self._refuse(given.call, "no such topic was found")
+                return
+            why = Why.SUBSCRIBED | (Why.BELOW if given.below else Why(0))
+            self.node.following.follow(
+                versions,
+                why,
+                from_start=given.from_start,
+                then=lambda: self.turn.effects.append(Reply(given.call, cid=given.topic)),
+            )
+
+        self.node.descriptors.find(given.topic, found)
+
+    def _unsubscribe(self, given: Unsubscribe) -> None:
+        topic = self._followed(given.topic)
+        done = Reply(given.call, cid=given.topic)
+        self.node.following.unfollow(topic, lambda: self.turn.effects.append(done))
+
+    # Publishing.
+
+    def _publish(self, given: Publish) -> None:
+        """Publish or request, whatever we may; once per idempotency key."""
+        key = given.idempotency_key
+        if key is None:
+            self._publish_new(given, self.node.publisher.nonce())
+            return
+        nonce = nonce_of(key)
+
+        waiting = self._keyed.get((given.topic, nonce))
+        if waiting is not None:
+            # The same caller asks again before it has its answer: it gets that one.
+            waiting.append(given)
+            return
+        self._keyed[(given.topic, nonce)] = [given]
+
+        def known(answer: Block) -> None:
+            if answer.block is None:
+                if not self.node.outbox.join(given.topic, nonce, self._settle(given)):
+                    self._publish_new(given, nonce)
+            else:
+                event = self.node.decode(answer.block)
+                self.node.publisher.replicate_again(
+                    event, lambda event, replicas: self._acknowledge(given, event.cid, replicas)
+                )
+
+        self.turn.load(LoadRequest(given.topic, self.turn.me, nonce), Block, known)
+
+    def _publish_new(self, given: Publish, nonce: bytes) -> None:
+        def found(versions: Versions | None) -> None:
+            if versions is None:
+                self._refuse_publish(given, "no such topic was found")
+                return
+            topic = self.node.topics.get(given.topic)
+            if self.node.following.is_forgetting(given.topic):
+                self.node.following.when_stopped(given.topic, lambda: found(versions))
+                return
+            if topic is not None and not topic.announced:
+                self.node.following.when_started(topic, lambda: found(versions))
+                return
+            self._check_parents(given, versions, nonce)
+
+        self.node.descriptors.find(given.topic, found)
+
+    def _check_parents(self, given: Publish, versions: Versions, nonce: bytes) -> None:
+        """In CUSTOM topics the caller names the parents, as long as they exist (thesis, 3.3.3)."""
+        if versions.current.event_linking is not EventLinking.CUSTOM or not given.parents:
+            self._publish_linked(given, versions, nonce)
+            return
+        missing = list(given.parents)
+
+        def step() -> None:
+            if not missing:
+                self._publish_linked(given, versions, nonce)
+                return
+            self.find_block(missing.pop(), found)
+
+        def found(block: bytes | None) -> None:
+            try:
+                if block is None or self.node.decode(block).topic != given.topic:
+                    self._refuse_publish(given, "a parent that is no event of this topic")
+                    return
+            except RemoteError:
+                self._refuse_publish(given, "a parent that is no event")
+                return
+            step()
+
+        step()
+
+    def _publish_linked(self, given: Publish, versions: Versions, nonce: bytes) -> None:
+        me, descriptor = self.turn.me, versions.current
+        if given.topic not in self.node.topics:
+            self.node.descriptors.keep(versions)
+        try:
+            if len(given.payload) > descriptor.payload_bytes_max:
+                raise LocalError("the payload is larger than the topic allows")
+            if descriptor.may_publish(me):
+                self.node.publisher.publish(
+                    given,
+                    descriptor,
+                    self.node.topics.get(given.topic),
+                    nonce,
+                    lambda event, replicas: self._acknowledge(given, event.cid, replicas),
+                )
+            elif descriptor.may_request(me):
+                self.node.outbox.ask(given, descriptor, nonce, self._settle(given))
+            else:
+                raise LocalError("we may neither publish nor request to publish here")
+        except LocalError as error:
+            self._refuse_publish(given, str(error))
+
+    def _settle(self, given: Publish) -> Settled:
+        def settled(event: Cid | None, replicas: int, reason: str) -> None:
+            if event is None:
+                self._refuse_publish(given, reason)
+            else:
+                self._acknowledge(given, event, replicas)
+
+        return settled
+
+    def _acknowledge(self, given: Publish, event: Cid, replicas: int) -> None:
+        level = "replicated" if replicas >= self.node.parameters.replicas else "accepted"
+        for asker in self._askers(given):
+            self.turn.trace(
+                trace.Acknowledged(given.topic, event, asker.injection, level, replicas)
+            )
+            self.turn.effects.append(Reply(asker.call, cid=event, replicas=replicas))
+
+    def _refuse_publish(self, given: Publish, reason: str) -> None:
+        for asker in self._askers(given):
+            self.turn.trace(trace.Refused(given.topic, asker.injection, reason))
+            self._refuse(asker.call, reason)
+
+    def _askers(self, given: Publish) -> list[Publish]:
+        """Everyone who waits for the same publish: more than one only with an idempotency key."""
+        if given.idempotency_key is None:
+            return [given]
+        return self._keyed.pop((given.topic, nonce_of(given.idempotency_key)), [given])
+
+    def receive_request(self, sender: PeerId, message: RequestToPublish) -> None:
+        """A peer asks us to publish for it; we do so only for topics that we follow."""
+        topic = self.node.topics.get(decode_request(message.block).request.topic)
+        if topic is not None and topic.started:
+            self.node.desk.receive(sender, message, topic)
+
+    # Reading.
+
+    def find_block(self, cid: Cid, then: Callable[[bytes | None], None]) -> None:
+        """A block from our disk, or from the DHT."""
+
+        def loaded(answer: Block) -> None:
+            if answer.block is not None:
+                then(answer.block)
+            else:
+                self.node.dht.find_block(cid, then)
+
+        self.turn.load(LoadBlock(cid), Block, loaded)
+
+    def _fetch(self, call: int, cid: Cid) -> None:
+        def found(block: bytes | None) -> None:
+            if block is None:
+                self._refuse(call, "nobody has this block")
+            else:
+                self.turn.effects.append(Reply(call, cid=cid, block=block))
+
+        self.find_block(cid, found)
+
+    def _resolve(self, given: Resolve) -> None:
+        def found(block: bytes | None) -> None:
+            if block is None:
+                self._refuse(given.call, "no topic of this author has this name")
+            else:
+                self.turn.effects.append(Reply(given.call, cid=decode_pointer(block).cid))
+
+        self.node.dht.get_pointer(given.author, given.name, found)
+
+    def _read_history(self, given: ReadHistory) -> None:
+        def found(answer: Events) -> None:
+            events = tuple(event for _, event in answer.events)
+            self.turn.effects.append(Reply(given.call, cid=given.topic, events=events))
+
+        self.turn.load(LoadLog(given.topic, given.index, given.limit), Events, found)
+
+    # After a restart.
+
+    def say_again(self, topic: Topic) -> None:
+        """Our newest events are published if they are on our disk: say so once more.
+
+        A kill may have come between the sync and the trace line that tells of it.
+        """
+        numbering = self.node.publisher.last_of(topic.id)
+        if numbering is None:
+            return
+        epoch, last = numbering
+        unreplicated = self.node.publisher.first_unreplicated(topic.id)
+        first = max(1, min(unreplicated, last - RETRACED_MAX + 1))
+
+        def found(answer: Events) -> None:
+            for _, event in answer.events:
+                self.node.publisher.trace_published(event, "")
+                if event.sequence.number >= unreplicated:
+                    self.node.publisher.resume(event)
+
+        query = LoadNumbers(topic.id, self.turn.me, epoch, first, last, 1 << 24)
+        self.turn.load(query, Events, found)
+
+    def offer_again(self, event: EventDescriptor) -> None:
+        """An event of ours for a topic we do not follow was not handed in before the restart."""
+
+        def found(versions: Versions | None) -> None:
+            if versions is None:
+                return
+            self.node.publisher.trace_published(event, "")
+            self.node.publisher.resume(event)
+            if event.topic in self.node.topics:
+                self.node.following.hand_in_own(event)
+            else:
+                self.node.visits.offer(event, versions.first.root_peer, own=True)
+
+        self.node.descriptors.find(event.topic, found)
+
+    def offer_block_again(self, cid: Cid) -> None:
+        """We no longer follow the topic of an event of ours: see it handed in from outside."""
+
+        def found(answer: Block) -> None:
+            if answer.block is not None:
+                self.turn.persist(PutBlock(cid, answer.block, None, 0))
+                self.offer_again(self.node.decode(answer.block))
+
+        self.turn.load(LoadBlock(cid), Block, found)
+
+    def receive_again(self, cid: Cid) -> None:
+        """We follow a topic that we had an event for: it goes through our own tree now."""
+
+        def found(answer: Block) -> None:
+            if answer.block is not None:
+                event = self.node.decode(answer.block)
+                self.node.following.hand_in(event, self.turn.me)
+
+        self.turn.load(LoadBlock(cid), Block, found)
+
+
+def nonce_of(key: bytes) -> bytes:
+    """The nonce that a caller's idempotency key fixes."""
+    return blake2b(key, digest_size=NONCE_BYTES, person=b"idempotency-key").digest()
+
+
+def check_built(settings: TopicSettings) -> None:
+    """Refuse what the descriptors can say but the protocol cannot do yet."""
+    if settings.delivery_order is DeliveryOrder.CAUSAL:
+        raise LocalError("causal order is not built yet")
+    if settings.dissemination is Dissemination.CUBE:
+        raise LocalError("dissemination by cube is not built yet")
+    if len(settings.sequencers) > 1:
+        raise LocalError("total order with successors is not built yet")

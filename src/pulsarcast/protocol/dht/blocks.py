@@ -1,0 +1,192 @@
+"""The blocks that a node keeps for the DHT (design 6).
+
+It takes what is valid, says so once it is on the disk, hands it out again, and drops it when its
+time is up (`expiry`). It remembers the newest of what it took, so that a block stored again is
+neither written nor spread again, and the newest of what was out of its time, so that a replica
+whose clock is slower than ours is not asked for it again and again.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from pulsarcast.model.errors import RemoteError, Verdict
+from pulsarcast.model.ids import Cid, PeerId, cid_key
+from pulsarcast.protocol.dht.routing import RoutingTable
+from pulsarcast.protocol.expiry import Lifetime
+from pulsarcast.protocol.messages import BlockFound, Contact, FindBlock, StoreBlocks, Stored
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.store import Block, DropExpired, LoadBlock, PutBlock
+from pulsarcast.protocol.turn import Turn
+
+HELD_MAX = 4096
+"""CIDs that we know to be on our disk."""
+OVER_MAX = 4096
+"""CIDs that we know to be out of their time."""
+NEVER_US = 1 << 63
+BLOCKS_MAX = 256
+"""Blocks in one message."""
+
+Verify = Callable[[bytes], tuple[Cid, Lifetime]]
+"""Says what a block is and how long to keep it; raises RemoteError where it is not valid."""
+
+
+class Blocks:
+    """What is on our disk for others."""
+
+    __slots__ = (
+        "_bucket_size",
+        "_first_over_us",
+        "_held",
+        "_over",
+        "_stored",
+        "_table",
+        "_turn",
+        "_verify",
+    )
+
+    def __init__(
+        self,
+        turn: Turn,
+        parameters: Parameters,
+        table: RoutingTable,
+        *,
+        verify: Verify,
+        stored: Callable[[Cid, bytes, PeerId], None],
+    ) -> None:
+        self._turn = turn
+        self._table = table
+        self._verify = verify
+        self._stored = stored
+        self._bucket_size = parameters.bucket_size
+        self._held: dict[Cid, int] = {}
+        """When the time of each is up."""
+        self._first_over_us = NEVER_US
+        """No block that we know of is out of its time before this."""
+        self._over: dict[Cid, None] = {}
+
+    def __contains__(self, cid: Cid) -> bool:
+        """Whether we know that a block is on our disk; it may be there all the same."""
+        return cid in self._held
+
+    def __len__(self) -> int:
+        """How many blocks we remember something of."""
+        return len(self._held) + len(self._over)
+
+    def wants(self, cid: Cid) -> bool:
+        """Whether a block may be news: we neither know it to be here nor to be out of its time."""
+        return cid not in self._held and cid not in self._over
+
+    def drop_expired(self) -> None:
+        """Forget the blocks whose time is up."""
+        now_us = self._turn.wall_us
+        if self._first_over_us < now_us:
+            for cid in [cid for cid, expires_us in self._held.items() if expires_us < now_us]:
+                del self._held[cid]
+                self._remember_over(cid)
+            self._first_over_us = min(self._held.values(), default=NEVER_US)
+        self._turn.persist(DropExpired(now_us))
+
+    def keep(self, cid: Cid, block: bytes, then: Callable[[bool], None]) -> None:
+        """Keep a block of our own as one of its replicas; `then` hears whether we do."""
+        _, lifetime = self._verify(block)
+        if not lifetime.covers(self._turn.wall_us):
+            then(False)
+            return
+
+        def synced() -> None:
+            self._hold(cid, lifetime)
+            then(True)
+
+        self._turn.persist(self._put(cid, block, lifetime), then=synced)
+
+    def take(self, blocks: Iterable[bytes], wanted: Collection[Cid]) -> list[Cid]:
+        """Keep the blocks that we asked a replica for, as far as they are in their time."""
+        taken: dict[Cid, tuple[bytes, Lifetime]] = {}
+        for block in blocks:
+            cid, lifetime = self._verify(block)
+            if cid not in wanted:
+                raise RemoteError("a block that was not asked for")
+            if lifetime.covers(self._turn.wall_us):
+                taken[cid] = (block, lifetime)
+            else:
+                self._remember_over(cid)
+
+        def synced() -> None:
+            for cid, (_, lifetime) in taken.items():
+                self._hold(cid, lifetime)
+
+        if taken:
+            self._turn.persist(*(self._put(cid, *kept) for cid, kept in taken.items()), then=synced)
+        return list(taken)
+
+    def receive(self, sender: PeerId, message: StoreBlocks) -> None:
+        """Keep blocks for somebody, and say so once they are on our disk."""
+        if len(message.blocks) > BLOCKS_MAX:
+            raise RemoteError("more blocks than one message may hold")
+        held, fresh, refused = self._sort(message.blocks)
+
+        def synced() -> None:
+            self._turn.send(sender, Stored(message.request, (*held, *fresh)))
+            for cid, (block, lifetime) in fresh.items():
+                if self._hold(cid, lifetime):
+                    self._stored(cid, block, sender)
+
+        if fresh:
+            self._turn.persist(*(self._put(cid, *kept) for cid, kept in fresh.items()), then=synced)
+        else:
+            self._turn.send(sender, Stored(message.request, tuple(held)))
+        if refused is not None:
+            raise refused
+
+    def answer(self, sender: PeerId, message: FindBlock) -> None:
+        """Hand out a block, or name peers closer to it."""
+
+        def loaded(answer: Block) -> None:
+            contacts: tuple[Contact, ...] = ()
+            if answer.block is None:
+                key = cid_key(message.cid)
+                contacts = tuple(self._table.closest(key, self._bucket_size, (sender,)))
+            self._turn.send(sender, BlockFound(message.request, answer.block, contacts))
+
+        self._turn.load(LoadBlock(message.cid), Block, loaded)
+
+    def _sort(
+        self, blocks: Sequence[bytes]
+    ) -> tuple[list[Cid], dict[Cid, tuple[bytes, Lifetime]], RemoteError | None]:
+        """Into those that we hold, those that are new, and a reason why the rest is neither."""
+        held: list[Cid] = []
+        fresh: dict[Cid, tuple[bytes, Lifetime]] = {}
+        refused: RemoteError | None = None
+        for block in blocks:
+            try:
+                cid, lifetime = self._verify(block)
+                if not lifetime.covers(self._turn.wall_us):
+                    # By our clock, which may be the wrong one.
+                    raise RemoteError("a block out of its time", Verdict.IGNORE)
+            except RemoteError as error:
+                refused = refused or error
+                continue
+            if cid in self._held:
+                held.append(cid)
+            else:
+                fresh[cid] = (block, lifetime)
+        return held, fresh, refused
+
+    @staticmethod
+    def _put(cid: Cid, block: bytes, lifetime: Lifetime) -> PutBlock:
+        return PutBlock(cid, block, cid_key(cid), lifetime.expires_us)
+
+    def _hold(self, cid: Cid, lifetime: Lifetime) -> bool:
+        """Remember that a block is on our disk; returns whether that is news."""
+        if cid in self._held:
+            return False
+        self._over.pop(cid, None)
+        self._held[cid] = lifetime.expires_us
+        self._first_over_us = min(self._first_over_us, lifetime.expires_us)
+        if len(self._held) > HELD_MAX:
+            del self._held[next(iter(self._held))]
+        return True
+
+    def _remember_over(self, cid: Cid) -> None:
+        self._over[cid] = None
+        if len(self._over) > OVER_MAX:
+            del self._over[next(iter(self._over))]

@@ -1,0 +1,118 @@
+"""Calls: questions to peers that wait for an answer, and their deadlines.
+
+All have one timeout, so that the order of asking is the order of the deadlines: a dict that
+remembers insertion and a single timer are enough.
+"""
+
+from collections.abc import Callable
+
+from pulsarcast.model.ids import PeerId
+from pulsarcast.protocol.dht.routing import RoutingTable
+from pulsarcast.protocol.effects import Know
+from pulsarcast.protocol.messages import Contact, DhtMessage
+from pulsarcast.protocol.turn import Turn
+
+TIMER_GRAIN_S = 0.001
+"""A deadline this near has come: no timer is set for less."""
+
+Answered = Callable[[DhtMessage | None], None]
+
+
+class _Call:
+    """One question that waits."""
+
+    __slots__ = ("contact", "deadline_s", "expected", "then")
+
+    def __init__(
+        self, contact: Contact, expected: type[DhtMessage], deadline_s: float, then: Answered
+    ) -> None:
+        self.contact = contact
+        self.expected = expected
+        self.deadline_s = deadline_s
+        self.then = then
+
+
+class Calls:
+    """The questions of one node that wait for an answer."""
+
+    __slots__ = ("_failed", "_request", "_table", "_timeout_s", "_timer", "_turn", "_waiting")
+
+    def __init__(
+        self,
+        turn: Turn,
+        timeout_s: float,
+        table: RoutingTable,
+        failed: Callable[[Contact], None],
+    ) -> None:
+        self._turn = turn
+        self._table = table
+        self._timeout_s = timeout_s
+        self._failed = failed
+        self._request = 2 * turn.rng.getrandbits(16)
+        self._timer: int | None = None
+        self._waiting: dict[int, _Call] = {}
+
+    def __len__(self) -> int:
+        """How many questions wait."""
+        return len(self._waiting)
+
+    def ask(
+        self,
+        contact: Contact,
+        question: Callable[[int], DhtMessage],
+        expected: type[DhtMessage],
+        then: Answered,
+        *,
+        odd: bool = False,
+    ) -> None:
+        """Ask, and hand the answer to `then`, or None where none came.
+
+        Questions that are answered by a question (`StoreBlocks`) have `odd` numbers: so the
+        answer cannot be taken for a question of the same number that the other peer asks.
+        """
+        self._request += 2
+        request = self._request + 1 if odd else self._request
+        deadline_s = self._turn.now + self._timeout_s
+        self._waiting[request] = _Call(contact, expected, deadline_s, then)
+        self._arm()
+        if contact.addresses and contact.peer not in self._table:
+            self._turn.effects.append(Know(contact))
+        self._turn.send(contact.peer, question(request))
+
+    def answer(self, sender: PeerId, request: int, message: DhtMessage) -> bool:
+        """Take an answer; False where nobody waits for it: too late, or never asked."""
+        call = self._waiting.get(request)
+        if call is None or call.contact.peer != sender or not isinstance(message, call.expected):
+            return False
+        del self._waiting[request]
+        call.then(message)
+        return True
+
+    def lost(self, peer: PeerId) -> None:
+        """A peer is gone: what we asked it will not be answered."""
+        requests = [r for r, call in self._waiting.items() if call.contact.peer == peer]
+        for request in requests:
+            call = self._waiting.pop(request, None)
+            if call is not None:
+                call.then(None)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now = self._turn.now
+        late: list[int] = []
+        for request, call in self._waiting.items():
+            if call.deadline_s > now + TIMER_GRAIN_S:
+                break
+            late.append(request)
+        for request in late:
+            expired = self._waiting.pop(request, None)
+            if expired is not None:
+                self._failed(expired.contact)
+                expired.then(None)
+        self._arm()
+
+    def _arm(self) -> None:
+        if self._timer is None and self._waiting:
+            first = next(iter(self._waiting.values()))
+            delay_s = max(0.0, first.deadline_s - self._turn.now)
+            self._timer = self._turn.after(delay_s, self._expire)

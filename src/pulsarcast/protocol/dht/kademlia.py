@@ -1,0 +1,233 @@
+"""Kademlia: the DHT of one node (Kademlia; design 2 and 6).
+
+It joins the parts: whom we know (`routing`, `membership`), finding closer peers (`lookup`,
+`lookups`), waiting for answers (`calls`), placing blocks (`placing`), keeping them (`blocks`),
+keeping replicas alike (`replication`) and mutable `pointers`. All that it holds is bounded.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import assert_never
+
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of
+from pulsarcast.model.keys import Key
+from pulsarcast.protocol.dht.blocks import Blocks, Verify
+from pulsarcast.protocol.dht.calls import Calls
+from pulsarcast.protocol.dht.lookups import Lookups
+from pulsarcast.protocol.dht.membership import Membership
+from pulsarcast.protocol.dht.placing import Placing
+from pulsarcast.protocol.dht.pointers import Pointers
+from pulsarcast.protocol.dht.replication import ANNOUNCED, Replication
+from pulsarcast.protocol.dht.routing import RoutingTable, Seen
+from pulsarcast.protocol.messages import (
+    BlockFound,
+    CompareKeys,
+    Contact,
+    DhtMessage,
+    FindBlock,
+    FindPeers,
+    FindPointer,
+    KeysDiffer,
+    Peers,
+    PointerFound,
+    StoreBlocks,
+    Stored,
+    StorePointer,
+    WantBlocks,
+)
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.store import StateRow
+from pulsarcast.protocol.turn import Turn
+
+
+class Kademlia:
+    """One node's part in the DHT."""
+
+    __slots__ = (
+        "_blocks",
+        "_calls",
+        "_lookups",
+        "_membership",
+        "_parameters",
+        "_placing",
+        "_pointers",
+        "_replication",
+        "_table",
+        "_turn",
+    )
+
+    def __init__(
+        self,
+        turn: Turn,
+        parameters: Parameters,
+        *,
+        verify_block: Verify,
+        stored: Callable[[Cid, bytes, PeerId], None],
+        counts: dict[str, int],
+    ) -> None:
+        table = RoutingTable(
+            turn.me, bucket_size=parameters.bucket_size, retry_s=parameters.contact_retry_s
+        )
+        calls = Calls(turn, parameters.rpc_timeout_s, table, self._failed)
+        lookups = Lookups(turn, parameters, table, calls)
+        blocks = Blocks(turn, parameters, table, verify=verify_block, stored=stored)
+        self._turn = turn
+        self._parameters = parameters
+        self._table = table
+        self._calls = calls
+        self._lookups = lookups
+        self._blocks = blocks
+        self._membership = Membership(turn, parameters, table, calls, lookups)
+        self._placing = Placing(turn, parameters, calls, lookups, keep=blocks.keep)
+        self._replication = Replication(turn, parameters, table, calls, blocks, counts)
+        self._pointers = Pointers(turn, parameters, table, calls, lookups)
+
+    # Whom we know.
+
+    def start(self, contacts: Sequence[Contact], rows: Iterable[StateRow] = ()) -> None:
+        """Find our place among the peers; `rows` are what the disk remembers."""
+        self._pointers.restore(rows)
+        self._membership.start(contacts)
+        self._replication.start()
+        self._tend_later()
+
+    def saw(self, contact: Contact) -> None:
+        """A peer is connected, or spoke to us."""
+        seen = self._table.saw(contact, self._turn.now)
+        if seen is Seen.NEW:
+            self._replication.changed(contact.peer)
+        elif seen is Seen.RETURNED:
+            self._replication.changed(contact.peer)
+            self._membership.returned()
+
+    def lost(self, peer: PeerId) -> None:
+        """A connection ended, or could not be made."""
+        self._failed(Contact(peer))
+        self._calls.lost(peer)
+
+    def closest_known(
+        self, key: Key, count: int = 1, exclude: Collection[PeerId] = ()
+    ) -> list[Contact]:
+        """The live contacts closest to a key, ourselves never among them."""
+        return self._table.closest(key, count, exclude)
+
+    def footprint(self) -> dict[str, int]:
+        """How much of what is in memory."""
+        return {
+            **self._table.footprint(),
+            **self._placing.footprint(),
+            **self._replication.footprint(),
+            "dht_calls": len(self._calls),
+            "dht_lookups": len(self._lookups),
+            "dht_held": len(self._blocks),
+            "dht_pointers": len(self._pointers),
+        }
+
+    def _failed(self, contact: Contact) -> None:
+        if self._table.failed(contact, self._turn.now):
+            self._replication.changed(contact.peer)
+
+    def _tend_later(self) -> None:
+        self._turn.after(self._turn.jitter(self._parameters.contact_retry_s), self._tend)
+
+    def _tend(self) -> None:
+        self._tend_later()
+        self._membership.tend()
+        self._pointers.spread_next()
+
+    # Looking up.
+
+    def lookup(self, key: Key, then: Callable[[list[Contact]], None]) -> None:
+        """Find the peers closest to a key: at least r where there are as many, at most k."""
+        bucket_size = self._parameters.bucket_size
+        self._lookups.find_peers(
+            key,
+            lambda lookup: then(lookup.closest(bucket_size)),
+            count=self._parameters.replicas,
+        )
+
+    def find_block(self, cid: Cid, then: Callable[[bytes | None], None]) -> None:
+        """Find a block in the DHT: the first true copy will do."""
+        found: bytes | None = None
+
+        def judge(_: Contact, answer: DhtMessage) -> bool:
+            nonlocal found
+            assert isinstance(answer, BlockFound)
+            if answer.block is None:
+                return False
+            if cid_of(answer.block) != cid:
+                raise RemoteError("a block that is not the one asked for")
+            found = answer.block
+            return True
+
+        # Replicas may have moved since it was stored, so a few more than r are asked.
+        self._lookups.find(
+            cid_key(cid),
+            lambda request: FindBlock(request, cid),
+            BlockFound,
+            lambda _: then(found),
+            judge=judge,
+            count=min(self._parameters.bucket_size, 2 * self._parameters.replicas + 2),
+        )
+
+    # Storing.
+
+    def store(
+        self,
+        blocks: Sequence[bytes],
+        then: Callable[[list[int]], None],
+        *,
+        keep_local: bool = True,
+    ) -> None:
+        """Place blocks on the r peers closest to each; `then` gets how many keep each on disk.
+
+        We count as one of the r where we are among them, unless told not to keep it. `then` may
+        be called at once.
+        """
+        self._placing.store(blocks, then, keep_local=keep_local)
+
+    def put_pointer(self, pointer_block: bytes, then: Callable[[int], None]) -> None:
+        """Place a pointer on the r peers closest to it; `then` gets how many keep it on disk."""
+        self._pointers.place(pointer_block, then)
+
+    def get_pointer(self, author: PeerId, name: str, then: Callable[[bytes | None], None]) -> None:
+        """Find the newest pointer of an author and name, and tell those that lack it."""
+        self._pointers.find(author, name, then)
+
+    # Messages.
+
+    def receive(self, sender: PeerId, message: DhtMessage) -> None:
+        """Take what a peer says; raises RemoteError where it should not have said it."""
+        self.saw(Contact(sender))
+        match message:
+            case FindPeers(request=request, key=key):
+                closest = self._table.closest(key, self._parameters.bucket_size, (sender,))
+                self._turn.send(sender, Peers(request, tuple(closest)))
+            case (
+                Peers(request=request)
+                | BlockFound(request=request)
+                | Stored(request=request)
+                | PointerFound(request=request)
+            ):
+                self._calls.answer(sender, request, message)
+            case FindBlock():
+                self._blocks.answer(sender, message)
+            case StoreBlocks(request=request):
+                # Blocks that we wanted come with an odd number and need no answer.
+                if not self._calls.answer(sender, request, message) and request % 2 == 0:
+                    self._blocks.receive(sender, message)
+            case FindPointer():
+                self._pointers.answer(sender, message)
+            case StorePointer():
+                self._pointers.receive(sender, message)
+            case CompareKeys():
+                self._replication.answer_compare(sender, message)
+            case WantBlocks():
+                self._replication.answer_wanted(sender, message)
+            case KeysDiffer(request=request):
+                if request == ANNOUNCED:
+                    self._replication.look_through(Contact(sender), message)
+                else:
+                    self._calls.answer(sender, request, message)
+            case _ as unreachable:
+                assert_never(unreachable)

@@ -1,0 +1,144 @@
+"""One iterative lookup (Kademlia, 2.3): ask ever closer peers until the closest have answered.
+
+It decides whom to ask and when to end; `Kademlia` does the asking. It asks only peers among the
+`count` closest it has heard of, `parallel` at a time. Where the routing table already holds
+everyone near the key, one round of `count` questions is all.
+"""
+
+import enum
+from bisect import insort
+from collections.abc import Callable, Iterable
+
+from pulsarcast.model.ids import PeerId, peer_key
+from pulsarcast.model.keys import Key
+from pulsarcast.protocol.messages import Contact, DhtMessage
+
+ASKED_MAX = 64
+"""Questions per lookup: peers that invent ever closer peers do not keep us busy for ever."""
+HEARD_MAX = 64
+"""Candidates per lookup."""
+
+
+class _State(enum.IntEnum):
+    """How far we are with a peer."""
+
+    HEARD = 0
+    ASKED = 1
+    ANSWERED = 2
+    FAILED = 3
+
+
+class Lookup:
+    """What one lookup knows so far."""
+
+    __slots__ = (
+        "_asked_count",
+        "_candidates",
+        "_count",
+        "_flying",
+        "_me",
+        "_parallel",
+        "_states",
+        "expected",
+        "finished",
+        "judge",
+        "key",
+        "question",
+        "then",
+        "thorough",
+    )
+
+    def __init__(
+        self,
+        me: PeerId,
+        key: Key,
+        question: Callable[[int], DhtMessage],
+        expected: type[DhtMessage],
+        then: "Callable[[Lookup], None]",
+        *,
+        judge: Callable[[Contact, DhtMessage], bool] | None = None,
+        count: int,
+        parallel: int,
+        thorough: bool = False,
+    ) -> None:
+        self.key = key
+        self.question = question
+        self.expected = expected
+        self.then = then
+        self.judge = judge
+        """Looks at each answer; True ends the lookup."""
+        self.thorough = thorough
+        """Ask even those that failed us lately, when somebody names them."""
+        self.finished = False
+        self._me = me
+        self._count = count
+        self._parallel = parallel
+        self._flying = 0
+        self._asked_count = 0
+        self._states: dict[PeerId, _State] = {}
+        self._candidates: list[tuple[int, Contact]] = []
+
+    def heard_of(self, contacts: Iterable[Contact]) -> None:
+        """Take in peers that somebody named."""
+        for contact in contacts:
+            peer = contact.peer
+            if peer in self._states or peer == self._me:
+                continue
+            entry = (peer_key(peer) ^ self.key, contact)
+            if len(self._candidates) >= HEARD_MAX:
+                if entry >= self._candidates[-1]:
+                    continue
+                _, farthest = self._candidates.pop()
+                if self._states[farthest.peer] is _State.HEARD:
+                    del self._states[farthest.peer]
+            self._states[peer] = _State.HEARD
+            insort(self._candidates, entry)
+
+    def to_ask(self) -> list[Contact]:
+        """Whom to ask now; they count as asked."""
+        asking: list[Contact] = []
+        for _, contact in self._candidates[: self._count]:
+            if self._flying >= self._parallel or self._asked_count >= ASKED_MAX:
+                break
+            if self._states[contact.peer] is _State.HEARD:
+                self._states[contact.peer] = _State.ASKED
+                self._flying += 1
+                self._asked_count += 1
+                asking.append(contact)
+        return asking
+
+    def answered(self, peer: PeerId) -> None:
+        """A peer that we asked has answered."""
+        self._flying -= 1
+        self._states[peer] = _State.ANSWERED
+
+    def failed(self, contact: Contact) -> None:
+        """A peer that we asked has not, or not truly."""
+        self._flying -= 1
+        self._states[contact.peer] = _State.FAILED
+        entry = (peer_key(contact.peer) ^ self.key, contact)
+        if entry in self._candidates:
+            self._candidates.remove(entry)
+
+    def is_done(self) -> bool:
+        """Whether the closest peers have answered, or nobody is left to ask."""
+        if self._asked_count >= ASKED_MAX and not self._flying:
+            return True
+        return all(
+            self._states[contact.peer] is _State.ANSWERED
+            for _, contact in self._candidates[: self._count]
+        )
+
+    def closest(self, count: int) -> list[Contact]:
+        """Those that answered, closest first."""
+        found = []
+        for _, contact in self._candidates:
+            if self._states[contact.peer] is _State.ANSWERED:
+                found.append(contact)
+                if len(found) == count:
+                    break
+        return found
+
+    def candidates(self, count: int) -> list[Contact]:
+        """Those that answered and those only heard of, closest first."""
+        return [contact for _, contact in self._candidates[:count]]

@@ -1,0 +1,162 @@
+"""The lookups of one node: some run, some wait for their turn, the rest fail at once."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.keys import Key
+from pulsarcast.protocol.dht.calls import Calls
+from pulsarcast.protocol.dht.lookup import Lookup
+from pulsarcast.protocol.dht.routing import RoutingTable
+from pulsarcast.protocol.messages import (
+    BlockFound,
+    Contact,
+    DhtMessage,
+    FindPeers,
+    Peers,
+    PointerFound,
+)
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.turn import Turn
+
+LOOKUPS_MAX = 64
+"""Lookups at a time; further ones wait."""
+WAITING_MAX = 8192
+
+
+class Lookups:
+    """Asks what the lookups want asked."""
+
+    __slots__ = (
+        "_bucket_size",
+        "_calls",
+        "_draining",
+        "_parallel",
+        "_running",
+        "_table",
+        "_turn",
+        "_waiting",
+    )
+
+    def __init__(
+        self, turn: Turn, parameters: Parameters, table: RoutingTable, calls: Calls
+    ) -> None:
+        self._turn = turn
+        self._table = table
+        self._calls = calls
+        self._bucket_size = parameters.bucket_size
+        self._parallel = parameters.lookup_parallel
+        self._running = 0
+        self._draining = False
+        self._waiting: deque[Lookup] = deque()
+
+    def __len__(self) -> int:
+        """How many lookups run or wait."""
+        return self._running + len(self._waiting)
+
+    def find_peers(
+        self,
+        key: Key,
+        then: Callable[[Lookup], None],
+        *,
+        count: int,
+        thorough: bool = False,
+        also: Sequence[Contact] = (),
+    ) -> None:
+        """Look up the `count` peers closest to a key, beginning `also` with some we do not know."""
+        self.find(
+            key,
+            lambda request: FindPeers(request, key),
+            Peers,
+            then,
+            count=count,
+            thorough=thorough,
+            also=also,
+        )
+
+    def find(
+        self,
+        key: Key,
+        question: Callable[[int], DhtMessage],
+        expected: type[DhtMessage],
+        then: Callable[[Lookup], None],
+        *,
+        count: int,
+        judge: Callable[[Contact, DhtMessage], bool] | None = None,
+        thorough: bool = False,
+        also: Sequence[Contact] = (),
+    ) -> None:
+        """Look up a key with a question of some kind; `then` may be called at once."""
+        lookup = Lookup(
+            self._turn.me,
+            key,
+            question,
+            expected,
+            then,
+            judge=judge,
+            count=count,
+            parallel=self._parallel,
+            thorough=thorough,
+        )
+        lookup.heard_of(also)
+        if self._running < LOOKUPS_MAX:
+            self._run(lookup)
+        elif len(self._waiting) < WAITING_MAX:
+            self._waiting.append(lookup)
+        else:
+            lookup.finished = True
+            then(lookup)
+
+    def _run(self, lookup: Lookup) -> None:
+        self._running += 1
+        lookup.heard_of(self._table.closest(lookup.key, self._bucket_size))
+        self._advance(lookup)
+
+    def _advance(self, lookup: Lookup) -> None:
+        """Ask further, or end."""
+        if lookup.finished:
+            return
+        for contact in lookup.to_ask():
+            answered = partial(self._answered, lookup, contact)
+            self._calls.ask(contact, lookup.question, lookup.expected, answered)
+        if lookup.is_done():
+            self._finish(lookup)
+
+    def _answered(self, lookup: Lookup, contact: Contact, answer: DhtMessage | None) -> None:
+        if lookup.finished:
+            return
+        if not isinstance(answer, Peers | BlockFound | PointerFound):
+            lookup.failed(contact)
+            self._advance(lookup)
+            return
+        ends = False
+        if lookup.judge is not None:
+            try:
+                ends = lookup.judge(contact, answer)
+            except RemoteError:
+                lookup.failed(contact)
+                self._advance(lookup)
+                raise
+        lookup.answered(contact.peer)
+        if ends:
+            self._finish(lookup)
+            return
+        named: Sequence[Contact] = answer.contacts[: self._bucket_size]
+        if not lookup.thorough and self._table.shuns:
+            now = self._turn.now
+            named = [other for other in named if not self._table.is_shunned(other.peer, now)]
+        lookup.heard_of(named)
+        self._advance(lookup)
+
+    def _finish(self, lookup: Lookup) -> None:
+        lookup.finished = True
+        self._running -= 1
+        lookup.then(lookup)
+        # A lookup that ends at once comes back here: only the outermost call takes the next.
+        if self._draining:
+            return
+        self._draining = True
+        while self._waiting and self._running < LOOKUPS_MAX:
+            self._run(self._waiting.popleft())
+        self._draining = False

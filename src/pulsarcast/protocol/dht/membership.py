@@ -1,0 +1,136 @@
+"""Being one of the peers: joining, and keeping the routing table true (Kademlia, 2.3).
+
+We look up our own key when we start, once more a little later, because those that joined while
+we did are found then, and whenever lost contacts come back: half of the network may have.
+"""
+
+from collections.abc import Sequence
+
+from pulsarcast.protocol.dht.calls import Calls
+from pulsarcast.protocol.dht.lookup import Lookup
+from pulsarcast.protocol.dht.lookups import Lookups
+from pulsarcast.protocol.dht.routing import RoutingTable
+from pulsarcast.protocol.messages import Contact, FindPeers, Peers
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.turn import Turn
+
+RETRIES = 8
+"""Failed contacts tried at a time."""
+BOOTSTRAP_MAX = 64
+JOIN_RETRY_S = 1.0
+JOIN_RETRY_S_MAX = 60.0
+REJOIN_S_MIN = 5.0
+"""Lookups of our own key because lost contacts came back are at least this far apart."""
+
+
+class Membership:
+    """Finds our neighbours, and goes on finding them."""
+
+    __slots__ = (
+        "_bootstrap",
+        "_calls",
+        "_joining",
+        "_lookups",
+        "_parameters",
+        "_rejoin_after_s",
+        "_renew_s",
+        "_retry_s",
+        "_table",
+        "_turn",
+    )
+
+    def __init__(
+        self,
+        turn: Turn,
+        parameters: Parameters,
+        table: RoutingTable,
+        calls: Calls,
+        lookups: Lookups,
+    ) -> None:
+        self._turn = turn
+        self._parameters = parameters
+        self._table = table
+        self._calls = calls
+        self._lookups = lookups
+        self._bootstrap: tuple[Contact, ...] = ()
+        self._joining = True  # Until the start, nothing may make us join.
+        self._retry_s = JOIN_RETRY_S
+        self._rejoin_after_s = 0.0
+        self._renew_s = 0.0
+
+    def start(self, contacts: Sequence[Contact]) -> None:
+        """Join through those that we were given."""
+        self._bootstrap = tuple(c for c in contacts if c.peer != self._turn.me)[:BOOTSTRAP_MAX]
+        for contact in self._bootstrap:
+            self._table.keep(contact)
+        self._joining = False
+        self._join()
+
+    def returned(self) -> None:
+        """A lost contact came back: perhaps many did."""
+        if self._turn.now >= self._rejoin_after_s:
+            self._join()
+
+    def tend(self) -> None:
+        """Try lost contacts again, renew our neighbourhood, refresh a quiet bucket."""
+        now = self._turn.now
+        for contact in self._table.to_retry(now, RETRIES):
+            self._ping(contact)
+        if len(self._table) < self._parameters.replicas:
+            self._join()
+            return
+        if self._renew_s <= now:
+            self._renew_s = now + self._parameters.refresh_interval_s
+            count = 2 * self._parameters.replicas + 2
+            self._lookups.find_peers(self._table.me, _nothing, count=count, thorough=True)
+        self._refresh_quietest()
+
+    def _join(self) -> None:
+        """Look up our own key, so that our neighbours and we know each other."""
+        if self._joining:
+            return
+        self._joining = True
+        self._rejoin_after_s = self._turn.now + REJOIN_S_MIN
+        bucket_size = self._parameters.bucket_size
+        self._lookups.find_peers(
+            self._table.me,
+            self._joined,
+            count=bucket_size,
+            thorough=True,
+            also=self._bootstrap if len(self._table) < bucket_size else (),
+        )
+
+    def _joined(self, lookup: Lookup) -> None:
+        self._joining = False
+        if lookup.closest(1):
+            self._retry_s = JOIN_RETRY_S
+            for index in self._table.empty():
+                self._refresh(index)
+        elif self._bootstrap:
+            self._turn.after(self._turn.jitter(self._retry_s), self._join)
+            self._retry_s = min(2 * self._retry_s, JOIN_RETRY_S_MAX)
+
+    def _refresh_quietest(self) -> None:
+        now = self._turn.now
+        quietest = self._table.quietest()
+        if quietest is None or quietest[0] > now - self._parameters.refresh_interval_s:
+            return
+        _, index = quietest
+        self._table.touch(index, now)
+        self._refresh(index)
+        oldest = self._table.to_check(index)
+        if oldest is not None:
+            self._ping(oldest)
+
+    def _refresh(self, index: int) -> None:
+        """Look up a random key of a bucket."""
+        key = self._table.me ^ (1 << index | self._turn.rng.getrandbits(index or 1) % (1 << index))
+        self._lookups.find_peers(key, _nothing, count=self._parameters.replicas)
+
+    def _ping(self, contact: Contact) -> None:
+        me = self._table.me
+        self._calls.ask(contact, lambda request: FindPeers(request, me), Peers, _nothing)
+
+
+def _nothing(_: object) -> None:
+    """Whoever answered is in the routing table by now: that was all."""

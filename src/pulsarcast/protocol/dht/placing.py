@@ -1,0 +1,249 @@
+"""Placing blocks on the r peers closest to their keys, and counting who keeps them (design 6).
+
+A peer counts once it said that the block is on its disk; one that fails is replaced by the next
+closest. Blocks for one peer travel together: while it has answers to give, further ones wait and
+leave in one message.
+"""
+
+from collections.abc import Callable, Sequence
+
+from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of, peer_key
+from pulsarcast.protocol.dht.calls import TIMER_GRAIN_S, Calls
+from pulsarcast.protocol.dht.lookup import Lookup
+from pulsarcast.protocol.dht.lookups import Lookups
+from pulsarcast.protocol.messages import Contact, DhtMessage, StoreBlocks, Stored
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.turn import Turn
+
+BATCH_BLOCKS_MAX = 64
+BATCHES_PER_PEER_MAX = 2
+"""Messages to one peer that wait for an answer; further blocks wait their turn."""
+QUEUED_PER_PEER_MAX = 1024
+PLACED_MAX = 4096
+"""Blocks being placed at a time; over that, a store fails at once."""
+PATIENCE = 8
+"""How many RPC timeouts a store may take; then it is answered with what it has reached."""
+
+Counted = Callable[[list[int]], None]
+
+
+class _Store:
+    """One call of `store`."""
+
+    __slots__ = ("counts", "deadline_s", "left", "then")
+
+    def __init__(self, size: int, deadline_s: float, then: Counted) -> None:
+        self.counts = [0] * size
+        self.left = size
+        self.deadline_s = deadline_s
+        self.then = then
+
+
+class _Placement:
+    """One block on its way to its replicas."""
+
+    __slots__ = ("block", "cid", "ended", "index", "key", "pending", "places", "store")
+
+    def __init__(self, store: _Store, index: int, cid: Cid, block: bytes) -> None:
+        self.store = store
+        self.index = index
+        self.cid = cid
+        self.block = block
+        self.key = cid_key(cid)
+        self.places: list[Contact] = []
+        """Peers that may still be asked, the closest last."""
+        self.pending = 0
+        self.ended = False
+
+
+class _Queue:
+    """What waits to be stored at one peer."""
+
+    __slots__ = ("blocks", "contact", "flying")
+
+    def __init__(self, contact: Contact) -> None:
+        self.contact = contact
+        self.blocks: dict[_Placement, None] = {}
+        self.flying = 0
+
+
+class Placing:
+    """All the blocks that a node is placing."""
+
+    __slots__ = (
+        "_batch_bytes_max",
+        "_bucket_size",
+        "_calls",
+        "_keep",
+        "_lookups",
+        "_patience_s",
+        "_placed",
+        "_queues",
+        "_replicas",
+        "_stores",
+        "_timer",
+        "_turn",
+    )
+
+    def __init__(
+        self,
+        turn: Turn,
+        parameters: Parameters,
+        calls: Calls,
+        lookups: Lookups,
+        *,
+        keep: Callable[[Cid, bytes, Callable[[bool], None]], None],
+    ) -> None:
+        self._turn = turn
+        self._calls = calls
+        self._lookups = lookups
+        self._replicas = parameters.replicas
+        self._bucket_size = parameters.bucket_size
+        self._batch_bytes_max = parameters.range_bytes_max
+        self._patience_s = PATIENCE * parameters.rpc_timeout_s
+        self._keep = keep
+        self._queues: dict[PeerId, _Queue] = {}
+        self._stores: dict[_Store, list[_Placement]] = {}
+        self._placed = 0
+        self._timer: int | None = None
+
+    def store(self, blocks: Sequence[bytes], then: Counted, *, keep_local: bool) -> None:
+        """Place blocks; `then` gets how many peers keep each."""
+        store = _Store(len(blocks), self._turn.now + self._patience_s, then)
+        if not blocks or self._placed + len(blocks) > PLACED_MAX:
+            then(store.counts)
+            return
+        self._placed += len(blocks)
+        placements = [
+            _Placement(store, index, cid_of(block), block) for index, block in enumerate(blocks)
+        ]
+        self._stores[store] = placements
+        self._arm()
+        for placement in placements:
+            self._begin(placement, keep_local=keep_local)
+
+    def footprint(self) -> dict[str, int]:
+        """How much of what is in memory."""
+        return {
+            "dht_placements": self._placed,
+            "dht_queues": sum(len(queue.blocks) for queue in self._queues.values()),
+        }
+
+    def _begin(self, placement: _Placement, *, keep_local: bool) -> None:
+        def found(lookup: Lookup) -> None:
+            if placement.ended:
+                return
+            # Beyond those that answered, any that were named may do in their stead.
+            placement.places = lookup.candidates(2 * self._bucket_size)[::-1]
+            if keep_local:
+                self._count_ourselves(placement)
+            self._advance(placement)
+
+        self._lookups.find_peers(placement.key, found, count=self._replicas)
+
+    def _count_ourselves(self, placement: _Placement) -> None:
+        """We are one of the r where we are close enough: then our own disk counts."""
+        away = peer_key(self._turn.me) ^ placement.key
+        closer = sum(
+            peer_key(contact.peer) ^ placement.key < away
+            for contact in placement.places[-self._replicas :]
+        )
+        if closer >= self._replicas:
+            return
+        placement.pending += 1
+        self._keep(placement.cid, placement.block, lambda held: self._settle(placement, held=held))
+
+    def _advance(self, placement: _Placement) -> None:
+        """Ask as many peers as replicas are missing."""
+        count = placement.store.counts[placement.index]
+        while count + placement.pending < self._replicas and placement.places:
+            contact = placement.places.pop()
+            queue = self._queues.get(contact.peer)
+            if queue is None:
+                queue = self._queues[contact.peer] = _Queue(contact)
+            if len(queue.blocks) >= QUEUED_PER_PEER_MAX:
+                continue
+            placement.pending += 1
+            queue.blocks[placement] = None
+            self._flush(queue)
+        if count >= self._replicas or not placement.pending:
+            self._end(placement)
+
+    def _settle(self, placement: _Placement, *, held: bool) -> None:
+        """One peer keeps the block, or will not."""
+        placement.pending -= 1
+        if placement.ended:
+            return
+        if held:
+            placement.store.counts[placement.index] += 1
+        self._advance(placement)
+
+    def _end(self, placement: _Placement) -> None:
+        placement.ended = True
+        self._placed -= 1
+        store = placement.store
+        store.left -= 1
+        if not store.left:
+            del self._stores[store]
+            store.then(store.counts)
+
+    def _flush(self, queue: _Queue) -> None:
+        """Send what waits for a peer, unless it already has enough to answer."""
+        while queue.blocks and queue.flying < BATCHES_PER_PEER_MAX:
+            batch: list[_Placement] = []
+            size = 0
+            for placement in queue.blocks:
+                size += len(placement.block)
+                if batch and (size > self._batch_bytes_max or len(batch) == BATCH_BLOCKS_MAX):
+                    break
+                batch.append(placement)
+            for placement in batch:
+                del queue.blocks[placement]
+            batch = [placement for placement in batch if not placement.ended]
+            if batch:
+                self._send(queue, batch)
+        if not queue.flying and not queue.blocks:
+            self._queues.pop(queue.contact.peer, None)
+
+    def _send(self, queue: _Queue, batch: list[_Placement]) -> None:
+        queue.flying += 1
+        blocks = tuple(placement.block for placement in batch)
+
+        def answered(message: DhtMessage | None) -> None:
+            queue.flying -= 1
+            settled = batch
+            held: Sequence[Cid] = ()
+            if isinstance(message, Stored):
+                held = message.cids
+            else:
+                # A peer that failed once will not do better with the rest.
+                settled = [*batch, *queue.blocks]
+                queue.blocks.clear()
+            self._flush(queue)
+            for placement in settled:
+                self._settle(placement, held=placement.cid in held)
+
+        self._calls.ask(
+            queue.contact, lambda request: StoreBlocks(request, blocks), Stored, answered
+        )
+
+    def _expire(self) -> None:
+        """Answer the stores that took too long."""
+        self._timer = None
+        now = self._turn.now
+        late: list[_Store] = []
+        for store in self._stores:
+            if store.deadline_s > now + TIMER_GRAIN_S:
+                break
+            late.append(store)
+        for store in late:
+            for placement in self._stores.get(store, ()):
+                if not placement.ended:
+                    self._end(placement)
+        self._arm()
+
+    def _arm(self) -> None:
+        if self._timer is None and self._stores:
+            first = next(iter(self._stores))
+            delay_s = max(0.0, first.deadline_s - self._turn.now)
+            self._timer = self._turn.after(delay_s, self._expire)

@@ -1,0 +1,242 @@
+"""Mutable pointers: author and name to a topic's newest version (design 6).
+
+Of a block one valid copy is enough; of a pointer the newest is wanted. So all r are asked, the
+highest number wins, and those that lacked it are told. Of two with one number the lower CID wins
+(design 5). Each keeper shows its pointers to the others in turn, so that they outlive keepers.
+"""
+
+from collections.abc import Callable, Iterable
+
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.ids import Cid, PeerId, cid_of, peer_key
+from pulsarcast.model.keys import Key
+from pulsarcast.model.pointers import Pointer, decode_pointer, pointer_key
+from pulsarcast.protocol.dht.calls import Calls
+from pulsarcast.protocol.dht.lookup import Lookup
+from pulsarcast.protocol.dht.lookups import Lookups
+from pulsarcast.protocol.dht.placing import PATIENCE
+from pulsarcast.protocol.dht.routing import RoutingTable
+from pulsarcast.protocol.messages import (
+    Contact,
+    DhtMessage,
+    FindPointer,
+    PointerFound,
+    Stored,
+    StorePointer,
+)
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.store import DropState, PutState, StateRow
+from pulsarcast.protocol.turn import Then, Turn
+
+POINTERS_MAX = 4096
+TABLE = "pointer"
+
+
+def is_newer(pointer: Pointer, than: Pointer) -> bool:
+    """Whether a pointer takes the place of another one of the same author and name."""
+    if pointer.number != than.number:
+        return pointer.number > than.number
+    return pointer.cid < than.cid
+
+
+class Pointers:
+    """The pointers that this node keeps, places and looks for."""
+
+    __slots__ = ("_calls", "_kept", "_lookups", "_parameters", "_shown", "_table", "_turn")
+
+    def __init__(
+        self,
+        turn: Turn,
+        parameters: Parameters,
+        table: RoutingTable,
+        calls: Calls,
+        lookups: Lookups,
+    ) -> None:
+        self._turn = turn
+        self._parameters = parameters
+        self._table = table
+        self._calls = calls
+        self._lookups = lookups
+        self._kept: dict[Key, Pointer] = {}
+        self._shown = 0
+
+    def __len__(self) -> int:
+        """How many pointers we keep."""
+        return len(self._kept)
+
+    # Keeping.
+
+    def restore(self, rows: Iterable[StateRow]) -> None:
+        """Take back what the disk remembers."""
+        for row in rows:
+            if row.table == TABLE and len(self._kept) < POINTERS_MAX:
+                try:
+                    pointer = decode_pointer(row.value)
+                except RemoteError:
+                    continue  # Written by a version of ours with other rules.
+                self._kept[pointer_key(pointer.author, pointer.name)] = pointer
+
+    def keep(self, pointer: Pointer, then: Then) -> bool:
+        """Keep a pointer; False where we know a newer one or have no room."""
+        key = pointer_key(pointer.author, pointer.name)
+        known = self._kept.get(key)
+        if known is not None and known.block == pointer.block:
+            # Its sync may still be under way; syncs come in order, so an empty write waits for it.
+            self._turn.persist(then=then)
+            return True
+        if known is not None and not is_newer(pointer, known):
+            return False
+        writes: list[PutState | DropState] = []
+        if known is None and len(self._kept) >= POINTERS_MAX:
+            me = self._table.me
+            farthest = max(self._kept, key=me.__xor__)
+            if farthest ^ me < key ^ me:
+                return False
+            del self._kept[farthest]
+            writes.append(DropState(TABLE, _row_key(farthest)))
+        self._kept[key] = pointer
+        writes.append(PutState(StateRow(TABLE, _row_key(key), pointer.block)))
+        self._turn.persist(*writes, then=then)
+        return True
+
+    def receive(self, sender: PeerId, message: StorePointer) -> None:
+        """Keep a pointer for somebody, and say whether we do."""
+        pointer = decode_pointer(message.pointer)
+        stored = Stored(message.request, (cid_of(message.pointer),))
+        if not self.keep(pointer, lambda: self._turn.send(sender, stored)):
+            self._turn.send(sender, Stored(message.request, ()))
+
+    def answer(self, sender: PeerId, message: FindPointer) -> None:
+        """Say which pointer we keep, and who is closer to it."""
+        pointer = self._kept.get(message.key)
+        block = None if pointer is None else pointer.block
+        closest = self._table.closest(message.key, self._parameters.bucket_size, (sender,))
+        self._turn.send(sender, PointerFound(message.request, block, tuple(closest)))
+
+    def spread_next(self) -> None:
+        """Show the next of our pointers to the others that should keep it."""
+        if not self._kept:
+            return
+        self._shown = (self._shown + 1) % len(self._kept)
+        key = list(self._kept)[self._shown]
+        for contact in self._table.closest(key, self._parameters.replicas):
+            self._show(contact, self._kept[key], _nothing)
+
+    def _show(
+        self, contact: Contact, pointer: Pointer, then: Callable[[DhtMessage | None], None]
+    ) -> None:
+        block = pointer.block
+        self._calls.ask(contact, lambda request: StorePointer(request, block), Stored, then)
+
+    # Placing.
+
+    def place(self, pointer_block: bytes, then: Callable[[int], None]) -> None:
+        """Place a pointer on the r peers closest to it, and count those that keep it."""
+        pointer = decode_pointer(pointer_block)
+        key = pointer_key(pointer.author, pointer.name)
+
+        def found(lookup: Lookup) -> None:
+            contacts = lookup.candidates(2 * self._parameters.bucket_size)
+            self._place_at(key, pointer, contacts, then)
+
+        self._lookups.find_peers(key, found, count=self._parameters.replicas)
+
+    def _place_at(
+        self, key: Key, pointer: Pointer, contacts: list[Contact], then: Callable[[int], None]
+    ) -> None:
+        replicas = self._parameters.replicas
+        cid: Cid = cid_of(pointer.block)
+        places = contacts[::-1]
+        count = 0
+        pending = 0
+        refused = 0  # By peers that know a newer one: going on to others would not help.
+        ended = False
+
+        def end() -> None:
+            nonlocal ended
+            if not ended:
+                ended = True
+                self._turn.cancel(timer)
+                then(count)
+
+        def advance() -> None:
+            nonlocal pending
+            while not ended and count + refused + pending < replicas and places:
+                pending += 1
+                self._show(places.pop(), pointer, answered)
+            if not pending:
+                end()
+
+        def answered(answer: DhtMessage | None) -> None:
+            nonlocal count, pending, refused
+            pending -= 1
+            if isinstance(answer, Stored):
+                kept = cid in answer.cids
+                count += kept
+                refused += not kept
+            advance()
+
+        def synced() -> None:
+            nonlocal count, pending
+            pending -= 1
+            count += 1
+            advance()
+
+        timer = self._turn.after(PATIENCE * self._parameters.rpc_timeout_s, end)
+        away = self._table.me ^ key
+        closer = sum(peer_key(contact.peer) ^ key < away for contact in contacts[:replicas])
+        if closer < replicas:
+            if self.keep(pointer, synced):
+                pending += 1
+            else:
+                refused += 1
+        advance()
+
+    # Finding.
+
+    def find(self, author: PeerId, name: str, then: Callable[[bytes | None], None]) -> None:
+        """Find the newest pointer of an author and name, and tell those that lack it."""
+        key = pointer_key(author, name)
+        newest = self._kept.get(key)
+        seen: dict[PeerId, bytes | None] = {}
+
+        def judge(contact: Contact, answer: DhtMessage) -> bool:
+            nonlocal newest
+            assert isinstance(answer, PointerFound)
+            if answer.pointer is not None:
+                pointer = decode_pointer(answer.pointer)
+                if (pointer.author, pointer.name) != (author, name):
+                    raise RemoteError("a pointer that is not the one asked for")
+                if newest is None or is_newer(pointer, newest):
+                    newest = pointer
+            seen[contact.peer] = answer.pointer
+            return False
+
+        def found(lookup: Lookup) -> None:
+            if newest is None:
+                then(None)
+                return
+            for contact in lookup.closest(self._parameters.replicas):
+                if seen[contact.peer] != newest.block:
+                    self._show(contact, newest, _nothing)
+            ours = self._kept.get(key)
+            if ours is not None and is_newer(newest, ours):
+                self.keep(newest, lambda: None)
+            then(newest.block)
+
+        self._lookups.find(
+            key,
+            lambda request: FindPointer(request, key),
+            PointerFound,
+            found,
+            judge=judge,
+            count=self._parameters.replicas,
+        )
+
+
+def _nothing(_: DhtMessage | None) -> None:
+    """Whether it was kept does not matter: it will be shown again."""
+
+
+def _row_key(key: Key) -> bytes:
+    return key.to_bytes(32, "big")

@@ -1,0 +1,86 @@
+"""Which keys a node is answerable for, and with whom (design 6).
+
+A block belongs to the r peers closest to its key. Cut the keyspace in halves, again and again:
+inside a half, all peers of it are closer to every key than any peer of the other half. So after
+a few cuts around our own key, the r closest peers are the same for all keys of a piece; such
+pieces, and not single keys, are what replicas compare.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pulsarcast.model.ids import PeerId, peer_key
+from pulsarcast.model.keys import KEY_BITS, Key
+
+
+class Piece(NamedTuple):
+    """Keys first..last, all of which belong to the same peers."""
+
+    first: Key
+    last: Key
+    peers: tuple[PeerId, ...]
+    """Everyone answerable, ourselves among them."""
+
+
+def zone_of(me: PeerId, others: Iterable[PeerId], replicas: int) -> list[Piece]:
+    """The pieces that a node is answerable for among the peers it knows, in key order."""
+    mine = peer_key(me)
+    peers = {peer_key(peer): peer for peer in others}
+    peers[mine] = me
+    pieces: list[Piece] = []
+    # Groups of peers' keys, each closer to every key of the piece than all later groups.
+    waiting: list[tuple[Key, int, list[list[Key]]]] = [(0, KEY_BITS, [list(peers)])]
+    while waiting:
+        first, bits, groups = waiting.pop()
+        if not bits or sum(map(len, groups)) <= replicas:
+            answerable = tuple(peers[key] for group in groups for key in group)
+            pieces.append(Piece(first, first + (1 << bits) - 1, answerable))
+            continue
+        bits -= 1
+        bit = 1 << bits
+        lower: list[list[Key]] = []
+        upper: list[list[Key]] = []
+        for group in groups:
+            zeros = [key for key in group if not key & bit] if len(group) > 1 else group
+            if not zeros or len(zeros) == len(group):
+                lower.append(group)
+                upper.append(group)
+            else:
+                ones = [key for key in group if key & bit]
+                lower += (zeros, ones)
+                upper += (ones, zeros)
+        # Last in, first out: the upper half waits while the lower one is cut.
+        for start, halves in ((first | bit, upper), (first, lower)):
+            close = _closest_groups(halves, replicas, mine)
+            if close is not None:
+                waiting.append((start, bits, close))
+    return pieces
+
+
+def _closest_groups(groups: list[list[Key]], replicas: int, mine: Key) -> list[list[Key]] | None:
+    """As many groups as it takes for r peers, or None where we are in none of them."""
+    close: list[list[Key]] = []
+    count = 0
+    found = False
+    for group in groups:
+        close.append(group)
+        found = found or mine in group
+        count += len(group)
+        if count >= replicas:
+            break
+    return close if found else None
+
+
+def shared_ranges(pieces: Iterable[Piece], me: PeerId) -> dict[PeerId, list[tuple[Key, Key]]]:
+    """For each peer, the ranges of keys that both it and we are answerable for."""
+    shared: dict[PeerId, list[tuple[Key, Key]]] = {}
+    for first, last, peers in pieces:
+        for peer in peers:
+            if peer == me:
+                continue
+            ranges = shared.setdefault(peer, [])
+            if ranges and ranges[-1][1] + 1 == first:
+                ranges[-1] = (ranges[-1][0], last)
+            else:
+                ranges.append((first, last))
+    return shared

@@ -1,0 +1,88 @@
+"""Effects: everything a node can ask of its driver, as values (design 4)."""
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from pulsarcast.model import trace
+from pulsarcast.model.events import EventDescriptor
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.protocol.messages import Contact, Message
+from pulsarcast.protocol.store import Query, Write
+
+
+class Send(Struct, frozen=True):
+    """Put a message into the peer's bounded queue, dialling it first if need be.
+
+    Where the dial fails or the connection breaks, the driver answers with `PeerLost`.
+    """
+
+    peer: PeerId
+    message: Message
+
+
+class Deliver(Struct, frozen=True):
+    """Hand an event to the application; `record` is the trace line that says so."""
+
+    event: EventDescriptor
+    record: trace.Delivered
+
+
+class SetTimer(Struct, frozen=True):
+    """Answer with `TimerFired(timer)` after `delay_s`."""
+
+    timer: int
+    delay_s: float
+
+
+class Persist(Struct, frozen=True):
+    """Write all of it or nothing, then answer with `Persisted(token)` once it is synced."""
+
+    token: int
+    writes: tuple[Write, ...]
+
+
+class Load(Struct, frozen=True):
+    """Read from the disk and answer with `Loaded(token, …)`."""
+
+    token: int
+    query: Query
+
+
+class Know(Struct, frozen=True):
+    """Remember where a peer can be dialled."""
+
+    contact: Contact
+
+
+class DropPeer(Struct, frozen=True):
+    """Close the connection to a peer."""
+
+    peer: PeerId
+    reason: str
+
+
+class Trace(Struct, frozen=True):
+    """Write one record into the trace before any other effect of this turn leaves."""
+
+    record: trace.Record
+
+
+class Reply(Struct, frozen=True):
+    """Answer a command: a CID, a block, or the reason why not."""
+
+    call: int
+    error: str | None = None
+    cid: Cid | None = None
+    block: bytes | None = None
+    replicas: int = 0
+    events: tuple[EventDescriptor, ...] = ()
+
+
+class Stopped(Struct, frozen=True):
+    """The node has handed over what it had to: the driver may close."""
+
+
+Effect: TypeAlias = (
+    Send | Deliver | SetTimer | Persist | Load | Know | DropPeer | Trace | Reply | Stopped
+)

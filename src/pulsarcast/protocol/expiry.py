@@ -1,0 +1,42 @@
+"""Expiry: how long the DHT keeps a block (design 6).
+
+It is counted from when the content says it was made, never from when a replica got it: otherwise
+replicas would keep a block alive for ever by repairing it from each other. Whoever makes a block
+chooses `created`, so a claim from the future is not kept at all. What expires is a copy for
+others: members keep a topic's events for as long as its retention says.
+"""
+
+from typing import NamedTuple
+
+from pulsarcast.model.events import EventDescriptor
+from pulsarcast.model.topics import TopicDescriptor
+from pulsarcast.protocol.parameters import Parameters
+
+TOPIC_FACTOR = 10
+"""How many times longer than an event a topic's version is kept: events come from its members too,
+but a newcomer finds the topic itself nowhere else. They are few, and made less often."""
+AHEAD_US_MAX = 86_400_000_000
+"""How far another clock may be ahead of ours: a day, the worst mistake about a time zone."""
+
+
+class Lifetime(NamedTuple):
+    """From when until when a block belongs into the DHT, in wall time."""
+
+    created_us: int
+    expires_us: int
+
+    def covers(self, now_us: int) -> bool:
+        """Whether a replica keeps the block at this time."""
+        return self.created_us <= now_us + AHEAD_US_MAX and now_us < self.expires_us
+
+
+def event_lifetime(event: EventDescriptor, parameters: Parameters) -> Lifetime:
+    """How long the DHT keeps an event."""
+    created_us = event.request.created
+    return Lifetime(created_us, created_us + int(parameters.block_expiry_s * 1_000_000))
+
+
+def topic_lifetime(version: TopicDescriptor, parameters: Parameters) -> Lifetime:
+    """How long the DHT keeps a version of a topic."""
+    kept_us = int(TOPIC_FACTOR * parameters.block_expiry_s * 1_000_000)
+    return Lifetime(version.created, version.created + kept_us)

@@ -1,0 +1,562 @@
+"""Following: which topics we are a member of, and why (design 6).
+
+A topic is followed by its subscribers; by every subscriber of the topic whose meta topic it is; and
+by a peer that has to keep a tree together because nobody closer to the root's key is alive.
+"""
+
+import enum
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pulsarcast.model import trace
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.events import EventDescriptor
+from pulsarcast.model.ids import Cid, PeerId, peer_key
+from pulsarcast.model.topics import META, Mark, TopicDescriptor, decode_topic
+from pulsarcast.protocol.frontier import Frontier
+from pulsarcast.protocol.inputs import Start
+from pulsarcast.protocol.messages import (
+    Contact,
+    Join,
+    JoinReferred,
+    JoinRefused,
+    Role,
+)
+from pulsarcast.protocol.store import (
+    DropState,
+    DropTopic,
+    Events,
+    LoadNumbers,
+    MarkState,
+    PutEvent,
+    PutState,
+    StateRow,
+    Write,
+)
+from pulsarcast.protocol.topic import Topic
+from pulsarcast.protocol.versions import Versions
+
+if TYPE_CHECKING:
+    from pulsarcast.protocol.node import Node
+
+HANDED_IN_MAX = 4096
+"""Replicated events of topics we follow that we have yet to see arrive through the tree."""
+KEPT_MAX = 64
+"""Trees of other peers' topics that we keep together at a time."""
+KEEPER_CHECK_S = 60.0
+RETRACED_MAX = 256
+OWN_KEPT_MAX = 256
+"""Events of our own that we see handed in after we have left their topic."""
+
+
+class Why(enum.IntFlag):
+    """Why we follow a topic; kept on disk as one byte."""
+
+    SUBSCRIBED = 1
+    BELOW = 2
+    """The subscription takes in all sub-topics."""
+    META = 4
+    """It tells of new versions of a topic that we follow."""
+    AUTHOR = 8
+    """It is our own topic: its tree is rooted with us whether or not we subscribe."""
+    KEEPER = 16
+    """We are the closest live peer to the root's key. Not remembered over a restart."""
+
+
+class Following:
+    """The topics that we are a member of."""
+
+    def __init__(self, node: "Node") -> None:
+        self.node = node
+        self.turn = node.turn
+        self.parameters = node.parameters
+        self.counts = node.counts
+        self.topic_type = Topic
+        self.topics: dict[Cid, Topic] = {}
+        self._why: dict[Cid, Why] = {}
+        self._on_start: dict[Cid, list[Callable[[], None]]] = {}
+        self._on_ready: dict[Cid, list[Callable[[], None]]] = {}
+        self._on_stop: dict[Cid, list[Callable[[], None]]] = {}
+        self._ending: dict[Cid, None] = {}
+        """Topics that we are leaving: whoever wants to follow one again waits until we are out."""
+        self._main_of: dict[Cid, Cid] = {}
+        self._own_offers: dict[Cid, dict[Cid, None]] = {}
+        """Events of ours from before we followed a topic: no other member may have them yet."""
+        self._late: dict[Cid, tuple[EventDescriptor, PeerId]] = {}
+        self._late_timer: int | None = None
+        self._stopped: Callable[[], None] | None = None
+
+    # Beginning and ending.
+
+    def follow(
+        self,
+        versions: Versions,
+        why: Why,
+        *,
+        from_start: bool = False,
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        """Become a member of a topic; `then` runs once the subscription has its start."""
+        cid = versions.first.cid
+        topic = self.topics.get(cid)
+        if cid in self._ending:
+            # We are on our way out: go all the way, then come back.
+            again = partial(self.follow, versions, why, from_start=from_start, then=then)
+            self._on_stop.setdefault(cid, []).append(again)
+            return
+        if topic is not None and Why.SUBSCRIBED in why and topic.must_begin_anew(from_start):
+            # We kept the tree together without a start, or without its history: begin anew.
+            self._ending[cid] = None
+            why |= self._why.pop(cid, Why(0)) & ~Why.KEEPER
+            self.follow(versions, why, from_start=from_start, then=then)
+            topic.close()
+            return
+        self._why[cid] = why | self._why.get(cid, Why(0))
+        if topic is None:
+            topic = self._open(versions, self._why[cid])
+            if then is not None:
+                self._on_start.setdefault(cid, []).append(then)
+            if Why.KEEPER in why:
+                topic.be_blank()
+            topic.open(from_start=from_start or Why.META in why)
+        else:
+            if then is not None:
+                self._on_start.setdefault(cid, []).append(then)
+            if Why.SUBSCRIBED in why and not topic.subscribed:
+                self._subscribe_too(topic, from_start=from_start)
+            elif topic.announced:
+                self.turn.persist(*self._rows(cid))
+                self._run_on_start(cid)
+        if Why.KEEPER not in why:
+            self._follow_below(topic)
+
+    def _subscribe_too(self, topic: Topic, *, from_start: bool) -> None:
+        """An application wants the events of a topic that we follow for another reason."""
+        if not topic.started:
+            topic.subscribed = True
+            return
+        if not from_start and topic.has_gaps():
+            # What we hold beyond a gap would be neither before the start nor delivered after it.
+            wait_s = self.parameters.gap_delay_s
+            self.turn.after(wait_s, lambda: self._subscribe_later(topic))
+            return
+        start = _start_of([] if from_start else self._marks_with_own(topic))
+        cursor = topic.cursor_for(from_start=from_start)
+
+        def synced() -> None:
+            if self.topics.get(topic.id) is not topic:
+                return
+            self.turn.trace(trace.Subscribed(topic.id, start))
+            topic.subscribe(cursor)
+            self._run_on_start(topic.id)
+
+        row = StateRow("cursor", topic.id, cursor.to_bytes(8, "big"))
+        self.turn.persist(PutState(row), *self._rows(topic.id), then=synced)
+
+    def _subscribe_later(self, topic: Topic) -> None:
+        if self.topics.get(topic.id) is topic and not topic.subscribed:
+            self._subscribe_too(topic, from_start=False)
+
+    def _marks_with_own(self, topic: Topic) -> list[MarkState]:
+        """What our log holds, events of our own included that are not synced yet."""
+        marks = Frontier(topic.frontier.marks())
+        own = self.node.publisher.last_of(topic.id)
+        if own is not None:
+            marks.retire(self.turn.me, *own)
+        return marks.marks()
+
+    def recalled(self, topic: Topic) -> None:
+        """After a restart we may publish once we know what to link to."""
+        if self.topics.get(topic.id) is topic:
+            self._run_on_ready(topic.id)
+
+    def _run_on_ready(self, cid: Cid) -> None:
+        self.topics[cid].announced = True
+        for then in self._on_ready.pop(cid, []):
+            then()
+
+    def _run_on_start(self, cid: Cid) -> None:
+        self._run_on_ready(cid)
+        for then in self._on_start.pop(cid, []):
+            then()
+
+    def _open(self, versions: Versions, why: Why) -> Topic:
+        self.node.descriptors.follow(versions)
+        topic = self.topic_type(
+            versions,
+            self.turn,
+            self.node.dht,
+            self.parameters,
+            self,
+            self.counts,
+            subscribed=Why.SUBSCRIBED in why,
+        )
+        self._add(topic)
+        return topic
+
+    def _add(self, topic: Topic) -> None:
+        self.topics[topic.id] = topic
+        for cid, own in self.node.visits.forget(topic.id):
+            if own:
+                self._own_offers.setdefault(topic.id, {})[cid] = None
+            self.node.commands.receive_again(cid)
+
+    def _follow_below(self, topic: Topic) -> None:
+        """Follow the meta topic, and all sub-topics where the subscription takes them in."""
+        why = self._why.get(topic.id, Why(0))
+        for name, cid in topic.descriptor.subtopics.items():
+            if name == META:
+                self._main_of[cid] = topic.id
+                if not self._is_followed(cid):
+                    self.node.descriptors.find(cid, self._follow_meta)
+            elif Why.BELOW in why and not self._is_followed(cid):
+                self.node.descriptors.find(cid, self._follow_sub_topic)
+
+    def _follow_meta(self, versions: Versions | None) -> None:
+        if versions is not None and versions.first.is_meta:
+            self.follow(versions, Why.META)
+
+    def _follow_sub_topic(self, versions: Versions | None) -> None:
+        if versions is not None and not versions.first.is_meta:
+            self.follow(versions, Why.SUBSCRIBED | Why.BELOW)
+
+    def unfollow(self, topic: Topic, then: Callable[[], None] | None = None) -> None:
+        """Leave a topic, and its meta topic with it."""
+        if then is not None:
+            self._on_stop.setdefault(topic.id, []).append(then)
+        was_subscribed, topic.subscribed = topic.subscribed, False
+        author = Why.AUTHOR in self._why.pop(topic.id, Why(0))
+        rows = (DropState("follow", topic.id), DropState("cursor", topic.id))
+        if author:
+            self._why[topic.id] = Why.AUTHOR
+        else:
+            self._ending[topic.id] = None
+
+        def synced() -> None:
+            # Said only now: a crash before would have left us with the subscription.
+            if was_subscribed:
+                self.turn.trace(trace.Unsubscribed(topic.id))
+            if author:
+                for done in self._on_stop.pop(topic.id, []):
+                    done()
+            else:
+                topic.close()
+
+        self.turn.persist(*rows, *self._rows(topic.id), then=synced)
+        if author:
+            return
+        meta = self.topics.get(topic.descriptor.subtopics.get(META, topic.id))
+        if meta is not None and meta is not topic:
+            self.unfollow(meta)
+
+    def is_forgetting(self, cid: Cid) -> bool:
+        """Whether we have left a topic, but our disk has not forgotten it yet."""
+        return cid in self._ending and cid not in self.topics
+
+    def when_stopped(self, cid: Cid, then: Callable[[], None]) -> None:
+        """Do something once we are out of a topic."""
+        self._on_stop.setdefault(cid, []).append(then)
+
+    def when_started(self, topic: Topic, then: Callable[[], None]) -> None:
+        """Do something once a topic's start frontier is known, and we may publish in it."""
+        self._on_ready.setdefault(topic.id, []).append(then)
+
+    def stop(self, then: Callable[[], None]) -> None:
+        """Leave every tree in good order, without forgetting what we subscribed to."""
+        self._stopped = then
+        self.turn.trace(trace.NodeStopped("asked to"))
+        for topic in list(self.topics.values()):
+            topic.close()
+        self._stop_if_empty()
+
+    def _stop_if_empty(self) -> None:
+        if self._stopped is not None and not self.topics:
+            then, self._stopped = self._stopped, None
+            then()
+
+    # What topics report.
+
+    def decode(self, block: bytes) -> EventDescriptor:
+        """Verify an event."""
+        return self.node.decode(block)
+
+    def rejected(self, sender: PeerId, topic: Cid | None, error: RemoteError) -> None:
+        """Write down that a peer said what it should not have."""
+        self.node.rejected(sender, topic, error)
+
+    def started(self, topic: Topic) -> None:
+        """A subscription has its start frontier."""
+        start = _start_of(topic.frontier.marks())
+
+        def synced() -> None:
+            # Said only now: a crash before would have left us without the subscription.
+            if self.topics.get(topic.id) is not topic:
+                return
+            if topic.subscribed:
+                self.turn.trace(trace.Subscribed(topic.id, start))
+            self._run_on_start(topic.id)
+
+        # Events that we published before, and that are still on their way into the topic, keep
+        # their own epoch: the order of a numbering must not depend on how they get here.
+        self.node.publisher.begin_anew(topic)
+        self.turn.persist(*self._rows(topic.id), then=synced)
+
+    def stopped(self, topic: Topic) -> None:
+        """We are out of a topic's tree."""
+        self.topics.pop(topic.id, None)
+        self._ending.pop(topic.id, None)
+        if self._stopped is not None:
+            self._stop_if_empty()
+            return
+        self.node.descriptors.unfollow(topic.id)
+        for cid in self._own_offers.pop(topic.id, {}):
+            self.node.commands.offer_block_again(cid)
+        self._ending[topic.id] = None
+        self._see_own_handed_in(topic.id, topic.tree.root_peer)
+
+    def _forget(self, cid: Cid, *more: Write) -> None:
+        self._ending.pop(cid, None)
+        self.turn.persist(DropTopic(cid), *more)
+        for then in self._on_stop.pop(cid, []):
+            then()
+
+    def _see_own_handed_in(self, cid: Cid, root: PeerId) -> None:
+        """Before we forget a topic, a member must have the events that we published in it."""
+        own = self.node.publisher.last_of(cid)
+        if own is None:
+            self._forget(cid)
+            return
+        epoch, last = own
+        first = max(1, last - OWN_KEPT_MAX + 1)
+
+        def found(answer: Events) -> None:
+            events = [event for _, event in answer.events]
+            # Kept outside of any log, to be handed in, and found again by an idempotency key.
+            kept = [self._keep_own(event) for event in events]
+            offers = [self.node.visits.offer_row(event) for event in events]
+            for event in events:
+                self.node.visits.offer(event, root, own=True)
+            self._forget(cid, *kept, *offers)
+
+        query = LoadNumbers(cid, self.turn.me, epoch, first, last, 1 << 26)
+        # Not before what we published last is on the disk, where the query can see it.
+        self.turn.persist(then=lambda: self.turn.load(query, Events, found))
+
+    def arrived(self, topic: Topic, event: EventDescriptor) -> None:
+        """An event is on our disk: in a meta topic it tells of a version."""
+        if not topic.is_meta:
+            return
+        try:
+            self._take_version(topic, decode_topic(event.payload))
+        except RemoteError as error:
+            self.rejected(event.publisher, topic.id, error)
+
+    def _take_version(self, meta: Topic, version: TopicDescriptor) -> None:
+        main = self.topics.get(version.topic)
+        if main is None or version.first is None:
+            return
+        if main.descriptor.subtopics.get(META) != meta.id:
+            raise RemoteError("a version announced in another topic's meta topic")
+        if main.versions.knows_parent_of(version):
+            self.adopt(main, version)
+        else:
+            # Its author may have died before it announced the one in between.
+            self.want_version(main, version.cid, meta.tree.root_peer)
+
+    def adopt(self, topic: Topic, version: TopicDescriptor) -> None:
+        """A topic that we follow has a newer version."""
+        if topic.adopt_version(version):
+            self.node.descriptors.save(version)
+            self.turn.trace(trace.TopicVersion(topic.id, version.cid, version.number))
+            self._follow_below(topic)
+
+    def want_version(self, topic: Topic, version: Cid, sender: PeerId) -> None:
+        """An event names a version that we have not seen: the DHT keeps it."""
+
+        def found(versions: list[TopicDescriptor]) -> None:
+            try:
+                for newer in versions:
+                    self.adopt(topic, newer)
+            except RemoteError as error:
+                self.rejected(sender, topic.id, error)
+            topic.unpark(version)
+
+        self.node.descriptors.find_version(topic.id, version, found)
+
+    def _keep_own(self, event: EventDescriptor) -> Write:
+        mark = MarkState(self.turn.me, event.sequence.epoch, 0, event.sequence.number, event.cid)
+        return PutEvent(0, event, mark, self.turn.wall_us)
+
+    # Keeping a tree together.
+
+    def receive_join(self, sender: PeerId, message: Join) -> None:
+        """Somebody looks for a place in a tree: ours, or one that we know the way to."""
+        topic = self.topics.get(message.topic)
+        if topic is not None:
+            topic.tree.receive_join(sender, message)
+            return
+        self.node.dht.saw(Contact(sender))
+        key = peer_key(message.root)
+        if message.root != self.turn.me:
+            contacts = self.node.dht.closest_known(key, 1, exclude=(sender,))
+            if contacts and self._closer(contacts[0].peer, key):
+                self._refer(sender, message, contacts[0])
+                return
+        self._look_further(sender, message)
+
+    def _look_further(self, sender: PeerId, message: Join) -> None:
+        """Nobody we know is closer: ask the DHT, and if that knows nobody, keep the tree."""
+        key = peer_key(message.root)
+
+        def found(contacts: list[Contact]) -> None:
+            topic = self.topics.get(message.topic)
+            if topic is not None:
+                topic.tree.receive_join(sender, message)
+                return
+            for contact in contacts:
+                if contact.peer != sender and self._closer(contact.peer, key):
+                    self._refer(sender, message, contact)
+                    return
+            if message.role is Role.VISITOR:
+                self.turn.send(sender, JoinRefused(message.topic, message.attempt, "no member"))
+                return
+            self.node.descriptors.find(message.topic, lambda found: self._keep(found, message))
+
+        self.node.dht.lookup(key, found)
+
+    def _keep(self, versions: Versions | None, message: Join) -> None:
+        """Act as root for a topic that we are not subscribed to, while it needs one."""
+        if versions is None or versions.first.root_peer != message.root:
+            return
+        kept = sum(why == Why.KEEPER for why in self._why.values())
+        if message.topic not in self.topics and kept < KEPT_MAX:
+            self.counts["keeper"] = self.counts.get("keeper", 0) + 1
+            self.follow(versions, Why.KEEPER)
+            self._check_keeper_later(message.topic)
+
+    def _check_keeper_later(self, cid: Cid) -> None:
+        self.turn.after(self.turn.jitter(KEEPER_CHECK_S), lambda: self._check_keeper(cid))
+
+    def _check_keeper(self, cid: Cid) -> None:
+        """Stop keeping a tree that has a better root now, or nobody in it."""
+        topic = self.topics.get(cid)
+        if topic is None or self._why.get(cid, Why(0)) != Why.KEEPER:
+            return
+        if topic.tree.parent is not None or not topic.tree.children:
+            self._why.pop(cid, None)
+            self._ending[cid] = None
+            topic.close()
+        else:
+            self._check_keeper_later(cid)
+
+    def _refer(self, sender: PeerId, message: Join, contact: Contact) -> None:
+        referred = JoinReferred(message.topic, message.attempt, contact, handed_down=False)
+        self.turn.send(sender, referred)
+
+    def _closer(self, peer: PeerId, key: int) -> bool:
+        return (peer_key(peer) ^ key) < (peer_key(self.turn.me) ^ key)
+
+    # Replicas.
+
+    def hand_in(self, event: EventDescriptor, sender: PeerId) -> None:
+        """We keep a new replica: its topic gets the event even if its publisher is no more."""
+        if event.topic in self.topics:
+            if len(self._late) < HANDED_IN_MAX:
+                self._late[event.cid] = (event, sender)
+            if self._late_timer is None:
+                self._late_timer = self.turn.after(
+                    self.turn.jitter(self.parameters.offer_delay_s), self._check_late
+                )
+            return
+
+        def found(versions: Versions | None) -> None:
+            if versions is not None and not self._is_followed(event.topic):
+                self.node.visits.offer(event, versions.first.root_peer)
+
+        self.node.descriptors.find(event.topic, found)
+
+    def hand_in_own(self, event: EventDescriptor) -> None:
+        """An event of ours, from before we followed its topic, is not known to be handed in."""
+        self._own_offers.setdefault(event.topic, {})[event.cid] = None
+        self.hand_in(event, self.turn.me)
+
+    def _is_followed(self, cid: Cid) -> bool:
+        return cid in self.topics and cid not in self._ending
+
+    def _check_late(self) -> None:
+        """What did not come through the tree by now, we put into it ourselves."""
+        self._late_timer = None
+        late, self._late = self._late, {}
+        for event, sender in late.values():
+            topic = self.topics.get(event.topic)
+            if topic is None or topic.frontier.holds(event.publisher, *event.sequence):
+                continue
+            self.counts["replica_handed_in"] = self.counts.get("replica_handed_in", 0) + 1
+            try:
+                topic.receive(event, sender, 1)
+            except RemoteError as error:
+                self.rejected(sender, topic.id, error)
+
+    # The disk.
+
+    def _rows(self, cid: Cid) -> list[Write]:
+        """What our disk should say about a topic that we follow."""
+        why = self._why.get(cid, Why(0)) & ~Why.KEEPER
+        return [PutState(StateRow("follow", cid, bytes([why])))] if why else []
+
+    def restore(self, given: Start, tables: dict[str, dict[bytes, bytes]]) -> None:
+        """Take up again, after a restart, what our disk says we follow."""
+        marks: dict[Cid, list[MarkState]] = {}
+        for cid, mark in given.marks:
+            marks.setdefault(cid, []).append(mark)
+        logs = dict(given.logs)
+        cursors = tables.get("cursor", {})
+        for key, value in tables.get("follow", {}).items():
+            cid = Cid(key)
+            versions = self.node.descriptors.get(cid)
+            if versions is None:
+                continue
+            self._why[cid] = Why(value[0])
+            topic = self.topic_type(
+                versions,
+                self.turn,
+                self.node.dht,
+                self.parameters,
+                self,
+                self.counts,
+                subscribed=Why.SUBSCRIBED in self._why[cid],
+                frontier=Frontier(marks.get(cid, [])),
+                log_index=logs.get(cid, 0),
+                cursor=int.from_bytes(cursors.get(key, b""), "big"),
+            )
+            self.topics[cid] = topic
+            self.node.descriptors.follow(versions)
+        for key, value in tables.get("request", {}).items():
+            self._restore_request(key, value)
+        for cid, index in logs.items():
+            if index and cid not in self.topics:
+                self._finish_leaving(cid)
+        for topic in list(self.topics.values()):
+            self.node.commands.say_again(topic)
+            topic.open()
+            self._follow_below(topic)
+
+    def _finish_leaving(self, cid: Cid) -> None:
+        """We had left a topic before the restart, but our disk had not forgotten it yet."""
+        versions = self.node.descriptors.get(cid)
+        self._ending[cid] = None
+        if versions is None:
+            self._forget(cid)
+        else:
+            self._see_own_handed_in(cid, versions.first.root_peer)
+
+    def _restore_request(self, key: bytes, value: bytes) -> None:
+        topic = self.topics.get(Cid(key[:36]))
+        if topic is not None:
+            author, epoch = PeerId(key[36:74]), int.from_bytes(key[74:], "big")
+            topic.restore_request(author, epoch, value)
+
+
+def _start_of(marks: list[MarkState]) -> tuple[Mark, ...]:
+    return tuple(Mark(mark.publisher, mark.epoch, mark.high) for mark in marks)

@@ -1,0 +1,163 @@
+"""Frontiers: what a node holds of a topic, by number (design 6).
+
+Per publisher and epoch: the highest gapless number with its CID, and the numbers beyond it. Two
+nodes compare frontiers by hash first. Duplicates, gaps, catch-up and "before my subscription" are
+all questions to a frontier, never to a clock.
+"""
+
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.protocol.store import MarkState
+
+Source = tuple[PeerId, int]
+"""A numbering: one publisher in one epoch."""
+
+
+BEYOND_MAX = 256
+"""Numbers of one publisher that we hold beyond a gap."""
+
+
+class _Mark:
+    __slots__ = ("beyond", "cid", "floor", "high", "retired")
+
+    def __init__(self, floor: int = 0, high: int = 0, cid: Cid | None = None) -> None:
+        self.floor = floor
+        self.high = high
+        self.cid = cid
+        self.beyond: dict[int, Cid | None] = {}
+        self.retired = 0
+
+
+class Frontier:
+    """What we hold of one topic."""
+
+    def __init__(self, marks: Iterable[MarkState] = ()) -> None:
+        self._marks: dict[Source, _Mark] = {}
+        self._digest: bytes | None = None
+        for mark in marks:
+            self.adopt(mark)
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    def holds(self, publisher: PeerId, epoch: int, number: int) -> bool:
+        """Whether this number is behind us: held, void, retired, or before our start."""
+        mark = self._marks.get((publisher, epoch))
+        return mark is not None and (number <= mark.high or number in mark.beyond)
+
+    def is_full(self, publisher: PeerId, epoch: int, number: int) -> bool:
+        """Whether a number is too far ahead: what is before it must come first."""
+        mark = self._marks.get((publisher, epoch))
+        return mark is not None and number > mark.high + 1 and len(mark.beyond) >= BEYOND_MAX
+
+    def high(self, publisher: PeerId, epoch: int) -> int:
+        """The highest number up to which there is no gap."""
+        mark = self._marks.get((publisher, epoch))
+        return 0 if mark is None else mark.high
+
+    def highest(self, publisher: PeerId, epoch: int) -> int:
+        """The highest number that we hold, with or without a gap before it."""
+        mark = self._marks.get((publisher, epoch))
+        return 0 if mark is None else max(mark.beyond, default=mark.high)
+
+    def floor(self, publisher: PeerId, epoch: int) -> int:
+        """The number from which on we may hold events: before it we began, or forgot them."""
+        mark = self._marks.get((publisher, epoch))
+        return 0 if mark is None else mark.floor
+
+    def cid_at(self, publisher: PeerId, epoch: int, number: int) -> Cid | None:
+        """The CID we hold under a number, as far as the frontier itself remembers it."""
+        mark = self._marks.get((publisher, epoch))
+        if mark is None:
+            return None
+        return mark.cid if number == mark.high else mark.beyond.get(number)
+
+    def add(self, publisher: PeerId, epoch: int, number: int, cid: Cid | None) -> MarkState:
+        """Take one number in; returns the mark as it is now."""
+        source = (publisher, epoch)
+        mark = self._marks.get(source)
+        if mark is None:
+            mark = self._marks[source] = _Mark()
+        self._digest = None
+        if number == mark.high + 1:
+            mark.high, mark.cid = number, cid
+            while mark.beyond and mark.high + 1 in mark.beyond:
+                mark.high += 1
+                mark.cid = mark.beyond.pop(mark.high)
+        elif number > mark.high:
+            mark.beyond[number] = cid
+        return self._state(source, mark)
+
+    def adopt(self, state: MarkState) -> None:
+        """Take a whole mark over: from our disk, or where a subscription starts."""
+        mark = _Mark(state.floor, state.high, state.cid)
+        mark.beyond = dict.fromkeys(state.beyond)
+        mark.retired = state.retired
+        self._marks[(state.publisher, state.epoch)] = mark
+        self._digest = None
+
+    def retire(self, publisher: PeerId, epoch: int, number: int) -> MarkState:
+        """Forget everything up to a number: it counts as delivered from now on."""
+        mark = self._marks.setdefault((publisher, epoch), _Mark())
+        mark.floor = max(mark.floor, number)
+        mark.retired = max(mark.retired, number)
+        if number > mark.high:
+            mark.high, mark.cid = number, mark.beyond.get(number)
+            mark.beyond = {n: cid for n, cid in mark.beyond.items() if n > number}
+            while mark.high + 1 in mark.beyond:
+                mark.high += 1
+                mark.cid = mark.beyond.pop(mark.high)
+        self._digest = None
+        return self._state((publisher, epoch), mark)
+
+    def missing_from(self, theirs: MarkState) -> tuple[int, int] | None:
+        """The first and last number that a peer's mark shows and we lack, or None."""
+        last = max(theirs.beyond, default=theirs.high)
+        last = max(last, theirs.high)
+        mark = self._marks.get((theirs.publisher, theirs.epoch))
+        if mark is None:
+            return (1, last) if last > 0 else None
+        first = mark.high + 1
+        while last >= first and last in mark.beyond:
+            last -= 1
+        return (first, last) if last >= first else None
+
+    def gap_before(self, publisher: PeerId, epoch: int, number: int) -> tuple[int, int] | None:
+        """The numbers between what we hold and `number`, or None where there is no gap."""
+        high = self.high(publisher, epoch)
+        return (high + 1, number - 1) if number > high + 1 else None
+
+    def gaps(self) -> Iterator[tuple[PeerId, int, int, int]]:
+        """Every (publisher, epoch, first, last) that we know to be missing."""
+        for (publisher, epoch), mark in self._marks.items():
+            if mark.beyond:
+                yield publisher, epoch, mark.high + 1, max(mark.beyond) - 1
+
+    def mark(self, publisher: PeerId, epoch: int) -> MarkState | None:
+        """One mark, as a value."""
+        mark = self._marks.get((publisher, epoch))
+        return None if mark is None else self._state((publisher, epoch), mark)
+
+    def marks(self) -> list[MarkState]:
+        """All marks, in an order that every node agrees on."""
+        return [self._state(source, mark) for source, mark in sorted(self._marks.items())]
+
+    def digest(self) -> bytes:
+        """A hash that is equal exactly where two nodes hold the same numbers (floors aside)."""
+        if self._digest is None:
+            total = blake2b(digest_size=16)
+            for (publisher, epoch), mark in sorted(self._marks.items()):
+                beyond = ",".join(map(str, sorted(mark.beyond)))
+                total.update(publisher)
+                total.update(f"/{epoch}/{mark.high}/{beyond};".encode())
+            self._digest = total.digest()
+        return self._digest
+
+    @staticmethod
+    def _state(source: Source, mark: _Mark) -> MarkState:
+        beyond = tuple(sorted(mark.beyond)) if mark.beyond else ()
+        return MarkState(
+            source[0], source[1], mark.floor, mark.high, mark.cid, beyond, mark.retired
+        )

@@ -1,0 +1,198 @@
+"""Inputs: everything that can happen to a node, as values (design 4).
+
+*Event* is our domain word for a published thing, so what a machine takes is an **input**.
+The two drivers, `simulation` and `network`, build these and nothing else reaches the core.
+"""
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from pulsarcast.model.events import Attribute
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.topics import TopicSettings
+from pulsarcast.protocol.messages import Contact, Message
+from pulsarcast.protocol.store import Answer, MarkState, StateRow
+
+
+class Now(Struct, frozen=True):
+    """The driver's clocks: monotonic for timers, wall for people. Safety needs neither."""
+
+    mono_s: float
+    wall_us: int
+
+
+class Start(Struct, frozen=True):
+    """The node begins: what its disk remembers, and whom it may ask first."""
+
+    rows: tuple[StateRow, ...] = ()
+    marks: tuple[tuple[Cid, MarkState], ...] = ()
+    """The frontier of every topic we follow, as the disk has it."""
+    logs: tuple[tuple[Cid, int], ...] = ()
+    """The newest index of every topic's log, 0 where it is empty."""
+    contacts: tuple[Contact, ...] = ()
+
+
+class Stop(Struct, frozen=True):
+    """The node is asked to go: hand children over, then fall silent."""
+
+
+# Commands: what the application asks. `call` comes back in a `Reply`.
+
+
+class CreateTopic(Struct, frozen=True):
+    """Create a topic together with its meta topic (thesis, algorithm 1)."""
+
+    call: int
+    name: str
+    settings: TopicSettings
+    subtopics: dict[str, Cid] = {}
+
+
+class UpdateTopic(Struct, frozen=True):
+    """Publish a new version of a topic of ours; `flush` forgets all events up to now."""
+
+    call: int
+    topic: Cid
+    settings: TopicSettings
+    subtopics: dict[str, Cid] | None = None
+    flush: bool = False
+
+
+class Subscribe(Struct, frozen=True):
+    """Join a topic's dissemination tree; `below` takes in every sub-topic too."""
+
+    call: int
+    topic: Cid
+    below: bool = False
+    from_start: bool = False
+
+
+class Unsubscribe(Struct, frozen=True):
+    """Leave a topic, handing children over first."""
+
+    call: int
+    topic: Cid
+
+
+class Publish(Struct, frozen=True):
+    """Publish, or request to publish, a payload.
+
+    The reply comes once it is on a publisher's disk, or, if `replicated`, once r peers hold it.
+    """
+
+    call: int
+    topic: Cid
+    payload: bytes
+    name: str = ""
+    attributes: dict[str, Attribute] = {}
+    parents: tuple[Cid, ...] = ()
+    replicated: bool = False
+    idempotency_key: bytes | None = None
+    expires_us: int | None = None
+    injection: str = ""
+
+
+class Acknowledge(Struct, frozen=True):
+    """The application is done with every delivery of a topic up to `index`."""
+
+    topic: Cid
+    index: int
+
+
+class FetchBlock(Struct, frozen=True):
+    """Find a descriptor by its CID: locally, then in the DHT."""
+
+    call: int
+    cid: Cid
+
+
+class Resolve(Struct, frozen=True):
+    """Find the newest version of an author's topic by name."""
+
+    call: int
+    author: PeerId
+    name: str
+
+
+class ReadHistory(Struct, frozen=True):
+    """Read up to `limit` events of a topic that we hold, from delivery `index` on."""
+
+    call: int
+    topic: Cid
+    index: int
+    limit: int
+
+
+# What the outside reports.
+
+
+class MessageReceived(Struct, frozen=True):
+    """An authenticated peer said something."""
+
+    sender: PeerId
+    message: Message
+
+
+class PeerUp(Struct, frozen=True):
+    """A peer is connected and can be spoken to."""
+
+    contact: Contact
+
+
+class PeerLost(Struct, frozen=True):
+    """A connection ended, or a dial failed; what we sent it may be lost."""
+
+    peer: PeerId
+
+
+class TimerFired(Struct, frozen=True):
+    """A timer that we set has run out."""
+
+    timer: int
+
+
+class Loaded(Struct, frozen=True):
+    """The disk answers a `Load`."""
+
+    token: int
+    answer: Answer
+
+
+class Persisted(Struct, frozen=True):
+    """Everything persisted up to and with `token` is on the disk for good."""
+
+    token: int
+
+
+class PersistFailed(Struct, frozen=True):
+    """The disk refused; nothing from `token` on may be acknowledged."""
+
+    token: int
+    reason: str
+
+
+Command: TypeAlias = (
+    CreateTopic
+    | UpdateTopic
+    | Subscribe
+    | Unsubscribe
+    | Publish
+    | Acknowledge
+    | FetchBlock
+    | Resolve
+    | ReadHistory
+)
+
+Input: TypeAlias = (
+    MessageReceived
+    | Persisted
+    | TimerFired
+    | Loaded
+    | PeerUp
+    | PeerLost
+    | Start
+    | Stop
+    | PersistFailed
+    | Command
+)

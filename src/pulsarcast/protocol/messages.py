@@ -1,0 +1,302 @@
+"""Messages: everything one peer says to another (thesis, 3.4; design 6).
+
+They are values here; `wire` turns them into Protocol Buffers and back. A message about a
+topic names it by its first version's CID. Requests carry an id of the asker's choosing, and
+deadlines are the asker's own.
+"""
+
+import enum
+from typing import NamedTuple, TypeAlias
+
+from msgspec import Struct
+
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.keys import Key
+from pulsarcast.protocol.store import MarkState
+
+
+class Contact(NamedTuple):
+    """A peer and where it can be dialled (multiaddrs; empty where the driver knows by itself)."""
+
+    peer: PeerId
+    addresses: tuple[str, ...] = ()
+
+
+# Dissemination.
+
+
+class EventMessage(Struct, frozen=True):
+    """An event on its way through a topic, as the exact bytes its publisher signed."""
+
+    block: bytes
+    hops: int
+
+
+class Credit(Struct, frozen=True):
+    """The receiver can take `count` more events of a topic from us."""
+
+    topic: Cid
+    count: int
+
+
+class RequestToPublish(Struct, frozen=True):
+    """An author asks someone who may publish to publish for it (thesis, 3.3.3)."""
+
+    block: bytes
+    replicated: bool
+    settled: int
+    """The author's requests up to this number are answered: nobody needs to wait for them."""
+
+
+class RequestAnswered(Struct, frozen=True):
+    """What became of a request: published as `event`, or refused for a reason."""
+
+    topic: Cid
+    request_id: bytes
+    event: Cid | None
+    replicas: int
+    reason: str
+
+
+# Tree keeping.
+
+
+class Role(enum.IntEnum):
+    """Why a peer knocks at a tree."""
+
+    MEMBER = 0
+    """It wants to be a child: events flow both ways."""
+    VISITOR = 1
+    """It only has events to hand in: a publisher that is not subscribed, or a replica."""
+
+
+class Join(Struct, frozen=True):
+    """Ask to become a child, or to hand events in (thesis, algorithm 2)."""
+
+    topic: Cid
+    attempt: int
+    role: Role
+    root: PeerId
+    """Whose key the tree grows towards: a peer that is not a member need not know the topic."""
+    handed_down: bool
+    """A full parent sent us: distance to the root proves nothing, the path must."""
+    fresh: bool
+    """We hold nothing yet: the answer is followed by the frontier that we start from."""
+
+
+class JoinAccepted(Struct, frozen=True):
+    """You are my child now; this is my path to the root, and what I hold."""
+
+    topic: Cid
+    attempt: int
+    path: tuple[PeerId, ...]
+    """From the accepting peer, first, to the root, last."""
+    members: tuple[Contact, ...]
+    """Some other members, to be lazy neighbours."""
+    digest: bytes
+
+
+class JoinReferred(Struct, frozen=True):
+    """Not me: ask this peer."""
+
+    topic: Cid
+    attempt: int
+    contact: Contact
+    handed_down: bool
+
+
+class JoinRefused(Struct, frozen=True):
+    """I can neither take you nor name anyone."""
+
+    topic: Cid
+    attempt: int
+    reason: str
+
+
+class Leave(Struct, frozen=True):
+    """I am no longer your child, or no longer your parent."""
+
+    topic: Cid
+
+
+class HandOver(Struct, frozen=True):
+    """I am about to leave: attach yourself there, then tell me with `Leave`."""
+
+    topic: Cid
+    contact: Contact | None
+
+
+# Recovery.
+
+
+class Status(Struct, frozen=True):
+    """A neighbour's heartbeat: where it stands in the tree and what it holds, as a hash."""
+
+    topic: Cid
+    digest: bytes
+    path: tuple[PeerId, ...]
+    members: tuple[Contact, ...]
+    answer: bool
+    """Whether the receiver is asked to answer with its own status."""
+
+
+class FrontierPage(Struct, frozen=True):
+    """A part of what the sender holds of a topic; the receiver fetches what it lacks."""
+
+    topic: Cid
+    marks: tuple[MarkState, ...]
+    answer: bool
+    """Whether the receiver is asked to answer with its own frontier."""
+    more: bool
+
+
+class FetchRange(Struct, frozen=True):
+    """Ask for a publisher's events first..last of a topic."""
+
+    request: int
+    topic: Cid
+    publisher: PeerId
+    epoch: int
+    first: int
+    last: int
+
+
+class Range(Struct, frozen=True):
+    """Events of a range, in order, as many as fit; none where the sender holds none."""
+
+    request: int
+    topic: Cid
+    blocks: tuple[bytes, ...]
+    more: bool
+    """The sender holds further events of the range: ask again from where this ends."""
+
+
+# The DHT.
+
+
+class FindPeers(Struct, frozen=True):
+    """Ask for the peers closest to a key."""
+
+    request: int
+    key: Key
+
+
+class Peers(Struct, frozen=True):
+    """The closest peers that the sender knows."""
+
+    request: int
+    contacts: tuple[Contact, ...]
+
+
+class FindBlock(Struct, frozen=True):
+    """Ask for a block, or for peers closer to it."""
+
+    request: int
+    cid: Cid
+
+
+class BlockFound(Struct, frozen=True):
+    """The block asked for, or None with closer peers."""
+
+    request: int
+    block: bytes | None
+    contacts: tuple[Contact, ...]
+
+
+class StoreBlocks(Struct, frozen=True):
+    """Ask a peer to keep blocks; it answers once they are on its disk."""
+
+    request: int
+    blocks: tuple[bytes, ...]
+
+
+class Stored(Struct, frozen=True):
+    """Which of the blocks the sender now keeps."""
+
+    request: int
+    cids: tuple[Cid, ...]
+
+
+class FindPointer(Struct, frozen=True):
+    """Ask for the newest pointer under a key."""
+
+    request: int
+    key: Key
+
+
+class PointerFound(Struct, frozen=True):
+    """The newest pointer the sender keeps, or None, with peers closer to the key."""
+
+    request: int
+    pointer: bytes | None
+    contacts: tuple[Contact, ...]
+
+
+class StorePointer(Struct, frozen=True):
+    """Ask a peer to keep a pointer, unless it knows a newer one."""
+
+    request: int
+    pointer: bytes
+
+
+class CompareKeys(Struct, frozen=True):
+    """One replica shows another what it keeps in a range of keys, as a hash (design 6)."""
+
+    request: int
+    first: Key
+    last: Key
+    count: int
+    digest: int
+
+
+class KeysDiffer(Struct, frozen=True):
+    """The answer where hashes differ: the sender's CIDs, or narrower ranges to compare."""
+
+    request: int
+    first: Key
+    last: Key
+    cids: tuple[Cid, ...]
+    ranges: tuple[tuple[Key, Key, int, int], ...]
+    """(first, last, count, digest) of parts, where the range holds too many to list."""
+
+
+class WantBlocks(Struct, frozen=True):
+    """Ask a replica for blocks by CID: it answers with `StoreBlocks`."""
+
+    request: int
+    cids: tuple[Cid, ...]
+
+
+DhtMessage: TypeAlias = (
+    FindPeers
+    | Peers
+    | FindBlock
+    | BlockFound
+    | StoreBlocks
+    | Stored
+    | FindPointer
+    | PointerFound
+    | StorePointer
+    | CompareKeys
+    | KeysDiffer
+    | WantBlocks
+)
+
+TopicMessage: TypeAlias = (
+    EventMessage
+    | Credit
+    | Status
+    | FrontierPage
+    | FetchRange
+    | Range
+    | RequestToPublish
+    | RequestAnswered
+    | Join
+    | JoinAccepted
+    | JoinReferred
+    | JoinRefused
+    | Leave
+    | HandOver
+)
+
+Message: TypeAlias = TopicMessage | DhtMessage

@@ -1,0 +1,306 @@
+"""The node: every part of the protocol behind one `handle` (design 4).
+
+No clock, socket, thread or disk is in here: the same inputs and the same seed give the same
+effects, in the simulator and on the wire.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import assert_never
+
+from pulsarcast.model import trace
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.events import EventDescriptor, decode_event
+from pulsarcast.model.identity import Identity
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.topics import decode_topic
+from pulsarcast.protocol.commands import Commands
+from pulsarcast.protocol.descriptors import Descriptors
+from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.dissemination.tree import TreeView
+from pulsarcast.protocol.effects import Effect, Stopped
+from pulsarcast.protocol.expiry import Lifetime, event_lifetime, topic_lifetime
+from pulsarcast.protocol.following import Following
+from pulsarcast.protocol.inputs import (
+    Input,
+    Loaded,
+    MessageReceived,
+    Now,
+    PeerLost,
+    PeerUp,
+    Persisted,
+    PersistFailed,
+    Start,
+    Stop,
+    TimerFired,
+)
+from pulsarcast.protocol.messages import (
+    Credit,
+    EventMessage,
+    FetchRange,
+    FrontierPage,
+    HandOver,
+    Join,
+    JoinAccepted,
+    JoinReferred,
+    JoinRefused,
+    Leave,
+    Message,
+    Range,
+    RequestAnswered,
+    RequestToPublish,
+    Status,
+)
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.publishing import Publisher
+from pulsarcast.protocol.requests import Outbox, RequestDesk
+from pulsarcast.protocol.turn import Turn
+from pulsarcast.protocol.visiting import Visits
+
+RECENT_MAX = 1024
+
+
+class Node:
+    """One peer of the network, without its body."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        rng: Random,
+        parameters: Parameters,
+        *,
+        decode_event: Callable[[bytes], EventDescriptor] = decode_event,
+    ) -> None:
+        self.turn = Turn(identity, rng)
+        self.parameters = parameters
+        self.counts: dict[str, int] = {}
+        """How often each way of recovering was taken."""
+        self._halted: str | None = None
+        self._recent: dict[Cid, Cid] = {}
+        """The topics of the events that passed through us lately."""
+        self.decode = decode_event
+        self.dht = Kademlia(
+            self.turn,
+            parameters,
+            verify_block=self._verify_block,
+            stored=self._stored,
+            counts=self.counts,
+        )
+        self.visits = Visits(self.turn, self.dht, parameters, self.counts)
+        self.publisher = Publisher(self.turn, self.dht, parameters, self.visits)
+        self.outbox = Outbox(self.turn, parameters, self.counts)
+        self.desk = RequestDesk(self.turn, parameters, self.publisher, self.counts)
+        self.descriptors = Descriptors(self.turn, self.dht, in_use=self._has_yet_to_say)
+        self.following = Following(self)
+        self.commands = Commands(self)
+        self.topics = self.following.topics
+
+    def handle(self, given: Input, now: Now) -> list[Effect]:
+        """Take one input, return what the driver has to do, in order."""
+        turn = self.turn
+        turn.now, turn.wall_us = now.mono_s, now.wall_us
+        effects: list[Effect] = []
+        turn.effects = effects
+        if self._halted is not None:
+            self.commands.refuse_all(given, self._halted)
+            return effects
+        match given:
+            case MessageReceived(sender, message):
+                self._receive(sender, message)
+            case Persisted(token):
+                turn.persisted(token)
+            case TimerFired(timer):
+                turn.fired(timer)
+            case Loaded(token, answer):
+                turn.loaded(token, answer)
+            case PeerUp(contact):
+                self.dht.saw(contact)
+            case PeerLost(peer):
+                self._lost(peer)
+            case Start():
+                self._start(given)
+            case Stop():
+                self.following.stop(lambda: turn.effects.append(Stopped()))
+            case PersistFailed(token, reason):
+                self._halt(token, reason)
+            case _:
+                self.commands.handle(given)
+        return effects
+
+    # What peers say.
+
+    def _receive(self, sender: PeerId, message: Message) -> None:
+        try:
+            self._dispatch(sender, message)
+        except RemoteError as error:
+            self.rejected(sender, None, error)
+
+    def _dispatch(self, sender: PeerId, message: Message) -> None:
+        match message:
+            case EventMessage(block, hops):
+                event = self.decode(block)
+                self._check_parents(event)
+                topic = self.topics.get(event.topic)
+                if topic is not None:
+                    topic.receive_live(event, sender, hops)
+            case Credit() | Status() | Leave() | HandOver():
+                self._tell_topic(sender, message)
+            case FrontierPage():
+                topic = self.topics.get(message.topic)
+                if topic is not None:
+                    topic.receive_page(sender, message)
+                else:
+                    self.visits.receive_page(sender, message)
+            case FetchRange():
+                topic = self.topics.get(message.topic)
+                if topic is not None:
+                    topic.serve(sender, message)
+                else:
+                    self.visits.serve(sender, message)
+            case Range():
+                topic = self.topics.get(message.topic)
+                if topic is not None:
+                    topic.recovery.receive(sender, message)
+            case Join():
+                self.following.receive_join(sender, message)
+            case JoinAccepted() | JoinReferred() | JoinRefused():
+                self._answer_joiner(sender, message)
+            case RequestToPublish():
+                self.commands.receive_request(sender, message)
+            case RequestAnswered():
+                self.outbox.receive(sender, message)
+            case _:
+                self.dht.receive(sender, message)
+
+    def _check_parents(self, event: EventDescriptor) -> None:
+        """An event's parents are of its own topic, as far as we saw them lately."""
+        recent = self._recent
+        for parent in event.parents:
+            if recent.get(parent, event.topic) != event.topic:
+                raise RemoteError("a parent of another topic")
+        recent[event.cid] = event.topic
+        if len(recent) > RECENT_MAX:
+            del recent[next(iter(recent))]
+
+    def _tell_topic(self, sender: PeerId, message: Credit | Status | Leave | HandOver) -> None:
+        topic = self.topics.get(message.topic)
+        if topic is None:
+            if isinstance(message, Status) and message.answer:
+                # It takes us for a neighbour of a topic that we have left.
+                self.turn.send(sender, Leave(message.topic))
+            return
+        match message:
+            case Credit():
+                topic.receive_credit(sender, message)
+            case Status():
+                topic.heartbeat.receive(sender, message)
+            case Leave():
+                topic.heartbeat.lost(sender)
+                topic.tree.receive_leave(sender)
+            case HandOver():
+                topic.tree.receive_hand_over(sender, message)
+            case _ as unreachable:
+                assert_never(unreachable)
+
+    def _answer_joiner(
+        self, sender: PeerId, message: JoinAccepted | JoinReferred | JoinRefused
+    ) -> None:
+        topic = self.topics.get(message.topic)
+        joiner = self.visits if topic is None else topic.tree
+        match message:
+            case JoinAccepted():
+                joiner.accepted(sender, message)
+            case JoinReferred():
+                joiner.referred(sender, message)
+            case JoinRefused():
+                joiner.refused(sender, message)
+            case _ as unreachable:
+                assert_never(unreachable)
+
+    def _lost(self, peer: PeerId) -> None:
+        self.dht.lost(peer)
+        self.visits.lost(peer)
+        for topic in list(self.topics.values()):
+            topic.lost(peer)
+
+    def rejected(self, sender: PeerId, topic: Cid | None, error: RemoteError) -> None:
+        """Write down that a peer said what it should not have."""
+        self.turn.trace(trace.Rejected(error.verdict, error.reason, sender, topic))
+
+    def _halt(self, token: int, reason: str) -> None:
+        """Without a disk we can promise nothing: say so, and fall silent until a new start.
+
+        What we hold in memory is ahead of the disk now: going on would acknowledge what we do
+        not have, or give a number twice.
+        """
+        self.turn.persist_failed(token)
+        self._halted = f"the disk refused: {reason}"
+        self.turn.trace(trace.NodeStopped(self._halted))
+
+    # Starting.
+
+    def _start(self, given: Start) -> None:
+        self.turn.trace(trace.NodeStarted())
+        tables: dict[str, dict[bytes, bytes]] = {}
+        for row in given.rows:
+            tables.setdefault(row.table, {})[row.key] = row.value
+        for key, value in tables.get("numbering", {}).items():
+            self.publisher.restore(Cid(key), value)
+        for key, value in tables.get("asked", {}).items():
+            self.outbox.restore_number(Cid(key), value)
+        self.dht.start(given.contacts, given.rows)
+        self.descriptors.restore(tables.get("topic", {}).values())
+        self.following.restore(given, tables)
+        self.outbox.resume(list(tables.get("outbox", {}).values()), self.descriptors.current)
+        for block in tables.get("offer", {}).values():
+            self.commands.offer_again(decode_event(block))
+        self.descriptors.trim()
+
+    def _has_yet_to_say(self, topic: Cid) -> bool:
+        """Whether we have something for a topic that nobody took from us yet."""
+        return self.outbox.has(topic) or self.visits.has_own(topic)
+
+    # What the DHT keeps for others.
+
+    def _verify_block(self, block: bytes) -> tuple[Cid, Lifetime]:
+        """A replica keeps events and topics that are whole and signed, and nothing else."""
+        try:
+            event = self.decode(block)
+            return event.cid, event_lifetime(event, self.parameters)
+        except RemoteError as not_an_event:
+            try:
+                version = decode_topic(block)
+                return version.cid, topic_lifetime(version, self.parameters)
+            except RemoteError:
+                raise not_an_event from None
+
+    def _stored(self, cid: Cid, block: bytes, sender: PeerId) -> None:
+        """We keep a new replica: see to it that its topic gets the event."""
+        try:
+            event = self.decode(block)
+        except RemoteError:
+            return
+        self.following.hand_in(event, sender)
+
+    # For checkers and operators.
+
+    def trees(self) -> dict[Cid, TreeView]:
+        """Our place in every tree."""
+        return {topic.id: topic.view() for topic in self.topics.values()}
+
+    def footprint(self) -> dict[str, int]:
+        """How much is in memory, by kind."""
+        total = {
+            "topics": len(self.topics),
+            "outbox": len(self.outbox),
+            "requests": len(self.desk),
+            "offers": len(self.visits),
+            "numberings": len(self.publisher),
+            "descriptors": len(self.descriptors),
+            **self.turn.footprint(),
+            **self.dht.footprint(),
+        }
+        for topic in self.topics.values():
+            for kind, count in topic.footprint().items():
+                total[kind] = total.get(kind, 0) + count
+        return total

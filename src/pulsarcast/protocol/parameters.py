@@ -1,0 +1,61 @@
+"""Parameters of the protocol: name, purpose, default, and where the number comes from."""
+
+from msgspec import Struct
+
+
+class Parameters(Struct, frozen=True):
+    """What an operator may tune. The defaults are those every figure in the docs was made with."""
+
+    # The DHT (Kademlia).
+    bucket_size: int = 20
+    """k: contacts per XOR bucket (Kademlia's own number)."""
+    lookup_parallel: int = 3
+    """alpha: questions in flight per lookup (Kademlia's own number)."""
+    replicas: int = 3
+    """r: peers that keep each block. `replicated` survives r-1 lost disks between two repairs."""
+    rpc_timeout_s: float = 5.0
+    """Longer than a round trip of 2 x 800 ms, the thesis' worst delays."""
+    repair_interval_s: float = 60.0
+    """How often a replica compares its key range with one neighbour. No paper gives a number."""
+    block_expiry_s: float = 30 * 86_400.0
+    refresh_interval_s: float = 600.0
+    """How often a quiet bucket is refreshed (Kademlia: one hour; we see more churn)."""
+    contact_retry_s: float = 30.0
+    """How long a contact that failed is left alone before it is tried again; it doubles."""
+
+    # The dissemination tree.
+    fanout: int = 8
+    """Children per node and topic. 4 is too deep at 1,000 nodes (measured, design 2)."""
+    join_timeout_s: float = 6.0
+    join_backoff_s: float = 1.0
+    """First delay before a join is tried again; it doubles, up to 16 times as long."""
+    status_interval_s: float = 20.0
+    """Heartbeat between neighbours; doubles up to `status_interval_s_max` while nothing changes."""
+    status_interval_s_max: float = 60.0
+    silence_factor: float = 3.0
+    """A child silent for this many of the longest intervals is let go."""
+    root_search_s: float = 15.0
+    """How often an acting root looks for a peer closer to the key, so that trees merge."""
+    handover_timeout_s: float = 30.0
+    lazy_neighbours: int = 2
+
+    # Events.
+    window: int = 256
+    """Events per neighbour and topic in flight before credit must come back."""
+    gap_delay_s: float = 0.5
+    """How long a gap may close by itself before it is asked for."""
+    range_bytes_max: int = 256 * 1024
+    """Answer size of one catch-up request."""
+    frontier_page: int = 256
+    """Marks per page of a frontier."""
+    held_back_max: int = 1024
+    """Events per topic kept in memory while they wait for others; more are fetched again later."""
+    offer_delay_s: float = 10.0
+    """How long a replica leaves it to the publisher to spread an event before it offers it."""
+
+    # Requests to publish.
+    outbox_retry_s: float = 10.0
+    """First delay before a request is sent again; it doubles, up to 32 times as long."""
+    outbox_max: int = 10_000
+    requests_held_max: int = 1024
+    retention_interval_s: float = 60.0

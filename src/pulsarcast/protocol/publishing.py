@@ -1,0 +1,303 @@
+"""Publishing: linking, numbering, signing, and waiting for what the caller chose (design 6).
+
+An event of ours is on our disk before anyone hears of it: its number can never be given twice. It
+then spreads through the topic and to its DHT replicas at the same time, and nothing ever waits for
+the whole network.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pulsarcast.model import trace
+from pulsarcast.model.events import (
+    EventDescriptor,
+    Position,
+    Sequence,
+    SignedRequest,
+    publish_own,
+    publish_request,
+)
+from pulsarcast.model.ids import Cid
+from pulsarcast.model.topics import DeliveryOrder, EventLinking, TopicDescriptor
+from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.expiry import event_lifetime
+from pulsarcast.protocol.inputs import Publish
+from pulsarcast.protocol.messages import EventMessage
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.store import MarkState, PutEvent, PutState, StateRow, Write
+from pulsarcast.protocol.turn import Turn
+
+if TYPE_CHECKING:
+    from pulsarcast.protocol.topic import Topic
+    from pulsarcast.protocol.visiting import Visits
+
+NONCE_BYTES = 16
+REPLICATION_ATTEMPTS = 3
+"""How often a publish tries to reach r replicas before it says how many there are."""
+
+Done = Callable[[EventDescriptor, int], None]
+"""Called with the event and its number of replicas (0: on our own disk only)."""
+
+
+class _Numbering:
+    """Our own sequence in one topic."""
+
+    __slots__ = ("epoch", "last", "last_cid", "replicating", "waiting")
+
+    def __init__(self, epoch: int, last: int, last_cid: Cid | None) -> None:
+        self.epoch = epoch
+        self.last = last
+        self.last_cid = last_cid
+        self.replicating: dict[int, None] = {}
+        """Numbers whose replicas are not counted yet, lowest first."""
+        self.waiting: dict[int, Callable[[], None]] = {}
+        """Callers who wait for their number, and for all before it, to be replicated."""
+
+    @property
+    def replicated(self) -> int:
+        """The number up to which everything has its replicas."""
+        return next(iter(self.replicating), self.last + 1) - 1
+
+
+class Publisher:
+    """Gives our events their place and sends them on their way."""
+
+    def __init__(self, turn: Turn, dht: Kademlia, parameters: Parameters, visits: "Visits") -> None:
+        self.turn = turn
+        self.dht = dht
+        self.parameters = parameters
+        self.visits = visits
+        self._numberings: dict[Cid, _Numbering] = {}
+        self._saved: dict[Cid, tuple[int, int, Cid | None]] = {}
+        self._unreplicated: dict[Cid, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._numberings)
+
+    def restore(self, topic: Cid, value: bytes) -> None:
+        """Remember our numbering from the disk."""
+        epoch, last, replicated = (int.from_bytes(value[at : at + 8], "big") for at in (0, 8, 16))
+        self._saved[topic] = (epoch, last, Cid(value[24:]))
+        self._unreplicated[topic] = replicated + 1
+
+    def nonce(self) -> bytes:
+        """A fresh nonce."""
+        return self.turn.rng.randbytes(NONCE_BYTES)
+
+    # Publishing what we say ourselves.
+
+    def publish(
+        self,
+        given: Publish,
+        descriptor: TopicDescriptor,
+        topic: "Topic | None",
+        nonce: bytes,
+        done: Done,
+    ) -> None:
+        """Publish an event of our own; `topic` is None where we do not follow it."""
+        numbering = self._numbering(descriptor.topic)
+        sequence = Sequence(numbering.epoch, numbering.last + 1)
+        event = publish_own(
+            self.turn.identity,
+            topic=descriptor.topic,
+            version=descriptor.cid,
+            payload=given.payload,
+            name=given.name,
+            attributes=given.attributes,
+            created=self.turn.wall_us,
+            nonce=nonce,
+            sequence=sequence,
+            parents=self._link(descriptor, topic, numbering, given.parents),
+            position=self._position(descriptor, sequence),
+            expires=given.expires_us,
+        )
+        self._launch(event, numbering, topic, descriptor, given.replicated, given.injection, done)
+
+    def publish_request(
+        self, signed: SignedRequest, topic: "Topic", *, replicated: bool, done: Done
+    ) -> None:
+        """Publish what an author asked us to."""
+        descriptor = topic.descriptor
+        numbering = self._numbering(descriptor.topic)
+        sequence = Sequence(numbering.epoch, numbering.last + 1)
+        event = publish_request(
+            self.turn.identity,
+            signed,
+            version=descriptor.cid,
+            sequence=sequence,
+            parents=self._link(descriptor, topic, numbering, signed.request.after),
+            position=self._position(descriptor, sequence),
+        )
+        self._launch(event, numbering, topic, descriptor, replicated, "", done)
+
+    def _link(
+        self,
+        descriptor: TopicDescriptor,
+        topic: "Topic | None",
+        numbering: _Numbering,
+        wanted: tuple[Cid, ...],
+    ) -> tuple[Cid, ...]:
+        """Choose the parents: the caller's, the chain's last, or the last event we saw."""
+        if descriptor.event_linking is EventLinking.CUSTOM:
+            return wanted
+        if descriptor.delivery_order is DeliveryOrder.TOTAL or topic is None:
+            last = numbering.last_cid
+        else:
+            last = topic.last_seen
+        return () if last is None else (last,)
+
+    @staticmethod
+    def _position(descriptor: TopicDescriptor, sequence: Sequence) -> Position | None:
+        if descriptor.delivery_order is not DeliveryOrder.TOTAL:
+            return None
+        return Position(0, sequence.number)
+
+    def _launch(
+        self,
+        event: EventDescriptor,
+        numbering: _Numbering,
+        topic: "Topic | None",
+        descriptor: TopicDescriptor,
+        replicated: bool,
+        injection: str,
+        done: Done,
+    ) -> None:
+        """Sync first, then spread and replicate at once."""
+        numbering.last, numbering.last_cid = event.sequence.number, event.cid
+        numbering.replicating[event.sequence.number] = None
+
+        def synced() -> None:
+            self.trace_published(event, injection)
+            self._spread(event, topic, descriptor)
+            if not replicated:
+                done(event, 0)
+            self._replicate_in_order(event, numbering, done if replicated else None)
+
+        epoch, number = event.sequence
+        if topic is not None:
+            before = topic.frontier.mark(self.turn.me, epoch)
+            floor = 0 if before is None else before.floor
+            mark = MarkState(self.turn.me, epoch, floor, number, event.cid)
+            topic.keep(event, mark, 0, synced, self._numbering_row(event))
+        else:
+            # Not in our log, since we follow nothing here, but found by number and by nonce.
+            mark = MarkState(self.turn.me, epoch, 0, number, event.cid)
+            kept = PutEvent(0, event, mark, self.turn.wall_us)
+            offer = self.visits.offer_row(event)
+            self.turn.persist(kept, self._numbering_row(event), offer, then=synced)
+
+    def _spread(
+        self, event: EventDescriptor, topic: "Topic | None", descriptor: TopicDescriptor
+    ) -> None:
+        if topic is None:
+            self.visits.offer(event, descriptor.root_peer, own=True)
+            return
+        topic.frontier.add(self.turn.me, *event.sequence, event.cid)
+        topic.tree.forward(EventMessage(event.block, 1), source=None)
+
+    def _replicate_in_order(
+        self, event: EventDescriptor, numbering: _Numbering, done: Done | None
+    ) -> None:
+        """Replicate an event; the caller hears of it once everything before it is replicated too.
+
+        Otherwise a lost disk could leave a gap below an event that we promised to keep, and
+        subscribers of an ordered topic would wait for ever.
+        """
+        number = event.sequence.number
+
+        def counted(event: EventDescriptor, replicas: int) -> None:
+            numbering.replicating.pop(number, None)
+            if done is not None:
+                numbering.waiting[number] = partial(done, event, replicas)
+            for waiting in [n for n in numbering.waiting if n <= numbering.replicated]:
+                numbering.waiting.pop(waiting)()
+
+        self._replicate(event, 1, counted)
+
+    def resume(self, event: EventDescriptor) -> None:
+        """After a restart: an event of ours whose replicas may not have been counted."""
+        numbering = self._numbering(event.topic)
+        if event.sequence.epoch == numbering.epoch:
+            numbering.replicating[event.sequence.number] = None
+            self._replicate_in_order(event, numbering, None)
+
+    def first_unreplicated(self, topic: Cid) -> int:
+        """The first number of ours whose replicas were not counted before the restart."""
+        return self._unreplicated.get(topic, 1)
+
+    def _replicate(self, event: EventDescriptor, attempt: int, done: Done) -> None:
+        """Store in the DHT until r peers hold the event, or nothing more helps."""
+        if not event_lifetime(event, self.parameters).covers(self.turn.wall_us):
+            # An old one, or an author with another calendar: no replica would keep it.
+            done(event, 0)
+            return
+
+        def stored(counts: list[int]) -> None:
+            replicas = counts[0]
+            if replicas >= self.parameters.replicas or attempt >= REPLICATION_ATTEMPTS:
+                done(event, replicas)
+                return
+            delay = self.turn.jitter(self.parameters.rpc_timeout_s * attempt)
+            self.turn.after(delay, lambda: self._replicate(event, attempt + 1, done))
+
+        self.dht.store([event.block], stored)
+
+    def replicate_again(self, event: EventDescriptor, done: Done) -> None:
+        """Count, and if need be complete, the replicas of an event published before."""
+        self._replicate(event, 1, done)
+
+    # Numbers.
+
+    def _numbering(self, topic: Cid) -> _Numbering:
+        numbering = self._numberings.get(topic)
+        if numbering is None:
+            saved = self._saved.pop(topic, None)
+            if saved is None:
+                # A publisher without memory starts a new epoch, so no number is given twice.
+                epoch = self.turn.rng.getrandbits(63)
+                numbering = _Numbering(epoch, 0, None)
+            else:
+                numbering = _Numbering(*saved)
+            self._numberings[topic] = numbering
+        return numbering
+
+    def begin_anew(self, topic: "Topic") -> None:
+        """Take a new epoch where the topic does not hold all of our old one yet."""
+        own = self.last_of(topic.id)
+        if own is not None and topic.frontier.high(self.turn.me, own[0]) < own[1]:
+            self._numberings.pop(topic.id, None)
+            self._saved.pop(topic.id, None)
+
+    def _numbering_row(self, event: EventDescriptor) -> Write:
+        epoch, number = event.sequence
+        replicated = min(self._numbering(event.topic).replicated, number - 1)
+        numbers = (epoch, number, replicated)
+        value = b"".join(each.to_bytes(8, "big") for each in numbers) + event.cid
+        return PutState(StateRow("numbering", event.topic, value))
+
+    def last_of(self, topic: Cid) -> tuple[int, int] | None:
+        """The epoch and number of our newest event in a topic, as our disk remembers it."""
+        numbering = self._numberings.get(topic)
+        if numbering is not None:
+            return numbering.epoch, numbering.last
+        saved = self._saved.get(topic)
+        return None if saved is None else saved[:2]
+
+    def trace_published(self, event: EventDescriptor, injection: str) -> None:
+        """Write down that an event of ours is out."""
+        self.turn.trace(
+            trace.Published(
+                event.topic,
+                event.cid,
+                event.version,
+                event.publisher,
+                event.author,
+                event.sequence.epoch,
+                event.sequence.number,
+                event.parents,
+                event.position,
+                event.request_id,
+                injection,
+            )
+        )

@@ -1,0 +1,321 @@
+"""Requests to publish: the author's durable outbox, and the publisher's side (thesis, 3.3.3).
+
+An author that may not publish asks someone who may. Its request rests in an outbox on its disk and
+is sent again, ever more slowly, until it is answered with a CID or a refusal. The publisher takes
+an author's requests in the order of their numbers and publishes each once.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pulsarcast.model.events import (
+    EventDescriptor,
+    Sequence,
+    SignedRequest,
+    decode_event,
+    decode_request,
+    sign_request,
+)
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.topics import DeliveryOrder, EventLinking, TopicDescriptor
+from pulsarcast.protocol.inputs import Publish
+from pulsarcast.protocol.messages import RequestAnswered, RequestToPublish
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.publishing import Publisher
+from pulsarcast.protocol.store import Block, DropState, LoadRequest, PutState, StateRow
+from pulsarcast.protocol.turn import Turn
+
+if TYPE_CHECKING:
+    from pulsarcast.protocol.topic import Topic
+
+BACKOFF_DOUBLINGS_MAX = 5
+BYTES_MAX = 8 << 20
+"""Bytes of requests that wait in memory for earlier ones; their authors send them again."""
+
+Settled = Callable[[Cid | None, int, str], None]
+"""Called with the event's CID and replicas, or None and the reason."""
+
+
+class _Asked:
+    """A request of ours that is not answered yet."""
+
+    __slots__ = ("attempts", "replicated", "settled", "signed", "targets", "timer")
+
+    def __init__(
+        self,
+        signed: SignedRequest,
+        targets: tuple[PeerId, ...],
+        replicated: bool,
+        settled: Settled | None,
+    ) -> None:
+        self.signed = signed
+        self.targets = targets
+        self.replicated = replicated
+        self.settled = settled
+        self.attempts = 0
+        self.timer: int | None = None
+
+
+class Outbox:
+    """Requests that we author."""
+
+    def __init__(self, turn: Turn, parameters: Parameters, counts: dict[str, int]) -> None:
+        self.turn = turn
+        self.parameters = parameters
+        self.counts = counts
+        self._asked: dict[bytes, _Asked] = {}
+        self._open: dict[Cid, dict[int, bytes]] = {}
+        """Per topic: request numbers that are not answered, lowest first."""
+        self._numbers: dict[Cid, Sequence] = {}
+
+    def __len__(self) -> int:
+        return len(self._asked)
+
+    def has(self, topic: Cid) -> bool:
+        """Whether a request of ours in this topic is not answered yet."""
+        return topic in self._open
+
+    def ask(
+        self, given: Publish, descriptor: TopicDescriptor, nonce: bytes, settled: Settled
+    ) -> None:
+        """Put a request into the outbox; it goes out once it is on our disk."""
+        if len(self._asked) >= self.parameters.outbox_max:
+            settled(None, 0, "the outbox is full")
+            return
+        topic = descriptor.topic
+        last = self._numbers.get(topic)
+        if last is None:
+            last = Sequence(self.turn.rng.getrandbits(63), 0)
+        sequence = self._numbers[topic] = Sequence(last.epoch, last.number + 1)
+        signed = sign_request(
+            self.turn.identity,
+            topic=topic,
+            payload=given.payload,
+            name=given.name,
+            attributes=given.attributes,
+            created=self.turn.wall_us,
+            nonce=nonce,
+            sequence=sequence,
+            expires=given.expires_us,
+            after=given.parents if descriptor.event_linking is EventLinking.CUSTOM else (),
+        )
+        asked = self._remember(signed, publishers_of(descriptor), given.replicated, settled)
+        number = sequence.epoch.to_bytes(8, "big") + sequence.number.to_bytes(8, "big")
+        self.turn.persist(
+            PutState(StateRow("outbox", signed.request_id, signed.block)),
+            PutState(StateRow("asked", topic, number)),
+            then=lambda: self._send(asked),
+        )
+
+    def _remember(
+        self,
+        signed: SignedRequest,
+        targets: tuple[PeerId, ...],
+        replicated: bool,
+        settled: Settled | None,
+    ) -> _Asked:
+        asked = _Asked(signed, targets, replicated, settled)
+        self._asked[signed.request_id] = asked
+        open_numbers = self._open.setdefault(signed.request.topic, {})
+        open_numbers[signed.request.sequence.number] = signed.request_id
+        return asked
+
+    def join(self, topic: Cid, nonce: bytes, settled: Settled) -> bool:
+        """Whether a request under an idempotency key is open: its caller hears the answer too."""
+        for request_id in self._open.get(topic, {}).values():
+            asked = self._asked[request_id]
+            if asked.signed.request.nonce == nonce:
+                asked.settled = settled
+                return True
+        return False
+
+    def restore_number(self, topic: Cid, value: bytes) -> None:
+        """Remember from the disk how far we have numbered our requests."""
+        epoch, number = int.from_bytes(value[:8], "big"), int.from_bytes(value[8:], "big")
+        self._numbers[topic] = Sequence(epoch, number)
+
+    def resume(
+        self, blocks: list[bytes], descriptor_of: Callable[[Cid], TopicDescriptor | None]
+    ) -> None:
+        """After a restart: send again what was never answered, in the order of its numbers."""
+        requests = sorted(
+            (decode_request(block) for block in blocks), key=lambda signed: signed.request.sequence
+        )
+        for signed in requests:
+            descriptor = descriptor_of(signed.request.topic)
+            if descriptor is None:
+                continue
+            self.counts["outbox_resumed"] = self.counts.get("outbox_resumed", 0) + 1
+            targets = publishers_of(descriptor)
+            asked = self._remember(signed, targets, replicated=True, settled=None)
+            asked.timer = self.turn.after(
+                self.turn.jitter(1.0),
+                lambda asked=asked: self._send(asked),  # type: ignore[misc]
+            )
+
+    def _send(self, asked: _Asked) -> None:
+        signed = asked.signed
+        if signed.request_id not in self._asked:
+            return
+        if asked.attempts:
+            self.counts["outbox_retry"] = self.counts.get("outbox_retry", 0) + 1
+        target = asked.targets[asked.attempts % len(asked.targets)]
+        settled = next(iter(self._open[signed.request.topic])) - 1
+        self.turn.send(target, RequestToPublish(signed.block, asked.replicated, settled))
+        delay = self.parameters.outbox_retry_s * 2 ** min(asked.attempts, BACKOFF_DOUBLINGS_MAX)
+        asked.attempts += 1
+        asked.timer = self.turn.after(self.turn.jitter(delay), lambda: self._send(asked))
+
+    def receive(self, sender: PeerId, message: RequestAnswered) -> None:
+        """A publisher answers. Only those whom we asked are believed."""
+        asked = self._asked.get(message.request_id)
+        if asked is None or sender not in asked.targets:
+            return
+        self.turn.cancel(asked.timer)
+        self._close(asked)
+        if asked.settled is not None:
+            asked.settled(message.event, message.replicas, message.reason)
+
+    def _close(self, asked: _Asked) -> None:
+        request = asked.signed.request
+        del self._asked[asked.signed.request_id]
+        open_numbers = self._open[request.topic]
+        open_numbers.pop(request.sequence.number, None)
+        if not open_numbers:
+            del self._open[request.topic]
+        self.turn.persist(DropState("outbox", asked.signed.request_id))
+
+
+class RequestDesk:
+    """Requests that others ask us to publish."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        parameters: Parameters,
+        publisher: Publisher,
+        counts: dict[str, int],
+    ) -> None:
+        self.turn = turn
+        self.parameters = parameters
+        self.publisher = publisher
+        self.counts = counts
+        self._taking: dict[bytes, dict[PeerId, None]] = {}
+        """Requests on their way to the disk or to replicas, and who waits for the answer."""
+        self._early: dict[tuple[Cid, PeerId, int], dict[int, tuple[PeerId, SignedRequest, bool]]]
+        self._early = {}
+        self._early_count = 0
+        self._early_bytes = 0
+
+    def __len__(self) -> int:
+        return self._early_count + len(self._taking)
+
+    def receive(self, sender: PeerId, message: RequestToPublish, topic: "Topic") -> None:
+        """Take a request in its turn, refuse it, or repeat the answer it got before."""
+        signed = decode_request(message.block)
+        request = signed.request
+        refusal = self._refusal(signed, topic.descriptor)
+        if refusal is not None:
+            self._answer(sender, signed, None, 0, refusal)
+            return
+        waiting = self._taking.get(signed.request_id)
+        if waiting is not None:
+            waiting[sender] = None
+            return
+        epoch, number = request.sequence
+        if topic.requests.holds(request.author, epoch, number):
+            self._repeat(sender, signed, topic)
+            return
+        settled = message.settled if sender == request.author else 0
+        if number > max(settled, topic.requests.high(request.author, epoch)) + 1:
+            self._hold(sender, signed, message.replicated)
+            return
+        if len(self._taking) < self.parameters.requests_held_max:
+            self._take(sender, signed, topic, replicated=message.replicated)
+
+    def _refusal(self, signed: SignedRequest, descriptor: TopicDescriptor) -> str | None:
+        request = signed.request
+        if not descriptor.may_publish(self.turn.me):
+            return "this peer may not publish"
+        if not descriptor.may_request(request.author):
+            return "the author may not request"
+        if len(request.payload) > descriptor.payload_bytes_max:
+            return "the payload is too large"
+        if request.expires is not None and request.expires < self.turn.wall_us:
+            return "the request has expired"
+        return None
+
+    def _hold(self, sender: PeerId, signed: SignedRequest, replicated: bool) -> None:
+        """An earlier request of this author is still on its way."""
+        request = signed.request
+        size = len(signed.block)
+        if len(self) >= self.parameters.requests_held_max or self._early_bytes + size > BYTES_MAX:
+            return
+        early = self._early.setdefault((request.topic, request.author, request.sequence.epoch), {})
+        if request.sequence.number not in early:
+            self._early_count += 1
+            self._early_bytes += size
+        early[request.sequence.number] = (sender, signed, replicated)
+
+    def _take(
+        self, sender: PeerId, signed: SignedRequest, topic: "Topic", *, replicated: bool
+    ) -> None:
+        request = signed.request
+        epoch, number = request.sequence
+        topic.take_request(request.author, epoch, number)
+        self._taking[signed.request_id] = {sender: None}
+
+        def done(event: EventDescriptor, replicas: int) -> None:
+            for waiting in self._taking.pop(signed.request_id, {}):
+                self._answer(waiting, signed, event.cid, replicas, "")
+
+        self.publisher.publish_request(signed, topic, replicated=replicated, done=done)
+        self._take_next(topic, request.author, epoch, number + 1)
+
+    def _take_next(self, topic: "Topic", author: PeerId, epoch: int, number: int) -> None:
+        early = self._early.get((topic.id, author, epoch))
+        if early is None:
+            return
+        found = early.pop(number, None)
+        if not early:
+            del self._early[(topic.id, author, epoch)]
+        if found is not None:
+            self._early_count -= 1
+            self._early_bytes -= len(found[1].block)
+            sender, signed, replicated = found
+            self._take(sender, signed, topic, replicated=replicated)
+
+    def _repeat(self, sender: PeerId, signed: SignedRequest, topic: "Topic") -> None:
+        """It was published before: say again as what."""
+        self.counts["request_repeated"] = self.counts.get("request_repeated", 0) + 1
+        request = signed.request
+
+        def found(answer: Block) -> None:
+            if answer.block is None:
+                self._answer(sender, signed, None, 0, "this request number was used before")
+                return
+            event = decode_event(answer.block)
+            # It may have been cut off before its replicas were counted: count them now.
+            self.publisher.replicate_again(
+                event, lambda event, replicas: self._answer(sender, signed, event.cid, replicas, "")
+            )
+
+        self.turn.load(LoadRequest(request.topic, request.author, request.nonce), Block, found)
+
+    def _answer(
+        self, to: PeerId, signed: SignedRequest, event: Cid | None, replicas: int, reason: str
+    ) -> None:
+        self.turn.send(
+            to,
+            RequestAnswered(signed.request.topic, signed.request_id, event, replicas, reason),
+        )
+
+
+def publishers_of(descriptor: TopicDescriptor) -> tuple[PeerId, ...]:
+    """Whom to ask to publish, best first."""
+    if descriptor.delivery_order is DeliveryOrder.TOTAL:
+        return descriptor.sequencers[:1]
+    allowed = descriptor.allowed_publishers or (descriptor.author,)
+    if descriptor.author in allowed:
+        return (descriptor.author, *(peer for peer in allowed if peer != descriptor.author))
+    return allowed

@@ -1,0 +1,113 @@
+"""A turn: what the parts of a node share while one input is handled.
+
+Parts say what they want done by calling a turn's methods; the effects are handed to the driver
+at the end, in that order. Time, chance and identity come from here and from nowhere else.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import TypeAlias, TypeVar
+
+from pulsarcast.model import trace
+from pulsarcast.model.identity import Identity
+from pulsarcast.model.ids import PeerId
+from pulsarcast.protocol.effects import Effect, Load, Persist, Send, SetTimer, Trace
+from pulsarcast.protocol.messages import Message
+from pulsarcast.protocol.store import Answer, Query, Write
+
+Then: TypeAlias = Callable[[], None]
+AnswerT = TypeVar("AnswerT", bound=Answer)
+
+
+class Turn:
+    """Collects effects, and keeps what has to happen when the driver answers them."""
+
+    def __init__(self, identity: Identity, rng: Random) -> None:
+        self.identity = identity
+        self.me: PeerId = identity.peer_id
+        self.rng = rng
+        self.now = 0.0
+        self.wall_us = 0
+        self.effects: list[Effect] = []
+        self._token = 0
+        self._timers: dict[int, Then] = {}
+        self._loads: dict[int, Callable[[Answer], None]] = {}
+        self._syncs: deque[tuple[int, Then]] = deque()
+
+    def new_id(self) -> int:
+        """A number that this node has not used before."""
+        self._token += 1
+        return self._token
+
+    def send(self, peer: PeerId, message: Message) -> None:
+        """Say something to a peer."""
+        self.effects.append(Send(peer, message))
+
+    def trace(self, record: trace.Record) -> None:
+        """Write a record into the trace."""
+        self.effects.append(Trace(record))
+
+    def after(self, delay_s: float, then: Then) -> int:
+        """Do something later; returns the timer, for `cancel`."""
+        self._token += 1
+        self._timers[self._token] = then
+        self.effects.append(SetTimer(self._token, delay_s))
+        return self._token
+
+    def cancel(self, timer: int | None) -> None:
+        """Forget a timer: its firing will find nothing to do."""
+        if timer is not None:
+            self._timers.pop(timer, None)
+
+    def jitter(self, delay_s: float) -> float:
+        """Spread a delay by a quarter either way, so that peers do not act in step."""
+        return delay_s * (0.75 + 0.5 * self.rng.random())
+
+    def persist(self, *writes: Write, then: Then | None = None) -> None:
+        """Write to disk; `then` runs once it is synced."""
+        self._token += 1
+        self.effects.append(Persist(self._token, writes))
+        if then is not None:
+            self._syncs.append((self._token, then))
+
+    def load(self, query: Query, kind: type[AnswerT], then: Callable[[AnswerT], None]) -> None:
+        """Read from disk; `then` runs with the answer, which is of the given kind."""
+        self._token += 1
+        self.effects.append(Load(self._token, query))
+
+        def check(answer: Answer) -> None:
+            assert isinstance(answer, kind), f"{query} was answered with {answer}"
+            then(answer)
+
+        self._loads[self._token] = check
+
+    def footprint(self) -> dict[str, int]:
+        """How much waits for the driver."""
+        return {
+            "timers": len(self._timers),
+            "loads": len(self._loads),
+            "syncs": len(self._syncs),
+        }
+
+    def fired(self, timer: int) -> None:
+        """A timer has run out."""
+        then = self._timers.pop(timer, None)
+        if then is not None:
+            then()
+
+    def loaded(self, token: int, answer: Answer) -> None:
+        """The disk has answered a query."""
+        then = self._loads.pop(token, None)
+        if then is not None:
+            then(answer)
+
+    def persisted(self, token: int) -> None:
+        """Everything written up to `token` is synced: syncs come in the order of the writes."""
+        while self._syncs and self._syncs[0][0] <= token:
+            self._syncs.popleft()[1]()
+
+    def persist_failed(self, token: int) -> None:
+        """The disk refused a write: nothing that waits for it or a later one may happen."""
+        while self._syncs and self._syncs[-1][0] >= token:
+            self._syncs.pop()

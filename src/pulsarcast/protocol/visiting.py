@@ -1,0 +1,281 @@
+"""Visits: handing events in to a topic that we do not follow.
+
+Two kinds of peers have events for a topic without being members of its tree: a publisher that is
+not subscribed, and a DHT replica that keeps an event whose publisher may have died before it was
+spread. Both find a member, show what they have, let it fetch what it lacks, and are done once its
+frontier covers everything. So whatever is `replicated` reaches the subscribers (promise 1).
+"""
+
+from pulsarcast.model.events import EventDescriptor
+from pulsarcast.model.ids import Cid, PeerId, peer_key
+from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.messages import (
+    Contact,
+    FetchRange,
+    FrontierPage,
+    Join,
+    JoinAccepted,
+    JoinReferred,
+    JoinRefused,
+    Range,
+    Role,
+)
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.store import (
+    Block,
+    DropState,
+    LoadBlock,
+    MarkState,
+    PutState,
+    StateRow,
+    Write,
+)
+from pulsarcast.protocol.turn import Turn
+
+TOPICS_MAX = 256
+"""Topics that we have something for at a time."""
+OFFERS_MAX = 1024
+"""Events that we hand in per topic at a time; more are left to their publishers and replicas."""
+TRIES_MAX = 12
+PATIENT_TRIES = 3
+"""Tries with the member that we find first; later ones go to others that it names."""
+STEPS_MAX = 64
+BLOCKS_MAX = 64
+"""Events handed over per question."""
+
+
+class _Visit:
+    """What we have for one topic, and how far we have come with it."""
+
+    __slots__ = (
+        "attempt",
+        "count",
+        "member",
+        "offers",
+        "own",
+        "root",
+        "shown_to",
+        "steps",
+        "timer",
+        "tries",
+    )
+
+    def __init__(self, root: PeerId) -> None:
+        self.root = root
+        self.offers: dict[tuple[PeerId, int], dict[int, Cid]] = {}
+        self.own: dict[Cid, None] = {}
+        """Events of our own among them: these have a durable record too."""
+        self.count = 0
+        self.member: PeerId | None = None
+        self.shown_to: PeerId | None = None
+        """Whom we showed what we have: nobody else can tell us that it is handed in."""
+        self.attempt = 0
+        self.steps = 0
+        self.tries = 0
+        self.timer: int | None = None
+
+
+class Visits:
+    """Hands events in to topics that we do not follow."""
+
+    def __init__(
+        self, turn: Turn, dht: Kademlia, parameters: Parameters, counts: dict[str, int]
+    ) -> None:
+        self.turn = turn
+        self.dht = dht
+        self.parameters = parameters
+        self.counts = counts
+        self._visits: dict[Cid, _Visit] = {}
+
+    def __len__(self) -> int:
+        return sum(visit.count for visit in self._visits.values())
+
+    def has_own(self, topic: Cid) -> bool:
+        """Whether an event of our own in this topic is not handed in yet."""
+        visit = self._visits.get(topic)
+        return visit is not None and bool(visit.own)
+
+    @staticmethod
+    def offer_row(event: EventDescriptor) -> Write:
+        """The durable record of an event of ours that a member has yet to take."""
+        return PutState(StateRow("offer", event.cid, event.block))
+
+    def offer(self, event: EventDescriptor, root: PeerId, *, own: bool = False) -> None:
+        """Have an event for a topic; ours at once, a replica's after its publisher had time."""
+        visit = self._visits.get(event.topic)
+        if visit is None:
+            if len(self._visits) >= TOPICS_MAX:
+                return
+            visit = self._visits[event.topic] = _Visit(root)
+        if visit.count >= OFFERS_MAX and not own:
+            return
+        numbers = visit.offers.setdefault((event.publisher, event.sequence.epoch), {})
+        if event.sequence.number not in numbers:
+            visit.count += 1
+        numbers[event.sequence.number] = event.cid
+        if own:
+            visit.own[event.cid] = None
+        if visit.timer is None:
+            delay = 0.0 if own else self.turn.jitter(self.parameters.offer_delay_s)
+            self._later(event.topic, visit, delay)
+
+    def _later(self, topic: Cid, visit: _Visit, delay_s: float) -> None:
+        self.turn.cancel(visit.timer)
+        visit.timer = self.turn.after(delay_s, lambda: self._go(topic))
+
+    def _go(self, topic: Cid) -> None:
+        """Show a member what we have, or find a member first."""
+        visit = self._visits.get(topic)
+        if visit is None:
+            return
+        visit.timer = None
+        visit.tries += 1
+        if visit.tries > TRIES_MAX and not visit.own:
+            del self._visits[topic]
+            return
+        backoff_s = self.parameters.rpc_timeout_s * min(2 ** (visit.tries - 1), 8)
+        self._later(topic, visit, self.turn.jitter(backoff_s))
+        if visit.member is not None:
+            member, visit.member = visit.member, None
+            visit.shown_to = member
+            self.turn.send(member, FrontierPage(topic, self._marks(visit), True, False))
+            # Forgotten until it answers: a silent member is not asked twice.
+        else:
+            self._find_member(topic, visit)
+
+    def _marks(self, visit: _Visit) -> tuple[MarkState, ...]:
+        marks = []
+        for (publisher, epoch), numbers in visit.offers.items():
+            ordered = sorted(numbers)
+            high = ordered[0]
+            while high + 1 in numbers:
+                high += 1
+            beyond = tuple(number for number in ordered if number > high)
+            marks.append(MarkState(publisher, epoch, ordered[0] - 1, high, numbers[high], beyond))
+        return tuple(marks[: self.parameters.frontier_page])
+
+    # Finding a member.
+
+    def _find_member(self, topic: Cid, visit: _Visit) -> None:
+        visit.attempt = self.turn.new_id()
+        visit.steps = 0
+        number = visit.attempt
+        contacts = self.dht.closest_known(peer_key(visit.root), 1)
+        if contacts and visit.tries <= 2:
+            self._knock(topic, visit, contacts[0])
+            return
+
+        def found(closest: list[Contact]) -> None:
+            current = self._visits.get(topic)
+            if current is visit and visit.attempt == number and closest:
+                self._knock(topic, visit, closest[min(visit.tries % 3, len(closest) - 1)])
+
+        self.dht.lookup(peer_key(visit.root), found)
+
+    def _knock(self, topic: Cid, visit: _Visit, contact: Contact) -> None:
+        visit.steps += 1
+        if visit.steps <= STEPS_MAX and contact.peer != self.turn.me:
+            join = Join(topic, visit.attempt, Role.VISITOR, visit.root, False, False)
+            self.turn.send(contact.peer, join)
+
+    def accepted(self, sender: PeerId, message: JoinAccepted) -> None:
+        """We found a member."""
+        visit = self._visits.get(message.topic)
+        if visit is not None and visit.attempt == message.attempt:
+            visit.attempt = 0
+            visit.member = self._choose_member(visit, sender, message.members)
+            self.counts["visit"] = self.counts.get("visit", 0) + 1
+            self._later(message.topic, visit, 0.0)
+
+    def _choose_member(self, visit: _Visit, sender: PeerId, members: tuple[Contact, ...]) -> PeerId:
+        """Whom to hand in to: not to the publisher itself, nor again to one who did not help."""
+        publishers = {publisher for publisher, _ in visit.offers}
+        if sender not in publishers and visit.tries <= PATIENT_TRIES:
+            return sender
+        others = [
+            contact.peer
+            for contact in members
+            if contact.peer not in publishers and contact.peer != self.turn.me
+        ]
+        return others[visit.tries % len(others)] if others else sender
+
+    def referred(self, sender: PeerId, message: JoinReferred) -> None:
+        """The peer we knocked at names another."""
+        visit = self._visits.get(message.topic)
+        if visit is not None and visit.attempt == message.attempt:
+            self._knock(message.topic, visit, message.contact)
+
+    def refused(self, sender: PeerId, message: JoinRefused) -> None:
+        """Nobody there; the timer tries again."""
+
+    # Handing in.
+
+    def receive_page(self, sender: PeerId, message: FrontierPage) -> None:
+        """The member shows what it holds by now."""
+        visit = self._visits.get(message.topic)
+        if visit is None or visit.shown_to != sender:
+            return
+        publishers = {publisher for publisher, _ in visit.offers}
+        visit.member = None if sender in publishers else sender
+        for mark in message.marks:
+            source = (mark.publisher, mark.epoch)
+            numbers = visit.offers.get(source)
+            if numbers is None or mark.publisher == sender:
+                continue
+            for number in [n for n in numbers if n <= mark.high or n in mark.beyond]:
+                self._handed_in(visit, numbers.pop(number))
+            if not numbers:
+                del visit.offers[source]
+        if not visit.offers:
+            self.turn.cancel(visit.timer)
+            del self._visits[message.topic]
+
+    def _handed_in(self, visit: _Visit, cid: Cid) -> None:
+        visit.count -= 1
+        if cid in visit.own:
+            del visit.own[cid]
+            self.turn.persist(DropState("offer", cid))
+
+    def serve(self, sender: PeerId, message: FetchRange) -> None:
+        """The member fetches what it lacks."""
+        visit = self._visits.get(message.topic)
+        numbers = {} if visit is None else visit.offers.get((message.publisher, message.epoch), {})
+        wanted = [number for number in sorted(numbers) if message.first <= number <= message.last]
+        cids = [numbers[number] for number in wanted[:BLOCKS_MAX]]
+        if not cids:
+            self.turn.send(sender, Range(message.request, message.topic, (), False))
+            return
+        self.counts["visitor_offer"] = self.counts.get("visitor_offer", 0) + 1
+        blocks: list[bytes] = []
+
+        def load(at: int) -> None:
+            def found(answer: Block) -> None:
+                if answer.block is not None:
+                    blocks.append(answer.block)
+                if at + 1 < len(cids):
+                    load(at + 1)
+                    return
+                more = len(wanted) > len(cids)
+                self.turn.send(sender, Range(message.request, message.topic, tuple(blocks), more))
+
+            self.turn.load(LoadBlock(cids[at]), Block, found)
+
+        load(0)
+        if visit is not None and visit.timer is not None:
+            visit.tries = min(visit.tries, 1)
+            self._later(message.topic, visit, self.turn.jitter(self.parameters.rpc_timeout_s))
+
+    def lost(self, peer: PeerId) -> None:
+        """A member is gone: the next try finds another."""
+        for visit in self._visits.values():
+            if visit.member == peer:
+                visit.member = None
+
+    def forget(self, topic: Cid) -> list[tuple[Cid, bool]]:
+        """We follow the topic ourselves now: what we had for it, and whether it was our own."""
+        visit = self._visits.pop(topic, None)
+        if visit is None:
+            return []
+        self.turn.cancel(visit.timer)
+        offers = [cid for numbers in visit.offers.values() for cid in numbers.values()]
+        return [(cid, cid in visit.own) for cid in offers]

@@ -1,0 +1,1 @@
+"""Where blocks, frontiers, outbox and cursors rest (design 3)."""

@@ -1,0 +1,213 @@
+"""A store in memory: what a simulated disk holds, and what tests compare others with.
+
+It keeps references to descriptors and copies nothing, so a hundred nodes in one process share
+the bytes of an event that all of them hold. Histories are kept by `TopicHistory`; this file
+keeps the rest: blocks by content id, the DHT's keys in order, and small records.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable
+from functools import reduce
+from heapq import heappop, heappush
+from operator import xor
+from typing import assert_never
+
+from pulsarcast.model.ids import Cid
+from pulsarcast.model.keys import Key
+from pulsarcast.protocol.store import (
+    Answer,
+    Block,
+    DigestKeys,
+    DropBlock,
+    DropEvents,
+    DropExpired,
+    DropState,
+    DropTopic,
+    Events,
+    KeyDigest,
+    Keys,
+    LoadBlock,
+    LoadKeys,
+    LoadLog,
+    LoadNumbers,
+    LoadOldest,
+    LoadRequest,
+    MarkState,
+    Oldest,
+    PutBlock,
+    PutEvent,
+    PutMark,
+    PutState,
+    Query,
+    StateRow,
+    Write,
+)
+from pulsarcast.storage.history import TopicHistory
+
+
+class MemoryStore:
+    """Applies writes and answers queries, as `protocol.store` defines them."""
+
+    __slots__ = ("_blocks", "_expiry", "_keys", "_own", "_rows", "_topics")
+
+    def __init__(self) -> None:
+        self._topics: dict[Cid, TopicHistory] = {}
+        self._blocks: dict[Cid, PutBlock] = {}
+        # Sorted, so that a range of the keyspace is a slice. One CID has one key.
+        self._keys: list[tuple[Key, Cid]] = []
+        # A heap: replicas by when their time is up. Some may be dropped or put anew since.
+        self._expiry: list[tuple[int, Cid]] = []
+        # Blocks that we keep for ourselves, whether or not they are replicas too.
+        self._own: dict[Cid, None] = {}
+        self._rows: dict[tuple[str, bytes], bytes] = {}
+
+    def apply(self, writes: Iterable[Write]) -> None:
+        """Carry out writes, in order."""
+        for write in writes:
+            # Nearly every write is one of these, and a `match` takes its time.
+            if type(write) is PutEvent:
+                self._topic(write.event.request.topic).put(write)
+                continue
+            match write:
+                case PutState(row=row):
+                    self._rows[row.table, row.key] = row.value
+                case DropState(table=table, key=key):
+                    self._rows.pop((table, key), None)
+                case PutBlock():
+                    self._put_block(write)
+                case PutMark(topic=topic, mark=mark):
+                    self._topic(topic).move(mark)
+                case DropEvents(topic=topic, index=index):
+                    if topic in self._topics:
+                        self._topics[topic].drop(index)
+                case DropBlock(cid=cid):
+                    self._drop_block(cid)
+                case DropExpired(before_us=before_us):
+                    self._drop_expired(before_us)
+                case DropTopic(topic=topic):
+                    self._topics.pop(topic, None)
+                case PutEvent():
+                    raise AssertionError("handled above")
+                case _ as unreachable:
+                    assert_never(unreachable)
+
+    def answer(self, query: Query) -> Answer:
+        """Answer one query from what was applied."""
+        match query:
+            case LoadNumbers():
+                history = self._topics.get(query.topic)
+                return Events(() if history is None else history.numbers(query))
+            case LoadBlock(cid=cid):
+                return Block(self._find_block(cid))
+            case LoadLog(topic=topic, first=first, limit=limit):
+                history = self._topics.get(topic)
+                return Events(() if history is None else history.log(first, limit))
+            case LoadRequest(topic=topic, author=author, nonce=nonce):
+                history = self._topics.get(topic)
+                event = None if history is None else history.find_request(author, nonce)
+                return Block(None if event is None else event.block)
+            case LoadKeys(first=first, last=last, limit=limit):
+                held = self._range(first, last)
+                return Keys(tuple(cid for _, cid in held[: max(limit, 0)]))
+            case DigestKeys(first=first, last=last):
+                held = self._range(first, last)
+                return KeyDigest(len(held), reduce(xor, (key for key, _ in held), 0))
+            case LoadOldest(topic=topic):
+                history = self._topics.get(topic)
+                return Oldest(0, ()) if history is None else history.oldest(query)
+            case _ as unreachable:
+                assert_never(unreachable)
+
+    def rows(self) -> tuple[StateRow, ...]:
+        """Every small record, by table and key."""
+        return tuple(StateRow(*place, self._rows[place]) for place in sorted(self._rows))
+
+    def marks(self) -> tuple[tuple[Cid, MarkState], ...]:
+        """Every topic's frontier, by topic, publisher and epoch."""
+        return tuple(
+            (topic, marks[numbering])
+            for topic in sorted(self._topics)
+            for marks in (self._topics[topic].marks,)
+            for numbering in sorted(marks)
+        )
+
+    def logs(self) -> tuple[tuple[Cid, int], ...]:
+        """The newest index ever given in every topic's log, also where it was dropped since."""
+        return tuple((topic, self._topics[topic].newest) for topic in sorted(self._topics))
+
+    def copy(self) -> MemoryStore:
+        """A store that holds the same and then goes its own way."""
+        twin = MemoryStore()
+        twin._topics = {topic: history.copy() for topic, history in self._topics.items()}
+        twin._blocks = self._blocks.copy()
+        twin._keys = self._keys.copy()
+        twin._expiry = self._expiry.copy()
+        twin._own = self._own.copy()
+        twin._rows = self._rows.copy()
+        return twin
+
+    def _topic(self, topic: Cid) -> TopicHistory:
+        history = self._topics.get(topic)
+        if history is None:
+            history = self._topics[topic] = TopicHistory()
+        return history
+
+    def _put_block(self, put: PutBlock) -> None:
+        old = self._blocks.get(put.cid)
+        replica = None if old is None or old.key is None else old
+        if put.key is None:
+            self._own[put.cid] = None
+            if replica is None:
+                self._blocks[put.cid] = put
+            # Else it is ours now as well, and stays a replica: other peers count on that.
+            return
+        if replica is not None:
+            assert replica.key is not None
+            self._remove_key(replica.key, put.cid)
+        self._blocks[put.cid] = put
+        insort(self._keys, (put.key, put.cid))
+        if replica is None or replica.expires_us != put.expires_us:
+            heappush(self._expiry, (put.expires_us, put.cid))
+
+    def _drop_block(self, cid: Cid) -> None:
+        self._own.pop(cid, None)
+        put = self._blocks.pop(cid, None)
+        if put is not None and put.key is not None:
+            self._remove_key(put.key, cid)
+
+    def _drop_expired(self, before_us: int) -> None:
+        while self._expiry and self._expiry[0][0] < before_us:
+            expires_us, cid = heappop(self._expiry)
+            put = self._blocks.get(cid)
+            if put is None or put.key is None or put.expires_us != expires_us:
+                continue
+            self._remove_key(put.key, cid)
+            if cid in self._own:
+                self._blocks[cid] = PutBlock(cid, put.block, None, 0)
+            else:
+                del self._blocks[cid]
+
+    def _remove_key(self, key: Key, cid: Cid) -> None:
+        place = bisect_left(self._keys, (key, cid))
+        assert self._keys[place] == (key, cid), "the DHT's keys and blocks disagree"
+        del self._keys[place]
+
+    def _find_block(self, cid: Cid) -> bytes | None:
+        put = self._blocks.get(cid)
+        if put is not None:
+            return put.block
+        for history in self._topics.values():
+            event = history.find(cid)
+            if event is not None:
+                return event.block
+        return None
+
+    def _range(self, first: Key, last: Key) -> list[tuple[Key, Cid]]:
+        start = bisect_left(self._keys, first, key=_key)
+        return self._keys[start : bisect_right(self._keys, last, lo=start, key=_key)]
+
+
+def _key(entry: tuple[Key, Cid]) -> Key:
+    return entry[0]

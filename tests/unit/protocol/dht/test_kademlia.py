@@ -1,0 +1,526 @@
+"""The DHT over a small network: lookups, stores, faults."""
+
+from random import Random
+
+import pytest
+
+from pulsarcast.model.errors import RemoteError, Verdict
+from pulsarcast.model.identity import Identity
+from pulsarcast.model.ids import PeerId, cid_key, cid_of, peer_id_of
+from pulsarcast.protocol.dht import lookups, placing
+from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.effects import Effect, Persist, Send
+from pulsarcast.protocol.messages import (
+    BlockFound,
+    Contact,
+    DhtMessage,
+    FindPeers,
+    Peers,
+    StoreBlocks,
+    Stored,
+)
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.store import PutBlock
+from pulsarcast.protocol.turn import Turn
+from tests.unit.protocol.dht.network import (
+    BRIEF_S,
+    EPOCH_US,
+    Network,
+    some_blocks,
+    verify_block,
+)
+
+
+@pytest.fixture
+def network() -> Network:
+    return Network(40).start()
+
+
+class Alone:
+    """One node whose peers are played by the test."""
+
+    def __init__(self, parameters: Parameters | None = None) -> None:
+        self.turn = Turn(Identity.from_seed(bytes(32)), Random(1))
+        self.turn.wall_us = EPOCH_US
+        self.stored: list[bytes] = []
+        self.counts: dict[str, int] = {}
+        self.dht = Kademlia(
+            self.turn,
+            parameters or Parameters(),
+            verify_block=verify_block,
+            stored=lambda cid, block, sender: self.stored.append(block),
+            counts=self.counts,
+        )
+
+    def effects(self) -> list[Effect]:
+        effects, self.turn.effects = self.turn.effects, []
+        return effects
+
+    def receive(self, sender: PeerId, message: DhtMessage) -> list[tuple[PeerId, object]]:
+        self.dht.receive(sender, message)
+        return self.sent()
+
+    def sent(self) -> list[tuple[PeerId, object]]:
+        return [(e.peer, e.message) for e in self.effects() if isinstance(e, Send)]
+
+    def persists(self) -> list[Persist]:
+        return [e for e in self.effects() if isinstance(e, Persist)]
+
+
+def a_peer(number: int) -> PeerId:
+    return peer_id_of(Random(number).randbytes(32))
+
+
+# Lookups.
+
+
+def test_a_lookup_finds_the_peers_that_are_truly_closest(network: Network) -> None:
+    rng = Random(2)
+    for _ in range(50):
+        key = rng.getrandbits(256)
+        node = rng.choice(network.nodes)
+        closest = [other.peer for other in network.closest(key, 4) if other is not node][:3]
+        assert network.look_up(node, key)[:3] == closest
+
+
+def test_lookups_stay_exact_in_a_network_too_large_for_one_table() -> None:
+    network = Network(200).start(settle_s=60)
+    rng = Random(3)
+    assert max(len(list(node.dht.closest_known(0, 500))) for node in network.nodes) < 150
+    for _ in range(50):
+        key = rng.getrandbits(256)
+        node = rng.choice(network.nodes)
+        closest = [other.peer for other in network.closest(key, 4) if other is not node][:3]
+        assert network.look_up(node, key)[:3] == closest
+
+
+def test_where_everyone_is_known_a_lookup_asks_three_peers(network: Network) -> None:
+    node = network.nodes[0]
+    network.run(60)
+    for number in range(10):
+        network.messages.clear()
+        network.look_up(node, cid_key(cid_of(b"%d" % number)))
+        assert network.messages["FindPeers"] <= 6
+
+
+def test_a_lookup_steps_over_peers_that_died_unnoticed(network: Network) -> None:
+    key = Random(4).getrandbits(256)
+    asker, *_ = (node for node in network.nodes if node not in network.closest(key, 10))
+    for node in network.closest(key, 3):
+        node.connected.clear()  # Nobody is told.
+        node.kill()
+    assert network.look_up(asker, key)[:3] == [node.peer for node in network.closest(key, 3)]
+
+
+def test_a_lookup_survives_the_loss_of_peers_that_it_has_asked(network: Network) -> None:
+    key = Random(5).getrandbits(256)
+    asker, *_ = (node for node in network.nodes if node not in network.closest(key, 10))
+    answers: list[list[Contact]] = []
+    asker.do(lambda: asker.dht.lookup(key, answers.append))
+    for node in network.closest(key, 3):
+        node.kill()
+    network.run(3)
+    assert [contact.peer for contact in answers[0][:3]] == [
+        node.peer for node in network.closest(key, 3)
+    ]
+
+
+def test_a_lookup_of_somebody_who_knows_nobody_ends_at_once() -> None:
+    alone = Alone()
+    answers: list[object] = []
+    alone.dht.lookup(1, answers.append)
+    alone.dht.find_block(cid_of(b""), answers.append)
+    assert answers == [[], None]
+
+
+def test_lookups_beyond_the_bound_wait_and_beyond_that_fail() -> None:
+    alone = Alone()
+    alone.dht.saw(Contact(a_peer(1)))
+    answers: list[list[Contact]] = []
+    most = lookups.LOOKUPS_MAX + lookups.WAITING_MAX
+    for key in range(most + 1):
+        alone.dht.lookup(key, answers.append)
+    assert answers == [[]]
+    assert alone.dht.footprint()["dht_lookups"] == most
+    assert len(alone.sent()) == lookups.LOOKUPS_MAX
+    # The only peer is lost: all that wait end, one after the other and not inside each other.
+    alone.dht.lost(a_peer(1))
+    assert len(answers) == most + 1
+    assert alone.dht.footprint()["dht_lookups"] == 0
+
+
+def test_a_stale_or_unsolicited_answer_changes_nothing() -> None:
+    alone = Alone()
+    found: list[list[Contact]] = []
+    alone.dht.saw(Contact(a_peer(1)))
+    alone.dht.lookup(7, found.append)
+    ((_, question),) = alone.sent()
+    assert isinstance(question, FindPeers)
+    for message in (
+        Peers(question.request + 2, (Contact(a_peer(3)),)),
+        BlockFound(question.request, b"x", ()),
+        Stored(question.request, ()),
+    ):
+        assert alone.receive(a_peer(1), message) == []
+    assert alone.receive(a_peer(2), Peers(question.request, ())) == []
+    assert found == []
+    alone.receive(a_peer(1), Peers(question.request, ()))
+    assert found == [[Contact(a_peer(1))]]
+
+
+def test_an_answer_names_neither_the_asker_nor_ourselves() -> None:
+    alone = Alone()
+    for number in range(1, 5):
+        alone.dht.saw(Contact(a_peer(number)))
+    ((_, answer),) = alone.receive(a_peer(1), FindPeers(8, 0))
+    assert isinstance(answer, Peers)
+    assert sorted(c.peer for c in answer.contacts) == sorted(a_peer(n) for n in range(2, 5))
+
+
+# Blocks.
+
+
+def test_a_block_is_kept_by_the_three_closest_peers_and_they_are_counted(
+    network: Network,
+) -> None:
+    blocks = some_blocks(20)
+    assert network.store(network.nodes[5], blocks) == [3] * 20
+    for block in blocks:
+        cid = cid_of(block)
+        assert {node.peer for node in network.holders(cid)} == {
+            node.peer for node in network.closest(cid_key(cid))
+        }
+
+
+def test_a_publisher_that_is_among_the_closest_keeps_and_counts_its_own_copy(
+    network: Network,
+) -> None:
+    block = b"mine"
+    key = cid_key(cid_of(block))
+    node = network.closest(key)[1]
+    assert network.store(node, [block]) == [3]
+    assert node in network.holders(cid_of(block))
+    assert node.stored == [], "it is not somebody else's"
+    assert network.store(node, [b"mine too" * 9], keep_local=False) == [3]
+
+
+def test_a_publisher_that_must_not_keep_it_places_all_copies_elsewhere(network: Network) -> None:
+    block = b"not mine"
+    cid = cid_of(block)
+    node = network.closest(cid_key(cid))[0]
+    assert network.store(node, [block], keep_local=False) == [3]
+    assert {holder.peer for holder in network.holders(cid)} == {
+        other.peer for other in network.closest(cid_key(cid), 4)[1:]
+    }
+
+
+def test_a_replica_is_handed_to_the_node_once_it_is_synced(network: Network) -> None:
+    block = some_blocks(1)[0]
+    cid = cid_of(block)
+    sender = network.closest(cid_key(cid), 40)[-1]
+    network.store(sender, [block])
+    network.store(sender, [block])
+    for node in network.holders(cid):
+        assert node.stored == [(cid, sender.peer)], "once, however often it is stored"
+
+
+def test_a_store_replaces_peers_that_die_while_it_runs(network: Network) -> None:
+    block = some_blocks(1)[0]
+    cid = cid_of(block)
+    first, second, *_, sender = network.closest(cid_key(cid), 40)
+    answers: list[list[int]] = []
+    sender.do(lambda: sender.dht.store([block], answers.append))
+    network.run_until(lambda: network.messages["StoreBlocks"] > 0, seconds=5)
+    first.kill()
+    second.kill()
+    network.run_until(lambda: bool(answers), seconds=60)
+    assert answers == [[3]]
+    assert {node.peer for node in network.holders(cid)} == {
+        node.peer for node in network.closest(cid_key(cid))
+    }
+
+
+def test_a_peer_whose_disk_fails_does_not_count(network: Network) -> None:
+    block = some_blocks(1)[0]
+    cid = cid_of(block)
+    broken, *_, sender = network.closest(cid_key(cid), 40)
+    broken.disk_works = False
+    assert network.store(sender, [block]) == [3]
+    assert broken not in network.holders(cid)
+    assert len(network.holders(cid)) == 3
+
+
+def test_a_store_ends_even_when_our_own_disk_fails() -> None:
+    network = Network(1).start()
+    node = network.nodes[0]
+    node.disk_works = False
+    assert network.store(node, [b"lost"], seconds=90) == [0]
+    assert node.dht.footprint()["dht_placements"] == 0
+
+
+def test_a_peer_counts_only_for_the_blocks_it_says_it_keeps() -> None:
+    alone = Alone()
+    alone.dht.saw(Contact(a_peer(1)))
+    answers: list[list[int]] = []
+    alone.dht.store([b"a", b"b", b"c"], answers.append, keep_local=False)
+    questions = alone.sent()
+    while questions:
+        _, question = questions.pop(0)
+        if isinstance(question, FindPeers):
+            questions += alone.receive(a_peer(1), Peers(question.request, ()))
+        else:
+            assert isinstance(question, StoreBlocks)
+            kept = Stored(question.request, (cid_of(b"a"), cid_of(b"c"), cid_of(b"d")))
+            questions += alone.receive(a_peer(1), kept)
+    assert answers == [[1, 0, 1]]
+
+
+def test_what_waits_for_a_peer_that_fails_goes_elsewhere_at_once() -> None:
+    alone = Alone()
+    alone.dht.saw(Contact(a_peer(1)))
+    answers: list[list[int]] = []
+    alone.dht.store(some_blocks(10), answers.append, keep_local=False)
+    for _, question in alone.sent():
+        assert isinstance(question, FindPeers)
+        alone.dht.receive(a_peer(1), Peers(question.request, ()))
+    assert len(alone.sent()) == placing.BATCHES_PER_PEER_MAX
+    alone.dht.lost(a_peer(1))
+    assert answers == [[0] * 10]
+    assert alone.sent() == []
+
+
+def test_in_a_network_of_two_the_count_says_two() -> None:
+    network = Network(2).start()
+    assert network.store(network.nodes[0], some_blocks(3)) == [2, 2, 2]
+
+
+def test_alone_the_count_says_one() -> None:
+    network = Network(1).start()
+    assert network.store(network.nodes[0], some_blocks(3)) == [1, 1, 1]
+
+
+def test_storing_nothing_is_answered_at_once() -> None:
+    answers: list[list[int]] = []
+    Alone().dht.store([], answers.append)
+    assert answers == [[]]
+
+
+def test_too_many_stores_fail_at_once_instead_of_filling_the_memory() -> None:
+    alone = Alone()
+    alone.dht.saw(Contact(a_peer(1)))
+    answers: list[list[int]] = []
+    alone.dht.store(some_blocks(placing.PLACED_MAX), answers.append)
+    alone.dht.store([b"one more"], answers.append)
+    assert answers == [[0]]
+    assert alone.dht.footprint()["dht_placements"] == placing.PLACED_MAX
+
+
+def test_blocks_for_one_peer_travel_together() -> None:
+    network = Network(4).start()
+    network.messages.clear()
+    assert network.store(network.nodes[0], some_blocks(200)) == [3] * 200
+    assert network.messages["StoreBlocks"] < 60
+    assert network.messages["StoreBlocks"] == network.messages["Stored"]
+
+
+def test_a_block_is_found_by_anybody(network: Network) -> None:
+    block = some_blocks(1)[0]
+    network.store(network.nodes[0], [block])
+    for node in network.nodes[::5]:
+        assert network.find(node, cid_of(block)) == block
+
+
+def test_a_block_is_found_as_long_as_one_replica_lives(network: Network) -> None:
+    block = some_blocks(1)[0]
+    cid = cid_of(block)
+    network.store(network.closest(cid_key(cid), 40)[-1], [block])
+    for node in network.holders(cid)[:2]:
+        node.kill()
+    assert network.find(network.closest(cid_key(cid), 40)[-1], cid) == block
+
+
+def test_a_block_that_nobody_keeps_is_not_found(network: Network) -> None:
+    assert network.find(network.nodes[0], cid_of(b"nowhere")) is None
+
+
+def test_a_lie_about_a_block_is_refused_and_the_next_peer_asked() -> None:
+    alone = Alone()
+    cid = cid_of(b"true")
+    for number in (1, 2):
+        alone.dht.saw(Contact(a_peer(number)))
+    answers: list[bytes | None] = []
+    alone.dht.find_block(cid, answers.append)
+    (liar, question), (honest, other_question) = alone.sent()
+    with pytest.raises(RemoteError):
+        alone.dht.receive(liar, BlockFound(question.request, b"false", ()))  # type: ignore[attr-defined]
+    assert answers == []
+    alone.dht.receive(honest, BlockFound(other_question.request, b"true", ()))  # type: ignore[attr-defined]
+    assert answers == [b"true"]
+
+
+# Serving.
+
+
+def test_a_replica_answers_only_after_its_disk_has_synced() -> None:
+    alone = Alone()
+    alone.dht.receive(a_peer(1), StoreBlocks(8, (b"a", b"b")))
+    (persist,) = alone.persists()
+    assert alone.sent() == []
+    alone.turn.persisted(persist.token)
+    assert alone.sent() == [(a_peer(1), Stored(8, (cid_of(b"a"), cid_of(b"b"))))]
+    assert alone.stored == [b"a", b"b"]
+
+
+def test_a_block_that_is_held_already_is_answered_at_once() -> None:
+    alone = Alone()
+    alone.dht.receive(a_peer(1), StoreBlocks(8, (b"a",)))
+    alone.turn.persisted(alone.persists()[0].token)
+    alone.effects()
+    assert alone.receive(a_peer(2), StoreBlocks(10, (b"a",))) == [
+        (a_peer(2), Stored(10, (cid_of(b"a"),)))
+    ]
+    assert alone.stored == [b"a"]
+
+
+def test_a_block_that_is_stored_twice_before_the_sync_is_news_once() -> None:
+    alone = Alone()
+    alone.dht.receive(a_peer(1), StoreBlocks(8, (b"a",)))
+    alone.dht.receive(a_peer(2), StoreBlocks(8, (b"a",)))
+    for persist in alone.persists():
+        alone.turn.persisted(persist.token)
+    assert [peer for peer, _ in alone.sent()] == [a_peer(1), a_peer(2)]
+    assert alone.stored == [b"a"]
+
+
+def test_blocks_that_we_no_longer_wait_for_are_not_kept() -> None:
+    alone = Alone()
+    alone.dht.receive(a_peer(1), StoreBlocks(9, (b"a",)))
+    assert alone.persists() == []
+
+
+@pytest.mark.parametrize("away_s", [-86_401, BRIEF_S], ids=["from the future", "expired"])
+def test_a_block_out_of_its_time_is_not_kept_and_nobody_is_to_blame(away_s: int) -> None:
+    """Our clock may be the wrong one; but who claims the future would be kept for ever."""
+    alone = Alone()
+    alone.turn.wall_us = EPOCH_US + away_s * 1_000_000
+    with pytest.raises(RemoteError) as caught:
+        alone.dht.receive(a_peer(1), StoreBlocks(8, (b"brief",)))
+    assert caught.value.verdict is Verdict.IGNORE
+    effects = alone.effects()
+    assert not [effect for effect in effects if isinstance(effect, Persist)]
+    sent = [effect.message for effect in effects if isinstance(effect, Send)]
+    assert sent == [Stored(8, ())]
+    alone.turn.wall_us = EPOCH_US + BRIEF_S * 1_000_000 // 2
+    alone.dht.receive(a_peer(1), StoreBlocks(10, (b"brief",)))
+    (persist,) = alone.persists()
+    (put,) = persist.writes
+    assert isinstance(put, PutBlock)
+    assert put.expires_us == EPOCH_US + BRIEF_S * 1_000_000, "counted from when it was made"
+
+
+def test_our_own_disk_does_not_count_as_a_replica_of_what_is_out_of_its_time() -> None:
+    network = Network(2).start()
+    network.run(BRIEF_S)
+    assert network.store(network.nodes[0], [b"brief", b"lasting"]) == [0, 2]
+
+
+def test_a_bad_block_is_refused_and_the_good_ones_beside_it_are_kept() -> None:
+    alone = Alone()
+    with pytest.raises(RemoteError):
+        alone.dht.receive(a_peer(1), StoreBlocks(8, (b"bad", b"good")))
+    (persist,) = alone.persists()
+    alone.turn.persisted(persist.token)
+    assert alone.sent() == [(a_peer(1), Stored(8, (cid_of(b"good"),)))]
+
+
+def test_too_many_blocks_at_once_are_refused() -> None:
+    alone = Alone()
+    with pytest.raises(RemoteError):
+        alone.dht.receive(a_peer(1), StoreBlocks(8, tuple(some_blocks(257))))
+    assert alone.persists() == []
+
+
+# Joining, leaving, coming back.
+
+
+def test_a_node_whose_first_contact_is_late_keeps_trying() -> None:
+    network = Network(2)
+    late, early = network.nodes
+    early.start([late.contact])
+    network.run(20)
+    assert early.dht.closest_known(0) == []
+    late.start([])
+    network.run(40)
+    assert early.dht.closest_known(0) == [late.contact]
+    assert late.dht.closest_known(0) == [early.contact]
+
+
+def test_the_halves_of_a_healed_partition_find_each_other_again(network: Network) -> None:
+    half = network.nodes[:20]
+    network.cut(half)
+    network.run(120)
+    assert not any(
+        network.by_peer[contact.peer].group != node.group
+        for node in network.nodes
+        for contact in node.dht.closest_known(node.key, 3)
+    ), "the halves have lost each other"
+    network.heal()
+    network.run(120)
+    rng = Random(6)
+    for _ in range(30):
+        key = rng.getrandbits(256)
+        node = rng.choice(network.nodes)
+        closest = [other.peer for other in network.closest(key, 4) if other is not node][:3]
+        assert network.look_up(node, key)[:3] == closest
+
+
+def test_blocks_of_both_halves_reach_their_true_homes_after_the_heal(network: Network) -> None:
+    network.cut(network.nodes[:20])
+    network.run(60)
+    blocks = some_blocks(20)
+    assert network.store(network.nodes[0], blocks[:10]) == [3] * 10
+    assert network.store(network.nodes[39], blocks[10:]) == [3] * 10
+    network.heal()
+    network.run(400)
+    for block in blocks:
+        cid = cid_of(block)
+        assert all(node.holds(cid) for node in network.closest(cid_key(cid)))
+
+
+def test_dead_contacts_are_forgotten_in_answers(network: Network) -> None:
+    dead = network.nodes[10]
+    dead.kill()
+    network.run(10)
+    network.look_up(network.nodes[0], dead.key)
+    for node in network.nodes:
+        if node.alive and dead.peer in node.connected:
+            assert dead.contact not in node.dht.closest_known(dead.key, 40)
+
+
+def test_a_quiet_network_says_little() -> None:
+    network = Network(40).start(settle_s=120)
+    network.messages.clear()
+    network.run(600)
+    a_node_and_minute = network.messages.total() / 40 / 10
+    assert a_node_and_minute < 15
+
+
+def test_the_same_seed_gives_the_same_messages() -> None:
+    def play() -> tuple[list[tuple[str, int]], float]:
+        network = Network(12, seed=9).start()
+        network.store(network.nodes[3], some_blocks(10))
+        network.nodes[5].kill()
+        network.run(100)
+        return sorted(network.messages.items()), network.now
+
+    assert play() == play()
+
+
+def test_the_footprint_returns_to_its_rest_when_all_is_done(network: Network) -> None:
+    node = network.nodes[0]
+    network.store(node, some_blocks(50))
+    network.run(10)
+    footprint = node.dht.footprint()
+    for name in ("dht_placements", "dht_queues", "dht_lookups", "dht_pulls"):
+        assert footprint[name] == 0
+    assert footprint["dht_contacts"] == 39

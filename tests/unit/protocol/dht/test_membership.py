@@ -1,0 +1,145 @@
+"""Joining, and keeping the routing table true."""
+
+from random import Random
+
+import pytest
+
+from pulsarcast.model.identity import Identity
+from pulsarcast.model.ids import PeerId, peer_id_of, peer_key
+from pulsarcast.model.keys import bucket_of
+from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.effects import Send
+from pulsarcast.protocol.messages import Contact, FindPeers, Peers
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.turn import Turn
+from tests.unit.protocol.dht.network import Network, verify_block
+
+PARAMETERS = Parameters()
+PEERS = [peer_id_of(Random(number).randbytes(32)) for number in range(8)]
+
+
+class Member:
+    """A node that has joined, and whose peers are played by the test."""
+
+    def __init__(self) -> None:
+        self.turn = Turn(Identity.from_seed(bytes(32)), Random(1))
+        self.key = peer_key(self.turn.me)
+        self.dht = Kademlia(
+            self.turn,
+            PARAMETERS,
+            verify_block=verify_block,
+            stored=lambda cid, block, sender: None,
+            counts={},
+        )
+        self.dht.start([])
+        for peer in PEERS[:4]:
+            self.dht.saw(Contact(peer))
+        self.tend(1.0)
+        self.answer_all()
+
+    def answer_all(self) -> list[FindPeers]:
+        """Play peers that know nobody; returns what they were asked."""
+        answered: list[FindPeers] = []
+        while questions := self.asked():
+            for peer, question in questions:
+                answered.append(question)
+                self.dht.receive(peer, Peers(question.request, ()))
+        return answered
+
+    def tend(self, now: float) -> None:
+        self.turn.now = now
+        self.dht._membership.tend()
+
+    def asked(self) -> list[tuple[PeerId, FindPeers]]:
+        effects, self.turn.effects = self.turn.effects, []
+        sent = [(e.peer, e.message) for e in effects if isinstance(e, Send)]
+        return [(peer, message) for peer, message in sent if isinstance(message, FindPeers)]
+
+
+def test_no_bucket_that_should_have_contacts_is_empty_after_a_join() -> None:
+    network = Network(120).start()
+    assert [node.dht._table.empty() for node in network.nodes] == [[]] * 120
+
+
+def test_a_bucket_that_was_quiet_for_long_is_refreshed() -> None:
+    member = Member()
+    member.tend(PARAMETERS.refresh_interval_s - 1)
+    assert member.asked() == []
+    oldest = bucket_of(member.key, peer_key(PEERS[0]))
+    for peer in PEERS[1:4]:
+        if bucket_of(member.key, peer_key(peer)) != oldest:
+            member.dht.saw(Contact(peer))
+    member.turn.now = PARAMETERS.refresh_interval_s + 2
+    member.dht._membership._refresh_quietest()
+    questions = member.asked()
+    assert len(questions) == PARAMETERS.lookup_parallel
+    assert {bucket_of(member.key, question.key) for _, question in questions} == {oldest}
+    member.dht._membership._refresh_quietest()
+    assert member.asked() == []
+
+
+def test_our_neighbourhood_is_looked_up_again_now_and_then() -> None:
+    member = Member()
+    for peer in PEERS[:4]:
+        member.turn.now = PARAMETERS.refresh_interval_s
+        member.dht.saw(Contact(peer))
+    member.tend(PARAMETERS.refresh_interval_s + 1)
+    assert {question.key for _, question in member.asked()} == {member.key}
+    member.tend(PARAMETERS.refresh_interval_s + 2)
+    assert member.asked() == []
+
+
+def test_lost_contacts_are_tried_again_by_asking_who_is_near_us() -> None:
+    member = Member()
+    member.dht.lost(PEERS[0])
+    member.tend(PARAMETERS.contact_retry_s)
+    assert member.asked() == []
+    member.tend(PARAMETERS.contact_retry_s + 1)
+    ((peer, question),) = member.asked()
+    assert (peer, question.key) == (PEERS[0], member.key)
+
+
+def test_a_contact_that_comes_back_makes_us_look_for_others_that_did() -> None:
+    member = Member()
+    member.dht.lost(PEERS[0])
+    member.turn.now = 20.0
+    member.dht.saw(Contact(PEERS[0]))
+    assert member.answer_all()[0].key == member.key
+    member.dht.lost(PEERS[1])
+    member.dht.saw(Contact(PEERS[1]))
+    assert member.asked() == [], "but not again at once"
+
+
+@pytest.mark.parametrize("own_key", [False, True])
+def test_hearsay_about_a_lost_contact_counts_only_in_lookups_of_our_own_key(
+    own_key: bool,
+) -> None:
+    member = Member()
+    lost = PEERS[7]
+    member.dht.lost(lost)
+    if own_key:
+        member.tend(PARAMETERS.refresh_interval_s + 1)
+    else:
+        member.dht.lookup(peer_key(lost), lambda contacts: None)
+    peer, question = next((p, q) for p, q in member.asked() if (q.key == member.key) == own_key)
+    if own_key:
+        # The others were heard from long ago, and it failed only now.
+        member.dht.lost(lost)
+    member.dht.receive(peer, Peers(question.request, (Contact(lost),)))
+    assert (lost in [peer for peer, _ in member.asked()]) == own_key
+
+
+def test_nothing_makes_us_join_before_the_start() -> None:
+    turn = Turn(Identity.from_seed(bytes(32)), Random(1))
+    dht = Kademlia(
+        turn,
+        PARAMETERS,
+        verify_block=verify_block,
+        stored=lambda cid, block, sender: None,
+        counts={},
+    )
+    dht.saw(Contact(PEERS[0]))
+    dht.lost(PEERS[0])
+    turn.now = 10.0
+    dht.saw(Contact(PEERS[0]))
+    assert turn.effects == []

@@ -1,0 +1,142 @@
+"""Mutable pointers: the newest wins, wherever it was."""
+
+import pytest
+
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.identity import Identity
+from pulsarcast.model.ids import Cid, cid_of
+from pulsarcast.model.pointers import Pointer, decode_pointer, pointer_key, sign_pointer
+from pulsarcast.protocol.dht import pointers
+from pulsarcast.protocol.dht.pointers import is_newer
+from pulsarcast.protocol.effects import Persist
+from pulsarcast.protocol.messages import StorePointer
+from pulsarcast.protocol.store import DropState
+from tests.unit.protocol.dht.network import Network, Node
+
+AUTHOR = Identity.from_seed(b"a" * 32)
+
+
+def a_pointer(number: int, *, name: str = "news", cid: Cid | None = None) -> Pointer:
+    return sign_pointer(AUTHOR, name, number, cid or cid_of(b"%d" % number))
+
+
+@pytest.fixture
+def network() -> Network:
+    return Network(20).start()
+
+
+def put(network: Network, node: Node, pointer: Pointer) -> int:
+    answers: list[int] = []
+    node.do(lambda: node.dht.put_pointer(pointer.block, answers.append))
+    network.run_until(lambda: bool(answers), seconds=60)
+    network.run(1)
+    assert len(answers) == 1
+    return answers[0]
+
+
+def get(network: Network, node: Node, name: str = "news") -> int | None:
+    answers: list[bytes | None] = []
+    node.do(lambda: node.dht.get_pointer(AUTHOR.peer_id, name, answers.append))
+    network.run_until(lambda: bool(answers), seconds=60)
+    network.run(1)
+    assert len(answers) == 1
+    return None if answers[0] is None else decode_pointer(answers[0]).number
+
+
+def keepers(network: Network) -> list[Node]:
+    return network.closest(pointer_key(AUTHOR.peer_id, "news"))
+
+
+def number_at(node: Node) -> int | None:
+    """The number of the pointer on a node's disk."""
+    rows = [row for row in node.disk.rows() if row.table == "pointer"]
+    return decode_pointer(rows[0].value).number if rows else None
+
+
+def test_a_pointer_is_kept_by_the_closest_three_and_found_by_anybody(network: Network) -> None:
+    assert put(network, network.nodes[0], a_pointer(1)) == 3
+    assert [number_at(node) for node in keepers(network)] == [1, 1, 1]
+    for node in network.nodes:
+        assert get(network, node) == 1
+    assert get(network, network.nodes[0], "olds") is None
+
+
+def test_one_of_the_closest_counts_itself(network: Network) -> None:
+    assert put(network, keepers(network)[1], a_pointer(1)) == 3
+    assert [number_at(node) for node in keepers(network)] == [1, 1, 1]
+
+
+def test_alone_the_count_is_one_and_our_own_pointer_is_found() -> None:
+    network = Network(1).start()
+    assert put(network, network.nodes[0], a_pointer(1)) == 1
+    assert get(network, network.nodes[0]) == 1
+
+
+def test_the_highest_number_wins_and_is_written_back(network: Network) -> None:
+    put(network, network.nodes[0], a_pointer(1))
+    newest = keepers(network)[1]
+    newest.do(
+        lambda: newest.dht.receive(network.nodes[0].peer, StorePointer(2, a_pointer(5).block))
+    )
+    network.run(1)
+    asker = next(node for node in network.nodes if node not in keepers(network))
+    assert get(network, asker) == 5
+    assert [number_at(node) for node in keepers(network)] == [5, 5, 5]
+
+
+def test_an_older_pointer_does_not_replace_a_newer_one(network: Network) -> None:
+    put(network, network.nodes[0], a_pointer(2))
+    assert put(network, network.nodes[1], a_pointer(1)) == 0
+    assert get(network, network.nodes[2]) == 2
+
+
+def test_of_two_with_one_number_the_lower_cid_wins() -> None:
+    low, high = sorted((cid_of(b"x"), cid_of(b"y")))
+    assert is_newer(a_pointer(1, cid=low), a_pointer(1, cid=high))
+    assert not is_newer(a_pointer(1, cid=high), a_pointer(1, cid=low))
+    assert not is_newer(a_pointer(1, cid=low), a_pointer(1, cid=low))
+    assert is_newer(a_pointer(2, cid=high), a_pointer(1, cid=low))
+
+
+def test_a_pointer_survives_a_restart_and_spreads_to_new_keepers(network: Network) -> None:
+    put(network, network.nodes[0], a_pointer(1))
+    first, second, third = keepers(network)
+    first.kill()
+    second.kill()
+    third.kill()
+    network.run(1)
+    third.start([network.nodes[0].contact, network.nodes[1].contact])
+    network.run(120)
+    assert [number_at(node) for node in keepers(network)] == [1, 1, 1]
+
+
+def test_a_forged_pointer_is_refused(network: Network) -> None:
+    forged = bytearray(a_pointer(1).block)
+    forged[-1] ^= 1
+    node = network.nodes[0]
+    with pytest.raises(RemoteError):
+        node.dht.receive(network.nodes[1].peer, StorePointer(2, bytes(forged)))
+
+
+def test_a_put_ends_even_when_our_own_disk_fails() -> None:
+    network = Network(1).start()
+    network.nodes[0].disk_works = False
+    assert put(network, network.nodes[0], a_pointer(1)) == 0
+
+
+def test_a_full_node_keeps_the_pointers_closest_to_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pointers, "POINTERS_MAX", 4)
+    node = Network(1).start().nodes[0]
+    kept, turn = node.dht._pointers, node.turn
+    me = node.key
+    keys = {pointer_key(AUTHOR.peer_id, str(n)): a_pointer(1, name=str(n)) for n in range(12)}
+    *farther, fourth, third, second, first = sorted(keys, key=lambda key: key ^ me, reverse=True)
+    closest = [first, second, third, fourth]
+    for key in (*farther, *closest, *farther):
+        kept.keep(keys[key], lambda: None)
+    assert all(kept._kept[key] is keys[key] for key in closest)
+    assert len(kept) == 4
+    writes = [w for e in turn.effects if isinstance(e, Persist) for w in e.writes]
+    assert any(isinstance(write, DropState) for write in writes)
