@@ -1,0 +1,107 @@
+"""Frames on a stream: each behind its length, as a varint (design, 9).
+
+All frames due in a turn leave in one write, and whatever arrives is cut into frames here: a
+stream of small writes carries a twentieth of what coalesced ones do.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from pulsarcast.model.errors import LocalError, RemoteError
+from pulsarcast.wire.limits import FRAME_BYTES_MAX
+
+_CONTINUES: Final = 0x80
+
+
+def write_frames(frames: Iterable[bytes]) -> bytes:
+    """Frames as they travel, in one piece."""
+    pieces: list[bytes] = []
+    for frame in frames:
+        pieces.append(_length(len(frame)))
+        pieces.append(frame)
+    return b"".join(pieces)
+
+
+def _length(size: int) -> bytes:
+    """A frame's length as a varint."""
+    if size < _CONTINUES:
+        return bytes((size,))
+    if size > FRAME_BYTES_MAX:
+        raise LocalError(f"a frame of {size} bytes is larger than {FRAME_BYTES_MAX}")
+    octets = bytearray()
+    while size >= _CONTINUES:
+        octets.append(size & 0x7F | _CONTINUES)
+        size >>= 7
+    octets.append(size)
+    return bytes(octets)
+
+
+class FrameReader:
+    """Cuts what arrives on one stream into frames.
+
+    A byte is copied at most three times, however a frame was split: nothing is looked at again
+    before the frame that it belongs to is whole.
+    """
+
+    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self._frame_bytes_max = frame_bytes_max
+        self._length_bytes_max = max(1, (frame_bytes_max.bit_length() + 6) // 7)
+        self._held = bytearray()
+        self._needed = 0
+        """How many bytes to hold before looking at them again."""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take what arrived, return the frames that are whole now.
+
+        Raises RemoteError where a length is too large or is not a varint's one shortest form;
+        such a stream has no next frame, and is to be closed.
+        """
+        held = self._held
+        if held:
+            held += data
+            if len(held) < self._needed:
+                return []
+            data = bytes(held)
+            held.clear()
+        frames: list[bytes] = []
+        start, end = 0, len(data)
+        while start < end:
+            body = start + 1
+            size = data[start]
+            if size >= _CONTINUES:
+                body, size = self._read_length(data, start)
+            elif size > self._frame_bytes_max:
+                raise self._too_large()
+            after = body + size
+            if body == start or after > end:
+                held += data[start:]
+                self._needed = after - start
+                break
+            frames.append(data[body:after])
+            start = after
+        return frames
+
+    @property
+    def pending_bytes(self) -> int:
+        """How much of a frame that is not whole yet is held; a stream should end at zero."""
+        return len(self._held)
+
+    def _read_length(self, data: bytes, start: int) -> tuple[int, int]:
+        """Where a frame's body starts, and its size; (start, 0) where its length is not whole."""
+        size = shift = 0
+        for at in range(start, min(len(data), start + self._length_bytes_max)):
+            octet = data[at]
+            size |= (octet & 0x7F) << shift
+            if octet < _CONTINUES:
+                if not octet:
+                    raise RemoteError("a frame's length in more bytes than it needs")
+                if size > self._frame_bytes_max:
+                    raise self._too_large()
+                return at + 1, size
+            shift += 7
+        if len(data) - start >= self._length_bytes_max:
+            raise self._too_large()
+        return start, 0
+
+    def _too_large(self) -> RemoteError:
+        return RemoteError(f"a frame of more than {self._frame_bytes_max} bytes")

@@ -1,0 +1,39 @@
+"""Bounds on what a peer may send: everything beyond them is refused before the core sees it.
+
+The core's own parameters stay well below. A bound that a later version raises is announced in
+Hello first, because peers of this version reject what exceeds it.
+"""
+
+from typing import Final
+
+FRAME_BYTES_MAX: Final = 4 * 1024 * 1024
+"""A frame: three of the largest events, or a catch-up answer of any sensible size."""
+
+INTEGER_MAX: Final = 2**63 - 1
+"""Request ids, attempts, epochs, numbers: whatever fits SQLite's and Arrow's signed 64 bits."""
+COUNT_MAX: Final = 2**32 - 1
+"""Credits, replicas, blocks of a key range."""
+HOPS_MAX: Final = 1024
+
+KEY_BYTES: Final = 32
+DIGEST_BYTES_MIN: Final = 16
+DIGEST_BYTES_MAX: Final = 32
+REQUEST_ID_BYTES: Final = 32
+REASON_BYTES_MAX: Final = 1024
+
+PATH_MAX: Final = 256
+"""Peers from a member to its root: trees of a million are some 20 deep, races make some deeper."""
+CONTACTS_MAX: Final = 64
+ADDRESSES_MAX: Final = 16
+ADDRESS_BYTES_MAX: Final = 256
+MARKS_MAX: Final = 1024
+BEYOND_MAX: Final = 65_536
+"""Numbers beyond the gapless ones, in all marks of a page together."""
+BLOCKS_MAX: Final = 1024
+CIDS_MAX: Final = 1024
+RANGES_MAX: Final = 1024
+
+NETWORK_BYTES_MAX: Final = 64
+VERSIONS_MAX: Final = 16
+FEATURES_MAX: Final = 64
+FEATURE_BYTES_MAX: Final = 64

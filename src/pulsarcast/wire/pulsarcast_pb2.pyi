@@ -1,0 +1,391 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Role(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MEMBER: _ClassVar[Role]
+    VISITOR: _ClassVar[Role]
+MEMBER: Role
+VISITOR: Role
+
+class Frame(_message.Message):
+    __slots__ = ("event", "credit", "status", "find_peers", "peers", "store_blocks", "stored", "find_block", "block_found", "frontier_page", "fetch_range", "range", "compare_keys", "request_to_publish", "request_answered", "join", "join_accepted", "join_referred", "join_refused", "leave", "hand_over", "keys_differ", "want_blocks", "find_pointer", "pointer_found", "store_pointer", "hello")
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    FIND_PEERS_FIELD_NUMBER: _ClassVar[int]
+    PEERS_FIELD_NUMBER: _ClassVar[int]
+    STORE_BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    STORED_FIELD_NUMBER: _ClassVar[int]
+    FIND_BLOCK_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_FOUND_FIELD_NUMBER: _ClassVar[int]
+    FRONTIER_PAGE_FIELD_NUMBER: _ClassVar[int]
+    FETCH_RANGE_FIELD_NUMBER: _ClassVar[int]
+    RANGE_FIELD_NUMBER: _ClassVar[int]
+    COMPARE_KEYS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_TO_PUBLISH_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ANSWERED_FIELD_NUMBER: _ClassVar[int]
+    JOIN_FIELD_NUMBER: _ClassVar[int]
+    JOIN_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    JOIN_REFERRED_FIELD_NUMBER: _ClassVar[int]
+    JOIN_REFUSED_FIELD_NUMBER: _ClassVar[int]
+    LEAVE_FIELD_NUMBER: _ClassVar[int]
+    HAND_OVER_FIELD_NUMBER: _ClassVar[int]
+    KEYS_DIFFER_FIELD_NUMBER: _ClassVar[int]
+    WANT_BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    FIND_POINTER_FIELD_NUMBER: _ClassVar[int]
+    POINTER_FOUND_FIELD_NUMBER: _ClassVar[int]
+    STORE_POINTER_FIELD_NUMBER: _ClassVar[int]
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    event: Event
+    credit: Credit
+    status: Status
+    find_peers: FindPeers
+    peers: Peers
+    store_blocks: StoreBlocks
+    stored: Stored
+    find_block: FindBlock
+    block_found: BlockFound
+    frontier_page: FrontierPage
+    fetch_range: FetchRange
+    range: Range
+    compare_keys: CompareKeys
+    request_to_publish: RequestToPublish
+    request_answered: RequestAnswered
+    join: Join
+    join_accepted: JoinAccepted
+    join_referred: JoinReferred
+    join_refused: JoinRefused
+    leave: Leave
+    hand_over: HandOver
+    keys_differ: KeysDiffer
+    want_blocks: WantBlocks
+    find_pointer: FindPointer
+    pointer_found: PointerFound
+    store_pointer: StorePointer
+    hello: Hello
+    def __init__(self, event: _Optional[_Union[Event, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., find_peers: _Optional[_Union[FindPeers, _Mapping]] = ..., peers: _Optional[_Union[Peers, _Mapping]] = ..., store_blocks: _Optional[_Union[StoreBlocks, _Mapping]] = ..., stored: _Optional[_Union[Stored, _Mapping]] = ..., find_block: _Optional[_Union[FindBlock, _Mapping]] = ..., block_found: _Optional[_Union[BlockFound, _Mapping]] = ..., frontier_page: _Optional[_Union[FrontierPage, _Mapping]] = ..., fetch_range: _Optional[_Union[FetchRange, _Mapping]] = ..., range: _Optional[_Union[Range, _Mapping]] = ..., compare_keys: _Optional[_Union[CompareKeys, _Mapping]] = ..., request_to_publish: _Optional[_Union[RequestToPublish, _Mapping]] = ..., request_answered: _Optional[_Union[RequestAnswered, _Mapping]] = ..., join: _Optional[_Union[Join, _Mapping]] = ..., join_accepted: _Optional[_Union[JoinAccepted, _Mapping]] = ..., join_referred: _Optional[_Union[JoinReferred, _Mapping]] = ..., join_refused: _Optional[_Union[JoinRefused, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., keys_differ: _Optional[_Union[KeysDiffer, _Mapping]] = ..., want_blocks: _Optional[_Union[WantBlocks, _Mapping]] = ..., find_pointer: _Optional[_Union[FindPointer, _Mapping]] = ..., pointer_found: _Optional[_Union[PointerFound, _Mapping]] = ..., store_pointer: _Optional[_Union[StorePointer, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("network", "versions", "features", "frame_bytes_max", "addresses")
+    NETWORK_FIELD_NUMBER: _ClassVar[int]
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    FRAME_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    network: str
+    versions: _containers.RepeatedScalarFieldContainer[int]
+    features: _containers.RepeatedScalarFieldContainer[str]
+    frame_bytes_max: int
+    addresses: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, network: _Optional[str] = ..., versions: _Optional[_Iterable[int]] = ..., features: _Optional[_Iterable[str]] = ..., frame_bytes_max: _Optional[int] = ..., addresses: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Contact(_message.Message):
+    __slots__ = ("peer", "addresses")
+    PEER_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    peer: bytes
+    addresses: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, peer: _Optional[bytes] = ..., addresses: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Event(_message.Message):
+    __slots__ = ("block", "hops")
+    BLOCK_FIELD_NUMBER: _ClassVar[int]
+    HOPS_FIELD_NUMBER: _ClassVar[int]
+    block: bytes
+    hops: int
+    def __init__(self, block: _Optional[bytes] = ..., hops: _Optional[int] = ...) -> None: ...
+
+class Credit(_message.Message):
+    __slots__ = ("topic", "count")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    count: int
+    def __init__(self, topic: _Optional[bytes] = ..., count: _Optional[int] = ...) -> None: ...
+
+class RequestToPublish(_message.Message):
+    __slots__ = ("block", "replicated", "settled")
+    BLOCK_FIELD_NUMBER: _ClassVar[int]
+    REPLICATED_FIELD_NUMBER: _ClassVar[int]
+    SETTLED_FIELD_NUMBER: _ClassVar[int]
+    block: bytes
+    replicated: bool
+    settled: int
+    def __init__(self, block: _Optional[bytes] = ..., replicated: bool = ..., settled: _Optional[int] = ...) -> None: ...
+
+class RequestAnswered(_message.Message):
+    __slots__ = ("topic", "request_id", "event", "replicas", "reason")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    request_id: bytes
+    event: bytes
+    replicas: int
+    reason: str
+    def __init__(self, topic: _Optional[bytes] = ..., request_id: _Optional[bytes] = ..., event: _Optional[bytes] = ..., replicas: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Join(_message.Message):
+    __slots__ = ("topic", "attempt", "role", "root", "handed_down", "fresh")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    ROOT_FIELD_NUMBER: _ClassVar[int]
+    HANDED_DOWN_FIELD_NUMBER: _ClassVar[int]
+    FRESH_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    attempt: int
+    role: Role
+    root: bytes
+    handed_down: bool
+    fresh: bool
+    def __init__(self, topic: _Optional[bytes] = ..., attempt: _Optional[int] = ..., role: _Optional[_Union[Role, str]] = ..., root: _Optional[bytes] = ..., handed_down: bool = ..., fresh: bool = ...) -> None: ...
+
+class JoinAccepted(_message.Message):
+    __slots__ = ("topic", "attempt", "path", "members", "digest")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    attempt: int
+    path: _containers.RepeatedScalarFieldContainer[bytes]
+    members: _containers.RepeatedCompositeFieldContainer[Contact]
+    digest: bytes
+    def __init__(self, topic: _Optional[bytes] = ..., attempt: _Optional[int] = ..., path: _Optional[_Iterable[bytes]] = ..., members: _Optional[_Iterable[_Union[Contact, _Mapping]]] = ..., digest: _Optional[bytes] = ...) -> None: ...
+
+class JoinReferred(_message.Message):
+    __slots__ = ("topic", "attempt", "contact", "handed_down")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    CONTACT_FIELD_NUMBER: _ClassVar[int]
+    HANDED_DOWN_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    attempt: int
+    contact: Contact
+    handed_down: bool
+    def __init__(self, topic: _Optional[bytes] = ..., attempt: _Optional[int] = ..., contact: _Optional[_Union[Contact, _Mapping]] = ..., handed_down: bool = ...) -> None: ...
+
+class JoinRefused(_message.Message):
+    __slots__ = ("topic", "attempt", "reason")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    attempt: int
+    reason: str
+    def __init__(self, topic: _Optional[bytes] = ..., attempt: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Leave(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    def __init__(self, topic: _Optional[bytes] = ...) -> None: ...
+
+class HandOver(_message.Message):
+    __slots__ = ("topic", "contact")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    CONTACT_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    contact: Contact
+    def __init__(self, topic: _Optional[bytes] = ..., contact: _Optional[_Union[Contact, _Mapping]] = ...) -> None: ...
+
+class Status(_message.Message):
+    __slots__ = ("topic", "digest", "path", "members", "answer")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    digest: bytes
+    path: _containers.RepeatedScalarFieldContainer[bytes]
+    members: _containers.RepeatedCompositeFieldContainer[Contact]
+    answer: bool
+    def __init__(self, topic: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., path: _Optional[_Iterable[bytes]] = ..., members: _Optional[_Iterable[_Union[Contact, _Mapping]]] = ..., answer: bool = ...) -> None: ...
+
+class Mark(_message.Message):
+    __slots__ = ("publisher", "epoch", "floor", "high", "cid", "retired", "beyond")
+    PUBLISHER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    FLOOR_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    CID_FIELD_NUMBER: _ClassVar[int]
+    RETIRED_FIELD_NUMBER: _ClassVar[int]
+    BEYOND_FIELD_NUMBER: _ClassVar[int]
+    publisher: bytes
+    epoch: int
+    floor: int
+    high: int
+    cid: bytes
+    retired: int
+    beyond: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, publisher: _Optional[bytes] = ..., epoch: _Optional[int] = ..., floor: _Optional[int] = ..., high: _Optional[int] = ..., cid: _Optional[bytes] = ..., retired: _Optional[int] = ..., beyond: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class FrontierPage(_message.Message):
+    __slots__ = ("topic", "marks", "answer", "more")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    MARKS_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    marks: _containers.RepeatedCompositeFieldContainer[Mark]
+    answer: bool
+    more: bool
+    def __init__(self, topic: _Optional[bytes] = ..., marks: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ..., answer: bool = ..., more: bool = ...) -> None: ...
+
+class FetchRange(_message.Message):
+    __slots__ = ("request", "topic", "publisher", "epoch", "first", "last")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PUBLISHER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    topic: bytes
+    publisher: bytes
+    epoch: int
+    first: int
+    last: int
+    def __init__(self, request: _Optional[int] = ..., topic: _Optional[bytes] = ..., publisher: _Optional[bytes] = ..., epoch: _Optional[int] = ..., first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
+
+class Range(_message.Message):
+    __slots__ = ("request", "topic", "blocks", "more")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    topic: bytes
+    blocks: _containers.RepeatedScalarFieldContainer[bytes]
+    more: bool
+    def __init__(self, request: _Optional[int] = ..., topic: _Optional[bytes] = ..., blocks: _Optional[_Iterable[bytes]] = ..., more: bool = ...) -> None: ...
+
+class FindPeers(_message.Message):
+    __slots__ = ("request", "key")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    key: bytes
+    def __init__(self, request: _Optional[int] = ..., key: _Optional[bytes] = ...) -> None: ...
+
+class Peers(_message.Message):
+    __slots__ = ("request", "contacts")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    CONTACTS_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    contacts: _containers.RepeatedCompositeFieldContainer[Contact]
+    def __init__(self, request: _Optional[int] = ..., contacts: _Optional[_Iterable[_Union[Contact, _Mapping]]] = ...) -> None: ...
+
+class FindBlock(_message.Message):
+    __slots__ = ("request", "cid")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    CID_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    cid: bytes
+    def __init__(self, request: _Optional[int] = ..., cid: _Optional[bytes] = ...) -> None: ...
+
+class BlockFound(_message.Message):
+    __slots__ = ("request", "block", "contacts")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_FIELD_NUMBER: _ClassVar[int]
+    CONTACTS_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    block: bytes
+    contacts: _containers.RepeatedCompositeFieldContainer[Contact]
+    def __init__(self, request: _Optional[int] = ..., block: _Optional[bytes] = ..., contacts: _Optional[_Iterable[_Union[Contact, _Mapping]]] = ...) -> None: ...
+
+class StoreBlocks(_message.Message):
+    __slots__ = ("request", "blocks")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    blocks: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, request: _Optional[int] = ..., blocks: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class Stored(_message.Message):
+    __slots__ = ("request", "cids")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    CIDS_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    cids: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, request: _Optional[int] = ..., cids: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class FindPointer(_message.Message):
+    __slots__ = ("request", "key")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    key: bytes
+    def __init__(self, request: _Optional[int] = ..., key: _Optional[bytes] = ...) -> None: ...
+
+class PointerFound(_message.Message):
+    __slots__ = ("request", "pointer", "contacts")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    POINTER_FIELD_NUMBER: _ClassVar[int]
+    CONTACTS_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    pointer: bytes
+    contacts: _containers.RepeatedCompositeFieldContainer[Contact]
+    def __init__(self, request: _Optional[int] = ..., pointer: _Optional[bytes] = ..., contacts: _Optional[_Iterable[_Union[Contact, _Mapping]]] = ...) -> None: ...
+
+class StorePointer(_message.Message):
+    __slots__ = ("request", "pointer")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    POINTER_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    pointer: bytes
+    def __init__(self, request: _Optional[int] = ..., pointer: _Optional[bytes] = ...) -> None: ...
+
+class KeyRange(_message.Message):
+    __slots__ = ("first", "last", "count", "digest")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    first: bytes
+    last: bytes
+    count: int
+    digest: bytes
+    def __init__(self, first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., count: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
+
+class CompareKeys(_message.Message):
+    __slots__ = ("request", "range")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    RANGE_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    range: KeyRange
+    def __init__(self, request: _Optional[int] = ..., range: _Optional[_Union[KeyRange, _Mapping]] = ...) -> None: ...
+
+class KeysDiffer(_message.Message):
+    __slots__ = ("request", "first", "last", "cids", "ranges")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    CIDS_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    first: bytes
+    last: bytes
+    cids: _containers.RepeatedScalarFieldContainer[bytes]
+    ranges: _containers.RepeatedCompositeFieldContainer[KeyRange]
+    def __init__(self, request: _Optional[int] = ..., first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., cids: _Optional[_Iterable[bytes]] = ..., ranges: _Optional[_Iterable[_Union[KeyRange, _Mapping]]] = ...) -> None: ...
+
+class WantBlocks(_message.Message):
+    __slots__ = ("request", "cids")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    CIDS_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    cids: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, request: _Optional[int] = ..., cids: _Optional[_Iterable[bytes]] = ...) -> None: ...

@@ -1,0 +1,106 @@
+"""Messages of every kind, within the bounds of the wire."""
+
+from typing import Any, get_args
+
+from hypothesis import strategies as st
+
+from pulsarcast.model.ids import CID_PREFIX, PEER_ID_PREFIX, Cid, PeerId
+from pulsarcast.protocol import messages
+from pulsarcast.protocol.messages import Contact, Message, Role
+from pulsarcast.protocol.store import MarkState
+
+KINDS: tuple[type, ...] = get_args(Message)
+
+_hash = st.binary(min_size=32, max_size=32)
+peers = _hash.map(lambda raw: PeerId(PEER_ID_PREFIX + raw))
+cids = _hash.map(lambda raw: Cid(CID_PREFIX + raw))
+keys = st.integers(0, 2**256 - 1)
+integers = st.integers(0, 2**63 - 1) | st.sampled_from([0, 1, 127, 128, 16383, 16384, 2**63 - 1])
+numbers = st.integers(1, 2**63 - 1)
+counts = st.integers(0, 2**32 - 1)
+blocks = st.binary(min_size=1, max_size=300)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=64)
+contacts = st.builds(Contact, peers, st.lists(texts, max_size=3).map(tuple))
+digests = st.binary(min_size=16, max_size=32)
+
+
+def tuples(of: st.SearchStrategy[Any], size_max: int = 4) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(of, max_size=size_max).map(tuple)
+
+
+@st.composite
+def marks(draw: st.DrawFn) -> MarkState:
+    floor, high = sorted((draw(integers), draw(integers)))
+    beyond = draw(st.sets(st.integers(high + 1, 2**63 - 1), max_size=4)) if high < 2**62 else ()
+    return MarkState(
+        draw(peers),
+        draw(integers),
+        floor,
+        high,
+        draw(st.none() | cids),
+        tuple(sorted(beyond)),
+        draw(st.integers(0, floor)),
+    )
+
+
+_FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "answer": st.booleans(),
+    "attempt": integers,
+    "block": blocks,
+    "blocks": tuples(blocks),
+    "cid": cids,
+    "cids": tuples(cids),
+    "contact": contacts,
+    "contacts": tuples(contacts),
+    "count": counts,
+    "digest": digests,
+    "epoch": integers,
+    "event": st.none() | cids,
+    "first": keys,
+    "fresh": st.booleans(),
+    "handed_down": st.booleans(),
+    "hops": st.integers(0, 1024),
+    "key": keys,
+    "last": keys,
+    "marks": tuples(marks()),
+    "members": tuples(contacts),
+    "more": st.booleans(),
+    "path": tuples(peers),
+    "pointer": blocks,
+    "publisher": peers,
+    "ranges": tuples(st.tuples(keys, keys, counts, keys)),
+    "reason": texts,
+    "replicas": counts,
+    "replicated": st.booleans(),
+    "request": integers,
+    "request_id": _hash,
+    "role": st.sampled_from(Role),
+    "root": peers,
+    "settled": integers,
+    "topic": cids,
+}
+
+# Where a name means something else in one kind.
+_OWN_FIELDS: dict[type, dict[str, st.SearchStrategy[Any]]] = {
+    messages.BlockFound: {"block": st.none() | blocks},
+    messages.PointerFound: {"pointer": st.none() | blocks},
+    messages.HandOver: {"contact": st.none() | contacts},
+    messages.CompareKeys: {"digest": keys},
+}
+
+
+def of_kind(kind: type) -> st.SearchStrategy[Any]:
+    """Messages of one kind, with every field filled in: a new field is a KeyError here."""
+    if kind is messages.FetchRange:
+        return st.tuples(numbers, numbers).flatmap(
+            lambda ends: _build(kind, {"first": st.just(min(ends)), "last": st.just(max(ends))})
+        )
+    return _build(kind, _OWN_FIELDS.get(kind, {}))
+
+
+def _build(kind: Any, own: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[Any]:
+    known = _FIELDS | own
+    return st.builds(kind, **{name: known[name] for name in kind.__struct_fields__})
+
+
+any_message = st.one_of([of_kind(kind) for kind in KINDS])
