@@ -1,0 +1,15 @@
+"""The command `pulsarcast`: its sub-commands, and how errors of the caller are told."""
+
+import click
+
+from pulsarcast import __version__
+from pulsarcast.cli.simulate import simulate
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="pulsarcast")
+def main() -> None:
+    """Publish/subscribe with no broker."""
+
+
+main.add_command(simulate)

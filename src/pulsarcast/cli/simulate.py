@@ -1,0 +1,166 @@
+"""`pulsarcast simulate`: run a scenario, or many seeds of one, and judge it.
+
+The exit code is 1 where a checker objects, and the output names the command that replays it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+from tqdm import tqdm
+
+from pulsarcast.model.errors import LocalError
+
+if TYPE_CHECKING:
+    from pulsarcast.simulation.options import Options
+
+EXIT_OBJECTED = 1
+FROM_THE_SEED = {
+    "nodes",
+    "order",
+    "latency_ms",
+    "jitter_ms",
+    "latency_matrix",
+    "faults",
+    "workload",
+    "subscribers",
+    "events",
+}
+"""What a random run does not let anyone choose: its seed is the whole of it."""
+
+
+@click.command()
+@click.argument("scenario", required=False)
+@click.option("--list", "list_", is_flag=True, help="Name the scenarios, fault plans, safeguards.")
+@click.option("--nodes", type=click.IntRange(min=2), help="How many nodes.")
+@click.option("--seed", type=int, help="The seed that everything follows from.")
+@click.option("--seeds", type=click.IntRange(min=1), help="Run seeds 1 to N, on all cores.")
+@click.option("--first-seed", type=int, default=1, help="Where --seeds begins.")
+@click.option("--order", type=click.Choice(["none", "per-publisher", "total"]))
+@click.option("--latency-ms", type=float, help="One way, between any two nodes.")
+@click.option("--jitter-ms", type=float, help="Spread of the latency, either way.")
+@click.option("--latency-matrix", type=str, help="A file of measured round trips.")
+@click.option("--faults", type=str, help="A fault plan by name.")
+@click.option("--workload", type=str, help="A workload file (Listing 5.1; .zst or plain).")
+@click.option("--subscribers", type=click.IntRange(min=1))
+@click.option("--events", type=click.IntRange(min=1), help="Only the first N events.")
+@click.option("--settle-s-max", type=float, help="How long the world may take to settle.")
+@click.option("--trace", type=str, help="A folder for the traces of all nodes.")
+@click.option("--without", type=str, help="Switch a safeguard off.")
+@click.option("--share-verification/--no-share-verification", default=None)
+@click.option("--through-wire/--no-through-wire", default=None)
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+def simulate(
+    scenario: str | None,
+    list_: bool,
+    seeds: int | None,
+    first_seed: int,
+    as_json: bool,
+    **changes: Any,
+) -> None:
+    """Run SCENARIO in a simulated world and check every promise."""
+    try:
+        if list_ or scenario is None:
+            _list()
+            return
+        options = _options(scenario, changes)
+        if seeds is not None:
+            ok = _run_seeds(options, range(first_seed, first_seed + seeds), as_json=as_json)
+        else:
+            ok = _run_one(options, as_json=as_json)
+    except LocalError as error:
+        raise click.ClickException(str(error)) from error
+    if not ok:
+        sys.exit(EXIT_OBJECTED)
+
+
+def _options(scenario: str, changes: dict[str, Any]) -> Options:
+    import msgspec
+
+    from pulsarcast.simulation.options import load
+
+    given = {name: value for name, value in changes.items() if value is not None}
+    options = load(scenario)
+    fixed = sorted(set(given) & FROM_THE_SEED) if options.kind == "random" else []
+    if fixed:
+        names = ", ".join("--" + name.replace("_", "-") for name in fixed)
+        raise LocalError(f"a random run takes these from its seed: {names}")
+    return msgspec.structs.replace(options, **given)
+
+
+def _list() -> None:
+    from pulsarcast.simulation.faults import PLANS
+    from pulsarcast.simulation.options import load, names
+    from pulsarcast.simulation.sabotage import SAFEGUARDS
+
+    click.echo("scenarios:")
+    for name in names():
+        click.echo(f"  {name:15} {load(name).about}")
+    click.echo("fault plans (--faults), for workloads:")
+    for name, plan in PLANS.items():
+        click.echo(f"  {name:15} {plan.__doc__}")
+    click.echo("safeguards (--without):")
+    for name, spoilt in SAFEGUARDS.items():
+        click.echo(f"  {name:15} {spoilt.about}")
+
+
+def _run_one(options: Options, *, as_json: bool) -> bool:
+    from pulsarcast.simulation.scenario import run_scenario
+
+    with _Bars() as bars:
+        result = run_scenario(options, progress=bars.show)
+    click.echo(result.to_json() if as_json else result.to_text())
+    if as_json and not result.ok:
+        click.echo(f"again with: {result.replay}", err=True)
+    return result.ok
+
+
+def _run_seeds(options: Options, seeds: range, *, as_json: bool) -> bool:
+    from pulsarcast.simulation.seeds import Summary, run_seeds
+
+    summary = Summary()
+    bar = tqdm(run_seeds(options, seeds), total=len(seeds), disable=None, unit="run")
+    for result in bar:
+        summary.add(result)
+        if not result.ok:
+            bar.set_postfix(failed=len(summary.failed))
+            if not as_json:
+                tqdm.write(result.to_text())
+    figures = summary.to_dict()
+    if as_json:
+        click.echo(json.dumps(figures))
+    else:
+        for name, value in figures.items():
+            if name != "replay":
+                click.echo(f"{name:15} {value}")
+        for command in summary.failed:
+            click.echo(f"again with: {command.replay}")
+    weak = options.without is None and summary.rare()
+    return not summary.failed and not weak
+
+
+class _Bars:
+    """A progress bar for whatever is being done, on a terminal only."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._what = ""
+
+    def __enter__(self) -> _Bars:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def show(self, what: str, done: int, total: int) -> None:
+        """Move the bar on, or begin the next one."""
+        if what != self._what:
+            if self._bar is not None:
+                self._bar.close()
+            self._bar = tqdm(total=total, desc=what, disable=None, leave=False)
+            self._what = what
+        self._bar.update(done - self._bar.n)

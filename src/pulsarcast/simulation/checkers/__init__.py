@@ -1,0 +1,8 @@
+"""Checkers: each promise of the design, held against what a simulated world did.
+
+- `deliveries`: nothing forged, nothing twice, nothing outside a subscription (at each delivery);
+- `publications`: one event per number, one chain per total order, only by those allowed;
+- `coverage`: everything due was delivered (at the end);
+- `trees`: one tree per topic, no cycle, bounded fan-out (after settling);
+- `memory`: nothing in a node grows without bound.
+"""

@@ -1,0 +1,162 @@
+"""Coverage: was everything delivered that was due (design, 1)?
+
+An event is due to every subscription whose start frontier does not cover it and that has not
+ended. Three things are counted apart, and only where an event is missing somewhere: what a
+publisher lost before anyone was told that it is safe, what retention has dropped, and what was
+still under way when a subscription ended.
+"""
+
+from collections.abc import Collection
+
+from pulsarcast.model.ids import Cid
+from pulsarcast.simulation.findings import Findings
+from pulsarcast.simulation.ledger import (
+    NO_LEVEL,
+    REPLICATED,
+    Stream,
+    Subscription,
+    Tally,
+    TopicBook,
+)
+from pulsarcast.simulation.observer import Observer
+
+
+class Coverage:
+    """What a run came to: of its own topics, and of those that came with them."""
+
+    def __init__(self, findings: Findings) -> None:
+        self.findings = findings
+        self.tally = Tally()
+        self.other = Tally()
+        """Meta topics, which nobody counted when the load was made."""
+        self.lost_acknowledged = 0
+        """Events whose callers were told that they are safe, missing where they were due."""
+
+
+def check_coverage(
+    observer: Observer,
+    *,
+    now_s: float,
+    topics: Collection[Cid] | None = None,
+    findings: Findings | None = None,
+) -> Coverage:
+    """Hold deliveries against what was due; `topics` are those the load is about.
+
+    Objections go to the observer's findings, or to those given, where one only wants to know.
+    """
+    coverage = Coverage(observer.findings if findings is None else findings)
+    for topic, book in observer.books.items():
+        tally = Tally()
+        tally.add(book.ended)
+        for stream in book.streams:
+            _check_stream(observer, stream, tally, coverage, now_s)
+        counted = topics is None or topic in topics
+        (coverage.tally if counted else coverage.other).add(tally)
+    return coverage
+
+
+def complete(observer: Observer, now_s: float) -> bool:
+    """Whether everything due has been delivered by now."""
+    if _all_delivered(observer):
+        return True
+    # Something is missing; it may be excused, which takes longer to find out.
+    coverage = check_coverage(observer, now_s=now_s, findings=Findings())
+    return not coverage.findings.counts["lost"]
+
+
+def _all_delivered(observer: Observer) -> bool:
+    for book in observer.books.values():
+        for stream in book.streams:
+            high = stream.high
+            for node, subscription in book.subscriptions.items():
+                start = subscription.start_in(stream)
+                if stream.got_between(node, start, high) < stream.published_between(start, high):
+                    return False
+    return True
+
+
+def _check_stream(
+    observer: Observer, stream: Stream, tally: Tally, coverage: Coverage, now_s: float
+) -> None:
+    _check_numbers(observer, stream, coverage.findings)
+    missing: dict[int, list[Subscription]] = {}
+    for node, subscription in stream.book.subscriptions.items():
+        start, high = subscription.start_in(stream), stream.high
+        due = stream.published_between(start, high)
+        lacks = [
+            number
+            for number in stream.lacks(node, start, high)
+            if not _got_its_twin(observer, node, stream, number)
+        ]
+        tally.due += due
+        tally.delivered += due - len(lacks)
+        for number in lacks:
+            missing.setdefault(number, []).append(subscription)
+    for number in sorted(missing):
+        without = missing[number]
+        if _lost_unacknowledged(observer, stream, number):
+            # Not due to anyone then, those that got it included.
+            got = _due_to(stream, number) - len(without)
+            tally.due -= got + len(without)
+            tally.delivered -= got
+            tally.unacknowledged_lost += 1
+        elif _retired(stream.book, stream, number, now_s):
+            tally.due -= len(without)
+            tally.retired += len(without)
+        else:
+            told = stream.levels[number] != NO_LEVEL
+            coverage.lost_acknowledged += told
+            nodes = ", ".join(str(subscription.node) for subscription in without[:8])
+            coverage.findings.add(
+                "lost",
+                f"{observer.name(stream)}, number {number}, acknowledged: {told}: missing at "
+                f"{len(without)} of {_due_to(stream, number)} subscribers (nodes {nodes})",
+                count=len(without),
+            )
+
+
+def _check_numbers(observer: Observer, stream: Stream, findings: Findings) -> None:
+    """Numbers are gapless: by now every one below the highest has its event."""
+    holes = stream.cids.count(None) - 1
+    if holes:
+        first = stream.cids.index(None, 1)
+        findings.add(
+            "number_gap", f"{observer.name(stream)}: no event {first} and {holes - 1} others"
+        )
+
+
+def _due_to(stream: Stream, number: int) -> int:
+    """How many subscriptions this event is due to."""
+    return sum(
+        subscription.start_in(stream) < number
+        for subscription in stream.book.subscriptions.values()
+    )
+
+
+def _got_its_twin(observer: Observer, node: int, stream: Stream, number: int) -> bool:
+    """Whether the node got another event of the same request: it must deliver one of them only."""
+    if not observer.twins:
+        return False
+    cid = stream.cids[number]
+    request_id = None if cid is None else observer.twins.get(cid)
+    return request_id is not None and (node, request_id) in observer.twins_got
+
+
+def _lost_unacknowledged(observer: Observer, stream: Stream, number: int) -> bool:
+    """Whether the publisher lost this event before anyone was promised that it would not."""
+    level, published_s = stream.levels[number], stream.times[number]
+    if observer.disk_lost_s.get(stream.home, -1.0) >= published_s:
+        return level < REPLICATED
+    killed = observer.killed_s.get(stream.home, -1.0) >= published_s
+    return killed and level == NO_LEVEL and not stream.delivered_elsewhere(number)
+
+
+def _retired(book: TopicBook, stream: Stream, number: int, now_s: float) -> bool:
+    """Whether the topic's retention had let go of an event: late-comers cannot have it then."""
+    if book.retention_age_s is not None and now_s - stream.times[number] > book.retention_age_s:
+        return True
+    if book.retention_count is None:
+        return False
+    # What is among the newest now has always been.
+    newest = book.history[-book.retention_count :] if book.retention_count else []
+    return not any(kept is stream and at == number for kept, at in newest)

@@ -1,0 +1,234 @@
+"""The observer: sees every record of every node of a simulated world, and judges as it goes.
+
+It is what no node can be: someone who knows what all of them did. A delivery costs it about a
+microsecond, because nearly all of them are what they should be: the next byte of a `Stream`, with
+the CID that was published. Whatever is not goes to `checkers.deliveries` to be named.
+"""
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from pulsarcast.model import trace
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.protocol.inputs import Now
+from pulsarcast.simulation.checkers.deliveries import judge
+from pulsarcast.simulation.checkers.publications import enter
+from pulsarcast.simulation.findings import Findings
+from pulsarcast.simulation.ledger import LEVELS, MARKS, Stream, StreamKey, Subscription, TopicBook
+
+LATENCY_UNIT_S = 0.01
+CONSUMED_EVERY = 64
+"""The application acknowledges every so many deliveries: what a crash may deliver again."""
+
+Consumer: TypeAlias = Callable[[int, Cid, int], None]
+
+
+class Tracer(Protocol):
+    """Whoever writes the records down as well."""
+
+    def record(
+        self, time_s: float, index: int, incarnation: int, now: Now, record: trace.Record
+    ) -> None:
+        """Take one record of one node."""
+
+
+class Observer:
+    """Collects what the checkers need from the records of all nodes."""
+
+    def __init__(self, *, tracer: Tracer | None = None) -> None:
+        self.findings = Findings()
+        self.books: dict[Cid, TopicBook] = {}
+        self.streams: dict[StreamKey, Stream] = {}
+        self.events: dict[Cid, tuple[Stream, int]] = {}
+        """Every published event: where it stands."""
+        self.requests: dict[bytes, Cid] = {}
+        """Request ids to the event that was published for them first."""
+        self.twins: dict[Cid, bytes] = {}
+        """Events that share their request id with another one; the id."""
+        self.twins_got: dict[tuple[int, bytes], Cid] = {}
+        self.injections: dict[str, Cid] = {}
+        self.allowed: dict[Cid, frozenset[PeerId] | None] = {}
+        """Who may publish under each topic version that was declared to us."""
+        self.peers: dict[int, PeerId] = {}
+        self.disk_lost_s: dict[int, float] = {}
+        """When a node last lost its disk, or was lost whole."""
+        self.killed_s: dict[int, float] = {}
+        self.deliveries = 0
+        """Every first delivery, due or not."""
+        self.self_deliveries = 0
+        """Those of a node's own events: they cost no message."""
+        self.redeliveries = 0
+        self.hops: dict[int, int] = {}
+        """Deliveries of others' events by the number of hops they came over."""
+        self.latencies: dict[int, int] = {}
+        """The same by simulated time since publication, in units of `LATENCY_UNIT_S`."""
+        self.kinds: dict[str, int] = {}
+        """How many records of each kind but `delivered` there were."""
+        self.rejections: dict[str, int] = {}
+        self.consumer: Consumer | None = None
+        self._tracer = tracer
+
+    # What nodes report.
+
+    def record(
+        self, time_s: float, index: int, incarnation: int, now: Now, record: trace.Record
+    ) -> None:
+        """Take one record of one node; the driver of the simulation calls this first of all."""
+        if self._tracer is not None:
+            self._tracer.record(time_s, index, incarnation, now, record)
+        if type(record) is trace.Delivered:
+            self._delivered(time_s, index, incarnation, record)
+        else:
+            self._other(time_s, index, record)
+
+    def _delivered(
+        self, time_s: float, index: int, incarnation: int, record: trace.Delivered
+    ) -> None:
+        number = record.number
+        stream = self.streams.get((record.topic, record.publisher, record.epoch))
+        if stream is None:
+            judge(self, index, incarnation, record, None)
+            return
+        got = stream.got.get(index)
+        if (
+            got is None
+            or number >= len(got)
+            or number >= len(stream.cids)
+            or got[number]
+            or stream.cids[number] != record.event
+            or self.twins
+        ):
+            got = judge(self, index, incarnation, record, stream)
+            if got is None:
+                return
+        lasts = stream.lasts
+        if lasts is not None:
+            place = stream.places[number]
+            last = lasts.get(index, -1)
+            if place > last:
+                lasts[index] = place
+            else:
+                self.findings.add(
+                    "order",
+                    f"node {index} delivered place {place} of {self.name(stream)} after {last}",
+                )
+        got[number] = incarnation % MARKS + 1
+        self.deliveries += 1
+        if index == stream.home:
+            self.self_deliveries += 1
+        else:
+            hops = record.hops
+            if hops:
+                # What is delivered from the log after a crash has no hops to tell of.
+                self.hops[hops] = self.hops.get(hops, 0) + 1
+            unit = int((time_s - stream.times[number]) / LATENCY_UNIT_S)
+            self.latencies[unit] = self.latencies.get(unit, 0) + 1
+        if not record.index % CONSUMED_EVERY and self.consumer is not None:
+            self.consumer(index, record.topic, record.index)
+
+    def _other(self, time_s: float, index: int, record: trace.Record) -> None:
+        kind = type(record).__name__
+        self.kinds[kind] = self.kinds.get(kind, 0) + 1
+        match record:
+            case trace.Published():
+                enter(self, time_s, index, record)
+            case trace.Acknowledged():
+                self.acknowledged(record.event, record.level)
+            case trace.TopicCreated():
+                book = self.book(record.topic)
+                book.name = record.name
+                book.promise(record.order)
+            case trace.Subscribed():
+                self._subscribed(index, record)
+            case trace.Unsubscribed():
+                self.book(record.topic).end(index)
+            case trace.Rejected():
+                self.rejections[record.reason] = self.rejections.get(record.reason, 0) + 1
+            case _:
+                pass
+
+    def _subscribed(self, index: int, record: trace.Subscribed) -> None:
+        book = self.book(record.topic)
+        known = book.subscriptions.get(index)
+        if known is not None:
+            if known.confirmed:
+                # A crash does not end a subscription: the start frontier first told stands.
+                return
+            # It crashed before anyone was told; the application asked again.
+            book.forget(index)
+        start = {(publisher, epoch): number for publisher, epoch, number in record.start}
+        book.subscriptions[index] = Subscription(index, start)
+
+    # What the driver of the load and of the faults reports.
+
+    def acknowledged(self, event: Cid, level: str) -> None:
+        """A caller was told that its event is safe at this level."""
+        place = self.events.get(event)
+        if place is None:
+            self.findings.add("acknowledged_unpublished", f"event {event.hex()[8:20]} at {level}")
+            return
+        stream, number = place
+        stream.levels[number] = max(stream.levels[number], LEVELS[level])
+
+    def confirmed(self, index: int, topic: Cid) -> None:
+        """A caller was told that its node is subscribed."""
+        subscription = self.book(topic).subscriptions.get(index)
+        if subscription is None:
+            self.findings.add(
+                "subscribed_unrecorded", f"node {index}, topic {self.book(topic).name}"
+            )
+        else:
+            subscription.confirmed = True
+
+    def allow(self, version: Cid, publishers: frozenset[PeerId] | None) -> None:
+        """Learn who may publish under a version of a topic; None is anyone."""
+        self.allowed[version] = publishers
+
+    def killed(self, index: int, time_s: float) -> None:
+        """A node was killed: what it had not synced is gone."""
+        self.killed_s[index] = time_s
+
+    def disk_lost(self, index: int, time_s: float) -> None:
+        """A node lost its disk, for good or to start anew: its subscriptions ended with it."""
+        self.killed_s[index] = time_s
+        self.disk_lost_s[index] = time_s
+        for book in self.books.values():
+            book.end(index)
+
+    # What checkers ask.
+
+    def book(self, topic: Cid) -> TopicBook:
+        """The book of a topic, begun if need be."""
+        book = self.books.get(topic)
+        if book is None:
+            book = self.books[topic] = TopicBook(topic)
+        return book
+
+    def stream(self, topic: Cid, publisher: PeerId, epoch: int, home: int) -> Stream:
+        """The stream of a publisher in a topic, begun if need be."""
+        key = (topic, publisher, epoch)
+        stream = self.streams.get(key)
+        if stream is None:
+            book = self.book(topic)
+            stream = self.streams[key] = Stream(book, publisher, epoch, home)
+            book.streams.append(stream)
+        return stream
+
+    def hops_mean(self) -> float:
+        """How many hops an event came over on average, not counting its publisher's own."""
+        total = sum(self.hops.values())
+        return sum(hops * count for hops, count in self.hops.items()) / total if total else 0.0
+
+    def name(self, stream: Stream) -> str:
+        """A stream as people read it."""
+        return f"topic {stream.book.name or stream.book.topic.hex()[8:20]}, node {stream.home}"
+
+    def latency_s(self, share: float) -> float:
+        """The simulated time within which this share of the deliveries came, rounded up."""
+        total = sum(self.latencies.values())
+        seen = 0
+        for unit in sorted(self.latencies):
+            seen += self.latencies[unit]
+            if seen >= share * total:
+                return (unit + 1) * LATENCY_UNIT_S
+        return 0.0

@@ -1,0 +1,96 @@
+"""Options of a simulation: a scenario's file, with what the command line changed.
+
+Whatever a run needs to be the same again is in here, so that the command that replays it can be
+printed.
+"""
+
+from __future__ import annotations
+
+import shlex
+import tomllib
+from importlib import resources
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from pulsarcast.model.errors import LocalError
+from pulsarcast.simulation.links import Constant, Jittered, Links, Matrix
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One scenario, ready to run."""
+
+    scenario: str = ""
+    kind: Literal["workload", "tree", "random"]
+    about: str = ""
+    seed: int = 1
+    nodes: int | None = None
+    """None: as many as the workload or the seed asks for."""
+    order: Literal["none", "per-publisher", "total"] = "none"
+    latency_ms: float = 50.0
+    jitter_ms: float = 0.0
+    latency_matrix: str | None = None
+    faults: str = "none"
+    workload: str | None = None
+    """None: one of the same shape is made up (`synthetic`)."""
+    subscribers: int | None = None
+    events: int | None = None
+    without: str | None = None
+    """A safeguard to be switched off (`sabotage`)."""
+    trace: str | None = None
+    share_verification: bool = True
+    through_wire: bool = False
+    settle_s_max: float = 600.0
+
+    def links(self) -> Links:
+        """The network that these options describe."""
+        if self.latency_matrix is not None:
+            path = Path(self.latency_matrix)
+            if not path.is_file():
+                raise LocalError(f"no such latency matrix: {path}")
+            return Matrix.read(path, seed=self.seed)
+        if self.jitter_ms:
+            return Jittered(self.latency_ms / 1000, self.jitter_ms / 1000)
+        return Constant(self.latency_ms / 1000)
+
+    def replay_command(self) -> str:
+        """The exact command that does the same again."""
+        words = ["pulsarcast", "simulate", self.scenario, "--seed", str(self.seed)]
+        usual = load(self.scenario)
+        for field in self.__struct_fields__:
+            value = getattr(self, field)
+            if field in ("scenario", "seed", "kind", "about") or value == getattr(usual, field):
+                continue
+            flag = "--" + field.replace("_", "-")
+            if isinstance(value, bool):
+                words.append(flag if value else "--no-" + flag[2:])
+            else:
+                words += [flag, str(value)]
+        return shlex.join(words)
+
+
+def names() -> list[str]:
+    """The scenarios that come with the package."""
+    folder = resources.files("pulsarcast.simulation").joinpath("scenarios")
+    return sorted(
+        entry.name.removesuffix(".toml")
+        for entry in folder.iterdir()
+        if entry.name.endswith(".toml")
+    )
+
+
+def load(name: str) -> Options:
+    """A scenario by its name, or from a file of one's own."""
+    path = Path(name)
+    if name.endswith(".toml") and path.is_file():
+        text = path.read_text(encoding="utf-8")
+    elif name in names():
+        folder = resources.files("pulsarcast.simulation").joinpath("scenarios")
+        text = folder.joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    else:
+        raise LocalError(f"no scenario {name!r}; there are: {', '.join(names())}")
+    try:
+        return msgspec.convert({**tomllib.loads(text), "scenario": name}, Options)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise LocalError(f"scenario {name}: {error}") from error

@@ -1,0 +1,269 @@
+"""A run: one world, everything that stands around it, and what it came to in the end."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from pulsarcast.model import trace
+from pulsarcast.model.ids import Cid, PeerId, peer_text
+from pulsarcast.protocol.dissemination.tree import TreeView
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.simulation import sabotage
+from pulsarcast.simulation.applications import Applications
+from pulsarcast.simulation.checkers.coverage import check_coverage, complete
+from pulsarcast.simulation.checkers.memory import bounds, check_memory
+from pulsarcast.simulation.checkers.trees import check_trees
+from pulsarcast.simulation.clocks import NodeClock
+from pulsarcast.simulation.findings import Findings
+from pulsarcast.simulation.fleet import Fleet, Unanswered
+from pulsarcast.simulation.links import Links
+from pulsarcast.simulation.observer import Observer
+from pulsarcast.simulation.options import Options
+from pulsarcast.simulation.results import ORDER_KINDS, Result
+from pulsarcast.simulation.tracing import TraceWriter
+from pulsarcast.simulation.world import World
+
+JOIN_GAP_S = 0.02
+CONTACTS = 3
+SETTLE_CHECK_S = 5.0
+TAIL_S = 10.0
+"""How long a settled world is watched on: a duplicate may still come."""
+BREAKING = ("kill", "cut", "pause", "reset", "disk_full")
+"""Faults under which a node may have to say no."""
+EVENT_MESSAGES = ("EventMessage", "RequestToPublish")
+DHT_MESSAGES = (
+    "FindPeers",
+    "Peers",
+    "FindBlock",
+    "BlockFound",
+    "StoreBlocks",
+    "Stored",
+    "FindPointer",
+    "PointerFound",
+    "StorePointer",
+    "CompareKeys",
+    "KeysDiffer",
+    "WantBlocks",
+)
+
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""What is being done, how much of it is done, and how much there is."""
+
+
+def no_progress(what: str, done: int, total: int) -> None:
+    """Nobody is watching."""
+
+
+class Run:
+    """A world in the making, then running, then judged."""
+
+    def __init__(
+        self,
+        options: Options,
+        *,
+        links: Links | None = None,
+        parameters: Parameters | None = None,
+        progress: Progress = no_progress,
+    ) -> None:
+        self.options = options
+        self.parameters = Parameters() if parameters is None else parameters
+        self.progress = progress
+        self._began_s = time.perf_counter()
+        self._began_cpu_s = time.process_time()
+        self._counts: list[Mapping[str, int]] = []
+        self._spoilt = sabotage.find(options.without)
+        self.trace: TraceWriter | None = None
+        if options.trace is not None:
+            self.trace = TraceWriter(
+                Path(options.trace),
+                f"{Path(options.scenario).stem}-{options.seed}",
+                name_of=lambda index: peer_text(self.world.peer(index)),
+            )
+        self.observer = Observer(tracer=self.trace)
+        self.world = World(
+            options.seed,
+            links=options.links() if links is None else links,
+            parameters=self.parameters,
+            share_verification=options.share_verification,
+            through_wire=options.through_wire,
+            disk=self._spoilt.disk,
+            observer=self.observer,
+            prepare=self._prepare,
+        )
+        self._clock = NodeClock(0.0)
+        note = None if self.trace is None else self._note
+        self.fleet = Fleet(self.world, self.observer, note=note)
+        self.applications = Applications(self.fleet, replicas=self.parameters.replicas, note=note)
+        self.settled = True
+        self.expected_due: int | None = None
+        self.dropped = 0
+        self._messages_before: dict[str, int] = {}
+        self._bytes_before: dict[str, int] = {}
+        self._range_events_before = 0
+
+    def _prepare(self, node: Any) -> None:
+        self._spoilt.prepare(node)
+        # Only the counts are kept: nodes of earlier lives must not stay in memory.
+        self._counts.append(node.counts)
+
+    def _note(self, record: trace.Record) -> None:
+        assert self.trace is not None
+        self.trace.write("driver", 1, self._clock.read(self.world.now), record)
+
+    # Acts that scenarios share.
+
+    def join(self, count: int, *, settle_s: float = 30.0) -> None:
+        """Start nodes one after the other, each with a few earlier ones to ask."""
+        rng = self.world.stream("joining")
+        for index in range(count):
+            known = rng.sample(range(index), min(CONTACTS, index))
+            self.fleet.add(contacts=known)
+            self.world.run(self.world.now + JOIN_GAP_S)
+            self.progress("nodes", index + 1, count)
+        self.world.run(self.world.now + settle_s)
+
+    def measure_from_here(self) -> None:
+        """The load begins: the cost of setting up is not its cost."""
+        self._messages_before = dict(self.world.messages)
+        self._bytes_before = dict(self.world.bytes)
+        self._range_events_before = self.world.range_events
+
+    def settle(self) -> None:
+        """Let time pass until everything is delivered and every topic has its one tree."""
+        deadline_s = self.world.now + self.options.settle_s_max
+        self.settled = self.world.run_until(self._is_settled, deadline_s, SETTLE_CHECK_S)
+        self.world.run(self.world.now + TAIL_S)
+        # Trees go on moving a little: one that is being left just now is no finding yet.
+        self.world.run_until(self._is_settled, deadline_s, 1.0)
+
+    def _is_settled(self) -> bool:
+        return complete(self.observer, self.world.now) and not self._tree_findings()[0]
+
+    # The verdict.
+
+    def result(self) -> Result:
+        """Let every checker have its say, and count."""
+        observer, options, world = self.observer, self.options, self.world
+        coverage = check_coverage(observer, now_s=world.now, topics=self.applications.topics)
+        trees, fanout_max = self._tree_findings()
+        for finding in trees.details:
+            observer.findings.add(finding.kind, finding.detail)
+        footprint_max = self._check_memory()
+        self._check_answers()
+        if self.trace is not None:
+            self.trace.close()
+        findings = observer.findings
+        wall_s = time.perf_counter() - self._began_s
+        cpu_s = time.process_time() - self._began_cpu_s
+        all_messages = sum(world.messages.values())
+        tally = coverage.tally
+        topics = self.applications.topics
+        result = Result(
+            scenario=options.scenario,
+            seed=options.seed,
+            nodes=self.fleet.size,
+            order=options.order,
+            faults=dict(sorted(self.fleet.faults.items())),
+            ok=not findings,
+            due=tally.due,
+            delivered=tally.delivered,
+            undecided=tally.undecided,
+            duplicates=findings.count("duplicate"),
+            order_violations=findings.count(*ORDER_KINDS),
+            lost_acknowledged=coverage.lost_acknowledged,
+            unacknowledged_lost=tally.unacknowledged_lost,
+            retired=tally.retired,
+            findings=findings.by_kind(),
+            details=[f"{finding.kind}: {finding.detail}" for finding in findings.details],
+            topics=len(topics),
+            subscriptions=sum(len(observer.book(topic).subscriptions) for topic in topics),
+            events=sum(len(observer.book(topic).history) for topic in topics),
+            acknowledged=self.applications.acknowledged,
+            levels=dict(sorted(self.applications.levels.items())),
+            refused=dict(sorted(self.applications.refused.items())),
+            dropped=self.dropped,
+            retries=self.applications.retries,
+            expected_due=self.expected_due,
+            redeliveries=observer.redeliveries,
+            all_messages=all_messages,
+            messages=dict(sorted(world.messages.items())),
+            messages_lost=world.messages_lost,
+            hops_mean=round(observer.hops_mean(), 4),
+            hops_max=max(observer.hops, default=0),
+            fanout_max=fanout_max,
+            latency_p50_s=round(observer.latency_s(0.5), 3),
+            latency_p99_s=round(observer.latency_s(0.99), 3),
+            footprint_max=footprint_max,
+            counts=self._sum_counts(),
+            gaps_found=observer.kinds.get("GapFound", 0),
+            gaps_filled=observer.kinds.get("GapFilled", 0),
+            rejections=dict(sorted(observer.rejections.items())),
+            settled=self.settled,
+            sim_s=round(world.now, 3),
+            wall_s=round(wall_s, 3),
+            cpu_s=round(cpu_s, 3),
+            messages_per_s=round(all_messages / cpu_s),
+            rss_mb=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+            shared_verification=options.share_verification,
+            through_wire=options.through_wire,
+            replay=options.replay_command(),
+        )
+        self._add_costs(result)
+        return result
+
+    def _add_costs(self, result: Result) -> None:
+        sent = _since(self.world.messages, self._messages_before)
+        sizes = _since(self.world.bytes, self._bytes_before)
+        deliveries = max(1, self.observer.deliveries - self.observer.self_deliveries)
+        event_messages = sum(sent.get(name, 0) for name in EVENT_MESSAGES)
+        event_messages += self.world.range_events - self._range_events_before
+        event_bytes = sum(sizes.get(name, 0) for name in (*EVENT_MESSAGES, "Range"))
+        result.messages_per_delivery = round(event_messages / deliveries, 4)
+        result.bytes_per_delivery = round(event_bytes / deliveries, 1)
+        result.all_bytes_per_delivery = round(sum(sizes.values()) / deliveries, 1)
+        result.dht_messages = sum(sent.get(name, 0) for name in DHT_MESSAGES)
+
+    def _tree_findings(self) -> tuple[Findings, int]:
+        found = Findings()
+        trees: dict[PeerId, dict[Cid, TreeView]] = {
+            self.world.peer(index): self.world.node(index).trees() for index in self.fleet.living()
+        }
+        names = {topic: book.name for topic, book in self.observer.books.items()}
+        widest = check_trees(trees, found, fanout_max=self.parameters.fanout, names=names)
+        return found, widest
+
+    def _check_memory(self) -> dict[str, int]:
+        footprints = {index: self.world.node(index).footprint() for index in self.fleet.living()}
+        limits = bounds(self.parameters, topics=2 * len(self.applications.topics))
+        return check_memory(footprints, self.observer.findings, limits)
+
+    def _check_answers(self) -> None:
+        """A node owes every command an answer: silence is excused by loss, refusal by faults."""
+        faults = self.fleet.faults
+        for reason, count in self.applications.refused.items():
+            silent = reason == Unanswered.LATE.value
+            if "lose" in faults or (not silent and any(fault in faults for fault in BREAKING)):
+                continue
+            kind = "unanswered" if silent else "refused"
+            self.observer.findings.add(kind, f"{count} commands: {reason}", count=count)
+
+    def check_nobody_was_orphaned(self) -> None:
+        """Where nothing breaks, nobody loses its parent: whoever leaves hands its children over."""
+        orphans = self._sum_counts().get("rejoin", 0)
+        if orphans:
+            self.observer.findings.add("orphaned", f"{orphans} times, without a fault")
+
+    def _sum_counts(self) -> dict[str, int]:
+        total: dict[str, int] = {}
+        for counts in self._counts:
+            for name, count in counts.items():
+                total[name] = total.get(name, 0) + count
+        return {name: total[name] for name in sorted(total)}
+
+
+def _since(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
+    return {name: count - before.get(name, 0) for name, count in now.items()}

@@ -1,0 +1,159 @@
+"""Sabotage: safeguards switched off from outside, to see that the checkers notice.
+
+The core has no such flags. A sabotage patches a new node before it starts, or makes the world
+around it worse than it says. A hostile node is made the same way, one at a time.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pulsarcast.model.errors import LocalError
+from pulsarcast.model.events import EventDescriptor
+from pulsarcast.model.ids import PeerId
+from pulsarcast.protocol.messages import EventMessage, FetchRange, FrontierPage, Range, Status
+from pulsarcast.protocol.node import Node
+from pulsarcast.protocol.topic import Topic
+from pulsarcast.simulation.disk import DiskModel
+
+
+class Sabotage(NamedTuple):
+    """One safeguard less."""
+
+    about: str
+    prepare: Callable[[Any], None] = lambda node: None
+    """Called with every new node, before its start."""
+    disk: DiskModel | None = None
+
+
+def _topics_are(topic_type: type[Topic]) -> Callable[[Any], None]:
+    def prepare(node: Node) -> None:
+        node.following.topic_type = topic_type
+
+    return prepare
+
+
+class _SeesEverythingAsNew(Topic):
+    """Forgets what it had: every copy of an event is delivered and passed on."""
+
+    def _known(self, event: EventDescriptor) -> bool:
+        return False
+
+
+class _NeverCompares(Topic):
+    """Takes no notice of what its neighbours hold."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.recovery.compare = lambda *args, **kwargs: None  # type: ignore[method-assign]
+
+
+class _AttachesAnywhere(Topic):
+    """Does not ask whether its new parent is below itself."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.tree._in_own_path = lambda path: False  # type: ignore[method-assign]
+        self.tree._is_above = lambda peer: False  # type: ignore[method-assign]
+
+
+class _HasNoLazyNeighbours(Topic):
+    """Trusts its parent alone."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.heartbeat._choose_lazy = lambda: None  # type: ignore[method-assign]
+
+
+class _LeavesAtOnce(Topic):
+    """Goes without handing its children over."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.tree._hand_children_over = self.tree._leave_now  # type: ignore[method-assign]
+
+
+def _forget_requests(node: Node) -> None:
+    """A request is sent once, and nothing of it is kept."""
+    outbox = node.outbox
+    send = outbox._send
+
+    def send_once(asked: Any) -> None:
+        if not asked.attempts:
+            send(asked)
+
+    outbox._send = send_once  # type: ignore[method-assign]
+    outbox.resume = lambda *args: None  # type: ignore[method-assign]
+
+
+SAFEGUARDS: dict[str, Sabotage] = {
+    "duplicate-suppression": Sabotage(
+        "every copy of an event counts as new", _topics_are(_SeesEverythingAsNew)
+    ),
+    "frontier-comparison": Sabotage("frontiers are not compared", _topics_are(_NeverCompares)),
+    "path-check": Sabotage("nobody minds attaching below itself", _topics_are(_AttachesAnywhere)),
+    "outbox": Sabotage("requests are neither kept nor repeated", _forget_requests),
+    "lazy-neighbours": Sabotage("nobody has lazy neighbours", _topics_are(_HasNoLazyNeighbours)),
+    "hand-over": Sabotage("those who leave just leave", _topics_are(_LeavesAtOnce)),
+    "disk-sync": Sabotage("the disk says it has synced when it has not", disk=DiskModel(lies=True)),
+}
+
+
+def find(name: str | None) -> Sabotage:
+    """The sabotage that takes this safeguard away; None takes nothing away."""
+    if name is None:
+        return Sabotage("nothing is switched off")
+    if name not in SAFEGUARDS:
+        raise LocalError(f"no safeguard {name!r}; there are: {', '.join(sorted(SAFEGUARDS))}")
+    return SAFEGUARDS[name]
+
+
+def make_withhold(node: Node) -> None:
+    """Make a running node hostile: it passes nothing on, and hides that it does not.
+
+    It still receives, delivers, and answers every heartbeat with just the hash that the asker
+    expects. Only a third party can tell its neighbours what they miss.
+    """
+    for topic in node.topics.values():
+        _withhold(topic)
+    node.following.topic_type = _Withholding
+
+
+class _Withholding(Topic):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        _withhold(self)
+
+
+def _withhold(topic: Topic) -> None:
+    answer = topic.heartbeat.receive
+
+    def flatter(sender: PeerId, message: Status) -> None:
+        if message.answer:
+            topic.turn.send(
+                sender,
+                Status(topic.id, message.digest, topic.tree.path_from_here(), (), False),
+            )
+        else:
+            answer(sender, message)
+
+    def hide(sender: PeerId, message: FrontierPage) -> None:
+        """Fetch what others show, show nothing."""
+        receive_page(sender, msgspec.structs.replace(message, answer=False))
+
+    receive_page = topic.receive_page
+
+    def forward(message: EventMessage, *, source: PeerId | None) -> None:
+        """Swallow what comes from others; our own events may go."""
+        if source is None:
+            pass_on(message, source=source)
+
+    def serve(sender: PeerId, message: FetchRange) -> None:
+        topic.turn.send(sender, Range(message.request, topic.id, (), False))
+
+    pass_on = topic.tree.forward
+    topic.heartbeat.receive = flatter  # type: ignore[method-assign]
+    topic.tree.forward = forward  # type: ignore[method-assign]
+    topic.receive_page = hide  # type: ignore[method-assign]
+    topic.serve = serve  # type: ignore[method-assign]

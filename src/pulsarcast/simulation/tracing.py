@@ -1,0 +1,149 @@
+"""Traces on disk: one NDJSON stream per node, in segments (design 10).
+
+An open segment has a hidden name, which Spark never lists. Closing it means: compress with zstd,
+sync, rename; so whatever has a visible name is whole and never changes. A new incarnation of a
+node begins a new segment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+import zstandard
+
+from pulsarcast.model.trace import Envelope, Record, encode_line, is_written_at
+from pulsarcast.protocol.inputs import Now
+
+SEGMENT_BYTES = 8 * 1024 * 1024
+"""Text of one segment, before compression."""
+BUFFER_BYTES = 64 * 1024
+"""Text kept in memory per node: ten thousand nodes cannot each have an open file."""
+FIRST_SEQ = 1
+
+
+class _Stream:
+    """What is known of one node's open segment."""
+
+    __slots__ = ("buffer", "buffered", "incarnation", "node_id", "segment", "seq", "written")
+
+    def __init__(self, node_id: str, incarnation: int) -> None:
+        self.node_id = node_id
+        self.incarnation = incarnation
+        self.seq = FIRST_SEQ
+        self.segment = 0
+        self.buffer: list[bytes] = []
+        self.buffered = 0
+        self.written = 0
+
+    @property
+    def name(self) -> str:
+        """The segment's name, which sorts by incarnation and then by time."""
+        return f"{self.node_id}-{self.incarnation:04}-{self.segment:06}.ndjson"
+
+
+class TraceWriter:
+    """Writes what nodes, and those who drive them, say they did.
+
+    `name_of` gives the node_id of a node by its index: the text of its peer id.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        run_id: str,
+        *,
+        name_of: Callable[[int], str],
+        level: str = "delivery",
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:
+        self.directory = directory
+        self.run_id = run_id
+        self._name_of = name_of
+        self._level = level
+        self._segment_bytes = segment_bytes
+        self._streams: dict[str, _Stream] = {}
+        self._names: dict[int, str] = {}
+        directory.mkdir(parents=True, exist_ok=True)
+
+    def record(self, time_s: float, index: int, incarnation: int, now: Now, record: Record) -> None:
+        """Write one record of one node, as an observer of the world."""
+        name = self._names.get(index)
+        if name is None:
+            name = self._names[index] = self._name_of(index)
+        self.write(name, incarnation, now, record)
+
+    def write(self, node_id: str, incarnation: int, now: Now, record: Record) -> None:
+        """Write one record of a node, or of a driver that is no peer."""
+        if not is_written_at(self._level, record):
+            return
+        stream = self._streams.get(node_id)
+        if stream is None or stream.incarnation != incarnation:
+            if stream is not None:
+                self._close(stream)
+            stream = self._streams[node_id] = _Stream(node_id, incarnation)
+        envelope = Envelope(
+            self.run_id,
+            node_id,
+            incarnation,
+            stream.seq,
+            now.wall_us * 1000,
+            round(now.mono_s * 1e9),
+        )
+        line = encode_line(envelope, record)
+        stream.seq += 1
+        stream.buffer.append(line)
+        stream.buffered += len(line)
+        if stream.buffered >= BUFFER_BYTES:
+            self._spill(stream)
+            if stream.written >= self._segment_bytes:
+                self._close(stream)
+
+    def close(self) -> None:
+        """Close every segment that is open."""
+        for stream in self._streams.values():
+            self._close(stream)
+        self._streams.clear()
+
+    def __enter__(self) -> TraceWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _spill(self, stream: _Stream) -> None:
+        with (self.directory / f".{stream.name}").open("ab") as file:
+            file.write(b"".join(stream.buffer))
+        stream.written += stream.buffered
+        stream.buffer = []
+        stream.buffered = 0
+
+    def _close(self, stream: _Stream) -> None:
+        if stream.buffer:
+            self._spill(stream)
+        if not stream.written:
+            return
+        close_segment(self.directory / f".{stream.name}")
+        stream.segment += 1
+        stream.written = 0
+
+
+def close_segment(hidden: Path) -> Path:
+    """Turn an open segment into a closed one: compress, sync, rename."""
+    assert hidden.name.startswith("."), f"{hidden} is not an open segment"
+    visible = hidden.with_name(f"{hidden.name[1:]}.zst")
+    packed = hidden.with_name(f"{hidden.name}.zst")
+    with packed.open("wb") as file:
+        file.write(zstandard.ZstdCompressor(level=3).compress(hidden.read_bytes()))
+        file.flush()
+        os.fsync(file.fileno())
+    packed.rename(visible)
+    hidden.unlink()
+    return visible

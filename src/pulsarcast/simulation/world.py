@@ -1,0 +1,354 @@
+"""The world: simulated nodes on a simulated network, one seed, and every fault there is.
+
+Everything that happens follows from the seed and from what is asked here: there is no wall
+clock, no global chance and no order that depends on hashes, so the same calls give the same
+traces in every process. Chance is split into named streams; a draw more in one of them changes
+nothing in the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
+from random import Random
+from typing import Any, NamedTuple, cast
+
+from pulsarcast.model.events import decode_event
+from pulsarcast.model.identity import Identity
+from pulsarcast.model.ids import PeerId
+from pulsarcast.protocol.effects import Reply
+from pulsarcast.protocol.inputs import Command, Start, Stop
+from pulsarcast.protocol.messages import Contact
+from pulsarcast.protocol.node import Node
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.simulation.clocks import NodeClock
+from pulsarcast.simulation.disk import DiskModel
+from pulsarcast.simulation.hosts import DecodeEvent, Host, MakeNode, Seat, make_node
+from pulsarcast.simulation.links import Links
+from pulsarcast.simulation.loop import Loop
+from pulsarcast.simulation.network import Network
+from pulsarcast.simulation.process import Process, Recorder
+from pulsarcast.simulation.sharing import SharedVerification
+from pulsarcast.storage.memory import MemoryStore
+
+__all__ = ["FaultNote", "MakeNode", "Seat", "World", "make_node"]
+
+STOP_TIMEOUT_S = 15.0
+"""How long a node that was asked to go may take before it is gone anyway."""
+
+
+class FaultNote(NamedTuple):
+    """What was done to the world, and when."""
+
+    time_s: float
+    action: str
+    nodes: tuple[int, ...]
+    detail: str = ""
+
+
+class World:
+    """Nodes, their network, and what is done to them."""
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        links: Links,
+        parameters: Parameters | None = None,
+        share_verification: bool = True,
+        through_wire: bool = False,
+        disk: DiskModel | None = None,
+        observer: Recorder | None = None,
+        trace_rpc: bool = False,
+        prepare: Callable[[Any], None] | None = None,
+        make_node: MakeNode = make_node,
+    ) -> None:
+        self.seed = seed
+        self.parameters = Parameters() if parameters is None else parameters
+        self.observer = observer
+        self.fault_notes: list[FaultNote] = []
+        self._make_node = make_node
+        self._prepare = prepare
+        self._disk = DiskModel() if disk is None else disk
+        self._decode_event: DecodeEvent = (
+            SharedVerification(decode_event) if share_verification else decode_event
+        )
+        self._streams: dict[str, Random] = {}
+        self._loop = Loop()
+        self._network = Network(
+            self._loop,
+            links,
+            self.stream("network"),
+            through_wire=through_wire,
+            trace_rpc=trace_rpc,
+        )
+        self._hosts: list[Host] = []
+        self._calls = 0
+
+    # Time and chance.
+
+    @property
+    def now(self) -> float:
+        """The simulated time, in seconds since the world began."""
+        return self._loop.now
+
+    def stream(self, name: str) -> Random:
+        """The random stream of this name: always the same one, and apart from all others."""
+        if name not in self._streams:
+            self._streams[name] = Random(self._secret(f"stream/{name}"))
+        return self._streams[name]
+
+    def at(self, time_s: float, fn: Callable[[], None]) -> None:
+        """Do something at a time."""
+        self._loop.at(time_s, _call, fn)
+
+    def after(self, delay_s: float, fn: Callable[[], None]) -> None:
+        """Do something after a delay."""
+        self._loop.after(delay_s, _call, fn)
+
+    def run(self, until_s: float) -> None:
+        """Let time pass until `until_s`."""
+        self._loop.run(until_s)
+
+    def run_until(
+        self, condition: Callable[[], bool], deadline_s: float, check_every_s: float = 1.0
+    ) -> bool:
+        """Let time pass until a condition holds, looked at now and then; False at the deadline."""
+        while not condition():
+            if self._loop.now >= deadline_s:
+                return False
+            self._loop.run(min(self._loop.now + check_every_s, deadline_s))
+        return True
+
+    # Nodes.
+
+    def add_node(self, *, contacts: Sequence[int] = ()) -> int:
+        """Start a new node, that may ask these others first; returns its index."""
+        index = len(self._hosts)
+        identity = Identity.from_seed(sha256(f"{self.seed}/{index}".encode()).digest())
+        known = tuple(Contact(self.peer(contact)) for contact in contacts)
+        assert self._network.add(identity.peer_id) == index
+        self._hosts.append(Host(identity, known))
+        self._start(index)
+        return index
+
+    def peer(self, index: int) -> PeerId:
+        """The peer id of a node."""
+        return self._hosts[index].identity.peer_id
+
+    def index_of(self, peer: PeerId) -> int:
+        """The index of the node with this peer id."""
+        return self._network.indices[peer]
+
+    def node(self, index: int) -> Node:
+        """The core of a node that is up, as it is now."""
+        process = self._hosts[index].process
+        assert process is not None, f"node {index} is down"
+        # Whoever has nodes made that are none knows what it gets.
+        return cast("Node", process.core)
+
+    def store(self, index: int) -> MemoryStore:
+        """What is on a node's disk for good."""
+        return self._hosts[index].store
+
+    def is_up(self, index: int) -> bool:
+        """Whether a node has a process, be it paused."""
+        return self._hosts[index].process is not None
+
+    def is_lost(self, index: int) -> bool:
+        """Whether a node is gone for good."""
+        return self._hosts[index].lost
+
+    def incarnation(self, index: int) -> int:
+        """How many times a node has been started."""
+        return self._hosts[index].incarnation
+
+    @property
+    def size(self) -> int:
+        """How many nodes there are, up or not."""
+        return len(self._hosts)
+
+    def command(
+        self,
+        index: int,
+        command_factory: Callable[[int], Command],
+        then: Callable[[Reply], None] | None = None,
+    ) -> None:
+        """Hand a node a command, later in this instant; `then` hears its reply.
+
+        A node that is down, or dies first, does not answer: nobody hears anything.
+        """
+        self._calls += 1
+        call = self._calls
+
+        def hand() -> None:
+            process = self._hosts[index].process
+            if process is not None:
+                process.command(call, command_factory(call), then)
+
+        self.after(0.0, hand)
+
+    # What can be counted.
+
+    @property
+    def messages(self) -> dict[str, int]:
+        """Messages sent, by the names of their types."""
+        return self._network.traffic.messages
+
+    @property
+    def bytes(self) -> dict[str, int]:
+        """Bytes sent, by the names of the messages' types."""
+        return self._network.traffic.bytes
+
+    @property
+    def range_events(self) -> int:
+        """Events sent inside `Range` messages."""
+        return self._network.traffic.range_events
+
+    @property
+    def messages_lost(self) -> int:
+        """Messages that were said and never heard."""
+        return self._network.traffic.lost
+
+    @property
+    def happenings(self) -> int:
+        """Everything that has happened: messages, timers, flushes."""
+        return self._loop.happenings
+
+    # Faults.
+
+    def kill(self, index: int) -> None:
+        """SIGKILL: what was not synced is lost, and so is what was on its way."""
+        self._note("kill", index)
+        self._end(index)
+
+    def lose(self, index: int) -> None:
+        """Kill a node for good, disk and all."""
+        self._note("lose", index)
+        self._end(index)
+        self._hosts[index].lost = True
+        self._hosts[index].store = MemoryStore()
+
+    def restart(self, index: int, keep_disk: bool = True) -> None:
+        """Start a node that is down, with the disk it had or with an empty one."""
+        host = self._hosts[index]
+        assert host.process is None, f"node {index} is up"
+        assert not host.lost, f"node {index} was lost for good"
+        self._note("restart", index, detail="" if keep_disk else "disk lost")
+        if not keep_disk:
+            host.store = MemoryStore()
+        self._start(index)
+
+    def stop(self, index: int) -> None:
+        """Ask a node to go; it is down once it says so, or when its time is up."""
+        self._note("stop", index)
+        process = self._hosts[index].process
+        if process is None:
+            return
+
+        def finish() -> None:
+            if self._hosts[index].process is process and not process.gone:
+                for line in list(process.lines.values()):
+                    if not line.broken:
+                        self._network.close(line)
+                process.disk.close()
+                self._end(index)
+
+        process.on_stopped = finish
+        self.after(STOP_TIMEOUT_S, finish)
+        self._loop.after(0.0, process.take, Stop())
+
+    def pause(self, index: int) -> None:
+        """SIGSTOP: the node does nothing, what comes for it waits, its timers are late."""
+        self._note("pause", index)
+        process = self._hosts[index].process
+        if process is not None:
+            process.pause()
+
+    def resume(self, index: int) -> None:
+        """SIGCONT."""
+        self._note("resume", index)
+        process = self._hosts[index].process
+        if process is not None:
+            process.resume()
+
+    def cut(self, groups: Sequence[Iterable[int]]) -> None:
+        """Part the network: nothing goes between groups. Nodes in none are together in one more."""
+        parts = [sorted(group) for group in groups]
+        self._note("cut", *(index for part in parts for index in part), detail=str(parts))
+        self._network.cut(parts)
+
+    def heal(self) -> None:
+        """Join the network again."""
+        self._note("heal")
+        self._network.heal()
+
+    def reset(self, a: int, b: int) -> None:
+        """Break the connection between two nodes, if there is one."""
+        self._note("reset", a, b)
+        process = self._hosts[a].process
+        line = None if process is None else process.lines.get(self.peer(b))
+        if line is not None:
+            self._network.reset(line)
+
+    def set_clock(self, index: int, offset_s: float = 0.0, drift_ppm: float = 0.0) -> None:
+        """Set a node's wall clock wrong, and let both of its clocks run fast or slow."""
+        self._note("clock", index, detail=f"{offset_s:+} s, {drift_ppm:+} ppm")
+        host = self._hosts[index]
+        host.offset_s, host.drift_ppm = offset_s, drift_ppm
+        if host.process is not None:
+            host.process.clock.bend(self.now, offset_s=offset_s, drift_ppm=drift_ppm)
+
+    def disk_full(self, index: int, full: bool = True) -> None:
+        """Let a node's disk refuse every write, or take them again."""
+        self._note("disk full" if full else "disk free", index)
+        host = self._hosts[index]
+        host.disk_full = full
+        if host.process is not None:
+            host.process.disk.full = full
+
+    def _note(self, action: str, *nodes: int, detail: str = "") -> None:
+        self.fault_notes.append(FaultNote(self.now, action, nodes, detail))
+
+    def _start(self, index: int) -> None:
+        host = self._hosts[index]
+        host.incarnation += 1
+        rng = Random(self._secret(f"node/{index}/{host.incarnation}"))
+        core = self._make_node(Seat(index, host.identity, rng, self.parameters, self._decode_event))
+        if self._prepare is not None:
+            self._prepare(core)
+        process = Process(
+            core,
+            index=index,
+            peer=host.identity.peer_id,
+            incarnation=host.incarnation,
+            clock=NodeClock(self.now, offset_s=host.offset_s, drift_ppm=host.drift_ppm),
+            store=host.store,
+            disk=self._disk,
+            loop=self._loop,
+            network=self._network,
+            recorder=self.observer,
+        )
+        process.disk.full = host.disk_full
+        host.process = process
+        self._network.ends[index] = process
+        store = host.store
+        process.take(Start(store.rows(), store.marks(), store.logs(), host.contacts))
+
+    def _end(self, index: int) -> None:
+        host = self._hosts[index]
+        process = host.process
+        if process is None:
+            return
+        host.process = None
+        self._network.ends[index] = None
+        process.end()
+        process.disk.lose()
+        self._network.leave(process)
+
+    def _secret(self, name: str) -> int:
+        return int.from_bytes(sha256(f"{self.seed}/{name}".encode()).digest())
+
+
+def _call(act: Callable[[], None]) -> None:
+    act()

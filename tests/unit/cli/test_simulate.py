@@ -1,0 +1,66 @@
+"""The command line of the simulator: what it prints, and what it ends with."""
+
+import json
+
+from click.testing import CliRunner, Result
+
+from pulsarcast.cli import main
+
+FIGURES: dict[str, type | tuple[type, ...]] = {
+    "due": int,
+    "delivered": int,
+    "undecided": int,
+    "duplicates": int,
+    "order_violations": int,
+    "lost_acknowledged": int,
+    "messages_per_delivery": float,
+    "bytes_per_delivery": float,
+    "hops_mean": float,
+    "hops_max": int,
+    "fanout_max": int,
+    "wall_s": float,
+    "messages_per_s": (int, float),
+    "shared_verification": bool,
+}
+
+SMALL = ("--nodes", "12", "--subscribers", "6", "--events", "5")
+
+
+def simulate(*words: str) -> Result:
+    return CliRunner().invoke(main, ["simulate", *words])
+
+
+def test_a_run_prints_its_figures_on_one_line_of_json() -> None:
+    result = simulate("tree", *SMALL, "--json")
+    assert result.exit_code == 0, result.output
+    assert result.output.count("\n") == 1
+    figures = json.loads(result.output)
+    for name, kind in FIGURES.items():
+        assert isinstance(figures[name], kind), name
+    assert figures["due"] == figures["delivered"] == 30
+
+
+def test_a_run_prints_its_figures_for_people() -> None:
+    result = simulate("tree", *SMALL)
+    assert result.exit_code == 0, result.output
+    assert "30 of 30 due (100.0000%)" in result.output
+
+
+def test_without_a_scenario_there_is_a_list() -> None:
+    result = simulate()
+    assert result.exit_code == 0
+    for word in ("thesis", "tree", "random", "root-lost", "partition", "disk-sync"):
+        assert word in result.output
+
+
+def test_mistakes_of_the_caller_are_told_in_a_sentence() -> None:
+    for words, complaint in [
+        (("forest",), "no scenario 'forest'"),
+        (("thesis", "--faults", "flood"), "no fault plan 'flood'"),
+        (("thesis", "--workload", "nowhere.zst"), "no such workload"),
+        (("tree", "--without", "luck"), "no safeguard 'luck'"),
+    ]:
+        result = simulate(*words)
+        assert result.exit_code == 1
+        assert complaint in result.output
+        assert "Traceback" not in result.output

@@ -1,0 +1,73 @@
+"""Random plans: the same seed, the same plan; and never more broken than the protocol promises."""
+
+from itertools import pairwise
+
+import msgspec
+
+from pulsarcast.simulation.random_plan import make_plan
+
+PLANS = [make_plan(seed) for seed in range(1, 201)]
+
+
+def test_a_seed_has_one_plan() -> None:
+    assert make_plan(7) == make_plan(7)
+    assert make_plan(7) != make_plan(8)
+    # The same in every process, whatever its hash seed.
+    assert msgspec.json.encode(make_plan(7)) == msgspec.json.encode(PLANS[6])
+
+
+def test_worlds_are_small_and_differ() -> None:
+    assert {plan.nodes for plan in PLANS} >= {5, 40}
+    assert all(5 <= plan.nodes <= 40 for plan in PLANS)
+    assert all(0.001 <= plan.latency_s <= 0.8 for plan in PLANS)
+    assert {topic.order for plan in PLANS for topic in plan.topics} == {
+        "none",
+        "per-publisher",
+        "total",
+    }
+
+
+def test_every_kind_of_step_is_met_and_some_plans_leave_each_out() -> None:
+    kinds = ("publish", "subscribe", "unsubscribe", "kill", "wipe", "lose", "pause", "cut", "reset")
+    for kind in kinds:
+        having = sum(any(step.action == kind for step in plan.steps) for plan in PLANS)
+        assert 10 < having <= len(PLANS), kind
+        if kind != "publish":
+            assert having < len(PLANS), kind
+
+
+def test_fewer_disks_are_lost_than_there_are_replicas() -> None:
+    for plan in PLANS:
+        lost = [step.a for step in plan.steps if step.action in ("wipe", "lose")]
+        assert len(lost) < plan.parameters.replicas
+        assert plan.nodes - len(lost) > plan.parameters.replicas
+
+
+def test_whoever_alone_may_publish_keeps_its_disk() -> None:
+    for plan in PLANS:
+        lost = {step.a for step in plan.steps if step.action in ("wipe", "lose")}
+        for topic in plan.topics:
+            if topic.allowed is not None:
+                assert not lost & set(topic.allowed)
+            if topic.order == "total":
+                assert topic.allowed == (topic.creator,)
+
+
+def test_only_those_publish_who_may_or_may_ask() -> None:
+    for plan in PLANS:
+        for topic in plan.topics:
+            if topic.allowed is not None and not topic.requests:
+                assert set(topic.authors) <= set(topic.allowed)
+
+
+def test_partitions_do_not_overlap() -> None:
+    for plan in PLANS:
+        cuts = [step for step in plan.steps if step.action == "cut"]
+        for first, second in pairwise(cuts):
+            assert first.at_s + first.lasts_s < second.at_s
+
+
+def test_steps_come_in_the_order_of_time() -> None:
+    for plan in PLANS:
+        times = [step.at_s for step in plan.steps]
+        assert times == sorted(times)
