@@ -1,0 +1,436 @@
+"""Hostile inputs: mutated bytes, and well-formed messages that are signed, malicious and wrong."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, get_args
+
+from pulsarcast.model.cbor import decode as decode_cbor
+from pulsarcast.model.cbor import encode as encode_cbor
+from pulsarcast.model.cbor import opaque
+from pulsarcast.model.errors import LocalError
+from pulsarcast.model.events import (
+    EventDescriptor,
+    Position,
+    Sequence,
+    decode_request,
+    publish_own,
+    publish_request,
+    sign_request,
+)
+from pulsarcast.model.identity import Identity
+from pulsarcast.model.ids import CID_PREFIX, PEER_ID_PREFIX, Cid, PeerId, cid_of
+from pulsarcast.model.pointers import sign_pointer
+from pulsarcast.model.topics import (
+    META,
+    TOPIC_BYTES_MAX,
+    DeliveryOrder,
+    EventLinking,
+    Mark,
+    Retention,
+    TopicDescriptor,
+    TopicSettings,
+    create_meta_topic,
+    create_topic,
+    next_version,
+)
+from pulsarcast.protocol import messages
+from pulsarcast.protocol.messages import Contact, Message, Role
+from pulsarcast.protocol.store import MarkState
+from pulsarcast.wire import codec
+from pulsarcast.wire.limits import COUNT_MAX, HOPS_MAX, INTEGER_MAX
+from tests.support.people import CREATED_US, identity
+
+KINDS: tuple[type, ...] = get_args(Message)
+HOSTILES: tuple[Identity, ...] = tuple(identity(f"hostile {number}") for number in range(4))
+
+# Few, so that what is well published by a hostile peer in an open topic stays little.
+EPOCHS = (0, 7, INTEGER_MAX)
+NEXT_EPOCH = 9
+NUMBERS = (1, 1, 2, 2, 3, 4, 5, 9, 2**32, 2**62, INTEGER_MAX)
+STRANGERS = 2048
+"""Peers that are named and do not exist."""
+
+
+class Hostile:
+    """Makes one hostile thing after the other, always the same ones from the same seed."""
+
+    def __init__(self, rng: Random, topics: list[TopicDescriptor], victim: PeerId) -> None:
+        self.rng = rng
+        self.topics = topics
+        self.newer: list[TopicDescriptor] = []
+        self.victim = victim
+        self.events: list[EventDescriptor] = []
+        self.frames: list[bytes] = [b"\x0a\x00"]
+        """Some of what was made last: to be damaged."""
+        self.requests: list[int] = [2, 4]
+        """Numbers of questions that the victim asked of late: to be answered falsely."""
+        self._next: dict[tuple[Cid, PeerId], tuple[int, Cid | None]] = {}
+        """Streams that go on properly, so that what lies behind the first checks is reached."""
+        self._makers: dict[str, Callable[[], object]] = {
+            "answer": self.flip,
+            "attempt": lambda: rng.choice((0, 1, 2, 3, rng.randrange(64), INTEGER_MAX)),
+            "block": self.block,
+            "blocks": lambda: tuple(self.block() for _ in range(rng.randrange(4))),
+            "cid": self.cid,
+            "cids": lambda: tuple(self.cid() for _ in range(rng.randrange(8))),
+            "contact": self.contact,
+            "contacts": self.contacts,
+            "count": lambda: rng.choice((0, 1, 256, COUNT_MAX)),
+            "digest": lambda: rng.randbytes(16),
+            "epoch": self.epoch,
+            "event": lambda: rng.choice((None, self.cid())),
+            "first": self.key,
+            "fresh": self.flip,
+            "handed_down": self.flip,
+            "hops": lambda: rng.choice((0, 1, 2, HOPS_MAX)),
+            "key": self.key,
+            "last": self.key,
+            "marks": lambda: tuple(self.mark() for _ in range(rng.choice((0, 1, 3, 20)))),
+            "members": self.contacts,
+            "more": self.flip,
+            "path": lambda: tuple(self.peer() for _ in range(rng.choice((0, 1, 2, 5, 256)))),
+            "pointer": self.pointer,
+            "publisher": self.peer,
+            "ranges": lambda: tuple(self.key_range() for _ in range(rng.randrange(4))),
+            "reason": lambda: "x" * rng.choice((0, 10, 1024)),
+            "replicas": lambda: rng.choice((0, 3, COUNT_MAX)),
+            "replicated": self.flip,
+            "request": self.request_number,
+            "request_id": lambda: rng.randbytes(32),
+            "role": lambda: rng.choice(list(Role)),
+            "root": self.peer,
+            "settled": self.number,
+            "topic": lambda: rng.choice((self.topic().topic, self.cid())),
+        }
+
+    # Small things.
+
+    def flip(self) -> bool:
+        return self.rng.random() < 0.5
+
+    def key(self) -> int:
+        return self.rng.choice((0, self.rng.getrandbits(256), 2**256 - 1))
+
+    def epoch(self) -> int:
+        return self.rng.choice(EPOCHS)
+
+    def number(self) -> int:
+        return self.rng.choice(NUMBERS)
+
+    def topic(self) -> TopicDescriptor:
+        """A topic, or a newer version of one that a hostile author made."""
+        if self.newer and self.rng.random() < 0.2:
+            return self.rng.choice(self.newer)
+        return self.rng.choice(self.topics)
+
+    def who(self) -> Identity:
+        return self.rng.choice(HOSTILES)
+
+    def peer(self) -> PeerId:
+        chance = self.rng.random()
+        if chance < 0.4:
+            return self.who().peer_id
+        if chance < 0.5:
+            return self.victim
+        if chance < 0.6:
+            return self.topic().author
+        stranger = self.rng.randrange(STRANGERS)
+        return PeerId(PEER_ID_PREFIX + stranger.to_bytes(32, "big"))
+
+    def cid(self) -> Cid:
+        chance = self.rng.random()
+        if chance < 0.3 and self.events:
+            return self.rng.choice(self.events).cid
+        if chance < 0.6:
+            return self.topic().cid
+        return Cid(CID_PREFIX + self.rng.randrange(4096).to_bytes(32, "big"))
+
+    def contact(self) -> Contact:
+        addresses = ("/ip4/127.0.0.1/tcp/1",) if self.rng.random() < 0.2 else ()
+        return Contact(self.peer(), addresses)
+
+    def contacts(self) -> tuple[Contact, ...]:
+        return tuple(self.contact() for _ in range(self.rng.choice((0, 1, 3, 20, 64))))
+
+    def mark(self) -> MarkState:
+        low, high = sorted((self.rng.choice((0, *NUMBERS)), self.rng.choice((0, *NUMBERS))))
+        room = min(high + 1000, INTEGER_MAX)
+        beyond = sorted({self.rng.randint(high + 1, room) for _ in range(3)}) if room > high else []
+        cid = self.cid() if self.flip() else None
+        retired = self.rng.choice((0, low, high))
+        return MarkState(self.peer(), self.epoch(), low, high, cid, tuple(beyond), retired)
+
+    def key_range(self) -> tuple[int, int, int, int]:
+        first, last = sorted((self.key(), self.key()))
+        return (first, last, self.rng.choice((0, 5, COUNT_MAX)), self.key())
+
+    def request_number(self) -> int:
+        if self.requests and self.flip():
+            return self.rng.choice(self.requests)
+        return self.rng.choice((0, 1, self.rng.randrange(200_000), INTEGER_MAX))
+
+    # Descriptors: well signed, and wrong in some way.
+
+    def event(self) -> bytes:
+        """An event of a hostile identity."""
+        rng = self.rng
+        topic, who = self.topic(), self.who()
+        parents = {self.cid() for _ in range(rng.choice((0, 0, 1, 1, 2, 64)))}
+        version = topic.cid if rng.random() < 0.7 else self.cid()
+        sequence = Sequence(self.epoch(), self.number())
+        position = rng.choice((None, Position(0, self.number()), Position(self.number(), 1)))
+        if topic.delivery_order is DeliveryOrder.TOTAL and rng.random() < 0.7:
+            position = Position(0, sequence.number)
+        payload = rng.choice((b"", b"x", rng.randbytes(100), topic.block))
+        try:
+            if rng.random() < 0.3:
+                signed = sign_request(
+                    self.who(),
+                    topic=topic.topic,
+                    payload=payload,
+                    created=CREATED_US,
+                    nonce=rng.choice((bytes(16), rng.randbytes(16))),
+                    sequence=Sequence(self.epoch(), self.number()),
+                    expires=rng.choice((None, 0, CREATED_US)),
+                )
+                made = publish_request(
+                    who,
+                    signed,
+                    version=version,
+                    sequence=sequence,
+                    parents=sorted(parents),
+                    position=position,
+                )
+            else:
+                made = publish_own(
+                    who,
+                    topic=topic.topic,
+                    version=version,
+                    payload=payload,
+                    created=CREATED_US,
+                    nonce=rng.choice((bytes(16), rng.randbytes(16))),
+                    sequence=sequence,
+                    parents=sorted(parents),
+                    position=position,
+                    attributes={"a": rng.choice((1, 1.5, "x", True, b"y"))} if self.flip() else {},
+                )
+        except LocalError:
+            return b"\xa0"
+        return self._remember(made)
+
+    def next_event(self) -> bytes:
+        """The event that is next in its stream, with something hostile inside it."""
+        rng = self.rng
+        topic, who = self.topic(), self.who()
+        if topic.allowed_publishers is not None and rng.random() < 0.9:
+            who = HOSTILES[0]
+        last, last_cid = self._next.get((topic.topic, who.peer_id), (0, None))
+        total = topic.delivery_order is DeliveryOrder.TOTAL
+        made = publish_own(
+            who,
+            topic=topic.topic,
+            version=topic.cid,
+            payload=self.announcement(topic) if topic.is_meta else b"next",
+            created=CREATED_US,
+            nonce=rng.randbytes(16),
+            sequence=Sequence(NEXT_EPOCH, last + 1),
+            parents=() if last_cid is None or not total else (last_cid,),
+            position=Position(0, last + 1) if total else None,
+        )
+        self._next[topic.topic, who.peer_id] = (last + 1, made.cid)
+        return self._remember(made)
+
+    def _remember(self, made: EventDescriptor) -> bytes:
+        self.events.append(made)
+        del self.events[:-64]
+        return made.block
+
+    def request(self) -> bytes:
+        rng = self.rng
+        return sign_request(
+            self.who(),
+            topic=self.topic().topic if rng.random() < 0.8 else self.cid(),
+            payload=rng.randbytes(rng.choice((0, 10, 2000))),
+            created=CREATED_US,
+            nonce=rng.choice((bytes(16), rng.randbytes(16))),
+            sequence=Sequence(self.epoch(), self.number()),
+            expires=rng.choice((None, 0, 2 * CREATED_US)),
+            after=sorted({self.cid() for _ in range(rng.randrange(3))}),
+        ).block
+
+    def announcement(self, meta: TopicDescriptor) -> bytes:
+        """What an author says in its meta topic: mostly a version of the topic it belongs to."""
+        mains = [t for t in (*self.topics, *self.newer) if t.subtopics.get(META) == meta.cid]
+        return self.version(self.rng.choice(mains) if mains and self.rng.random() < 0.8 else None)
+
+    def version(self, of: TopicDescriptor | None = None) -> bytes:
+        """A topic, or the next version of one, by someone who may or may not."""
+        rng = self.rng
+        previous = self.topic() if of is None else of
+        authors = [who for who in HOSTILES if who.peer_id == previous.author]
+        who = authors[0] if authors and rng.random() < 0.7 else self.who()
+        peers = tuple(hostile.peer_id for hostile in HOSTILES[: rng.randrange(1, 4)])
+        order = rng.choice((DeliveryOrder.NONE, DeliveryOrder.PER_PUBLISHER, DeliveryOrder.TOTAL))
+        if rng.random() < 0.7:
+            # What never changes: else no version would follow another.
+            order = previous.delivery_order
+        settings = TopicSettings(
+            allowed_publishers=rng.choice((None, (), peers)) if order is not order.TOTAL else peers,
+            event_linking=rng.choice(list(EventLinking)),
+            delivery_order=order,
+            sequencers=peers if order is DeliveryOrder.TOTAL else (),
+            retention=rng.choice((Retention(), Retention(count=0), Retention(age_s=1))),
+            payload_bytes_max=rng.choice((0, 10, 1 << 20)),
+            root=previous.root if rng.random() < 0.8 else self.victim,
+        )
+        marks = {(self.peer(), self.epoch()): self.number() for _ in range(rng.randrange(3))}
+        frontier = [Mark(*place, number) for place, number in marks.items()]
+        try:
+            if of is None and rng.random() < 0.2:
+                made = create_meta_topic(who, "m", created=CREATED_US, nonce=bytes(16))
+            elif of is None and rng.random() < 0.3:
+                links = {"meta": self.cid(), "sub": self.cid()} if self.flip() else {}
+                made = create_topic(
+                    who, "t", settings, created=CREATED_US, meta=None, subtopics=links
+                )
+            else:
+                made = next_version(
+                    who,
+                    previous,
+                    settings,
+                    created=CREATED_US,
+                    valid_until=frontier,
+                    flushed=frontier if rng.random() < 0.1 else (),
+                )
+                self.newer = [*self.newer[-15:], made]
+        except LocalError:
+            return self.unchecked_version(previous, who, order)
+        return made.block
+
+    @staticmethod
+    def unchecked_version(previous: TopicDescriptor, who: Identity, order: DeliveryOrder) -> bytes:
+        """The next version as one makes it who does not check whether it may follow."""
+        fields = decode_cbor(previous.block, size_max=TOPIC_BYTES_MAX)
+        assert isinstance(fields, dict)
+        fields = {key: value for key, value in fields.items() if key not in ("s", "order")}
+        if order is not DeliveryOrder.NONE:
+            fields["order"] = order.value
+        fields |= {"number": previous.number + 1, "first": previous.topic, "parent": previous.cid}
+        if who.peer_id != previous.author:
+            fields["signer"] = who.peer_id
+        return encode_cbor({**fields, "s": opaque(who.sign("topic", encode_cbor(fields)))})
+
+    def pointer(self) -> bytes:
+        name = self.rng.choice(("news", "t", "m"))
+        return sign_pointer(
+            self.who(), name, self.rng.choice((0, 1, INTEGER_MAX)), self.cid()
+        ).block
+
+    def block(self) -> bytes:
+        chance = self.rng.random()
+        if chance < 0.6:
+            return self.event()
+        if chance < 0.75:
+            return self.version()
+        if chance < 0.85:
+            return self.request()
+        if chance < 0.9:
+            return self.pointer()
+        return self.mutated(self.event())
+
+    # Messages.
+
+    def message(self) -> Message:
+        """A message of any kind that the wire lets pass."""
+        kind: Any = messages.EventMessage if self.rng.random() < 0.3 else self.rng.choice(KINDS)
+        fields = {name: self._makers[name]() for name in kind.__struct_fields__}
+        if kind is messages.FetchRange:
+            fields["first"], fields["last"] = sorted((self.number(), self.number()))
+        elif kind is messages.CompareKeys:
+            fields["digest"] = self.key()
+        elif kind is messages.RequestToPublish:
+            fields["block"] = self.request() if self.rng.random() < 0.9 else self.block()
+        elif kind is messages.EventMessage:
+            fields["block"] = self.rng.choice((self.next_event, self.event, self.block))()
+        elif kind is messages.BlockFound and self.flip():
+            fields["block"] = None
+        elif kind is messages.PointerFound and self.flip():
+            fields["pointer"] = None
+        elif kind is messages.HandOver and self.flip():
+            fields["contact"] = None
+        frame = codec.encode(kind(**fields))
+        self.frames.append(frame)
+        del self.frames[:-256]
+        return codec.decode(frame)
+
+    def answers(self, asked: Message) -> list[Message]:
+        """What a hostile peer says to a question: an answer of the right kind and number, often."""
+        if self.rng.random() < 0.3:
+            return []
+        made: Message
+        match asked:
+            case messages.FindPeers(request, _):
+                made = messages.Peers(request, self.contacts())
+            case messages.FindBlock(request, _):
+                block = self.block() if self.flip() else None
+                made = messages.BlockFound(request, block, self.contacts())
+            case messages.FindPointer(request, _):
+                pointer = self.pointer() if self.flip() else None
+                made = messages.PointerFound(request, pointer, self.contacts())
+            case messages.StoreBlocks(request, blocks):
+                made = messages.Stored(request, (*map(cid_of, blocks), self.cid()))
+            case messages.StorePointer(request, pointer):
+                made = messages.Stored(request, (cid_of(pointer),))
+            case messages.WantBlocks(request, _):
+                made = messages.StoreBlocks(request, (self.block(), self.event()))
+            case messages.CompareKeys(request, first, last):
+                cids = tuple(self.cid() for _ in range(5))
+                made = messages.KeysDiffer(request, first, last, cids, ())
+            case messages.FetchRange(request, topic):
+                blocks = tuple(self.event() for _ in range(self.rng.randrange(4)))
+                made = messages.Range(request, topic, blocks, self.flip())
+            case messages.Join(topic, attempt):
+                return self._take_in(topic, attempt)
+            case messages.RequestToPublish(block):
+                signed = decode_request(block)
+                event = self.cid() if self.flip() else None
+                topic = signed.request.topic
+                made = messages.RequestAnswered(topic, signed.request_id, event, 3, "no")
+            case _:
+                return []
+        return [codec.decode(codec.encode(made))]
+
+    def _take_in(self, topic: Cid, attempt: int) -> list[Message]:
+        path = tuple(self.peer() for _ in range(self.rng.choice((0, 1, 2, 256))))
+        if self.flip():
+            return [messages.JoinReferred(topic, attempt, self.contact(), self.flip())]
+        marks = tuple(self.mark() for _ in range(self.rng.choice((0, 1, 3))))
+        return [
+            messages.JoinAccepted(topic, attempt, path, self.contacts(), self.rng.randbytes(16)),
+            messages.FrontierPage(topic, marks, self.flip(), self.flip()),
+        ]
+
+    # Bytes.
+
+    def mutated(self, data: bytes) -> bytes:
+        """Bytes that were something, once."""
+        rng = self.rng
+        raw = bytearray(data)
+        for _ in range(rng.choice((1, 1, 2, 5))):
+            at = rng.randrange(len(raw) + 1)
+            match rng.randrange(7):
+                case 0 if raw:
+                    raw[at % len(raw)] ^= 1 << rng.randrange(8)
+                case 1 if raw:
+                    raw[at % len(raw)] = rng.choice((0, 0x7F, 0x80, 0xFF, rng.randrange(256)))
+                case 2:
+                    del raw[at:]
+                case 3:
+                    del raw[at : at + rng.choice((1, 2, 16))]
+                case 4:
+                    raw[at:at] = rng.randbytes(rng.choice((1, 2, 16)))
+                case 5:
+                    raw[at:at] = raw[: rng.randrange(64)]
+                case _:
+                    raw[at:at] = rng.choice((b"\x9f", b"\xbf", b"\xdb" * 9, b"\x81" * 50, b"\xf9"))
+        return bytes(raw) or b"\0"

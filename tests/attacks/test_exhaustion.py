@@ -1,0 +1,288 @@
+"""Attacks on memory, on time and on the stack."""
+
+import sys
+import time
+
+import pytest
+
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.events import (
+    EVENT_BYTES_MAX,
+    PAYLOAD_BYTES_MAX,
+    Sequence,
+    decode_event,
+    decode_request,
+    sign_request,
+)
+from pulsarcast.model.ids import Cid
+from pulsarcast.model.pointers import decode_pointer
+from pulsarcast.model.topics import DeliveryOrder, TopicSettings, decode_topic
+from pulsarcast.protocol.frontier import BEYOND_MAX, Frontier
+from pulsarcast.protocol.messages import (
+    EventMessage,
+    FetchRange,
+    FindPeers,
+    FrontierPage,
+    Message,
+    Range,
+    RequestAnswered,
+    RequestToPublish,
+    StoreBlocks,
+)
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.store import MarkState
+from pulsarcast.wire import codec
+from pulsarcast.wire.limits import FRAME_BYTES_MAX
+from tests.support.people import (
+    ALICE,
+    BOB,
+    EPOCH,
+    MALLORY,
+    event_for,
+    event_of,
+    meta_of,
+    peer,
+    request_of,
+    topic_of,
+    version_of,
+)
+from tests.support.solo import Parent, Solo, below
+
+OPEN = topic_of(ALICE)
+DECODERS = (decode_event, decode_request, decode_topic, decode_pointer)
+
+
+def member(settings: TopicSettings | None = None) -> tuple[Solo, Cid]:
+    topic = topic_of(ALICE, settings)
+    solo = below(Parent("alice", [topic.block, meta_of(ALICE).block]))
+    solo.subscribe(topic.cid)
+    solo.advance(5.0)
+    return solo, topic.cid
+
+
+# Oversize and nesting.
+
+
+@pytest.mark.parametrize("decode", DECODERS, ids=lambda decode: decode.__name__)
+def test_an_oversize_block_is_refused_before_it_is_read(decode: object) -> None:
+    assert callable(decode)
+    with pytest.raises(RemoteError, match="oversize"):
+        decode(b"\xa0" + bytes(EVENT_BYTES_MAX))
+
+
+def test_an_oversize_frame_is_refused_before_it_is_read() -> None:
+    with pytest.raises(RemoteError, match="frame"):
+        codec.decode(bytes(FRAME_BYTES_MAX + 1))
+
+
+def test_a_payload_larger_than_the_topic_allows_is_refused() -> None:
+    solo, topic = member(TopicSettings(payload_bytes_max=10))
+    event = event_of(MALLORY, solo.version(topic), payload=bytes(11))
+    solo.hear(MALLORY.peer_id, EventMessage(event.block, 1))
+    assert not solo.delivered
+    assert solo.reasons() == ["a payload larger than the topic allows"]
+
+
+def test_the_largest_payload_there_is_can_still_be_sent() -> None:
+    event = event_of(MALLORY, OPEN, payload=bytes(PAYLOAD_BYTES_MAX))
+    message = EventMessage(event.block, 1)
+    assert codec.decode(codec.encode(message)) == message
+
+
+@pytest.mark.parametrize("decode", DECODERS, ids=lambda decode: decode.__name__)
+@pytest.mark.parametrize("depth", [17, 1_000, 100_000])
+@pytest.mark.parametrize("opening", [b"\x81", b"\xa1\x61a"], ids=["lists", "maps"])
+def test_deep_nesting_is_refused(decode: object, depth: int, opening: bytes) -> None:
+    """Nested far beyond Python's stack, and the C stack's."""
+    assert callable(decode)
+    with pytest.raises(RemoteError):
+        decode(opening * depth + b"\x00")
+
+
+def test_deep_nesting_is_refused_where_an_application_has_raised_the_recursion_limit() -> None:
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(100_000)
+    try:
+        with pytest.raises(RemoteError):
+            decode_event(b"\x81" * 50_000 + b"\x00")
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+# Memory.
+
+
+def test_events_that_wait_for_others_are_bounded() -> None:
+    """Held back: a publisher sends all numbers but the first."""
+    settings = TopicSettings(delivery_order=DeliveryOrder.PER_PUBLISHER)
+    topic = topic_of(ALICE, settings)
+    parent = Parent("alice", [topic.block, meta_of(ALICE).block])
+    solo = below(parent, parameters=Parameters(held_back_max=50))
+    solo.subscribe(topic.cid)
+    for number in range(2, 300):
+        event = event_of(MALLORY, topic, number)
+        solo.hear(MALLORY.peer_id, EventMessage(event.block, 1))
+    assert solo.node.footprint()["held_back"] == 50
+
+
+def test_events_that_wait_for_versions_are_bounded() -> None:
+    """Parked: every event names another version that nobody has."""
+    solo, _ = member()
+    for number in range(1, 300):
+        version = version_of(OPEN, signer=ALICE, created=1_700_000_000_000_000 + number)
+        event = event_of(MALLORY, version, number)
+        solo.hear(MALLORY.peer_id, EventMessage(event.block, 1))
+        assert solo.node.footprint()["parked"] <= 64
+    solo.advance(600.0)
+    assert solo.node.footprint()["parked"] == 0
+
+
+def held_bytes(solo: Solo) -> int:
+    """How many bytes of requests a publisher holds that came too early."""
+    early = solo.node.desk._early.values()
+    return sum(len(signed.block) for held in early for _, signed, _ in held.values())
+
+
+def test_requests_that_came_too_early_are_bounded_in_bytes() -> None:
+    """A thousand of a megabyte each are a gigabyte: counting them is not enough."""
+    solo = Solo(keep_effects=False).start()
+    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    payload = bytes(PAYLOAD_BYTES_MAX)
+    for number in range(2, 32):
+        signed = request_of(MALLORY, topic, number, payload=payload)
+        solo.hear(MALLORY.peer_id, RequestToPublish(signed.block, replicated=False, settled=0))
+    assert held_bytes(solo) <= 16 << 20
+
+
+def test_events_that_wait_for_others_are_bounded_in_bytes() -> None:
+    settings = TopicSettings(delivery_order=DeliveryOrder.PER_PUBLISHER)
+    topic = topic_of(ALICE, settings)
+    solo = Solo(contacts=(ALICE.peer_id,), keep_effects=False)
+    solo.peers[ALICE.peer_id] = Parent("alice", [topic.block, meta_of(ALICE).block])
+    solo.start()
+    solo.subscribe(topic.cid)
+    payload = bytes(PAYLOAD_BYTES_MAX)
+    for number in range(2, 32):
+        event = event_of(MALLORY, topic, number, payload=payload)
+        solo.hear(MALLORY.peer_id, EventMessage(event.block, 1))
+    waiting = solo.topic(topic.cid).ordering._waiting.values()
+    size = sum(len(event.block) for held in waiting for event, _ in held.values())
+    assert size <= 16 << 20
+
+
+def test_requests_that_are_never_finished_do_not_pile_up() -> None:
+    """Each asks for replicas that cannot be had: what waits for them is bounded."""
+    silent = [peer(f"silent {number}") for number in range(5)]
+    solo = Solo(contacts=silent, keep_effects=False).start()
+    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    for number in range(1, 1301):
+        signed = request_of(MALLORY, topic, number)
+        solo.hear(MALLORY.peer_id, RequestToPublish(signed.block, replicated=True, settled=0))
+    assert solo.node.footprint()["requests"] <= 1024
+
+
+def test_a_request_from_another_calendar_does_not_hold_up_the_others() -> None:
+    """No replica keeps what claims to be 56 years old: trying would keep later ones waiting."""
+    silent = [peer(f"silent {number}") for number in range(5)]
+    solo = Solo(contacts=silent).start()
+    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    solo.sent.clear()
+    old = sign_request(
+        MALLORY, topic=topic, payload=b"", created=0, nonce=bytes(16), sequence=Sequence(EPOCH, 1)
+    )
+    solo.hear(MALLORY.peer_id, RequestToPublish(old.block, replicated=True, settled=0))
+    (answer,) = solo.sent_to(MALLORY.peer_id, RequestAnswered)
+    assert (answer.event is not None, answer.replicas) == (True, 0)
+    assert not solo.said(StoreBlocks)
+    assert not solo.said(FindPeers), "nor is anybody looked for"
+
+
+def test_the_memory_of_requests_is_seen_in_the_footprint() -> None:
+    """Which requests were published is remembered by author and epoch: operators must see it."""
+    allowed = TopicSettings(allowed_publishers=(ALICE.peer_id,))
+    solo, cid = member(allowed)
+    before = sum(solo.node.footprint().values())
+    count = 500
+    for number in range(1, count + 1):
+        signed = request_of(MALLORY, cid, 1, epoch=EPOCH + number)
+        event = event_for(ALICE, signed, solo.version(cid), number)
+        solo.hear(ALICE.peer_id, EventMessage(event.block, 1))
+    assert len(solo.delivered) == count
+    assert len(solo.topic(cid).requests) <= sum(solo.node.footprint().values()) - before
+
+
+def test_replicas_of_topics_that_nobody_knows_leave_nothing_behind() -> None:
+    """Well signed events of invented topics: kept on the disk for a time, not in memory."""
+    solo = Solo(contacts=(MALLORY.peer_id,), keep_effects=False)
+    solo.peers[MALLORY.peer_id] = Parent("mallory")
+    solo.start()
+    before = solo.node.footprint()
+    for number in range(1000):
+        topic = topic_of(MALLORY, name=f"invented {number}")
+        event = event_of(MALLORY, topic)
+        solo.hear(MALLORY.peer_id, StoreBlocks(2 * number, (event.block,)))
+    solo.advance(600.0)
+    after = solo.node.footprint()
+    after.pop("dht_held")
+    before.pop("dht_held")
+    assert sum(after.values()) <= sum(before.values()) + 8
+    assert not solo.node.descriptors._looking
+
+
+def test_a_publisher_that_skips_numbers_does_not_fill_memory() -> None:
+    """In a topic without order every second number is a new exception to the frontier.
+
+    What is too far ahead is neither kept nor passed on until the gap is closed.
+    """
+    solo, cid = member()
+    for number in range(2, 5000, 2):
+        event = event_of(MALLORY, solo.version(cid), number)
+        solo.hear(MALLORY.peer_id, EventMessage(event.block, 1))
+    (mark,) = [m for m in solo.topic(cid).frontier.marks() if m.publisher == MALLORY.peer_id]
+    assert len(mark.beyond) == BEYOND_MAX
+    assert len(solo.delivered) == len(solo.sent_to(ALICE.peer_id, EventMessage)) == BEYOND_MAX
+
+
+def test_what_came_too_far_ahead_comes_again_once_the_gap_is_closed() -> None:
+    """Turned away for its own good: nothing is lost by it."""
+    topic = topic_of(ALICE)
+    solo = below(Parent("alice", [topic.block, meta_of(ALICE).block]))
+    solo.subscribe(topic.cid)
+    events = [event_of(BOB, topic, number) for number in range(1, BEYOND_MAX + 50)]
+    for event in events[1:]:
+        solo.hear(ALICE.peer_id, EventMessage(event.block, 1))
+    assert len(solo.delivered) == BEYOND_MAX
+    parent = solo.peers[ALICE.peer_id]
+
+    def serve(message: Message) -> list[Message]:
+        if isinstance(message, FetchRange):
+            blocks = tuple(e.block for e in events[message.first - 1 : message.last])
+            return [Range(message.request, topic.cid, blocks, more=False)]
+        return list(parent(message))
+
+    solo.peers[ALICE.peer_id] = serve
+    last = events[-1]
+    mark = MarkState(BOB.peer_id, EPOCH, 0, len(events), last.cid)
+    solo.hear(ALICE.peer_id, FrontierPage(topic.cid, (mark,), answer=False, more=False))
+    solo.advance(60.0)
+    assert sorted(solo.cids()) == sorted(event.cid for event in events)
+
+
+def test_an_event_ahead_of_a_long_gap_costs_no_more_time_than_another() -> None:
+    """The frontier's exceptions must not be sorted and copied again for ever more of them."""
+    frontier = Frontier()
+    count = 1500
+
+    def seconds(numbers: range) -> float:
+        """As a topic takes them in: what is too far ahead is left out."""
+        began = time.perf_counter()
+        for number in numbers:
+            if not frontier.is_full(MALLORY.peer_id, EPOCH, number):
+                frontier.add(MALLORY.peer_id, EPOCH, number, None)
+        return time.perf_counter() - began
+
+    first_s = seconds(range(2, 2 + 2 * count, 2))
+    for start in range(1, 4):
+        at = 2 + 2 * count * start
+        last_s = seconds(range(at, at + 2 * count, 2))
+    assert last_s < 3 * first_s + 0.02, "four times as many: linear is twice as long on average"

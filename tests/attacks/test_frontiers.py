@@ -1,0 +1,295 @@
+"""Attacks by peers that lie about what they hold: invented publishers, starts and floors."""
+
+import pytest
+
+from pulsarcast.model.identity import Identity
+from pulsarcast.model.ids import CID_PREFIX, PEER_ID_PREFIX, Cid, PeerId
+from pulsarcast.model.topics import Retention, TopicSettings
+from pulsarcast.protocol.effects import Effect, Send
+from pulsarcast.protocol.inputs import Subscribe
+from pulsarcast.protocol.messages import (
+    EventMessage,
+    FetchRange,
+    FrontierPage,
+    Join,
+    Message,
+    Range,
+)
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.recovery import WANTS_MAX
+from pulsarcast.protocol.store import MarkState
+from pulsarcast.wire import codec
+from tests.support.lab import Lab
+from tests.support.people import (
+    ALICE,
+    BOB,
+    CAROL,
+    EPOCH,
+    MALLORY,
+    event_of,
+    identity,
+    meta_of,
+    topic_of,
+)
+from tests.support.solo import Parent, Solo, below
+
+FAR = 2**62
+SECOND, THIRD = (identity(name) for name in ("second liar", "third liar"))
+OPEN = topic_of(ALICE)
+KEEPING = topic_of(ALICE, TopicSettings(retention=Retention(count=1000)), name="keeping")
+ROOTED = topic_of(
+    ALICE, TopicSettings(retention=Retention(count=1000), root=CAROL.peer_id), name="rooted"
+)
+
+
+def member(topic: bytes = OPEN.block, marks: tuple[MarkState, ...] = ()) -> Solo:
+    metas = [meta_of(ALICE, name).block for name in ("news", "keeping")]
+    solo = below(Parent("alice", [topic, *metas], marks=marks))
+    solo.subscribe(OPEN.cid if topic == OPEN.block else KEEPING.cid)
+    solo.advance(5.0)
+    solo.sent.clear()
+    return solo
+
+
+def invented(number: int, high: int = FAR, floor: int = 0) -> MarkState:
+    publisher = PeerId(PEER_ID_PREFIX + number.to_bytes(32, "big"))
+    return MarkState(publisher, number, floor, high, Cid(CID_PREFIX + number.to_bytes(32, "big")))
+
+
+def page(*marks: MarkState, more: bool = False, topic: Cid = OPEN.cid) -> FrontierPage:
+    return FrontierPage(topic, marks, answer=False, more=more)
+
+
+def test_frontier_pages_with_thousands_of_invented_publishers_leave_memory_bounded() -> None:
+    """What nobody has is asked for once around, and forgotten."""
+    solo = member()
+    before = solo.node.footprint()
+    for start in range(0, 20_480, 1024):
+        solo.hear(MALLORY.peer_id, page(*(invented(n) for n in range(start, start + 1024))))
+        assert solo.node.footprint()["wants"] <= WANTS_MAX
+    assert solo.node.footprint()["marks"] == before["marks"]
+    solo.advance(8 * 3600.0)
+    assert solo.node.footprint()["wants"] == 0
+    after = solo.node.footprint()
+    assert sum(after.values()) <= sum(before.values()) + 16, after
+
+
+def test_invented_publishers_do_not_keep_us_from_fetching_what_is_real() -> None:
+    """Mallory fills all wants and answers nothing; what our parent shows is fetched still."""
+    solo = member()
+    solo.hear(MALLORY.peer_id, page(*(invented(n) for n in range(WANTS_MAX))))
+    events = [event_of(BOB, OPEN, number) for number in (1, 2, 3)]
+    parent = solo.peers[ALICE.peer_id]
+
+    def serve(message: Message) -> list[Message]:
+        if isinstance(message, FetchRange):
+            wanted = [e for e in events if message.publisher == e.publisher]
+            blocks = tuple(event.block for event in wanted)
+            return [Range(message.request, OPEN.cid, blocks, more=False)]
+        return list(parent(message))
+
+    solo.peers[ALICE.peer_id] = serve
+    solo.advance(5.0)
+    solo.hear(ALICE.peer_id, page(MarkState(BOB.peer_id, EPOCH, 0, 3, events[-1].cid)))
+    solo.advance(120.0)
+    assert sorted(solo.cids()) == sorted(event.cid for event in events)
+
+
+def test_a_frontier_without_end_does_not_fill_a_new_subscribers_memory() -> None:
+    """A hostile parent goes on showing pages, and says each time that there are more."""
+    parent = Parent("alice", [OPEN.block, meta_of(ALICE).block])
+    honest = parent.__call__
+
+    def endless(message: Message) -> list[Message]:
+        if isinstance(message, Join) and message.topic == OPEN.cid:
+            accepted, _ = honest(message)
+            return [accepted]
+        return honest(message)
+
+    solo = Solo(contacts=(ALICE.peer_id,))
+    solo.peers[ALICE.peer_id] = endless
+    solo.start()
+    solo.give(Subscribe(77, OPEN.cid))
+    for start in range(0, 200 * 1024, 1024):
+        marks = (invented(number) for number in range(start, start + 1024))
+        solo.hear(ALICE.peer_id, page(*marks, more=True))
+    assert solo.node.footprint()["marks"] <= 65_536
+
+
+def test_a_start_frontier_of_a_stranger_is_not_taken() -> None:
+    """Only the parent that took us in says where we start."""
+    parent = Parent("alice", [OPEN.block, meta_of(ALICE).block])
+    solo = Solo(contacts=(ALICE.peer_id,))
+
+    def slow(message: Message) -> list[Message]:
+        if isinstance(message, Join) and message.topic == OPEN.cid:
+            return parent(message)[:1]
+        return parent(message)
+
+    solo.peers[ALICE.peer_id] = slow
+    solo.start()
+    solo.give(Subscribe(77, OPEN.cid))
+    solo.hear(MALLORY.peer_id, page(invented(1)))
+    assert solo.node.footprint()["marks"] == 0
+    assert 77 not in solo.replies
+    solo.hear(ALICE.peer_id, page(invented(2, high=3)))
+    assert solo.replies[77].error is None
+    assert solo.node.footprint()["marks"] == 1
+
+
+def test_a_forged_start_frontier_makes_us_miss_what_it_claims_and_nothing_else() -> None:
+    """Said aloud: a hostile parent decides where a *new* subscription starts, for each publisher.
+
+    Claiming numbers that do not exist yet, it hides a publisher from its child (docs/spec/threats:
+    withholding parents). It cannot hide one that it did not name, and a new epoch undoes it.
+    """
+    forged = MarkState(BOB.peer_id, EPOCH, 0, FAR, None)
+    solo = member(marks=(forged,))
+    hidden, shown, later = (
+        event_of(BOB, OPEN, 1),
+        event_of(CAROL, OPEN, 1),
+        event_of(BOB, OPEN, 1, epoch=EPOCH + 1),
+    )
+    for event in (hidden, shown, later):
+        solo.hear(CAROL.peer_id, EventMessage(event.block, 1))
+    assert solo.cids() == [shown.cid, later.cid]
+
+
+# Floors.
+
+
+@pytest.mark.parametrize("liar", [MALLORY, ALICE], ids=["a stranger", "the parent"])
+def test_a_forged_floor_does_not_silence_a_publisher(liar: Identity) -> None:
+    """A peer shows that Bob's numbers up to far are retired. What he publishes next must come.
+
+    One peer's word must not retire what nobody has seen.
+    """
+    solo = member(KEEPING.block)
+    solo.hear(ALICE.peer_id, EventMessage(event_of(BOB, KEEPING, 1).block, 1))
+    forged = MarkState(BOB.peer_id, EPOCH, FAR, FAR, None, retired=FAR)
+    solo.hear(liar.peer_id, page(forged, topic=KEEPING.cid))
+    solo.advance(300.0)
+    assert solo.topic(KEEPING.cid).frontier.high(BOB.peer_id, EPOCH) == 1
+    solo.hear(ALICE.peer_id, EventMessage(event_of(BOB, KEEPING, 2).block, 1))
+    assert len(solo.delivered) == 2
+
+
+def below_carol() -> Solo:
+    """A member of Alice's topic whose parent is Carol: neither author nor publisher."""
+    solo = below(Parent("carol", [ROOTED.block, meta_of(ALICE, "rooted").block]))
+    solo.subscribe(ROOTED.cid)
+    solo.advance(5.0)
+    assert solo.topic(ROOTED.cid).tree.parent == CAROL.peer_id
+    return solo
+
+
+@pytest.mark.parametrize(
+    "liars",
+    [(MALLORY,), (CAROL,), (MALLORY, SECOND, THIRD)],
+    ids=["a stranger", "the parent", "three"],
+)
+def test_a_forged_floor_does_not_make_us_skip_what_was_withheld(
+    liars: tuple[Identity, ...],
+) -> None:
+    """Bob's third event is here, the second is kept from us and said to be retired."""
+    solo = below_carol()
+    first, second, third = (event_of(BOB, ROOTED, number) for number in (1, 2, 3))
+    for event in (first, third):
+        solo.hear(CAROL.peer_id, EventMessage(event.block, 1))
+    forged = MarkState(BOB.peer_id, EPOCH, 2, 3, third.cid, retired=2)
+    for _ in range(5):
+        for liar in liars:
+            solo.hear(liar.peer_id, page(forged, topic=ROOTED.cid))
+        solo.advance(60.0)
+    assert solo.topic(ROOTED.cid).frontier.high(BOB.peer_id, EPOCH) == 1
+    solo.hear(CAROL.peer_id, EventMessage(second.block, 1))
+    assert sorted(solo.cids()) == sorted([first.cid, second.cid, third.cid])
+    asked = solo.sent_to(ALICE.peer_id, FrontierPage)
+    assert asked, "the author could have said so, and is asked"
+
+
+@pytest.mark.parametrize("who", [ALICE, BOB], ids=["the author", "the publisher"])
+def test_what_the_author_or_the_publisher_says_is_retired_is_skipped(who: Identity) -> None:
+    """Either could have kept us from it anyway: by a flush, or by saying nothing."""
+    solo = below_carol()
+    third = event_of(BOB, ROOTED, 3)
+    mark = MarkState(BOB.peer_id, EPOCH, 2, 3, third.cid, retired=2)
+
+    def answer(message: Message) -> list[Message]:
+        if isinstance(message, FrontierPage) and message.answer:
+            return [page(mark, topic=ROOTED.cid)]
+        if isinstance(message, FetchRange):
+            return [Range(message.request, ROOTED.cid, (), more=False)]
+        return []
+
+    solo.peers[who.peer_id] = answer
+    solo.hear(CAROL.peer_id, EventMessage(third.block, 1))
+    solo.advance(120.0)
+    assert solo.topic(ROOTED.cid).frontier.high(BOB.peer_id, EPOCH) == 3
+
+
+def test_a_late_subscribers_start_is_not_taken_for_retention() -> None:
+    """No attack needed: a new subscriber's floor is where it started, not what is gone for good.
+
+    Node 2 misses events while it is cut off. A new subscriber starts after them. When the others
+    are down, node 2 meets only the new one: it must go on wanting what it missed.
+    """
+    lab = Lab(6)
+    topic = lab.create(0, TopicSettings(retention=Retention(count=1000)))
+    lab.subscribe([1, 2], topic)
+    first = lab.publish(1, topic, b"all get this")
+    lab.world.cut([[2]])
+    lab.run(20.0)
+    missed = [lab.publish(1, topic, b"missed %d" % number) for number in range(3)]
+    lab.subscribe([3], topic)
+    for index in (0, 1, 4, 5):
+        lab.world.kill(index)
+    lab.world.heal()
+    lab.run(300.0)
+    for index in (0, 1, 4, 5):
+        lab.world.restart(index)
+    lab.run(300.0)
+    assert sorted(lab.delivered(2, topic)) == sorted([first, *missed])
+
+
+# Numbers.
+
+
+def test_numbers_with_holes_do_not_make_us_say_what_nobody_may_say() -> None:
+    """A publisher that skips numbers makes our frontier long: pages must stay within the wire."""
+    solo = member()
+    frontier = solo.topic(OPEN.cid).frontier
+    # As if 70,000 such events had come: signing that many would take long.
+    frontier.adopt(MarkState(MALLORY.peer_id, EPOCH, 0, 0, None, tuple(range(2, 140_002, 2))))
+    effects: list[Effect] = []
+    solo.node.turn.effects = effects
+    solo.topic(OPEN.cid)._show(ALICE.peer_id, answer=True)
+    messages = [effect.message for effect in effects if isinstance(effect, Send)]
+    assert messages
+    for message in messages:
+        codec.decode(codec.encode(message))
+
+
+def test_an_event_with_the_highest_number_is_taken_and_asked_about_once() -> None:
+    """Numbers huge: the gap before it cannot be filled, and must not keep us busy."""
+    solo = member()
+    event = event_of(BOB, OPEN, 2**63 - 1)
+    solo.hear(ALICE.peer_id, EventMessage(event.block, 1))
+    assert solo.cids() == [event.cid]
+    solo.advance(120.0)
+    assert len(solo.said(FetchRange)) <= 2 + len(list(solo.topic(OPEN.cid)._neighbours()))
+    assert solo.node.footprint()["wants"] == 0
+
+
+def test_a_request_for_all_numbers_there_are_is_answered_with_a_bounded_message() -> None:
+    solo = Solo().start()
+    topic = solo.create()
+    for _ in range(300):
+        solo.publish(topic, b"x" * 4096)
+    (mark,) = solo.topic(topic).frontier.marks()
+    fetch = FetchRange(1, topic, solo.me, mark.epoch, 1, 2**63 - 1)
+    solo.hear(MALLORY.peer_id, fetch)
+    (answer,) = solo.sent_to(MALLORY.peer_id, Range)
+    limit = Parameters().range_bytes_max
+    assert 0 < sum(len(block) for block in answer.blocks) <= limit
+    assert answer.more

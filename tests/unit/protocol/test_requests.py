@@ -1,0 +1,343 @@
+"""Requests to publish: the author's durable outbox, and the publisher's side (design 6)."""
+
+import pytest
+
+from pulsarcast.model import trace
+from pulsarcast.model.events import decode_request
+from pulsarcast.model.ids import Cid
+from pulsarcast.model.topics import DeliveryOrder, TopicSettings
+from pulsarcast.protocol.inputs import Publish, ReadHistory
+from pulsarcast.protocol.messages import EventMessage, RequestAnswered, RequestToPublish
+from pulsarcast.protocol.parameters import Parameters
+from tests.support.lab import Lab
+from tests.support.people import (
+    ALICE,
+    BOB,
+    CAROL,
+    CREATED_US,
+    EPOCH,
+    MALLORY,
+    event_for,
+    meta_of,
+    request_of,
+    topic_of,
+)
+from tests.support.solo import Parent, Solo, below
+
+
+def author_only(lab: Lab, *more: int) -> TopicSettings:
+    return TopicSettings(allowed_publishers=tuple(lab.peer(index) for index in (0, *more)))
+
+
+def only_alice() -> TopicSettings:
+    return TopicSettings(allowed_publishers=(ALICE.peer_id,))
+
+
+def payloads(lab: Lab, index: int, topic: Cid) -> list[bytes]:
+    return [lab.event(cid).payload for cid in lab.delivered(index, topic)]
+
+
+# The author's side.
+
+
+def test_a_request_waits_in_the_outbox_until_its_publisher_is_back() -> None:
+    lab = Lab(6)
+    topic = lab.create(0, author_only(lab))
+    lab.subscribe([1, 2], topic)
+    lab.world.kill(0)
+    replies = lab.start(1, lambda call: Publish(call, topic, b"waits"))
+    lab.run(60.0)
+    assert not replies
+    lab.world.restart(0)
+    lab.run(120.0)
+    assert [reply.error for reply in replies] == [None]
+    assert payloads(lab, 2, topic) == [b"waits"]
+
+
+@pytest.mark.parametrize("subscribed", [True, False], ids=["subscribed", "not subscribed"])
+def test_a_request_survives_a_crash_of_its_author(subscribed: bool) -> None:
+    """Durable means: on the disk, and sent again after a restart, whether or not one subscribes."""
+    lab = Lab(6)
+    topic = lab.create(0, author_only(lab))
+    lab.subscribe([2], topic)
+    if subscribed:
+        lab.subscribe([1], topic)
+    lab.world.kill(0)
+    lab.start(1, lambda call: Publish(call, topic, b"durable"))
+    lab.run(5.0)
+    lab.world.kill(1)
+    lab.world.restart(1)
+    lab.run(5.0)
+    lab.world.restart(0)
+    lab.run(300.0)
+    assert payloads(lab, 2, topic) == [b"durable"]
+
+
+def test_a_request_is_sent_again_ever_more_slowly() -> None:
+    parent = Parent("alice", [topic_of(ALICE, only_alice()).block])
+    solo = below(parent)
+    solo.give(Publish(99, topic_of(ALICE, only_alice()).cid, b"anyone there?"))
+    counts = []
+    for _ in range(6):
+        solo.advance(200.0)
+        counts.append(len(solo.sent_to(ALICE.peer_id, RequestToPublish)))
+    steps = [after - before for before, after in zip([0, *counts], counts, strict=False)]
+    assert steps[0] > steps[-1] >= 0
+    assert counts[-1] <= 12
+    assert solo.node.footprint()["outbox"] == 1
+
+
+def test_an_answer_from_someone_who_may_not_publish_is_not_believed() -> None:
+    topic = topic_of(ALICE, only_alice())
+    solo = below(Parent("alice", [topic.block]))
+    solo.give(Publish(99, topic.cid, b"please"))
+    (asked,) = solo.sent_to(ALICE.peer_id, RequestToPublish)
+    request_id = request_id_of(asked)
+    forged = RequestAnswered(topic.cid, request_id, topic.cid, 3, "")
+    solo.hear(MALLORY.peer_id, forged)
+    assert 99 not in solo.replies
+    assert solo.node.footprint()["outbox"] == 1
+    solo.hear(ALICE.peer_id, forged)
+    assert solo.replies[99].cid == topic.cid
+    assert solo.node.footprint()["outbox"] == 0
+
+
+def request_id_of(message: RequestToPublish) -> bytes:
+    return decode_request(message.block).request_id
+
+
+def test_a_refusal_is_told_to_the_caller_and_written_down() -> None:
+    lab = Lab(5)
+    lab.subscribe([1], topic := lab.create(0, author_only(lab)))
+    reply = lab.ask(1, lambda call: Publish(call, topic, b"late", expires_us=1))
+    assert reply.error == "the request has expired"
+    assert [record.reason for record in lab.records(trace.Refused, 1)] == [reply.error]
+
+
+def test_the_outbox_is_bounded() -> None:
+    topic = topic_of(ALICE, only_alice())
+    solo = below(Parent("alice", [topic.block]), parameters=Parameters(outbox_max=5))
+    for call in range(100, 110):
+        solo.give(Publish(call, topic.cid, b"many"))
+    assert solo.node.footprint()["outbox"] == 5
+    assert {reply.error for reply in solo.replies.values()} == {"the outbox is full"}
+
+
+# Once.
+
+
+@pytest.mark.parametrize("subscribed", [True, False], ids=["subscribed", "not subscribed"])
+def test_a_command_given_twice_with_one_key_is_published_once(subscribed: bool) -> None:
+    """Design 5: an idempotency key makes a retry of the caller the same event."""
+    lab = Lab(6)
+    topic = lab.create(0)
+    lab.subscribe([2], topic)
+    if subscribed:
+        lab.subscribe([1], topic)
+    replies = [
+        lab.ask(1, lambda call: Publish(call, topic, b"once", idempotency_key=b"key"))
+        for _ in range(2)
+    ]
+    lab.run(30.0)
+    assert payloads(lab, 2, topic) == [b"once"]
+    assert replies[0].cid == replies[1].cid
+
+
+def test_a_command_given_twice_at_the_same_moment_is_published_once() -> None:
+    lab = Lab(6)
+    topic = lab.create(0)
+    lab.subscribe([1, 2], topic)
+    for _ in range(2):
+        lab.start(1, lambda call: Publish(call, topic, b"once", idempotency_key=b"key"))
+    lab.run(30.0)
+    assert payloads(lab, 2, topic) == [b"once"]
+
+
+def test_a_request_retried_by_its_caller_while_it_waits_is_published_once() -> None:
+    lab = Lab(6)
+    topic = lab.create(0, author_only(lab))
+    lab.subscribe([1, 2], topic)
+    lab.world.kill(0)
+    for _ in range(2):
+        lab.start(1, lambda call: Publish(call, topic, b"once", idempotency_key=b"key"))
+        lab.run(5.0)
+    lab.world.restart(0)
+    lab.run(120.0)
+    assert payloads(lab, 2, topic) == [b"once"]
+
+
+def test_a_request_retried_by_its_caller_after_a_crash_is_published_once() -> None:
+    lab = Lab(6)
+    topic = lab.create(0, author_only(lab))
+    lab.subscribe([1, 2], topic)
+    lab.world.kill(0)
+    lab.start(1, lambda call: Publish(call, topic, b"once", idempotency_key=b"key"))
+    lab.run(5.0)
+    lab.world.kill(1)
+    lab.world.restart(1)
+    lab.start(1, lambda call: Publish(call, topic, b"once", idempotency_key=b"key"))
+    lab.run(5.0)
+    lab.world.restart(0)
+    lab.run(300.0)
+    assert payloads(lab, 2, topic) == [b"once"]
+
+
+def test_a_request_is_published_once_however_often_it_is_asked() -> None:
+    solo = Solo().start()
+    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    signed = request_of(BOB, topic)
+    message = RequestToPublish(signed.block, replicated=False, settled=0)
+    for _ in range(5):
+        solo.hear(BOB.peer_id, message)
+    solo.advance(60.0)
+    answers = solo.sent_to(BOB.peer_id, RequestAnswered)
+    assert len({answer.event for answer in answers}) == 1
+    assert answers[-1].event is not None
+    assert solo.topic(topic).frontier.marks()[0].high == 1
+
+
+def test_a_request_is_published_once_also_after_a_crash_of_the_publisher() -> None:
+    solo = Solo().start()
+    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    signed = request_of(BOB, topic)
+    message = RequestToPublish(signed.block, replicated=False, settled=0)
+    solo.hear(BOB.peer_id, message)
+    (answer,) = solo.sent_to(BOB.peer_id, RequestAnswered)
+    again = Solo(store=solo.store, seed=2).start()
+    again.advance(1.0)
+    again.hear(BOB.peer_id, message)
+    again.advance(60.0)
+    assert [a.event for a in again.sent_to(BOB.peer_id, RequestAnswered)] == [answer.event]
+
+
+def test_a_request_that_two_publishers_took_is_delivered_once() -> None:
+    """Receivers deliver a request id once too (design 6)."""
+    settings = TopicSettings(allowed_publishers=(ALICE.peer_id, CAROL.peer_id))
+    topic = topic_of(ALICE, settings)
+    solo = below(Parent("alice", [topic.block, meta_of(ALICE).block]))
+    solo.subscribe(topic.cid)
+    signed = request_of(BOB, topic.cid)
+    for publisher in (ALICE, CAROL):
+        event = event_for(publisher, signed, topic)
+        hear_event(solo, event.block)
+    assert len(solo.delivered) == 1
+
+
+def hear_event(solo: Solo, block: bytes) -> None:
+    solo.hear(ALICE.peer_id, EventMessage(block, 1))
+
+
+def test_a_crash_between_two_requests_loses_neither() -> None:
+    """Request 2 came first, we crashed, request 1 came after: it is no duplicate of anything.
+
+    Both were acknowledged to their author; a subscriber that was away still gets every event.
+    """
+    topic = topic_of(ALICE, only_alice())
+    parent = Parent("alice", [topic.block, meta_of(ALICE).block])
+    solo = below(parent)
+    solo.subscribe(topic.cid)
+    first, second = (
+        event_for(ALICE, request_of(BOB, topic.cid, number), topic, number) for number in (1, 2)
+    )
+    hear_event(solo, second.block)
+    assert solo.cids() == [second.cid]
+    again = Solo(store=solo.store, contacts=(ALICE.peer_id,), seed=2)
+    again.peers[ALICE.peer_id] = parent
+    again.start()
+    again.advance(5.0)
+    hear_event(again, first.block)
+    assert first.cid in again.cids()
+
+
+# The publisher's side.
+
+
+def test_an_authors_requests_are_published_in_the_order_of_their_numbers() -> None:
+    solo = Solo().start()
+    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    for number in (3, 2, 1):
+        signed = request_of(BOB, topic, number, payload=b"%d" % number)
+        solo.hear(BOB.peer_id, RequestToPublish(signed.block, replicated=False, settled=0))
+    solo.advance(60.0)
+    assert solo.node.footprint()["requests"] == 0
+    log = solo.ask(lambda call: ReadHistory(call, topic, 1, 1000)).events
+    assert [event.payload for event in log] == [b"1", b"2", b"3"]
+
+
+def test_nobody_waits_for_requests_that_are_answered() -> None:
+    """`settled`: what another publisher answered need not come to this one."""
+    solo = Solo().start()
+    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    signed = request_of(BOB, topic, 5)
+    solo.hear(BOB.peer_id, RequestToPublish(signed.block, replicated=False, settled=4))
+    assert len(solo.sent_to(BOB.peer_id, RequestAnswered)) == 1
+
+
+def test_only_the_author_can_say_what_is_settled() -> None:
+    """Else a stranger could make the publisher skip what is still on its way."""
+    solo = Solo().start()
+    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    fifth = request_of(BOB, topic, 5)
+    solo.hear(MALLORY.peer_id, RequestToPublish(fifth.block, replicated=False, settled=4))
+    assert not solo.said(RequestAnswered)
+    first = request_of(BOB, topic, 1)
+    solo.hear(BOB.peer_id, RequestToPublish(first.block, replicated=False, settled=0))
+    (answer,) = solo.sent_to(BOB.peer_id, RequestAnswered)
+    assert answer.event is not None
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        (TopicSettings(allowed_publishers=(CAROL.peer_id,)), "this peer may not publish"),
+        (TopicSettings(request_to_publish=False), "the author may not request"),
+        (TopicSettings(requesters=(CAROL.peer_id,)), "the author may not request"),
+        (TopicSettings(payload_bytes_max=3), "the payload is too large"),
+    ],
+)
+def test_what_is_not_allowed_is_refused_with_a_reason(settings: TopicSettings, reason: str) -> None:
+    solo = Solo().start()
+    topic = solo.create(settings)
+    signed = request_of(BOB, topic)
+    solo.hear(BOB.peer_id, RequestToPublish(signed.block, replicated=False, settled=0))
+    (answer,) = solo.sent_to(BOB.peer_id, RequestAnswered)
+    assert (answer.event, answer.reason) == (None, reason)
+
+
+def test_a_request_that_has_expired_is_refused() -> None:
+    solo = Solo().start()
+    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    solo.advance(100.0)
+    signed = request_of(BOB, topic, expires=CREATED_US + 50_000_000)
+    solo.hear(BOB.peer_id, RequestToPublish(signed.block, replicated=False, settled=0))
+    (answer,) = solo.sent_to(BOB.peer_id, RequestAnswered)
+    assert answer.reason == "the request has expired"
+
+
+def test_requests_that_came_too_early_are_bounded() -> None:
+    solo = Solo(parameters=Parameters(requests_held_max=10)).start()
+    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    for number in range(2, 100):
+        signed = request_of(MALLORY, topic, number, epoch=EPOCH)
+        solo.hear(MALLORY.peer_id, RequestToPublish(signed.block, replicated=False, settled=0))
+    assert solo.node.footprint()["requests"] == 10
+
+
+def test_in_total_order_the_sequencer_gives_requests_their_places() -> None:
+    lab = Lab(8)
+    topic = lab.create(
+        0,
+        TopicSettings(
+            delivery_order=DeliveryOrder.TOTAL,
+            allowed_publishers=(lab.peer(0),),
+            sequencers=(lab.peer(0),),
+        ),
+    )
+    lab.subscribe(list(range(1, 8)), topic)
+    for number in range(5):
+        for index in range(1, 8):
+            lab.start(index, lambda call, n=number: Publish(call, topic, b"%d" % n))  # type: ignore[misc]
+    lab.run(60.0)
+    orders = {tuple(lab.delivered(index, topic)) for index in range(1, 8)}
+    assert len(orders) == 1
+    assert len(orders.pop()) == 35

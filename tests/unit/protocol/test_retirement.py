@@ -1,0 +1,99 @@
+"""Gaps that retention makes: who was away gets on with what is left (design 6)."""
+
+import pytest
+
+from pulsarcast.model.ids import Cid
+from pulsarcast.model.topics import DeliveryOrder, Retention, TopicSettings
+from pulsarcast.protocol.parameters import Parameters
+from tests.support.lab import Lab
+
+AUTHOR, PUBLISHER, MEMBER, AWAY, STRANGER = range(5)
+KEPT = 5
+PUBLISHED = 20
+SETTLE_S = 300.0
+ORDERED = TopicSettings(delivery_order=DeliveryOrder.PER_PUBLISHER, retention=Retention(count=KEPT))
+
+
+def miss_most(lab: Lab, settings: TopicSettings) -> tuple[Cid, list[Cid]]:
+    """One subscriber is away while far more is published than the topic keeps."""
+    topic = lab.create(AUTHOR, settings)
+    lab.subscribe([PUBLISHER, MEMBER, AWAY], topic)
+    events = [lab.publish(PUBLISHER, topic, b"seen", settle_s=0.2)]
+    lab.run(5.0)
+    lab.world.kill(AWAY)
+    events += [
+        lab.publish(PUBLISHER, topic, b"%d" % number, settle_s=0.2) for number in range(PUBLISHED)
+    ]
+    lab.run(2 * Parameters().retention_interval_s)
+    for index in (AUTHOR, PUBLISHER, MEMBER):
+        assert [event.cid for event in lab.log(index, topic)] == events[-KEPT:]
+    return topic, events
+
+
+def delivered_once(lab: Lab, index: int, topic: Cid) -> list[Cid]:
+    return list(dict.fromkeys(lab.delivered(index, topic)))
+
+
+@pytest.mark.parametrize(
+    "order", [DeliveryOrder.NONE, DeliveryOrder.PER_PUBLISHER, DeliveryOrder.TOTAL]
+)
+def test_who_was_away_for_too_long_gets_what_is_left(order: DeliveryOrder) -> None:
+    lab = Lab(5)
+    if order is DeliveryOrder.TOTAL:
+        sequencer = (lab.peer(PUBLISHER),)
+        settings = TopicSettings(
+            delivery_order=order,
+            allowed_publishers=sequencer,
+            sequencers=sequencer,
+            retention=Retention(count=KEPT),
+        )
+    else:
+        settings = TopicSettings(delivery_order=order, retention=Retention(count=KEPT))
+    topic, events = miss_most(lab, settings)
+    lab.world.restart(AWAY)
+    lab.run(SETTLE_S)
+    got = delivered_once(lab, AWAY, topic)
+    assert got == [events[0], *events[-KEPT:]]
+    assert lab.world.node(AWAY).topics[topic].digest() == (
+        lab.world.node(MEMBER).topics[topic].digest()
+    ), "and agrees with the others about what there was"
+    later = lab.publish(PUBLISHER, topic, b"later", settle_s=5.0)
+    assert lab.delivered(AWAY, topic)[-1] == later
+
+
+@pytest.mark.parametrize("back", [AUTHOR, PUBLISHER], ids=["the author", "the publisher"])
+def test_where_one_other_member_is_left_nothing_is_skipped_until_somebody_comes(back: int) -> None:
+    """One peer's word is not enough, whoever it is; the author's or the publisher's is."""
+    lab = Lab(5)
+    topic, events = miss_most(lab, ORDERED)
+    for index in (AUTHOR, PUBLISHER):
+        lab.world.kill(index)
+    lab.world.restart(AWAY)
+    lab.run(SETTLE_S)
+    assert delivered_once(lab, AWAY, topic) == events[:1]
+    lab.world.restart(back)
+    lab.run(SETTLE_S)
+    assert delivered_once(lab, AWAY, topic) == [events[0], *events[-KEPT:]]
+
+
+def test_two_other_members_are_enough() -> None:
+    """Neither the author nor the publisher is there to ask."""
+    lab = Lab(6)
+    second = 5
+    topic = lab.create(AUTHOR, ORDERED)
+    lab.subscribe([second], topic)
+    lab.run(1.0)
+    lab.subscribe([PUBLISHER, MEMBER, AWAY], topic)
+    events = [lab.publish(PUBLISHER, topic, b"seen")]
+    lab.run(5.0)
+    lab.world.kill(AWAY)
+    events += [
+        lab.publish(PUBLISHER, topic, b"%d" % number, settle_s=0.2) for number in range(PUBLISHED)
+    ]
+    lab.run(2 * Parameters().retention_interval_s)
+    for index in (AUTHOR, PUBLISHER):
+        lab.world.kill(index)
+    lab.run(30.0)
+    lab.world.restart(AWAY)
+    lab.run(2 * SETTLE_S)
+    assert delivered_once(lab, AWAY, topic) == [events[0], *events[-KEPT:]]

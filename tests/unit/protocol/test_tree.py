@@ -1,0 +1,463 @@
+"""Dissemination trees: many of them in a small network without a DHT, joined in every order."""
+
+from collections.abc import Callable
+from random import Random
+from typing import cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pulsarcast.model.ids import PeerId, cid_of, peer_key
+from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.dissemination.tree import (
+    BELOW_YOU,
+    REFERRALS_MAX,
+    DisseminationTree,
+)
+from pulsarcast.protocol.effects import Send, SetTimer
+from pulsarcast.protocol.messages import (
+    Contact,
+    EventMessage,
+    HandOver,
+    Join,
+    JoinAccepted,
+    JoinReferred,
+    JoinRefused,
+    Leave,
+    Message,
+    Role,
+    Status,
+)
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.turn import Turn
+from tests.support.people import identity
+
+TOPIC = cid_of(b"a topic")
+SIZE = 12
+FANOUT = 2
+DIGEST = bytes(16)
+
+
+class Knowledge:
+    """Whom one node knows: what the tree asks of a DHT."""
+
+    def __init__(self, me: PeerId, known: list[PeerId], everyone: Callable[[], list[PeerId]]):
+        self.me = me
+        self.known = known
+        self.everyone = everyone
+
+    def closest_known(
+        self, key: int, count: int = 1, exclude: dict[PeerId, None] | None = None
+    ) -> list[Contact]:
+        peers = [peer for peer in self.known if peer not in (exclude or {}) and peer != self.me]
+        return [Contact(peer) for peer in sorted(peers, key=lambda p: peer_key(p) ^ key)[:count]]
+
+    def lookup(self, key: int, then: Callable[[list[Contact]], None]) -> None:
+        """A lookup finds whoever is alive."""
+        peers = sorted(self.everyone(), key=lambda peer: peer_key(peer) ^ key)
+        then([Contact(peer) for peer in peers if peer != self.me])
+
+
+class Member:
+    """A tree and the little of a topic that it needs around it."""
+
+    def __init__(self, grove: "Grove", number: int, known: list[PeerId]) -> None:
+        self.turn = Turn(identity(f"member {number}"), Random(number))
+        self.me = self.turn.me
+        self.has_left = False
+        self.learned: list[PeerId] = []
+        self.known = known
+        knowledge = Knowledge(self.me, known, lambda: list(grove.members))
+        self.tree = DisseminationTree(
+            TOPIC,
+            grove.root,
+            self.turn,
+            cast(Kademlia, knowledge),
+            Parameters(fanout=FANOUT),
+            self,
+            {},
+        )
+
+    def digest(self) -> bytes:
+        return DIGEST
+
+    def attached(self, parent: PeerId | None, digest: bytes | None) -> None:
+        """Nothing to catch up with."""
+
+    def learn(self, members: tuple[Contact, ...]) -> None:
+        self.learned.extend(contact.peer for contact in members)
+
+    def welcome(self, child: PeerId, *, fresh: bool) -> None:
+        """Nothing to show."""
+
+    def path_changed(self) -> None:
+        self.tree.send_children(
+            lambda: Status(TOPIC, DIGEST, self.tree.path_from_here(), (), answer=False)
+        )
+
+    def left(self) -> None:
+        self.has_left = True
+
+    def hear(self, sender: PeerId, message: Message) -> None:
+        match message:
+            case Join():
+                self.tree.receive_join(sender, message)
+            case JoinAccepted():
+                self.tree.accepted(sender, message)
+            case JoinReferred():
+                self.tree.referred(sender, message)
+            case JoinRefused():
+                self.tree.refused(sender, message)
+            case Leave():
+                self.tree.receive_leave(sender)
+            case HandOver():
+                self.tree.receive_hand_over(sender, message)
+            case Status():
+                self.tree.heard_path(sender, message.path)
+            case _:
+                raise AssertionError(message)
+
+
+class Grove:
+    """Members, and messages between them in an order of chance, but in order between any two."""
+
+    def __init__(self, seed: int, size: int = SIZE) -> None:
+        self.rng = Random(seed)
+        self.root: PeerId = identity("member 0").peer_id
+        self.members: dict[PeerId, Member] = {}
+        self.lines: dict[tuple[PeerId, PeerId], list[Message]] = {}
+        self.timers: list[tuple[float, int, PeerId]] = []
+        self.now = 0.0
+        peers = [identity(f"member {number}").peer_id for number in range(size)]
+        for number in range(size):
+            known = self.rng.sample(peers, self.rng.randint(1, size))
+            member = Member(self, number, known)
+            self.members[member.me] = member
+
+    def act(self, member: Member, do: Callable[[], None]) -> None:
+        """Let a member do something, and carry out what it asks."""
+        member.turn.now = self.now
+        member.turn.effects = []
+        do()
+        for effect in member.turn.effects:
+            match effect:
+                case Send(peer, message):
+                    assert peer != member.me
+                    self.lines.setdefault((member.me, peer), []).append(message)
+                case SetTimer(timer, delay_s):
+                    self.timers.append((self.now + delay_s, timer, member.me))
+                case _:
+                    raise AssertionError(effect)
+
+    def step(self) -> bool:
+        """One message arrives, or where none is on its way, one timer fires."""
+        if self.lines:
+            line = self.rng.choice(sorted(self.lines))
+            message = self.lines[line].pop(0)
+            if not self.lines[line]:
+                del self.lines[line]
+            self._arrive(*line, message)
+            return True
+        if not self.timers:
+            return False
+        due = min(self.timers)
+        self.timers.remove(due)
+        self.now, timer, peer = due
+        member = self.members.get(peer)
+        if member is not None:
+            self.act(member, lambda: member.turn.fired(timer))
+        return True
+
+    def _arrive(self, sender: PeerId, receiver: PeerId, message: Message) -> None:
+        member = self.members.get(receiver)
+        if member is not None and sender in self.members:
+            self.act(member, lambda: member.hear(sender, message))
+        elif sender in self.members:
+            teller = self.members[sender]
+            self.act(teller, lambda: teller.tree.lost(receiver))
+
+    def settle(self, seconds: float = 600.0) -> None:
+        until = self.now + seconds
+        for _ in range(100_000):
+            if not self.lines and (not self.timers or min(self.timers)[0] > until):
+                return
+            self.step()
+        raise AssertionError("the grove never comes to rest")
+
+    def kill(self, peer: PeerId) -> None:
+        """A member dies: everyone learns of it, and its DHT no longer names it."""
+        del self.members[peer]
+        for member in list(self.members.values()):
+            member.known[:] = [known for known in member.known if known != peer]
+            self.act(member, lambda member=member: member.tree.lost(peer))  # type: ignore[misc]
+
+    def join_all(self) -> None:
+        """Everyone joins at a time of chance, so that joins meet each other on the way."""
+        joining = list(self.members.values())
+        self.rng.shuffle(joining)
+        for member in joining:
+            self.act(member, member.tree.join)
+            for _ in range(self.rng.randint(0, 6)):
+                self.step()
+
+    def check(self, root: PeerId) -> None:
+        """One tree: everyone's way up ends at the root, without a cycle, and both ends agree."""
+        trees = {peer: member.tree for peer, member in self.members.items()}
+        for peer, tree in trees.items():
+            assert tree.is_root == (peer == root)
+            assert (tree.parent is None) == (peer == root)
+            assert len(tree.children) <= FANOUT
+            assert set(tree.links) == {*tree.children, *([tree.parent] if tree.parent else [])}
+            way = [peer]
+            while (above := trees[way[-1]].parent) is not None:
+                assert above not in way, "a cycle"
+                assert way[-1] in trees[above].children
+                way.append(above)
+            assert way[-1] == root
+            assert tree.path_from_here() == tuple(way), "and everyone knows its way"
+
+
+def seeds() -> st.SearchStrategy[int]:
+    return st.integers(0, 2**32)
+
+
+@given(seeds())
+@settings(max_examples=60)
+def test_however_joins_meet_the_result_is_one_tree_without_a_cycle(seed: int) -> None:
+    grove = Grove(seed)
+    grove.join_all()
+    grove.settle()
+    grove.check(grove.root)
+
+
+@given(seeds())
+@settings(max_examples=60)
+def test_the_tree_heals_when_a_third_of_its_members_die(seed: int) -> None:
+    grove = Grove(seed)
+    grove.join_all()
+    grove.settle(grove.rng.random() * 5)
+    victims = [peer for peer in grove.members if peer != grove.root]
+    for peer in grove.rng.sample(victims, SIZE // 3):
+        grove.kill(peer)
+        for _ in range(grove.rng.randint(0, 6)):
+            grove.step()
+    grove.settle()
+    grove.check(grove.root)
+
+
+@given(seeds())
+@settings(max_examples=60)
+def test_when_the_root_dies_exactly_one_member_takes_its_place(seed: int) -> None:
+    """Design 2 says the closest to the key; an orphan with the closest below it rules instead."""
+    grove = Grove(seed)
+    grove.join_all()
+    grove.settle()
+    grove.kill(grove.root)
+    grove.settle()
+    roots = [peer for peer, member in grove.members.items() if member.tree.is_root]
+    assert len(roots) == 1
+    grove.check(roots[0])
+
+
+@given(seeds())
+@settings(max_examples=60)
+def test_whoever_leaves_hands_its_children_over(seed: int) -> None:
+    grove = Grove(seed)
+    grove.join_all()
+    grove.settle()
+    leavers = [m for m in grove.members.values() if m.tree.children and m.me != grove.root]
+    leaver = grove.rng.choice(leavers)
+    grove.act(leaver, leaver.tree.leave)
+    grove.settle()
+    assert leaver.has_left
+    del grove.members[leaver.me]
+    grove.check(grove.root)
+
+
+def alone(number: int = 1, known: tuple[int, ...] = (0,)) -> tuple[Grove, Member]:
+    """A member that knows a few others, who answer only what the test lets them."""
+    grove = Grove(1, size=0)
+    peers = [identity(f"member {other}").peer_id for other in known]
+    member = Member(grove, number, peers)
+    grove.members[member.me] = member
+    return grove, member
+
+
+def sent(grove: Grove, member: Member) -> list[tuple[PeerId, Message]]:
+    """What a member has said since the last look."""
+    said = [
+        (receiver, message)
+        for (sender, receiver), messages in grove.lines.items()
+        for message in messages
+        if sender == member.me
+    ]
+    grove.lines.clear()
+    return said
+
+
+def test_a_join_goes_to_a_peer_strictly_closer_to_the_root() -> None:
+    key = peer_key(identity("member 0").peer_id)
+    for number in range(1, SIZE):
+        others = tuple(other for other in range(1, SIZE) if other != number)
+        grove, member = alone(number, others)
+        grove.act(member, member.tree.join)
+        for receiver, message in sent(grove, member):
+            assert isinstance(message, Join)
+            assert peer_key(receiver) ^ key < peer_key(member.me) ^ key
+
+
+def test_a_referral_to_a_peer_that_is_not_closer_is_not_followed() -> None:
+    grove, member = alone()
+    grove.act(member, member.tree.join)
+    ((root, join),) = sent(grove, member)
+    assert isinstance(join, Join)
+    farther = Contact(identity("member 5").peer_id)
+    refer = JoinReferred(TOPIC, join.attempt, farther, handed_down=False)
+    grove.act(member, lambda: member.hear(root, refer))
+    assert farther.peer not in [receiver for receiver, _ in sent(grove, member)]
+
+
+def test_referrals_in_circles_come_to_an_end() -> None:
+    grove, member = alone()
+    liars = [identity(f"member {number}").peer_id for number in (0, 5)]
+    grove.act(member, member.tree.join)
+    joins = 0
+    while messages := sent(grove, member):
+        ((asked, join),) = messages
+        assert isinstance(join, Join)
+        joins += 1
+        assert joins <= REFERRALS_MAX
+        other = Contact(liars[asked == liars[0]])
+        refer = JoinReferred(TOPIC, join.attempt, other, handed_down=True)
+        grove.act(member, lambda asked=asked, refer=refer: member.hear(asked, refer))  # type: ignore[misc]
+    assert joins == REFERRALS_MAX
+
+
+def test_nobody_attaches_below_itself() -> None:
+    grove, member = alone()
+    grove.act(member, member.tree.join)
+    ((root, join),) = sent(grove, member)
+    assert isinstance(join, Join)
+    path = (root, identity("member 5").peer_id, member.me)
+    accepted = JoinAccepted(TOPIC, join.attempt, path, (), DIGEST)
+    grove.act(member, lambda: member.hear(root, accepted))
+    assert member.tree.parent is None
+    assert (root, Leave(TOPIC)) in sent(grove, member)
+
+
+def test_members_that_a_peer_names_count_only_once_it_is_our_parent() -> None:
+    """Whoever answers a join that we never sent must not choose our lazy neighbours."""
+    grove, member = alone()
+    grove.act(member, member.tree.join)
+    ((root, join),) = sent(grove, member)
+    assert isinstance(join, Join)
+    stranger, friend = (identity(f"member {number}").peer_id for number in (5, 6))
+    uninvited = JoinAccepted(TOPIC, join.attempt, (stranger,), (Contact(stranger),), DIGEST)
+    grove.act(member, lambda: member.hear(stranger, uninvited))
+    assert member.learned == []
+    accepted = JoinAccepted(TOPIC, join.attempt, (root,), (Contact(friend),), DIGEST)
+    grove.act(member, lambda: member.hear(root, accepted))
+    assert member.learned == [friend]
+
+
+@pytest.mark.parametrize(("reason", "at_once"), [(BELOW_YOU, True), ("leaving", False)])
+def test_whoever_is_refused_by_its_own_subtree_asks_the_next_one_at_once(
+    reason: str, at_once: bool
+) -> None:
+    """Only "below you" is no reason to wait: the others had nothing to do with it."""
+    key = peer_key(identity("member 0").peer_id)
+    numbers = sorted(range(1, SIZE), key=lambda n: peer_key(identity(f"member {n}").peer_id) ^ key)
+    nearest, next_one, *_, farthest = numbers
+    grove, member = alone(farthest, (nearest, next_one))
+    grove.act(member, member.tree.join)
+    ((asked, join),) = sent(grove, member)
+    assert isinstance(join, Join)
+    assert asked == identity(f"member {nearest}").peer_id
+    refused = JoinRefused(TOPIC, join.attempt, reason)
+    grove.act(member, lambda: member.hear(asked, refused))
+    receivers = [receiver for receiver, _ in sent(grove, member)]
+    assert receivers == ([identity(f"member {next_one}").peer_id] if at_once else [])
+
+
+def test_an_answer_to_a_join_of_ours_that_timed_out_does_not_undo_the_one_after_it() -> None:
+    """Two joins to one busy peer, both answered at last: both ends must agree on the outcome."""
+    grove, member = alone()
+    grove.act(member, member.tree.join)
+    ((root, first),) = sent(grove, member)
+    joins: list[Message] = [first]
+    while len(joins) < 2:
+        grove.step()
+        joins += [message for _, message in sent(grove, member)]
+    for join in joins:
+        assert isinstance(join, Join)
+        accepted = JoinAccepted(TOPIC, join.attempt, (root,), (), DIGEST)
+        grove.act(member, lambda accepted=accepted: member.hear(root, accepted))  # type: ignore[misc]
+    assert member.tree.parent == root
+    assert (root, Leave(TOPIC)) not in sent(grove, member), "or it would no longer be our parent"
+
+
+def test_a_cycle_that_a_race_made_is_found_in_the_path_and_broken() -> None:
+    grove, member = alone()
+    grove.act(member, member.tree.join)
+    ((root, join),) = sent(grove, member)
+    assert isinstance(join, Join)
+    accepted = JoinAccepted(TOPIC, join.attempt, (root,), (), DIGEST)
+    grove.act(member, lambda: member.hear(root, accepted))
+    assert member.tree.parent == root
+    cycle = Status(TOPIC, DIGEST, (root, member.me), (), answer=False)
+    grove.act(member, lambda: member.hear(root, cycle))
+    assert member.tree.parent is None
+
+
+def test_a_full_parent_hands_joiners_down_to_its_children_in_turn() -> None:
+    grove, root = alone(0, ())
+    grove.act(root, root.tree.join)
+    children = [identity(f"member {number}").peer_id for number in (1, 2)]
+    for child in children:
+        join = Join(TOPIC, 1, Role.MEMBER, grove.root, False, False)
+        grove.act(root, lambda child=child, join=join: root.hear(child, join))  # type: ignore[misc]
+    sent(grove, root)
+    named = []
+    for number in range(3, 7):
+        joiner = identity(f"member {number}").peer_id
+        join = Join(TOPIC, 1, Role.MEMBER, grove.root, False, False)
+        grove.act(root, lambda joiner=joiner, join=join: root.hear(joiner, join))  # type: ignore[misc]
+        ((_, referred),) = sent(grove, root)
+        assert isinstance(referred, JoinReferred)
+        assert referred.handed_down
+        named.append(referred.contact.peer)
+    assert sorted(named) == sorted(2 * children)
+
+
+def test_an_event_never_goes_back_where_it_came_from() -> None:
+    """Thesis, algorithm 4, lines 11 to 14."""
+    grove, root = alone(0, ())
+    grove.act(root, root.tree.join)
+    children = [identity(f"member {number}").peer_id for number in (1, 2)]
+    for child in children:
+        join = Join(TOPIC, 1, Role.MEMBER, grove.root, False, False)
+        grove.act(root, lambda child=child, join=join: root.hear(child, join))  # type: ignore[misc]
+    sent(grove, root)
+    message = EventMessage(b"an event", 2)
+    grove.act(root, lambda: root.tree.forward(message, source=children[0]))
+    assert sent(grove, root) == [(children[1], message)]
+
+
+def test_a_neighbour_without_credit_gets_nothing_and_is_known_to_be_behind() -> None:
+    grove, root = alone(0, ())
+    grove.act(root, root.tree.join)
+    child = identity("member 1").peer_id
+    join = Join(TOPIC, 1, Role.MEMBER, grove.root, False, False)
+    grove.act(root, lambda: root.hear(child, join))
+    sent(grove, root)
+    window = Parameters().window
+    message = EventMessage(b"an event", 1)
+
+    def forward_many() -> None:
+        for _ in range(window + 10):
+            root.tree.forward(message, source=None)
+
+    grove.act(root, forward_many)
+    assert len(sent(grove, root)) == window
+    assert root.tree.links[child].behind

@@ -1,0 +1,77 @@
+"""The documentation and the code say the same: parameters, bounds, messages, and the README."""
+
+import importlib
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from pulsarcast.protocol.messages import Message
+from pulsarcast.protocol.parameters import Parameters
+
+ROOT = Path(__file__).parents[2]
+SPEC = (ROOT / "docs/spec/pulsarcast.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def rows(header: str) -> list[tuple[str, str]]:
+    """First and last cell of every row of the table with this header."""
+    _, found, rest = SPEC.partition(f"| {header} |")
+    assert found, f"no table begins with {header!r}"
+    lines = rest.partition("\n\n")[0].splitlines()[2:]
+    table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [(cells[0].strip("`"), cells[-1]) for cells in table]
+
+
+def number_in(cell: str) -> float:
+    """`2,592,000 s (30 days)` is 2592000."""
+    match = re.match(r"[\d,]+(\.\d+)?", cell)
+    assert match, f"no number in {cell!r}"
+    return float(match[0].replace(",", ""))
+
+
+def test_every_parameter_is_in_the_specification_with_its_default() -> None:
+    told = {name: number_in(cell) for name, cell in rows("name")}
+    built = {name: float(getattr(Parameters(), name)) for name in Parameters.__struct_fields__}
+    assert told == built
+
+
+def test_a_parameters_unit_is_told_where_its_name_has_one() -> None:
+    for name, cell in rows("name"):
+        unit = "s" if name.endswith(("_s", "_s_max")) else "B" if "_bytes_" in name else None
+        if unit is not None:
+            assert re.match(rf"[\d,.]+ {unit}\b", cell), name
+
+
+@pytest.mark.parametrize(("name", "cell"), rows("bound"))
+def test_every_bound_in_the_specification_is_the_codes(name: str, cell: str) -> None:
+    module, _, constant = name.rpartition(".")
+    built = getattr(importlib.import_module(f"pulsarcast.protocol.{module}"), constant)
+    assert number_in(cell) == built
+
+
+def test_every_message_is_in_the_specification() -> None:
+    assert {name for name, _ in rows("message")} == {kind.__name__ for kind in get_args(Message)}
+
+
+def test_the_example_of_the_readme_prints_what_the_readme_says(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    [example] = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", README, re.DOTALL)
+    code, output = example
+    exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
+    assert capsys.readouterr().out == output
+
+
+def test_no_link_of_the_documentation_leads_nowhere() -> None:
+    for page in [ROOT / "README.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/**/*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_test_that_the_documentation_names_exists() -> None:
+    known = "\n".join(path.read_text(encoding="utf-8") for path in ROOT.glob("tests/**/*.py"))
+    for page in ROOT.glob("docs/**/*.md"):
+        for name in re.findall(r"`(test_\w+)`", page.read_text(encoding="utf-8")):
+            assert f"def {name}(" in known, f"{page.name} names {name}"
