@@ -6,7 +6,7 @@ content ids.
 
 libipld has no type for links in Python: it writes any byte string that parses as a content id as a
 link (tag 42), and reads links back as bytes. That suits us for links, which are raw `Cid` bytes.
-It would corrupt anything else: of random strings as long as a signature, one in 1,100 becomes a
+It would corrupt anything else: of random strings as long as a signature, one in 1,200 becomes a
 link [m]. So every byte string of ours that is no link travels behind one zero byte, with which no
 content id begins. Peer ids begin with a zero already.
 """

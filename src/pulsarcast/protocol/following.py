@@ -80,7 +80,6 @@ class Following:
         self._on_stop: dict[Cid, list[Callable[[], None]]] = {}
         self._ending: dict[Cid, None] = {}
         """Topics that we are leaving: whoever wants to follow one again waits until we are out."""
-        self._main_of: dict[Cid, Cid] = {}
         self._own_offers: dict[Cid, dict[Cid, None]] = {}
         """Events of ours from before we followed a topic: no other member may have them yet."""
         self._late: dict[Cid, tuple[EventDescriptor, PeerId]] = {}
@@ -207,7 +206,6 @@ class Following:
         why = self._why.get(topic.id, Why(0))
         for name, cid in topic.descriptor.subtopics.items():
             if name == META:
-                self._main_of[cid] = topic.id
                 if not self._is_followed(cid):
                     self.node.descriptors.find(cid, self._follow_meta)
             elif Why.BELOW in why and not self._is_followed(cid):
