@@ -76,7 +76,8 @@ def test_a_seed_gives_the_same_trace_in_every_process(tmp_path: Path) -> None:
             capture_output=True,
             check=False,
         )
-        folders.append({path.name: path.read_bytes() for path in sorted(folder.iterdir())})
+        segments = sorted(folder.glob("*.ndjson.zst"))
+        folders.append({path.name: path.read_bytes() for path in segments})
     assert folders[0]
     assert folders[0] == folders[1]
 

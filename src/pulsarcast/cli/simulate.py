@@ -49,6 +49,8 @@ FROM_THE_SEED = {
 @click.option("--events", type=click.IntRange(min=1), help="Only the first N events.")
 @click.option("--settle-s-max", type=float, help="How long the world may take to settle.")
 @click.option("--trace", type=str, help="A folder for the traces of all nodes.")
+@click.option("--trace-level", type=click.Choice(["delivery", "rpc"]), help="rpc: every message.")
+@click.option("--run-id", type=str, help="What the traces call this run.")
 @click.option("--without", type=str, help="Switch a safeguard off.")
 @click.option("--share-verification/--no-share-verification", default=None)
 @click.option("--through-wire/--no-through-wire", default=None)

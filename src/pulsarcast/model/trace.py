@@ -22,7 +22,7 @@ import msgspec
 from pulsarcast.model.errors import LocalError, Verdict
 from pulsarcast.model.events import Position
 from pulsarcast.model.ids import Cid, PeerId, cid_text, parse_cid, parse_peer, peer_text
-from pulsarcast.model.topic_types import DeliveryOrder, Dissemination, Mark
+from pulsarcast.model.topic_types import DeliveryOrder, Dissemination, EventLinking, Mark
 from pulsarcast.model.trace_records import (
     LEVELS,
     RECORDS,
@@ -41,6 +41,7 @@ from pulsarcast.model.trace_records import (
     Refused,
     Rejected,
     Resources,
+    Retired,
     RpcReceived,
     RpcSent,
     Subscribed,
@@ -73,6 +74,7 @@ __all__ = [
     "Refused",
     "Rejected",
     "Resources",
+    "Retired",
     "RpcReceived",
     "RpcSent",
     "Subscribed",
@@ -122,6 +124,14 @@ def _write_cids(cids: tuple[Cid, ...]) -> bytes:
     return _encode([cid_text(cid) for cid in cids])
 
 
+def _write_peers(peers: tuple[PeerId, ...]) -> bytes:
+    return _encode([peer_text(peer) for peer in peers])
+
+
+def _read_peers(texts: list[str]) -> tuple[PeerId, ...]:
+    return tuple(_read_peer(text) for text in texts)
+
+
 def _read_cids(texts: list[str]) -> tuple[Cid, ...]:
     return tuple(_read_cid(text) for text in texts)
 
@@ -157,17 +167,22 @@ _COLUMNS: Final[Mapping[object, _Column]] = {
     str: _Column("string", _encode),
     str | None: _Column("string", _encode),
     int: _Column("bigint", _encode),
+    int | None: _Column("bigint", _encode),
     float: _Column("double", _encode),
     bool: _Column("boolean", _encode),
     bytes: _Column("string", lambda data: _encode(data.hex()), bytes.fromhex),
     PeerId: _Column("string", _write_peer, _read_peer),
     PeerId | None: _Column("string", _or_null(_write_peer), _or_none(_read_peer)),
+    tuple[PeerId, ...] | None: _Column(
+        "array<string>", _or_null(_write_peers), _or_none(_read_peers)
+    ),
     Cid: _Column("string", _write_cid, _read_cid),
     Cid | None: _Column("string", _or_null(_write_cid), _or_none(_read_cid)),
     tuple[Cid, ...]: _Column("array<string>", _write_cids, _read_cids),
     tuple[Mark, ...]: _Column(_MARKS_DDL, _write_marks, _read_marks),
     Position | None: _Column(_POSITION_DDL, _write_position, _read_position),
     DeliveryOrder: _Column("string", _encode, DeliveryOrder),
+    EventLinking: _Column("string", _encode, EventLinking),
     Dissemination: _Column("string", _encode, Dissemination),
     Verdict: _Column("string", _encode, Verdict),
 }
@@ -258,7 +273,10 @@ def decode_line(line: bytes | str) -> Line:
         values = {
             name: fields[name] if column.read is None else column.read(fields[name])
             for name, column in kind.columns.items()
+            # A field that came with a later version may be absent in an earlier one.
+            if name in fields or envelope.schema_version >= SCHEMA_VERSION
         }
+        record = kind.record(**values)
     except (msgspec.DecodeError, KeyError, TypeError, ValueError, LocalError) as error:
         raise LocalError(f"not a line of a trace: {error}") from error
-    return Line(envelope, kind.record(**values))
+    return Line(envelope, record)

@@ -13,9 +13,11 @@ import msgspec
 from pulsarcast.model.errors import Verdict
 from pulsarcast.model.events import Position
 from pulsarcast.model.ids import Cid, PeerId
-from pulsarcast.model.topic_types import DeliveryOrder, Dissemination, Mark
+from pulsarcast.model.topic_types import DeliveryOrder, Dissemination, EventLinking, Mark
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
+# 2: `unsubscribed` says where it ended, topics say who may publish and what is kept, a fault which
+# life it hit; `retired` is new. Fields that version 1 lacks have a default here.
 
 # How much is written: each level includes those before it.
 LEVELS: Final = ("delivery", "rpc")
@@ -70,6 +72,7 @@ class Fault(Record, frozen=True):
     action: str
     target: str
     detail: str = ""
+    target_incarnation: int | None = None  # the life of the node that it hit
 
 
 # Topics and subscriptions
@@ -84,6 +87,11 @@ class TopicCreated(Record, frozen=True):
     order: DeliveryOrder
     dissemination: Dissemination
     version: Cid
+    linking: EventLinking = EventLinking.LAST_SEEN
+    allowed: tuple[PeerId, ...] | None = None  # who may publish; None is anyone
+    retention_age_s: int | None = None
+    retention_count: int | None = None
+    retention_bytes: int | None = None
 
 
 class TopicVersion(Record, frozen=True):
@@ -92,6 +100,10 @@ class TopicVersion(Record, frozen=True):
     topic: Cid
     version: Cid
     number: int
+    allowed: tuple[PeerId, ...] | None = None
+    retention_age_s: int | None = None
+    retention_count: int | None = None
+    retention_bytes: int | None = None
 
 
 class Subscribed(Record, frozen=True):
@@ -102,9 +114,13 @@ class Subscribed(Record, frozen=True):
 
 
 class Unsubscribed(Record, frozen=True):
-    """A subscription ended; a crash does not end one."""
+    """A subscription ended; a crash does not end one.
+
+    What lies beyond `end` was not known here yet: nobody can say whether it came before we left.
+    """
 
     topic: Cid
+    end: tuple[Mark, ...] = ()
 
 
 # An event's way
@@ -163,6 +179,15 @@ class Delivered(Record, frozen=True):
     index: int  # which one of our deliveries in this topic: the order we gave them in
     hops: int
     redelivery: bool = False
+
+
+class Retired(Record, frozen=True):
+    """What we lack up to `number` will not be delivered: the topic's retention let go of it."""
+
+    topic: Cid
+    publisher: PeerId
+    epoch: int
+    number: int
 
 
 # Between peers
@@ -236,6 +261,7 @@ RECORDS: Final[tuple[type[Record], ...]] = (
     Acknowledged,
     Refused,
     Delivered,
+    Retired,
     RpcSent,
     RpcReceived,
     GapFound,

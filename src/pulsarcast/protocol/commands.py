@@ -131,6 +131,11 @@ class Commands:
                     topic.delivery_order,
                     topic.dissemination,
                     topic.cid,
+                    topic.event_linking,
+                    topic.allowed_publishers,
+                    topic.retention.age_s,
+                    topic.retention.count,
+                    topic.retention.bytes,
                 )
             )
             self.node.following.follow(

@@ -232,13 +232,19 @@ class Following:
             self._ending[topic.id] = None
 
         def synced() -> None:
+            # Whoever still waits to be subscribed was so for a moment, and whoever waits to publish
+            # does so from outside: what never begins must not keep anyone waiting.
+            for done in self._on_start.pop(topic.id, []):
+                done()
             # Said only now: a crash before would have left us with the subscription.
             if was_subscribed:
-                self.turn.trace(trace.Unsubscribed(topic.id))
+                self.turn.trace(trace.Unsubscribed(topic.id, topic.known()))
             if author:
                 for done in self._on_stop.pop(topic.id, []):
                     done()
             else:
+                ready = self._on_ready.pop(topic.id, [])
+                self._on_stop.setdefault(topic.id, []).extend(ready)
                 topic.close()
 
         self.turn.persist(*rows, *self._rows(topic.id), then=synced)
@@ -366,7 +372,18 @@ class Following:
         """A topic that we follow has a newer version."""
         if topic.adopt_version(version):
             self.node.descriptors.save(version)
-            self.turn.trace(trace.TopicVersion(topic.id, version.cid, version.number))
+            retention = version.retention
+            self.turn.trace(
+                trace.TopicVersion(
+                    topic.id,
+                    version.cid,
+                    version.number,
+                    version.allowed_publishers,
+                    retention.age_s,
+                    retention.count,
+                    retention.bytes,
+                )
+            )
             self._follow_below(topic)
 
     def want_version(self, topic: Topic, version: Cid, sender: PeerId) -> None:

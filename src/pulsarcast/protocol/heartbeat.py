@@ -95,6 +95,10 @@ class Heartbeat:
         peers = list(self.lazy)
         if self.tree.parent is not None:
             peers.insert(0, self.tree.parent)
+            above = [peer for peer in self.tree.path[1:] if peer != self.turn.me]
+            if not self.lazy and above:
+                # All we know we have from our parent, and it may be hiding the others from us.
+                peers.append(above[self.turn.rng.randrange(len(above))])
         return peers
 
     def _watch_parent(self) -> None:

@@ -177,6 +177,8 @@ class LoadOldest(Struct, frozen=True):
     keep_bytes: int | None
     received_before_us: int | None
     """Entries received before this, by our own clock, are too old."""
+    index_max: int | None = None
+    """What is behind this index stays, whatever the limits say."""
 
 
 Query: TypeAlias = (

@@ -12,6 +12,7 @@ from pulsarcast.model import trace
 from pulsarcast.model.errors import RemoteError, Verdict
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.topic_types import Mark
 from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.tree import DisseminationTree, Link, TreeView
@@ -161,6 +162,11 @@ class Topic:
         self._urgent: dict[PeerId, None] = {}
         self._shown: dict[PeerId, float] = {}
         self._retention_timer: int | None = None
+        self._kept_index = 0
+        """What our log held when retention was last looked at: only that may be dropped.
+
+        So every event is kept for a while, and whoever is a little behind can still fetch it.
+        """
         self._blank = False
         self._comparing = False
         self._liars: dict[PeerId, None] = {}
@@ -666,6 +672,13 @@ class Topic:
         """The highest number of a numbering that a signed event shows to exist."""
         return max(self.frontier.highest(publisher, epoch), self.ordering.highest(publisher, epoch))
 
+    def known(self) -> tuple[Mark, ...]:
+        """How far we have seen each numbering, delivered or not."""
+        return tuple(
+            Mark(mark.publisher, mark.epoch, self._seen(mark.publisher, mark.epoch))
+            for mark in self.frontier.marks()
+        )
+
     def _consult(self, publisher: PeerId, epoch: int) -> None:
         """Ask the two who may say it alone how far a numbering is retired."""
         mark = self.frontier.mark(publisher, epoch) or MarkState(publisher, epoch, 0, 0, None)
@@ -690,10 +703,14 @@ class Topic:
 
     def _retire(self, publisher: PeerId, epoch: int, number: int) -> None:
         """Events up to a number are gone for good: they count as delivered."""
-        mark = self.frontier.retire(publisher, epoch, number)
-        self.turn.persist(PutMark(self.id, mark))
+        self.turn.persist(PutMark(self.id, self._retire_mark(publisher, epoch, number)))
         if self.descriptor.delivery_order is not DeliveryOrder.NONE:
             self._accept_waiting(publisher, epoch)
+
+    def _retire_mark(self, publisher: PeerId, epoch: int, number: int) -> MarkState:
+        if self.subscribed and self.frontier.high(publisher, epoch) < number:
+            self.turn.trace(trace.Retired(self.id, publisher, epoch, number))
+        return self.frontier.retire(publisher, epoch, number)
 
     def _retain_later(self) -> None:
         self.turn.cancel(self._retention_timer)
@@ -708,18 +725,21 @@ class Topic:
         age_us = (
             None if retention.age_s is None else self.turn.wall_us - retention.age_s * 1_000_000
         )
-        query = LoadOldest(self.id, retention.count, retention.bytes, age_us)
+        # What the application has not seen yet is never dropped under its feet.
+        index_max = min(self._kept_index, self._delivered_index if self.subscribed else 1 << 62)
+        self._kept_index = self._log_index
+        query = LoadOldest(self.id, retention.count, retention.bytes, age_us, index_max)
         self.turn.load(query, Oldest, self._drop_oldest)
         self._retain_later()
 
     def _drop_oldest(self, oldest: Oldest) -> None:
-        # What the application has not seen yet is never dropped under its feet.
-        index = min(oldest.index, self._delivered_index) if self.subscribed else oldest.index
-        if index < 1 or index < oldest.index:
+        if oldest.index < 1:
             return
         self.counts["retention"] = self.counts.get("retention", 0) + 1
-        marks = [self.frontier.retire(*floor) for floor in oldest.floors]
-        self.turn.persist(DropEvents(self.id, index), *(PutMark(self.id, mark) for mark in marks))
+        marks = [self._retire_mark(*floor) for floor in oldest.floors]
+        self.turn.persist(
+            DropEvents(self.id, oldest.index), *(PutMark(self.id, mark) for mark in marks)
+        )
 
     # For checkers.
 

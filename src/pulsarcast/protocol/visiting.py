@@ -24,7 +24,9 @@ from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import (
     Block,
     DropState,
+    Events,
     LoadBlock,
+    LoadNumbers,
     MarkState,
     PutState,
     StateRow,
@@ -238,6 +240,9 @@ class Visits:
 
     def serve(self, sender: PeerId, message: FetchRange) -> None:
         """The member fetches what it lacks."""
+        if message.publisher == self.turn.me:
+            self._serve_own(sender, message)
+            return
         visit = self._visits.get(message.topic)
         numbers = {} if visit is None else visit.offers.get((message.publisher, message.epoch), {})
         wanted = [number for number in sorted(numbers) if message.first <= number <= message.last]
@@ -261,9 +266,35 @@ class Visits:
             self.turn.load(LoadBlock(cids[at]), Block, found)
 
         load(0)
+        self._keep_on(message.topic)
+
+    def _serve_own(self, sender: PeerId, message: FetchRange) -> None:
+        """Give events of our own, handed in before or not: who took them may have lost them."""
+        query = LoadNumbers(
+            message.topic,
+            message.publisher,
+            message.epoch,
+            message.first,
+            message.last,
+            self.parameters.range_bytes_max,
+        )
+
+        def found(answer: Events) -> None:
+            blocks = tuple(event.block for _, event in answer.events)
+            more = bool(blocks) and answer.events[-1][1].sequence.number < message.last
+            if blocks:
+                self.counts["visitor_offer"] = self.counts.get("visitor_offer", 0) + 1
+            self.turn.send(sender, Range(message.request, message.topic, blocks, more))
+
+        self.turn.load(query, Events, found)
+        self._keep_on(message.topic)
+
+    def _keep_on(self, topic: Cid) -> None:
+        """The member is busy with what we brought: show it again soon, and not elsewhere."""
+        visit = self._visits.get(topic)
         if visit is not None and visit.timer is not None:
             visit.tries = min(visit.tries, 1)
-            self._later(message.topic, visit, self.turn.jitter(self.parameters.rpc_timeout_s))
+            self._later(topic, visit, self.turn.jitter(self.parameters.rpc_timeout_s))
 
     def lost(self, peer: PeerId) -> None:
         """A member is gone: the next try finds another."""

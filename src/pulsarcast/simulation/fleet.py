@@ -279,4 +279,5 @@ class Fleet:
         self.faults[action] = self.faults.get(action, 0) + 1
         if self._note is not None:
             target = "network" if index is None else peer_text(self.stage.peer(index))
-            self._note(trace.Fault(action=action, target=target, detail=detail))
+            life = None if index is None else self._starts[index]
+            self._note(trace.Fault(action, target, detail, life))

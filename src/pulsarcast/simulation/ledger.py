@@ -7,11 +7,12 @@ node got of one publisher is one byte per number, and nothing in here holds a CI
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from pulsarcast.model.events import Position
 from pulsarcast.model.ids import Cid, PeerId
-from pulsarcast.model.topic_types import DeliveryOrder
+from pulsarcast.model.topic_types import DeliveryOrder, Mark
 
 BEFORE = 255
 """In `Stream.got`: the subscription's start frontier covers this number."""
@@ -209,18 +210,23 @@ class TopicBook:
             for stream in self.streams:
                 stream.lasts = self.lasts_of_a_stream()
 
-    def end(self, node: int) -> None:
-        """A subscription ends: what it has not got by now is undecided, for good."""
+    def end(self, node: int, known: Iterable[Mark] = ()) -> None:
+        """A subscription ends: what it knew of and has not got by now is undecided, for good.
+
+        Whether what it did not know of came before it left or after, nobody can say: that was not
+        due. (An observer of the whole world could; one who reads traces cannot.)
+        """
         subscription = self.subscriptions.pop(node, None)
         if subscription is None:
             return
+        end = {(mark.publisher, mark.epoch): mark.number for mark in known}
         for stream in self.streams:
             start, high = subscription.start_in(stream), stream.high
             got = stream.got_between(node, start, high)
             self.ended.due += got
             self.ended.delivered += got
-            self.ended.undecided += stream.published_between(start, high) - got
-        self.forget(node)
+            known_of = min(high, end.get((stream.publisher, stream.epoch), 0))
+            self.ended.undecided += max(0, stream.published_between(start, known_of) - got)
 
     def forget(self, node: int) -> None:
         """Begin anew with a node: what it got before belongs to a subscription that is over."""

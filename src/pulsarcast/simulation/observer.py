@@ -5,11 +5,12 @@ microsecond, because nearly all of them are what they should be: the next byte o
 the CID that was published. Whatever is not goes to `checkers.deliveries` to be named.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol, TypeAlias
 
 from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.topic_types import Mark
 from pulsarcast.protocol.inputs import Now
 from pulsarcast.simulation.checkers.deliveries import judge
 from pulsarcast.simulation.checkers.publications import enter
@@ -141,7 +142,7 @@ class Observer:
             case trace.Subscribed():
                 self._subscribed(index, record)
             case trace.Unsubscribed():
-                self.book(record.topic).end(index)
+                self._end(self.book(record.topic), index, record.end)
             case trace.Rejected():
                 self.rejections[record.reason] = self.rejections.get(record.reason, 0) + 1
             case _:
@@ -155,9 +156,20 @@ class Observer:
                 # A crash does not end a subscription: the start frontier first told stands.
                 return
             # It crashed before anyone was told; the application asked again.
-            book.forget(index)
+            self._forget(book, index)
         start = {(publisher, epoch): number for publisher, epoch, number in record.start}
         book.subscriptions[index] = Subscription(index, start)
+
+    def _end(self, book: TopicBook, index: int, known: Iterable[Mark] = ()) -> None:
+        book.end(index, known)
+        self._forget(book, index)
+
+    def _forget(self, book: TopicBook, index: int) -> None:
+        """What a node got belongs to a subscription that is over, twins of requests included."""
+        book.forget(index)
+        for place, cid in list(self.twins_got.items()):
+            if place[0] == index and self.events[cid][0].book is book:
+                del self.twins_got[place]
 
     # What the driver of the load and of the faults reports.
 
@@ -193,7 +205,7 @@ class Observer:
         self.killed_s[index] = time_s
         self.disk_lost_s[index] = time_s
         for book in self.books.values():
-            book.end(index)
+            self._end(book, index)
 
     # What checkers ask.
 
@@ -213,6 +225,10 @@ class Observer:
             stream = self.streams[key] = Stream(book, publisher, epoch, home)
             book.streams.append(stream)
         return stream
+
+    def twins_of(self, request_id: bytes) -> list[Cid]:
+        """All events that were published for a request, where there is more than one."""
+        return [cid for cid, of in self.twins.items() if of == request_id]
 
     def hops_mean(self) -> float:
         """How many hops an event came over on average, not counting its publisher's own."""

@@ -39,6 +39,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     without: str | None = None
     """A safeguard to be switched off (`sabotage`)."""
     trace: str | None = None
+    """A folder for the traces of all nodes, and for the result."""
+    trace_level: Literal["delivery", "rpc"] = "delivery"
+    run_id: str | None = None
+    """What every line of the traces calls this run; None: scenario and seed."""
     share_verification: bool = True
     through_wire: bool = False
     settle_s_max: float = 600.0

@@ -80,8 +80,9 @@ class Run:
         if options.trace is not None:
             self.trace = TraceWriter(
                 Path(options.trace),
-                f"{Path(options.scenario).stem}-{options.seed}",
+                options.run_id or f"{Path(options.scenario).stem}-{options.seed}",
                 name_of=lambda index: peer_text(self.world.peer(index)),
+                level=options.trace_level,
             )
         self.observer = Observer(tracer=self.trace)
         self.world = World(
@@ -155,6 +156,8 @@ class Run:
         footprint_max = self._check_memory()
         self._check_answers()
         if self.trace is not None:
+            # A node that simply stops writing could have been lost unnoticed.
+            self.world.stop_all(reason="the run ended")
             self.trace.close()
         findings = observer.findings
         wall_s = time.perf_counter() - self._began_s
@@ -213,6 +216,8 @@ class Run:
             replay=options.replay_command(),
         )
         self._add_costs(result)
+        if options.trace is not None:
+            (Path(options.trace) / "result.json").write_text(result.to_json() + "\n")
         return result
 
     def _add_costs(self, result: Result) -> None:

@@ -13,6 +13,7 @@ from hashlib import sha256
 from random import Random
 from typing import Any, NamedTuple, cast
 
+from pulsarcast.model import trace
 from pulsarcast.model.events import decode_event
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import PeerId
@@ -257,6 +258,12 @@ class World:
         process.on_stopped = finish
         self.after(STOP_TIMEOUT_S, finish)
         self._loop.after(0.0, process.take, Stop())
+
+    def stop_all(self, reason: str) -> None:
+        """Let every node that is up say that this is the end; nothing happens to it."""
+        for host in self._hosts:
+            if host.process is not None and not host.process.gone:
+                host.process.note(trace.NodeStopped(reason))
 
     def pause(self, index: int) -> None:
         """SIGSTOP: the node does nothing, what comes for it waits, its timers are late."""

@@ -143,6 +143,8 @@ class TopicHistory:
             too_old = before_us is not None and received_us < before_us
             if not (too_old or count > count_max or size > bytes_max):
                 break
+            if query.index_max is not None and self._first + dropped > query.index_max:
+                break
             dropped += 1
             count -= 1
             if event is not None:

@@ -8,7 +8,7 @@ from pulsarcast.model import trace
 from pulsarcast.model.errors import LocalError, Verdict
 from pulsarcast.model.events import Position
 from pulsarcast.model.ids import cid_of, cid_text, peer_text
-from pulsarcast.model.topics import DeliveryOrder, Dissemination, Mark
+from pulsarcast.model.topics import DeliveryOrder, Dissemination, EventLinking, Mark
 from tests.unit.model.samples import ALICE, cids, counts, peers
 
 PEER, CID = ALICE.peer_id, cid_of(b"event")
@@ -19,10 +19,27 @@ RECORDS: list[trace.Record] = [
     trace.NodeStopped('told "so"\n'),
     trace.Resources(1.5, 2, 3, 4),
     trace.Fault("kill", "node-1"),
+    trace.Fault("kill", "node-1", "on purpose", 2),
     trace.TopicCreated(CID, "é", PEER, DeliveryOrder.PER_PUBLISHER, Dissemination.CUBE, CID),
+    trace.TopicCreated(
+        CID,
+        "é",
+        PEER,
+        DeliveryOrder.NONE,
+        Dissemination.TREE,
+        CID,
+        EventLinking.CUSTOM,
+        (PEER,),
+        60,
+        7,
+        1000,
+    ),
     trace.TopicVersion(CID, CID, 1),
+    trace.TopicVersion(CID, CID, 2, (PEER,), retention_count=7),
     trace.Subscribed(CID, (Mark(PEER, (1 << 63) - 1, 2), Mark(PEER, 1, 1))),
     trace.Unsubscribed(CID),
+    trace.Unsubscribed(CID, (Mark(PEER, 1, 1),)),
+    trace.Retired(CID, PEER, 1, 2),
     trace.Injected(CID, "i-1", PEER),
     trace.Published(CID, CID, CID, PEER, PEER, 1, 2, (CID,), Position(1, 2), b"r" * 32, "i-1"),
     trace.Published(CID, CID, CID, PEER, PEER, 1, 2, (), None, b"r" * 32),
@@ -54,6 +71,7 @@ def test_the_kinds_are_those_of_the_design() -> None:
         "node_started", "node_stopped", "topic_created", "topic_version", "subscribed",
         "unsubscribed", "injected", "published", "acknowledged", "refused", "delivered",
         "rpc_sent", "rpc_received", "gap_found", "gap_filled", "rejected", "resources", "fault",
+        "retired",
     }  # fmt: skip
 
 
@@ -96,7 +114,7 @@ def test_an_unknown_kind_is_kept() -> None:
     line = trace.encode_line(ENVELOPE, trace.Unsubscribed(CID))
     newer = line.replace(b"unsubscribed", b"dreamt_of")
     read = trace.decode_line(newer)
-    assert read.record == trace.Unknown("dreamt_of", {"topic": cid_text(CID)})
+    assert read.record == trace.Unknown("dreamt_of", {"topic": cid_text(CID), "end": []})
     assert trace.kind_of(read.record) == "dreamt_of"
     assert trace.encode_line(*read) == newer
 
@@ -105,6 +123,14 @@ def test_an_unknown_field_of_a_known_kind_is_left_aside() -> None:
     line = trace.encode_line(ENVELOPE, trace.Unsubscribed(CID))
     newer = line.replace(b'"topic"', b'"mood":"fine","topic"')
     assert trace.decode_line(newer).record == trace.Unsubscribed(CID)
+
+
+def test_a_line_of_the_first_version_lacks_what_came_later() -> None:
+    line = trace.encode_line(ENVELOPE, trace.Unsubscribed(CID))
+    older = line.replace(b'"schema_version":2', b'"schema_version":1').replace(b',"end":[]', b"")
+    assert trace.decode_line(older).record == trace.Unsubscribed(CID)
+    with pytest.raises(LocalError):
+        trace.decode_line(older.replace(b'"schema_version":1', b'"schema_version":2'))
 
 
 @pytest.mark.parametrize("line", [b"", b"{}", b"[]", b"nonsense", b'{"kind":"unsubscribed"}'])

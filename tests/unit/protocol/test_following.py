@@ -174,3 +174,18 @@ def test_when_the_author_is_lost_somebody_acts_as_root_before_long(seed: int) ->
     lab.subscribe([size - 1], topic)
     event = lab.publish(5, topic, settle_s=5.0)
     assert all(lab.delivered(index, topic) == [event] for index in range(1, size))
+
+
+def test_whoever_leaves_before_the_subscription_began_leaves_nobody_waiting() -> None:
+    """Found by random seed 945: the callers of a subscription that never began heard nothing."""
+    topic = topic_of(ALICE)
+    solo = below(Parent("alice", [topic.block, meta_of(ALICE).block], takes_in=False))
+    solo.give(Subscribe(1, topic.cid))
+    solo.give(Subscribe(2, topic.cid))
+    solo.advance(1.0)
+    assert solo.node.topics[topic.cid].subscribed
+    assert 1 not in solo.replies, "it has no parent yet, and so no start"
+    solo.give(Publish(3, topic.cid, b"hello"))
+    assert solo.ask(lambda call: Unsubscribe(call, topic.cid)).error is None
+    solo.advance(60.0)
+    assert [solo.replies[call].error for call in (1, 2, 3)] == [None, None, None]

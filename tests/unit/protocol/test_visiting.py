@@ -239,3 +239,18 @@ def test_a_peer_that_is_told_of_itself_does_not_knock_at_its_own_door() -> None:
     stranger = JoinReferred(TOPIC.cid, join.attempt, Contact(peer("nobody")), handed_down=True)
     solo.hear(ALICE.peer_id, stranger)
     assert solo.sent_to(peer("nobody"), Join)
+
+
+def test_a_publisher_gives_again_what_it_has_handed_in_before() -> None:
+    """Promise 1: its disk is whole, so what the member that took it has lost is not lost."""
+    solo = visitor()
+    mark = published(solo)
+    member_shows(solo, ALICE.peer_id, mark)
+    solo.advance(1.0)
+    assert solo.node.footprint()["offers"] == 0
+    ask = FetchRange(7, TOPIC.cid, mark.publisher, mark.epoch, 1, mark.high)
+    solo.hear(BOB.peer_id, ask)
+    (given,) = solo.sent_to(BOB.peer_id, Range)
+    assert given.request == 7
+    assert [len(block) > 0 for block in given.blocks] == [True]
+    assert not given.more

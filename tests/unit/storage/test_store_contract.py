@@ -114,9 +114,13 @@ def numbers(
 
 
 def oldest(
-    *, count: int | None = None, size: int | None = None, before_us: int | None = None
+    *,
+    count: int | None = None,
+    size: int | None = None,
+    before_us: int | None = None,
+    index_max: int | None = None,
 ) -> LoadOldest:
-    return LoadOldest(TOPIC, count, size, before_us)
+    return LoadOldest(TOPIC, count, size, before_us, index_max)
 
 
 # An empty store.
@@ -321,6 +325,13 @@ def test_retention_by_count_names_the_last_place_to_drop(store: Store) -> None:
     fill(store, 5)
     assert store.answer(oldest(count=3)) == Oldest(2, ((ANN.peer_id, 7, 2),))
     assert store.answer(oldest(count=5)) == Oldest(0, ())
+
+
+def test_retention_stays_before_the_place_that_it_is_given(store: Store) -> None:
+    fill(store, 5)
+    assert store.answer(oldest(count=1, index_max=2)) == Oldest(2, ((ANN.peer_id, 7, 2),))
+    assert store.answer(oldest(count=1, index_max=0)) == Oldest(0, ())
+    assert store.answer(oldest(count=4, index_max=3)) == Oldest(1, ((ANN.peer_id, 7, 1),))
 
 
 def test_retention_by_bytes_drops_until_they_fit(store: Store) -> None:

@@ -91,7 +91,11 @@ def _check_stream(
         tally.due += due
         tally.delivered += due - len(lacks)
         for number in lacks:
-            missing.setdefault(number, []).append(subscription)
+            if _began_after_its_twin(observer, subscription, stream, number):
+                tally.due -= 1
+                tally.undecided += 1
+            else:
+                missing.setdefault(number, []).append(subscription)
     for number in sorted(missing):
         without = missing[number]
         if _lost_unacknowledged(observer, stream, number):
@@ -140,6 +144,25 @@ def _got_its_twin(observer: Observer, node: int, stream: Stream, number: int) ->
     cid = stream.cids[number]
     request_id = None if cid is None else observer.twins.get(cid)
     return request_id is not None and (node, request_id) in observer.twins_got
+
+
+def _began_after_its_twin(
+    observer: Observer, subscription: Subscription, stream: Stream, number: int
+) -> bool:
+    """Whether another event of the same request lies before the subscription's start.
+
+    The request is then both before and after the start: concurrent with the join (design, 1).
+    """
+    cid = stream.cids[number]
+    request_id = None if cid is None else observer.twins.get(cid)
+    if request_id is None:
+        return False
+    return any(
+        other_number <= subscription.start_in(other)
+        for twin in observer.twins_of(request_id)
+        for other, other_number in (observer.events[twin],)
+        if twin != cid
+    )
 
 
 def _lost_unacknowledged(observer: Observer, stream: Stream, number: int) -> bool:

@@ -1,0 +1,20 @@
+"""Random runs that once broke a promise, or an answer owed: each was a fault, and stays mended."""
+
+import msgspec
+import pytest
+
+from pulsarcast.simulation.options import load
+from pulsarcast.simulation.scenario import run_scenario
+
+SEEDS = {
+    287: "a publisher outside could not give again what it had handed in",
+    644: "a parent that withholds hid every other member, until retention had passed",
+    934: "retention dropped events before those a little behind could fetch them",
+    945: "a subscription left before it began was never answered",
+}
+
+
+@pytest.mark.parametrize("seed", SEEDS, ids=str)
+def test_what_went_wrong_once_goes_right_now(seed: int) -> None:
+    result = run_scenario(msgspec.structs.replace(load("random"), seed=seed))
+    assert result.ok, (SEEDS[seed], result.details)
