@@ -32,6 +32,14 @@ def test_a_workload_reaches_every_subscriber(order: str) -> None:
     assert result.fanout_max <= 8
 
 
+def test_whoever_leaves_and_comes_back_gets_all_that_is_due() -> None:
+    result = run("thesis", order="none", faults="churn", **SMALL_LOAD)
+    assert result.ok, result.details
+    assert result.due == result.delivered
+    assert result.expected_due is not None
+    assert result.due < result.expected_due, "somebody was away, or the plan does nothing"
+
+
 @pytest.mark.parametrize("order", ["none", "per-publisher", "total"])
 @pytest.mark.parametrize("faults", ["root-restarted", "restarts", "partition"])
 def test_a_workload_survives_what_the_protocol_says_it_survives(faults: str, order: str) -> None:

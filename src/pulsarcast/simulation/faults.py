@@ -4,11 +4,13 @@ from collections.abc import Callable
 from random import Random
 from typing import TypeAlias
 
+from pulsarcast.model.ids import Cid
 from pulsarcast.simulation.fleet import Fleet
 from pulsarcast.simulation.workload_driver import WorkloadDriver
 
 MIDDLE = 0.5
 RESTARTED_SHARE = 0.3
+CHURNING_SHARE = 0.3
 DOWN_S = 60.0
 
 Plan: TypeAlias = Callable[[Fleet, WorkloadDriver, Random], None]
@@ -48,6 +50,21 @@ def _partition(fleet: Fleet, driver: WorkloadDriver, rng: Random) -> None:
     driver.at_share(MIDDLE, cut)
 
 
+def _churn(fleet: Fleet, driver: WorkloadDriver, rng: Random) -> None:
+    """Thirty per cent of the subscriptions end at random times, and begin anew 5 to 30 s later."""
+
+    def plan(index: int, topic: Cid, away_s: float) -> Callable[[], None]:
+        def leave() -> None:
+            driver.applications.unsubscribe(index, topic)
+            fleet.stage.after(away_s, lambda: driver.applications.subscribe(index, topic))
+
+        return leave
+
+    subscriptions = driver.subscriptions()
+    for pair in rng.sample(subscriptions, round(CHURNING_SHARE * len(subscriptions))):
+        driver.at_share(rng.uniform(0.02, 0.95), plan(*pair, rng.uniform(5.0, 30.0)))
+
+
 def _none(fleet: Fleet, driver: WorkloadDriver, rng: Random) -> None:
     """Nothing goes wrong."""
 
@@ -58,4 +75,5 @@ PLANS: dict[str, Plan] = {
     "root-restarted": _root_restarted,
     "restarts": _restarts,
     "partition": _partition,
+    "churn": _churn,
 }

@@ -84,13 +84,7 @@ class WorkloadDriver:
 
             return run
 
-        wanted = {
-            (self.node(user.node), self.topics[name]): None
-            for user in self.workload.users
-            for name in user.subscriptions
-            if name in self.topics
-        }
-        self._run([job(*pair) for pair in wanted], "subscribe")
+        self._run([job(*pair) for pair in self.subscriptions()], "subscribe")
 
     def publish(self) -> None:
         """Let all users publish all of their events."""
@@ -115,6 +109,16 @@ class WorkloadDriver:
         if not number.isdigit():
             raise LocalError(f"the workload names a node {name!r}: node-1, node-2, … are expected")
         return (int(number) - 1) % self._fleet.size
+
+    def subscriptions(self) -> list[tuple[int, Cid]]:
+        """Every node and topic that the workload puts together."""
+        wanted = {
+            (self.node(user.node), self.topics[name]): None
+            for user in self.workload.users
+            for name in user.subscriptions
+            if name in self.topics
+        }
+        return list(wanted)
 
     def busiest_author(self) -> int:
         """The node that created the topic with the most events."""
