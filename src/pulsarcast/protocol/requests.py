@@ -283,7 +283,12 @@ class RequestDesk:
             self._early_count -= 1
             self._early_bytes -= len(found[1].block)
             sender, signed, replicated = found
-            self._take(sender, signed, topic, replicated=replicated)
+            if topic.requests.holds(author, epoch, number):
+                # Another publisher took it while it waited here.
+                self._repeat(sender, signed, topic)
+                self._take_next(topic, author, epoch, number + 1)
+            else:
+                self._take(sender, signed, topic, replicated=replicated)
 
     def _repeat(self, sender: PeerId, signed: SignedRequest, topic: "Topic") -> None:
         """It was published before: say again as what."""

@@ -264,6 +264,28 @@ def test_an_authors_requests_are_published_in_the_order_of_their_numbers() -> No
     assert [event.payload for event in log] == [b"1", b"2", b"3"]
 
 
+def test_a_request_that_another_publisher_took_while_it_waited_is_not_published_again() -> None:
+    """Found by random seed 161: requests 2 and 3 waited here for 1, and Carol published 2."""
+    solo = Solo().start()
+    topic = solo.create(TopicSettings(allowed_publishers=(solo.me, CAROL.peer_id)))
+    solo.subscribe(topic)
+    signed = {number: request_of(BOB, topic, number) for number in (1, 2, 3)}
+    for number in (3, 2):
+        message = RequestToPublish(signed[number].block, replicated=False, settled=0)
+        solo.hear(BOB.peer_id, message)
+    carols = event_for(CAROL, signed[2], solo.version(topic))
+    solo.hear(CAROL.peer_id, EventMessage(carols.block, 1))
+    assert solo.cids() == [carols.cid]
+    solo.hear(BOB.peer_id, RequestToPublish(signed[1].block, replicated=False, settled=0))
+    solo.advance(60.0)
+    requests = [event.request_id for event in solo.delivered]
+    assert sorted(requests) == sorted(each.request_id for each in signed.values())
+    answers = solo.sent_to(BOB.peer_id, RequestAnswered)
+    assert {answer.request_id: answer.event for answer in answers}[
+        signed[2].request_id
+    ] == carols.cid
+
+
 def test_nobody_waits_for_requests_that_are_answered() -> None:
     """`settled`: what another publisher answered need not come to this one."""
     solo = Solo().start()
