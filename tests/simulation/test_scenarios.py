@@ -8,7 +8,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import zstandard
 
+from pulsarcast.model import trace
 from pulsarcast.simulation.options import Options, load
 from pulsarcast.simulation.results import Result
 from pulsarcast.simulation.scenario import run_scenario
@@ -97,3 +99,19 @@ def test_the_thesis_workload_is_delivered_to_the_last_event(
     path = shared_data("reddit/workload-25k.ndjson.zst")
     result = run("thesis", workload=str(path))
     assert result.due == result.delivered == result.expected_due == 1_734_851
+
+
+def test_a_trace_of_level_rpc_has_every_message_and_events_name_their_topic(tmp_path: Path) -> None:
+    result = run("thesis", nodes=8, events=20, trace=str(tmp_path), trace_level="rpc")
+    read = zstandard.ZstdDecompressor()
+    lines = [
+        trace.decode_line(line)
+        for path in tmp_path.glob("*.ndjson.zst")
+        for line in read.decompress(path.read_bytes()).splitlines()
+    ]
+    sent = [line.record for line in lines if isinstance(line.record, trace.RpcSent)]
+    assert len(sent) == result.all_messages
+    topics = {line.record.topic for line in lines if isinstance(line.record, trace.TopicCreated)}
+    events = [record for record in sent if record.operation == "EventMessage"]
+    assert events
+    assert {record.topic for record in events} <= topics

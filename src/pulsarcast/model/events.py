@@ -73,6 +73,7 @@ __all__ = [
     "publish_own",
     "publish_request",
     "sign_request",
+    "topic_named_in",
 ]
 
 EVENT_BYTES_MAX: Final = PAYLOAD_BYTES_MAX + (64 << 10)
@@ -238,6 +239,13 @@ def _sign_event(identity: Identity, fields: Fields) -> EventDescriptor:
 def decode_event(block: bytes) -> EventDescriptor:
     """Read an event and verify all that can be judged from its bytes alone."""
     return _read_event(block, verify=True)
+
+
+def topic_named_in(block: bytes) -> Cid:
+    """The topic that an event or a request names; nothing else of it is judged."""
+    value = decode(block, size_max=EVENT_BYTES_MAX)
+    asked = value.get("r") if isinstance(value, dict) else None
+    return check_cid(asked.get("t") if isinstance(asked, dict) else None)
 
 
 def _read_event(block: bytes, *, verify: bool) -> EventDescriptor:

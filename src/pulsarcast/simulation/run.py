@@ -93,6 +93,7 @@ class Run:
             through_wire=options.through_wire,
             disk=self._spoilt.disk,
             observer=self.observer,
+            trace_rpc=self.trace is not None and options.trace_level == "rpc",
             prepare=self._prepare,
         )
         self._clock = NodeClock(0.0)
