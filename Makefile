@@ -8,10 +8,10 @@ check:
 	bash .ci/run
 
 test: setup
-	.venv/bin/python -m pytest -n 2 -m "not slow"
+	.venv/bin/python -m pytest -n 2 --dist loadfile -m "not slow"
 
 slow: setup
-	.venv/bin/python -m pytest -n 2 -m slow --timeout=1800
+	.venv/bin/python -m pytest -n 2 --dist loadfile -m slow --timeout=1800
 
 format: setup
 	.venv/bin/ruff format .

@@ -3,6 +3,7 @@
 import click
 
 from pulsarcast import __version__
+from pulsarcast.cli.pipeline import pipeline
 from pulsarcast.cli.simulate import simulate
 
 
@@ -13,3 +14,4 @@ def main() -> None:
 
 
 main.add_command(simulate)
+main.add_command(pipeline)

@@ -1,0 +1,89 @@
+"""Spark sessions: the one place that builds them, for one machine or a cluster (design, 11).
+
+The settings here are part of what a result means: time is UTC, a partition's name stays the text
+that it is, and numbers that overflow are errors. Executors of a cluster get this package shipped
+with the job; besides it they need pyarrow, pandas, msgspec and zstandard.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+import pulsarcast
+
+LOCAL = "local[*]"
+HEAP = "2g"
+"""A session's memory, unless told otherwise: every job of ours must fit into it (design, 11)."""
+
+SETTINGS: Mapping[str, str] = {
+    "spark.sql.session.timeZone": "UTC",
+    # `run_id=007` would read back as the number 7.
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Our files are what they were written as: no other engine's dates to repair.
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+
+
+@contextmanager
+def session(
+    name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """A session for one command, stopped at its end.
+
+    `master` is a local one unless said otherwise, by argument or by `SPARK_MASTER`.
+    """
+    master = master or os.environ.get("SPARK_MASTER") or LOCAL
+    spark = _build(name, master, settings or {})
+    with tempfile.TemporaryDirectory(prefix="pulsarcast-") as folder:
+        try:
+            if not master.startswith("local"):
+                ship_package(spark, Path(folder))
+            yield spark
+        finally:
+            spark.stop()
+
+
+def _build(name: str, master: str, settings: Mapping[str, str]) -> SparkSession:
+    # Executors take their interpreter from this variable; the setting alone leaves them on another.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(f"pulsarcast {name}").master(master)
+    chosen = {"spark.driver.memory": HEAP, **SETTINGS, **settings}
+    if master.startswith("local"):
+        # Nobody but us has to reach a local driver.
+        chosen.setdefault("spark.driver.host", "127.0.0.1")
+        chosen.setdefault("spark.driver.bindAddress", "127.0.0.1")
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def ship_package(spark: SparkSession, folder: Path) -> None:
+    """Give the executors this very package, whatever their interpreter has installed.
+
+    They fetch it from the folder whenever one of them starts, so it has to stay.
+    """
+    spark.sparkContext.addPyFile(str(pack_package(folder / "pulsarcast.zip")))
+
+
+def pack_package(target: Path) -> Path:
+    """Write this package's source as one archive that Python can import from."""
+    root = Path(pulsarcast.__file__).parent
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(root.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                archive.write(path, Path(root.name) / path.relative_to(root))
+    return target
