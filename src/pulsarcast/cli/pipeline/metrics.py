@@ -1,0 +1,117 @@
+"""`pulsarcast pipeline metrics`: the quality of service of the runs in a trace."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pulsarcast.model.errors import LocalError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SCRATCH = ".scratch"
+SHOWN = (
+    ("events published", "published", "injected"),
+    ("delivered", "delivered", "due"),
+    ("of injected", "delivered", "due_of_injected"),
+)
+"""Two integers each: so many of so many."""
+COUNTED = (
+    "received",
+    "undecided",
+    "retired",
+    "lost",
+    "lost_acknowledged",
+    "unacknowledged_lost",
+    "redeliveries",
+    "duplicates",
+    "gaps_found",
+    "gaps_filled",
+    "latency_unmeasured",
+    "rpc_sent",
+    "rpc_received",
+)
+
+
+@click.command()
+@click.argument("tables_or_traces", type=click.Path())
+@click.option("--out", required=True, type=click.Path(), help="The folder of the metrics' tables.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON per run.")
+@click.option("--master", help="Spark's master; this machine, unless said otherwise.")
+def command(tables_or_traces: str, out: str, as_json: bool, master: str | None) -> None:
+    """Compute the quality of service of all runs in TABLES_OR_TRACES.
+
+    These are the folder of `pipeline ingest`, or one with raw traces below it. Parquet goes to
+    --out, one folder per table: topics, runs, nodes, operations, histograms, distributions.
+    """
+    from pulsarcast.pipeline.quality import compute
+    from pulsarcast.pipeline.session import session
+    from pulsarcast.pipeline.traces import open_lines
+
+    target = Path(out)
+    try:
+        with (
+            session("metrics", master=master) as spark,
+            open_lines(spark, tables_or_traces) as lines,
+        ):
+            for name, table in compute(lines, target / SCRATCH).items():
+                # Their size follows from nodes, topics and units, not from events.
+                table.coalesce(1).write.mode("overwrite").parquet(str(target / name))
+            distributions = spark.read.parquet(str(target / "distributions"))
+            for run in totals(spark.read.parquet(str(target / "runs")), distributions):
+                click.echo(json.dumps(run) if as_json else to_text(run))
+    except LocalError as error:
+        raise click.ClickException(str(error)) from error
+    finally:
+        shutil.rmtree(target / SCRATCH, ignore_errors=True)
+
+
+def totals(runs: DataFrame, distributions: DataFrame) -> Iterator[dict[str, Any]]:
+    """What each run came to in all: its own topics' figures, and the spread of every measure.
+
+    These are a few rows per run, so they may come to the driver.
+    """
+    spreads: dict[str, dict[str, Any]] = {}
+    # Its own topics where a measure knows topics at all; `own` comes after `all` and `nodes`.
+    for row in distributions.where("scope <> 'topic'").orderBy("scope").collect():
+        of_run = spreads.setdefault(row["run_id"], {})
+        if row["scope"] != "meta":
+            of_run[row["measure"]] = {
+                name: row[name] for name in row.asDict() if name not in ("run_id", "topic")
+            }
+    figures: dict[str, dict[str, Any]] = {}
+    for row in runs.collect():
+        own = {name: row[name] for name in row.asDict() if name not in ("run_id", "scope")}
+        figures.setdefault(row["run_id"], {})[row["scope"]] = own
+    for run_id in sorted(figures):
+        yield {"run_id": run_id, **figures[run_id], "distributions": spreads.get(run_id, {})}
+
+
+def to_text(run: dict[str, Any]) -> str:
+    """One run, for people."""
+    own = run.get("own") or run["all"]
+    lines = [f"{run['run_id']}"]
+    for name, part, whole in SHOWN:
+        share = f" ({own[part] / own[whole]:.4%})" if own[whole] else ""
+        lines.append(f"  {name:22} {own[part]:>15,} of {own[whole]:,}{share}")
+    lines += [
+        f"  {name.replace('_', ' '):22} {own[name]:>15,}"
+        for name in COUNTED
+        if own[name] is not None
+    ]
+    if run["distributions"]:
+        head = ("mean", "deviation", "p50", "p95", "p99", "max")
+        lines.append("  " + " " * 24 + "".join(f"{name:>14}" for name in head) + "  unit")
+    for measure, spread in sorted(run["distributions"].items()):
+        figures = "".join(
+            f"{spread[name]:>14,.2f}" if name in ("mean", "deviation") else f"{spread[name]:>14,}"
+            for name in ("mean", "deviation", "p50", "p95", "p99", "max")
+        )
+        lines.append(f"  {measure.replace('_', ' '):24}{figures}  {spread['unit']}")
+    return "\n".join(lines)
