@@ -1,0 +1,26 @@
+"""Checks: every promise, held against the traces of any number of runs (design, 1).
+
+A history checker in the manner of Jepsen, by joins and windows alone: each file looks after one
+family of promises, and each of its functions turns what the traces say into findings. The meanings
+are the simulator's own (`pulsarcast.simulation.checkers`), and so are the counts.
+"""
+
+from pulsarcast.pipeline.checks.findings import FINDINGS, KINDS
+from pulsarcast.pipeline.checks.proof import attach_lines, first_of_each_kind
+from pulsarcast.pipeline.checks.scratch import Scratch, open_scratch
+from pulsarcast.pipeline.checks.unknown import REASONS, UNKNOWN
+from pulsarcast.pipeline.checks.verdict import Outcome, Verdict, judge
+
+__all__ = [
+    "FINDINGS",
+    "KINDS",
+    "REASONS",
+    "UNKNOWN",
+    "Outcome",
+    "Scratch",
+    "Verdict",
+    "attach_lines",
+    "first_of_each_kind",
+    "judge",
+    "open_scratch",
+]

@@ -1,0 +1,258 @@
+"""Causal order: parents first, and parents that say all that their publisher knew (design, 7).
+
+For each subscription and event two places are enough: where the event was delivered, and where the
+first of its children was. The children must not come first. And in between the two, the event is a
+head: one of those that the next event published there must name as its parents.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from pulsarcast.pipeline import history
+from pulsarcast.pipeline.checks.case import NUMBERING, Case
+from pulsarcast.pipeline.checks.findings import findings, reference
+from pulsarcast.pipeline.checks.ledger import meet
+from pulsarcast.pipeline.checks.scratch import Scratch
+
+HEADS_SHOWN = 6
+"""Heads of which a finding shows the deliveries, at most."""
+
+
+class Causality(NamedTuple):
+    """What is known of the events of all causal topics."""
+
+    links: DataFrame
+    """One row per event and parent: `stream`, `number`, `of_stream`, `of_number`, `parent`."""
+    published: DataFrame
+    """The events that a subscribed node published, with its `period_key` then."""
+    spans: DataFrame
+    """Per period and event, where it was delivered (`born_at`) and its first child (`gone_at`).
+
+    Only those in which a child came first, and those of periods in which the node published.
+    """
+
+
+def look_up(case: Case, scratch: Scratch) -> Causality:
+    """Join what the causal checks need, and keep it."""
+    causal = case.standing.where(F.col("order") == "causal")
+    links = scratch.keep("links", _links(case, causal))
+    published = scratch.keep("published", _published(case, causal))
+    return Causality(links, published, scratch.keep("spans", _spans(case, links, published)))
+
+
+def find_broken_causality(case: Case, known: Causality) -> DataFrame:
+    """One row per delivery and parent that should have come first, by the start or by retention."""
+    parents = (
+        known.spans.where("born_at is null or gone_at < born_at")
+        .where("gone_at is not null")
+        .select(
+            "period_key",
+            F.col("stream").alias("of_stream"),
+            F.col("number").alias("of_number"),
+            "born_at",
+        )
+    )
+    concerned = case.periods.join(parents, ["period_key"], how="left_semi")
+    children = (
+        meet(case, concerned)
+        .where(F.col("order") == "causal")
+        .groupBy("period_key", "stream", "number")
+        .agg(F.min("at").alias("at"))
+        .join(known.links, ["stream", "number"], how="inner")
+        .join(parents, ["period_key", "of_stream", "of_number"], how="inner")
+        .where("born_at is null or at < born_at")
+    )
+    found = (
+        case.describe(children)
+        .join(_let_off(case), ["period_key", "of_stream"], how="left")
+        .where("let_off is null or of_number > let_off")
+        .withColumn("other_event", F.col("parent"))
+    )
+    return findings(
+        "causal_order",
+        found,
+        reference(F.col("node_id"), F.col("at")),
+        reference(F.col("publisher"), F.col("told_at")),
+        reference(F.col("node_id"), F.col("born_at")),
+    )
+
+
+def find_wrong_parents(case: Case, known: Causality) -> DataFrame:
+    """Events whose parents are not the heads of what their publisher had been delivered."""
+    spans = known.spans.where("born_at is not null").select(
+        "period_key",
+        F.col("stream").alias("of_stream"),
+        F.col("number").alias("of_number"),
+        "born_at",
+        # Delivered after its own child: never a head.
+        F.when(F.col("gone_at") < F.col("born_at"), F.col("born_at"))
+        .otherwise(F.col("gone_at"))
+        .alias("gone_at"),
+    )
+    is_head = (F.col("born_at") < F.col("told_at")) & (
+        F.col("gone_at").isNull() | (F.col("gone_at") > F.col("told_at"))
+    )
+    named = (
+        known.published.join(known.links, ["stream", "number"], how="inner")
+        .join(spans, ["period_key", "of_stream", "of_number"], how="left")
+        .groupBy("stream", "number")
+        .agg(
+            F.count(F.lit(1)).alias("named"),
+            F.count_if(F.coalesce(is_head, F.lit(False))).alias("rightly"),
+        )
+    )
+    found = (
+        _with_heads(known.published, spans)
+        .join(named, ["stream", "number"], how="left")
+        .withColumn("named", F.coalesce("named", F.lit(0)))
+        .withColumn("rightly", F.coalesce("rightly", F.lit(0)))
+        .where("heads <> named or heads <> rightly")
+    )
+    # Which heads there were is looked up only for those.
+    heads = (
+        found.join(spans, ["period_key"], how="left")
+        .groupBy("period_key", "stream", "number")
+        .agg(
+            F.slice(
+                F.sort_array(F.collect_list(F.when(is_head, F.col("born_at")))), 1, HEADS_SHOWN
+            ).alias("born")
+        )
+    )
+    shown = case.describe(found.drop("told_at").join(heads, ["period_key", "stream", "number"]))
+    born = [reference(F.col("node_id"), F.get("born", F.lit(at))) for at in range(HEADS_SHOWN)]
+    return findings("causal_parents", shown, reference(F.col("node_id"), F.col("told_at")), *born)
+
+
+def _links(case: Case, causal: DataFrame) -> DataFrame:
+    """Parents by their numbers; one that nobody published gets a number that no event has."""
+    named = causal.select(
+        "run_id",
+        "topic",
+        "stream",
+        "number",
+        F.explode(F.array_distinct("parents")).alias("parent"),
+    )
+    all_events = case.standing.select(
+        "run_id",
+        F.col("event").alias("parent"),
+        F.col("topic").alias("of_topic"),
+        F.col("stream").alias("of_stream"),
+        F.col("number").alias("of_number"),
+    )
+    return (
+        named.join(all_events, ["run_id", "parent"], how="left")
+        # A caller may link to another topic's event; that is not delivered here.
+        .where("of_topic is null or of_topic = topic")
+        .select(
+            "stream",
+            "number",
+            F.coalesce("of_stream", case.names.number("run_id", "parent")).alias("of_stream"),
+            F.coalesce("of_number", F.lit(0)).alias("of_number"),
+            "parent",
+        )
+    )
+
+
+def _published(case: Case, causal: DataFrame) -> DataFrame:
+    said = causal.where(F.col("linking") != "CUSTOM").select(
+        "run_id", F.col("publisher").alias("node_id"), "topic", "stream", "number", "told_at"
+    )
+    periods = case.periods.select("run_id", "node_id", "topic", "period_key", "from_at", "to_at")
+    within = history.is_within(F.col("told_at"), F.col("from_at"), F.col("to_at"))
+    return (
+        said.join(periods, ["run_id", "node_id", "topic"], how="inner")
+        .where(within)
+        .select("period_key", "stream", "number", "told_at")
+    )
+
+
+def _spans(case: Case, links: DataFrame, published: DataFrame) -> DataFrame:
+    parents = links.groupBy("stream", "number").agg(
+        F.collect_list(F.struct("of_stream", "of_number", F.lit(False).alias("itself"))).alias(
+            "parents"
+        )
+    )
+    itself = F.struct(
+        F.col("stream").alias("of_stream"),
+        F.col("number").alias("of_number"),
+        F.lit(True).alias("itself"),
+    )
+    nobody = F.array().cast("array<struct<of_stream:bigint,of_number:bigint,itself:boolean>>")
+    at_once = F.concat(F.array(itself), F.coalesce("parents", nobody))
+    delivered = (
+        meet(case)
+        .where((F.col("order") == "causal") & F.col("verdict").isNull())
+        .select("period_key", "stream", "number", "at")
+    )
+    spans = (
+        delivered.join(case.sent_along(parents, case.events), ["stream", "number"], how="left")
+        .select("period_key", "at", F.explode(at_once).alias("each"))
+        .groupBy(
+            "period_key",
+            F.col("each.of_stream").alias("stream"),
+            F.col("each.of_number").alias("number"),
+        )
+        .agg(
+            F.min(_where("each.itself", "at")).alias("born_at"),
+            F.min(_where("not each.itself", "at")).alias("gone_at"),
+        )
+    )
+    active = published.select("period_key").distinct().withColumn("active", F.lit(True))
+    return (
+        spans.join(F.broadcast(active), ["period_key"], how="left")
+        .where("active or born_at is null or gone_at < born_at")
+        .select("period_key", "stream", "number", "born_at", "gone_at")
+    )
+
+
+def _where(condition: str, column: str) -> Column:
+    return F.when(F.expr(condition), F.col(column))
+
+
+def _let_off(case: Case) -> DataFrame:
+    """Up to which number of a stream a period needs no parents: its start, and what retired."""
+    streams = case.standing.select(*NUMBERING, "stream").distinct()
+    retired = (
+        case.lines.where(F.col("kind") == "retired")
+        .groupBy("node_id", *NUMBERING)
+        .agg(F.max("number").alias("start"))
+        .join(streams, [*NUMBERING], how="inner")
+        .join(case.periods.drop("start"), ["run_id", "node_id", "topic"], how="inner")
+        .select("period_key", "stream", "start")
+    )
+    return (
+        case.starts.unionByName(retired)
+        .groupBy("period_key", F.col("stream").alias("of_stream"))
+        .agg(F.max("start").alias("let_off"))
+    )
+
+
+def _with_heads(published: DataFrame, spans: DataFrame) -> DataFrame:
+    """Publications with how many heads there were then."""
+    by_time = Window.partitionBy("period_key").orderBy("at")
+    nothing = [F.lit(None).cast("bigint").alias(name) for name in ("stream", "number", "told_at")]
+    births = spans.select(
+        "period_key", F.col("born_at").alias("at"), F.lit(1).alias("more"), *nothing
+    )
+    ends = spans.where("gone_at is not null").select(
+        "period_key", F.col("gone_at").alias("at"), F.lit(-1).alias("more"), *nothing
+    )
+    asked = published.select(
+        "period_key",
+        F.col("told_at").alias("at"),
+        F.lit(0).alias("more"),
+        "stream",
+        "number",
+        "told_at",
+    )
+    return (
+        births.unionByName(ends)
+        .unionByName(asked)
+        .withColumn("heads", F.sum("more").over(by_time))
+        .where("told_at is not null")
+        .select("period_key", "stream", "number", "told_at", "heads")
+    )

@@ -1,0 +1,160 @@
+"""Causal order and parents: made-up histories, against a plain reading of them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from pulsarcast.pipeline.checks import causal, open_scratch
+from pulsarcast.pipeline.checks.case import open_case
+from tests.pipeline.judging import as_table
+from tests.pipeline.stories import Event, Line, Story, name_of, tell
+
+NODES = 3
+NAMES = [name_of(node) for node in range(NODES)]
+KINDS = ("causal_order", "causal_parents")
+
+
+def read_plainly(lines: Sequence[Line]) -> Counter[str]:
+    """What is wrong in a run with one causal topic, by going through it line by line."""
+    parents = {line["event"]: line["parents"] for line in lines if line["kind"] == "published"}
+    slots = {
+        line["event"]: (line["publisher"], line["epoch"], line["number"])
+        for line in lines
+        if line["kind"] == "published"
+    }
+    found: Counter[str] = Counter()
+    for name in {line["node_id"] for line in lines}:
+        own = [line for line in lines if line["node_id"] == name]
+        own.sort(key=lambda line: (line["incarnation"], line["seq"]))
+        # What was retired counts from the first: nobody minds when it was said.
+        retired = {
+            (line["publisher"], line["epoch"]): line["number"]
+            for line in own
+            if line["kind"] == "retired"
+        }
+        got: list[str] | None = None
+        start: dict[tuple[str, int], int] = {}
+        for line in own:
+            if line["kind"] == "subscribed" and got is None:
+                got = []
+                start = {
+                    (mark["publisher"], mark["epoch"]): mark["number"] for mark in line["start"]
+                }
+            elif line["kind"] == "unsubscribed":
+                got = None
+            elif line["kind"] == "published" and got is not None:
+                covered = {parent for event in got for parent in parents[event]}
+                heads = {event for event in got if event not in covered}
+                found["causal_parents"] += set(line["parents"]) != heads
+            elif line["kind"] == "delivered" and got is not None and line["event"] not in got:
+                for parent in set(parents[line["event"]]):
+                    publisher, epoch, number = slots.get(parent, ("", 0, 0))
+                    let_off = max(
+                        start.get((publisher, epoch), 0), retired.get((publisher, epoch), 0)
+                    )
+                    known = parent in slots and number <= let_off
+                    found["causal_order"] += parent not in got and not known
+                got.append(line["event"])
+    return +found
+
+
+def judge_causally(spark: SparkSession, lines: Sequence[Line]) -> dict[str, Counter[str]]:
+    """What the checks find, by run."""
+    found: dict[str, Counter[str]] = {}
+    with tempfile.TemporaryDirectory() as folder, open_scratch(spark, folder) as scratch:
+        table = as_table(spark, lines, Path(folder))
+        case = open_case(table, scratch)
+        known = causal.look_up(case, scratch)
+        findings = causal.find_broken_causality(case, known).unionByName(
+            causal.find_wrong_parents(case, known)
+        )
+        for row in findings.groupBy("run_id", "kind").count().collect():
+            found.setdefault(row["run_id"], Counter())[row["kind"]] = row["count"]
+    return found
+
+
+@st.composite
+def causal_runs(draw: st.DrawFn) -> tuple[int, int]:
+    """A seed and a length: the history follows from them."""
+    return draw(st.integers(0, 1 << 32)), draw(st.integers(4, 40))
+
+
+def make_run(run_id: str, seed: int, length: int) -> list[Line]:
+    """A history in which nodes do what they like, more often right than wrong."""
+    rng = Random(seed)
+    story = Story(run_id, NAMES, "causal")
+    story.create()
+    events: list[Event] = []
+    got: dict[int, list[Event]] = {}
+    for _ in range(length):
+        node = rng.randrange(NODES)
+        act = rng.random()
+        if node not in got:
+            if act < 0.7:
+                start = rng.sample(events, min(len(events), rng.randrange(3)))
+                latest = {each.publisher: each for each in sorted(start, key=lambda e: e.number)}
+                story.subscribe(node, *latest.values())
+                got[node] = []
+            elif act < 0.8:
+                events.append(story.publish(node))
+        elif act < 0.05:
+            story.unsubscribe(node)
+            del got[node]
+        elif act < 0.35:
+            parents = None
+            if rng.random() < 0.3:
+                known = [event.cid for event in events] + ["nobody's"]
+                parents = rng.sample(known, min(len(known), rng.randrange(3)))
+            events.append(story.publish(node, parents=parents))
+        elif act < 0.4 and events:
+            story.retire(node, rng.choice(events))
+        elif events:
+            # Mostly the oldest that is missing: then parents come first.
+            missing = [event for event in events if event not in got[node]]
+            if missing:
+                event = missing[0] if rng.random() < 0.8 else rng.choice(missing)
+                got[node].append(event)
+                story.deliver(node, event)
+    return tell([story], run_id)
+
+
+def _compare(spark: SparkSession, runs: Sequence[tuple[int, int]]) -> Counter[str]:
+    told = {f"run {at}": make_run(f"run {at}", *run) for at, run in enumerate(runs)}
+    found = judge_causally(spark, [line for lines in told.values() for line in lines])
+    total: Counter[str] = Counter()
+    for run_id, lines in told.items():
+        expected = read_plainly(lines)
+        assert found.get(run_id, Counter()) == expected, (run_id, runs[int(run_id.split()[1])])
+        total += expected
+    return total
+
+
+@settings(
+    max_examples=1,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    deadline=None,
+)
+@given(runs=st.lists(causal_runs(), min_size=60, max_size=60))
+def test_made_up_histories_are_judged_as_a_plain_reading_judges_them(
+    spark: SparkSession, runs: list[tuple[int, int]]
+) -> None:
+    _compare(spark, runs)
+
+
+@pytest.mark.slow
+def test_many_made_up_histories_are_judged_as_a_plain_reading_judges_them(
+    spark: SparkSession,
+) -> None:
+    total = _compare(spark, [(seed, 10 + seed % 60) for seed in range(2_000)])
+    # A comparison of nothing with nothing would always succeed.
+    assert all(total[kind] > 500 for kind in KINDS)

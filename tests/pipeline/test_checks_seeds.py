@@ -1,0 +1,47 @@
+"""Traces of random runs come to the same counts as the simulator's checkers, which saw it all."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.pipeline.shared_runs import (
+    SIMULATED,
+    WRONG_CLOCKS,
+    judge_shared_runs,
+    simulators_counts,
+)
+
+SHOWN_BY_TRACES = {
+    "lost",
+    "duplicate",
+    "order",
+    "fork",
+    "chain",
+    "equivocation",
+    "published_twice",
+    "forged",
+    "not_allowed",
+    "not_subscribed",
+    "before_start",
+    "number_gap",
+    "acknowledged_unpublished",
+}
+"""What the simulator counts and traces show; it sees trees and memory besides."""
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_the_counts_are_the_simulators(spark: SparkSession, name: str) -> None:
+    judged = judge_shared_runs(spark)
+    counted = simulators_counts()[name]
+    expected = {kind: count for kind, count in counted.items() if kind in SHOWN_BY_TRACES}
+    assert judged.of(name) == expected
+    assert name not in judged.reasons
+    is_sabotaged = SIMULATED[name][1] is not None
+    assert bool(expected) == is_sabotaged
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_the_counts_do_not_depend_on_clocks(spark: SparkSession, name: str) -> None:
+    judged = judge_shared_runs(spark)
+    assert judged.of(WRONG_CLOCKS + name) == judged.of(name)
