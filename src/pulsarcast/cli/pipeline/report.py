@@ -1,0 +1,43 @@
+"""`pulsarcast pipeline report`: runs side by side, as one page and as pictures."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import reduce
+from pathlib import Path
+
+import click
+
+from pulsarcast.model.errors import LocalError
+
+
+@click.command()
+@click.argument("tables_or_traces", nargs=-1, required=True, type=click.Path())
+@click.option("--out", required=True, type=click.Path(), help="The folder of page and pictures.")
+@click.option("--title", default="Pulsarcast: runs side by side", show_default=True)
+@click.option("--master", help="Spark's master; this machine, unless said otherwise.")
+def command(tables_or_traces: tuple[str, ...], out: str, title: str, master: str | None) -> None:
+    """Draw all runs in TABLES_OR_TRACES side by side.
+
+    Each is the folder of `pipeline ingest`, or one with raw traces below it. --out gets
+    report.html, which needs nothing else to be opened, and each chart as a PNG.
+    """
+    from pyspark.sql import DataFrame
+
+    from pulsarcast.pipeline.quality import computed
+    from pulsarcast.pipeline.report import boil_down, write_report
+    from pulsarcast.pipeline.session import session
+    from pulsarcast.pipeline.traces import open_lines
+
+    try:
+        with session("report", master=master) as spark, ExitStack() as stack:
+            each = [stack.enter_context(open_lines(spark, path)) for path in tables_or_traces]
+            lines = reduce(DataFrame.unionByName, each)
+            with computed(lines) as measured:
+                frames = boil_down(lines, measured)
+        if frames.totals.empty:
+            raise LocalError("no run with topics of its own is in there")
+        for path in write_report(frames, Path(out), title=title):
+            click.echo(path)
+    except LocalError as error:
+        raise click.ClickException(str(error)) from error
