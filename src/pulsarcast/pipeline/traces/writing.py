@@ -1,8 +1,9 @@
 """What a task of Spark does: read segments, write Parquet, and say what it read (design, 11).
 
-Rows do not travel through Spark: an executor parses and writes columns with Arrow, which is cheaper,
-and hands Spark one row per stretch of a node's life. Each attempt of a task writes into a folder of its own, which counts only if Spark says that this attempt succeeded:
-what a lost executor left half done, or still writes, is never looked at.
+Rows do not travel through Spark: an executor parses and writes columns with Arrow, which is
+cheaper, and hands Spark one row per stretch of a node's life. Each attempt of a task writes into a
+folder of its own, which counts only if Spark says that this attempt succeeded: what a lost executor
+left half done, or still writes, is never looked at.
 """
 
 from __future__ import annotations
