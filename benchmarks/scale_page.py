@@ -177,8 +177,7 @@ def _needs(most: Mapping[str, Any], lines: int) -> Iterator[str]:
 def _limits() -> Iterator[str]:
     yield "## What this does not say"
     yield (
-        "- No network was measured: a shuffle here goes through local files. With the bytes above, "
-        "a link of 10 Gbit/s per executor carries each shuffle in minutes.\n"
+        "- No network was measured: a shuffle here goes through local files.\n"
         "- Spark's driver lists and keeps one entry per segment. Millions of files were not "
         "measured; nodes with larger segments, or `pipeline ingest` while the run goes on, keep "
         "the number of files of one job small.\n"

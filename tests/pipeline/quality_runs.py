@@ -63,7 +63,7 @@ class Tale(Planted):
         self.name = name
         self._retention_count = retention_count
         self._writer = TraceWriter(
-            folder / name, name, name_of=lambda index: peer_text(peer(index))
+            folder / name, name, name_of=lambda index: peer_text(peer(index)), level="rpc"
         )
         super().__init__(DeliveryOrder.NONE, nodes=nodes)
         self.observer.book(TOPIC).retention_count = retention_count
