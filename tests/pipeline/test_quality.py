@@ -24,7 +24,7 @@ from tests.pipeline import quality_oracle as oracle
 from tests.pipeline.quality_runs import RANDOM, THESIS, simulate, tell_all
 
 # One job over all runs; how long it takes on a quiet machine has not been measured.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 Row = dict[str, Any]
 WRONG = (4, 6)
