@@ -21,7 +21,8 @@ from pathlib import Path
 import click
 from pyspark.sql import functions as F
 
-from pulsarcast.pipeline.checks import judge, open_scratch
+from pulsarcast.pipeline.checks import judge
+from pulsarcast.pipeline.scratch import open_scratch
 from pulsarcast.pipeline.session import session
 from pulsarcast.pipeline.traces import is_tables, land, read_lines, read_quarantine
 
@@ -72,7 +73,7 @@ def command(folder: Path, tables: Path | None, master: str) -> None:
     expected = read_results(folder)
     tables = tables or folder / ".tables"
     began = time.perf_counter()
-    with session("check seeds", master=master) as spark, open_scratch(spark) as scratch:
+    with session("check seeds", master=master) as spark, open_scratch() as scratch:
         if not is_tables(tables):
             land(spark, [folder], tables)
         landed = time.perf_counter()

@@ -235,7 +235,11 @@ CREATE TABLE coverage USING parquet AS
 WITH injected AS (
   SELECT run_id, topic, count(*) AS injected, count(e.injection) AS injected_published
   FROM (SELECT DISTINCT run_id, topic, injection FROM lines WHERE kind = 'injected') i
-  LEFT JOIN (SELECT DISTINCT run_id, topic, injection FROM event) e
+  LEFT JOIN (SELECT run_id, topic, injection FROM event WHERE injection <> ''
+             UNION
+             SELECT a.run_id, a.topic, a.injection FROM lines a
+             LEFT SEMI JOIN event p ON p.run_id = a.run_id AND p.event = a.event
+             WHERE a.kind = 'acknowledged' AND a.injection <> '') e
     USING (run_id, topic, injection)
   GROUP BY ALL
 ), published AS (

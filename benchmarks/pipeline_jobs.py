@@ -63,21 +63,23 @@ def run_ingest(spark: SparkSession, places: Places) -> dict[str, object]:
 
 def run_metrics(spark: SparkSession, places: Places) -> dict[str, object]:
     """Every metric from the tables, written as Parquet."""
-    from pulsarcast.pipeline.quality import compute
+    from pulsarcast.pipeline.quality import computed
     from pulsarcast.pipeline.traces import read_lines
 
-    for name, table in compute(read_lines(spark, places.tables), places.out / "scratch").items():
-        # As `pipeline metrics` writes them: their size follows from nodes, topics and units.
-        table.coalesce(1).write.parquet(str(places.out / name))
+    with computed(read_lines(spark, places.tables), places.out) as measured:
+        for name, table in measured.items():
+            # As `pipeline metrics` writes them: their size follows from nodes, topics and units.
+            table.coalesce(1).write.parquet(str(places.out / name))
     return {}
 
 
 def run_check(spark: SparkSession, places: Places) -> dict[str, object]:
     """Every promise, held against the tables."""
-    from pulsarcast.pipeline.checks import judge, open_scratch
+    from pulsarcast.pipeline.checks import judge
+    from pulsarcast.pipeline.scratch import open_scratch
     from pulsarcast.pipeline.traces import read_lines, read_quarantine
 
-    with open_scratch(spark, str(places.out)) as scratch:
+    with open_scratch(places.out) as scratch:
         lines = read_lines(spark, places.tables)
         verdict = judge(lines, scratch, quarantine=read_quarantine(spark, places.tables))
         # Both are a row per kind or reason.

@@ -16,7 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pulsarcast.pipeline import schema
-from pulsarcast.pipeline.checks import attach_lines, judge, open_scratch
+from pulsarcast.pipeline.checks import attach_lines, judge
+from pulsarcast.pipeline.scratch import open_scratch
 from pulsarcast.simulation.options import load
 from pulsarcast.simulation.scenario import run_scenario
 from tests.pipeline.stories import Line
@@ -47,7 +48,7 @@ def as_table(spark: SparkSession, lines: Iterable[Line], folder: Path) -> DataFr
 def judge_lines(spark: SparkSession, lines: Iterable[Line], *, prove: str | None = None) -> Judged:
     """Judge the lines of any number of runs; of the one to be proved, keep all findings."""
     judged = Judged()
-    with tempfile.TemporaryDirectory() as folder, open_scratch(spark, folder) as scratch:
+    with tempfile.TemporaryDirectory() as folder, open_scratch(folder) as scratch:
         # Read from memory: every check looks at them.
         table = as_table(spark, lines, Path(folder)).cache()
         verdict = judge(table, scratch)

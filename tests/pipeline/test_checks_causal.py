@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from pulsarcast.pipeline.checks import causal, open_scratch
+from pulsarcast.pipeline.checks import causal
 from pulsarcast.pipeline.checks.case import open_case
+from pulsarcast.pipeline.scratch import open_scratch
 from tests.pipeline.judging import as_table
 from tests.pipeline.stories import Event, Line, Story, name_of, tell
 
@@ -70,7 +71,7 @@ def read_plainly(lines: Sequence[Line]) -> Counter[str]:
 def judge_causally(spark: SparkSession, lines: Sequence[Line]) -> dict[str, Counter[str]]:
     """What the checks find, by run."""
     found: dict[str, Counter[str]] = {}
-    with tempfile.TemporaryDirectory() as folder, open_scratch(spark, folder) as scratch:
+    with tempfile.TemporaryDirectory() as folder, open_scratch(folder) as scratch:
         table = as_table(spark, lines, Path(folder))
         case = open_case(table, scratch)
         known = causal.look_up(case, scratch)

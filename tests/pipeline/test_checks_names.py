@@ -8,9 +8,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsarcast.model.errors import LocalError
-from pulsarcast.pipeline.checks import deliveries, ledger, open_scratch
+from pulsarcast.pipeline.checks import deliveries, ledger
 from pulsarcast.pipeline.checks.case import open_case
 from pulsarcast.pipeline.checks.names import Names, choose_names
+from pulsarcast.pipeline.scratch import open_scratch
 from tests.pipeline.judging import as_table
 from tests.pipeline.mutants import MUTANTS
 from tests.pipeline.stories import Line, Story, name_of, tell
@@ -44,7 +45,7 @@ def test_what_is_forged_is_found_even_where_it_shares_a_number(
             mutant.plot(story)
             lines += tell([story], mutant.name)
             expected[mutant.name] = mutant.found
-    with open_scratch(spark, str(tmp_path)) as scratch:
+    with open_scratch(tmp_path) as scratch:
         case = open_case(as_table(spark, lines, tmp_path), scratch, bits=8)
         entered = ledger.enter(case)
         found = deliveries.find_forged(case, entered).unionByName(

@@ -10,7 +10,7 @@ SEEDS = {
     161: "a request that waited its turn was published though another publisher had taken it",
     287: "a publisher outside could not give again what it had handed in",
     644: "a parent that withholds hid every other member, until retention had passed",
-    934: "retention dropped events before those a little behind could fetch them",
+    934: "a publisher outside could not give again what it had handed in",
     945: "a subscription left before it began was never answered",
 }
 

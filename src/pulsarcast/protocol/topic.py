@@ -513,7 +513,7 @@ class Topic:
 
     def has_gaps(self) -> bool:
         """Whether we hold events beyond others that we lack."""
-        return any(mark.beyond for mark in self.frontier.marks())
+        return next(self.frontier.gaps(), None) is not None
 
     def cursor_for(self, *, from_start: bool) -> int:
         """Where in our log a subscription begins that is made now."""

@@ -5,7 +5,9 @@ import pytest
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.topics import DeliveryOrder, Retention, TopicSettings
 from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.store import Events, LoadNumbers
 from tests.support.lab import Lab
+from tests.support.solo import Solo
 
 AUTHOR, PUBLISHER, MEMBER, AWAY, STRANGER = range(5)
 KEPT = 5
@@ -97,3 +99,27 @@ def test_two_other_members_are_enough() -> None:
     lab.world.restart(AWAY)
     lab.run(2 * SETTLE_S)
     assert delivered_once(lab, AWAY, topic) == [events[0], *events[-KEPT:]]
+
+
+def test_retention_keeps_every_event_for_a_while_and_drops_it_then() -> None:
+    """Whoever is a little behind must have time to fetch it, however small the count is."""
+    solo = Solo().start()
+    topic = solo.create(TopicSettings(retention=Retention(count=1)))
+    published: dict[int, float] = {}
+    dropped: dict[int, float] = {}
+    for step in range(300):
+        if step % 7 == 0:
+            solo.publish(topic)
+            published[len(published) + 1] = step
+        solo.advance(1.0)
+        (mark,) = [mark for cid, mark in solo.store.marks() if cid == topic]
+        query = LoadNumbers(topic, solo.me, mark.epoch, 1, len(published), 1 << 20)
+        answer = solo.store.answer(query)
+        assert isinstance(answer, Events)
+        held = {event.sequence.number for _, event in answer.events}
+        for number in published:
+            if number not in held:
+                dropped.setdefault(number, step)
+    assert len(dropped) > 20, "it does drop"
+    kept_s = [dropped[number] - published[number] for number in dropped]
+    assert min(kept_s) >= 0.5 * Parameters().retention_interval_s

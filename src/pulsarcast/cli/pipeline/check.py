@@ -18,7 +18,8 @@ from pulsarcast.model.errors import LocalError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pulsarcast.pipeline.checks import Scratch, Verdict
+    from pulsarcast.pipeline.checks import Verdict
+    from pulsarcast.pipeline.scratch import Scratch
 
 LINE_CHARACTERS_MAX = 240
 """How much of a line people are shown: the rest is in the segment."""
@@ -53,11 +54,11 @@ def command(
 
     Exits 0 if every promise was kept, 1 if not, and 2 if nobody can tell from these traces.
     """
-    from pulsarcast.pipeline.checks import open_scratch
+    from pulsarcast.pipeline.scratch import open_scratch
     from pulsarcast.pipeline.session import session
 
     try:
-        with session("check", master=master) as spark, open_scratch(spark, scratch) as kept:
+        with session("check", master=master) as spark, open_scratch(scratch) as kept:
             report = _check(spark, kept, path, runs, out=out, limit=0 if as_json else limit)
     except LocalError as error:
         raise click.ClickException(str(error)) from error

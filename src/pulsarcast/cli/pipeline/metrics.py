@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,6 @@ from pulsarcast.model.errors import LocalError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-SCRATCH = ".scratch"
 SHOWN = (
     ("events published", "published", "injected"),
     ("delivered", "delivered", "due"),
@@ -50,7 +48,7 @@ def command(tables_or_traces: str, out: str, as_json: bool, master: str | None) 
     These are the folder of `pipeline ingest`, or one with raw traces below it. Parquet goes to
     --out, one folder per table: topics, runs, nodes, operations, histograms, distributions.
     """
-    from pulsarcast.pipeline.quality import compute
+    from pulsarcast.pipeline.quality import computed
     from pulsarcast.pipeline.session import session
     from pulsarcast.pipeline.traces import open_lines
 
@@ -60,16 +58,16 @@ def command(tables_or_traces: str, out: str, as_json: bool, master: str | None) 
             session("metrics", master=master) as spark,
             open_lines(spark, tables_or_traces) as lines,
         ):
-            for name, table in compute(lines, target / SCRATCH).items():
-                # Their size follows from nodes, topics and units, not from events.
-                table.coalesce(1).write.mode("overwrite").parquet(str(target / name))
+            target.mkdir(parents=True, exist_ok=True)
+            with computed(lines, target) as measured:
+                for name, table in measured.items():
+                    # Their size follows from nodes, topics and units, not from events.
+                    table.coalesce(1).write.mode("overwrite").parquet(str(target / name))
             distributions = spark.read.parquet(str(target / "distributions"))
             for run in totals(spark.read.parquet(str(target / "runs")), distributions):
                 click.echo(json.dumps(run) if as_json else to_text(run))
     except LocalError as error:
         raise click.ClickException(str(error)) from error
-    finally:
-        shutil.rmtree(target / SCRATCH, ignore_errors=True)
 
 
 def totals(runs: DataFrame, distributions: DataFrame) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,6 @@ are the simulator's own (`pulsarcast.simulation.checkers`), and so are the count
 
 from pulsarcast.pipeline.checks.findings import FINDINGS, KINDS
 from pulsarcast.pipeline.checks.proof import attach_lines, first_of_each_kind
-from pulsarcast.pipeline.checks.scratch import Scratch, open_scratch
 from pulsarcast.pipeline.checks.unknown import REASONS, UNKNOWN
 from pulsarcast.pipeline.checks.verdict import Outcome, Verdict, judge
 
@@ -17,10 +16,8 @@ __all__ = [
     "REASONS",
     "UNKNOWN",
     "Outcome",
-    "Scratch",
     "Verdict",
     "attach_lines",
     "first_of_each_kind",
     "judge",
-    "open_scratch",
 ]

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from pulsarcast.pipeline import history
 from pulsarcast.pipeline.checks.names import BITS, Names, choose_names
-from pulsarcast.pipeline.checks.scratch import Scratch
+from pulsarcast.pipeline.scratch import Scratch
 
 SLOT: Final = ("run_id", "topic", "publisher", "epoch", "number")
 """What one event only can have: a number of a publisher in a topic."""

@@ -16,7 +16,7 @@ from pulsarcast.pipeline import history
 from pulsarcast.pipeline.checks.case import NUMBERING, Case
 from pulsarcast.pipeline.checks.findings import findings, reference
 from pulsarcast.pipeline.checks.ledger import meet
-from pulsarcast.pipeline.checks.scratch import Scratch
+from pulsarcast.pipeline.scratch import Scratch
 
 HEADS_SHOWN = 6
 """Heads of which a finding shows the deliveries, at most."""

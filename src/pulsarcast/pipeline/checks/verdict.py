@@ -23,8 +23,8 @@ from pulsarcast.pipeline.checks import (
 from pulsarcast.pipeline.checks.case import Case, open_case
 from pulsarcast.pipeline.checks.findings import union
 from pulsarcast.pipeline.checks.names import BITS
-from pulsarcast.pipeline.checks.scratch import Scratch
 from pulsarcast.pipeline.checks.unknown import find_unknown
+from pulsarcast.pipeline.scratch import Scratch
 
 
 class Outcome(enum.IntEnum):

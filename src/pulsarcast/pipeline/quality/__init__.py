@@ -8,7 +8,6 @@ ordinary. `history` says what the words mean.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import reduce
@@ -20,10 +19,11 @@ from pyspark.sql import functions as F
 
 from pulsarcast.pipeline.quality import latency, nodes, repair, traffic
 from pulsarcast.pipeline.quality.coverage import COUNTS, coverage
-from pulsarcast.pipeline.quality.ground import Ground, Scratch, lay
+from pulsarcast.pipeline.quality.ground import Ground, lay
 from pulsarcast.pipeline.quality.histograms import SUMMARY, summarise
 from pulsarcast.pipeline.quality.hops import hops
 from pulsarcast.pipeline.quality.scopes import SCOPE, in_scopes
+from pulsarcast.pipeline.scratch import Scratch, open_scratch
 
 __all__ = ["FIGURES", "SORTED", "UNITS", "compute", "computed"]
 
@@ -58,11 +58,11 @@ def computed(lines: DataFrame, scratch: str | Path | None = None) -> Iterator[di
 
     `scratch` is a folder for what is computed on the way; on a cluster all of it must see it.
     """
-    with tempfile.TemporaryDirectory(prefix="pulsarcast-quality-", dir=scratch) as folder:
-        yield compute(lines, folder)
+    with open_scratch(scratch) as kept:
+        yield compute(lines, kept)
 
 
-def compute(lines: DataFrame, scratch: str | Path) -> dict[str, DataFrame]:
+def compute(lines: DataFrame, scratch: Scratch) -> dict[str, DataFrame]:
     """The tables of `SORTED`, standing on files in `scratch`, which must stay until they are read.
 
     - `topics`: one row per topic, its name and order and all `FIGURES`;
@@ -72,8 +72,8 @@ def compute(lines: DataFrame, scratch: str | Path) -> dict[str, DataFrame]:
     - `histograms`: how often each value of each measure occurred, in `UNITS`;
     - `distributions`: their means, deviations and percentiles, per topic and in total.
     """
-    keep = Scratch(scratch).keep
-    ground = lay(lines, Scratch(scratch))
+    keep = scratch.keep
+    ground = lay(lines, scratch)
     messages = keep("messages", traffic.messages(lines))
     latencies = keep("latencies", latency.latencies(ground))
     by_node = keep("nodes", nodes.nodes(ground, messages))

@@ -5,7 +5,6 @@ Each of these tables is small beside the trace.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, Window
@@ -16,6 +15,7 @@ from pulsarcast.pipeline.history.places import PAIR, fingerprint
 from pulsarcast.pipeline.quality import closely, excuses
 from pulsarcast.pipeline.quality.expected import expected
 from pulsarcast.pipeline.quality.tallies import by_subscriber, tally
+from pulsarcast.pipeline.scratch import Scratch
 
 
 class Ground(NamedTuple):
@@ -37,25 +37,6 @@ class Ground(NamedTuple):
     """What those got, event by event."""
     explained: DataFrame
     """What those lack, with the reason."""
-
-
-class Scratch:
-    """A folder in which tables are kept that are used more than once.
-
-    Each is computed once, before the next builds on it, and is read back from its file: so plans
-    stay short however many tables stand on one another, Spark knows how large each is when it
-    joins them, and a lost executor loses nothing. On a cluster the folder has to be one that all
-    of it can see.
-    """
-
-    def __init__(self, folder: str | Path) -> None:
-        self._folder = Path(folder)
-
-    def keep(self, name: str, table: DataFrame) -> DataFrame:
-        """Compute a table now, and return it as a file has it."""
-        path = str(self._folder / name)
-        table.write.mode("overwrite").parquet(path)
-        return table.sparkSession.read.schema(table.schema).parquet(path)
 
 
 def lay(lines: DataFrame, scratch: Scratch) -> Ground:

@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 
 SCOPE: Final = ("run_id", "scope", "topic")
 """What a figure is about; `topic` is null where it is about more than one."""
-SCOPES: Final = ("topic", "own", "meta", "all")
 
 
 def in_scopes(by_topic: DataFrame, topics: DataFrame) -> DataFrame:
