@@ -78,10 +78,12 @@ class _Want:
         self.last = last
         self.due_s = due_s
         self.cid: Cid | None = None
-        self.sources: dict[PeerId, None] = {}
+        self.sources: dict[PeerId, MarkState | None] = {}
+        """Who showed it to us, and what it showed."""
         self.voices: dict[PeerId, MarkState] = {}
         """What those whose word counts say that they hold."""
-        self.asked: dict[PeerId, None] = {}
+        self.asked: dict[PeerId, MarkState | None] = {}
+        """Whom we asked, and what it had shown by then."""
         self.request: tuple[int, PeerId] | None = None
         self.timer: int | None = None
 
@@ -142,10 +144,9 @@ class Recovery:
             missing = self.frontier.missing_from(mark)
             if missing is not None:
                 source = (mark.publisher, mark.epoch)
-                want = self._want(source, missing, sender, patience_s, mark.cid)
+                want = self._want(source, missing, sender, patience_s, mark)
                 if want is not None:
-                    # It shows its frontier anew: it may have by now what it lacked when we asked.
-                    want.asked.pop(sender, None)
+                    self._may_ask_again(source, want, sender, mark)
                     if self._has_a_say(sender, mark.publisher):
                         want.voices[sender] = mark
         self._pump()
@@ -155,13 +156,26 @@ class Recovery:
         self._want((publisher, epoch), missing, sender, self.parameters.gap_delay_s, None)
         self._pump()
 
+    def _may_ask_again(self, source: Source, want: _Want, peer: PeerId, mark: MarkState) -> None:
+        """It shows what it lacked when we asked: that is worth another question.
+
+        Who merely shows the same again is not, or we would go round our neighbours for ever and
+        never find out that nobody has it.
+        """
+        first = self._first(source, want)
+        if peer in want.asked and _shows(mark, first) and not _shows(want.asked[peer], first):
+            del want.asked[peer]
+
+    def _first(self, source: Source, want: _Want) -> int:
+        return max(want.first, self.frontier.high(*source) + 1)
+
     def _want(
         self,
         source: Source,
         missing: tuple[int, int],
         sender: PeerId,
         patience_s: float,
-        cid: Cid | None,
+        mark: MarkState | None,
     ) -> _Want | None:
         if sender == self.turn.me:
             sender = next(iter(self.neighbours()), sender)
@@ -177,10 +191,10 @@ class Recovery:
             want.sponsor = sender
             self._wanted_by[sender] = self._wanted_by.get(sender, 0) + 1
         if missing[1] >= want.last:
-            want.last, want.cid = missing[1], cid
+            want.last, want.cid = missing[1], None if mark is None else mark.cid
         want.due_s = min(want.due_s, due_s)
-        want.sources.pop(sender, None)
-        want.sources[sender] = None
+        shown = want.sources.pop(sender, None)
+        want.sources[sender] = shown if mark is None else mark
         if len(want.sources) > SHOWN_MAX:
             del want.sources[next(iter(want.sources))]
         return want
@@ -268,13 +282,13 @@ class Recovery:
         peer = next(
             (peer for peer in self._sources(source[0], want) if peer not in want.asked), None
         )
-        first = max(want.first, self.frontier.high(*source) + 1)
+        first = self._first(source, want)
         if peer is None or len(want.asked) >= SOURCES_MAX:
             self._exhausted(source, want, first)
             return False
         if not want.asked:
             self.turn.trace(trace.GapFound(self.topic, *source, first, want.last))
-        want.asked[peer] = None
+        want.asked[peer] = want.sources.get(peer)
         self._request += 1
         number = self._request
         self._requests[number] = source
@@ -391,3 +405,10 @@ class Recovery:
         for source, want in list(self._wants.items()):
             self._close(source, want)
         self.turn.cancel(self._timer)
+
+
+def _shows(mark: MarkState | None, number: int) -> bool:
+    """Whether a peer that shows this mark says that it holds this number."""
+    return mark is not None and (
+        mark.floor < number <= mark.high or (number > mark.high and number in mark.beyond)
+    )

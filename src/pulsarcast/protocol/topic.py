@@ -736,7 +736,11 @@ class Topic:
         if oldest.index < 1:
             return
         self.counts["retention"] = self.counts.get("retention", 0) + 1
-        marks = [self._retire_mark(*floor) for floor in oldest.floors]
+        # A number before a gap of ours is not retired because we let go of one behind it.
+        marks = [
+            self._retire_mark(publisher, epoch, min(number, self.frontier.high(publisher, epoch)))
+            for publisher, epoch, number in oldest.floors
+        ]
         self.turn.persist(
             DropEvents(self.id, oldest.index), *(PutMark(self.id, mark) for mark in marks)
         )

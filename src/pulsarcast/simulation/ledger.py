@@ -7,6 +7,7 @@ node got of one publisher is one byte per number, and nothing in here holds a CI
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from typing import TypeAlias
 
@@ -140,17 +141,23 @@ class Stream:
 class Subscription:
     """One node's subscription to one topic, from its start frontier on."""
 
-    __slots__ = ("confirmed", "node", "start")
+    __slots__ = ("confirmed", "let_off", "node", "start")
 
     def __init__(self, node: int, start: dict[tuple[PeerId, int], int]) -> None:
         self.node = node
         self.start = start
         self.confirmed = False
         """The application was told that it is subscribed: from here on nothing excuses a loss."""
+        self.let_off: dict[tuple[PeerId, int], int] = {}
+        """Up to which number of a stream the node said that what it lacks is retired."""
 
     def start_in(self, stream: Stream) -> int:
         """The highest number of a stream that came before this subscription."""
         return self.start.get((stream.publisher, stream.epoch), 0)
+
+    def let_off_in(self, stream: Stream) -> int:
+        """The highest number of a stream that the node says is retired."""
+        return self.let_off.get((stream.publisher, stream.epoch), 0)
 
 
 class Tally:
@@ -191,11 +198,23 @@ class TopicBook:
         """Total order: the last position each node has come to."""
         self.positions: dict[int, tuple[Stream, int]] = {}
         self.history: list[tuple[Stream, int]] = []
-        """Every event in the order of publication: what retention counts back from."""
+        """Every event in the order of publication."""
         self.retention_count: int | None = None
         self.retention_age_s: float | None = None
+        self.newest: dict[int, deque[tuple[Stream, int]]] = {}
+        """What retention by count leaves a node, which counts in the order of arrival."""
+        self.outrun: set[tuple[Stream, int]] = set()
+        """Events that retention by count lets some node drop."""
         self.chained = True
         """Whether parents are the system's to link, so that a total order is one chain."""
+
+    def arrived(self, node: int, stream: Stream, number: int) -> None:
+        """A topic with retention by count: one more event in a node's log."""
+        assert self.retention_count is not None
+        newest = self.newest.setdefault(node, deque())
+        newest.append((stream, number))
+        if len(newest) > self.retention_count:
+            self.outrun.add(newest.popleft())
 
     def lasts_of_a_stream(self) -> dict[int, int] | None:
         """Where a new stream keeps the last places: a total order has one sequence for all."""
@@ -231,6 +250,7 @@ class TopicBook:
     def forget(self, node: int) -> None:
         """Begin anew with a node: what it got before belongs to a subscription that is over."""
         self.lasts.pop(node, None)
+        self.newest.pop(node, None)
         for stream in self.streams:
             stream.got.pop(node, None)
             stream.redone.pop(node, None)

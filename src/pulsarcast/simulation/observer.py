@@ -114,6 +114,8 @@ class Observer:
                     f"node {index} delivered place {place} of {self.name(stream)} after {last}",
                 )
         got[number] = incarnation % MARKS + 1
+        if stream.book.retention_count is not None:
+            stream.book.arrived(index, stream, number)
         self.deliveries += 1
         if index == stream.home:
             self.self_deliveries += 1
@@ -143,6 +145,8 @@ class Observer:
                 self._subscribed(index, record)
             case trace.Unsubscribed():
                 self._end(self.book(record.topic), index, record.end)
+            case trace.Retired():
+                self._retired(index, record)
             case trace.Rejected():
                 self.rejections[record.reason] = self.rejections.get(record.reason, 0) + 1
             case _:
@@ -159,6 +163,13 @@ class Observer:
             self._forget(book, index)
         start = {(publisher, epoch): number for publisher, epoch, number in record.start}
         book.subscriptions[index] = Subscription(index, start)
+
+    def _retired(self, index: int, record: trace.Retired) -> None:
+        subscription = self.book(record.topic).subscriptions.get(index)
+        if subscription is not None:
+            stream = (record.publisher, record.epoch)
+            let_off = subscription.let_off
+            let_off[stream] = max(let_off.get(stream, 0), record.number)
 
     def _end(self, book: TopicBook, index: int, known: Iterable[Mark] = ()) -> None:
         book.end(index, known)

@@ -20,6 +20,8 @@ HOSTILE_SHARE = 0.3
 """Seeds in which one node turns hostile: it passes nothing on, and hides it."""
 CALM_S = 30.0
 """Between the last fault and the last events, and before the world must settle."""
+RETENTION_INTERVAL_S = 10.0
+"""Short, so that a node that was away finds that retention has dropped what it missed."""
 
 
 class TopicPlan(msgspec.Struct, frozen=True):
@@ -93,7 +95,10 @@ def make_plan(seed: int) -> RandomPlan:
 
 def _parameters(rng: Random) -> Parameters:
     """Small windows and pages, so that their edges are met in a small world."""
-    chosen: dict[str, Any] = {"fanout": rng.choice((2, 2, 3, 4, 6, 8))}
+    chosen: dict[str, Any] = {
+        "fanout": rng.choice((2, 2, 3, 4, 6, 8)),
+        "retention_interval_s": RETENTION_INTERVAL_S,
+    }
     if rng.random() < 0.5:
         chosen["window"] = rng.choice((4, 8, 32))
     if rng.random() < 0.3:

@@ -46,13 +46,9 @@ RECOVERY_PATHS = {
     "request_repeated": "a publisher answered a request a second time",
     "request_deduplicated": "a request that two published was delivered once",
     "fell_behind": "a neighbour ran out of credit and compared frontiers",
+    "retired_gap": "a gap was skipped because retention had dropped its events",
 }
-"""What random runs have to go through for their verdict to mean something.
-
-`retired_gap`, a gap closed because its events are retired, is not among them: since retention keeps
-every event for an interval, only 5 of 1,000 runs take it, because no node is away for that long.
-Its rules are tested by themselves (tests/unit/protocol/test_retirement.py).
-"""
+"""What random runs have to go through for their verdict to mean something."""
 SHARE_MIN = 0.05
 RUNS_MIN = 200
 """Runs from which on shares are judged."""

@@ -366,6 +366,34 @@ def test_what_parent_and_lazy_neighbours_have_retired_is_given_up() -> None:
     assert desk.retired == [(ALICE.peer_id, EPOCH, 3)]
 
 
+def test_neighbours_that_keep_showing_the_same_do_not_keep_us_asking() -> None:
+    """Heartbeats come more often than answers where the way is long."""
+    desk = gap_below_six()
+    desk.shows(PARENT, 9, retired=4, patience_s=1.0)
+    desk.shows(LAZY, 9, retired=4, patience_s=1.0)
+    desk.pass_time(1.0)
+    for _ in range(20):
+        for each in desk.asked():
+            desk.shows(PARENT, 9, retired=4)
+            desk.shows(LAZY, 9, retired=4)
+            desk.answer(each)
+    assert (ALICE.peer_id, EPOCH, 4) in desk.retired
+
+
+def test_who_shows_what_it_lacked_is_asked_again() -> None:
+    desk = Desk(parent=PARENT, lazy=(LAZY,))
+    desk.shows(LAZY, 9, floor=5)
+    (first,) = desk.asked()
+    assert first.peer == LAZY
+    desk.answer(first)
+    (second,) = desk.asked()
+    assert second.peer == PARENT
+    desk.shows(LAZY, 9, floor=0)
+    desk.answer(second)
+    (third,) = desk.asked()
+    assert third.peer == LAZY
+
+
 @pytest.mark.parametrize(
     "who", [PARENT, LAZY, MALLORY.peer_id], ids=["the parent", "a lazy neighbour", "a stranger"]
 )

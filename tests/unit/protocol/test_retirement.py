@@ -4,10 +4,12 @@ import pytest
 
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.topics import DeliveryOrder, Retention, TopicSettings
+from pulsarcast.protocol.messages import EventMessage
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import Events, LoadNumbers
 from tests.support.lab import Lab
-from tests.support.solo import Solo
+from tests.support.people import ALICE, CAROL, EPOCH, event_of, meta_of, topic_of
+from tests.support.solo import Parent, Solo, below
 
 AUTHOR, PUBLISHER, MEMBER, AWAY, STRANGER = range(5)
 KEPT = 5
@@ -123,3 +125,20 @@ def test_retention_keeps_every_event_for_a_while_and_drops_it_then() -> None:
     assert len(dropped) > 20, "it does drop"
     kept_s = [dropped[number] - published[number] for number in dropped]
     assert min(kept_s) >= 0.5 * Parameters().retention_interval_s
+
+
+def test_what_we_drop_behind_a_gap_does_not_retire_the_gap() -> None:
+    """Without an order, 3 may be the oldest of our log before 2 has come."""
+    topic = topic_of(ALICE, TopicSettings(retention=Retention(count=2)))
+    solo = below(Parent("alice", [topic.block, meta_of(ALICE).block]))
+    solo.subscribe(topic.cid)
+    own = [event_of(ALICE, topic, number) for number in (1, 2, 3)]
+    others = [event_of(CAROL, topic, number) for number in (1, 2, 3, 4)]
+    for event in (own[0], own[2], *others):
+        solo.hear(ALICE.peer_id, EventMessage(event.block, 1))
+    solo.advance(2.5 * Parameters().retention_interval_s)
+    mark = solo.topic(topic.cid).frontier.mark(ALICE.peer_id, EPOCH)
+    assert mark is not None
+    assert (mark.high, mark.retired) == (1, 1)
+    solo.hear(ALICE.peer_id, EventMessage(own[1].block, 1))
+    assert solo.cids() == [event.cid for event in (own[0], own[2], *others, own[1])]

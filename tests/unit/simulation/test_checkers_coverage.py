@@ -155,12 +155,43 @@ def test_what_retention_dropped_is_counted_apart_but_not_the_newest() -> None:
     for number in range(1, 6):
         world.publish(number)
     world.deliver(1, 5)
+    world.tell(1, trace.Retired(topic=TOPIC, publisher=peer(0), epoch=EPOCH, number=4))
     assert not complete(world.observer, world.time_s)
     coverage = checked(world)
     assert coverage.tally.retired == 3
     assert world.found() == {"lost": 1}
     world.deliver(1, 4)
     assert complete(world.observer, world.time_s)
+
+
+def test_what_retention_dropped_is_missing_until_the_node_says_so() -> None:
+    """One that waits for ever is not let off, however old the event is."""
+    world = Planted()
+    world.observer.book(TOPIC).retention_count = 1
+    world.subscribe(1, 2)
+    for number in range(1, 4):
+        world.publish(number)
+    world.deliver(1, 3)
+    world.deliver(2, 3)
+    world.tell(1, trace.Retired(topic=TOPIC, publisher=peer(0), epoch=EPOCH, number=2))
+    assert not complete(world.observer, world.time_s)
+    coverage = checked(world)
+    assert coverage.tally.retired == 2
+    assert world.found() == {"lost": 2}
+
+
+def test_retention_counts_in_the_order_of_arrival() -> None:
+    """Among the newest by publication, and still the oldest in another node's log."""
+    world = Planted()
+    world.observer.book(TOPIC).retention_count = 2
+    world.subscribe(1, 2)
+    for number in range(1, 4):
+        world.publish(number)
+    world.deliver(1, 3, 1, 2)
+    world.deliver(2, 1, 2)
+    world.tell(2, trace.Retired(topic=TOPIC, publisher=peer(0), epoch=EPOCH, number=3))
+    assert checked(world).tally.retired == 1
+    assert world.found() == {}
 
 
 def test_topics_that_are_not_the_loads_are_counted_apart() -> None:

@@ -8,7 +8,7 @@ anything, retention let go of it, or the node has another event of the same requ
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pulsarcast.pipeline import history
@@ -114,17 +114,16 @@ def _without_excused(case: Case, missing: DataFrame) -> DataFrame:
 
 
 def _without_retired(case: Case, missing: DataFrame) -> DataFrame:
-    """Less those that the topic's retention let go of, if it can have.
+    """Less those that the topic's retention let go of, if it can have, and the node says so.
 
-    A node says up to where it was let off. And an event that as many newer ones of its own
-    publisher follow as retention keeps is old to everyone.
+    One that says nothing still waits for it, however old it is.
     """
     published = case.standing.groupBy("run_id", "topic").agg(F.count(F.lit(1)).alias("there_are"))
     letting_go = (
         case.topics.where("retains")
         .join(published, ["run_id", "topic"], how="inner")
         .where("retains_otherwise or there_are > retention_count")
-        .select("run_id", "topic", "retention_count")
+        .select("run_id", "topic")
     )
     retired = (
         case.lines.where(F.col("kind") == "retired")
@@ -132,15 +131,6 @@ def _without_retired(case: Case, missing: DataFrame) -> DataFrame:
         .groupBy("node_id", *NUMBERING)
         .agg(F.max("number").alias("retired"))
     )
-    newest_first = Window.partitionBy("stream").orderBy(F.desc("number"))
-    old = (
-        case.standing.join(letting_go, ["run_id", "topic"], how="inner")
-        .withColumn("newer", F.row_number().over(newest_first) - 1)
-        .where("newer >= retention_count")
-        .select(*_EVENT)
-    )
-    return (
-        missing.join(retired, ["node_id", *NUMBERING], how="left")
-        .where("retired is null or number > retired")
-        .join(old, [*_EVENT], how="left_anti")
+    return missing.join(retired, ["node_id", *NUMBERING], how="left").where(
+        "retired is null or number > retired"
     )

@@ -2,8 +2,8 @@
 
 An event is due to every subscription whose start frontier does not cover it and that has not
 ended. Three things are counted apart, and only where an event is missing somewhere: what a
-publisher lost before anyone was told that it is safe, what retention has dropped, and what was
-still under way when a subscription ended.
+publisher lost before anyone was told that it is safe, what retention has dropped and the node says
+so, and what was still under way when a subscription ended.
 """
 
 from collections.abc import Collection
@@ -104,10 +104,14 @@ def _check_stream(
             tally.due -= got + len(without)
             tally.delivered -= got
             tally.unacknowledged_lost += 1
-        elif _retired(stream.book, stream, number, now_s):
-            tally.due -= len(without)
-            tally.retired += len(without)
-        else:
+            continue
+        if _retired(stream.book, stream, number, now_s):
+            # Only for those who know: the others must still get it, or find out.
+            waiting = [one for one in without if one.let_off_in(stream) < number]
+            tally.due -= len(without) - len(waiting)
+            tally.retired += len(without) - len(waiting)
+            without = waiting
+        if without:
             told = stream.levels[number] != NO_LEVEL
             coverage.lost_acknowledged += told
             nodes = ", ".join(str(subscription.node) for subscription in without[:8])
@@ -175,11 +179,13 @@ def _lost_unacknowledged(observer: Observer, stream: Stream, number: int) -> boo
 
 
 def _retired(book: TopicBook, stream: Stream, number: int, now_s: float) -> bool:
-    """Whether the topic's retention had let go of an event: late-comers cannot have it then."""
+    """Whether the topic's retention lets nodes drop an event: late-comers cannot have it then."""
     if book.retention_age_s is not None and now_s - stream.times[number] > book.retention_age_s:
         return True
     if book.retention_count is None:
         return False
-    # What is among the newest now has always been.
+    if (stream, number) in book.outrun:
+        return True
+    # A publisher's or keeper's log holds what it never delivers; there, it is at least this old.
     newest = book.history[-book.retention_count :] if book.retention_count else []
     return not any(kept is stream and at == number for kept, at in newest)
