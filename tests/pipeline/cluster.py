@@ -5,7 +5,7 @@ of it, a job has brought along. Whoever needs the cluster asks for the fixture `
 jobs as processes of their own, because one process has one session:
 
     def test_something(cluster: Cluster) -> None:
-        output = cluster.run("-m", "tests.pipeline.cluster_ingest", cluster.master, ...)
+        output = cluster.run("-m", "tests.pipeline.cluster_jobs", cluster.master, ...)
 """
 
 import os

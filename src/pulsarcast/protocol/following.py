@@ -5,7 +5,7 @@ by a peer that has to keep a tree together because nobody closer to the root's k
 """
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ from pulsarcast.protocol.store import (
     LoadNumbers,
     MarkState,
     PutEvent,
+    PutMark,
     PutState,
     StateRow,
     Write,
@@ -317,7 +318,7 @@ class Following:
         for cid in self._own_offers.pop(topic.id, {}):
             self.node.commands.offer_block_again(cid)
         self._ending[topic.id] = None
-        self._see_own_handed_in(topic.id, topic.tree.root_peer)
+        self._see_own_handed_in(topic.id, topic.tree.root_peer, topic.frontier.marks())
 
     def _forget(self, cid: Cid, *more: Write) -> None:
         self._ending.pop(cid, None)
@@ -325,11 +326,17 @@ class Following:
         for then in self._on_stop.pop(cid, []):
             then()
 
-    def _see_own_handed_in(self, cid: Cid, root: PeerId) -> None:
-        """Before we forget a topic, a member must have the events that we published in it."""
+    def _see_own_handed_in(self, cid: Cid, root: PeerId, marks: Iterable[MarkState]) -> None:
+        """Before we forget a topic, a member must have the events that we published in it.
+
+        How far our numberings are retired we remember: only their publisher can say it alone.
+        """
+        retired = [mark for mark in marks if mark.publisher == self.turn.me and mark.retired]
+        self.node.visits.remember(cid, retired)
+        remembered = [PutMark(cid, mark) for mark in retired]
         own = self.node.publisher.last_of(cid)
         if own is None:
-            self._forget(cid)
+            self._forget(cid, *remembered)
             return
         epoch, last = own
         first = max(1, last - OWN_KEPT_MAX + 1)
@@ -341,7 +348,7 @@ class Following:
             offers = [self.node.visits.offer_row(event) for event in events]
             for event in events:
                 self.node.visits.offer(event, root, own=True)
-            self._forget(cid, *kept, *offers)
+            self._forget(cid, *remembered, *kept, *offers)
 
         query = LoadNumbers(cid, self.turn.me, epoch, first, last, 1 << 26)
         # Not before what we published last is on the disk, where the query can see it.
@@ -551,20 +558,23 @@ class Following:
             self._restore_request(key, value)
         for cid, index in logs.items():
             if index and cid not in self.topics:
-                self._finish_leaving(cid)
+                self._finish_leaving(cid, marks.get(cid, []))
+        for cid, held in marks.items():
+            if cid not in self.topics:
+                self.node.visits.remember(cid, held)
         for topic in list(self.topics.values()):
             self.node.commands.say_again(topic)
             topic.open()
             self._follow_below(topic)
 
-    def _finish_leaving(self, cid: Cid) -> None:
+    def _finish_leaving(self, cid: Cid, marks: Iterable[MarkState]) -> None:
         """We had left a topic before the restart, but our disk had not forgotten it yet."""
         versions = self.node.descriptors.get(cid)
         self._ending[cid] = None
         if versions is None:
             self._forget(cid)
         else:
-            self._see_own_handed_in(cid, versions.first.root_peer)
+            self._see_own_handed_in(cid, versions.first.root_peer, marks)
 
     def _restore_request(self, key: bytes, value: bytes) -> None:
         topic = self.topics.get(Cid(key[:36]))

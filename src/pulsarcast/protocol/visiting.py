@@ -6,6 +6,8 @@ spread. Both find a member, show what they have, let it fetch what it lacks, and
 frontier covers everything. So whatever is `replicated` reaches the subscribers (promise 1).
 """
 
+from collections.abc import Iterable
+
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId, peer_key
 from pulsarcast.protocol.dht.kademlia import Kademlia
@@ -38,6 +40,8 @@ TOPICS_MAX = 256
 """Topics that we have something for at a time."""
 OFFERS_MAX = 1024
 """Events that we hand in per topic at a time; more are left to their publishers and replicas."""
+EPOCHS_MAX = 8
+"""Epochs of ours, per topic, of which we remember how far they are retired."""
 TRIES_MAX = 12
 PATIENT_TRIES = 3
 """Tries with the member that we find first; later ones go to others that it names."""
@@ -88,6 +92,8 @@ class Visits:
         self.parameters = parameters
         self.counts = counts
         self._visits: dict[Cid, _Visit] = {}
+        self._retired: dict[Cid, dict[int, int]] = {}
+        """Of topics that we followed: up to which number each epoch of ours is retired."""
 
     def __len__(self) -> int:
         return sum(visit.count for visit in self._visits.values())
@@ -121,6 +127,18 @@ class Visits:
             delay = 0.0 if own else self.turn.jitter(self.parameters.offer_delay_s)
             self._later(event.topic, visit, delay)
 
+    def remember(self, topic: Cid, marks: Iterable[MarkState]) -> None:
+        """We no longer follow a topic: how far what we published there is retired."""
+        retired = {
+            mark.epoch: mark.retired
+            for mark in marks
+            if mark.publisher == self.turn.me and mark.retired
+        }
+        if retired:
+            self._retired[topic] = dict([*retired.items()][-EPOCHS_MAX:])
+            if len(self._retired) > TOPICS_MAX:
+                del self._retired[next(iter(self._retired))]
+
     def _later(self, topic: Cid, visit: _Visit, delay_s: float) -> None:
         self.turn.cancel(visit.timer)
         visit.timer = self.turn.after(delay_s, lambda: self._go(topic))
@@ -140,20 +158,23 @@ class Visits:
         if visit.member is not None:
             member, visit.member = visit.member, None
             visit.shown_to = member
-            self.turn.send(member, FrontierPage(topic, self._marks(visit), True, False))
+            self.turn.send(member, FrontierPage(topic, self._marks(topic, visit), True, False))
             # Forgotten until it answers: a silent member is not asked twice.
         else:
             self._find_member(topic, visit)
 
-    def _marks(self, visit: _Visit) -> tuple[MarkState, ...]:
+    def _marks(self, topic: Cid, visit: _Visit) -> tuple[MarkState, ...]:
         marks = []
+        ours = self._retired.get(topic, {})
         for (publisher, epoch), numbers in visit.offers.items():
             ordered = sorted(numbers)
             high = ordered[0]
             while high + 1 in numbers:
                 high += 1
             beyond = tuple(number for number in ordered if number > high)
-            marks.append(MarkState(publisher, epoch, ordered[0] - 1, high, numbers[high], beyond))
+            floor = ordered[0] - 1
+            retired = min(floor, ours.get(epoch, 0)) if publisher == self.turn.me else 0
+            marks.append(MarkState(publisher, epoch, floor, high, numbers[high], beyond, retired))
         return tuple(marks[: self.parameters.frontier_page])
 
     # Finding a member.
@@ -240,36 +261,10 @@ class Visits:
 
     def serve(self, sender: PeerId, message: FetchRange) -> None:
         """The member fetches what it lacks."""
-        if message.publisher == self.turn.me:
-            self._serve_own(sender, message)
+        if message.publisher != self.turn.me:
+            self._serve_offers(sender, message, {})
             return
-        visit = self._visits.get(message.topic)
-        numbers = {} if visit is None else visit.offers.get((message.publisher, message.epoch), {})
-        wanted = [number for number in sorted(numbers) if message.first <= number <= message.last]
-        cids = [numbers[number] for number in wanted[:BLOCKS_MAX]]
-        if not cids:
-            self.turn.send(sender, Range(message.request, message.topic, (), False))
-            return
-        self.counts["visitor_offer"] = self.counts.get("visitor_offer", 0) + 1
-        blocks: list[bytes] = []
-
-        def load(at: int) -> None:
-            def found(answer: Block) -> None:
-                if answer.block is not None:
-                    blocks.append(answer.block)
-                if at + 1 < len(cids):
-                    load(at + 1)
-                    return
-                more = len(wanted) > len(cids)
-                self.turn.send(sender, Range(message.request, message.topic, tuple(blocks), more))
-
-            self.turn.load(LoadBlock(cids[at]), Block, found)
-
-        load(0)
-        self._keep_on(message.topic)
-
-    def _serve_own(self, sender: PeerId, message: FetchRange) -> None:
-        """Give events of our own, handed in before or not: who took them may have lost them."""
+        # Events of our own, handed in before or not: who took them may have lost them.
         query = LoadNumbers(
             message.topic,
             message.publisher,
@@ -280,14 +275,47 @@ class Visits:
         )
 
         def found(answer: Events) -> None:
-            blocks = tuple(event.block for _, event in answer.events)
-            more = bool(blocks) and answer.events[-1][1].sequence.number < message.last
+            held = {event.sequence.number: event.block for _, event in answer.events}
+            self._serve_offers(sender, message, held)
+
+        self.turn.load(query, Events, found)
+
+    def _serve_offers(self, sender: PeerId, message: FetchRange, held: dict[int, bytes]) -> None:
+        """Answer with what was found by number, and with what we have to hand in besides."""
+        visit = self._visits.get(message.topic)
+        offers = {} if visit is None else visit.offers.get((message.publisher, message.epoch), {})
+        others = [
+            number
+            for number in sorted(offers)
+            if message.first <= number <= message.last and number not in held
+        ]
+        room = max(0, BLOCKS_MAX - len(held))
+        cut, asked = others[room:], [(number, offers[number]) for number in others[:room]]
+
+        def answer() -> None:
+            last = max(held, default=message.last)
+            more = bool(cut) or (message.publisher == self.turn.me and last < message.last)
+            blocks = tuple(held[number] for number in sorted(held))
             if blocks:
                 self.counts["visitor_offer"] = self.counts.get("visitor_offer", 0) + 1
             self.turn.send(sender, Range(message.request, message.topic, blocks, more))
 
-        self.turn.load(query, Events, found)
-        self._keep_on(message.topic)
+        def load(at: int) -> None:
+            if at == len(asked):
+                answer()
+                return
+            number, cid = asked[at]
+
+            def found(block: Block) -> None:
+                if block.block is not None:
+                    held[number] = block.block
+                load(at + 1)
+
+            self.turn.load(LoadBlock(cid), Block, found)
+
+        load(0)
+        if held or asked:
+            self._keep_on(message.topic)
 
     def _keep_on(self, topic: Cid) -> None:
         """The member is busy with what we brought: show it again soon, and not elsewhere."""

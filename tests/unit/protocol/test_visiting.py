@@ -3,7 +3,7 @@
 import pytest
 
 from pulsarcast.model.events import EventDescriptor
-from pulsarcast.model.ids import PeerId
+from pulsarcast.model.ids import PeerId, cid_of
 from pulsarcast.protocol import visiting
 from pulsarcast.protocol.inputs import Publish
 from pulsarcast.protocol.messages import (
@@ -19,7 +19,7 @@ from pulsarcast.protocol.messages import (
     StoreBlocks,
 )
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.store import MarkState
+from pulsarcast.protocol.store import DropTopic, MarkState
 from tests.support.lab import Lab
 from tests.support.people import (
     ALICE,
@@ -254,3 +254,40 @@ def test_a_publisher_gives_again_what_it_has_handed_in_before() -> None:
     assert given.request == 7
     assert [len(block) > 0 for block in given.blocks] == [True]
     assert not given.more
+
+
+def test_what_we_have_to_hand_in_is_given_though_our_log_forgot_it() -> None:
+    """Whoever followed the topic in between forgot its log when it left, and its offers stayed."""
+    solo = visitor()
+    mark = published(solo)
+    solo.store.apply([DropTopic(TOPIC.cid)])
+    solo.hear(ALICE.peer_id, FetchRange(5, TOPIC.cid, solo.me, mark.epoch, 1, mark.high))
+    (answer,) = solo.sent_to(ALICE.peer_id, Range)
+    assert [cid_of(block) for block in answer.blocks] == [mark.cid]
+
+
+def test_a_publisher_that_left_still_says_how_far_its_numbering_is_retired() -> None:
+    """Nobody else can say it alone, and members that lost their disks would wait for ever."""
+    solo = visitor()
+    mark = published(solo)
+    solo.node.visits.remember(TOPIC.cid, [mark._replace(floor=9, high=9, retired=9)])
+    for number in (8, 12):
+        event = event_of(solo.identity, TOPIC, number, epoch=mark.epoch)
+        solo.node.visits.offer(event, ALICE.peer_id, own=True)
+    # It cannot call retired what it offers itself.
+    assert [shown.retired for shown in offered(solo)] == [mark.floor]
+    member_shows(solo, ALICE.peer_id, mark._replace(high=8))
+    assert [(shown.floor, shown.retired) for shown in offered(solo)] == [(11, 9)]
+
+
+def offered(solo: Solo) -> tuple[MarkState, ...]:
+    """What the next visit shows."""
+    before = len(solo.sent_to(ALICE.peer_id, FrontierPage))
+    for _ in range(100):
+        solo.advance(1.0)
+        for join in solo.sent_to(ALICE.peer_id, Join)[-1:]:
+            solo.hear(ALICE.peer_id, JoinAccepted(TOPIC.cid, join.attempt, (), (), EMPTY_DIGEST))
+        pages = solo.sent_to(ALICE.peer_id, FrontierPage)
+        if len(pages) > before:
+            return pages[-1].marks
+    raise AssertionError("no visit")

@@ -1,4 +1,4 @@
-"""The jobs of ingest on whatever cluster; run as a script by tests, prints one line of JSON."""
+"""The jobs of the pipeline on whatever cluster; run as a script by tests, prints a line of JSON."""
 
 import json
 import sys
@@ -10,9 +10,22 @@ from unittest import mock
 
 import click
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
+from pulsarcast.pipeline.checks import judge
+from pulsarcast.pipeline.quality import computed
+from pulsarcast.pipeline.scratch import open_scratch
 from pulsarcast.pipeline.session import session
-from pulsarcast.pipeline.traces import Ingest, compact, land, landing, rebuild, writing
+from pulsarcast.pipeline.traces import (
+    Ingest,
+    compact,
+    land,
+    landing,
+    read_lines,
+    read_quarantine,
+    rebuild,
+    writing,
+)
 from pulsarcast.pipeline.traces.writing import Task
 
 
@@ -48,6 +61,18 @@ def hold_tasks(folder: Path) -> None:
     mock.patch.object(landing, "writing_into", writing_into).start()
 
 
+def judged(spark: SparkSession, tables: str, out: Path) -> dict[str, int]:
+    """Measure and check what is landed; the metrics are written, the findings counted."""
+    lines = read_lines(spark, tables)
+    with computed(lines, out) as measured:
+        for name, table in measured.items():
+            table.write.parquet(str(out / name))
+    with open_scratch(out) as scratch:
+        verdict = judge(lines, scratch, quarantine=read_quarantine(spark, tables))
+        verdict.findings.write.parquet(str(out / "findings"))
+        return {row["kind"]: row["count"] for row in verdict.counts().collect()}
+
+
 def main(master: str, job: str, traces: str, out: str, events: str) -> None:
     settings = {
         "spark.executor.memory": "512m",
@@ -63,6 +88,8 @@ def main(master: str, job: str, traces: str, out: str, events: str) -> None:
         if job == "where":
             rows = spark.range(0, 8, 1, 8).mapInArrow(where, "interpreter string, package string")
             click.echo(json.dumps([row.asDict() for row in rows.distinct().collect()]))
+        elif job == "judged":
+            click.echo(json.dumps(judged(spark, traces, Path(out))))
         elif job == "held":
             hold_tasks(Path(events))
             click.echo(json.dumps(asdict(land(spark, [traces], out))))

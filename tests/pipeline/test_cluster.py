@@ -1,7 +1,8 @@
-"""The jobs of ingest on a real cluster: the same tables, also when an executor is killed."""
+"""The jobs of the pipeline on a real cluster: the same tables, also when an executor is killed."""
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -9,16 +10,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import msgspec
 import pytest
+import zstandard
+from pyspark.sql import SparkSession
 
+from pulsarcast.pipeline.quality import SORTED
+from pulsarcast.pipeline.traces import land
 from pulsarcast.simulation.options import load
 from pulsarcast.simulation.scenario import run_scenario
 from tests.pipeline.cluster import Cluster, running_cluster
+from tests.pipeline.cluster_jobs import judged
 from tests.pipeline.trace_files import read_by_duckdb, read_plainly, said
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
-JOB = ("-m", "tests.pipeline.cluster_ingest")
+JOB = ("-m", "tests.pipeline.cluster_jobs")
 
 
 @pytest.fixture(scope="module")
@@ -79,12 +86,8 @@ def test_an_executor_killed_with_running_tasks_changes_nothing(
     assert (result["lines"], result["duplicates"]) == (expected.total(), 0)
     assert said(read_by_duckdb(tables)) == expected
 
-    ends = [event for event in read_events(events) if event["Event"] == "SparkListenerTaskEnd"]
-    lost = {
-        event["Stage ID"]
-        for event in ends
-        if event["Task End Reason"]["Reason"] == "ExecutorLostFailure"
-    }
+    ends = task_ends(events)
+    lost = lost_stages(ends)
     again = {
         event["Stage ID"]
         for event in ends
@@ -95,7 +98,74 @@ def test_an_executor_killed_with_running_tasks_changes_nothing(
     assert lost <= again
 
 
+def test_metrics_and_verdicts_are_those_of_one_machine_though_an_executor_is_killed(
+    cluster: Cluster, traces: Path, spark: SparkSession, tmp_path: Path
+) -> None:
+    tables, spoilt, events = (tmp_path / name for name in ("tables", "spoilt", "events"))
+    shutil.copytree(traces, spoilt)
+    spoil(next((spoilt / "random-1").glob("*.ndjson.zst")))
+    outs = {where: tmp_path / where for where in ("here", "there")}
+    for folder in (events, *outs.values()):
+        folder.mkdir()
+    land(spark, [spoilt], tables)
+    here = judged(spark, str(tables), outs["here"])
+    killed = 0
+    arguments = ("judged", str(tables), str(outs["there"]), str(events))
+    with cluster.start(*JOB, cluster.master, *arguments) as driver:
+        while driver.poll() is None:
+            ends = task_ends(events)
+            # Well under way, and again should the first have had nothing to do just then.
+            if len(ends) > 40 * (killed + 1) and killed < KILLS_MAX and not lost_stages(ends):
+                os.kill(cluster.executors()[0], signal.SIGKILL)
+                killed += 1
+            time.sleep(1.0)
+        there, errors = driver.communicate()
+    assert driver.returncode == 0, errors
+    assert lost_stages(task_ends(events)), "tasks were lost with the executor"
+    assert json.loads(there) == here
+    assert json.loads(there), "there was something to find"
+    for table in (*SORTED, "findings"):
+        assert rows(outs["there"] / table) == rows(outs["here"] / table), table
+
+
+KILLS_MAX = 4
+
+
+def spoil(segment: Path) -> None:
+    """Let one node deliver its last event twice: a trace that has something to find."""
+    lines = list(zstandard.open(segment, "rt"))
+    delivered = [line for line in lines if json.loads(line)["kind"] == "delivered"]
+    again = json.loads(delivered[-1])
+    again["seq"] = json.loads(lines[-1])["seq"] + 1
+    with zstandard.open(segment, "wt") as file:
+        file.writelines([*lines, json.dumps(again) + "\n"])
+
+
+def rows(folder: Path) -> list[str]:
+    """What a table says; means may differ in the last place."""
+    table = duckdb.read_parquet(f"{folder}/*.parquet")
+    columns = ", ".join(
+        f'round("{name}", 9)' if str(of) == "DOUBLE" else f'"{name}"'
+        for name, of in zip(table.columns, table.types, strict=True)
+    )
+    return sorted(map(str, table.project(columns).fetchall()))
+
+
+def task_ends(folder: Path) -> list[dict[str, Any]]:
+    return [event for event in read_events(folder) if event["Event"] == "SparkListenerTaskEnd"]
+
+
+def lost_stages(ends: list[dict[str, Any]]) -> set[int]:
+    """Stages that lost a running task with its executor."""
+    return {
+        event["Stage ID"]
+        for event in ends
+        if event["Task End Reason"]["Reason"] == "ExecutorLostFailure"
+    }
+
+
 def read_events(folder: Path) -> Iterator[dict[str, Any]]:
-    (log,) = (path for path in folder.iterdir() if path.name.startswith("app-"))
-    for line in log.read_text().splitlines():
-        yield json.loads(line)
+    for log in folder.glob("app-*"):
+        # The last one may be half written.
+        for line in log.read_text().rpartition("\n")[0].splitlines():
+            yield json.loads(line)
