@@ -13,7 +13,6 @@ from typing import Any
 import duckdb
 import msgspec
 import pytest
-import zstandard
 from pyspark.sql import SparkSession
 
 from pulsarcast.pipeline.quality import SORTED
@@ -22,7 +21,7 @@ from pulsarcast.simulation.options import load
 from pulsarcast.simulation.scenario import run_scenario
 from tests.pipeline.cluster import Cluster, running_cluster
 from tests.pipeline.cluster_jobs import judged
-from tests.pipeline.trace_files import read_by_duckdb, read_plainly, said
+from tests.pipeline.trace_files import read_by_duckdb, read_plainly, said, spoil
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 JOB = ("-m", "tests.pipeline.cluster_jobs")
@@ -129,16 +128,6 @@ def test_metrics_and_verdicts_are_those_of_one_machine_though_an_executor_is_kil
 
 
 KILLS_MAX = 4
-
-
-def spoil(segment: Path) -> None:
-    """Let one node deliver its last event twice: a trace that has something to find."""
-    lines = list(zstandard.open(segment, "rt"))
-    delivered = [line for line in lines if json.loads(line)["kind"] == "delivered"]
-    again = json.loads(delivered[-1])
-    again["seq"] = json.loads(lines[-1])["seq"] + 1
-    with zstandard.open(segment, "wt") as file:
-        file.writelines([*lines, json.dumps(again) + "\n"])
 
 
 def rows(folder: Path) -> list[str]:

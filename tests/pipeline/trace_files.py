@@ -81,6 +81,14 @@ def texts_of(path: Path) -> list[str]:
     return data.decode().splitlines()
 
 
+def spoil(segment: Path) -> None:
+    """Let a node deliver its last event once more, on a new line: something to find."""
+    texts = texts_of(segment)
+    again = json.loads([text for text in texts if json.loads(text)["kind"] == "delivered"][-1])
+    again["seq"] = json.loads(texts[-1])["seq"] + 1
+    pack(segment, "".join(f"{text}\n" for text in (*texts, json.dumps(again))).encode())
+
+
 def read_plainly(*folders: Path) -> Counter[str]:
     """Every line of every closed segment below some folders, and how often it is there."""
     found: Counter[str] = Counter()

@@ -1,0 +1,99 @@
+"""The commands that judge and draw: what they print, what they leave, and how they end."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
+
+from pulsarcast.cli import main
+from pulsarcast.pipeline.quality import SORTED
+from pulsarcast.simulation.options import load
+from pulsarcast.simulation.scenario import run_scenario
+from tests.pipeline.trace_files import spoil
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of ten nodes, as they wrote it."""
+    folder = tmp_path_factory.mktemp("traces") / "run"
+    options = msgspec.structs.replace(load("tree"), nodes=10, subscribers=8, trace=str(folder))
+    assert run_scenario(msgspec.structs.replace(options, run_id="run")).ok
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _shared(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands make a session of their own and end it; here they get that of all tests."""
+
+    @contextmanager
+    def shared_session(name: str, *, master: str | None) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr("pulsarcast.pipeline.session.session", shared_session)
+
+
+def run(*words: str | Path) -> Result:
+    return CliRunner().invoke(main, ["pipeline", *map(str, words)])
+
+
+def test_check_ends_with_0_where_every_promise_was_kept(traces: Path) -> None:
+    made = run("check", traces, "--json")
+    assert made.exit_code == 0, made.output
+    report = json.loads(made.stdout)
+    assert (report["outcome"], report["runs"]) == ("clean", 1)
+    assert set(report["findings"].values()) == {0}
+
+
+def test_check_ends_with_1_and_shows_the_lines_that_prove_it(traces: Path, tmp_path: Path) -> None:
+    spoilt = tmp_path / "spoilt"
+    shutil.copytree(traces, spoilt)
+    segment = max(spoilt.glob("*.ndjson.zst"), key=lambda path: path.stat().st_size)
+    spoil(segment)
+    made = run("check", spoilt, "--findings", tmp_path / "findings")
+    assert made.exit_code == 1, made.output
+    assert "promises were broken" in made.stdout
+    assert "duplicate" in made.stdout
+    assert made.stdout.count(f"{segment.name}:") >= 2, "both deliveries, with their places"
+    assert list((tmp_path / "findings").glob("*.parquet"))
+
+
+def test_check_ends_with_2_where_nobody_can_tell(traces: Path, tmp_path: Path) -> None:
+    """A node that simply stops writing may have lost anything."""
+    cut = tmp_path / "cut"
+    shutil.copytree(traces, cut)
+    segment = max(cut.glob("*.ndjson.zst"), key=lambda path: path.stat().st_size)
+    segment.unlink()
+    made = run("check", cut, "--json")
+    assert made.exit_code in {1, 2}, made.output
+    assert any(json.loads(made.stdout)["unknown"].values())
+
+
+def test_metrics_are_the_run_s_own_counters(traces: Path, tmp_path: Path) -> None:
+    made = run("metrics", traces, "--out", tmp_path / "metrics", "--json")
+    assert made.exit_code == 0, made.output
+    (measured,) = [json.loads(line) for line in made.stdout.splitlines()]
+    result = json.loads((traces / "result.json").read_text())
+    for name in ("due", "delivered", "undecided", "duplicates"):
+        assert measured["own"][name] == result[name]
+    assert measured["distributions"]["hops"]["max"] == result["hops_max"]
+    assert {path.name for path in (tmp_path / "metrics").iterdir()} == {*SORTED}
+
+
+def test_a_report_is_drawn(traces: Path, tmp_path: Path) -> None:
+    made = run("report", traces, "--out", tmp_path / "report")
+    assert made.exit_code == 0, made.output
+    assert (tmp_path / "report" / "report.html").exists()
+    assert len(made.stdout.splitlines()) > 3
+
+
+def test_what_is_not_there_is_said_in_a_sentence(tmp_path: Path) -> None:
+    made = run("metrics", tmp_path / "nothing", "--out", tmp_path / "metrics")
+    assert made.exit_code == 1
+    assert made.stderr.startswith("Error: ")
+    assert "Traceback" not in made.output
