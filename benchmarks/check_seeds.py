@@ -3,7 +3,7 @@
 Each folder below FOLDER holds the traces of one run and `result.json`, what the simulator's own
 checkers counted while it ran:
 
-    pulsarcast simulate random --seed 7 --run-id seed-7 --trace FOLDER/seed-7
+    pulsarcast simulate random --seeds 1000 --trace FOLDER
     python benchmarks/check_seeds.py FOLDER
 
 The runs' ids must differ. Prints one line of JSON; exits 1 if any count of any run differs.

@@ -58,6 +58,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             return Jittered(self.latency_ms / 1000, self.jitter_ms / 1000)
         return Constant(self.latency_ms / 1000)
 
+    def name_of_run(self) -> str:
+        """What the run is called in its traces."""
+        return self.run_id or f"{Path(self.scenario).stem}-{self.seed}"
+
     def replay_command(self) -> str:
         """The exact command that does the same again."""
         words = ["pulsarcast", "simulate", self.scenario, "--seed", str(self.seed)]

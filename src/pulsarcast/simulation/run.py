@@ -80,7 +80,7 @@ class Run:
         if options.trace is not None:
             self.trace = TraceWriter(
                 Path(options.trace),
-                options.run_id or f"{Path(options.scenario).stem}-{options.seed}",
+                options.name_of_run(),
                 name_of=lambda index: peer_text(self.world.peer(index)),
                 level=options.trace_level,
             )

@@ -111,6 +111,9 @@ class Summary:
 
 
 def _with_seed(options: Options, seed: int) -> Options:
-    """The same run with another seed, and with a folder of its own for its traces."""
-    folder = None if options.trace is None else f"{options.trace}/seed-{seed}"
-    return msgspec.structs.replace(options, seed=seed, trace=folder)
+    """The same run with another seed, and with a name and a folder of its own for its traces."""
+    run_id = None if options.run_id is None else f"{options.run_id}-{seed}"
+    chosen = msgspec.structs.replace(options, seed=seed, run_id=run_id)
+    if options.trace is None:
+        return chosen
+    return msgspec.structs.replace(chosen, trace=f"{options.trace}/{chosen.name_of_run()}")
