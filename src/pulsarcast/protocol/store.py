@@ -1,7 +1,7 @@
 """What a node writes to its disk and asks of it, as values.
 
 The core never touches a disk: it emits `Persist` and `Load` effects made of these. Two
-stores will understand them: memory (simulation, tests), and SQLite for real nodes. History is only
+stores understand them: memory (simulation, tests), and SQLite for real nodes. History is only
 ever read in pages, so that no node's memory grows with it.
 """
 

@@ -45,6 +45,7 @@ from pulsarcast.protocol.store import (
     Write,
 )
 from pulsarcast.storage.memory import MemoryStore
+from pulsarcast.storage.sqlite import SqliteStore
 
 
 class Store(Protocol):
@@ -61,7 +62,10 @@ class Store(Protocol):
     def logs(self) -> tuple[tuple[Cid, int], ...]: ...
 
 
-MAKERS: dict[str, Callable[[], Store]] = {"memory": MemoryStore}
+MAKERS: dict[str, Callable[[], Store]] = {
+    "memory": MemoryStore,
+    "sqlite": lambda: SqliteStore(":memory:"),
+}
 
 TOPIC, OTHER_TOPIC = sorted((cid_of(b"topic"), cid_of(b"other topic")))
 ANN, BOB = (Identity.from_seed(sha256(name).digest()) for name in (b"ann", b"bob"))

@@ -1,0 +1,448 @@
+"""A store on disk: SQLite, which a node that crashes or loses its power finds again as it was.
+
+The log is written ahead (WAL) and synced at every commit (`synchronous = FULL`), so what `apply`
+returns from is on the disk. A commit costs a sync whatever is in it: whoever has many writes hands
+them over together. Nothing here grows with history but the file.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import reduce
+from operator import xor
+from pathlib import Path
+from typing import Any, Final, assert_never
+
+from pulsarcast.model.errors import LocalError
+from pulsarcast.model.events import EventDescriptor, read_own_event
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.keys import Key
+from pulsarcast.protocol.store import (
+    Answer,
+    Block,
+    DigestKeys,
+    DropBlock,
+    DropEvents,
+    DropExpired,
+    DropState,
+    DropTopic,
+    Events,
+    KeyDigest,
+    Keys,
+    LoadBlock,
+    LoadKeys,
+    LoadLog,
+    LoadNumbers,
+    LoadOldest,
+    LoadRequest,
+    MarkState,
+    Oldest,
+    PutBlock,
+    PutEvent,
+    PutMark,
+    PutState,
+    Query,
+    StateRow,
+    Write,
+)
+from pulsarcast.storage.sqlite_schema import copy_to, prepare
+
+KEY_BYTES: Final = 32
+HEAD: Final = slice(4, 12)
+"""The first eight bytes of a CID's hash."""
+NUMBER_MAX: Final = (1 << 63) - 1
+SETTINGS: Final = (
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+    "PRAGMA temp_store = MEMORY",
+    "PRAGMA cache_size = -4096",
+    "PRAGMA journal_size_limit = 67108864",
+)
+
+_PUT_EVENT: Final = (
+    "INSERT INTO event (topic, place, numbering, number, cid_head, nonce, received_us, block) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_PUT_MARK: Final = (
+    "UPDATE numbering SET floor = ?, high = ?, cid = ?, beyond = ?, retired = ? WHERE id = ?"
+)
+
+
+class StoreError(LocalError):
+    """The disk did not take something, or gave back what it was not given."""
+
+
+class SqliteStore:
+    """Applies writes and answers queries, as `protocol.store` defines them."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        with _blamed(self.path):
+            # Whoever owns the store decides on which thread it is used, one at a time.
+            self._database = sqlite3.connect(
+                self.path, isolation_level=None, check_same_thread=False, cached_statements=64
+            )
+            try:
+                for setting in SETTINGS:
+                    self._database.execute(setting)
+                prepare(self._database, self.path)
+            except BaseException:
+                self._database.close()
+                raise
+        self._topics: dict[Cid, int] = {}
+        self._numberings: dict[tuple[int, PeerId, int], int] = {}
+        self._undelivered: set[int] = set()
+        """Numberings with events that are kept and not in a log: few."""
+        self._bytes: dict[int, int] = {}
+        """How large a topic's log is, once somebody asked."""
+        self._remember()
+
+    def close(self) -> None:
+        """Leave one file behind, with everything in it."""
+        self._database.close()
+
+    def copy_to(self, path: str | Path) -> None:
+        """Copy the store as it is now, while it is in use."""
+        with _blamed(self.path):
+            copy_to(self._database, Path(path))
+
+    # Writing.
+
+    def apply(self, writes: Iterable[Write]) -> None:
+        """Carry out writes in order, all or none; afterwards they are on the disk."""
+        with _blamed(self.path):
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                for write in writes:
+                    self._apply(write)
+                self._database.execute("COMMIT")
+            except BaseException:
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
+                self._remember()
+                raise
+
+    def _remember(self) -> None:
+        """Read anew what is kept in memory to find things by."""
+        execute = self._database.execute
+        self._topics = {Cid(cid): topic for cid, topic in execute("SELECT cid, id FROM topic")}
+        self._numberings = {
+            (topic, PeerId(publisher), epoch): numbering
+            for numbering, topic, publisher, epoch in execute(
+                "SELECT id, topic, publisher, epoch FROM numbering"
+            )
+        }
+        undelivered = execute("SELECT DISTINCT numbering FROM event WHERE place = 0")
+        self._undelivered = {numbering for (numbering,) in undelivered}
+        self._bytes = {}
+
+    def _apply(self, write: Write) -> None:
+        execute = self._database.execute
+        match write:
+            case PutEvent():
+                self._put_event(write)
+            case PutMark(topic=topic, mark=mark):
+                numbering = self._put_mark(self._topic(topic), mark)
+                if numbering in self._undelivered:
+                    # Below the floor we hold nothing; what is in the log goes with `DropEvents`.
+                    execute(
+                        "DELETE FROM event WHERE numbering = ? AND number <= ? AND place = 0",
+                        (numbering, mark.floor),
+                    )
+            case PutState(row=row):
+                execute("REPLACE INTO state VALUES (?, ?, ?)", row)
+            case DropState(table=table, key=key):
+                execute("DELETE FROM state WHERE name = ? AND key = ?", (table, key))
+            case PutBlock():
+                self._put_block(write)
+            case DropBlock(cid=cid):
+                execute("DELETE FROM block WHERE cid = ?", (cid,))
+            case DropExpired(before_us=before_us):
+                over = "key IS NOT NULL AND expires_us < ?"
+                execute(f"DELETE FROM block WHERE {over} AND NOT own", (before_us,))
+                execute(f"UPDATE block SET key = NULL, expires_us = 0 WHERE {over}", (before_us,))
+            case DropEvents(topic=topic, index=index):
+                self._drop_events(topic, index)
+            case DropTopic(topic=topic):
+                self._drop_topic(topic)
+            case _ as unreachable:
+                assert_never(unreachable)
+
+    def _topic(self, cid: Cid) -> int:
+        topic = self._topics.get(cid)
+        if topic is None:
+            topic = self._inserted("INSERT INTO topic (cid) VALUES (?)", (cid,))
+            self._topics[cid] = topic
+        return topic
+
+    def _inserted(self, statement: str, values: tuple[Any, ...]) -> int:
+        row = self._database.execute(statement, values).lastrowid
+        assert row is not None
+        return row
+
+    def _put_mark(self, topic: int, mark: MarkState) -> int:
+        place = (topic, mark.publisher, mark.epoch)
+        fields = (mark.floor, mark.high, mark.cid, _pack(mark.beyond), mark.retired)
+        numbering = self._numberings.get(place)
+        if numbering is None:
+            statement = (
+                "INSERT INTO numbering (topic, publisher, epoch, floor, high, cid, beyond, retired)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+            )
+            numbering = self._numberings[place] = self._inserted(statement, (*place, *fields))
+        else:
+            self._database.execute(_PUT_MARK, (*fields, numbering))
+        return numbering
+
+    def _put_event(self, put: PutEvent) -> None:
+        event, place = put.event, put.index
+        topic = self._topic(event.request.topic)
+        numbering = self._put_mark(topic, put.mark)
+        number = event.sequence.number
+        if numbering in self._undelivered:
+            self._database.execute(
+                "DELETE FROM event WHERE numbering = ? AND number = ? AND place = 0",
+                (numbering, number),
+            )
+        if not place:
+            self._undelivered.add(numbering)
+        elif topic in self._bytes:
+            self._bytes[topic] += len(event.block)
+        head = _head(event.cid)
+        fields = (topic, place, numbering, number, head, event.request.nonce, put.received_us)
+        self._database.execute(_PUT_EVENT, (*fields, event.block))
+
+    def _put_block(self, put: PutBlock) -> None:
+        if put.key is None:
+            # Where it is a replica already, it stays one: other peers count on that.
+            self._database.execute(
+                "INSERT INTO block VALUES (?, 1, NULL, 0, ?) ON CONFLICT DO UPDATE SET own = 1",
+                (put.cid, put.block),
+            )
+            return
+        self._database.execute(
+            "INSERT INTO block VALUES (?, 0, ?, ?, ?) "
+            "ON CONFLICT DO UPDATE SET key = excluded.key, expires_us = excluded.expires_us",
+            (put.cid, _key_bytes(put.key), put.expires_us, put.block),
+        )
+
+    def _drop_events(self, cid: Cid, index: int) -> None:
+        topic = self._topics.get(cid)
+        if topic is None:
+            return
+        execute = self._database.execute
+        execute(
+            "UPDATE topic SET dropped = max(dropped, min(?, ifnull("
+            "(SELECT max(place) FROM event WHERE topic = ? AND place > 0), 0))) WHERE id = ?",
+            (index, topic, topic),
+        )
+        execute("DELETE FROM event WHERE topic = ? AND place BETWEEN 1 AND ?", (topic, index))
+        self._bytes.pop(topic, None)
+
+    def _drop_topic(self, cid: Cid) -> None:
+        topic = self._topics.pop(cid, None)
+        if topic is None:
+            return
+        execute = self._database.execute
+        # By numbering: the index by place knows only what is in the log.
+        execute(
+            "DELETE FROM event WHERE numbering IN (SELECT id FROM numbering WHERE topic = ?)",
+            (topic,),
+        )
+        execute("DELETE FROM numbering WHERE topic = ?", (topic,))
+        execute("DELETE FROM topic WHERE id = ?", (topic,))
+        gone = {place: number for place, number in self._numberings.items() if place[0] == topic}
+        for place, numbering in gone.items():
+            del self._numberings[place]
+            self._undelivered.discard(numbering)
+        self._bytes.pop(topic, None)
+
+    # Reading.
+
+    def answer(self, query: Query) -> Answer:
+        """Answer one query from what was applied."""
+        with _blamed(self.path):
+            match query:
+                case LoadNumbers():
+                    return Events(tuple(self._numbers(query)))
+                case LoadBlock(cid=cid):
+                    return Block(self._find_block(cid))
+                case LoadLog():
+                    return Events(tuple(self._log(query)))
+                case LoadRequest():
+                    return Block(self._find_request(query))
+                case LoadKeys(first=first, last=last, limit=limit):
+                    held = self._keys("cid", first, last, max(limit, 0))
+                    return Keys(tuple(Cid(cid) for cid in held))
+                case DigestKeys(first=first, last=last):
+                    keys = [int.from_bytes(key) for key in self._keys("key", first, last, -1)]
+                    return KeyDigest(len(keys), reduce(xor, keys, 0))
+                case LoadOldest():
+                    return self._oldest(query)
+                case _ as unreachable:
+                    assert_never(unreachable)
+
+    def rows(self) -> tuple[StateRow, ...]:
+        """Every small record, by table and key."""
+        rows = self._database.execute("SELECT name, key, value FROM state ORDER BY name, key")
+        return tuple(StateRow(*row) for row in rows)
+
+    def marks(self) -> tuple[tuple[Cid, MarkState], ...]:
+        """Every topic's frontier, by topic, publisher and epoch."""
+        rows = self._database.execute(
+            "SELECT topic.cid, publisher, epoch, floor, high, numbering.cid, beyond, retired "
+            "FROM numbering JOIN topic ON topic.id = numbering.topic "
+            "ORDER BY topic.cid, publisher, epoch"
+        )
+        return tuple(
+            (
+                Cid(topic),
+                MarkState(
+                    PeerId(publisher),
+                    epoch,
+                    floor,
+                    high,
+                    None if cid is None else Cid(cid),
+                    _unpack(beyond),
+                    retired,
+                ),
+            )
+            for topic, publisher, epoch, floor, high, cid, beyond, retired in rows
+        )
+
+    def logs(self) -> tuple[tuple[Cid, int], ...]:
+        """The newest index ever given in every topic's log, also where it was dropped since."""
+        rows = self._database.execute(
+            "SELECT cid, max(dropped, ifnull((SELECT max(place) FROM event "
+            "WHERE event.topic = topic.id AND place > 0), 0)) FROM topic ORDER BY cid"
+        )
+        return tuple((Cid(topic), newest) for topic, newest in rows)
+
+    def _numbers(self, query: LoadNumbers) -> Iterator[tuple[int, EventDescriptor]]:
+        """Events by number until their bytes exceed the limit, but one at least, to get on."""
+        topic = self._topics.get(query.topic, 0)
+        numbering = self._numberings.get((topic, query.publisher, query.epoch))
+        if numbering is None:
+            return
+        rows = self._database.execute(
+            "SELECT number, place, block FROM event WHERE numbering = ? "
+            "AND number BETWEEN ? AND ? ORDER BY number, place DESC",
+            (numbering, query.first, min(query.last, NUMBER_MAX)),
+        )
+        size, last = 0, 0
+        for number, place, block in rows:
+            # The same number may have been written twice; only the later place counts.
+            if number == last:
+                continue
+            if size and size + len(block) > query.bytes_max:
+                break
+            size, last = size + len(block), number
+            yield place, read_own_event(block)
+
+    def _log(self, query: LoadLog) -> Iterator[tuple[int, EventDescriptor]]:
+        rows = self._database.execute(
+            "SELECT place, block FROM event WHERE topic = ? AND place > 0 AND place >= ? "
+            "ORDER BY place LIMIT ?",
+            (self._topics.get(query.topic, 0), query.first, max(query.limit, 0)),
+        )
+        for place, block in rows:
+            yield place, read_own_event(block)
+
+    def _find_block(self, cid: Cid) -> bytes | None:
+        row = self._database.execute("SELECT block FROM block WHERE cid = ?", (cid,)).fetchone()
+        if row is not None:
+            return bytes(row[0])
+        rows = self._database.execute("SELECT block FROM event WHERE cid_head = ?", (_head(cid),))
+        for (block,) in rows:
+            if read_own_event(block).cid == cid:
+                return bytes(block)
+        return None
+
+    def _find_request(self, query: LoadRequest) -> bytes | None:
+        rows = self._database.execute(
+            "SELECT block FROM event WHERE nonce = ? AND topic = ? ORDER BY rowid",
+            (query.nonce, self._topics.get(query.topic, 0)),
+        )
+        # Two authors may choose one nonce, by chance or by malice.
+        for (block,) in rows:
+            if read_own_event(block).author == query.author:
+                return bytes(block)
+        return None
+
+    def _keys(self, column: str, first: Key, last: Key, limit: int) -> list[bytes]:
+        rows = self._database.execute(
+            f"SELECT {column} FROM block WHERE key BETWEEN ? AND ? ORDER BY key, cid LIMIT ?",
+            (_key_bytes(first), _key_bytes(last), limit),
+        )
+        return [value for (value,) in rows]
+
+    def _oldest(self, query: LoadOldest) -> Oldest:
+        """How far the log must be dropped for limits to hold, and whose numbers go with it."""
+        topic = self._topics.get(query.topic, 0)
+        execute = self._database.execute
+        ends = "SELECT min(place), max(place) FROM event WHERE topic = ? AND place > 0"
+        first, newest = execute(ends, (topic,)).fetchone()
+        if first is None:
+            return Oldest(0, ())
+        count = newest - first + 1
+        size = 0 if query.keep_bytes is None else self._size(topic)
+        count_max = count if query.keep_count is None else query.keep_count
+        bytes_max = size if query.keep_bytes is None else query.keep_bytes
+        before_us = query.received_before_us
+        last = 0
+        floors: dict[int, int] = {}
+        rows = execute(
+            "SELECT place, numbering, number, received_us, length(block) FROM event "
+            "WHERE topic = ? AND place BETWEEN 1 AND ? ORDER BY place",
+            (topic, newest if query.index_max is None else query.index_max),
+        )
+        for place, numbering, number, received_us, length in rows:
+            count = newest - place + 1
+            too_old = before_us is not None and received_us < before_us
+            if not (too_old or count > count_max or size > bytes_max):
+                break
+            last = place
+            size -= length
+            floors[numbering] = max(floors.get(numbering, 0), number)
+        owners = {numbering: place for place, numbering in self._numberings.items()} if last else {}
+        return Oldest(
+            last,
+            tuple(sorted((*owners[numbering][1:], number) for numbering, number in floors.items())),
+        )
+
+    def _size(self, topic: int) -> int:
+        size = self._bytes.get(topic)
+        if size is None:
+            statement = "SELECT total(length(block)) FROM event WHERE topic = ? AND place > 0"
+            size = self._bytes[topic] = int(
+                self._database.execute(statement, (topic,)).fetchone()[0]
+            )
+        return size
+
+
+@contextmanager
+def _blamed(path: Path) -> Iterator[None]:
+    """Say of which store a disk complains."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StoreError(f"{path}: {error}") from error
+
+
+def _head(cid: Cid) -> int:
+    return int.from_bytes(cid[HEAD], signed=True)
+
+
+def _key_bytes(key: Key) -> bytes:
+    return key.to_bytes(KEY_BYTES)
+
+
+def _pack(numbers: tuple[int, ...]) -> bytes:
+    return struct.pack(f"<{len(numbers)}Q", *numbers)
+
+
+def _unpack(packed: bytes) -> tuple[int, ...]:
+    return struct.unpack(f"<{len(packed) // 8}Q", packed)
