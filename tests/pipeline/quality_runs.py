@@ -41,9 +41,9 @@ THESIS: dict[str, dict[str, Any]] = {
 }
 """The thesis' evaluation in small, under its four conditions and some worse ones."""
 
-RANDOM = (4, 6, 38, 136, 227, 280)
-"""Random seeds that end soon; among them are subscriptions that end (38, 136, 280), requests that
-two published (136, 280), and events that retention let go of (227)."""
+RANDOM = (4, 6, 42, 136, 227, 280)
+"""Random seeds that end soon; among them are subscriptions that end (42, 136, 280), requests that
+two published (136, 280), and events that retention let go of (42, 136, 227)."""
 
 
 def simulate(folder: Path, name: str, scenario: str, **changes: Any) -> Result:
