@@ -9,7 +9,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import SparkSession
 
-from pulsarcast.pipeline.session import session
+from pulsarcast.pipeline.session import LITTLE, session
 
 HERE = Path(__file__).parent
 TIMEOUT_S = 900
@@ -27,14 +27,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local session with two cores and few partitions: the data is small."""
     folder = tmp_path_factory.mktemp("spark")
     settings = {
-        "spark.sql.shuffle.partitions": "4",
+        **LITTLE,
         "spark.default.parallelism": "4",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "local"),
         "spark.driver.memory": "1g",
-        # Queries here run once, on little data: most of their time would be the compiler's.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-        "spark.sql.codegen.wholeStage": "false",
     }
     with session("tests", master="local[2]", settings=settings) as spark:
         yield spark

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,7 +32,9 @@ def _shared(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands make a session of their own and end it; here they get that of all tests."""
 
     @contextmanager
-    def shared_session(name: str, *, master: str | None) -> Iterator[SparkSession]:
+    def shared_session(
+        name: str, *, master: str | None, inputs: Iterable[str | Path]
+    ) -> Iterator[SparkSession]:
         yield spark
 
     monkeypatch.setattr("pulsarcast.pipeline.session.session", shared_session)

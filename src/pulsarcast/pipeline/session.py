@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,16 +37,32 @@ SETTINGS: Mapping[str, str] = {
 }
 
 
+LITTLE: Mapping[str, str] = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "4",
+}
+"""For little data on one machine: to compile a query well takes longer than to run it once."""
+LITTLE_BYTES = 16 << 20
+"""Of traces or tables, compressed as they are: some hundred thousand lines."""
+
+
 @contextmanager
 def session(
-    name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None
+    name: str,
+    *,
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    inputs: Iterable[str | Path] = (),
 ) -> Iterator[SparkSession]:
     """A session for one command, stopped at its end.
 
-    `master` is a local one unless said otherwise, by argument or by `SPARK_MASTER`.
+    `master` is a local one unless said otherwise, by argument or by `SPARK_MASTER`. `inputs` are
+    the files or folders that it will read, where that is known: a little is read with less ado.
     """
     master = master or os.environ.get("SPARK_MASTER") or LOCAL
-    spark = _build(name, master, settings or {})
+    fitting = LITTLE if master.startswith("local") and is_little(inputs) else {}
+    spark = _build(name, master, {**fitting, **(settings or {})})
     with tempfile.TemporaryDirectory(prefix="pulsarcast-") as folder:
         try:
             if not master.startswith("local"):
@@ -54,6 +70,20 @@ def session(
             yield spark
         finally:
             spark.stop()
+
+
+def is_little(inputs: Iterable[str | Path]) -> bool:
+    """Whether all that is to be read is known, on this machine, and little."""
+    given = [Path(each) for each in inputs]
+    if not given or not all(path.exists() for path in given):
+        return False
+    total = 0
+    for path in given:
+        for file in path.rglob("*") if path.is_dir() else (path,):
+            total += file.stat().st_size if file.is_file() else 0
+            if total > LITTLE_BYTES:
+                return False
+    return True
 
 
 def _build(name: str, master: str, settings: Mapping[str, str]) -> SparkSession:

@@ -58,7 +58,7 @@ def command(
     from pulsarcast.pipeline.session import session
 
     try:
-        with session("check", master=master) as spark, open_scratch(scratch) as kept:
+        with session("check", master=master, inputs=[path]) as spark, open_scratch(scratch) as kept:
             report = _check(spark, kept, path, runs, out=out, limit=0 if as_json else limit)
     except LocalError as error:
         raise click.ClickException(str(error)) from error

@@ -55,7 +55,7 @@ def command(tables_or_traces: str, out: str, as_json: bool, master: str | None) 
     target = Path(out)
     try:
         with (
-            session("metrics", master=master) as spark,
+            session("metrics", master=master, inputs=[tables_or_traces]) as spark,
             open_lines(spark, tables_or_traces) as lines,
         ):
             target.mkdir(parents=True, exist_ok=True)

@@ -30,7 +30,10 @@ def command(tables_or_traces: tuple[str, ...], out: str, title: str, master: str
     from pulsarcast.pipeline.traces import open_lines
 
     try:
-        with session("report", master=master) as spark, ExitStack() as stack:
+        with (
+            session("report", master=master, inputs=tables_or_traces) as spark,
+            ExitStack() as stack,
+        ):
             each = [stack.enter_context(open_lines(spark, path)) for path in tables_or_traces]
             lines = reduce(DataFrame.unionByName, each)
             with computed(lines) as measured:
