@@ -50,12 +50,17 @@ class _NeverCompares(Topic):
 
 
 class _AttachesAnywhere(Topic):
-    """Does not ask whether its new parent is below itself."""
+    """Does not ask whether its new parent is below itself, nor mind when its parent says so.
+
+    Were paths passed on that come round, they would grow until the wire refuses them, and the cycle
+    would break at that: the bound is part of the check.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.tree._in_own_path = lambda path: False  # type: ignore[method-assign]
         self.tree._is_above = lambda peer: False  # type: ignore[method-assign]
+        self.tree.heard_path = lambda sender, path: None  # type: ignore[method-assign]
 
 
 class _HasNoLazyNeighbours(Topic):
