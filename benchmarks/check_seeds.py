@@ -21,27 +21,10 @@ from pathlib import Path
 import click
 from pyspark.sql import functions as F
 
-from pulsarcast.pipeline.checks import judge
+from pulsarcast.pipeline.checks import COMMON, judge
 from pulsarcast.pipeline.scratch import open_scratch
 from pulsarcast.pipeline.session import session
 from pulsarcast.pipeline.traces import is_tables, land, read_lines, read_quarantine
-
-SHOWN_BY_TRACES = (
-    "lost",
-    "duplicate",
-    "order",
-    "fork",
-    "chain",
-    "equivocation",
-    "published_twice",
-    "forged",
-    "not_allowed",
-    "not_subscribed",
-    "before_start",
-    "number_gap",
-    "acknowledged_unpublished",
-)
-"""Kinds that the simulator counts and that traces can show; it sees trees and memory besides."""
 
 
 def read_results(folder: Path) -> dict[str, dict[str, int]]:
@@ -59,7 +42,7 @@ def compare(
     return [
         f"{run} {kind}: simulator {ours}, traces {theirs}"
         for run in expected
-        for kind in SHOWN_BY_TRACES
+        for kind in COMMON
         if (ours := expected[run].get(kind, 0)) != (theirs := counted.get(run, {}).get(kind, 0))
     ]
 
@@ -89,7 +72,7 @@ def command(folder: Path, tables: Path | None, master: str) -> None:
     differences = compare(expected, counted)
     beyond: Counter[str] = Counter()
     for kinds in counted.values():
-        beyond.update({kind: n for kind, n in kinds.items() if kind not in SHOWN_BY_TRACES})
+        beyond.update({kind: n for kind, n in kinds.items() if kind not in COMMON})
     total = sum((Counter(dict(kinds)) for kinds in counted.values()), Counter())
     print(
         json.dumps(

@@ -11,13 +11,13 @@ import pytest
 
 from pulsarcast.model import trace
 from pulsarcast.model.ids import parse_peer
+from pulsarcast.pipeline.checks import COMMON
 from pulsarcast.protocol.inputs import Now
 from pulsarcast.simulation.checkers.coverage import check_coverage
 from pulsarcast.simulation.observer import Observer
 from tests.pipeline.mutants import MUTANTS, Mutant
 from tests.pipeline.shared_runs import NAMES
 from tests.pipeline.stories import Story, Trace
-from tests.pipeline.test_checks_seeds import SHOWN_BY_TRACES
 
 
 def hear(story: Story) -> dict[str, int]:
@@ -45,7 +45,7 @@ def hear(story: Story) -> dict[str, int]:
 def test_the_simulators_checkers_find_the_same_in_a_mutant(mutant: Mutant) -> None:
     story = Story(mutant.name, NAMES, mutant.order)
     mutant.plot(story)
-    expected = {kind: count for kind, count in mutant.found.items() if kind in SHOWN_BY_TRACES}
+    expected = {kind: count for kind, count in mutant.found.items() if kind in COMMON}
     if mutant.name == "forged/uninjected":
         # Nobody tells the simulator's checkers what was injected.
         expected = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
+from pulsarcast.pipeline.checks import COMMON
 from tests.pipeline.shared_runs import (
     SIMULATED,
     WRONG_CLOCKS,
@@ -12,29 +13,12 @@ from tests.pipeline.shared_runs import (
     simulators_counts,
 )
 
-SHOWN_BY_TRACES = {
-    "lost",
-    "duplicate",
-    "order",
-    "fork",
-    "chain",
-    "equivocation",
-    "published_twice",
-    "forged",
-    "not_allowed",
-    "not_subscribed",
-    "before_start",
-    "number_gap",
-    "acknowledged_unpublished",
-}
-"""What the simulator counts and traces show; it sees trees and memory besides."""
-
 
 @pytest.mark.parametrize("name", SIMULATED)
 def test_the_counts_are_the_simulators(spark: SparkSession, name: str) -> None:
     judged = judge_shared_runs(spark)
     counted = simulators_counts()[name]
-    expected = {kind: count for kind, count in counted.items() if kind in SHOWN_BY_TRACES}
+    expected = {kind: count for kind, count in counted.items() if kind in COMMON}
     assert judged.of(name) == expected
     assert name not in judged.reasons
     is_sabotaged = SIMULATED[name][1] is not None

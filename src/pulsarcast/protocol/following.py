@@ -348,7 +348,8 @@ class Following:
             offers = [self.node.visits.offer_row(event) for event in events]
             for event in events:
                 self.node.visits.offer(event, root, own=True)
-            self._forget(cid, *remembered, *kept, *offers)
+            # The remembered marks last: those of kept events know nothing of retirement.
+            self._forget(cid, *kept, *offers, *remembered)
 
         query = LoadNumbers(cid, self.turn.me, epoch, first, last, 1 << 26)
         # Not before what we published last is on the disk, where the query can see it.

@@ -48,7 +48,7 @@ from pulsarcast.protocol.store import (
     StateRow,
     Write,
 )
-from pulsarcast.storage.sqlite_schema import copy_to, prepare
+from pulsarcast.storage.sqlite_schema import copy_to, prepare, refuse_others
 
 KEY_BYTES: Final = 32
 HEAD: Final = slice(4, 12)
@@ -86,6 +86,8 @@ class SqliteStore:
                 self.path, isolation_level=None, check_same_thread=False, cached_statements=64
             )
             try:
+                # First of all: a setting would change a file that is not ours.
+                refuse_others(self._database, self.path)
                 for setting in SETTINGS:
                     self._database.execute(setting)
                 prepare(self._database, self.path)

@@ -80,21 +80,29 @@ STEPS: Final[Mapping[int, str]] = {1: TABLES}
 NUMBER: Final = max(STEPS)
 
 
-def prepare(database: sqlite3.Connection, path: Path) -> None:
-    """Make a database one of today: it is new, or of today, or is changed after it was copied."""
+def refuse_others(database: sqlite3.Connection, path: Path) -> None:
+    """Refuse what is not a store of ours, or is one of a later schema; nothing is changed."""
     (number,) = database.execute("PRAGMA user_version").fetchone()
     (application,) = database.execute("PRAGMA application_id").fetchone()
-    (objects,) = database.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if objects and application != APPLICATION:
+    if _has_tables(database) and application != APPLICATION:
         raise LocalError(f"{path} is not a store of ours")
     if number > NUMBER:
         raise LocalError(
             f"{path} was written by a newer Pulsarcast: its schema has number {number}, and this "
             f"one knows {NUMBER} at most"
         )
+
+
+def _has_tables(database: sqlite3.Connection) -> bool:
+    return database.execute("SELECT 1 FROM sqlite_schema").fetchone() is not None
+
+
+def prepare(database: sqlite3.Connection, path: Path) -> None:
+    """Make a database one of today: it is new, or of today, or is changed after it was copied."""
+    (number,) = database.execute("PRAGMA user_version").fetchone()
     if number == NUMBER:
         return
-    if objects:
+    if _has_tables(database):
         _put_aside(database, path.with_name(f"{path.name}.schema-{number}"))
     database.execute("BEGIN IMMEDIATE")
     try:

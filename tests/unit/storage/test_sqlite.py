@@ -163,8 +163,10 @@ def test_another_programs_database_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE theirs (a)")
     database.close()
+    before = path.read_bytes()
     with pytest.raises(LocalError, match="not a store of ours"):
         SqliteStore(path)
+    assert path.read_bytes() == before, "and left alone"
 
 
 def test_what_is_no_database_at_all_is_refused(tmp_path: Path) -> None:
