@@ -4,6 +4,7 @@ import pytest
 
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.topics import DeliveryOrder, Retention, TopicSettings
+from pulsarcast.protocol.inputs import Unsubscribe
 from pulsarcast.protocol.messages import EventMessage
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import Events, LoadNumbers
@@ -142,3 +143,17 @@ def test_what_we_drop_behind_a_gap_does_not_retire_the_gap() -> None:
     assert (mark.high, mark.retired) == (1, 1)
     solo.hear(ALICE.peer_id, EventMessage(own[1].block, 1))
     assert solo.cids() == [event.cid for event in (own[0], own[2], *others, own[1])]
+
+
+def test_a_publisher_that_leaves_keeps_on_its_disk_how_far_its_numbers_are_retired() -> None:
+    lab = Lab(5)
+    topic = lab.create(AUTHOR, ORDERED)
+    lab.subscribe([PUBLISHER, MEMBER], topic)
+    for number in range(PUBLISHED):
+        lab.publish(PUBLISHER, topic, b"%d" % number, settle_s=0.2)
+    lab.run(2.5 * Parameters().retention_interval_s)
+    lab.ask(PUBLISHER, lambda call: Unsubscribe(call, topic))
+    lab.run(10.0)
+    assert topic not in lab.world.node(PUBLISHER).topics
+    marks = [mark for cid, mark in lab.world.store(PUBLISHER).marks() if cid == topic]
+    assert [mark.retired for mark in marks] == [PUBLISHED - KEPT]
