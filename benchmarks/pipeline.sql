@@ -344,6 +344,8 @@ WITH started AS (
     coalesce(sum(CASE WHEN kind = 'rpc_received' THEN bytes END), 0) AS rpc_bytes_received
   FROM message GROUP BY ALL
 ), speaking AS (SELECT DISTINCT run_id, 0L AS none FROM message
+), got AS (
+  SELECT run_id, node_id, count(*) AS deliveries FROM lines WHERE kind = 'delivered' GROUP BY ALL
 ), used AS (
   SELECT run_id, node_id, sum(cpu_us) AS cpu_us, max(cpu_milli_max) AS cpu_milli_max,
     max(rss_bytes_max) AS rss_bytes_max, sum(bytes_in) AS bytes_in, sum(bytes_out) AS bytes_out
@@ -360,12 +362,12 @@ WITH started AS (
     GROUP BY ALL)
   GROUP BY ALL
 )
-SELECT run_id, node_id, lives, coalesce(rpc_sent, none) AS rpc_sent,
-  coalesce(rpc_received, none) AS rpc_received, coalesce(rpc_bytes_sent, none) AS rpc_bytes_sent,
+SELECT run_id, node_id, lives, coalesce(deliveries, 0L) AS deliveries,
+  coalesce(rpc_sent, none) AS rpc_sent, coalesce(rpc_received, none) AS rpc_received, coalesce(rpc_bytes_sent, none) AS rpc_bytes_sent,
   coalesce(rpc_bytes_received, none) AS rpc_bytes_received, cpu_us, cpu_milli_max, rss_bytes_max,
   bytes_in, bytes_out
 FROM started LEFT JOIN spoken USING (run_id, node_id) LEFT JOIN used USING (run_id, node_id)
-LEFT JOIN speaking USING (run_id);
+LEFT JOIN got USING (run_id, node_id) LEFT JOIN speaking USING (run_id);
 
 CREATE TABLE operation USING parquet LOCATION '${out}/operations' AS
 SELECT run_id, topic, operation,
@@ -499,7 +501,7 @@ SELECT run_id, concat('latency_', bound), topic, value, count FROM latency
 WHERE bound <> 'unmeasured'
 UNION ALL
 SELECT run_id, measure, NULL, value, count(*) FROM (
-  SELECT run_id, stack(9, 'rpc_sent', rpc_sent, 'rpc_received', rpc_received,
+  SELECT run_id, stack(10, 'deliveries', deliveries, 'rpc_sent', rpc_sent, 'rpc_received', rpc_received,
     'rpc_bytes_sent', rpc_bytes_sent, 'rpc_bytes_received', rpc_bytes_received, 'cpu_us', cpu_us,
     'cpu_milli_max', cpu_milli_max, 'rss_bytes_max', rss_bytes_max, 'bytes_in', bytes_in,
     'bytes_out', bytes_out) AS (measure, value)
@@ -526,6 +528,7 @@ WITH scoped AS (
 SELECT run_id, scope, topic, measure,
   CASE WHEN measure = 'hops' THEN 'hops' WHEN measure = 'fan_out' THEN 'peers'
     WHEN measure IN ('gap_repair', 'latency_low', 'latency_high') THEN 'milliseconds'
+    WHEN measure = 'deliveries' THEN 'deliveries'
     WHEN measure IN ('rpc_sent', 'rpc_received') THEN 'messages'
     WHEN measure = 'cpu_us' THEN 'microseconds'
     WHEN measure = 'cpu_milli_max' THEN 'thousandths of a processor' ELSE 'bytes' END AS unit,

@@ -37,6 +37,8 @@ HERE: Final = Path(__file__).parent
 SIZES: Final = (1_000_000, 10_000_000, 50_000_000)
 EMPTY_LINES: Final = 20_000
 """The trace that is next to empty: every topic, node and subscription is in it, and few events."""
+SMALL_LINES: Final = 1_000_000
+"""Up to here the start is most of a job, and differs by seconds: the median of several counts."""
 JOBS: Final = ("ingest", "metrics", "check", "sql")
 OURS: Final = ("ingest", "metrics")
 """What the SQL script does as well."""
@@ -54,7 +56,7 @@ RATIO_MAX: Final = 1.2
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The figures, as JSON.")
 @click.option("--size", "sizes", type=int, multiple=True, default=SIZES, show_default=True)
 @click.option("--job", "jobs", type=click.Choice(JOBS), multiple=True, default=JOBS)
-@click.option("--empty-runs", type=int, default=3, show_default=True, help="Median of so many.")
+@click.option("--small-runs", type=int, default=3, show_default=True, help="Median of so many.")
 @click.option("--timeout-s", type=float, default=7_200.0, show_default=True, help="Of one job.")
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option("--keep-traces", is_flag=True, help="Leave the traces for another run.")
@@ -63,7 +65,7 @@ def command(
     out: Path,
     sizes: Sequence[int],
     jobs: Sequence[str],
-    empty_runs: int,
+    small_runs: int,
     timeout_s: float,
     seed: int,
     keep_traces: bool,
@@ -75,11 +77,11 @@ def command(
     for lines in (EMPTY_LINES, *sizes):
         traces = bench.make_traces(lines)
         if lines == EMPTY_LINES:
-            runs = [bench.measure("empty", lines, traces) for _ in range(empty_runs)]
+            runs = [bench.measure("empty", lines, traces) for _ in range(small_runs)]
             figures["start_cpu_s"] = statistics.median(run["cpu_s"] for run in runs)
         results: dict[str, Any] = {}
         for job in jobs:
-            count = empty_runs if lines == EMPTY_LINES else 1
+            count = small_runs if lines <= SMALL_LINES else 1
             measured = [bench.measure(job, lines, traces) for _ in range(count)]
             results[job] = min(measured, key=lambda run: abs(run["cpu_s"] - _middle(measured)))
             click.echo(f"{lines:>11,} {job:8} {results[job]['cpu_s']:9.1f} CPU s", err=True)
@@ -214,28 +216,34 @@ class Bench:
 
 
 def _kinds(files: Path) -> dict[str, int]:
-    counts = duckdb.execute(
-        f"SELECT kind, count(*) FROM read_parquet('{files}', hive_partitioning=true) GROUP BY kind"
-    )
-    return dict(counts.fetchall())
+    with duckdb.connect() as connection:
+        counts = connection.execute(
+            "SELECT kind, count(*) "
+            f"FROM read_parquet('{files}', hive_partitioning=true) GROUP BY kind"
+        )
+        return dict(counts.fetchall())
 
 
 def _totals(files: Path) -> dict[str, int]:
     names = (*TOTALS, "lost", "duplicates")
-    row = duckdb.execute(
-        f"SELECT {', '.join(names)} FROM read_parquet('{files}') WHERE scope = 'own'"
-    ).fetchone()
-    return dict(zip(names, row or (), strict=True))
+    with duckdb.connect() as connection:
+        rows = connection.execute(
+            f"SELECT {', '.join(names)} FROM read_parquet('{files}') WHERE scope = 'own'"
+        ).fetchall()
+    assert len(rows) == 1, f"{files} has {len(rows)} runs"
+    return dict(zip(names, rows[0], strict=True))
 
 
 def _same(ours: Path, theirs: Path) -> bool:
     """Whether two tables have the same rows; means may differ in the last place."""
-    one, other = (duckdb.read_parquet(f"{folder}/*.parquet") for folder in (ours, theirs))
-    columns = ", ".join(
-        f'round("{name}", 6) AS "{name}"' if str(of) == "DOUBLE" else f'CAST("{name}" AS VARCHAR)'
-        for name, of in zip(one.columns, one.types, strict=True)
-    )
-    left, right = (table.project(columns).fetchall() for table in (one, other))
+    with duckdb.connect() as connection:
+        one, other = (connection.read_parquet(f"{each}/*.parquet") for each in (ours, theirs))
+        columns = ", ".join(
+            f'round("{name}", 6)' if str(of) == "DOUBLE" else f'CAST("{name}" AS VARCHAR)'
+            for name, of in zip(one.columns, one.types, strict=True)
+        )
+        left = one.project(columns).fetchall()
+        right = other.project(columns).fetchall()
     return sorted(left, key=str) == sorted(right, key=str)
 
 
