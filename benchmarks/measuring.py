@@ -2,7 +2,9 @@
 
 A Spark job is a Python process, a JVM and more Python processes below that, and some of them
 outlive the one that was started. So the measuring process becomes the parent of whatever is
-orphaned below it (Linux: child subreaper) and waits for all of them: none is counted too little.
+orphaned below it (Linux: child subreaper) and waits for all of them. That alone is not enough:
+Spark's Python workers are children of a process that ignores their end, and the kernel then
+forgets what they used. So every process of the job's session is also looked at while it lives.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ _SUBREAPER: Final = 36
 
 TASKS_MIN: Final = 4
 """Stages with fewer tasks have no skew to speak of."""
+SAMPLE_S: Final = 0.1
 STAGE_SHARE_MIN: Final = 0.05
 """Stages that take less than this share of a job's task time do not matter."""
 
@@ -57,6 +60,8 @@ def run(
     begun = time.monotonic()
     rss_max = 0
     failed: int | None = None
+    seen_s: dict[int, float] = {}
+    sampled_s = 0.0
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,
@@ -77,6 +82,9 @@ def run(
                     failed = os.waitstatus_to_exitcode(status)
                     ended_s = time.monotonic() - begun
                 continue
+            if time.monotonic() - sampled_s > SAMPLE_S:
+                sampled_s = time.monotonic()
+                seen_s.update(_session_cpu_s(process.pid))
             if time.monotonic() - begun > timeout_s:
                 failed = failed or -signal.SIGKILL
                 try:
@@ -88,11 +96,29 @@ def run(
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if failed:
         raise JobFailedError(f"{' '.join(command)} ended with {failed}; see {log}")
+    waited_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Usage(
-        cpu_s=round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 2),
+        cpu_s=round(max(waited_s, sum(seen_s.values())), 2),
         wall_s=round(ended_s or 0.0, 2),
         rss_max_bytes=rss_max,
     )
+
+
+def _session_cpu_s(session: int) -> dict[int, float]:
+    """What each living process of a session has used by itself, threads included."""
+    used: dict[int, float] = {}
+    tick_s = 1 / os.sysconf("SC_CLK_TCK")
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit():
+            continue
+        try:
+            text = Path(entry.path, "stat").read_text()
+        except OSError:
+            continue  # it has ended meanwhile
+        fields = text.rpartition(")")[2].split()
+        if int(fields[3]) == session:
+            used[int(entry.name)] = (int(fields[11]) + int(fields[12])) * tick_s
+    return used
 
 
 # Spark's event log.

@@ -60,6 +60,7 @@ RATIO_MAX: Final = 1.2
 @click.option("--timeout-s", type=float, default=7_200.0, show_default=True, help="Of one job.")
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option("--keep-traces", is_flag=True, help="Leave the traces for another run.")
+@click.option("--resume", is_flag=True, help="Go on with the figures that are in the file.")
 def command(
     work: Path,
     out: Path,
@@ -69,12 +70,17 @@ def command(
     timeout_s: float,
     seed: int,
     keep_traces: bool,
+    resume: bool,
 ) -> None:
     """Measure, compare, and print a table."""
     measuring.become_subreaper()
     figures: dict[str, Any] = {"machine": machine(), "seed": seed, "empty": {}, "sizes": {}}
+    if resume and out.exists():
+        figures = json.loads(out.read_text())
     bench = Bench(work, seed, timeout_s)
     for lines in (EMPTY_LINES, *sizes):
+        if str(lines) in figures["sizes"] or (lines == EMPTY_LINES and figures["empty"]):
+            continue
         traces = bench.make_traces(lines)
         if lines == EMPTY_LINES:
             runs = [bench.measure("empty", lines, traces) for _ in range(small_runs)]

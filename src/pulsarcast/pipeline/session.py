@@ -31,6 +31,8 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # Our files are what they were written as: no other engine's dates to repair.
     "spark.sql.parquet.compression.codec": "zstd",
+    # Kinds of lines that are rare have small files: several of them make one task.
+    "spark.sql.files.openCostInBytes": "524288",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
