@@ -277,7 +277,7 @@ def test_an_event_with_the_highest_number_is_taken_and_asked_about_once() -> Non
     solo.hear(ALICE.peer_id, EventMessage(event.block, 1))
     assert solo.cids() == [event.cid]
     solo.advance(120.0)
-    assert len(solo.said(FetchRange)) <= 2 + len(list(solo.topic(OPEN.cid)._neighbours()))
+    assert len(solo.said(FetchRange)) <= 2 + len(list(solo.topic(OPEN.cid).neighbours()))
     assert solo.node.footprint()["wants"] == 0
 
 

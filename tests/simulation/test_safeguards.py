@@ -11,7 +11,7 @@ OBJECTS = {
     "disk-sync": 1,
     "duplicate-suppression": 1,
     "frontier-comparison": 1,
-    "hand-over": 13,
+    "hand-over": 24,
     "lazy-neighbours": 200,
     "outbox": 7,
     "path-check": 2,

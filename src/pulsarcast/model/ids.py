@@ -32,8 +32,10 @@ PEER_ID_BYTES = len(PEER_ID_PREFIX) + PUBLIC_KEY_BYTES
 CID_PREFIX = bytes.fromhex("01711220")
 CID_BYTES = len(CID_PREFIX) + 32
 
-# Names repeat a great deal: a trace writes the same few thousand peers a million times over.
-_CACHE_ENTRIES = 1 << 17
+# Names repeat a great deal: a trace writes the same few thousand peers a million times over, and
+# an event's name while it travels. More would only be memory.
+_PEERS_KNOWN = 1 << 14
+_CIDS_KNOWN = 1 << 12
 
 
 def cid_of(block: bytes) -> Cid:
@@ -67,13 +69,13 @@ def public_key_of(peer: PeerId) -> bytes:
     return peer[len(PEER_ID_PREFIX) :]
 
 
-@lru_cache(maxsize=_CACHE_ENTRIES)
+@lru_cache(maxsize=_PEERS_KNOWN)
 def peer_text(peer: PeerId) -> str:
     """A peer id as people see it: base58btc, `12D3KooW...`."""
     return base58.b58encode(peer).decode("ascii")
 
 
-@lru_cache(maxsize=_CACHE_ENTRIES)
+@lru_cache(maxsize=_CIDS_KNOWN)
 def cid_text(cid: Cid) -> str:
     """A content id as people see it: base32 multibase, `bafyrei...`."""
     return libipld.encode_multibase("b", cid)
@@ -98,13 +100,13 @@ def parse_cid(text: str) -> Cid:
     return cid
 
 
-@lru_cache(maxsize=_CACHE_ENTRIES)
+@lru_cache(maxsize=_PEERS_KNOWN)
 def peer_key(peer: PeerId) -> Key:
     """Where a peer lives in the keyspace."""
     return key_of(peer)
 
 
-@lru_cache(maxsize=_CACHE_ENTRIES)
+@lru_cache(maxsize=_CIDS_KNOWN)
 def cid_key(cid: Cid) -> Key:
     """Where a block lives in the keyspace."""
     return key_of(cid)

@@ -1,6 +1,7 @@
 """Commands: what the application asks of a node, and the answers it gets."""
 
 from collections.abc import Callable
+from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -120,8 +121,7 @@ class Commands:
         for descriptor in (meta, topic):
             self.node.descriptors.keep(Versions(descriptor))
 
-        def stored(counts: list[int]) -> None:
-            self._point_to(topic)
+        def pointed(counts: list[int]) -> None:
             versions = self.node.descriptors.get(topic.cid) or Versions(topic)
             turn.trace(
                 trace.TopicCreated(
@@ -146,6 +146,10 @@ class Commands:
                 ),
             )
 
+        def stored(counts: list[int]) -> None:
+            # Whoever hears that the topic exists must be able to find it by its name.
+            self._point_to(topic, lambda: pointed(counts))
+
         self.node.dht.store([meta.block, topic.block], stored)
 
     def _update(self, given: UpdateTopic) -> None:
@@ -155,6 +159,12 @@ class Commands:
         current = topic.descriptor
         if current.author != self.turn.me:
             raise LocalError("only the author makes new versions of a topic")
+        meta = self._followed(current.subtopics[META])
+        if self.node.doubts.has(meta.id):
+            self.node.doubts.resolve(meta.descriptor, meta, lambda: self.handle(given))
+            return
+        if self.node.numberings.refusal is not None:
+            raise LocalError(self.node.numberings.refusal)
         frontier = tuple(
             Mark(mark.publisher, mark.epoch, mark.high) for mark in topic.frontier.marks()
         )
@@ -168,26 +178,28 @@ class Commands:
             subtopics=given.subtopics,
         )
         self.node.following.adopt(topic, version)
-        self._point_to(version)
-        meta = self._followed(current.subtopics[META])
+        self._point_to(version, lambda: None)
         announcement = Publish(given.call, meta.id, version.block, replicated=True)
         done = Reply(given.call, cid=version.cid, block=version.block)
 
         def stored(counts: list[int]) -> None:
-            self.node.publisher.publish(
-                announcement,
-                meta.descriptor,
-                meta,
-                self.node.publisher.nonce(),
-                lambda event, replicas: self.turn.effects.append(done),
-            )
+            try:
+                self.node.publisher.publish(
+                    announcement,
+                    meta.descriptor,
+                    meta,
+                    self.node.publisher.nonce(),
+                    lambda event, replicas: self.turn.effects.append(done),
+                )
+            except LocalError as error:
+                self._refuse(given.call, str(error))
 
         self.node.dht.store([version.block], stored)
 
-    def _point_to(self, version: TopicDescriptor) -> None:
+    def _point_to(self, version: TopicDescriptor, then: Callable[[], None]) -> None:
         """Write the mutable pointer: author and name lead to the newest version."""
         pointer = sign_pointer(self.turn.identity, version.name, version.number, version.cid)
-        self.node.dht.put_pointer(pointer.block, lambda replicas: None)
+        self.node.dht.put_pointer(pointer.block, lambda replicas: then())
 
     def _followed(self, cid: Cid) -> Topic:
         topic = self.node.topics.get(cid)
@@ -202,13 +214,15 @@ class Commands:
                 return
             why = Why.SUBSCRIBED | (Why.BELOW if given.below else Why(0))
             self.node.following.follow(
-                versions,
-                why,
-                from_start=given.from_start,
-                then=lambda: self.turn.effects.append(Reply(given.call, cid=given.topic)),
+                versions, why, from_start=given.from_start, then=lambda: self._subscribed(given)
             )
 
         self.node.descriptors.find(given.topic, found)
+
+    def _subscribed(self, given: Subscribe) -> None:
+        topic = self.node.topics.get(given.topic)
+        places = () if topic is None else (topic.delivered_index,)
+        self.turn.effects.append(Reply(given.call, cid=given.topic, places=places))
 
     def _unsubscribe(self, given: Unsubscribe) -> None:
         topic = self._followed(given.topic)
@@ -236,6 +250,8 @@ class Commands:
             if answer.block is None:
                 if not self.node.outbox.join(given.topic, nonce, self._settle(given)):
                     self._publish_new(given, nonce)
+            elif not given.replicated:
+                self._acknowledge(given, self.node.decode(answer.block).cid, 0)
             else:
                 event = self.node.decode(answer.block)
                 self.node.publisher.replicate_again(
@@ -255,6 +271,9 @@ class Commands:
                 return
             if topic is not None and not topic.announced:
                 self.node.following.when_started(topic, lambda: found(versions))
+                return
+            if self.node.doubts.has(given.topic) and versions.current.may_publish(self.turn.me):
+                self.node.doubts.resolve(versions.current, topic, lambda: found(versions))
                 return
             self._check_parents(given, versions, nonce)
 
@@ -338,8 +357,14 @@ class Commands:
     def receive_request(self, sender: PeerId, message: RequestToPublish) -> None:
         """A peer asks us to publish for it; we do so only for topics that we follow."""
         topic = self.node.topics.get(decode_request(message.block).request.topic)
-        if topic is not None and topic.started:
+        if topic is None or not topic.started or self.node.numberings.refusal is not None:
+            # Left without an answer the author asks others, or again.
+            return
+        if not self.node.doubts.has(topic.id):
             self.node.desk.receive(sender, message, topic)
+        elif self.node.doubts.waiting(topic.id) < self.node.parameters.requests_held_max:
+            again = partial(self.receive_request, sender, message)
+            self.node.doubts.resolve(topic.descriptor, topic, again)
 
     # Reading.
 
@@ -374,8 +399,10 @@ class Commands:
 
     def _read_history(self, given: ReadHistory) -> None:
         def found(answer: Events) -> None:
+            places = tuple(place for place, _ in answer.events)
             events = tuple(event for _, event in answer.events)
-            self.turn.effects.append(Reply(given.call, cid=given.topic, events=events))
+            reply = Reply(given.call, cid=given.topic, events=events, places=places)
+            self.turn.effects.append(reply)
 
         self.turn.load(LoadLog(given.topic, given.index, given.limit), Events, found)
 
@@ -386,11 +413,11 @@ class Commands:
 
         A kill may have come between the sync and the trace line that tells of it.
         """
-        numbering = self.node.publisher.last_of(topic.id)
+        numbering = self.node.numberings.last_of(topic.id)
         if numbering is None:
             return
         epoch, last = numbering
-        unreplicated = self.node.publisher.first_unreplicated(topic.id)
+        unreplicated = self.node.numberings.first_unreplicated(topic.id)
         first = max(1, min(unreplicated, last - RETRACED_MAX + 1))
 
         def found(answer: Events) -> None:

@@ -50,7 +50,7 @@ class Load(Struct, frozen=True):
 
 
 class Know(Struct, frozen=True):
-    """Remember where a peer can be dialled."""
+    """Remember where a peer can be dialled; without addresses: it was looked for and not found."""
 
     contact: Contact
 
@@ -77,6 +77,8 @@ class Reply(Struct, frozen=True):
     block: bytes | None = None
     replicas: int = 0
     events: tuple[EventDescriptor, ...] = ()
+    places: tuple[int, ...] = ()
+    """Where each of the events stands in our log; of a subscription, up to where it is served."""
 
 
 class Stopped(Struct, frozen=True):

@@ -18,6 +18,7 @@ from pulsarcast.protocol.frontier import Frontier
 from pulsarcast.protocol.inputs import Start
 from pulsarcast.protocol.messages import (
     Contact,
+    FrontierPage,
     Join,
     JoinReferred,
     JoinRefused,
@@ -161,7 +162,7 @@ class Following:
     def _marks_with_own(self, topic: Topic) -> list[MarkState]:
         """What our log holds, events of our own included that are not synced yet."""
         marks = Frontier(topic.frontier.marks())
-        own = self.node.publisher.last_of(topic.id)
+        own = self.node.numberings.last_of(topic.id)
         if own is not None:
             marks.retire(self.turn.me, *own)
         return marks.marks()
@@ -290,6 +291,24 @@ class Following:
         """Write down that a peer said what it should not have."""
         self.node.rejected(sender, topic, error)
 
+    def shown(self, topic: Topic, sender: PeerId, message: FrontierPage) -> None:
+        """A peer shows what it holds: we may have asked it about our own numbering."""
+        self.node.doubts.heard(topic.id, sender, message.marks, more=message.more)
+
+    def agreed(self, topic: Topic, parent: PeerId) -> None:
+        """A new parent holds the same numbers as we do: ask whether the events are the same."""
+        own = self.node.numberings.last_of(topic.id)
+        if own is not None and self.node.numberings.is_in_use(topic.id, own[0]):
+            topic.ask_about(parent, self.turn.me, own[0])
+
+    def met_own(self, event: EventDescriptor, sender: PeerId) -> None:
+        """An event of ours has come that the topic did not have from us."""
+        self.node.doubts.met(event, sender)
+
+    def met_own_twice(self, event: EventDescriptor) -> None:
+        """An event of ours has the number of another one."""
+        self.node.doubts.met_twice(event)
+
     def started(self, topic: Topic) -> None:
         """A subscription has its start frontier."""
         start = _start_of(topic.frontier.marks())
@@ -304,7 +323,7 @@ class Following:
 
         # Events that we published before, and that are still on their way into the topic, keep
         # their own epoch: the order of a numbering must not depend on how they get here.
-        self.node.publisher.begin_anew(topic)
+        self.node.doubts.follow(topic)
         self.turn.persist(*self._rows(topic.id), then=synced)
 
     def stopped(self, topic: Topic) -> None:
@@ -334,7 +353,7 @@ class Following:
         retired = [mark for mark in marks if mark.publisher == self.turn.me and mark.retired]
         self.node.visits.remember(cid, retired)
         remembered = [PutMark(cid, mark) for mark in retired]
-        own = self.node.publisher.last_of(cid)
+        own = self.node.numberings.last_of(cid)
         if own is None:
             self._forget(cid, *remembered)
             return
@@ -513,7 +532,7 @@ class Following:
         late, self._late = self._late, {}
         for event, sender in late.values():
             topic = self.topics.get(event.topic)
-            if topic is None or topic.frontier.holds(event.publisher, *event.sequence):
+            if topic is None or topic.holds(event):
                 continue
             self.counts["replica_handed_in"] = self.counts.get("replica_handed_in", 0) + 1
             try:

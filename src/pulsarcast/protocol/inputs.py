@@ -37,6 +37,12 @@ class Stop(Struct, frozen=True):
     """The node is asked to go: hand children over, then fall silent."""
 
 
+class Halt(Struct, frozen=True):
+    """The driver found out that we must not go on: somebody else has our key."""
+
+    reason: str
+
+
 # Commands: what the application asks. `call` comes back in a `Reply`.
 
 
@@ -146,6 +152,12 @@ class PeerLost(Struct, frozen=True):
     peer: PeerId
 
 
+class FindPeer(Struct, frozen=True):
+    """The driver does not know where a peer can be dialled: look for it, and answer with `Know`."""
+
+    peer: PeerId
+
+
 class TimerFired(Struct, frozen=True):
     """A timer that we set has run out."""
 
@@ -191,8 +203,10 @@ Input: TypeAlias = (
     | Loaded
     | PeerUp
     | PeerLost
+    | FindPeer
     | Start
     | Stop
+    | Halt
     | PersistFailed
     | Command
 )

@@ -6,10 +6,13 @@ deadlines are the asker's own.
 """
 
 import enum
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
 
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.events import topic_named_in
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.keys import Key
 from pulsarcast.protocol.store import MarkState
@@ -179,6 +182,8 @@ class FindPeers(Struct, frozen=True):
 
     request: int
     key: Key
+    count: int = 0
+    """How many are of use; 0: as many as the other tells."""
 
 
 class Peers(Struct, frozen=True):
@@ -208,6 +213,8 @@ class StoreBlocks(Struct, frozen=True):
 
     request: int
     blocks: tuple[bytes, ...]
+    if_closest: bool = False
+    """Only those for whose keys the receiver knows no r peers closer than itself."""
 
 
 class Stored(Struct, frozen=True):
@@ -300,3 +307,20 @@ TopicMessage: TypeAlias = (
 )
 
 Message: TypeAlias = TopicMessage | DhtMessage
+
+
+def topic_of(message: Message) -> Cid | None:
+    """The topic that a message is about, where it says so."""
+    if isinstance(message, (EventMessage, RequestToPublish)):
+        return _topic_in(message.block)
+    topic: Cid | None = getattr(message, "topic", None)
+    return topic
+
+
+@lru_cache(maxsize=1 << 14)
+def _topic_in(block: bytes) -> Cid | None:
+    """An event passes many peers, as the same bytes."""
+    try:
+        return topic_named_in(block)
+    except RemoteError:
+        return None

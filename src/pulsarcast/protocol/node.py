@@ -12,16 +12,19 @@ from pulsarcast.model import trace
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import EventDescriptor, decode_event
 from pulsarcast.model.identity import Identity
-from pulsarcast.model.ids import Cid, PeerId
-from pulsarcast.model.topics import decode_topic
+from pulsarcast.model.ids import Cid, PeerId, peer_key
+from pulsarcast.model.topics import DeliveryOrder, decode_topic
 from pulsarcast.protocol.commands import Commands
 from pulsarcast.protocol.descriptors import Descriptors
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.tree import TreeView
-from pulsarcast.protocol.effects import Effect, Stopped
+from pulsarcast.protocol.doubts import Doubts
+from pulsarcast.protocol.effects import Effect, Know, Stopped
 from pulsarcast.protocol.expiry import Lifetime, event_lifetime, topic_lifetime
 from pulsarcast.protocol.following import Following
 from pulsarcast.protocol.inputs import (
+    FindPeer,
+    Halt,
     Input,
     Loaded,
     MessageReceived,
@@ -35,6 +38,7 @@ from pulsarcast.protocol.inputs import (
     TimerFired,
 )
 from pulsarcast.protocol.messages import (
+    Contact,
     Credit,
     EventMessage,
     FetchRange,
@@ -51,9 +55,11 @@ from pulsarcast.protocol.messages import (
     RequestToPublish,
     Status,
 )
+from pulsarcast.protocol.numbering import Numberings
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.publishing import Publisher
 from pulsarcast.protocol.requests import Outbox, RequestDesk
+from pulsarcast.protocol.store import RESTORED, DropState
 from pulsarcast.protocol.turn import Turn
 from pulsarcast.protocol.visiting import Visits
 
@@ -87,13 +93,20 @@ class Node:
             counts=self.counts,
         )
         self.visits = Visits(self.turn, self.dht, parameters, self.counts)
-        self.publisher = Publisher(self.turn, self.dht, parameters, self.visits)
+        self.numberings = Numberings(self.turn)
+        self.doubts = Doubts(self.turn, parameters, self.numberings, self.visits, self.counts)
+        self.publisher = Publisher(self.turn, self.dht, parameters, self.numberings, self.visits)
         self.outbox = Outbox(self.turn, parameters, self.counts)
         self.desk = RequestDesk(self.turn, parameters, self.publisher, self.counts)
         self.descriptors = Descriptors(self.turn, self.dht, in_use=self._has_yet_to_say)
         self.following = Following(self)
         self.commands = Commands(self)
         self.topics = self.following.topics
+
+    @property
+    def halted(self) -> str | None:
+        """Why we have fallen silent until a new start, where we have."""
+        return self._halted
 
     def handle(self, given: Input, now: Now) -> list[Effect]:
         """Take one input, return what the driver has to do, in order."""
@@ -117,12 +130,17 @@ class Node:
                 self.dht.saw(contact)
             case PeerLost(peer):
                 self._lost(peer)
+            case FindPeer(peer):
+                self._find_peer(peer)
             case Start():
                 self._start(given)
             case Stop():
                 self.following.stop(lambda: turn.effects.append(Stopped()))
             case PersistFailed(token, reason):
-                self._halt(token, reason)
+                turn.persist_failed(token)
+                self._halt(f"the disk refused: {reason}")
+            case Halt(reason):
+                self._halt(reason)
             case _:
                 self.commands.handle(given)
         return effects
@@ -220,22 +238,29 @@ class Node:
     def _lost(self, peer: PeerId) -> None:
         self.dht.lost(peer)
         self.visits.lost(peer)
+        self.doubts.lost(peer)
         for topic in list(self.topics.values()):
             topic.lost(peer)
+
+    def _find_peer(self, wanted: PeerId) -> None:
+        def found(contacts: list[Contact]) -> None:
+            there = [each for each in contacts if each.peer == wanted and each.addresses]
+            self.turn.effects.append(Know(there[0] if there else Contact(wanted)))
+
+        self.dht.lookup(peer_key(wanted), found)
 
     def rejected(self, sender: PeerId, topic: Cid | None, error: RemoteError) -> None:
         """Write down that a peer said what it should not have."""
         self.turn.trace(trace.Rejected(error.verdict, error.reason, sender, topic))
 
-    def _halt(self, token: int, reason: str) -> None:
-        """Without a disk we can promise nothing: say so, and fall silent until a new start.
+    def _halt(self, reason: str) -> None:
+        """We can promise nothing any more: say so, and fall silent until a new start.
 
-        What we hold in memory is ahead of the disk now: going on would acknowledge what we do
-        not have, or give a number twice.
+        Where the disk refused, what we hold in memory is ahead of it: going on would acknowledge
+        what we do not have, or give a number twice.
         """
-        self.turn.persist_failed(token)
-        self._halted = f"the disk refused: {reason}"
-        self.turn.trace(trace.NodeStopped(self._halted))
+        self._halted = reason
+        self.turn.trace(trace.NodeStopped(reason))
 
     # Starting.
 
@@ -244,17 +269,28 @@ class Node:
         tables: dict[str, dict[bytes, bytes]] = {}
         for row in given.rows:
             tables.setdefault(row.table, {})[row.key] = row.value
+        self.doubts.begin()
         for key, value in tables.get("numbering", {}).items():
-            self.publisher.restore(Cid(key), value)
-        for key, value in tables.get("asked", {}).items():
-            self.outbox.restore_number(Cid(key), value)
+            self.doubts.restore(Cid(key), value)
         self.dht.start(given.contacts, given.rows)
         self.descriptors.restore(tables.get("topic", {}).values())
+        asked = tables.get("asked", {})
+        if RESTORED.table in tables:
+            self.doubts.came_back(self._is_total)
+            # The numbers of our requests may be used as well.
+            self.turn.persist(*(DropState("asked", key) for key in asked))
+        else:
+            for key, value in asked.items():
+                self.outbox.restore_number(Cid(key), value)
         self.following.restore(given, tables)
         self.outbox.resume(list(tables.get("outbox", {}).values()), self.descriptors.current)
         for block in tables.get("offer", {}).values():
             self.commands.offer_again(decode_event(block))
         self.descriptors.trim()
+
+    def _is_total(self, topic: Cid) -> bool:
+        descriptor = self.descriptors.current(topic)
+        return descriptor is not None and descriptor.delivery_order is DeliveryOrder.TOTAL
 
     def _has_yet_to_say(self, topic: Cid) -> bool:
         """Whether we have something for a topic that nobody took from us yet."""
@@ -295,7 +331,7 @@ class Node:
             "outbox": len(self.outbox),
             "requests": len(self.desk),
             "offers": len(self.visits),
-            "numberings": len(self.publisher),
+            "numberings": len(self.numberings),
             "descriptors": len(self.descriptors),
             **self.turn.footprint(),
             **self.dht.footprint(),

@@ -1,8 +1,8 @@
 """Publishing: linking, numbering, signing, and waiting for what the caller chose (design 6).
 
-An event of ours is on our disk before anyone hears of it: its number can never be given twice. It
-then spreads through the topic and to its DHT replicas at the same time, and nothing ever waits for
-the whole network.
+An event of ours is on our disk before anyone hears of it: whatever has left us, we know of. It then
+spreads through the topic and to its DHT replicas at the same time, and nothing ever waits for the
+whole network.
 """
 
 from collections.abc import Callable
@@ -24,8 +24,9 @@ from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.expiry import event_lifetime
 from pulsarcast.protocol.inputs import Publish
 from pulsarcast.protocol.messages import EventMessage
+from pulsarcast.protocol.numbering import Numbering, Numberings
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.store import MarkState, PutEvent, PutState, StateRow, Write
+from pulsarcast.protocol.store import MarkState, PutEvent
 from pulsarcast.protocol.turn import Turn
 
 if TYPE_CHECKING:
@@ -40,46 +41,22 @@ Done = Callable[[EventDescriptor, int], None]
 """Called with the event and its number of replicas (0: on our own disk only)."""
 
 
-class _Numbering:
-    """Our own sequence in one topic."""
-
-    __slots__ = ("epoch", "last", "last_cid", "replicating", "waiting")
-
-    def __init__(self, epoch: int, last: int, last_cid: Cid | None) -> None:
-        self.epoch = epoch
-        self.last = last
-        self.last_cid = last_cid
-        self.replicating: dict[int, None] = {}
-        """Numbers whose replicas are not counted yet, lowest first."""
-        self.waiting: dict[int, Callable[[], None]] = {}
-        """Callers who wait for their number, and for all before it, to be replicated."""
-
-    @property
-    def replicated(self) -> int:
-        """The number up to which everything has its replicas."""
-        return next(iter(self.replicating), self.last + 1) - 1
-
-
 class Publisher:
     """Gives our events their place and sends them on their way."""
 
-    def __init__(self, turn: Turn, dht: Kademlia, parameters: Parameters, visits: "Visits") -> None:
+    def __init__(
+        self,
+        turn: Turn,
+        dht: Kademlia,
+        parameters: Parameters,
+        numberings: Numberings,
+        visits: "Visits",
+    ) -> None:
         self.turn = turn
         self.dht = dht
         self.parameters = parameters
+        self.numberings = numberings
         self.visits = visits
-        self._numberings: dict[Cid, _Numbering] = {}
-        self._saved: dict[Cid, tuple[int, int, Cid | None]] = {}
-        self._unreplicated: dict[Cid, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._numberings)
-
-    def restore(self, topic: Cid, value: bytes) -> None:
-        """Remember our numbering from the disk."""
-        epoch, last, replicated = (int.from_bytes(value[at : at + 8], "big") for at in (0, 8, 16))
-        self._saved[topic] = (epoch, last, Cid(value[24:]))
-        self._unreplicated[topic] = replicated + 1
 
     def nonce(self) -> bytes:
         """A fresh nonce."""
@@ -96,7 +73,7 @@ class Publisher:
         done: Done,
     ) -> None:
         """Publish an event of our own; `topic` is None where we do not follow it."""
-        numbering = self._numbering(descriptor.topic)
+        numbering = self.numberings.open(descriptor.topic, descriptor.delivery_order)
         sequence = Sequence(numbering.epoch, numbering.last + 1)
         event = publish_own(
             self.turn.identity,
@@ -119,7 +96,7 @@ class Publisher:
     ) -> None:
         """Publish what an author asked us to."""
         descriptor = topic.descriptor
-        numbering = self._numbering(descriptor.topic)
+        numbering = self.numberings.open(descriptor.topic, descriptor.delivery_order)
         sequence = Sequence(numbering.epoch, numbering.last + 1)
         event = publish_request(
             self.turn.identity,
@@ -135,7 +112,7 @@ class Publisher:
         self,
         descriptor: TopicDescriptor,
         topic: "Topic | None",
-        numbering: _Numbering,
+        numbering: Numbering,
         wanted: tuple[Cid, ...],
     ) -> tuple[Cid, ...]:
         """Choose the parents: the caller's, the chain's last, or the last event we saw."""
@@ -156,7 +133,7 @@ class Publisher:
     def _launch(
         self,
         event: EventDescriptor,
-        numbering: _Numbering,
+        numbering: Numbering,
         topic: "Topic | None",
         descriptor: TopicDescriptor,
         replicated: bool,
@@ -164,8 +141,7 @@ class Publisher:
         done: Done,
     ) -> None:
         """Sync first, then spread and replicate at once."""
-        numbering.last, numbering.last_cid = event.sequence.number, event.cid
-        numbering.replicating[event.sequence.number] = None
+        record = self.numberings.give(event, topic)
 
         def synced() -> None:
             self.trace_published(event, injection)
@@ -179,13 +155,13 @@ class Publisher:
             before = topic.frontier.mark(self.turn.me, epoch)
             floor = 0 if before is None else before.floor
             mark = MarkState(self.turn.me, epoch, floor, number, event.cid)
-            topic.keep(event, mark, 0, synced, self._numbering_row(event))
+            topic.keep(event, mark, 0, synced, record)
         else:
             # Not in our log, since we follow nothing here, but found by number and by nonce.
             mark = MarkState(self.turn.me, epoch, 0, number, event.cid)
             kept = PutEvent(0, event, mark, self.turn.wall_us)
             offer = self.visits.offer_row(event)
-            self.turn.persist(kept, self._numbering_row(event), offer, then=synced)
+            self.turn.persist(kept, record, offer, then=synced)
 
     def _spread(
         self, event: EventDescriptor, topic: "Topic | None", descriptor: TopicDescriptor
@@ -197,7 +173,7 @@ class Publisher:
         topic.tree.forward(EventMessage(event.block, 1), source=None)
 
     def _replicate_in_order(
-        self, event: EventDescriptor, numbering: _Numbering, done: Done | None
+        self, event: EventDescriptor, numbering: Numbering, done: Done | None
     ) -> None:
         """Replicate an event; the caller hears of it once everything before it is replicated too.
 
@@ -217,14 +193,12 @@ class Publisher:
 
     def resume(self, event: EventDescriptor) -> None:
         """After a restart: an event of ours whose replicas may not have been counted."""
-        numbering = self._numbering(event.topic)
-        if event.sequence.epoch == numbering.epoch:
+        numbering = self.numberings.resumed(event.topic)
+        if numbering is None:
+            self._replicate(event, 1, lambda event, replicas: None)
+        elif event.sequence.epoch == numbering.epoch:
             numbering.replicating[event.sequence.number] = None
             self._replicate_in_order(event, numbering, None)
-
-    def first_unreplicated(self, topic: Cid) -> int:
-        """The first number of ours whose replicas were not counted before the restart."""
-        return self._unreplicated.get(topic, 1)
 
     def _replicate(self, event: EventDescriptor, attempt: int, done: Done) -> None:
         """Store in the DHT until r peers hold the event, or nothing more helps."""
@@ -235,7 +209,9 @@ class Publisher:
 
         def stored(counts: list[int]) -> None:
             replicas = counts[0]
-            if replicas >= self.parameters.replicas or attempt >= REPLICATION_ATTEMPTS:
+            # In a small network there may be nobody else to ask.
+            wanted = min(self.parameters.replicas, self.dht.known_count + 1)
+            if replicas >= wanted or attempt >= REPLICATION_ATTEMPTS:
                 done(event, replicas)
                 return
             delay = self.turn.jitter(self.parameters.rpc_timeout_s * attempt)
@@ -246,43 +222,6 @@ class Publisher:
     def replicate_again(self, event: EventDescriptor, done: Done) -> None:
         """Count, and if need be complete, the replicas of an event published before."""
         self._replicate(event, 1, done)
-
-    # Numbers.
-
-    def _numbering(self, topic: Cid) -> _Numbering:
-        numbering = self._numberings.get(topic)
-        if numbering is None:
-            saved = self._saved.pop(topic, None)
-            if saved is None:
-                # A publisher without memory starts a new epoch, so no number is given twice.
-                epoch = self.turn.rng.getrandbits(63)
-                numbering = _Numbering(epoch, 0, None)
-            else:
-                numbering = _Numbering(*saved)
-            self._numberings[topic] = numbering
-        return numbering
-
-    def begin_anew(self, topic: "Topic") -> None:
-        """Take a new epoch where the topic does not hold all of our old one yet."""
-        own = self.last_of(topic.id)
-        if own is not None and topic.frontier.high(self.turn.me, own[0]) < own[1]:
-            self._numberings.pop(topic.id, None)
-            self._saved.pop(topic.id, None)
-
-    def _numbering_row(self, event: EventDescriptor) -> Write:
-        epoch, number = event.sequence
-        replicated = min(self._numbering(event.topic).replicated, number - 1)
-        numbers = (epoch, number, replicated)
-        value = b"".join(each.to_bytes(8, "big") for each in numbers) + event.cid
-        return PutState(StateRow("numbering", event.topic, value))
-
-    def last_of(self, topic: Cid) -> tuple[int, int] | None:
-        """The epoch and number of our newest event in a topic, as our disk remembers it."""
-        numbering = self._numberings.get(topic)
-        if numbering is not None:
-            return numbering.epoch, numbering.last
-        saved = self._saved.get(topic)
-        return None if saved is None else saved[:2]
 
     def trace_published(self, event: EventDescriptor, injection: str) -> None:
         """Write down that an event of ours is out."""

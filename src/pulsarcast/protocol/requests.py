@@ -64,8 +64,8 @@ class Outbox:
         self.parameters = parameters
         self.counts = counts
         self._asked: dict[bytes, _Asked] = {}
-        self._open: dict[Cid, dict[int, bytes]] = {}
-        """Per topic: request numbers that are not answered, lowest first."""
+        self._open: dict[Cid, dict[Sequence, bytes]] = {}
+        """Per topic: requests that are not answered, of each epoch the lowest number first."""
         self._numbers: dict[Cid, Sequence] = {}
 
     def __len__(self) -> int:
@@ -117,7 +117,7 @@ class Outbox:
         asked = _Asked(signed, targets, replicated, settled)
         self._asked[signed.request_id] = asked
         open_numbers = self._open.setdefault(signed.request.topic, {})
-        open_numbers[signed.request.sequence.number] = signed.request_id
+        open_numbers[signed.request.sequence] = signed.request_id
         return asked
 
     def join(self, topic: Cid, nonce: bytes, settled: Settled) -> bool:
@@ -160,7 +160,9 @@ class Outbox:
         if asked.attempts:
             self.counts["outbox_retry"] = self.counts.get("outbox_retry", 0) + 1
         target = asked.targets[asked.attempts % len(asked.targets)]
-        settled = next(iter(self._open[signed.request.topic])) - 1
+        epoch = signed.request.sequence.epoch
+        lowest = next(each for each in self._open[signed.request.topic] if each.epoch == epoch)
+        settled = lowest.number - 1
         self.turn.send(target, RequestToPublish(signed.block, asked.replicated, settled))
         delay = self.parameters.outbox_retry_s * 2 ** min(asked.attempts, BACKOFF_DOUBLINGS_MAX)
         asked.attempts += 1
@@ -180,7 +182,7 @@ class Outbox:
         request = asked.signed.request
         del self._asked[asked.signed.request_id]
         open_numbers = self._open[request.topic]
-        open_numbers.pop(request.sequence.number, None)
+        open_numbers.pop(request.sequence, None)
         if not open_numbers:
             del self._open[request.topic]
         self.turn.persist(DropState("outbox", asked.signed.request_id))

@@ -37,6 +37,10 @@ class StateRow(NamedTuple):
     value: bytes
 
 
+RESTORED = StateRow("restored", b"", b"")
+"""Says that a disk may be older than what its node has published: a backup, or another copy."""
+
+
 # Writes.
 
 

@@ -32,8 +32,10 @@ from pulsarcast.protocol.ordering import Ordering
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.recovery import Recovery
 from pulsarcast.protocol.store import (
+    Block,
     DropEvents,
     Events,
+    LoadBlock,
     LoadLog,
     LoadNumbers,
     LoadOldest,
@@ -87,6 +89,18 @@ class TopicOwner(Protocol):
     def want_version(self, topic: "Topic", version: Cid, sender: PeerId) -> None:
         """An event names a version that we have not seen."""
 
+    def shown(self, topic: "Topic", sender: PeerId, message: FrontierPage) -> None:
+        """A peer shows what it holds."""
+
+    def agreed(self, topic: "Topic", parent: PeerId) -> None:
+        """A new parent holds the same numbers as we do."""
+
+    def met_own(self, event: EventDescriptor, sender: PeerId) -> None:
+        """An event that our key signed has come, and we did not put it into the topic."""
+
+    def met_own_twice(self, event: EventDescriptor) -> None:
+        """An event that our key signed has the number of another one."""
+
     def rejected(self, sender: PeerId, topic: Cid | None, error: RemoteError) -> None: ...
 
 
@@ -138,7 +152,7 @@ class Topic:
             author=versions.first.author,
             parent=lambda: self.tree.parent,
             lazy=lambda: self.heartbeat.lazy,
-            neighbours=self._neighbours,
+            neighbours=self.neighbours,
             take=self._take_recovered,
             find_block=dht.find_block,
             seen=self._seen,
@@ -169,6 +183,8 @@ class Topic:
         """
         self._blank = False
         self._comparing = False
+        self._next_claim_s = 0.0
+        self._find_block = dht.find_block
         self._liars: dict[PeerId, None] = {}
 
     @property
@@ -221,6 +237,8 @@ class Topic:
             self.counts["catch_up"] = self.counts.get("catch_up", 0) + 1
             self._urgent[parent] = None
             self._show(parent, answer=True)
+        elif parent is not None:
+            self.owner.agreed(self, parent)
 
     def _begin(self) -> None:
         """Our start frontier is known: from here on every event is due to us."""
@@ -284,6 +302,8 @@ class Topic:
             if error.verdict is Verdict.IGNORE:
                 self._void(event)
             raise
+        if event.publisher == self.turn.me:
+            self.owner.met_own(event, sender)
         missing = self.frontier.gap_before(event.publisher, epoch, number)
         in_turn = self.ordering.offer(event, hops)
         self.tree.forward(EventMessage(event.block, min(hops, HOPS_MAX - 1) + 1), source=sender)
@@ -293,6 +313,11 @@ class Topic:
                 self._accept_waiting(event.publisher, epoch)
         if missing is not None:
             self.recovery.gap(event.publisher, epoch, missing, sender)
+
+    def holds(self, event: EventDescriptor) -> bool:
+        """Whether we have this event, as far as we can tell without asking the disk."""
+        place = (event.publisher, *event.sequence)
+        return self.frontier.holds(*place) and self.frontier.cid_at(*place) in (None, event.cid)
 
     def _known(self, event: EventDescriptor) -> bool:
         """Whether we had this number before; another event under the same number is a proof."""
@@ -338,7 +363,26 @@ class Topic:
         if event.publisher not in self._liars and len(self._liars) < LIARS_MAX:
             self._liars[event.publisher] = None
             self.turn.persist(PutState(StateRow("proof", held, event.block)))
+            self._confront(event, held)
+        if event.publisher == self.turn.me:
+            self.owner.met_own_twice(event)
         raise RemoteError("two events with one number")
+
+    def _confront(self, event: EventDescriptor, held: Cid) -> None:
+        """Show both events to their publisher: two nodes may have its key, and not know it (0014).
+
+        Neither would hear of the other's event by itself: whoever has one does not pass on the
+        other.
+        """
+        publisher = event.publisher
+
+        def found(answer: Block) -> None:
+            if answer.block is not None:
+                self.turn.send(publisher, EventMessage(answer.block, 1))
+                self.turn.send(publisher, EventMessage(event.block, 1))
+
+        if publisher != self.turn.me:
+            self.turn.load(LoadBlock(held), Block, found)
 
     def _accept(self, event: EventDescriptor, hops: int) -> None:
         """Put an event on the disk and deliver it from there."""
@@ -519,6 +563,11 @@ class Topic:
         """Where in our log a subscription begins that is made now."""
         return 0 if from_start else self._log_index
 
+    @property
+    def delivered_index(self) -> int:
+        """Up to where in our log the application has got everything that it is to get."""
+        return self._delivered_index
+
     def subscribe(self, cursor: int) -> None:
         """An application wants the events of a topic that we follow already."""
         self.subscribed = True
@@ -616,6 +665,8 @@ class Topic:
             if sender == self._start_from:
                 self._start_at(message)
             return
+        self.owner.shown(self, sender, message)
+        self._check_claims(message.marks)
         if self._blank and self.tree.is_neighbour(sender):
             self._adopt_start(message.marks)
             self.turn.persist(*(PutMark(self.id, mark) for mark in self.frontier.marks()))
@@ -628,8 +679,29 @@ class Topic:
         self.recovery.compare(sender, marks, patience_s=patience_s)
         if message.answer:
             known = known or sender in self.heartbeat.members()
-            ours = self.frontier.marks() if known else self._marks_like(message.marks)
+            whole = known and not _asks_only(message.marks)
+            ours = self.frontier.marks() if whole else self._marks_like(message.marks)
             self._send_pages(sender, ours, answer=False)
+
+    def _check_claims(self, marks: Iterable[MarkState]) -> None:
+        """A peer has another event than we under one number: now and then, see for ourselves.
+
+        Frontiers are alike then, so nothing else would show it.
+        """
+        if self.turn.now < self._next_claim_s:
+            return
+        for mark in marks:
+            held = self.frontier.cid_at(mark.publisher, mark.epoch, mark.high)
+            claimed = mark.cid is not None and held not in (None, mark.cid)
+            if claimed and mark.publisher not in self._liars:
+                assert mark.cid is not None
+                self._next_claim_s = self.turn.now + COMPARE_INTERVAL_S
+                self._find_block(mark.cid, self._claim_found)
+                return
+
+    def _claim_found(self, block: bytes | None) -> None:
+        if block is not None:
+            self._take_recovered(block, self.turn.me)
 
     def _marks_like(self, marks: Iterable[MarkState]) -> list[MarkState]:
         """A visitor only needs to hear about the numberings that it asked about."""
@@ -686,7 +758,11 @@ class Topic:
             if peer != self.turn.me:
                 self._send_pages(peer, [mark], answer=True)
 
-    def _neighbours(self) -> Iterable[PeerId]:
+    def ask_about(self, peer: PeerId, publisher: PeerId, epoch: int) -> None:
+        """Ask a peer what it holds of a numbering, showing nothing."""
+        self._send_pages(peer, [MarkState(publisher, epoch, 0, 0, None)], answer=True)
+
+    def neighbours(self) -> Iterable[PeerId]:
         """Whom we could ask for an event, best first."""
         yield from (peer for peer in self.tree.path if peer != self.turn.me)
         yield from self.heartbeat.lazy
@@ -767,6 +843,11 @@ class Topic:
             "links": len(self.tree.links),
             "parked": self._parked_count,
         }
+
+
+def _asks_only(marks: tuple[MarkState, ...]) -> bool:
+    """Whether a peer shows nothing, and wants to hear of the numberings that it names."""
+    return bool(marks) and not any(mark.high or mark.beyond for mark in marks)
 
 
 def _cut(mark: MarkState) -> MarkState:

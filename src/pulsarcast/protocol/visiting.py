@@ -6,7 +6,7 @@ spread. Both find a member, show what they have, let it fetch what it lacks, and
 frontier covers everything. So whatever is `replicated` reaches the subscribers (promise 1).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId, peer_key
@@ -59,6 +59,7 @@ class _Visit:
         "member",
         "offers",
         "own",
+        "question",
         "root",
         "shown_to",
         "steps",
@@ -72,6 +73,8 @@ class _Visit:
         self.own: dict[Cid, None] = {}
         """Events of our own among them: these have a durable record too."""
         self.count = 0
+        self.question: tuple[int, Callable[[int], None]] | None = None
+        """An epoch of ours, and who wants to know how much of it the topic holds."""
         self.member: PeerId | None = None
         self.shown_to: PeerId | None = None
         """Whom we showed what we have: nobody else can tell us that it is handed in."""
@@ -127,6 +130,18 @@ class Visits:
             delay = 0.0 if own else self.turn.jitter(self.parameters.offer_delay_s)
             self._later(event.topic, visit, delay)
 
+    def ask(self, topic: Cid, root: PeerId, epoch: int, then: Callable[[int], None]) -> None:
+        """Ask a member how much it holds of an epoch of ours; nobody may ever answer."""
+        visit = self._visits.get(topic)
+        if visit is None:
+            if len(self._visits) >= TOPICS_MAX:
+                return
+            visit = self._visits[topic] = _Visit(root)
+        visit.question = (epoch, then)
+        # Right after a start we know nobody yet.
+        known = self.dht.closest_known(peer_key(root), 1)
+        self._later(topic, visit, 0.0 if known else self.parameters.gap_delay_s)
+
     def remember(self, topic: Cid, marks: Iterable[MarkState]) -> None:
         """We no longer follow a topic: how far what we published there is retired."""
         retired = {
@@ -165,6 +180,9 @@ class Visits:
 
     def _marks(self, topic: Cid, visit: _Visit) -> tuple[MarkState, ...]:
         marks = []
+        if visit.question is not None and (self.turn.me, visit.question[0]) not in visit.offers:
+            # It asks without showing anything.
+            marks.append(MarkState(self.turn.me, visit.question[0], 0, 0, None))
         ours = self._retired.get(topic, {})
         for (publisher, epoch), numbers in visit.offers.items():
             ordered = sorted(numbers)
@@ -249,9 +267,20 @@ class Visits:
                 self._handed_in(visit, numbers.pop(number))
             if not numbers:
                 del visit.offers[source]
-        if not visit.offers:
+        question = visit.question
+        if question is not None and not message.more:
+            visit.question = None
+        if not visit.offers and visit.question is None:
             self.turn.cancel(visit.timer)
             del self._visits[message.topic]
+        if question is not None:
+            self._answer(question, message)
+
+    def _answer(self, question: tuple[int, Callable[[int], None]], message: FrontierPage) -> None:
+        epoch, then = question
+        ours = [mark for mark in message.marks if mark[:2] == (self.turn.me, epoch)]
+        if ours or not message.more:
+            then(max((max((mark.high, *mark.beyond)) for mark in ours), default=0))
 
     def _handed_in(self, visit: _Visit, cid: Cid) -> None:
         visit.count -= 1

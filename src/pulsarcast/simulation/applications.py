@@ -106,7 +106,13 @@ class Applications:
             if then is not None:
                 then(reply is not None)
 
-        self._insist(index, lambda call: Unsubscribe(call, topic), answered)
+        # Refused because the node had lost its disk, and subscribed again since: that is past.
+        self._insist(
+            index,
+            lambda call: Unsubscribe(call, topic),
+            answered,
+            unless=lambda: (index, topic) in self._wanted,
+        )
 
     def publish(
         self,
@@ -154,12 +160,20 @@ class Applications:
         )
 
     def _insist(
-        self, index: int, factory: CommandFactory, then: Callable[[Reply | None], None]
+        self,
+        index: int,
+        factory: CommandFactory,
+        then: Callable[[Reply | None], None],
+        *,
+        unless: Callable[[], bool] = lambda: False,
     ) -> None:
         """Give a command up to five times; None is what the caller hears if all fail."""
         left = ATTEMPTS
 
         def give() -> None:
+            if left < ATTEMPTS and unless():
+                then(None)
+                return
             self.fleet.ask(index, factory, answered, patience_s=PATIENCE_S)
 
         def answered(answer: Answer) -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from pulsarcast.model import trace
 from pulsarcast.model.ids import PeerId, peer_text
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import Command
-from pulsarcast.simulation.observer import Observer
+from pulsarcast.simulation.observer import Memory, Observer
+from pulsarcast.storage.memory import MemoryStore
 
 CommandFactory: TypeAlias = Callable[[int], Command]
 
@@ -74,6 +75,12 @@ class Stage(Protocol):
     def disk_full(self, index: int, full: bool, /) -> None:
         """Let a node's disk refuse writes, or take them again."""
 
+    def store(self, index: int, /) -> MemoryStore:
+        """What is on a node's disk for good."""
+
+    def roll_back(self, index: int, disk: MemoryStore, /) -> None:
+        """Start a killed node from an older copy of its disk."""
+
 
 class Unanswered(enum.Enum):
     """Why a command has no reply."""
@@ -84,6 +91,13 @@ class Unanswered(enum.Enum):
 
 Answer: TypeAlias = Reply | Unanswered
 Note: TypeAlias = Callable[[trace.Record], None]
+
+
+class DiskCopy(NamedTuple):
+    """A node's disk as it was, and what its applications had got by then."""
+
+    disk: MemoryStore
+    memory: Memory
 
 
 class _Life(enum.Enum):
@@ -219,6 +233,22 @@ class Fleet:
         if not keep_disk:
             for listener in self.disk_lost:
                 listener(index)
+
+    def copy_disk(self, index: int) -> DiskCopy:
+        """Copy a node's disk, and whatever its applications keep beside it."""
+        return DiskCopy(self.stage.store(index).copy(), self.observer.memory_of(index))
+
+    def roll_back(self, index: int, copy: DiskCopy) -> None:
+        """Start a killed node again, applications included, from what it was earlier."""
+        if self._lives[index] is not _Life.DOWN:
+            return
+        self._tell("roll_back", index)
+        self.observer.rolled_back(index, self.stage.now, copy.memory)
+        self._lives[index] = _Life.UP
+        self._starts[index] += 1
+        self.stage.roll_back(index, copy.disk)
+        for ask in list(self._asks[index]):
+            self._give(index, ask)
 
     def lose(self, index: int) -> None:
         """Lose a node for good, disk and all."""

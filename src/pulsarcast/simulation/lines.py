@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from heapq import heappush
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pulsarcast.model import trace
 from pulsarcast.model.errors import RemoteError
-from pulsarcast.model.events import topic_named_in
-from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.ids import PeerId
 from pulsarcast.protocol.inputs import Input, MessageReceived
-from pulsarcast.protocol.messages import EventMessage, Message, RequestToPublish
+from pulsarcast.protocol.messages import Message, topic_of
 from pulsarcast.wire.codec import decode
 
 if TYPE_CHECKING:
@@ -215,7 +213,7 @@ class TracedLine(Line):
         if self.ready:
             size = self.traffic.size_of(message)
             self.sender.note(
-                trace.RpcSent(type(message).__name__, _topic_of(message), self.peer, size)
+                trace.RpcSent(type(message).__name__, topic_of(message), self.peer, size)
             )
         super().send(message)
 
@@ -229,24 +227,6 @@ class TracedLine(Line):
             if message is not None:
                 size = self.traffic.size_of(carried)
                 self.receiver.note(
-                    trace.RpcReceived(
-                        type(message).__name__, _topic_of(message), self.speaker, size
-                    )
+                    trace.RpcReceived(type(message).__name__, topic_of(message), self.speaker, size)
                 )
         super().arrive(carried)
-
-
-def _topic_of(message: Message) -> Cid | None:
-    if isinstance(message, (EventMessage, RequestToPublish)):
-        return _topic_in(message.block)
-    topic: Cid | None = getattr(message, "topic", None)
-    return topic
-
-
-@lru_cache(maxsize=1 << 14)
-def _topic_in(block: bytes) -> Cid | None:
-    """An event passes a hundred lines, as the same bytes."""
-    try:
-        return topic_named_in(block)
-    except RemoteError:
-        return None

@@ -46,7 +46,8 @@ class Network:
     def add(self, peer: PeerId) -> int:
         """A new node, that has no process yet."""
         index = len(self.ends)
-        self.indices[peer] = index
+        # Of clones, that have one peer id, the first is the one that others find.
+        self.indices.setdefault(peer, index)
         self.ends.append(None)
         return index
 
@@ -59,7 +60,8 @@ class Network:
         other = self.ends[target] if target != NOWHERE else None
         if other is not None:
             theirs = other.lines.get(sender.peer)
-            if theirs is not None and not theirs.accepted and not theirs.broken:
+            waits = theirs is not None and not theirs.accepted and not theirs.broken
+            if theirs is not None and waits and theirs.target == sender.index:
                 # Both dial at once: it becomes one connection.
                 return self._register(theirs.back, sender)
         line = self._line(self, sender.index, sender.peer, target, peer)
@@ -100,6 +102,10 @@ class Network:
         assert receiver is not None, "nobody accepts for a process that is gone"
         old = receiver.lines.get(line.speaker)
         if old is not None and old is not line.back:
+            if old.target != line.source:
+                # A clone of the peer at the other end takes its place: that one hears of it too.
+                self._break(old)
+                self.loop.after(old.latency_s(), self._tell, old.back)
             # It has not heard yet that the last connection ended: this is how it learns.
             self._tell(old)
         back = self._register(line.back, receiver)

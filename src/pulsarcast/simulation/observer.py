@@ -6,7 +6,7 @@ the CID that was published. Whatever is not goes to `checkers.deliveries` to be 
 """
 
 from collections.abc import Callable, Iterable
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid, PeerId
@@ -22,6 +22,13 @@ CONSUMED_EVERY = 64
 """The application acknowledges every so many deliveries: what a crash may deliver again."""
 
 Consumer: TypeAlias = Callable[[int, Cid, int], None]
+
+
+class Memory(NamedTuple):
+    """What a node had got at some time."""
+
+    subscriptions: dict[Cid, Subscription]
+    got: dict[StreamKey, tuple[bytes, int | None]]
 
 
 class Tracer(Protocol):
@@ -217,6 +224,38 @@ class Observer:
         self.disk_lost_s[index] = time_s
         for book in self.books.values():
             self._end(book, index)
+
+    def memory_of(self, index: int) -> Memory:
+        """What a node has got by now, to be compared with after its disk went back to here."""
+        return Memory(
+            {
+                topic: book.subscriptions[index]
+                for topic, book in self.books.items()
+                if index in book.subscriptions
+            },
+            {
+                key: (bytes(stream.got[index]), (stream.lasts or {}).get(index))
+                for key, stream in self.streams.items()
+                if index in stream.got
+            },
+        )
+
+    def rolled_back(self, index: int, time_s: float, memory: Memory) -> None:
+        """A node's disk went back: it may get again what it got since, and not know of it.
+
+        What it published since then and nobody else has is lost with the disk.
+        """
+        self.killed_s[index] = time_s
+        self.disk_lost_s[index] = time_s
+        for topic, book in self.books.items():
+            self._end(book, index)
+            if topic in memory.subscriptions:
+                book.subscriptions[index] = memory.subscriptions[topic]
+        for key, (got, last) in memory.got.items():
+            stream = self.streams[key]
+            stream.got[index] = bytearray(got)
+            if stream.lasts is not None and last is not None:
+                stream.lasts[index] = last
 
     # What checkers ask.
 

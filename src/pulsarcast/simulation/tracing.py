@@ -1,27 +1,26 @@
 """Traces on disk: one NDJSON stream per node, in segments (design 10).
 
-An open segment has a hidden name, which Spark never lists. Closing it means: compress with zstd,
-sync, rename; so whatever has a visible name is whole and never changes. A new incarnation of a
-node begins a new segment.
+What a segment is, and how it is closed, `storage.segments` says. A new incarnation of a node begins
+a new segment.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-import zstandard
-
 from pulsarcast.model.trace import Envelope, Record, encode_line, is_written_at
 from pulsarcast.protocol.inputs import Now
+from pulsarcast.storage.segments import (
+    FIRST_SEQ,
+    SEGMENT_BYTES,
+    close_segment,
+    segment_name,
+)
 
-SEGMENT_BYTES = 8 * 1024 * 1024
-"""Text of one segment, before compression."""
 BUFFER_BYTES = 64 * 1024
 """Text kept in memory per node: ten thousand nodes cannot each have an open file."""
-FIRST_SEQ = 1
 
 
 class _Stream:
@@ -41,7 +40,7 @@ class _Stream:
     @property
     def name(self) -> str:
         """The segment's name, which sorts by incarnation and then by time."""
-        return f"{self.node_id}-{self.incarnation:04}-{self.segment:06}.ndjson"
+        return segment_name(self.node_id, self.incarnation, self.segment)
 
 
 class TraceWriter:
@@ -133,17 +132,3 @@ class TraceWriter:
         close_segment(self.directory / f".{stream.name}")
         stream.segment += 1
         stream.written = 0
-
-
-def close_segment(hidden: Path) -> Path:
-    """Turn an open segment into a closed one: compress, sync, rename."""
-    assert hidden.name.startswith("."), f"{hidden} is not an open segment"
-    visible = hidden.with_name(f"{hidden.name[1:]}.zst")
-    packed = hidden.with_name(f"{hidden.name}.zst")
-    with packed.open("wb") as file:
-        file.write(zstandard.ZstdCompressor(level=3).compress(hidden.read_bytes()))
-        file.flush()
-        os.fsync(file.fileno())
-    packed.rename(visible)
-    hidden.unlink()
-    return visible

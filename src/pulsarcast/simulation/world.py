@@ -133,12 +133,27 @@ class World:
         self._start(index)
         return index
 
+    def add_clone(self, index: int, disk: MemoryStore) -> int:
+        """Start another node with the key of one that there is, and a copy of a disk.
+
+        Whoever dials the peer reaches the first of them; whom either of them dials knows the one
+        that came last.
+        """
+        host = self._hosts[index]
+        assert self._network.add(host.identity.peer_id) == len(self._hosts)
+        self._hosts.append(Host(host.identity, host.contacts))
+        clone = len(self._hosts) - 1
+        self._note("clone", index, clone)
+        self._hosts[clone].store = disk.copy()
+        self._start(clone)
+        return clone
+
     def peer(self, index: int) -> PeerId:
         """The peer id of a node."""
         return self._hosts[index].identity.peer_id
 
     def index_of(self, peer: PeerId) -> int:
-        """The index of the node with this peer id."""
+        """The index of the node with this peer id; of clones, the first."""
         return self._network.indices[peer]
 
     def node(self, index: int) -> Node:
@@ -238,6 +253,14 @@ class World:
         self._note("restart", index, detail="" if keep_disk else "disk lost")
         if not keep_disk:
             host.store = MemoryStore()
+        self._start(index)
+
+    def roll_back(self, index: int, disk: MemoryStore) -> None:
+        """Start a node that is down from an older copy of its disk; nothing tells it so."""
+        host = self._hosts[index]
+        assert host.process is None, f"node {index} is up"
+        self._note("roll back", index)
+        host.store = disk.copy()
         self._start(index)
 
     def stop(self, index: int) -> None:

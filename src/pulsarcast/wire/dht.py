@@ -36,11 +36,18 @@ from pulsarcast.wire.limits import COUNT_MAX, RANGES_MAX
 
 
 def pack_find_peers(message: FindPeers) -> pb.Frame:
-    return pb.Frame(find_peers={"request": message.request, "key": pack_key(message.key)})
+    return pb.Frame(
+        find_peers={
+            "request": message.request,
+            "key": pack_key(message.key),
+            "count": message.count,
+        }
+    )
 
 
 def read_find_peers(given: pb.FindPeers) -> FindPeers:
-    return FindPeers(_read_request(given.request), read_key(given.key))
+    count = read_integer(given.count, "a count", high=COUNT_MAX)
+    return FindPeers(_read_request(given.request), read_key(given.key), count)
 
 
 def pack_peers(message: Peers) -> pb.Frame:
@@ -78,11 +85,18 @@ def read_block_found(given: pb.BlockFound) -> BlockFound:
 
 
 def pack_store_blocks(message: StoreBlocks) -> pb.Frame:
-    return pb.Frame(store_blocks={"request": message.request, "blocks": message.blocks})
+    return pb.Frame(
+        store_blocks={
+            "request": message.request,
+            "blocks": message.blocks,
+            "if_closest": message.if_closest,
+        }
+    )
 
 
 def read_store_blocks(given: pb.StoreBlocks) -> StoreBlocks:
-    return StoreBlocks(_read_request(given.request), read_blocks(given.blocks))
+    blocks = read_blocks(given.blocks)
+    return StoreBlocks(_read_request(given.request), blocks, given.if_closest)
 
 
 def pack_stored(message: Stored) -> pb.Frame:

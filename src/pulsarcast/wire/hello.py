@@ -13,6 +13,7 @@ from pulsarcast.wire.limits import (
     FEATURE_BYTES_MAX,
     FEATURES_MAX,
     FRAME_BYTES_MAX,
+    INSTANCE_BYTES_MAX,
     NETWORK_BYTES_MAX,
     VERSIONS_MAX,
 )
@@ -31,6 +32,8 @@ class Hello(Struct, frozen=True):
     """The largest frame that it takes."""
     addresses: tuple[str, ...] = ()
     """Where it can be dialled (multiaddrs)."""
+    instance: bytes = b""
+    """Drawn at every start: tells a second connection from a second life, or from a second node."""
 
 
 def encode_hello(hello: Hello) -> bytes:
@@ -42,6 +45,7 @@ def encode_hello(hello: Hello) -> bytes:
             "features": hello.features,
             "frame_bytes_max": hello.frame_bytes_max,
             "addresses": hello.addresses,
+            "instance": hello.instance,
         }
     )
     return frame.SerializeToString()
@@ -59,10 +63,13 @@ def decode_hello(data: bytes) -> Hello:
     check_count(given.versions, VERSIONS_MAX, "versions")
     if not given.versions or not given.frame_bytes_max:
         raise RemoteError("a Hello without a version or without room for a frame")
+    if len(given.instance) > INSTANCE_BYTES_MAX:
+        raise RemoteError("a Hello with a long instance")
     return Hello(
         read_text(given.network, NETWORK_BYTES_MAX, "network"),
         tuple(read_integer(version, "a version") for version in given.versions),
         read_texts(given.features, FEATURES_MAX, FEATURE_BYTES_MAX, "features"),
         read_integer(given.frame_bytes_max, "a frame limit"),
         read_addresses(given.addresses),
+        given.instance,
     )

@@ -73,18 +73,20 @@ class Frame(_message.Message):
     def __init__(self, event: _Optional[_Union[Event, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., find_peers: _Optional[_Union[FindPeers, _Mapping]] = ..., peers: _Optional[_Union[Peers, _Mapping]] = ..., store_blocks: _Optional[_Union[StoreBlocks, _Mapping]] = ..., stored: _Optional[_Union[Stored, _Mapping]] = ..., find_block: _Optional[_Union[FindBlock, _Mapping]] = ..., block_found: _Optional[_Union[BlockFound, _Mapping]] = ..., frontier_page: _Optional[_Union[FrontierPage, _Mapping]] = ..., fetch_range: _Optional[_Union[FetchRange, _Mapping]] = ..., range: _Optional[_Union[Range, _Mapping]] = ..., compare_keys: _Optional[_Union[CompareKeys, _Mapping]] = ..., request_to_publish: _Optional[_Union[RequestToPublish, _Mapping]] = ..., request_answered: _Optional[_Union[RequestAnswered, _Mapping]] = ..., join: _Optional[_Union[Join, _Mapping]] = ..., join_accepted: _Optional[_Union[JoinAccepted, _Mapping]] = ..., join_referred: _Optional[_Union[JoinReferred, _Mapping]] = ..., join_refused: _Optional[_Union[JoinRefused, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., keys_differ: _Optional[_Union[KeysDiffer, _Mapping]] = ..., want_blocks: _Optional[_Union[WantBlocks, _Mapping]] = ..., find_pointer: _Optional[_Union[FindPointer, _Mapping]] = ..., pointer_found: _Optional[_Union[PointerFound, _Mapping]] = ..., store_pointer: _Optional[_Union[StorePointer, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("network", "versions", "features", "frame_bytes_max", "addresses")
+    __slots__ = ("network", "versions", "features", "frame_bytes_max", "addresses", "instance")
     NETWORK_FIELD_NUMBER: _ClassVar[int]
     VERSIONS_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     FRAME_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
     network: str
     versions: _containers.RepeatedScalarFieldContainer[int]
     features: _containers.RepeatedScalarFieldContainer[str]
     frame_bytes_max: int
     addresses: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, network: _Optional[str] = ..., versions: _Optional[_Iterable[int]] = ..., features: _Optional[_Iterable[str]] = ..., frame_bytes_max: _Optional[int] = ..., addresses: _Optional[_Iterable[str]] = ...) -> None: ...
+    instance: bytes
+    def __init__(self, network: _Optional[str] = ..., versions: _Optional[_Iterable[int]] = ..., features: _Optional[_Iterable[str]] = ..., frame_bytes_max: _Optional[int] = ..., addresses: _Optional[_Iterable[str]] = ..., instance: _Optional[bytes] = ...) -> None: ...
 
 class Contact(_message.Message):
     __slots__ = ("peer", "addresses")
@@ -273,12 +275,14 @@ class Range(_message.Message):
     def __init__(self, request: _Optional[int] = ..., topic: _Optional[bytes] = ..., blocks: _Optional[_Iterable[bytes]] = ..., more: bool = ...) -> None: ...
 
 class FindPeers(_message.Message):
-    __slots__ = ("request", "key")
+    __slots__ = ("request", "key", "count")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
     request: int
     key: bytes
-    def __init__(self, request: _Optional[int] = ..., key: _Optional[bytes] = ...) -> None: ...
+    count: int
+    def __init__(self, request: _Optional[int] = ..., key: _Optional[bytes] = ..., count: _Optional[int] = ...) -> None: ...
 
 class Peers(_message.Message):
     __slots__ = ("request", "contacts")
@@ -307,12 +311,14 @@ class BlockFound(_message.Message):
     def __init__(self, request: _Optional[int] = ..., block: _Optional[bytes] = ..., contacts: _Optional[_Iterable[_Union[Contact, _Mapping]]] = ...) -> None: ...
 
 class StoreBlocks(_message.Message):
-    __slots__ = ("request", "blocks")
+    __slots__ = ("request", "blocks", "if_closest")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    IF_CLOSEST_FIELD_NUMBER: _ClassVar[int]
     request: int
     blocks: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, request: _Optional[int] = ..., blocks: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    if_closest: bool
+    def __init__(self, request: _Optional[int] = ..., blocks: _Optional[_Iterable[bytes]] = ..., if_closest: bool = ...) -> None: ...
 
 class Stored(_message.Message):
     __slots__ = ("request", "cids")

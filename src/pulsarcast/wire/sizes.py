@@ -97,7 +97,7 @@ def _range(message: Range) -> int:
 
 
 def _find_peers(message: FindPeers) -> int:
-    return _integer(message.request) + _KEY
+    return _integer(message.request) + _KEY + _integer(message.count)
 
 
 def _peers(message: Peers) -> int:
@@ -114,7 +114,8 @@ def _block_found(message: BlockFound) -> int:
 
 
 def _store_blocks(message: StoreBlocks) -> int:
-    return _integer(message.request) + _blocks(message.blocks)
+    size = _integer(message.request) + _blocks(message.blocks)
+    return size + _TRUE if message.if_closest else size
 
 
 def _stored(message: Stored) -> int:

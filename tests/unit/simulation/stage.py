@@ -7,6 +7,7 @@ from pulsarcast.model.ids import Cid, PeerId, cid_of
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import Command, CreateTopic, Publish
 from pulsarcast.simulation.fleet import CommandFactory
+from pulsarcast.storage.memory import MemoryStore
 from tests.unit.simulation.planted import peer
 
 ANSWER_S = 0.1
@@ -102,6 +103,14 @@ class FakeStage:
 
     def disk_full(self, index: int, full: bool, /) -> None:
         self.done.append(("disk_full", index))
+
+    def store(self, index: int, /) -> MemoryStore:
+        return MemoryStore()
+
+    def roll_back(self, index: int, disk: MemoryStore, /) -> None:
+        self.done.append(("roll_back", index))
+        self._down.discard(index)
+        self._lives[index] += 1
 
 
 def name_of(command: Command) -> Cid:

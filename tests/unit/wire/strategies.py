@@ -59,6 +59,7 @@ _FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "first": keys,
     "fresh": st.booleans(),
     "handed_down": st.booleans(),
+    "if_closest": st.booleans(),
     "hops": st.integers(0, 1024),
     "key": keys,
     "last": keys,

@@ -23,6 +23,7 @@ names = texts.filter(lambda text: len(text.encode()) <= 64)
         tuples(names),
         st.integers(1, 2**63 - 1),
         tuples(names),
+        st.binary(max_size=16),
     )
 )
 def test_a_hello_comes_back_as_it_was(hello: Hello) -> None:
@@ -61,6 +62,7 @@ def test_an_unknown_kind_in_place_of_a_hello_is_ignored() -> None:
         Hello("main", (2,), (), 2**63),
         Hello("main", (2,), (), 1, ("/a",) * 17),
         Hello("main", (2,), (), 1, ("/" * 257,)),
+        Hello("main", (2,), (), 1, (), b"i" * 17),
     ],
 )
 def test_a_hello_out_of_bounds_is_rejected(hello: Hello) -> None:

@@ -9,7 +9,7 @@ whose clock is slower than ours is not asked for it again and again.
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from pulsarcast.model.errors import RemoteError, Verdict
-from pulsarcast.model.ids import Cid, PeerId, cid_key
+from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of
 from pulsarcast.protocol.dht.routing import RoutingTable
 from pulsarcast.protocol.expiry import Lifetime
 from pulsarcast.protocol.messages import BlockFound, Contact, FindBlock, StoreBlocks, Stored
@@ -37,6 +37,7 @@ class Blocks:
         "_first_over_us",
         "_held",
         "_over",
+        "_replicas",
         "_stored",
         "_table",
         "_turn",
@@ -57,6 +58,7 @@ class Blocks:
         self._verify = verify
         self._stored = stored
         self._bucket_size = parameters.bucket_size
+        self._replicas = parameters.replicas
         self._held: dict[Cid, int] = {}
         """When the time of each is up."""
         self._first_over_us = NEVER_US
@@ -122,7 +124,10 @@ class Blocks:
         """Keep blocks for somebody, and say so once they are on our disk."""
         if len(message.blocks) > BLOCKS_MAX:
             raise RemoteError("more blocks than one message may hold")
-        held, fresh, refused = self._sort(message.blocks)
+        blocks: Sequence[bytes] = message.blocks
+        if message.if_closest:
+            blocks = [block for block in blocks if self._belongs_here(block)]
+        held, fresh, refused = self._sort(blocks)
 
         def synced() -> None:
             self._turn.send(sender, Stored(message.request, (*held, *fresh)))
@@ -148,6 +153,9 @@ class Blocks:
             self._turn.send(sender, BlockFound(message.request, answer.block, contacts))
 
         self._turn.load(LoadBlock(message.cid), Block, loaded)
+
+    def _belongs_here(self, block: bytes) -> bool:
+        return self._table.is_among_closest(cid_key(cid_of(block)), self._replicas)
 
     def _sort(
         self, blocks: Sequence[bytes]

@@ -78,7 +78,7 @@ class Kademlia:
         self._lookups = lookups
         self._blocks = blocks
         self._membership = Membership(turn, parameters, table, calls, lookups)
-        self._placing = Placing(turn, parameters, calls, lookups, keep=blocks.keep)
+        self._placing = Placing(turn, parameters, calls, lookups, table, keep=blocks.keep)
         self._replication = Replication(turn, parameters, table, calls, blocks, counts)
         self._pointers = Pointers(turn, parameters, table, calls, lookups)
 
@@ -104,6 +104,11 @@ class Kademlia:
         """A connection ended, or could not be made."""
         self._failed(Contact(peer))
         self._calls.lost(peer)
+
+    @property
+    def known_count(self) -> int:
+        """How many peers we know to be alive."""
+        return len(self._table)
 
     def closest_known(
         self, key: Key, count: int = 1, exclude: Collection[PeerId] = ()
@@ -200,8 +205,9 @@ class Kademlia:
         """Take what a peer says; raises RemoteError where it should not have said it."""
         self.saw(Contact(sender))
         match message:
-            case FindPeers(request=request, key=key):
-                closest = self._table.closest(key, self._parameters.bucket_size, (sender,))
+            case FindPeers(request=request, key=key, count=count):
+                most = self._parameters.bucket_size
+                closest = self._table.closest(key, min(count or most, most), (sender,))
                 self._turn.send(sender, Peers(request, tuple(closest)))
             case (
                 Peers(request=request)

@@ -65,9 +65,11 @@ class Lookups:
         also: Sequence[Contact] = (),
     ) -> None:
         """Look up the `count` peers closest to a key, beginning `also` with some we do not know."""
+        # Twice as many, since some of those named will not answer.
+        useful = 2 * count if 2 * count < self._bucket_size else 0
         self.find(
             key,
-            lambda request: FindPeers(request, key),
+            lambda request: FindPeers(request, key, useful),
             Peers,
             then,
             count=count,

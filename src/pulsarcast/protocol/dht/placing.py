@@ -3,6 +3,9 @@
 A peer counts once it said that the block is on its disk; one that fails is replaced by the next
 closest. Blocks for one peer travel together: while it has answers to give, further ones wait and
 leave in one message.
+
+The first guess are the closest peers that we know of. Whoever is close to a key knows best who else
+is, so a peer that knows closer ones declines, and then we look the closest up.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,6 +14,7 @@ from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of, peer_key
 from pulsarcast.protocol.dht.calls import TIMER_GRAIN_S, Calls
 from pulsarcast.protocol.dht.lookup import Lookup
 from pulsarcast.protocol.dht.lookups import Lookups
+from pulsarcast.protocol.dht.routing import RoutingTable
 from pulsarcast.protocol.messages import Contact, DhtMessage, StoreBlocks, Stored
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.turn import Turn
@@ -42,7 +46,18 @@ class _Store:
 class _Placement:
     """One block on its way to its replicas."""
 
-    __slots__ = ("block", "cid", "ended", "index", "key", "pending", "places", "store")
+    __slots__ = (
+        "block",
+        "cid",
+        "ended",
+        "holders",
+        "index",
+        "is_guess",
+        "key",
+        "pending",
+        "places",
+        "store",
+    )
 
     def __init__(self, store: _Store, index: int, cid: Cid, block: bytes) -> None:
         self.store = store
@@ -52,6 +67,9 @@ class _Placement:
         self.key = cid_key(cid)
         self.places: list[Contact] = []
         """Peers that may still be asked, the closest last."""
+        self.is_guess = True
+        """Whether those are only the closest that we know of."""
+        self.holders: list[PeerId] = []
         self.pending = 0
         self.ended = False
 
@@ -81,6 +99,7 @@ class Placing:
         "_queues",
         "_replicas",
         "_stores",
+        "_table",
         "_timer",
         "_turn",
     )
@@ -91,10 +110,12 @@ class Placing:
         parameters: Parameters,
         calls: Calls,
         lookups: Lookups,
+        table: RoutingTable,
         *,
         keep: Callable[[Cid, bytes, Callable[[bool], None]], None],
     ) -> None:
         self._turn = turn
+        self._table = table
         self._calls = calls
         self._lookups = lookups
         self._replicas = parameters.replicas
@@ -130,11 +151,27 @@ class Placing:
         }
 
     def _begin(self, placement: _Placement, *, keep_local: bool) -> None:
+        known = self._table.closest(placement.key, self._replicas)
+        if len(known) < self._replicas:
+            self._look_up(placement, keep_local=keep_local)
+            return
+        placement.places = known[::-1]
+        if keep_local:
+            self._count_ourselves(placement)
+        self._advance(placement)
+
+    def _look_up(self, placement: _Placement, *, keep_local: bool = False) -> None:
+        """Find the peers that are closest; the search counts as one that may still help."""
+        placement.is_guess = False
+        placement.pending += 1
+
         def found(lookup: Lookup) -> None:
+            placement.pending -= 1
             if placement.ended:
                 return
             # Beyond those that answered, any that were named may do in their stead.
-            placement.places = lookup.candidates(2 * self._bucket_size)[::-1]
+            named = lookup.candidates(2 * self._bucket_size)
+            placement.places = [each for each in named if each.peer not in placement.holders][::-1]
             if keep_local:
                 self._count_ourselves(placement)
             self._advance(placement)
@@ -166,7 +203,9 @@ class Placing:
             placement.pending += 1
             queue.blocks[placement] = None
             self._flush(queue)
-        if count >= self._replicas or not placement.pending:
+        if count < self._replicas and not placement.pending and placement.is_guess:
+            self._look_up(placement)
+        elif count >= self._replicas or not placement.pending:
             self._end(placement)
 
     def _settle(self, placement: _Placement, *, held: bool) -> None:
@@ -196,6 +235,8 @@ class Placing:
                 size += len(placement.block)
                 if batch and (size > self._batch_bytes_max or len(batch) == BATCH_BLOCKS_MAX):
                     break
+                if batch and batch[0].is_guess != placement.is_guess:
+                    break
                 batch.append(placement)
             for placement in batch:
                 del queue.blocks[placement]
@@ -208,6 +249,7 @@ class Placing:
     def _send(self, queue: _Queue, batch: list[_Placement]) -> None:
         queue.flying += 1
         blocks = tuple(placement.block for placement in batch)
+        is_guess = batch[0].is_guess
 
         def answered(message: DhtMessage | None) -> None:
             queue.flying -= 1
@@ -221,10 +263,12 @@ class Placing:
                 queue.blocks.clear()
             self._flush(queue)
             for placement in settled:
+                if placement.cid in held:
+                    placement.holders.append(queue.contact.peer)
                 self._settle(placement, held=placement.cid in held)
 
         self._calls.ask(
-            queue.contact, lambda request: StoreBlocks(request, blocks), Stored, answered
+            queue.contact, lambda request: StoreBlocks(request, blocks, is_guess), Stored, answered
         )
 
     def _expire(self) -> None:

@@ -1,0 +1,36 @@
+"""`pulsarcast backup` and `pulsarcast restore`: a copy of a node's home, and the way back."""
+
+from __future__ import annotations
+
+import click
+
+from pulsarcast.model.errors import LocalError
+from pulsarcast.model.ids import peer_text
+
+
+@click.command()
+@click.argument("home", type=click.Path())
+@click.argument("target", type=click.Path())
+def backup(home: str, target: str) -> None:
+    """Copy HOME, its key included, into the new folder TARGET; the node may run meanwhile."""
+    from pulsarcast.storage.backup import backup as back_up
+
+    try:
+        identity = back_up(home, target)
+    except LocalError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"backed up node {peer_text(identity.peer_id)}: its secret key is in there too")
+
+
+@click.command()
+@click.argument("source", metavar="BACKUP", type=click.Path())
+@click.argument("home", type=click.Path())
+def restore(source: str, home: str) -> None:
+    """Make HOME, which must be new or empty, out of a BACKUP."""
+    from pulsarcast.storage.backup import restore as bring_back
+
+    try:
+        identity = bring_back(source, home)
+    except LocalError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"restored node {peer_text(identity.peer_id)}: see that no other copy of it runs")
