@@ -1,0 +1,73 @@
+"""A node's disk: all writes of a turn in one commit, and no acknowledgement before it (design, 4).
+
+The loop itself commits. It takes 0.4 ms here, and what comes meanwhile waits in the kernel and
+makes the next commit larger; a thread would cost more than it hides, since events were forwarded
+before the commit begins.
+"""
+
+from __future__ import annotations
+
+from pulsarcast.protocol.effects import Load, Persist
+from pulsarcast.protocol.inputs import Loaded, Persisted, PersistFailed
+from pulsarcast.protocol.store import Write
+from pulsarcast.storage.sqlite import SqliteStore, StoreError
+
+
+class Disk:
+    """What the core asked of its store and has not got yet."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self.store = store
+        self.commits = 0
+        self._persists: list[Persist] = []
+        self._notes: list[Write] = []
+        self._loads: list[Load] = []
+        self._failed = False
+
+    def persist(self, persist: Persist) -> None:
+        """Take writes for the next commit."""
+        self._persists.append(persist)
+
+    def note(self, write: Write) -> None:
+        """Take a write of the driver's own for the next commit, whoever asks for that."""
+        self._notes.append(write)
+
+    def load(self, load: Load) -> None:
+        """Take a question, to be answered after the next commit."""
+        self._loads.append(load)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody waits."""
+        return not self._persists and not self._loads and not self._notes
+
+    def settle(self) -> list[Persisted | PersistFailed | Loaded]:
+        """Commit all writes, then answer all questions."""
+        answers: list[Persisted | PersistFailed | Loaded] = []
+        persists, self._persists = self._persists, []
+        loads, self._loads = self._loads, []
+        notes, self._notes = self._notes, []
+        if (persists or notes) and not self._failed:
+            answers += self._commit(persists, notes)
+        for load in loads:
+            try:
+                answers.append(Loaded(load.token, self.store.answer(load.query)))
+            except StoreError as error:
+                answers.append(self._fail(load.token, error))
+        return answers
+
+    def _commit(
+        self, persists: list[Persist], notes: list[Write]
+    ) -> list[Persisted | PersistFailed]:
+        writes = [write for persist in persists for write in persist.writes]
+        try:
+            self.store.apply(writes + notes)
+        except StoreError as error:
+            return [self._fail(persists[0].token if persists else 0, error)]
+        self.commits += 1
+        return [Persisted(persists[-1].token)] if persists else []
+
+    def _fail(self, token: int, error: StoreError) -> PersistFailed:
+        # Nothing behind a refused write may reach the disk: that would leave a hole.
+        self._failed = True
+        return PersistFailed(token, str(error))

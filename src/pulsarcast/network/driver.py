@@ -1,0 +1,407 @@
+"""The driver: hands the core its inputs, and carries out its effects on sockets, disk and clock.
+
+Everything happens on one loop. Whatever wakes it (bytes from a peer, a timer, a caller) hands over
+its inputs and then lets the driver settle: the trace reaches the kernel, messages leave, the disk
+commits, and what the core says to that is done likewise, until nothing is left to do. So one commit
+and one write per peer serve all that came in together (design, 4 and 9).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final, Protocol, assert_never
+
+import trio
+
+from pulsarcast.model import trace
+from pulsarcast.model.errors import RemoteError, Verdict
+from pulsarcast.model.events import EventDescriptor, decode_event
+from pulsarcast.model.identity import Identity
+from pulsarcast.model.ids import PeerId
+from pulsarcast.network.addresses import AddressBook
+from pulsarcast.network.disk import Disk
+from pulsarcast.network.host import Host
+from pulsarcast.network.neighbours import Neighbours
+from pulsarcast.network.timers import Timers
+from pulsarcast.network.tracing import NodeTrace
+from pulsarcast.protocol.effects import (
+    Deliver,
+    DropPeer,
+    Know,
+    Load,
+    Persist,
+    Reply,
+    Send,
+    SetTimer,
+    Stopped,
+    Trace,
+)
+from pulsarcast.protocol.inputs import (
+    Command,
+    FindPeer,
+    Halt,
+    Input,
+    MessageReceived,
+    Now,
+    PeerLost,
+    PeerUp,
+    PersistFailed,
+    Start,
+    Stop,
+    TimerFired,
+)
+from pulsarcast.protocol.messages import Contact, Message, topic_of
+from pulsarcast.protocol.node import Node as Core
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.storage.sqlite import SqliteStore
+from pulsarcast.wire.codec import decode, encode
+from pulsarcast.wire.framing import write_frames
+from pulsarcast.wire.hello import Hello
+
+VERSION: Final = 2
+NETWORK: Final = "main"
+INSTANCE_BYTES: Final = 8
+STOP_S_MAX: Final = 10.0
+"""How long a node that stops may take to hand its children over."""
+SAMPLE_S: Final = 10.0
+REMEMBERED_MAX: Final = 256
+"""Events whose signatures need not be looked at again."""
+
+
+def remembering(decode: Callable[[bytes], EventDescriptor]) -> Callable[[bytes], EventDescriptor]:
+    """Verify the same bytes once: an event may come through the tree, to be kept, and again."""
+    seen: dict[bytes, EventDescriptor] = {}
+
+    def decode_once(block: bytes) -> EventDescriptor:
+        event = seen.get(block)
+        if event is None:
+            event = seen[block] = decode(block)
+            if len(seen) > REMEMBERED_MAX:
+                del seen[next(iter(seen))]
+        return event
+
+    return decode_once
+
+
+class Application(Protocol):
+    """Whoever stands on the node."""
+
+    def deliver(self, event: EventDescriptor, record: trace.Delivered) -> None:
+        """An event has come."""
+
+    def before_commit(self) -> None:
+        """The disk is about to commit: what is worth no commit of its own may join."""
+
+    def halted_because(self, reason: str) -> None:
+        """The node can promise nothing any more, and has fallen silent."""
+
+
+@dataclass
+class Counters:
+    """What a node has done since its start."""
+
+    messages_in: int = 0
+    messages_out: int = 0
+    events_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    deliveries: int = 0
+    commits: int = 0
+
+
+class Driver:
+    """One life of a real node."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        store: SqliteStore,
+        application: Application,
+        *,
+        listen: Sequence[str],
+        contacts: Sequence[Contact] = (),
+        announce: Sequence[str] = (),
+        network: str = NETWORK,
+        parameters: Parameters | None = None,
+        trace_to: NodeTrace | None = None,
+        rng: Random | None = None,
+        sample_s: float = SAMPLE_S,
+    ) -> None:
+        self.me = identity.peer_id
+        self.host = Host(identity)
+        self.addresses: tuple[str, ...] = ()
+        self.instance = os.urandom(INSTANCE_BYTES)
+        self.book = AddressBook()
+        self.neighbours = Neighbours(self.me, self.host, self.book, self._hello, self)
+        self.core = Core(
+            identity,
+            rng or Random(int.from_bytes(os.urandom(32))),
+            parameters or Parameters(),
+            decode_event=remembering(decode_event),
+        )
+        self.stopped = trio.Event()
+        self.started = trio.Event()
+        self.joined = trio.Event()
+        """Set once the first peer is up."""
+        self.disk = Disk(store)
+        self._store = store
+        self._application = application
+        self._listen = tuple(listen)
+        self._contacts = tuple(contacts)
+        self._announce = tuple(announce)
+        self._network = network
+        self._trace = trace_to
+        self._traces_rpc = trace_to is not None and trace_to.level == "rpc"
+        self._sample_s = sample_s
+        self._timers = Timers(self._fire, time.monotonic)
+        self._inputs: deque[Input] = deque()
+        self._replies: dict[int, Callable[[Reply], None]] = {}
+        self._call = 0
+        self._message: Message | None = None
+        self._frame = b""
+        self._settling = False
+        self._messages_in = 0
+        self._messages_out = 0
+        self._deliveries = 0
+
+    @property
+    def has_contacts(self) -> bool:
+        """Whether we were given peers to begin with."""
+        return bool(self._contacts)
+
+    # Life.
+
+    async def listen(self) -> None:
+        """Take our addresses; raises LocalError where one is not to be had."""
+        bound: list[str] = []
+        for address in self._listen:
+            bound += await self.host.listen(address)
+        self.addresses = self._announce or tuple(bound)
+
+    async def run(self) -> None:
+        """Start, and go on until cancelled."""
+        for contact in self._contacts:
+            self.book.heard(contact)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.neighbours.run)
+            nursery.start_soon(self._timers.run)
+            nursery.start_soon(self._sample)
+            await self.neighbours.ready.wait()
+            self.take(
+                Start(self._store.rows(), self._store.marks(), self._store.logs(), self._contacts)
+            )
+            self.settle()
+            self.started.set()
+
+    async def stop(self) -> None:
+        """Hand children over, and come to rest."""
+        self.take(Stop())
+        self.settle()
+        with trio.move_on_after(STOP_S_MAX):
+            await self.stopped.wait()
+        self.settle()
+
+    # What the application asks.
+
+    def ask(
+        self, make: Callable[[int], Command], then: Callable[[Reply], None] | None = None
+    ) -> None:
+        """Hand the core a command, made with its call number; `then` hears the reply."""
+        self._call += 1
+        if then is not None:
+            self._replies[self._call] = then
+        self.take(make(self._call))
+        self.settle()
+
+    # What the neighbours report.
+
+    def received(self, peer: PeerId, frames: list[bytes]) -> None:
+        """A peer said something."""
+        for frame in frames:
+            try:
+                message = decode(frame)
+            except RemoteError as error:
+                if error.verdict is Verdict.REJECT:
+                    raise
+                self.blamed(peer, error)
+                continue
+            self._messages_in += 1
+            if self._traces_rpc:
+                self._write(
+                    trace.RpcReceived(type(message).__name__, topic_of(message), peer, len(frame))
+                )
+            self.book.learn(message)
+            self.take(MessageReceived(peer, message))
+
+    def up(self, contact: Contact) -> None:
+        """A peer can be spoken to."""
+        self._inputs.append(PeerUp(contact))
+        self.joined.set()
+
+    def lost(self, peer: PeerId) -> None:
+        """A connection ended."""
+        self._inputs.append(PeerLost(peer))
+
+    def wanted(self, peer: PeerId) -> None:
+        """Nobody knows where a peer is."""
+        self._inputs.append(FindPeer(peer))
+
+    def blamed(self, peer: PeerId, error: RemoteError) -> None:
+        """A peer broke the rules."""
+        self._write(trace.Rejected(error.verdict, error.reason, peer))
+
+    def met_double(self, address: str) -> None:
+        """Somebody else has our key: say so, and promise nothing any more."""
+        self._inputs.append(Halt(f"another node, at {address}, has our key"))
+
+    # The heart.
+
+    def take(self, given: Input) -> None:
+        """Let the core handle an input, and do what it asks as far as that can be done at once."""
+        now = Now(time.monotonic(), time.time_ns() // 1000)
+        neighbours = self.neighbours
+        # In the order of the simulator's own driver: the frequent ones come first.
+        for effect in self.core.handle(given, now):
+            if isinstance(effect, Send):
+                message = effect.message
+                if message is not self._message:
+                    self._message = message
+                    self._frame = write_frames([encode(self.book.fill(message))])
+                self._messages_out += 1
+                if self._traces_rpc:
+                    self._write(
+                        trace.RpcSent(
+                            type(message).__name__,
+                            topic_of(message),
+                            effect.peer,
+                            len(self._frame),
+                        )
+                    )
+                neighbours.send(effect.peer, self._frame)
+            elif isinstance(effect, Persist):
+                self.disk.persist(effect)
+            elif isinstance(effect, Deliver):
+                self._deliveries += 1
+                if self._trace is not None:
+                    self._trace.record(now, effect.record)
+                self._application.deliver(effect.event, effect.record)
+            elif isinstance(effect, Trace):
+                if self._trace is not None:
+                    self._trace.record(now, effect.record)
+                if isinstance(effect.record, trace.NodeStopped):
+                    self._see_whether_halted()
+            elif isinstance(effect, SetTimer):
+                self._timers.set(effect.timer, effect.delay_s)
+            elif isinstance(effect, Load):
+                self.disk.load(effect)
+            elif isinstance(effect, Reply):
+                then = self._replies.pop(effect.call, None)
+                if then is not None:
+                    then(effect)
+            elif isinstance(effect, Know):
+                self._know(effect.contact)
+            elif isinstance(effect, DropPeer):
+                neighbours.close(effect.peer)
+            elif isinstance(effect, Stopped):
+                self.stopped.set()
+            else:
+                assert_never(effect)
+
+    def settle(self) -> None:
+        """Do everything that has come together, until there is nothing left to do."""
+        if self._settling:
+            return  # Whoever settles already will see to it.
+        self._settling = True
+        try:
+            while True:
+                while self._inputs:
+                    self.take(self._inputs.popleft())
+                self._flush_trace()
+                self.neighbours.flush()
+                if self._inputs:
+                    continue
+                if self.disk.is_idle:
+                    return
+                self._application.before_commit()
+                self._inputs.extend(self.disk.settle())
+        finally:
+            self._settling = False
+
+    def counters(self) -> Counters:
+        """What was done until now."""
+        return Counters(
+            messages_in=self._messages_in,
+            messages_out=self._messages_out,
+            bytes_in=self.neighbours.bytes_in,
+            bytes_out=self.neighbours.bytes_out,
+            deliveries=self._deliveries,
+            commits=self.disk.commits,
+        )
+
+    def note(self, record: trace.Record) -> None:
+        """Write something into the trace that the core does not know."""
+        self._write(record)
+        self.settle()
+
+    def _fire(self, timers: list[int]) -> None:
+        for timer in timers:
+            self.take(TimerFired(timer))
+        self.settle()
+
+    def _know(self, contact: Contact) -> None:
+        if contact.addresses:
+            self.book.heard(contact)
+            self.neighbours.found(contact.peer)
+        else:
+            self.neighbours.not_found(contact.peer)
+
+    def _write(self, record: trace.Record) -> None:
+        if self._trace is not None:
+            self._trace.record(Now(time.monotonic(), time.time_ns() // 1000), record)
+
+    def _flush_trace(self) -> None:
+        if self._trace is not None:
+            try:
+                self._trace.flush()
+            except OSError as error:
+                # Without a trace nobody can hold us to what we did: the same as without a disk.
+                self._trace = None
+                self._inputs.append(PersistFailed(0, f"the trace: {error}"))
+
+    def _see_whether_halted(self) -> None:
+        reason = self.core.halted
+        if reason is None:
+            return
+        # What waited for the disk will never come.
+        for call, then in list(self._replies.items()):
+            then(Reply(call, error=reason))
+        self._replies.clear()
+        self._application.halted_because(reason)
+        self.stopped.set()
+
+    def _hello(self) -> Hello:
+        return Hello(self._network, (VERSION,), addresses=self.addresses, instance=self.instance)
+
+    async def _sample(self) -> None:
+        """Say now and then what we use."""
+        while True:
+            await trio.sleep(self._sample_s)
+            self._write(self.usage())
+            self._flush_trace()
+
+    def usage(self) -> trace.Resources:
+        """What this process has used since it started."""
+        times = os.times()
+        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 (every few seconds)
+            pages = int(file.read().split()[1])
+        return trace.Resources(
+            cpu_s=times.user + times.system,
+            rss_bytes=pages * os.sysconf("SC_PAGE_SIZE"),
+            bytes_in=self.neighbours.bytes_in,
+            bytes_out=self.neighbours.bytes_out,
+        )

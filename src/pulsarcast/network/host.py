@@ -1,0 +1,422 @@
+"""Listening and dialling: TCP, libp2p's Noise handshake, and a Link at the end (design, 9).
+
+libp2p negotiates and authenticates, once per connection, on plain non-blocking sockets of ours; its
+swarm, its muxer and its streams are left out, since they cost several awaits, locks and log
+lines per frame. Noise and Yamux are all that is offered: whoever wants plaintext, TLS or another
+muxer is turned away.
+
+Nothing that arrives early is lost: one `_Wire` buffers from the first byte on, first what is plain
+and then what Noise opened, and hands the rest to the Link.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from ipaddress import IPv4Address, IPv6Address
+from typing import Final
+
+import trio
+from libp2p.abc import ISecureConn
+from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.crypto.x25519 import create_new_key_pair as create_noise_key_pair
+from libp2p.custom_types import TProtocol
+from libp2p.io.abc import ReadWriteCloser
+from libp2p.io.exceptions import ConnectionClosedError, IOException
+from libp2p.network.connection.raw_connection import RawConnection
+from libp2p.peer.id import ID
+from libp2p.protocol_muxer.multiselect import Multiselect
+from libp2p.protocol_muxer.multiselect_client import MultiselectClient
+from libp2p.protocol_muxer.multiselect_communicator import MultiselectCommunicator
+from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
+from libp2p.security.noise.transport import Transport as NoiseTransport
+
+from pulsarcast.model.errors import LocalError, RemoteError
+from pulsarcast.model.identity import Identity
+from pulsarcast.model.ids import PeerId, check_peer_id, parse_peer, peer_text
+from pulsarcast.network.link import Link
+from pulsarcast.network.noise import MESSAGE_BYTES_MAX, NoiseFraming
+from pulsarcast.network.yamux import PROTOCOL as YAMUX
+
+CONNECTIONS_MAX: Final = 1024
+HANDSHAKES_MAX: Final = 64
+"""Connections that are not authenticated yet; more wait in the kernel's line."""
+HANDSHAKE_S_MAX: Final = 10.0
+DIAL_S_MAX: Final = 10.0
+"""For all addresses of a peer together; each gets its share of what is left."""
+BACKLOG: Final = 256
+RETRY_S: Final = 0.1
+"""Until the next attempt to accept, where the process is out of file descriptors."""
+
+_READ_BYTES: Final = 4096
+_FAMILIES: Final = {
+    "ip4": socket.AF_INET,
+    "ip6": socket.AF_INET6,
+    "dns": socket.AF_UNSPEC,
+    "dns4": socket.AF_INET,
+    "dns6": socket.AF_INET6,
+}
+
+
+class DialError(LocalError):
+    """A peer could not be reached at any of its addresses, or was not the one to be reached."""
+
+
+class Host:
+    """Where our peer listens and dials from."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        *,
+        connections_max: int = CONNECTIONS_MAX,
+        handshakes_max: int = HANDSHAKES_MAX,
+        handshake_s_max: float = HANDSHAKE_S_MAX,
+        dial_s_max: float = DIAL_S_MAX,
+    ) -> None:
+        self.peer = identity.peer_id
+        self._transport = NoiseTransport(
+            create_new_key_pair(identity.seed), create_noise_key_pair().private_key
+        )
+        self._connections_max = connections_max
+        self._handshake_s_max = handshake_s_max
+        self._dial_s_max = dial_s_max
+        self._handshakes = trio.Semaphore(handshakes_max)
+        self._listeners: list[socket.socket] = []
+        self._links: dict[Link, None] = {}
+
+    @property
+    def connection_count(self) -> int:
+        """Authenticated connections that are open, dialled and accepted."""
+        return len(self._links)
+
+    async def listen(self, address: str) -> tuple[str, ...]:
+        """Listen at a multiaddr such as /ip4/127.0.0.1/tcp/0; return where that really is."""
+        endpoints = await _resolve(address)
+        opened: list[socket.socket] = []
+        try:
+            for family, name in endpoints:
+                opened.append(_listener(family, name))
+        except OSError as error:
+            for listener in opened:
+                listener.close()
+            raise LocalError(f"cannot listen at {address}: {_reason(error)}") from error
+        self._listeners += opened
+        return tuple(_address_text(listener.getsockname()) for listener in opened)
+
+    async def serve(self, accepted: Callable[[Link], Awaitable[None]]) -> None:
+        """Accept connections at all addresses listened at, until cancelled.
+
+        `accepted` owns the link that it gets: it runs it, and the connection ends when it returns.
+        """
+        try:
+            async with trio.open_nursery() as nursery:
+                for listener in self._listeners:
+                    nursery.start_soon(self._accept, listener, nursery, accepted)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Stop listening; links live on."""
+        for listener in self._listeners:
+            if listener.fileno() >= 0:
+                trio.lowlevel.notify_closing(listener.fileno())
+                listener.close()
+        self._listeners.clear()
+
+    async def dial(self, peer: PeerId, addresses: Sequence[str]) -> Link:
+        """Connect to a peer at the first of these addresses where it answers and proves itself."""
+        reasons: list[str] = []
+        deadline = trio.current_time() + self._dial_s_max
+        for left, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
+            now = trio.current_time()
+            reason = "no answer in time"
+            with trio.move_on_at(now + (deadline - now) / left):
+                try:
+                    return await self._dial(peer, address)
+                except (LocalError, OSError) as error:
+                    reason = _reason(error)
+            reasons.append(f"{address}: {reason}")
+        said = "; ".join(reasons) or "no address is known"
+        raise DialError(f"cannot reach {peer_text(peer)}: {said}")
+
+    async def _dial(self, peer: PeerId, address: str) -> Link:
+        """Connect to a peer at one address, or at the addresses behind one name."""
+        failure: LocalError | OSError = DialError("no address behind this name")
+        for family, name in await _resolve(address, peer):
+            try:
+                connection = await _connect(family, name)
+                return await self._secure(connection, peer)
+            except (DialError, OSError) as error:
+                failure = error
+        raise failure
+
+    async def _accept(
+        self,
+        listener: socket.socket,
+        nursery: trio.Nursery,
+        accepted: Callable[[Link], Awaitable[None]],
+    ) -> None:
+        """Accept connections of one listener, as long as there is room for their handshakes."""
+        while True:
+            await self._handshakes.acquire()
+            try:
+                connection = await _accept_one(listener)
+            except BaseException as error:
+                self._handshakes.release()
+                if isinstance(error, trio.ClosedResourceError):
+                    return
+                raise
+            if len(self._links) >= self._connections_max:
+                connection.close()
+                self._handshakes.release()
+                continue
+            nursery.start_soon(self._welcome, connection, accepted)
+
+    async def _welcome(
+        self, connection: socket.socket, accepted: Callable[[Link], Awaitable[None]]
+    ) -> None:
+        """Authenticate one who dialled us, and hand the link over."""
+        try:
+            with trio.move_on_after(self._handshake_s_max) as handshake:
+                link = await self._secure(connection, None)
+        except DialError:
+            return
+        finally:
+            self._handshakes.release()
+        if handshake.cancelled_caught:
+            return
+        try:
+            # Others may have come in while this one shook hands.
+            if len(self._links) <= self._connections_max:
+                await accepted(link)
+        except RemoteError:
+            pass  # a peer's fault ends its own connection, and never the server
+        finally:
+            link.close()
+
+    async def _secure(self, connection: socket.socket, peer: PeerId | None) -> Link:
+        """Shake hands: with this peer as the dialler, or with whoever it is as the listener.
+
+        The socket is the link's afterwards, or closed. libp2p raises all sorts of errors for what a
+        stranger sends; they become DialError.
+        """
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            remote_address = _address_text(connection.getpeername())
+            wire = _Wire(connection)
+            dialled = peer is not None
+            await _select(wire, NOISE, dialled=dialled)
+            raw = RawConnection(wire, dialled)
+            session: ISecureConn
+            if peer is not None:
+                session = await self._transport.secure_outbound(raw, ID(peer))
+            else:
+                session = await self._transport.secure_inbound(raw)
+            authenticated = check_peer_id(session.get_remote_peer().to_bytes())
+            if peer is not None and authenticated != peer:
+                raise DialError(f"is {peer_text(authenticated)}")
+            noise = NoiseFraming.after_handshake(session)
+            wire.secure(noise)
+            await _select(wire, TProtocol(YAMUX), dialled=dialled)
+        except DialError:
+            connection.close()
+            raise
+        except Exception as error:
+            connection.close()
+            raise DialError(_reason(error)) from error
+        except BaseException:
+            connection.close()
+            raise
+        link = Link(
+            connection,
+            noise,
+            authenticated,
+            dialled=dialled,
+            remote_address=remote_address,
+            plaintext=wire.rest,
+            bytes_in=wire.bytes_in,
+            bytes_out=wire.bytes_out,
+            on_close=self._forget,
+        )
+        self._links[link] = None
+        return link
+
+    def _forget(self, link: Link) -> None:
+        self._links.pop(link, None)
+
+
+class _Wire(ReadWriteCloser):
+    """A socket as libp2p's negotiation and handshake read and write it, plain and then sealed."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.bytes_in = self.bytes_out = 0
+        self._connection = connection
+        self._noise: NoiseFraming | None = None
+        self._buffer = bytearray()
+
+    @property
+    def rest(self) -> bytes:
+        """What arrived and nobody read."""
+        return bytes(self._buffer)
+
+    def secure(self, noise: NoiseFraming) -> None:
+        """Seal and open everything from here on, beginning with what arrived early."""
+        early = bytes(self._buffer)
+        self._noise = noise
+        self._buffer = bytearray().join(noise.feed(early))
+
+    async def read(self, n: int | None = None) -> bytes:
+        """Read exactly this many bytes."""
+        # Strangers announce lengths: none of a handshake's needs more.
+        if n is None or n > MESSAGE_BYTES_MAX:
+            raise IOException("more bytes than a handshake has")
+        buffer = self._buffer
+        while len(buffer) < n:
+            data = await self._receive()
+            buffer += data if self._noise is None else b"".join(self._noise.feed(data))
+        data = bytes(buffer[:n])
+        del buffer[:n]
+        return data
+
+    async def write(self, data: bytes) -> None:
+        """Write all of it."""
+        rest = memoryview(data if self._noise is None else self._noise.seal(data))
+        self.bytes_out += len(rest)
+        while rest:
+            try:
+                rest = rest[self._connection.send(rest) :]
+            except BlockingIOError:
+                await trio.lowlevel.wait_writable(self._connection.fileno())
+
+    async def close(self) -> None:
+        """Leave the socket to its owner, who closes it."""
+
+    def get_remote_address(self) -> tuple[str, int] | None:
+        """libp2p's sessions ask for it, and nobody asks them."""
+        return None
+
+    async def _receive(self) -> bytes:
+        while True:
+            try:
+                data = self._connection.recv(_READ_BYTES)
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(self._connection.fileno())
+                continue
+            if not data:
+                raise ConnectionClosedError("closed the connection", transport="tcp")
+            self.bytes_in += len(data)
+            return data
+
+
+async def _select(wire: _Wire, protocol: TProtocol, *, dialled: bool) -> None:
+    """Agree on the only protocol that we speak at this stage."""
+    communicator = MultiselectCommunicator(wire)
+    if dialled:
+        await MultiselectClient().select_one_of((protocol,), communicator)
+    else:
+        await Multiselect({protocol: None}).negotiate(communicator)
+
+
+async def _accept_one(listener: socket.socket) -> socket.socket:
+    """Wait for the next connection."""
+    while True:
+        await trio.lowlevel.wait_readable(listener.fileno())
+        try:
+            connection, _ = listener.accept()
+        except BlockingIOError:
+            continue
+        except OSError as error:
+            if error.errno in {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}:
+                await trio.sleep(RETRY_S)
+            continue
+        connection.setblocking(False)
+        return connection
+
+
+async def _connect(family: int, name: tuple[str, int]) -> socket.socket:
+    """Open a TCP connection."""
+    connection = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        connection.setblocking(False)
+        try:
+            connection.connect(name)
+        except BlockingIOError:
+            await trio.lowlevel.wait_writable(connection.fileno())
+            if code := connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                raise OSError(code, os.strerror(code)) from None
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _listener(family: int, name: tuple[str, int]) -> socket.socket:
+    """A socket that listens."""
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setblocking(False)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            # Else IPv4 peers show up under IPv6 names of theirs.
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind(name)
+        listener.listen(BACKLOG)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+async def _resolve(address: str, peer: PeerId | None = None) -> list[tuple[int, tuple[str, int]]]:
+    """The families and socket names behind a multiaddr; LocalError where it is none of TCP's."""
+    kind, host, port = _parse(address, peer)
+    family = _FAMILIES[kind]
+    if kind.startswith("ip"):
+        return [(family, (host, port))]
+    found = await trio.socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
+    return [(int(family), (str(name[0]), port)) for family, *_, name in found]
+
+
+def _parse(address: str, peer: PeerId | None) -> tuple[str, str, int]:
+    """The parts of /ip4|ip6|dns|dns4|dns6/HOST/tcp/PORT[/p2p/PEER]."""
+    match address.split("/"):
+        case ["", kind, host, "tcp", port, *rest] if kind in _FAMILIES and host:
+            pass
+        case _:
+            raise LocalError(f"not an address of a TCP port: {address!r}")
+    match rest:
+        case []:
+            pass
+        case ["p2p", named]:
+            if peer is not None and parse_peer(named) != peer:
+                raise LocalError(f"the address of another peer: {address!r}")
+        case _:
+            raise LocalError(f"not an address of a TCP port: {address!r}")
+    try:
+        if kind == "ip4":
+            IPv4Address(host)
+        elif kind == "ip6":
+            IPv6Address(host)
+        number = int(port)
+    except ValueError:
+        raise LocalError(f"not an address of a TCP port: {address!r}") from None
+    if not (port.isascii() and port.isdigit() and number < 2**16):
+        raise LocalError(f"not an address of a TCP port: {address!r}")
+    return kind, host, number
+
+
+def _address_text(name: tuple[str, int]) -> str:
+    """A socket's name as a multiaddr."""
+    host, port = name[:2]
+    host = host.partition("%")[0]
+    return f"/{'ip6' if ':' in host else 'ip4'}/{host}/tcp/{port}"
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong, for people."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__

@@ -1,0 +1,437 @@
+"""Neighbours: the peers that we are connected to, one connection each, and how those come and go.
+
+A connection begins with a Hello of whoever dialled. Who was dialled answers with its own once it
+takes the connection; from then on both may speak. Where two peers dial each other at once, the one
+with the lower id holds the other's connection in reserve until its own is open or has failed, so
+both come to the same one and nothing that was said is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import trio
+
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.ids import PeerId
+from pulsarcast.network.addresses import AddressBook
+from pulsarcast.network.host import DialError, Host
+from pulsarcast.network.link import Link
+from pulsarcast.protocol.messages import Contact
+from pulsarcast.wire.framing import write_frames
+from pulsarcast.wire.hello import Hello, decode_hello, encode_hello
+
+QUEUE_BYTES_MAX: Final = 8 * 1024 * 1024
+"""What may wait for a peer that does not read; it is dropped then, and recovers by history."""
+HELLO_S_MAX: Final = 25.0
+"""Longer than a dial may take: the answer may have to wait for one."""
+SEARCH_S_MAX: Final = 15.0
+DIALS_MAX: Final = 16
+BACKOFF_S: Final = 1.0
+BACKOFF_S_MAX: Final = 60.0
+REFUSED_MAX: Final = 4096
+IDLE_S: Final = 180.0
+"""Three times as long as the core's heartbeat is ever apart: tree neighbours never idle."""
+RECENT_S: Final = 5.0
+"""Where a peer hangs up this soon after we said something, that may be lost."""
+
+
+class Listener(Protocol):
+    """Whoever is told what neighbours do: the driver."""
+
+    def received(self, peer: PeerId, frames: list[bytes]) -> None:
+        """A peer said something; RemoteError ends the connection."""
+
+    def up(self, contact: Contact) -> None:
+        """A peer can be spoken to."""
+
+    def lost(self, peer: PeerId) -> None:
+        """A connection ended, or could not be made: what we said may be lost."""
+
+    def wanted(self, peer: PeerId) -> None:
+        """Nobody knows where a peer is: look for it, and say `found` or `not_found`."""
+
+    def blamed(self, peer: PeerId, error: RemoteError) -> None:
+        """A peer broke the rules."""
+
+    def met_double(self, address: str) -> None:
+        """Somebody else has our key."""
+
+    def settle(self) -> None:
+        """Do what has come together."""
+
+
+class Talk:
+    """One connection and what is known of it."""
+
+    __slots__ = ("hello", "link")
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.hello: Hello | None = None
+
+
+class Neighbour:
+    """A peer that we are connected to, or are about to be."""
+
+    __slots__ = ("dial", "heard_s", "peer", "said_s", "spare", "talk", "waiting", "waiting_bytes")
+
+    def __init__(self, peer: PeerId, now_s: float) -> None:
+        self.peer = peer
+        self.talk: Talk | None = None
+        """The connection that both have agreed on."""
+        self.spare: Talk | None = None
+        """One that the peer dialled while we dialled it, or soon after."""
+        self.dial: trio.CancelScope | None = None
+        self.waiting: list[bytes] = []
+        self.waiting_bytes = 0
+        self.said_s = now_s
+        self.heard_s = now_s
+
+
+class Neighbours:
+    """All connections of a node."""
+
+    def __init__(
+        self,
+        me: PeerId,
+        host: Host,
+        book: AddressBook,
+        hello: Callable[[], Hello],
+        listener: Listener,
+        *,
+        idle_s: float = IDLE_S,
+    ) -> None:
+        self.me = me
+        self.host = host
+        self.book = book
+        self._hello = hello
+        self._listener = listener
+        self._idle_s = idle_s
+        self._neighbours: dict[PeerId, Neighbour] = {}
+        self._dirty: dict[PeerId, Link] = {}
+        self._refused: dict[PeerId, tuple[float, float]] = {}
+        """Peers that could not be dialled: until when they are left alone, and for how long."""
+        self._links: dict[Link, None] = {}
+        self._dials = trio.CapacityLimiter(DIALS_MAX)
+        self.ready = trio.Event()
+        """Set once peers can be dialled."""
+        self._nursery: trio.Nursery | None = None
+        self._bytes_in = 0
+        self._bytes_out = 0
+
+    # For the driver.
+
+    def send(self, peer: PeerId, frame: bytes) -> None:
+        """Put a frame, its length in front, into the peer's queue, dialling first if need be."""
+        neighbour = self._neighbours.get(peer)
+        if neighbour is None:
+            neighbour = self._begin(peer)
+        talk = neighbour.talk
+        if talk is None:
+            neighbour.waiting.append(frame)
+            neighbour.waiting_bytes += len(frame)
+            queued = neighbour.waiting_bytes
+        else:
+            link = talk.link
+            link.send(frame)
+            self._dirty[peer] = link
+            queued = link.queued_bytes
+        if queued > QUEUE_BYTES_MAX:
+            self._drop(neighbour)
+
+    def flush(self) -> None:
+        """Let everything that was said leave."""
+        if not self._dirty:
+            return
+        now_s = trio.current_time()
+        dirty, self._dirty = self._dirty, {}
+        for peer, link in dirty.items():
+            link.flush()
+            neighbour = self._neighbours.get(peer)
+            if neighbour is not None:
+                neighbour.said_s = now_s
+
+    def close(self, peer: PeerId) -> None:
+        """End the connection to a peer; what was said still arrives."""
+        neighbour = self._neighbours.pop(peer, None)
+        if neighbour is not None:
+            self._end(neighbour)
+
+    def found(self, peer: PeerId) -> None:
+        """A peer that was looked for is in the address book now."""
+        neighbour = self._neighbours.get(peer)
+        if neighbour is not None and neighbour.talk is None and neighbour.dial is None:
+            self._start_dial(neighbour)
+
+    def not_found(self, peer: PeerId) -> None:
+        """A peer that was looked for is nowhere."""
+        neighbour = self._neighbours.get(peer)
+        if neighbour is not None and neighbour.talk is None and neighbour.dial is None:
+            self._give_up(neighbour)
+
+    def connected(self) -> list[PeerId]:
+        """The peers that can be spoken to."""
+        return [each.peer for each in self._neighbours.values() if each.talk is not None]
+
+    @property
+    def bytes_in(self) -> int:
+        """All that came in over sockets."""
+        return self._bytes_in + sum(link.bytes_in for link in self._links)
+
+    @property
+    def bytes_out(self) -> int:
+        """All that went out over sockets."""
+        return self._bytes_out + sum(link.bytes_out for link in self._links)
+
+    async def run(self) -> None:
+        """Accept, dial and tidy up, until cancelled."""
+        try:
+            async with trio.open_nursery() as self._nursery:
+                self._nursery.start_soon(self.host.serve, self._accepted)
+                self.ready.set()
+                while True:
+                    await trio.sleep(self._idle_s / 4)
+                    self._close_idle()
+        finally:
+            for link in list(self._links):
+                link.close()
+
+    # Dialling.
+
+    def _begin(self, peer: PeerId) -> Neighbour:
+        assert peer != self.me, "a node does not dial itself"
+        neighbour = self._neighbours[peer] = Neighbour(peer, trio.current_time())
+        refused_until_s, _ = self._refused.get(peer, (0.0, 0.0))
+        if refused_until_s > trio.current_time():
+            self._give_up(neighbour)
+        elif self.book.of(peer):
+            self._start_dial(neighbour)
+        else:
+            assert self._nursery is not None
+            self._nursery.start_soon(self._give_up_late, neighbour)
+            self._listener.wanted(peer)
+        return neighbour
+
+    async def _give_up_late(self, neighbour: Neighbour) -> None:
+        await trio.sleep(SEARCH_S_MAX)
+        if neighbour.talk is None and neighbour.dial is None:
+            self._give_up(neighbour)
+            self._listener.settle()
+
+    def _start_dial(self, neighbour: Neighbour) -> None:
+        assert self._nursery is not None
+        neighbour.dial = trio.CancelScope()
+        self._nursery.start_soon(self._dial, neighbour, neighbour.dial)
+
+    async def _dial(self, neighbour: Neighbour, scope: trio.CancelScope) -> None:
+        peer = neighbour.peer
+        link: Link | None = None
+        with scope:
+            try:
+                async with self._dials:
+                    link = await self.host.dial(peer, self.book.of(peer))
+            except DialError:
+                neighbour.dial = None
+                if neighbour.talk is None:
+                    self._put_off(peer)
+                    if neighbour.spare is not None:
+                        self._adopt(neighbour, neighbour.spare)
+                    else:
+                        self._give_up(neighbour)
+                    self._listener.settle()
+        if link is None:
+            return
+        if scope.cancelled_caught or self._neighbours.get(peer) is not neighbour:
+            link.close()
+            return
+        talk = Talk(link)
+        link.send(write_frames([encode_hello(self._hello())]))
+        link.flush()
+        await self._listen(talk, neighbour)
+
+    def _put_off(self, peer: PeerId) -> None:
+        _, last_s = self._refused.pop(peer, (0.0, BACKOFF_S / 2))
+        wait_s = min(2 * last_s, BACKOFF_S_MAX)
+        self._refused[peer] = (trio.current_time() + wait_s, wait_s)
+        if len(self._refused) > REFUSED_MAX:
+            del self._refused[next(iter(self._refused))]
+
+    def _give_up(self, neighbour: Neighbour) -> None:
+        if self._neighbours.get(neighbour.peer) is neighbour:
+            del self._neighbours[neighbour.peer]
+            self._end(neighbour)
+            self._listener.lost(neighbour.peer)
+
+    # Listening.
+
+    async def _accepted(self, link: Link) -> None:
+        await self._listen(Talk(link), None)
+
+    async def _listen(self, talk: Talk, dialling: Neighbour | None) -> None:
+        link = talk.link
+        self._links[link] = None
+        assert self._nursery is not None
+        self._nursery.start_soon(self._expect_hello, talk)
+
+        def receive(frames: list[bytes]) -> None:
+            if talk.hello is None:
+                talk.hello = self._check_hello(decode_hello(frames[0]))
+                frames = frames[1:]
+                self._introduce(talk)
+            neighbour = self._neighbours.get(link.peer)
+            if neighbour is not None and neighbour.talk is talk:
+                neighbour.heard_s = trio.current_time()
+                self._listener.received(link.peer, frames)
+            # Nobody may speak before it has our Hello; what comes over any other link is not heard.
+            self._listener.settle()
+
+        try:
+            await link.run(receive)
+        except RemoteError as error:
+            self._listener.blamed(link.peer, error)
+        finally:
+            link.close()
+            self._links.pop(link, None)
+            self._bytes_in += link.bytes_in
+            self._bytes_out += link.bytes_out
+            if dialling is not None:
+                dialling.dial = None
+            self._ended(talk, dialling)
+
+    async def _expect_hello(self, talk: Talk) -> None:
+        await trio.sleep(HELLO_S_MAX)
+        if talk.hello is None:
+            talk.link.close()
+
+    def _check_hello(self, hello: Hello) -> Hello:
+        ours = self._hello()
+        if hello.network != ours.network:
+            raise RemoteError(f"of another network: {hello.network!r}")
+        if not {*hello.versions} & {*ours.versions}:
+            raise RemoteError(f"speaks versions {hello.versions} only")
+        return hello
+
+    def _introduce(self, talk: Talk) -> None:
+        """A peer has said Hello: decide whether this is the connection to it."""
+        link, hello = talk.link, talk.hello
+        assert hello is not None
+        if link.peer == self.me:
+            if hello.instance != self._hello().instance:
+                self._listener.met_double(link.remote_address)
+            link.close()
+            return
+        neighbour = self._neighbours.get(link.peer)
+        if neighbour is None:
+            neighbour = self._neighbours[link.peer] = Neighbour(link.peer, trio.current_time())
+        if link.dialled:
+            if neighbour.talk is None:
+                self._adopt(neighbour, talk)
+            else:
+                link.close()
+            return
+        if self._is_mine_first(neighbour, hello):
+            if neighbour.spare is not None:
+                neighbour.spare.link.close()
+            neighbour.spare = talk
+            return
+        if neighbour.talk is not None:
+            # It has not heard yet that the last connection ended: this is how we learn.
+            neighbour.talk.link.close()
+            neighbour.talk = None
+            self._listener.lost(link.peer)
+        self._adopt(neighbour, talk)
+
+    def _is_mine_first(self, neighbour: Neighbour, hello: Hello) -> bool:
+        """Whether a connection that we dialled, or still dial, goes before one from the peer."""
+        if self.me > neighbour.peer:
+            return False
+        if neighbour.talk is None:
+            return neighbour.dial is not None
+        theirs = neighbour.talk.hello
+        assert theirs is not None
+        return neighbour.talk.link.dialled and theirs.instance == hello.instance
+
+    def _adopt(self, neighbour: Neighbour, talk: Talk) -> None:
+        """Both speak over this connection from now on."""
+        link, hello = talk.link, talk.hello
+        assert hello is not None
+        if neighbour.dial is not None and not link.dialled:
+            neighbour.dial.cancel()
+            neighbour.dial = None
+        if neighbour.spare is talk:
+            neighbour.spare = None
+        elif neighbour.spare is not None:
+            neighbour.spare.link.close()
+            neighbour.spare = None
+        neighbour.talk = talk
+        self._refused.pop(neighbour.peer, None)
+        self.book.told_by_itself(neighbour.peer, hello.addresses)
+        if not link.dialled:
+            link.send(write_frames([encode_hello(self._hello())]))
+        for frame in neighbour.waiting:
+            link.send(frame)
+        neighbour.waiting, neighbour.waiting_bytes = [], 0
+        self._dirty[neighbour.peer] = link
+        self._listener.up(Contact(neighbour.peer, hello.addresses))
+
+    # Ending.
+
+    def _ended(self, talk: Talk, dialling: Neighbour | None) -> None:
+        peer = talk.link.peer
+        neighbour = self._neighbours.get(peer)
+        if neighbour is None:
+            return
+        if neighbour.spare is talk:
+            neighbour.spare = None
+        elif neighbour.talk is talk:
+            neighbour.talk = None
+            self._dirty.pop(peer, None)
+            if self._hung_up_idly(neighbour, talk):
+                del self._neighbours[peer]
+                return
+            self._next_or_lost(neighbour)
+        elif neighbour.talk is None and dialling is neighbour:
+            # Our connection was closed before it was taken.
+            self._put_off(peer)
+            self._next_or_lost(neighbour)
+        self._listener.settle()
+
+    def _next_or_lost(self, neighbour: Neighbour) -> None:
+        spare = neighbour.spare
+        if neighbour.talk is None and spare is not None:
+            self._listener.lost(neighbour.peer)
+            self._adopt(neighbour, spare)
+        else:
+            self._give_up(neighbour)
+
+    def _hung_up_idly(self, neighbour: Neighbour, talk: Talk) -> bool:
+        """Whether the peer closed a connection in good order that nobody had used for a while."""
+        return (
+            talk.link.said_goodbye
+            and neighbour.spare is None
+            and trio.current_time() - neighbour.said_s > RECENT_S
+        )
+
+    def _end(self, neighbour: Neighbour) -> None:
+        self._dirty.pop(neighbour.peer, None)
+        if neighbour.dial is not None:
+            neighbour.dial.cancel()
+        for talk in (neighbour.talk, neighbour.spare):
+            if talk is not None:
+                talk.link.close()
+
+    def _drop(self, neighbour: Neighbour) -> None:
+        """A peer takes in nothing: it will catch up by history."""
+        self._give_up(neighbour)
+
+    def _close_idle(self) -> None:
+        now_s = trio.current_time()
+        for neighbour in list(self._neighbours.values()):
+            talk = neighbour.talk
+            used_s = max(neighbour.said_s, neighbour.heard_s)
+            if talk is not None and neighbour.spare is None and now_s - used_s > self._idle_s:
+                # Both may dial again at any time, so the core need not know.
+                del self._neighbours[neighbour.peer]
+                talk.link.close(goodbye=True)

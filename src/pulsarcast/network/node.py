@@ -1,0 +1,456 @@
+"""The library: a node that a program opens, publishes with and listens to.
+
+    async with Node.open("home") as node:
+        topic = await node.create_topic("weather")
+        async with await node.subscribe(topic) as events:
+            await node.publish(topic, b"sunny")
+            async for event in events:
+                print(event.payload)
+
+Everything durable is in the folder: key, history, subscriptions. Whoever opens it again goes on
+where it stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import trio
+
+from pulsarcast.model import trace
+from pulsarcast.model.errors import LocalError
+from pulsarcast.model.events import Attribute, EventDescriptor
+from pulsarcast.model.ids import CID_BYTES, Cid, PeerId, cid_text, parse_cid, parse_peer, peer_text
+from pulsarcast.model.topics import TopicDescriptor, TopicSettings, decode_topic
+from pulsarcast.network.driver import NETWORK, Counters, Driver
+from pulsarcast.network.subscriptions import PAGE, Event, Feed, Subscription
+from pulsarcast.network.tracing import NodeTrace
+from pulsarcast.protocol.effects import Reply
+from pulsarcast.protocol.inputs import (
+    Acknowledge,
+    Command,
+    CreateTopic,
+    FetchBlock,
+    Publish,
+    ReadHistory,
+    Resolve,
+    Subscribe,
+    Unsubscribe,
+    UpdateTopic,
+)
+from pulsarcast.protocol.messages import Contact
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.store import DropState, PutState, StateRow
+from pulsarcast.storage.home import Home
+
+LISTEN: Final = ("/ip4/127.0.0.1/tcp/0",)
+JOIN_S_MAX: Final = 10.0
+"""How long a start waits for the first peer; without one the node is alone, and works."""
+CURSOR_S: Final = 1.0
+"""How long the place of a subscriber waits for a commit to join; a crash brings that much again."""
+READER: Final = "reader"
+"""The table of the store that holds them."""
+
+Ack: TypeAlias = Literal["accepted", "replicated"]
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic, as it was when it was looked up."""
+
+    descriptor: TopicDescriptor
+
+    @property
+    def cid(self) -> Cid:
+        """Its content id, as bytes."""
+        return self.descriptor.topic
+
+    @property
+    def id(self) -> str:
+        """What it is known by through all its versions."""
+        return cid_text(self.descriptor.topic)
+
+    @property
+    def name(self) -> str:
+        """What its author called it."""
+        return self.descriptor.name
+
+    @property
+    def author(self) -> str:
+        """Who made it."""
+        return peer_text(self.descriptor.author)
+
+
+TopicRef: TypeAlias = Topic | Cid | str
+"""A topic, its content id, or `author/name`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What became of something that was published."""
+
+    cid: Cid
+    replicas: int
+    """How many peers are known to keep it."""
+
+    @property
+    def id(self) -> str:
+        """The event's content id."""
+        return cid_text(self.cid)
+
+
+class Node:
+    """A peer of the network."""
+
+    def __init__(self, home: Home, incarnation: int) -> None:
+        self._home = home
+        self._incarnation = incarnation
+        self._driver: Driver | None = None
+        self._feeds: dict[Cid, Feed] = {}
+        self._halted: str | None = None
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        path: str | Path,
+        *,
+        listen: Sequence[str] = LISTEN,
+        announce: Sequence[str] = (),
+        bootstrap: Iterable[str] = (),
+        network: str = NETWORK,
+        parameters: Parameters | None = None,
+        trace_level: str | None = None,
+        trace_folder: str | Path | None = None,
+        run_id: str = "node",
+    ) -> AsyncIterator[Node]:
+        """Start the node that lives in a folder, or a new one, and stop it at the end.
+
+        `bootstrap` names peers to begin with, as `/ip4/…/tcp/…/p2p/PEER`. With a `trace_level`
+        (`delivery` or `rpc`) it writes down what it does, below its folder or `trace_folder`.
+        """
+        with Home.open(path) as home:
+            incarnation = home.start()
+            node = cls(home, incarnation)
+            failure: Exception | None = None
+            tracing = None
+            if trace_level is not None:
+                tracing = NodeTrace(
+                    Path(trace_folder) if trace_folder is not None else home.traces,
+                    run_id=run_id,
+                    node_id=peer_text(home.identity.peer_id),
+                    incarnation=incarnation,
+                    level=trace_level,
+                )
+            node._restore()
+            driver = node._driver = Driver(
+                home.identity,
+                home.store,
+                node,
+                listen=listen,
+                announce=announce,
+                contacts=[parse_contact(text) for text in bootstrap],
+                network=network,
+                parameters=parameters,
+                trace_to=tracing,
+            )
+            await driver.listen()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(driver.run)
+                await driver.started.wait()
+                nursery.start_soon(node._keep_cursors)
+                if driver.has_contacts:
+                    with trio.move_on_after(JOIN_S_MAX):
+                        await driver.joined.wait()
+                try:
+                    yield node
+                except Exception as error:
+                    failure = error  # Raised below: a nursery would wrap it.
+                finally:
+                    with trio.CancelScope(shield=True):
+                        node._write_cursors()
+                        await driver.stop()
+                        node._close_all("the node is closed")
+                    nursery.cancel_scope.cancel()
+            if tracing is not None:
+                tracing.close()
+            if failure is not None:
+                raise failure
+
+    # Who and where we are.
+
+    @property
+    def peer_id(self) -> str:
+        """Who we are."""
+        return peer_text(self._home.identity.peer_id)
+
+    @property
+    def identity(self) -> PeerId:
+        """Who we are, as topics' settings name peers."""
+        return self._home.identity.peer_id
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where others can dial us, in the form that `bootstrap` takes."""
+        return tuple(f"{each}/p2p/{self.peer_id}" for each in self._running.addresses)
+
+    @property
+    def incarnation(self) -> int:
+        """Which life of the node this is."""
+        return self._incarnation
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        """Whom we are connected to."""
+        return tuple(peer_text(peer) for peer in self._running.neighbours.connected())
+
+    @property
+    def counters(self) -> Counters:
+        """What we have done since we started."""
+        return self._running.counters()
+
+    @property
+    def halted(self) -> str | None:
+        """Why the node has fallen silent, where it has."""
+        return self._halted
+
+    # Topics.
+
+    async def create_topic(
+        self, name: str, settings: TopicSettings | None = None, *, subtopics: Mapping[str, Cid] = {}
+    ) -> Topic:
+        """Create a topic of ours; whoever knows our peer id and the name finds it."""
+        chosen = settings or TopicSettings()
+        reply = await self._ask(lambda call: CreateTopic(call, name, chosen, dict(subtopics)))
+        assert reply.block is not None
+        return Topic(decode_topic(reply.block))
+
+    async def update_topic(
+        self, topic: TopicRef, settings: TopicSettings, *, flush: bool = False
+    ) -> Topic:
+        """Publish a new version of a topic of ours; `flush` forgets all events up to now."""
+        cid = await self._resolve(topic)
+        reply = await self._ask(lambda call: UpdateTopic(call, cid, settings, flush=flush))
+        assert reply.block is not None
+        return Topic(decode_topic(reply.block))
+
+    async def topic(self, topic: TopicRef) -> Topic:
+        """Look a topic up: by its content id, or as `author/name`."""
+        cid = await self._resolve(topic)
+        reply = await self._ask(lambda call: FetchBlock(call, cid))
+        assert reply.block is not None
+        return Topic(decode_topic(reply.block))
+
+    # Events.
+
+    async def publish(
+        self,
+        topic: TopicRef,
+        payload: bytes,
+        *,
+        name: str = "",
+        attributes: Mapping[str, Attribute] = {},
+        parents: Sequence[Cid] = (),
+        ack: Ack = "replicated",
+        idempotency_key: bytes | str | None = None,
+        injection: str = "",
+    ) -> Published:
+        """Publish, or ask someone who may; returns once the promise that was asked for holds.
+
+        `accepted`: it is on a publisher's disk. `replicated`: several peers keep it. With an
+        idempotency key the same call can be made again, also after a crash, and publishes once.
+        """
+        cid = await self._resolve(topic)
+        key = idempotency_key.encode() if isinstance(idempotency_key, str) else idempotency_key
+        reply = await self._ask(
+            lambda call: Publish(
+                call,
+                cid,
+                payload,
+                name=name,
+                attributes=dict(attributes),
+                parents=tuple(parents),
+                replicated=ack == "replicated",
+                idempotency_key=key,
+                injection=injection,
+            )
+        )
+        assert reply.cid is not None
+        return Published(reply.cid, reply.replicas)
+
+    async def subscribe(
+        self, topic: TopicRef, name: str = "", *, from_start: bool = False, below: bool = False
+    ) -> Subscription:
+        """Listen to a topic, from now on or from its start, and go on where `name` stopped before.
+
+        Several names listen to one topic independently of each other.
+        """
+        cid = await self._resolve(topic)
+        feed = self._feeds.get(cid)
+        if feed is not None and name in feed.subscriptions:
+            raise LocalError(f"somebody listens already as {name!r}")
+        if feed is None:
+            feed = self._feeds[cid] = Feed(cid)
+        resumes = name in feed.cursors
+        if not resumes:
+            feed.cursors[name] = 0 if from_start else feed.newest
+            if from_start or feed.newest:
+                feed.changed[name] = None
+            else:
+                # Events may come before the answer does: the first of them says where we begin.
+                feed.unplaced[name] = None
+        subscription = feed.subscriptions[name] = Subscription(feed, name, self._read_page)
+        try:
+            reply = await self._ask(
+                lambda call: Subscribe(call, cid, below=below, from_start=from_start)
+            )
+        except LocalError:
+            subscription.close()
+            if not resumes:
+                feed.forget(name)
+            raise
+        if feed.unplaced:
+            feed.place(reply.places[0] if reply.places else 0)
+        return subscription
+
+    async def unsubscribe(self, topic: TopicRef) -> None:
+        """Leave a topic: all names that listen to it end, and their places are forgotten."""
+        cid = await self._resolve(topic)
+        await self._ask(lambda call: Unsubscribe(call, cid))
+        feed = self._feeds.pop(cid, None)
+        if feed is not None:
+            for name in feed.cursors:
+                self._running.disk.note(DropState(READER, _reader_key(cid, name)))
+            for subscription in list(feed.subscriptions.values()):
+                subscription.close("the topic was unsubscribed from")
+            self._running.settle()
+
+    async def history(
+        self, topic: TopicRef, *, start: int = 1, limit: int | None = None
+    ) -> AsyncIterator[Event]:
+        """The events of a topic that we keep, from one of our indices on."""
+        cid = await self._resolve(topic)
+        left = limit
+        while left is None or left > 0:
+            page = await self._read_page(cid, start, PAGE if left is None else min(PAGE, left))
+            for event in page:
+                yield event
+            if not page:
+                return
+            start = page[-1].index + 1
+            left = None if left is None else left - len(page)
+
+    # For the driver.
+
+    def deliver(self, event: EventDescriptor, record: trace.Delivered) -> None:
+        """An event has come."""
+        feed = self._feeds.get(event.topic)
+        if feed is None:
+            feed = self._feeds[event.topic] = Feed(event.topic)
+        feed.deliver(record.index, event)
+
+    def halted_because(self, reason: str) -> None:
+        """The disk refused, or somebody else has our key."""
+        self._halted = reason
+        self._close_all(reason)
+
+    # Within.
+
+    @property
+    def _running(self) -> Driver:
+        assert self._driver is not None, "a node is opened with `async with Node.open(…)`"
+        return self._driver
+
+    async def _ask(self, make: Callable[[int], Command]) -> Reply:
+        answered = trio.Event()
+        replies: list[Reply] = []
+
+        def then(reply: Reply) -> None:
+            replies.append(reply)
+            answered.set()
+
+        self._running.ask(make, then)
+        await answered.wait()
+        reply = replies[0]
+        if reply.error is not None:
+            raise LocalError(reply.error)
+        return reply
+
+    async def _resolve(self, topic: TopicRef) -> Cid:
+        if isinstance(topic, Topic):
+            return topic.cid
+        if isinstance(topic, bytes):
+            return topic
+        author, slash, name = topic.partition("/")
+        if not slash:
+            return parse_cid(author)
+        peer: PeerId = parse_peer(author)
+        reply = await self._ask(lambda call: Resolve(call, peer, name))
+        assert reply.cid is not None
+        newest = await self._ask(lambda call: FetchBlock(call, reply.cid))  # type: ignore[arg-type]
+        assert newest.block is not None
+        return decode_topic(newest.block).topic
+
+    async def _read_page(self, topic: Cid, index: int, limit: int) -> list[Event]:
+        reply = await self._ask(lambda call: ReadHistory(call, topic, index, limit))
+        return [
+            Event(place, event) for place, event in zip(reply.places, reply.events, strict=True)
+        ]
+
+    def _restore(self) -> None:
+        """Where subscribers stopped when the node ran last."""
+        for row in self._home.store.rows():
+            if row.table == READER:
+                topic, name = _read_reader_key(row.key)
+                feed = self._feeds.setdefault(topic, Feed(topic))
+                feed.cursors[name] = int.from_bytes(row.value, "big")
+        for topic, newest in self._home.store.logs():
+            if topic in self._feeds:
+                self._feeds[topic].newest = newest
+
+    async def _keep_cursors(self) -> None:
+        while True:
+            await trio.sleep(CURSOR_S)
+            self._write_cursors()
+
+    def _write_cursors(self) -> None:
+        self.before_commit()
+        self._running.settle()
+
+    def before_commit(self) -> None:
+        """Write down where subscribers are."""
+        driver = self._running
+        for feed in self._feeds.values():
+            if not feed.changed:
+                continue
+            for name in feed.changed:
+                value = feed.cursors[name].to_bytes(8, "big")
+                row = StateRow(READER, _reader_key(feed.topic, name), value)
+                driver.disk.note(PutState(row))
+            feed.changed.clear()
+            driver.take(Acknowledge(feed.topic, min(feed.cursors.values())))
+
+    def _close_all(self, reason: str) -> None:
+        for feed in self._feeds.values():
+            for subscription in list(feed.subscriptions.values()):
+                subscription.close(reason)
+
+
+def parse_contact(text: str) -> Contact:
+    """A peer and its address, from `/ip4/…/tcp/…/p2p/PEER`."""
+    address, separator, peer = text.rpartition("/p2p/")
+    if not separator:
+        raise LocalError(f"not an address with a peer in it, as /ip4/…/tcp/…/p2p/PEER: {text!r}")
+    return Contact(parse_peer(peer), (address,))
+
+
+def _reader_key(topic: Cid, name: str) -> bytes:
+    return topic + name.encode()
+
+
+def _read_reader_key(key: bytes) -> tuple[Cid, str]:
+    return Cid(key[:CID_BYTES]), key[CID_BYTES:].decode()

@@ -1,0 +1,68 @@
+from pulsarcast.model.identity import Identity
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.network.addresses import HEARSAY_MAX, KNOWN_MAX, AddressBook
+from pulsarcast.protocol.messages import (
+    Contact,
+    Credit,
+    HandOver,
+    JoinReferred,
+    Peers,
+    Status,
+)
+
+TOPIC = Cid(bytes(36))
+
+
+def peer(number: int) -> PeerId:
+    return Identity.from_seed(bytes([number]) * 32).peer_id
+
+
+def test_what_a_peer_says_of_itself_stands_before_hearsay() -> None:
+    book = AddressBook()
+    book.heard(Contact(peer(1), ("/lie",)))
+    book.told_by_itself(peer(1), ("/own",))
+    book.heard(Contact(peer(1), ("/another lie",)))
+    assert book.of(peer(1)) == ("/own", "/another lie", "/lie")
+
+
+def test_hearsay_is_bounded_and_the_newest_is_kept() -> None:
+    book = AddressBook()
+    for number in range(20):
+        book.heard(Contact(peer(1), (f"/{number}",)))
+    assert book.of(peer(1)) == tuple(f"/{number}" for number in range(19, 19 - HEARSAY_MAX, -1))
+
+
+def test_peers_are_forgotten_before_there_are_too_many() -> None:
+    book = AddressBook()
+    for number in range(KNOWN_MAX + 10):
+        book.heard(Contact(PeerId(number.to_bytes(38)), ("/a",)))
+    assert len(book) == KNOWN_MAX
+    assert not book.of(PeerId((0).to_bytes(38)))
+
+
+def test_contacts_get_their_addresses_on_the_way_out_and_leave_them_on_the_way_in() -> None:
+    sender, receiver = AddressBook(), AddressBook()
+    sender.told_by_itself(peer(1), ("/one",))
+    for message in (
+        Peers(1, (Contact(peer(1)), Contact(peer(2)))),
+        Status(TOPIC, b"", (), (Contact(peer(1)),), False),
+        JoinReferred(TOPIC, 1, Contact(peer(1)), False),
+        HandOver(TOPIC, Contact(peer(1))),
+    ):
+        receiver = AddressBook()
+        receiver.learn(sender.fill(message))
+        assert receiver.of(peer(1)) == ("/one",), message
+        assert not receiver.of(peer(2))
+
+
+def test_messages_without_contacts_stay_the_same_object() -> None:
+    book = AddressBook()
+    for message in (Credit(TOPIC, 1), HandOver(TOPIC, None), Peers(1, ())):
+        assert book.fill(message) is message
+        book.learn(message)
+    assert len(book) == 0
+
+
+def test_an_address_that_came_with_a_contact_is_passed_on_where_we_know_none() -> None:
+    filled = AddressBook().fill(Peers(1, (Contact(peer(1), ("/a",)),)))
+    assert filled == Peers(1, (Contact(peer(1), ("/a",)),))

@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.identity import Identity
+from pulsarcast.model.ids import PeerId
+from pulsarcast.network.addresses import AddressBook
+from pulsarcast.network.host import Host
+from pulsarcast.network.neighbours import Neighbours
+from pulsarcast.protocol.messages import Contact
+from pulsarcast.wire.framing import write_frames
+from pulsarcast.wire.hello import Hello, encode_hello
+
+
+class Ear:
+    """A driver that only listens."""
+
+    def __init__(self) -> None:
+        self.heard: list[bytes] = []
+        self.story: list[str] = []
+        self.looked_for: list[PeerId] = []
+        self.deaf = False
+
+    def received(self, peer: PeerId, frames: list[bytes]) -> None:
+        self.heard += frames
+
+    def up(self, contact: Contact) -> None:
+        self.story.append("up")
+
+    def lost(self, peer: PeerId) -> None:
+        self.story.append("lost")
+
+    def wanted(self, peer: PeerId) -> None:
+        self.looked_for.append(peer)
+
+    def blamed(self, peer: PeerId, error: RemoteError) -> None:
+        self.story.append(f"blamed: {error.reason}")
+
+    def met_double(self, address: str) -> None:
+        self.story.append("met a double")
+
+    def settle(self) -> None:
+        self.neighbours.flush()
+
+    neighbours: Neighbours
+
+
+class Someone:
+    """A peer with ears and a mouth."""
+
+    def __init__(self, seed: int, instance: bytes, network: str, idle_s: float) -> None:
+        identity = Identity.from_seed(bytes([seed]) * 32)
+        self.peer = identity.peer_id
+        self.host = Host(identity)
+        self.book = AddressBook()
+        self.ear = Ear()
+        self.hello = Hello(network, (2,), instance=instance)
+        self.neighbours = Neighbours(
+            self.peer, self.host, self.book, lambda: self.hello, self.ear, idle_s=idle_s
+        )
+        self.ear.neighbours = self.neighbours
+
+    def say(self, to: Someone, *words: bytes) -> None:
+        for word in words:
+            self.neighbours.send(to.peer, write_frames([word]))
+        self.neighbours.flush()
+
+    def knows(self, other: Someone) -> None:
+        self.book.heard(Contact(other.peer, other.hello.addresses))
+
+
+@asynccontextmanager
+async def someone(
+    seed: int, instance: bytes = b"1", network: str = "main", idle_s: float = 100.0
+) -> AsyncIterator[Someone]:
+    me = Someone(seed, instance, network, idle_s)
+    addresses = await me.host.listen("/ip4/127.0.0.1/tcp/0")
+    me.hello = Hello(network, (2,), addresses=addresses, instance=instance)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(me.neighbours.run)
+        await me.neighbours.ready.wait()
+        try:
+            yield me
+        finally:
+            nursery.cancel_scope.cancel()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    with trio.fail_after(10):
+        while not holds():
+            await trio.sleep(0.01)
+
+
+def play(scene: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        with trio.fail_after(40):
+            await scene()
+
+    trio.run(bounded)
+
+
+def test_what_is_said_while_dialling_arrives_in_order_and_both_are_up() -> None:
+    async def scene() -> None:
+        async with someone(1) as one, someone(2) as two:
+            one.knows(two)
+            one.say(two, b"a", b"b")
+            one.say(two, b"c")
+            await until(lambda: two.ear.heard == [b"a", b"b", b"c"])
+            two.say(one, b"d")
+            await until(lambda: one.ear.heard == [b"d"])
+            assert one.ear.story == two.ear.story == ["up"]
+            assert one.book.of(two.peer) == two.hello.addresses
+
+    play(scene)
+
+
+@pytest.mark.parametrize("rounds", range(5))
+def test_two_who_dial_each_other_at_once_come_to_one_connection(rounds: int) -> None:
+    async def scene() -> None:
+        async with someone(1) as one, someone(2) as two:
+            one.knows(two)
+            two.knows(one)
+            words = [b"%d" % number for number in range(50)]
+            one.say(two, words[0])
+            two.say(one, words[0])
+            for word in words[1:]:
+                one.say(two, word)
+                two.say(one, word)
+                await trio.sleep(0.001)
+            await until(lambda: one.ear.heard == words and two.ear.heard == words)
+            assert one.ear.story == two.ear.story == ["up"]
+            await until(lambda: one.host.connection_count == two.host.connection_count == 1)
+
+    play(scene)
+
+
+def test_a_peer_that_lives_again_is_lost_and_then_up() -> None:
+    async def scene() -> None:
+        async with someone(1) as one, someone(2) as two:
+            two.knows(one)
+            two.say(one, b"a")
+            await until(lambda: one.ear.heard == [b"a"])
+            # Its old life is not over yet for us.
+            async with someone(2, instance=b"2") as again:
+                again.knows(one)
+                again.say(one, b"b")
+                await until(lambda: one.ear.heard == [b"a", b"b"])
+                assert one.ear.story == ["up", "lost", "up"]
+
+    play(scene)
+
+
+def test_a_peer_that_cannot_be_dialled_is_lost_and_left_alone_for_a_while() -> None:
+    async def scene() -> None:
+        async with someone(1) as one:
+            async with someone(2) as two:
+                gone = two
+            one.knows(gone)
+            one.say(gone, b"a")
+            await until(lambda: one.ear.story == ["lost"])
+            one.say(gone, b"b")
+            assert one.ear.story == ["lost", "lost"]
+            assert not one.neighbours.connected()
+
+    play(scene)
+
+
+def test_peers_of_different_networks_part() -> None:
+    async def scene() -> None:
+        async with someone(1) as one, someone(2, network="other") as two:
+            one.knows(two)
+            one.say(two, b"a")
+            await until(lambda: bool(one.ear.story and two.ear.story))
+            assert one.ear.story[-1] == "lost"
+            assert two.ear.story == ["blamed: of another network: 'main'"]
+            assert not two.ear.heard
+
+    play(scene)
+
+
+def test_idle_connections_are_closed_without_a_word_to_the_core() -> None:
+    async def scene() -> None:
+        async with someone(1, idle_s=6.0) as one, someone(2, idle_s=100.0) as two:
+            one.knows(two)
+            one.say(two, b"a")
+            await until(lambda: two.ear.heard == [b"a"])
+            with trio.fail_after(12):
+                while one.neighbours.connected() or two.neighbours.connected():
+                    await trio.sleep(0.05)
+            assert one.ear.story == two.ear.story == ["up"]
+            two.say(one, b"b")
+            await until(lambda: one.ear.heard == [b"b"])
+            assert one.ear.story == two.ear.story == ["up", "up"]
+
+    play(scene)
+
+
+def test_somebody_with_our_key_is_noticed() -> None:
+    async def scene() -> None:
+        async with someone(1) as one, someone(1, instance=b"2") as double:
+            # A third party would tell of an address of "ours".
+            link = await one.host.dial(double.peer, double.hello.addresses)
+            link.send(write_frames([encode_hello(one.hello)]))
+            link.flush()
+            await until(lambda: double.ear.story == ["met a double"])
+            link.close()
+
+    play(scene)
+
+
+def test_a_peer_that_does_not_read_is_dropped_before_memory_is_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scene() -> None:
+        async with someone(1) as one, someone(2) as two:
+            link = await two.host.dial(one.peer, one.hello.addresses)
+            link.send(write_frames([encode_hello(two.hello)]))
+            link.flush()
+            await until(lambda: one.ear.story == ["up"])
+            # Nobody runs the link: nothing is read.
+            frame = bytes(100_000)
+            for _ in range(200):
+                one.say(two, frame)
+                if one.ear.story != ["up"]:
+                    break
+            assert one.ear.story == ["up", "lost"]
+            assert one.host.connection_count == 0
+            link.close()
+
+    play(scene)
+
+
+def test_a_peer_without_an_address_is_looked_for() -> None:
+    async def scene() -> None:
+        async with someone(1) as one, someone(2) as two:
+            one.say(two, b"a")
+            assert one.ear.looked_for == [two.peer]
+            one.knows(two)
+            one.neighbours.found(two.peer)
+            await until(lambda: two.ear.heard == [b"a"])
+
+    play(scene)
+
+
+def test_a_peer_that_nobody_knows_is_lost() -> None:
+    async def scene() -> None:
+        async with someone(1) as one, someone(2) as two:
+            one.say(two, b"a")
+            one.neighbours.not_found(two.peer)
+            assert one.ear.story == ["lost"]
+
+    play(scene)

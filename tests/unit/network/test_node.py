@@ -1,0 +1,272 @@
+"""The library, as programs use it: real nodes on loopback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import trio
+
+from pulsarcast.model.errors import LocalError
+from pulsarcast.model.topics import DeliveryOrder, TopicSettings
+from pulsarcast.network.node import Node
+from pulsarcast.network.subscriptions import MEMORY_MAX, Subscription
+from pulsarcast.storage.sqlite import StoreError
+
+
+def play(scene: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        with trio.fail_after(60):
+            await scene()
+
+    trio.run(bounded)
+
+
+async def take(events: Subscription, count: int) -> list[bytes]:
+    with trio.fail_after(30):
+        return [(await anext(events)).payload for _ in range(count)]
+
+
+def test_an_event_arrives(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with (
+            Node.open(tmp_path / "ann") as ann,
+            Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben,
+        ):
+            topic = await ann.create_topic("weather")
+            events = await ben.subscribe(topic)
+            published = await ann.publish(topic, b"sunny", name="today", ack="accepted")
+            event = await anext(events)
+            assert event.payload == b"sunny"
+            assert event.name == "today"
+            assert event.author == event.publisher == ann.peer_id
+            assert event.id == published.id
+            assert event.index == 1
+
+    play(scene)
+
+
+def test_a_topic_is_found_by_its_author_and_name(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with (
+            Node.open(tmp_path / "ann") as ann,
+            Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben,
+        ):
+            topic = await ann.create_topic("weather")
+            found = await ben.topic(f"{ann.peer_id}/weather")
+            assert found.id == topic.id
+            assert found.author == ann.peer_id
+            with pytest.raises(LocalError, match="no topic"):
+                await ben.topic(f"{ann.peer_id}/nothing")
+            with pytest.raises(LocalError, match="not a content id"):
+                await ben.subscribe("nonsense")
+
+    play(scene)
+
+
+def test_a_subscription_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await ann.create_topic("weather")
+            async with Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben:
+                async with await ben.subscribe(topic, "reader") as events:
+                    await ann.publish(topic, b"1", ack="accepted")
+                    assert await take(events, 1) == [b"1"]
+                    events.acknowledge()
+            for number in (b"2", b"3"):
+                await ann.publish(topic, number, ack="accepted")
+            async with Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben:
+                assert ben.incarnation == 2
+                async with await ben.subscribe(topic, "reader") as events:
+                    assert await take(events, 2) == [b"2", b"3"]
+
+    play(scene)
+
+
+def test_names_listen_independently_and_one_name_only_once(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await ann.create_topic("weather")
+            first = await ann.subscribe(topic, "first")
+            await ann.publish(topic, b"1", ack="accepted")
+            assert await take(first, 1) == [b"1"]
+            late = await ann.subscribe(topic, "late")
+            with pytest.raises(LocalError, match="listens already"):
+                await ann.subscribe(topic, "late")
+            await ann.publish(topic, b"2", ack="accepted")
+            assert await take(late, 1) == [b"2"]
+            assert await take(first, 1) == [b"2"]
+            late.close()
+            with pytest.raises(LocalError, match="closed"):
+                await anext(late)
+
+    play(scene)
+
+
+def test_a_new_listener_hears_nothing_from_before_unless_it_asks(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await ann.create_topic("weather")
+            for number in range(5):
+                await ann.publish(topic, b"%d" % number, ack="accepted")
+            now = await ann.subscribe(topic, "now")
+            everything = await ann.subscribe(topic, "everything", from_start=True)
+            await ann.publish(topic, b"5", ack="accepted")
+            assert await take(now, 1) == [b"5"]
+            assert await take(everything, 6) == [b"%d" % number for number in range(6)]
+
+    play(scene)
+
+
+def test_a_slow_listener_reads_on_from_the_log(tmp_path: Path) -> None:
+    count = 3 * MEMORY_MAX
+
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            settings = TopicSettings(delivery_order=DeliveryOrder.PER_PUBLISHER)
+            topic = await ann.create_topic("weather", settings)
+            events = await ann.subscribe(topic)
+            async with trio.open_nursery() as nursery:
+
+                async def publish(start: int) -> None:
+                    for number in range(start, count, 8):
+                        await ann.publish(topic, b"%d" % number, ack="accepted")
+
+                for start in range(8):
+                    nursery.start_soon(publish, start)
+            got = await take(events, count)
+            assert sorted(got, key=int) == [b"%d" % number for number in range(count)]
+            kept = [event.payload async for event in ann.history(topic)]
+            assert kept == got
+            some = [event.index async for event in ann.history(topic, start=10, limit=3)]
+            assert some == [10, 11, 12]
+
+    play(scene)
+
+
+def test_the_same_key_publishes_once_also_in_another_life(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await ann.create_topic("weather")
+            await ann.subscribe(topic)
+            once = await ann.publish(topic, b"x", ack="accepted", idempotency_key="k")
+            again = await ann.publish(topic, b"x", ack="accepted", idempotency_key="k")
+            assert once.id == again.id
+        async with Node.open(tmp_path / "ann") as ann:
+            later = await ann.publish(topic, b"x", ack="accepted", idempotency_key="k")
+            assert later.id == once.id
+            assert len([event async for event in ann.history(topic)]) == 1
+
+    play(scene)
+
+
+def test_one_who_may_not_publish_asks_one_who_may(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with (
+            Node.open(tmp_path / "ann") as ann,
+            Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben,
+        ):
+            me = (await ann.create_topic("who")).descriptor.author
+            topic = await ann.create_topic("weather", TopicSettings(allowed_publishers=(me,)))
+            events = await ann.subscribe(topic)
+            await ben.publish(topic, b"rain", ack="accepted")
+            event = await anext(events)
+            assert (event.author, event.publisher) == (ben.peer_id, ann.peer_id)
+
+    play(scene)
+
+
+def test_unsubscribing_ends_every_listener_and_forgets_its_place(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await ann.create_topic("weather")
+            events = await ann.subscribe(topic, "reader")
+            await ann.unsubscribe(topic)
+            with pytest.raises(LocalError, match="unsubscribed"):
+                await anext(events)
+            again = await ann.subscribe(topic, "reader")
+            await ann.publish(topic, b"new", ack="accepted")
+            assert await take(again, 1) == [b"new"]
+
+    play(scene)
+
+
+def test_a_folder_has_one_node_at_a_time(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann"):
+            with pytest.raises(LocalError, match=str(os.getpid())):
+                async with Node.open(tmp_path / "ann"):
+                    pass
+
+    play(scene)
+
+
+PUBLISH_UNTIL_KILLED = """
+import sys, trio
+from pulsarcast.network.node import Node
+
+async def main():
+    async with Node.open(sys.argv[1]) as node:
+        topic = await node.create_topic("weather")
+        await node.subscribe(topic, "reader")
+        print(topic.id, flush=True)
+        for number in range(1_000_000):
+            await node.publish(topic, b"%d" % number, ack="accepted")
+            print(number, flush=True)
+
+trio.run(main)
+"""
+
+
+def test_nothing_acknowledged_is_lost_by_a_kill(tmp_path: Path) -> None:
+    home = tmp_path / "ann"
+    process = subprocess.Popen(
+        [sys.executable, "-c", PUBLISH_UNTIL_KILLED, str(home)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    topic = process.stdout.readline().strip()
+    for _ in range(200):
+        process.stdout.readline()
+    process.send_signal(signal.SIGKILL)
+    acknowledged = [int(line) for line in process.stdout if line.endswith("\n")]
+    process.stdout.close()
+    process.wait()
+    last = acknowledged[-1] if acknowledged else 199
+
+    async def scene() -> None:
+        async with Node.open(home) as ann:
+            kept = [int(event.payload) async for event in ann.history(topic)]
+            assert kept[: last + 1] == list(range(last + 1))
+            events = await ann.subscribe(topic, "reader")
+            assert await take(events, len(kept)) == [b"%d" % number for number in kept]
+            # And it goes on with the next number of its own.
+            await ann.publish(topic, b"later", ack="accepted")
+            assert await take(events, 1) == [b"later"]
+
+    play(scene)
+
+
+def test_a_disk_that_refuses_ends_every_call_with_the_reason(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await ann.create_topic("weather")
+            events = await ann.subscribe(topic)
+            store = ann._home.store
+
+            def refuse(writes: object) -> None:
+                raise StoreError("no space left on device")
+
+            store.apply = refuse  # type: ignore[method-assign]
+            for _ in range(2):  # in flight when it happens, and after
+                with pytest.raises(LocalError, match="no space left"), trio.fail_after(5):
+                    await ann.publish(topic, b"x", ack="accepted")
+            assert ann.halted is not None
+            with pytest.raises(LocalError, match="no space left"):
+                await anext(events)
+
+    play(scene)
