@@ -58,7 +58,7 @@ def test_every_message_is_in_the_specification() -> None:
 def test_the_example_of_the_readme_prints_what_the_readme_says(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    [example] = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", README, re.DOTALL)
+    [example] = re.findall(r"```python\n((?:(?!```).)*)```\n\n```text\n(.*?)```", README, re.DOTALL)
     code, output = example
     exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
     assert capsys.readouterr().out == output

@@ -1,0 +1,183 @@
+"""`pulsarcast testbed`: real nodes on this machine, under a load, measured."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+from tqdm import tqdm
+
+from pulsarcast.model.errors import LocalError
+
+EXIT_LOST = 1
+
+# A node's trace: how much of it, or none.
+_TRACE_LEVELS = click.Choice(["none", "delivery", "rpc"])
+
+
+@click.group()
+def testbed() -> None:
+    """Run many real nodes on this machine, and measure them."""
+
+
+@testbed.command()
+@click.option("--nodes", type=click.IntRange(min=2), default=30, show_default=True)
+@click.option("--events", type=click.IntRange(min=1), default=300, show_default=True)
+@click.option("--topics", type=click.IntRange(min=1), default=5, show_default=True)
+@click.option("--payload", type=int, default=256, show_default=True, help="Bytes of an event.")
+@click.option(
+    "--concurrency", type=click.IntRange(min=1), default=5, show_default=True, help="In flight."
+)
+@click.option("--only", multiple=True, help="Run this contestant only; may be given again.")
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--dials", type=int, default=6, show_default=True, help="Per node, in pubsub graphs.")
+@click.option("--frame", type=int, default=520, show_default=True, help="Bytes of a bare frame.")
+@click.option("--fanout", type=int, default=8, show_default=True, help="Of bare trees.")
+@click.option("--patience-s", type=float, default=10.0, show_default=True, help="Per event.")
+@click.option("--ack", type=click.Choice(["accepted", "replicated"]), default="replicated")
+@click.option("--trace-level", type=_TRACE_LEVELS, default="none", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+def compare(
+    nodes: int,
+    events: int,
+    topics: int,
+    payload: int,
+    concurrency: int,
+    only: tuple[str, ...],
+    seed: int,
+    dials: int,
+    frame: int,
+    fanout: int,
+    patience_s: float,
+    ack: str,
+    trace_level: str,
+    as_json: bool,
+) -> None:
+    """Measure ours, floodsub, gossipsub and bare, one after another.
+
+    A delivery counts where an event reached another node than its author. Bytes are those that
+    left sockets, encrypted, without the headers of TCP and IP. Processor time runs from the first
+    event until one second after the last delivery.
+    """
+    with _Bars() as bars, _telling():
+        from pulsarcast.testbed import compare as comparing
+        from pulsarcast.testbed.contestants import Settings
+
+        load = comparing.Load(
+            nodes=nodes,
+            events=events,
+            topics=topics,
+            payload_bytes=payload,
+            concurrency=concurrency,
+            patience_s=patience_s,
+            ack=ack,
+            settings=Settings(
+                seed=seed,
+                dials=dials,
+                frame_bytes=frame,
+                fanout=fanout,
+                trace_level=None if trace_level == "none" else trace_level,
+            ),
+        )
+        results = comparing.compare(load, only, progress=bars.show)
+    click.echo(comparing.to_json(results) if as_json else comparing.to_text(results))
+
+
+@testbed.command()
+@click.argument("scenario")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Traces and summary.")
+@click.option("--nodes", type=click.IntRange(min=2), help="By default what the scenario takes.")
+@click.option("--order", type=click.Choice(["none", "per-publisher", "total"]), default="none")
+@click.option("--trace-level", type=_TRACE_LEVELS, default="delivery", show_default=True)
+@click.option("--ack", type=click.Choice(["accepted", "replicated"]), default="replicated")
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--contestant", type=str, default="ours", show_default=True)
+@click.option("--run-id", type=str, help="What the traces call this run.")
+@click.option("--timeout-s", type=float, default=7200.0, show_default=True, help="Then it fails.")
+@click.option("--keep-homes", is_flag=True, help="Leave the folders of the nodes in place.")
+@click.option("--workload", type=click.Path(path_type=Path), help="workload: its file.")
+@click.option(
+    "--limit", "events_max", type=click.IntRange(min=1), help="workload: only the first N events."
+)
+@click.option(
+    "--concurrency",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="workload: users at a time.",
+)
+@click.option(
+    "--faults", multiple=True, help="workload: kills, full-disk or stopped; may be given again."
+)
+@click.option("--stopped-s", type=float, default=60.0, show_default=True, help="faults: how long.")
+@click.option("--full-s", type=float, default=20.0, show_default=True, help="faults: how long.")
+@click.option(
+    "--events", type=click.IntRange(min=1), help="Of a load that is made up; away: missed ones."
+)
+@click.option("--topics", type=click.IntRange(min=1), help="away, soak, mirror.")
+@click.option("--payload", "payload_bytes", type=int, default=256, show_default=True)
+@click.option("--rate", "rate_per_s", type=float, default=20.0, show_default=True, help="A second.")
+@click.option("--duration-s", type=float, default=600.0, show_default=True, help="soak.")
+@click.option("--sample-s", type=float, default=5.0, show_default=True, help="soak: of memory.")
+@click.option("--churn", is_flag=True, help="soak: a third of the nodes come and go.")
+@click.option("--kill", "by_kill", is_flag=True, help="away: by SIGKILL, not in good order.")
+@click.option("--latency-ms", type=float, default=1.0, show_default=True, help="mirror: simulated.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+def run(as_json: bool, trace_level: str, **given: Any) -> None:
+    """Play SCENARIO on real nodes; exit 1 where a delivery is missing or twice.
+
+    \b
+    workload  the thesis' evaluation: a file, or a load of its shape; with --faults if wanted
+    away      a subscriber misses many events, comes back, and catches up
+    mirror    one small load, simulated and on real nodes: do both send the same?
+    soak      a steady rate for long: does memory grow?
+    """
+    with _Bars() as bars, _telling():
+        from pulsarcast.testbed.options import RunOptions
+        from pulsarcast.testbed.run import run_scenario
+        from pulsarcast.testbed.small_disk import keep_mounts_to_ourselves, may_mount
+
+        if "full-disk" in given["faults"] and may_mount():
+            keep_mounts_to_ourselves()
+        level = None if trace_level == "none" else trace_level
+        outcome = run_scenario(RunOptions(trace_level=level, **given), progress=bars.show)
+    click.echo(outcome.to_json() if as_json else outcome.to_text())
+    if not outcome.ok:
+        sys.exit(EXIT_LOST)
+
+
+@contextmanager
+def _telling() -> Iterator[None]:
+    """Let errors of the caller become a message, without a traceback."""
+    try:
+        yield
+    except LocalError as error:
+        raise click.ClickException(str(error)) from error
+
+
+class _Bars:
+    """A progress bar for whatever is being done, on a terminal only."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._what = ""
+
+    def __enter__(self) -> _Bars:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def show(self, what: str, done: int, total: int) -> None:
+        """Move the bar on, or begin the next one."""
+        if what != self._what:
+            if self._bar is not None:
+                self._bar.close()
+            self._bar = tqdm(total=total, desc=what, disable=None, leave=False)
+            self._what = what
+        self._bar.update(done - self._bar.n)

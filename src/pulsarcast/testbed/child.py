@@ -1,0 +1,205 @@
+"""A node process: opens its contestant when told to, then obeys until its control socket ends."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NoReturn, assert_never
+
+import trio
+
+from pulsarcast.model.errors import PulsarcastError
+from pulsarcast.model.ids import Cid
+from pulsarcast.testbed.contestants import Contestant, Opener, Seat, Settings
+from pulsarcast.testbed.ledger import Ledger, Teller
+from pulsarcast.testbed.messages import (
+    Answer,
+    Command,
+    Created,
+    CreateTopic,
+    Done,
+    Failed,
+    Join,
+    Measure,
+    Measured,
+    Open,
+    Opened,
+    Publish,
+    Published,
+    Splitter,
+    Stop,
+    Subscribe,
+    decode_command,
+    encode,
+)
+
+METER_S: Final = 0.2
+"""How often a node writes into shared memory what went through its sockets."""
+_RECEIVE_BYTES: Final = 64 * 1024
+_PR_SET_PDEATHSIG: Final = 1
+_left_behind: Final[list[object]] = []
+# Loaded before any fork: a child should not have to.
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What the parent decided about its nodes before it forks one."""
+
+    opener: Opener
+    size: int
+    settings: Settings
+    ledger: Ledger
+    number_of: Callable[[bytes], int]
+
+
+def run(
+    plan: Plan, *, index: int, life: int, home: Path, control: socket.socket, parent: int
+) -> NoReturn:
+    """Be a node process, from just after the fork to the end."""
+    code = 1
+    try:
+        _detach(control, home, parent)
+        trio.run(_serve, control, plan, index, life, home)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        # Whatever the parent had set up to happen at its end is the parent's alone.
+        os._exit(code)
+
+
+def _detach(control: socket.socket, home: Path, parent: int) -> None:
+    """Leave behind what was the parent's: its signals, files, output and rules for warnings."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)  # it ended before we could ask to end with it
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # A terminal sends this to everyone in front of it; the parent decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    output = os.open(output_of(home), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for standard in (1, 2):
+        os.dup2(output, standard)
+    kept = control.fileno()
+    os.closerange(3, kept)
+    os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
+    sys.stdout = sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
+    # Kept, not closed: their files have numbers that may be ours by now.
+    _left_behind.extend(logging.root.handlers)
+    logging.root.handlers = [logging.StreamHandler(sys.stderr)]
+    # A library that warns is no reason for a node to fall.
+    warnings.resetwarnings()
+    gc.enable()
+
+
+class _Line:
+    """The child's end of its control socket."""
+
+    def __init__(self, control: socket.socket) -> None:
+        control.setblocking(False)
+        self._stream = trio.SocketStream(trio.socket.from_stdlib_socket(control))
+        self._sending = trio.Lock()
+        self._splitter = Splitter()
+        self._waiting: list[bytes] = []
+
+    async def receive(self) -> Command | None:
+        """The next command; None when the parent is gone."""
+        while not self._waiting:
+            try:
+                data = await self._stream.receive_some(_RECEIVE_BYTES)
+            except trio.BrokenResourceError:
+                return None
+            if not data:
+                return None
+            self._waiting = self._splitter.feed(data)[::-1]
+        return decode_command(self._waiting.pop())
+
+    async def answer(self, answer: Answer) -> None:
+        """Answer a command."""
+        async with self._sending:
+            await self._stream.send_all(encode(answer))
+
+
+def output_of(home: Path) -> Path:
+    """Where a node's output goes: beside its home, whose disk may be full."""
+    return home.with_name(f"{home.name}.log")
+
+
+async def _serve(control: socket.socket, plan: Plan, index: int, life: int, home: Path) -> None:
+    line = _Line(control)
+    opening = await line.receive()
+    if not isinstance(opening, Open):
+        return
+    teller = plan.ledger.teller(index, plan.number_of)
+    seat = Seat(
+        index=index,
+        size=plan.size,
+        life=life,
+        home=home,
+        listen=opening.listen,
+        bootstrap=opening.bootstrap,
+        settings=plan.settings,
+        deliver=lambda payload: teller.deliver(payload, time.monotonic_ns()),
+    )
+    async with plan.opener(seat) as contestant:
+        await line.answer(Opened(opening.call, contestant.peer, list(contestant.addresses)))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_meter, contestant, teller)
+            while (command := await line.receive()) is not None:
+                if isinstance(command, Stop):
+                    break
+                nursery.start_soon(_obey, command, contestant, plan.ledger, line)
+            nursery.cancel_scope.cancel()
+        teller.meter(*contestant.traffic())
+
+
+async def _meter(contestant: Contestant, teller: Teller) -> None:
+    while True:
+        teller.meter(*contestant.traffic())
+        await trio.sleep(METER_S)
+
+
+async def _obey(command: Command, contestant: Contestant, ledger: Ledger, line: _Line) -> None:
+    try:
+        answer = await _carry_out(command, contestant, ledger)
+    except (PulsarcastError, OSError, trio.TooSlowError) as error:
+        answer = Failed(command.call, f"{type(error).__name__}: {error}")
+    except Exception as error:  # stock libp2p raises exceptions of every kind
+        traceback.print_exc()
+        answer = Failed(command.call, f"{type(error).__name__}: {error}")
+    await line.answer(answer)
+
+
+async def _carry_out(command: Command, contestant: Contestant, ledger: Ledger) -> Answer:
+    match command:
+        case Publish(call, topic, payload, number, injection, ack):
+            ledger.publish(number, time.monotonic_ns())
+            receipt = await contestant.publish(Cid(topic), payload, injection=injection, ack=ack)
+            return Published(call, receipt.event, receipt.replicas)
+        case Subscribe(call, topic):
+            await contestant.subscribe(Cid(topic))
+            return Done(call)
+        case CreateTopic(call, name, order):
+            return Created(call, await contestant.create_topic(name, order))
+        case Join(call, addresses):
+            await contestant.join(addresses)
+            return Done(call)
+        case Measure(call):
+            return Measured(call, *contestant.traffic(), contestant.halted)
+        case Open(call) | Stop(call):
+            return Failed(call, "the node is open already")
+        case _ as unreachable:
+            assert_never(unreachable)

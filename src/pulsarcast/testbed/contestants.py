@@ -1,0 +1,126 @@
+"""Contestants: what a node process can be made of, behind one small interface.
+
+`ours` is a Pulsarcast node; `floodsub` and `gossipsub` are those of py-libp2p; `bare` sends the
+same bytes along trees with no protocol at all, which is the least that this engine can cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+from pulsarcast.model.errors import LocalError
+from pulsarcast.model.ids import Cid, PeerId
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What all nodes of a fleet have in common."""
+
+    seed: int = 1
+    dials: int = 6
+    """How many others each node of a pubsub network dials."""
+    frame_bytes: int = 520
+    """What one event of `bare` takes: a payload of 256 bytes in an event message of ours."""
+    fanout: int = 8
+    """How many children a node of a `bare` tree has: as many as in our trees."""
+    trace_level: str | None = None
+    rpc_traced: frozenset[int] = frozenset()
+    """Nodes that write down every message, whatever the others write."""
+    trace_folder: Path | None = None
+    run_id: str = "testbed"
+
+    def trace_level_of(self, index: int) -> str | None:
+        """How much one node writes down."""
+        return "rpc" if index in self.rpc_traced else self.trace_level
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seat:
+    """One node's place in a fleet."""
+
+    index: int
+    size: int
+    life: int
+    home: Path
+    listen: str
+    bootstrap: Sequence[str]
+    """Addresses of nodes that it may ask first."""
+    settings: Settings
+    deliver: Callable[[bytes], None]
+    """To be called with the payload of every event that the application is handed."""
+
+
+class Receipt(NamedTuple):
+    """A published event: its id, and how many others hold it."""
+
+    event: Cid
+    replicas: int
+
+
+class Traffic(NamedTuple):
+    """Bytes at the sockets since the start: encrypted, without the headers of TCP and IP."""
+
+    bytes_in: int
+    bytes_out: int
+
+
+class Contestant(Protocol):
+    """A node that is open."""
+
+    @property
+    def peer(self) -> PeerId:
+        """Its peer id."""
+
+    @property
+    def addresses(self) -> Sequence[str]:
+        """Where it listens, with its peer id."""
+
+    async def join(self, addresses: Sequence[str]) -> None:
+        """Connect to whom it needs of everyone."""
+
+    async def create_topic(self, name: str, order: str) -> Cid:
+        """Create a topic with this order of delivery, where there is such a thing."""
+
+    async def subscribe(self, topic: Cid) -> None:
+        """From now on, call the seat's `deliver` for each event of the topic."""
+
+    async def publish(self, topic: Cid, payload: bytes, *, injection: str, ack: str) -> Receipt:
+        """Publish, and wait for the acknowledgement where there is one."""
+
+    def traffic(self) -> Traffic:
+        """What went through its sockets."""
+
+    @property
+    def halted(self) -> str | None:
+        """Why it promises nothing any more, where it has said so."""
+
+
+Opener: TypeAlias = Callable[[Seat], AbstractAsyncContextManager[Contestant]]
+"""Opens a contestant at its seat."""
+
+CONTESTANTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "ours": "pulsarcast.testbed.ours:open_node",
+        "floodsub": "pulsarcast.testbed.pubsub:open_floodsub",
+        "gossipsub": "pulsarcast.testbed.pubsub:open_gossipsub",
+        "bare": "pulsarcast.testbed.bare:open_bare",
+    }
+)
+
+
+def load(name: str) -> Opener:
+    """Import a contestant and all that it needs, in the parent: children share it then."""
+    if name not in CONTESTANTS:
+        raise LocalError(f"no contestant {name!r}; there are: {', '.join(CONTESTANTS)}")
+    module, _, function = CONTESTANTS[name].partition(":")
+    try:
+        opener: Opener = getattr(import_module(module), function)
+    except ModuleNotFoundError as error:
+        raise LocalError(f"{name} cannot be run here: {error}") from error
+    return opener

@@ -1,0 +1,152 @@
+"""The ledger: what was published when, and who got it after how long, in shared memory.
+
+A run has millions of deliveries, and a message for each would cost more than what is measured. So
+all processes share one piece of memory, made before the first fork: a row per event, a cell per
+node. A node writes only its own cells, the parent only reads, and what a node wrote outlives its
+SIGKILL.
+
+Latency is the difference of two readings of CLOCK_MONOTONIC in two processes. That is right because
+they run on one machine and so read one clock.
+"""
+
+from __future__ import annotations
+
+import mmap
+from array import array
+from collections.abc import Callable, Iterable
+from typing import Final
+
+NS_PER_US: Final = 1_000
+LATENCY_US_MAX: Final = (1 << 32) - 2
+# Per node: deliveries, duplicates, redeliveries, strays; bytes in and out of its present life.
+_COUNTS: Final = 6
+
+
+class Ledger:
+    """A row for each event, a cell for each node: 0, or the latency in microseconds plus one."""
+
+    def __init__(self, *, nodes: int, events: int) -> None:
+        self.nodes = nodes
+        self.events = events
+        times, cells = 8 * events, 4 * events * nodes
+        counts = -(times + cells) % 8 + times + cells  # where they begin: a multiple of 8
+        memory = memoryview(mmap.mmap(-1, max(1, counts + 8 * _COUNTS * nodes)))
+        self._published_ns = memory[:times].cast("Q")
+        self._cells = memory[times : times + cells].cast("I")
+        self._counts = memory[counts : counts + 8 * _COUNTS * nodes].cast("Q")
+
+    # Written by nodes.
+
+    def publish(self, number: int, now_ns: int) -> None:
+        """An event is on its way; a second attempt does not change when it began."""
+        if not self._published_ns[number]:
+            self._published_ns[number] = now_ns
+
+    def teller(self, node: int, number_of: Callable[[bytes], int]) -> Teller:
+        """The pen of one life of one node."""
+        return Teller(self, node, number_of)
+
+    # Read by the parent.
+
+    def missing(self, number: int, due: Iterable[int]) -> list[int]:
+        """Who of those that an event is due to has not got it."""
+        first = number * self.nodes
+        row = self._cells[first : first + self.nodes].tolist()
+        return [node for node in due if not row[node]]
+
+    def is_complete(self, number: int, *, but: int) -> bool:
+        """Whether all nodes, except perhaps this one, have got an event."""
+        first = number * self.nodes
+        row = self._cells[first : first + self.nodes].tolist()
+        return row.count(0) == (0 if row[but] else 1)
+
+    def latencies_us(self, number: int, due: Iterable[int]) -> list[int]:
+        """How long an event took to those who got it."""
+        first = number * self.nodes
+        row = self._cells[first : first + self.nodes].tolist()
+        return [row[node] - 1 for node in due if row[node]]
+
+    @property
+    def deliveries(self) -> int:
+        """First deliveries of an event to a node, a node's own included."""
+        return sum(self._counts[::_COUNTS].tolist())
+
+    def deliveries_of(self, node: int) -> int:
+        """First deliveries to one node."""
+        return self._counts[node * _COUNTS]
+
+    def end_life(self, node: int) -> tuple[int, int]:
+        """What a life metered last; the next one begins with nothing."""
+        said = self.metered(node)
+        first = node * _COUNTS + 4
+        self._counts[first] = self._counts[first + 1] = 0
+        return said
+
+    def metered(self, node: int) -> tuple[int, int]:
+        """Bytes in and out of a node's present life, as it last said."""
+        first = node * _COUNTS + 4
+        return self._counts[first], self._counts[first + 1]
+
+    @property
+    def duplicates(self) -> int:
+        """Deliveries of what the same life of the node was given before."""
+        return sum(self._counts[1::_COUNTS].tolist())
+
+    @property
+    def redeliveries(self) -> int:
+        """Deliveries of what an earlier life of the node was given."""
+        return sum(self._counts[2::_COUNTS].tolist())
+
+    @property
+    def strays(self) -> int:
+        """Deliveries of what nobody published."""
+        return sum(self._counts[3::_COUNTS].tolist())
+
+
+class Teller:
+    """Writes one life of one node into the ledger."""
+
+    def __init__(self, ledger: Ledger, node: int, number_of: Callable[[bytes], int]) -> None:
+        self._events = ledger.events
+        self._nodes = ledger.nodes
+        self._node = node
+        self._number_of = number_of
+        self._published_ns = ledger._published_ns
+        self._cells = ledger._cells
+        self._counts = ledger._counts
+        self._told = bytearray(ledger.events)
+        """What this life was given."""
+
+    def deliver(self, payload: bytes, now_ns: int) -> None:
+        """The application of our node was handed this."""
+        number = self._number_of(payload)
+        if not (0 <= number < self._events and self._published_ns[number]):
+            self._count(3)
+            return
+        if self._told[number]:
+            self._count(1)
+            return
+        self._told[number] = 1
+        cell = number * self._nodes + self._node
+        if self._cells[cell]:
+            self._count(2)
+            return
+        latency_us = (now_ns - self._published_ns[number]) // NS_PER_US
+        self._cells[cell] = min(max(latency_us, 0), LATENCY_US_MAX) + 1
+        self._count(0)
+
+    def meter(self, bytes_in: int, bytes_out: int) -> None:
+        """What went through the sockets of this life so far."""
+        first = self._node * _COUNTS + 4
+        self._counts[first], self._counts[first + 1] = bytes_in, bytes_out
+
+    def _count(self, which: int) -> None:
+        self._counts[self._node * _COUNTS + which] += 1
+
+
+def percentile_ms(latencies_us: array[int], share: float) -> float:
+    """The latency that this share of all deliveries did not exceed; they must be sorted."""
+    if not latencies_us:
+        return 0.0
+    place = min(len(latencies_us) - 1, int(share * len(latencies_us)))
+    return round(latencies_us[place] / 1000, 3)

@@ -1,0 +1,88 @@
+"""What is to be run, and the form in which every scenario says what it came to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from pulsarcast.simulation.workload_driver import CONCURRENCY
+
+TIMEOUT_S: Final = 7_200.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What is to be run. None stands for whatever the scenario takes."""
+
+    scenario: str = "workload"
+    out: Path
+    nodes: int | None = None
+    seed: int = 1
+    order: str = "none"
+    trace_level: str | None = "delivery"
+    ack: str = "replicated"
+    contestant: str = "ours"
+    run_id: str | None = None
+    keep_homes: bool = False
+    timeout_s: float = TIMEOUT_S
+    # A workload, and what goes wrong meanwhile.
+    workload: Path | None = None
+    """None: one of the thesis' shape is made up."""
+    events_max: int | None = None
+    concurrency: int = CONCURRENCY
+    faults: Sequence[str] = ()
+    stopped_s: float = 60.0
+    full_s: float = 20.0
+    # Loads that are made up.
+    events: int | None = None
+    topics: int | None = None
+    payload_bytes: int = 256
+    rate_per_s: float = 20.0
+    duration_s: float = 600.0
+    sample_s: float = 5.0
+    churn: bool = False
+    by_kill: bool = False
+    """Whether the subscriber that is away was killed, instead of stopped in good order."""
+    latency_ms: float = 1.0
+    """One way, in the simulated half of `mirror`: about what two processes take here."""
+
+    def name_of_run(self) -> str:
+        """What the traces call this run."""
+        return self.run_id or f"testbed-{self.scenario}-{self.order}-{self.seed}"
+
+
+class Outcome(msgspec.Struct, kw_only=True):
+    """What a run came to, as far as all scenarios have it in common."""
+
+    scenario: str
+    nodes: int
+    due: int
+    """Deliveries of what was acknowledged, or got by anyone, to all who subscribed to it."""
+    delivered: int
+    lost: int
+    duplicates: int
+    ok: bool
+    """Whether nothing is missing and nothing came twice."""
+
+    def to_json(self) -> str:
+        """One line."""
+        return msgspec.json.encode(self).decode()
+
+    def to_text(self) -> str:
+        """Some lines, for people."""
+        fields = msgspec.structs.asdict(self)
+        return "\n".join(f"{name:26} {_shown(value)}" for name, value in fields.items())
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_shown(inner)}" for key, inner in value.items()) or "none"
+    if isinstance(value, list):
+        return "; ".join(map(str, value)) or "none"
+    return value

@@ -1,0 +1,89 @@
+"""A Pulsarcast node, as a contestant."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import trio
+
+from pulsarcast.model.errors import LocalError
+from pulsarcast.model.ids import Cid, parse_peer
+from pulsarcast.network.node import Node
+from pulsarcast.network.subscriptions import Subscription
+from pulsarcast.simulation.applications import settings_for
+from pulsarcast.testbed.contestants import Receipt, Seat, Traffic
+
+
+class OurNode:
+    """One node, and the application that listens to it."""
+
+    def __init__(self, seat: Seat, node: Node, nursery: trio.Nursery) -> None:
+        self._seat = seat
+        self._node = node
+        self._nursery = nursery
+        self.peer = parse_peer(node.peer_id)
+        self.addresses: Sequence[str] = node.addresses
+
+    async def join(self, addresses: Sequence[str]) -> None:
+        """Nothing to do: a node finds others by itself."""
+
+    async def create_topic(self, name: str, order: str) -> Cid:
+        """Create a topic whose only peculiarity is its order."""
+        return (await self._node.create_topic(name, settings_for(order, self.peer))).cid
+
+    async def subscribe(self, topic: Cid) -> None:
+        """Subscribe, or go on where an earlier life stopped."""
+        self._nursery.start_soon(self._consume, await self._node.subscribe(topic))
+
+    async def _consume(self, subscription: Subscription) -> None:
+        deliver = self._seat.deliver
+        try:
+            async for event in subscription:
+                deliver(event.payload)
+        except LocalError as error:
+            # A program that listens to a node without a disk is told so, and goes on without it.
+            if self._node.halted is None:
+                raise
+            logging.getLogger(__name__).error("%s: %s", subscription.topic, error)
+
+    async def publish(self, topic: Cid, payload: bytes, *, injection: str, ack: str) -> Receipt:
+        """Publish once, however often the same injection is tried."""
+        published = await self._node.publish(
+            topic,
+            payload,
+            ack="replicated" if ack == "replicated" else "accepted",
+            idempotency_key=injection,
+            injection=injection,
+        )
+        return Receipt(published.cid, published.replicas)
+
+    def traffic(self) -> Traffic:
+        """What the node counted at its sockets."""
+        counters = self._node.counters
+        return Traffic(counters.bytes_in, counters.bytes_out)
+
+    @property
+    def halted(self) -> str | None:
+        """Whether the disk refused, or somebody else has our key."""
+        return self._node.halted
+
+
+@asynccontextmanager
+async def open_node(seat: Seat) -> AsyncIterator[OurNode]:
+    """Open the node that lives in the seat's home."""
+    settings = seat.settings
+    async with (
+        Node.open(
+            seat.home,
+            listen=(seat.listen,),
+            bootstrap=seat.bootstrap,
+            trace_level=settings.trace_level_of(seat.index),
+            trace_folder=settings.trace_folder,
+            run_id=settings.run_id,
+        ) as node,
+        trio.open_nursery() as nursery,
+    ):
+        yield OurNode(seat, node, nursery)
+        nursery.cancel_scope.cancel()

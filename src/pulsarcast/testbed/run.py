@@ -1,0 +1,32 @@
+"""Scenarios by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from pulsarcast.model.errors import LocalError
+from pulsarcast.testbed.away import run_away
+from pulsarcast.testbed.compare import Progress, no_progress
+from pulsarcast.testbed.mirror import run_mirror
+from pulsarcast.testbed.options import Outcome, RunOptions
+from pulsarcast.testbed.soak import run_soak
+from pulsarcast.testbed.workload import run_workload
+
+SCENARIOS: Final[Mapping[str, Callable[..., Outcome]]] = MappingProxyType(
+    {
+        "workload": run_workload,
+        "away": run_away,
+        "mirror": run_mirror,
+        "soak": run_soak,
+    }
+)
+
+
+def run_scenario(options: RunOptions, *, progress: Progress = no_progress) -> Outcome:
+    """Run a scenario by its name."""
+    scenario = SCENARIOS.get(options.scenario)
+    if scenario is None:
+        raise LocalError(f"no scenario {options.scenario!r}; there are: {', '.join(SCENARIOS)}")
+    return scenario(options, progress=progress)
