@@ -63,7 +63,10 @@ def command(lines: int, work: Path, out: Path, each: int, seed: int, timeout_s: 
         "found": dict(sorted(found["findings"].items())),
         "unknown": found["unknown"],
         "exactly": found == {"findings": expected, "unknown": {}},
-        "check": {key: value for key, value in jobs["check"].items() if key != "stages"},
+        **{
+            job: {key: value for key, value in figures.items() if key != "stages"}
+            for job, figures in jobs.items()
+        },
     }
     out.write_text(json.dumps(figures, indent=1) + "\n")
     click.echo(json.dumps({key: figures[key] for key in ("lines", "expected", "found", "exactly")}))

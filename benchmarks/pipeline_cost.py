@@ -270,9 +270,13 @@ def machine() -> dict[str, Any]:
 # What it comes to.
 
 
-def flatness(figures: Mapping[str, Any], job: str) -> float | None:
-    """How much more, or less, a line of any size costs than one of the first size."""
-    costs = [size["jobs"][job]["net_cpu_us_per_line"] for size in figures["sizes"].values()]
+def flatness(figures: Mapping[str, Any], job: str, *, first: int = 0) -> float | None:
+    """How much more, or less, a line of any size costs than one of the first size, or a later."""
+    costs = [
+        size["jobs"][job]["net_cpu_us_per_line"]
+        for size in figures["sizes"].values()
+        if job in size["jobs"]
+    ][first:]
     if len(costs) < 2:
         return None
     return float(max(abs(cost / costs[0] - 1) for cost in costs[1:]))

@@ -321,6 +321,7 @@ class Following:
                 self.turn.trace(trace.Subscribed(topic.id, start))
             self._run_on_start(topic.id)
 
+        self._hand_in_missing(topic)
         # Events that we published before, and that are still on their way into the topic, keep
         # their own epoch: the order of a numbering must not depend on how they get here.
         self.node.doubts.follow(topic)
@@ -522,6 +523,24 @@ class Following:
         """An event of ours, from before we followed its topic, is not known to be handed in."""
         self._own_offers.setdefault(event.topic, {})[event.cid] = None
         self.hand_in(event, self.turn.me)
+
+    def _hand_in_missing(self, topic: Topic) -> None:
+        """What we once handed in may be gone again, with the disk of the member that took it."""
+        own = self.node.numberings.last_of(topic.id)
+        if own is None:
+            return
+        epoch, last = own
+        first = max(topic.frontier.high(self.turn.me, epoch), last - OWN_KEPT_MAX) + 1
+        if first > last:
+            return
+
+        def found(answer: Events) -> None:
+            for _, event in answer.events:
+                self.hand_in_own(event)
+
+        bytes_max = self.parameters.range_bytes_max
+        query = LoadNumbers(topic.id, self.turn.me, epoch, first, last, bytes_max)
+        self.turn.load(query, Events, found)
 
     def _is_followed(self, cid: Cid) -> bool:
         return cid in self.topics and cid not in self._ending
