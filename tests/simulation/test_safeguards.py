@@ -12,7 +12,7 @@ OBJECTS = {
     "duplicate-suppression": 1,
     "frontier-comparison": 1,
     "hand-over": 24,
-    "lazy-neighbours": 200,
+    "lazy-neighbours": 142,
     "outbox": 7,
     "path-check": 2,
 }

@@ -69,6 +69,11 @@ class _HasNoLazyNeighbours(Topic):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.heartbeat._choose_lazy = lambda: None  # type: ignore[method-assign]
+        # Whoever has none asks those above its parent in their stead.
+        self.heartbeat._conversation = self._ask_parent  # type: ignore[method-assign]
+
+    def _ask_parent(self) -> list[PeerId]:
+        return [] if self.tree.parent is None else [self.tree.parent]
 
 
 class _LeavesAtOnce(Topic):

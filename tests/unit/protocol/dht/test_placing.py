@@ -1,0 +1,80 @@
+"""A first guess at who is closest to a key, and what becomes of a wrong one."""
+
+from collections import Counter
+
+import pytest
+
+from pulsarcast.model.ids import PeerId, cid_key, cid_of, peer_key
+from pulsarcast.protocol.messages import FindPeers, StoreBlocks
+from tests.unit.protocol.dht.network import Network, Node, some_blocks
+
+
+@pytest.fixture
+def network() -> Network:
+    return Network(40).start()
+
+
+def count_about(block: bytes, network: Network) -> Counter[type]:
+    """Count the messages about a block that are sent from now on, by kind."""
+    sent: Counter[type] = Counter()
+    carry = network.carry
+    key = cid_key(cid_of(block))
+
+    def counted(sender: Node, peer: PeerId, message: object) -> None:
+        if getattr(message, "key", key) == key and block in getattr(message, "blocks", (block,)):
+            sent[type(message)] += 1
+        carry(sender, peer, message)
+
+    network.carry = counted  # type: ignore[method-assign]
+    return sent
+
+
+def block_whose_closest_are_known_to(node: Node, network: Network, *, known: bool) -> bytes:
+    for block in some_blocks(200):
+        key = cid_key(cid_of(block))
+        closest = {each.peer for each in network.closest(key)}
+        guess = {each.peer for each in node.dht.closest_known(key, 3)}
+        if node.peer not in closest and (guess == closest) == known:
+            return block
+    raise AssertionError("no such block")
+
+
+def test_whoever_knows_the_closest_asks_nobody_who_they_are(network: Network) -> None:
+    node = network.nodes[5]
+    block = block_whose_closest_are_known_to(node, network, known=True)
+    sent = count_about(block, network)
+    assert network.store(node, [block]) == [3]
+    assert sent[StoreBlocks] == 3
+    assert not sent[FindPeers]
+
+
+def test_a_wrong_guess_is_declined_and_the_closest_are_looked_up(network: Network) -> None:
+    node = network.nodes[5]
+    block = block_whose_closest_are_known_to(node, network, known=True)
+    key = cid_key(cid_of(block))
+    # It forgets them, and thinks that others are the closest.
+    for each in network.closest(key):
+        node.dht._table.failed(each.contact, network.now)
+        node.dht._table._failed.clear()
+    assert not {each.peer for each in node.dht.closest_known(key, 3)} & {
+        each.peer for each in network.closest(key)
+    }
+    sent = count_about(block, network)
+    assert network.store(node, [block]) == [3]
+    assert sent[FindPeers]
+    # One that does not know all of the closest may take it for one of its own: repair moves that.
+    near = {each.peer for each in network.closest(key, 5)}
+    assert {each.peer for each in network.holders(cid_of(block))} <= near
+
+
+def test_one_that_holds_nothing_yet_takes_only_what_is_its_own(network: Network) -> None:
+    node, block = network.nodes[5], some_blocks(1)[0]
+    key = cid_key(cid_of(block))
+    farthest = max(network.nodes, key=lambda each: peer_key(each.peer) ^ key)
+    request = 2
+    farthest.do(lambda: farthest.receive(node.peer, StoreBlocks(request, (block,), True)))
+    network.run(1.0)
+    assert not farthest.holds(cid_of(block))
+    farthest.do(lambda: farthest.receive(node.peer, StoreBlocks(request, (block,), False)))
+    network.run(1.0)
+    assert farthest.holds(cid_of(block)), "whoever looked up the closest is believed"
