@@ -293,14 +293,14 @@ def ratio(size: Mapping[str, Any]) -> float | None:
 
 def table(figures: Mapping[str, Any]) -> str:
     """The figures for people."""
-    heads = ("lines", "job", "CPU s", "net µs/line", "wall s", "RSS MiB", "shuffle B/line",
-             "spilled B/line", "longest/median task")  # fmt: skip
+    heads = ("lines", "job", "CPU s", "in JVM tasks", "net µs/line", "wall s", "RSS MiB",
+             "shuffle B/line", "spilled B/line", "longest/median task")  # fmt: skip
     rows = [f"| {' | '.join(heads)} |", "| ---: | --- |" + " ---: |" * (len(heads) - 2)]
     for lines, size in figures["sizes"].items():
         for job, each in size["jobs"].items():
             skew = "" if each["skew_max"] is None else f"{each['skew_max']:.1f}"
             rows.append(
-                f"| {int(lines):,} | {job} | {each['cpu_s']:.1f} "
+                f"| {int(lines):,} | {job} | {each['cpu_s']:.1f} | {each['task_cpu_s']:.1f} "
                 f"| {each['net_cpu_us_per_line']:.2f} | {each['wall_s']:.1f} "
                 f"| {each['rss_max_bytes'] >> 20:,} | {each['shuffle_bytes_per_line']:.1f} "
                 f"| {each['spilled_bytes_per_line']:.1f} | {skew} |"

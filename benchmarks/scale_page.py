@@ -55,7 +55,7 @@ def page(figures: Mapping[str, Any], planted: Mapping[str, Any] | None) -> Itera
     yield (
         "What the pipeline costs per line of a trace, and what follows from that for "
         f"{_short(LINES)} lines. This page is made by `benchmarks/scale_page.py` from figures that "
-        "`benchmarks/pipeline_cost.py` measured; nothing on it is typed by hand."
+        "`benchmarks/pipeline_cost.py` measured; no number in its tables is typed by hand."
     )
     yield ""
     yield "## Measured"
@@ -73,6 +73,9 @@ def page(figures: Mapping[str, Any], planted: Mapping[str, Any] | None) -> Itera
     )
     yield ""
     yield table(figures)
+    yield ""
+    for note in figures.get("notes", ()):
+        yield f"- {note}"
     yield ""
     yield from _aims(figures)
     if planted is not None:
@@ -118,17 +121,10 @@ def _aims(figures: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"- {miss}" for miss in missed)
         yield ""
         yield (
-            "A line costs less in a larger trace, not more: at a million lines a job still pays "
-            "for compiling what it generated, and that is over after some millions. "
+            "A line costs less in a larger trace, not more: at a million lines most of a job is "
+            "still planning and compiling what was generated for it, as the difference between all "
+            "CPU seconds and those in tasks shows, and that is over after some millions."
         )
-        if "compiling" in figures:
-            each = figures["compiling"]
-            yield (
-                f"`{each['job']}` over {each['small_lines']:,} lines spends {each['small_s']:.0f} "
-                f"CPU seconds in the JVM's compilers (`-XX:+CITime`), over {each['lines']:,} "
-                f"{each['s']:.0f}: {(each['s'] - each['small_s']) / each['lines'] * 1e6:.1f} µs a "
-                "line of what it costs net."
-            )
 
 
 def _mutants(planted: Mapping[str, Any]) -> Iterator[str]:
@@ -137,7 +133,9 @@ def _mutants(planted: Mapping[str, Any]) -> Iterator[str]:
     yield (
         f"Of a trace of {planted['lines']:,} lines, {planted['changed_lines']} in the last "
         f"segments of the last nodes were replaced by {count} mutants, three of each of {kinds} "
-        f"kinds of finding (`benchmarks/mutants_at_scale.py`): check found {found}."
+        f"kinds of finding (`benchmarks/mutants_at_scale.py`): check found {found}, in "
+        f"{planted['check']['cpu_s']:.0f} CPU seconds, its longest task "
+        f"{planted['check']['skew_max']:.1f} times the median one."
     )
 
 
