@@ -82,6 +82,7 @@ class Hostile:
             "first": self.key,
             "fresh": self.flip,
             "handed_down": self.flip,
+            "if_closest": self.flip,
             "hops": lambda: rng.choice((0, 1, 2, HOPS_MAX)),
             "key": self.key,
             "last": self.key,

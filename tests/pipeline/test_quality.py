@@ -153,7 +153,7 @@ def test_something_was_lost_and_something_came_twice(measured: Measured) -> None
     assert all(
         measured.run(name)["duplicates"] > 4 for name in ("twice-1", "twice-2", "lying-disk")
     )
-    assert measured.run("seed-42")["undecided"] > 0
+    assert measured.run("seed-136")["undecided"] > 0
     assert measured.run("seed-227")["retired"] > 0
     assert measured.run("faults")["redeliveries"] > 0
     assert measured.run("churn")["ended_subscriptions"] > 0
