@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from tqdm import tqdm
 
+from pulsarcast.cli.progress import Bars
 from pulsarcast.model.errors import LocalError
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def _list() -> None:
 def _run_one(options: Options, *, as_json: bool) -> bool:
     from pulsarcast.simulation.scenario import run_scenario
 
-    with _Bars() as bars:
+    with Bars() as bars:
         result = run_scenario(options, progress=bars.show)
     click.echo(result.to_json() if as_json else result.to_text())
     if as_json and not result.ok:
@@ -142,27 +143,3 @@ def _run_seeds(options: Options, seeds: range, *, as_json: bool) -> bool:
             click.echo(f"again with: {command.replay}")
     weak = options.without is None and summary.rare()
     return not summary.failed and not weak
-
-
-class _Bars:
-    """A progress bar for whatever is being done, on a terminal only."""
-
-    def __init__(self) -> None:
-        self._bar: Any = None
-        self._what = ""
-
-    def __enter__(self) -> _Bars:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
-
-    def show(self, what: str, done: int, total: int) -> None:
-        """Move the bar on, or begin the next one."""
-        if what != self._what:
-            if self._bar is not None:
-                self._bar.close()
-            self._bar = tqdm(total=total, desc=what, disable=None, leave=False)
-            self._what = what
-        self._bar.update(done - self._bar.n)

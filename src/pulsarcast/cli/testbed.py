@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from tqdm import tqdm
 
+from pulsarcast.cli.progress import Bars
 from pulsarcast.model.errors import LocalError
 
 EXIT_LOST = 1
@@ -63,7 +63,7 @@ def compare(
     left sockets, encrypted, without the headers of TCP and IP. Processor time runs from the first
     event until one second after the last delivery.
     """
-    with _Bars() as bars, _telling():
+    with Bars() as bars, _telling():
         from pulsarcast.testbed import compare as comparing
         from pulsarcast.testbed.contestants import Settings
 
@@ -136,7 +136,7 @@ def run(as_json: bool, trace_level: str, **given: Any) -> None:
     mirror    one small load, simulated and on real nodes: do both send the same?
     soak      a steady rate for long: does memory grow?
     """
-    with _Bars() as bars, _telling():
+    with Bars() as bars, _telling():
         from pulsarcast.testbed.options import RunOptions
         from pulsarcast.testbed.run import run_scenario
         from pulsarcast.testbed.small_disk import keep_mounts_to_ourselves, may_mount
@@ -157,27 +157,3 @@ def _telling() -> Iterator[None]:
         yield
     except LocalError as error:
         raise click.ClickException(str(error)) from error
-
-
-class _Bars:
-    """A progress bar for whatever is being done, on a terminal only."""
-
-    def __init__(self) -> None:
-        self._bar: Any = None
-        self._what = ""
-
-    def __enter__(self) -> _Bars:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
-
-    def show(self, what: str, done: int, total: int) -> None:
-        """Move the bar on, or begin the next one."""
-        if what != self._what:
-            if self._bar is not None:
-                self._bar.close()
-            self._bar = tqdm(total=total, desc=what, disable=None, leave=False)
-            self._what = what
-        self._bar.update(done - self._bar.n)

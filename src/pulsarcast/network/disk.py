@@ -1,8 +1,7 @@
 """A node's disk: all writes of a turn in one commit, and no acknowledgement before it (design, 4).
 
-The loop itself commits. It takes 0.4 ms here, and what comes meanwhile waits in the kernel and
-makes the next commit larger; a thread would cost more than it hides, since events were forwarded
-before the commit begins.
+The loop itself commits (docs/decisions/0015). What comes meanwhile waits in the kernel and makes
+the next commit larger; events were forwarded before the commit begins.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from pulsarcast.model.errors import RemoteError, Verdict
 from pulsarcast.model.events import EventDescriptor, decode_event
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import PeerId
+from pulsarcast.model.remembering import RememberedVerification
 from pulsarcast.network.addresses import AddressBook
 from pulsarcast.network.disk import Disk
 from pulsarcast.network.host import Host
@@ -73,21 +74,6 @@ REMEMBERED_MAX: Final = 256
 """Events whose signatures need not be looked at again."""
 
 
-def remembering(decode: Callable[[bytes], EventDescriptor]) -> Callable[[bytes], EventDescriptor]:
-    """Verify the same bytes once: an event may come through the tree, to be kept, and again."""
-    seen: dict[bytes, EventDescriptor] = {}
-
-    def decode_once(block: bytes) -> EventDescriptor:
-        event = seen.get(block)
-        if event is None:
-            event = seen[block] = decode(block)
-            if len(seen) > REMEMBERED_MAX:
-                del seen[next(iter(seen))]
-        return event
-
-    return decode_once
-
-
 class Application(Protocol):
     """Whoever stands on the node."""
 
@@ -107,7 +93,6 @@ class Counters:
 
     messages_in: int = 0
     messages_out: int = 0
-    events_out: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
     deliveries: int = 0
@@ -142,7 +127,7 @@ class Driver:
             identity,
             rng or Random(int.from_bytes(os.urandom(32))),
             parameters or Parameters(),
-            decode_event=remembering(decode_event),
+            decode_event=RememberedVerification(decode_event, REMEMBERED_MAX),
         )
         self.stopped = trio.Event()
         self.started = trio.Event()
@@ -164,6 +149,7 @@ class Driver:
         self._call = 0
         self._message: Message | None = None
         self._frame = b""
+        self._size = 0
         self._settling = False
         self._messages_in = 0
         self._messages_out = 0
@@ -271,7 +257,9 @@ class Driver:
                 message = effect.message
                 if message is not self._message:
                     self._message = message
-                    self._frame = write_frames([encode(self.book.fill(message))])
+                    data = encode(self.book.fill(message))
+                    self._size = len(data)
+                    self._frame = write_frames([data])
                 self._messages_out += 1
                 if self._traces_rpc:
                     self._write(
@@ -279,7 +267,7 @@ class Driver:
                             type(message).__name__,
                             topic_of(message),
                             effect.peer,
-                            len(self._frame),
+                            self._size,
                         )
                     )
                 neighbours.send(effect.peer, self._frame)
@@ -342,11 +330,6 @@ class Driver:
             deliveries=self._deliveries,
             commits=self.disk.commits,
         )
-
-    def note(self, record: trace.Record) -> None:
-        """Write something into the trace that the core does not know."""
-        self._write(record)
-        self.settle()
 
     def _fire(self, timers: list[int]) -> None:
         for timer in timers:

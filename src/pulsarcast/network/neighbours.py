@@ -139,7 +139,8 @@ class Neighbours:
             self._dirty[peer] = link
             queued = link.queued_bytes
         if queued > QUEUE_BYTES_MAX:
-            self._drop(neighbour)
+            # It takes in nothing: it will catch up by history.
+            self._give_up(neighbour)
 
     def flush(self) -> None:
         """Let everything that was said leave."""
@@ -154,7 +155,8 @@ class Neighbours:
                 neighbour.said_s = now_s
 
     def close(self, peer: PeerId) -> None:
-        """End the connection to a peer; what was said still arrives."""
+        """End the connection to a peer; what the kernel takes at once still arrives."""
+        self.flush()
         neighbour = self._neighbours.pop(peer, None)
         if neighbour is not None:
             self._end(neighbour)
@@ -299,6 +301,8 @@ class Neighbours:
             if dialling is not None:
                 dialling.dial = None
             self._ended(talk, dialling)
+            # Also what was said before the peer broke a rule, and waits to be done.
+            self._listener.settle()
 
     async def _expect_hello(self, talk: Talk) -> None:
         await trio.sleep(HELLO_S_MAX)
@@ -396,7 +400,6 @@ class Neighbours:
             # Our connection was closed before it was taken.
             self._put_off(peer)
             self._next_or_lost(neighbour)
-        self._listener.settle()
 
     def _next_or_lost(self, neighbour: Neighbour) -> None:
         spare = neighbour.spare
@@ -421,10 +424,6 @@ class Neighbours:
         for talk in (neighbour.talk, neighbour.spare):
             if talk is not None:
                 talk.link.close()
-
-    def _drop(self, neighbour: Neighbour) -> None:
-        """A peer takes in nothing: it will catch up by history."""
-        self._give_up(neighbour)
 
     def _close_idle(self) -> None:
         now_s = trio.current_time()

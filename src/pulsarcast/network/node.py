@@ -111,6 +111,8 @@ class Node:
         self._incarnation = incarnation
         self._driver: Driver | None = None
         self._feeds: dict[Cid, Feed] = {}
+        self._to_write: dict[Cid, None] = {}
+        """Topics whose subscribers have moved since the last commit."""
         self._halted: str | None = None
 
     @classmethod
@@ -239,11 +241,16 @@ class Node:
         return Topic(decode_topic(reply.block))
 
     async def topic(self, topic: TopicRef) -> Topic:
-        """Look a topic up: by its content id, or as `author/name`."""
-        cid = await self._resolve(topic)
-        reply = await self._ask(lambda call: FetchBlock(call, cid))
-        assert reply.block is not None
-        return Topic(decode_topic(reply.block))
+        """Look up a topic's newest version: by its content id, or as `author/name`."""
+        if isinstance(topic, str) and "/" in topic:
+            return Topic(await self._find_by_name(topic))
+        first = await self._fetch_topic(await self._resolve(topic))
+        try:
+            newest = await self._find_newest(first.author, first.name)
+        except LocalError:
+            return Topic(first)
+        # The author may have made another topic of the same name since.
+        return Topic(newest if newest.topic == first.topic else first)
 
     # Events.
 
@@ -283,7 +290,7 @@ class Node:
         return Published(reply.cid, reply.replicas)
 
     async def subscribe(
-        self, topic: TopicRef, name: str = "", *, from_start: bool = False, below: bool = False
+        self, topic: TopicRef, name: str = "", *, from_start: bool = False
     ) -> Subscription:
         """Listen to a topic, from now on or from its start, and go on where `name` stopped before.
 
@@ -294,21 +301,19 @@ class Node:
         if feed is not None and name in feed.subscriptions:
             raise LocalError(f"somebody listens already as {name!r}")
         if feed is None:
-            feed = self._feeds[cid] = Feed(cid)
-        resumes = name in feed.cursors
+            feed = self._feeds[cid] = Feed(cid, self._to_write)
+        resumes = name in feed.cursors or name in feed.unplaced
         if not resumes:
-            feed.cursors[name] = 0 if from_start else feed.newest
             if from_start or feed.newest:
-                feed.changed[name] = None
+                feed.move(name, 0 if from_start else feed.newest)
             else:
                 # Events may come before the answer does: the first of them says where we begin.
                 feed.unplaced[name] = None
         subscription = feed.subscriptions[name] = Subscription(feed, name, self._read_page)
         try:
-            reply = await self._ask(
-                lambda call: Subscribe(call, cid, below=below, from_start=from_start)
-            )
-        except LocalError:
+            reply = await self._ask(lambda call: Subscribe(call, cid, from_start=from_start))
+        except BaseException:
+            # Refused, or the caller waits no more: the name is free again.
             subscription.close()
             if not resumes:
                 feed.forget(name)
@@ -350,7 +355,7 @@ class Node:
         """An event has come."""
         feed = self._feeds.get(event.topic)
         if feed is None:
-            feed = self._feeds[event.topic] = Feed(event.topic)
+            feed = self._feeds[event.topic] = Feed(event.topic, self._to_write)
         feed.deliver(record.index, event)
 
     def halted_because(self, reason: str) -> None:
@@ -385,15 +390,23 @@ class Node:
             return topic.cid
         if isinstance(topic, bytes):
             return topic
-        author, slash, name = topic.partition("/")
-        if not slash:
-            return parse_cid(author)
-        peer: PeerId = parse_peer(author)
-        reply = await self._ask(lambda call: Resolve(call, peer, name))
+        if "/" in topic:
+            return (await self._find_by_name(topic)).topic
+        return parse_cid(topic)
+
+    async def _find_by_name(self, text: str) -> TopicDescriptor:
+        author, _, name = text.partition("/")
+        return await self._find_newest(parse_peer(author), name)
+
+    async def _find_newest(self, author: PeerId, name: str) -> TopicDescriptor:
+        reply = await self._ask(lambda call: Resolve(call, author, name))
         assert reply.cid is not None
-        newest = await self._ask(lambda call: FetchBlock(call, reply.cid))  # type: ignore[arg-type]
-        assert newest.block is not None
-        return decode_topic(newest.block).topic
+        return await self._fetch_topic(reply.cid)
+
+    async def _fetch_topic(self, cid: Cid) -> TopicDescriptor:
+        reply = await self._ask(lambda call: FetchBlock(call, cid))
+        assert reply.block is not None
+        return decode_topic(reply.block)
 
     async def _read_page(self, topic: Cid, index: int, limit: int) -> list[Event]:
         reply = await self._ask(lambda call: ReadHistory(call, topic, index, limit))
@@ -406,7 +419,7 @@ class Node:
         for row in self._home.store.rows():
             if row.table == READER:
                 topic, name = _read_reader_key(row.key)
-                feed = self._feeds.setdefault(topic, Feed(topic))
+                feed = self._feeds.setdefault(topic, Feed(topic, self._to_write))
                 feed.cursors[name] = int.from_bytes(row.value, "big")
         for topic, newest in self._home.store.logs():
             if topic in self._feeds:
@@ -424,9 +437,11 @@ class Node:
     def before_commit(self) -> None:
         """Write down where subscribers are."""
         driver = self._running
-        for feed in self._feeds.values():
-            if not feed.changed:
-                continue
+        if not self._to_write:
+            return
+        moved = [self._feeds[topic] for topic in self._to_write if topic in self._feeds]
+        self._to_write.clear()
+        for feed in moved:
             for name in feed.changed:
                 value = feed.cursors[name].to_bytes(8, "big")
                 row = StateRow(READER, _reader_key(feed.topic, name), value)

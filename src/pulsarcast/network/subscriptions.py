@@ -75,8 +75,10 @@ ReadPage = Callable[[Cid, int, int], Awaitable[list[Event]]]
 class Feed:
     """All subscriptions of one topic, and how far its log goes."""
 
-    def __init__(self, topic: Cid) -> None:
+    def __init__(self, topic: Cid, to_write: dict[Cid, None]) -> None:
         self.topic = topic
+        self._to_write = to_write
+        """Where topics stand whose cursors are not all on the disk."""
         self.newest = 0
         self.subscriptions: dict[str, Subscription] = {}
         self.cursors: dict[str, int] = {}
@@ -98,13 +100,18 @@ class Feed:
     def place(self, index: int) -> None:
         """Let those begin behind an index that have no place yet."""
         for name in self.unplaced:
-            self.cursors[name] = index
-            self.changed[name] = None
+            self.move(name, index)
             subscription = self.subscriptions.get(name)
             if subscription is not None:
                 subscription.begin_at(index + 1)
         self.unplaced.clear()
         self.newest = max(self.newest, index)
+
+    def move(self, name: str, index: int) -> None:
+        """Let a name stand at an index, and see to it that this is written down."""
+        self.cursors[name] = index
+        self.changed[name] = None
+        self._to_write[self.topic] = None
 
     def forget(self, name: str) -> None:
         """A name has no place any more."""
@@ -114,8 +121,7 @@ class Feed:
     def done(self, name: str, index: int) -> None:
         """A subscriber is done with everything up to an index."""
         if name not in self.unplaced and index > self.cursors.get(name, 0):
-            self.cursors[name] = index
-            self.changed[name] = None
+            self.move(name, index)
 
 
 class Subscription:

@@ -371,6 +371,11 @@ class Following:
             # The remembered marks last: those of kept events know nothing of retirement.
             self._forget(cid, *kept, *offers, *remembered)
 
+        self._load_own(cid, epoch, first, last, found)
+
+    def _load_own(
+        self, cid: Cid, epoch: int, first: int, last: int, found: Callable[[Events], None]
+    ) -> None:
         query = LoadNumbers(cid, self.turn.me, epoch, first, last, 1 << 26)
         # Not before what we published last is on the disk, where the query can see it.
         self.turn.persist(then=lambda: self.turn.load(query, Events, found))
@@ -538,9 +543,7 @@ class Following:
             for _, event in answer.events:
                 self.hand_in_own(event)
 
-        bytes_max = self.parameters.range_bytes_max
-        query = LoadNumbers(topic.id, self.turn.me, epoch, first, last, bytes_max)
-        self.turn.load(query, Events, found)
+        self._load_own(topic.id, epoch, first, last, found)
 
     def _is_followed(self, cid: Cid) -> bool:
         return cid in self.topics and cid not in self._ending

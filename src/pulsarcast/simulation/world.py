@@ -17,6 +17,7 @@ from pulsarcast.model import trace
 from pulsarcast.model.events import decode_event
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import PeerId
+from pulsarcast.model.remembering import RememberedVerification
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import Command, Start, Stop
 from pulsarcast.protocol.messages import Contact
@@ -29,8 +30,10 @@ from pulsarcast.simulation.links import Links
 from pulsarcast.simulation.loop import Loop
 from pulsarcast.simulation.network import Network
 from pulsarcast.simulation.process import Process, Recorder
-from pulsarcast.simulation.sharing import SharedVerification
 from pulsarcast.storage.memory import MemoryStore
+
+SHARED_MAX = 1 << 16
+"""Events that one node verified and all others need not: those seen most lately."""
 
 __all__ = ["FaultNote", "MakeNode", "Seat", "World", "make_node"]
 
@@ -72,7 +75,7 @@ class World:
         self._prepare = prepare
         self._disk = DiskModel() if disk is None else disk
         self._decode_event: DecodeEvent = (
-            SharedVerification(decode_event) if share_verification else decode_event
+            RememberedVerification(decode_event, SHARED_MAX) if share_verification else decode_event
         )
         self._streams: dict[str, Random] = {}
         self._loop = Loop()

@@ -24,7 +24,6 @@ class Ear:
         self.heard: list[bytes] = []
         self.story: list[str] = []
         self.looked_for: list[PeerId] = []
-        self.deaf = False
 
     def received(self, peer: PeerId, frames: list[bytes]) -> None:
         self.heard += frames
@@ -213,9 +212,7 @@ def test_somebody_with_our_key_is_noticed() -> None:
     play(scene)
 
 
-def test_a_peer_that_does_not_read_is_dropped_before_memory_is_full(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_peer_that_does_not_read_is_dropped_before_memory_is_full() -> None:
     async def scene() -> None:
         async with someone(1) as one, someone(2) as two:
             link = await two.host.dial(one.peer, one.hello.addresses)

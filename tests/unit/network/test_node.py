@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,8 +12,10 @@ from pathlib import Path
 
 import pytest
 import trio
+import zstandard
 
 from pulsarcast.model.errors import LocalError
+from pulsarcast.model.ids import cid_of
 from pulsarcast.model.topics import DeliveryOrder, TopicSettings
 from pulsarcast.network.node import Node
 from pulsarcast.network.subscriptions import MEMORY_MAX, Subscription
@@ -270,3 +273,57 @@ def test_a_disk_that_refuses_ends_every_call_with_the_reason(tmp_path: Path) -> 
                 await anext(events)
 
     play(scene)
+
+
+def test_a_topic_is_looked_up_in_its_newest_version(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with (
+            Node.open(tmp_path / "ann") as ann,
+            Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben,
+        ):
+            topic = await ann.create_topic("weather")
+            await ann.update_topic(topic, TopicSettings(payload_bytes_max=5))
+            for reference in (topic.id, f"{ann.peer_id}/weather"):
+                found = await ben.topic(reference)
+                assert found.id == topic.id
+                assert found.descriptor.payload_bytes_max == 5
+
+    play(scene)
+
+
+def test_a_caller_that_waits_no_more_leaves_its_name_free(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            nowhere = cid_of(b"no topic")
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await ann.subscribe(nowhere, "reader")
+            with pytest.raises(LocalError, match="no such topic"):
+                await ann.subscribe(nowhere, "reader")
+
+    play(scene)
+
+
+def test_what_one_writes_as_sent_the_other_writes_as_received(tmp_path: Path) -> None:
+    def messages(name: str, kind: str) -> list[tuple[str, int]]:
+        lines = []
+        for path in sorted((tmp_path / name / "traces").glob("*.zst")):
+            text = zstandard.ZstdDecompressor().decompress(path.read_bytes(), 1 << 24)
+            lines += [json.loads(line) for line in text.splitlines()]
+        return [(each["operation"], each["bytes"]) for each in lines if each["kind"] == kind]
+
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann", trace_level="rpc") as ann:
+            async with Node.open(
+                tmp_path / "ben", bootstrap=ann.addresses, trace_level="rpc"
+            ) as ben:
+                topic = await ann.create_topic("weather")
+                events = await ben.subscribe(topic)
+                await ann.publish(topic, b"sunny", ack="accepted")
+                await take(events, 1)
+            await trio.sleep(0.2)
+
+    play(scene)
+    sent, received = messages("ben", "rpc_sent"), messages("ann", "rpc_received")
+    assert len(received) > 5
+    assert sent[: len(received)] == received

@@ -1,6 +1,5 @@
 """A world runs processes, hands them commands and time, and does to them what a test asks."""
 
-from collections.abc import Callable
 from hashlib import sha256
 from random import Random
 from typing import Any
@@ -9,9 +8,9 @@ import pytest
 
 from pulsarcast.model import trace
 from pulsarcast.model.errors import RemoteError, Verdict
-from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import cid_of
+from pulsarcast.model.remembering import RememberedVerification
 from pulsarcast.protocol.effects import (
     DropPeer,
     Effect,
@@ -38,7 +37,6 @@ from pulsarcast.protocol.store import PutState, StateRow
 from pulsarcast.simulation import lines
 from pulsarcast.simulation.hosts import Seat
 from pulsarcast.simulation.links import Constant, Jittered
-from pulsarcast.simulation.sharing import SharedVerification
 from pulsarcast.simulation.world import World
 from tests.unit.simulation.puppets import Puppet, Strings, word
 
@@ -465,35 +463,9 @@ def test_bytes_are_verified_once_for_all_nodes_or_by_each() -> None:
     apart = World(1, links=Constant(0.1), make_node=make, share_verification=False)
     for world in (shared, shared, apart):
         world.add_node()
-    assert isinstance(seats[0].decode_event, SharedVerification)
+    assert isinstance(seats[0].decode_event, RememberedVerification)
     assert seats[0].decode_event is seats[1].decode_event
-    assert not isinstance(seats[2].decode_event, SharedVerification)
-
-
-def test_sharing_remembers_events_and_errors_and_forgets_the_oldest(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("pulsarcast.simulation.sharing.SHARED_MAX", 2)
-    asked = list[bytes]()
-    event = object()
-
-    def decode(block: bytes) -> Any:
-        asked.append(block)
-        if block == b"bad":
-            raise RemoteError("bad", Verdict.IGNORE)
-        return event
-
-    typed: Callable[[bytes], EventDescriptor] = decode
-    shared = SharedVerification(typed)
-    for _ in range(2):
-        assert shared(b"good") is event
-        with pytest.raises(RemoteError, match="bad") as caught:
-            shared(b"bad")
-        assert caught.value.verdict is Verdict.IGNORE
-    assert asked == [b"good", b"bad"]
-    shared(b"third")
-    shared(b"good")
-    assert asked == [b"good", b"bad", b"third", b"good"]
+    assert not isinstance(seats[2].decode_event, RememberedVerification)
 
 
 # The same again.

@@ -1,8 +1,8 @@
-"""Shared verification: what one node found out about some bytes, all simulated nodes know.
+"""Remembered verification: what was found out about some bytes need not be found out again.
 
-Verifying a signature takes 100 µs, and a simulated event reaches a hundred nodes in one process.
-The result depends on nothing but the bytes, so sharing it changes no outcome; runs that test
-verification itself switch it off.
+Verifying a signature takes 100 µs, and the result depends on nothing but the bytes. A real node
+gets many an event twice, through the tree and to be kept. In the simulator all nodes of a process
+share what one of them found; runs that test verification itself switch that off.
 """
 
 from __future__ import annotations
@@ -12,16 +12,15 @@ from collections.abc import Callable
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import EventDescriptor
 
-SHARED_MAX = 1 << 16
 
-
-class SharedVerification:
+class RememberedVerification:
     """Decodes each event once, and remembers what came of it, for the bytes seen most lately."""
 
-    __slots__ = ("_decode_event", "_known")
+    __slots__ = ("_decode_event", "_known", "_most")
 
-    def __init__(self, decode_event: Callable[[bytes], EventDescriptor]) -> None:
+    def __init__(self, decode_event: Callable[[bytes], EventDescriptor], most: int) -> None:
         self._decode_event = decode_event
+        self._most = most
         self._known: dict[bytes, EventDescriptor | RemoteError] = {}
 
     def __call__(self, block: bytes) -> EventDescriptor:
@@ -29,7 +28,7 @@ class SharedVerification:
         known = self._known.get(block)
         if known is None:
             known = self._known[block] = self._verify(block)
-            if len(self._known) > SHARED_MAX:
+            if len(self._known) > self._most:
                 # The first one in was decided on longest ago: it has travelled by now.
                 del self._known[next(iter(self._known))]
         if isinstance(known, RemoteError):
