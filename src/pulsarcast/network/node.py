@@ -27,7 +27,7 @@ from pulsarcast.model.events import Attribute, EventDescriptor
 from pulsarcast.model.ids import CID_BYTES, Cid, PeerId, cid_text, parse_cid, parse_peer, peer_text
 from pulsarcast.model.topics import TopicDescriptor, TopicSettings, decode_topic
 from pulsarcast.network.driver import NETWORK, Counters, Driver
-from pulsarcast.network.subscriptions import PAGE, Event, Feed, Subscription
+from pulsarcast.network.subscriptions import PAGE, Event, Feed, Reader, Subscription
 from pulsarcast.network.tracing import NodeTrace
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import (
@@ -50,8 +50,8 @@ from pulsarcast.storage.home import Home
 LISTEN: Final = ("/ip4/127.0.0.1/tcp/0",)
 JOIN_S_MAX: Final = 10.0
 """How long a start waits for the first peer; without one the node is alone, and works."""
-CURSOR_S: Final = 1.0
-"""How long the place of a subscriber waits for a commit to join; a crash brings that much again."""
+PLACES_S: Final = 1.0
+"""How often the places of readers are written down; a crash brings that much again."""
 READER: Final = "reader"
 """The table of the store that holds them."""
 
@@ -111,8 +111,9 @@ class Node:
         self._incarnation = incarnation
         self._driver: Driver | None = None
         self._feeds: dict[Cid, Feed] = {}
-        self._to_write: dict[Cid, None] = {}
-        """Topics whose subscribers have moved since the last commit."""
+        self._unwritten: dict[Cid, None] = {}
+        """Topics with something that is worth no commit of its own."""
+        self._written_s = 0.0
         self._halted: str | None = None
 
     @classmethod
@@ -164,7 +165,7 @@ class Node:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(driver.run)
                 await driver.started.wait()
-                nursery.start_soon(node._keep_cursors)
+                nursery.start_soon(node._keep_places)
                 if driver.has_contacts:
                     with trio.move_on_after(JOIN_S_MAX):
                         await driver.joined.wait()
@@ -174,9 +175,9 @@ class Node:
                     failure = error  # Raised below: a nursery would wrap it.
                 finally:
                     with trio.CancelScope(shield=True):
-                        node._write_cursors()
-                        await driver.stop()
                         node._close_all("the node is closed")
+                        node._write_places()
+                        await driver.stop()
                     nursery.cancel_scope.cancel()
             if tracing is not None:
                 tracing.close()
@@ -290,37 +291,67 @@ class Node:
         return Published(reply.cid, reply.replicas)
 
     async def subscribe(
-        self, topic: TopicRef, name: str = "", *, from_start: bool = False
+        self,
+        topic: TopicRef,
+        name: str = "",
+        *,
+        from_start: bool = False,
+        start: int | None = None,
+        manual: bool = False,
+        take_over: bool = False,
     ) -> Subscription:
         """Listen to a topic, from now on or from its start, and go on where `name` stopped before.
 
-        Several names listen to one topic independently of each other.
+        Several names listen to one topic independently of each other. With `start` it goes on at
+        an index of the caller's own choice, with `manual` only `acknowledge` says what is done,
+        with `take_over` whoever listens under the same name is sent away.
         """
         cid = await self._resolve(topic)
-        feed = self._feeds.get(cid)
-        if feed is not None and name in feed.subscriptions:
-            raise LocalError(f"somebody listens already as {name!r}")
-        if feed is None:
-            feed = self._feeds[cid] = Feed(cid, self._to_write)
-        resumes = name in feed.cursors or name in feed.unplaced
-        if not resumes:
+        feed = self._feed(cid)
+        reader = feed.readers.get(name)
+        if reader is not None and reader.subscription is not None:
+            if not take_over:
+                raise LocalError(f"somebody listens already as {name!r}")
+            reader.subscription.close("somebody else listens under this name now")
+        is_new = reader is None
+        if reader is None:
+            reader = feed.readers[name] = Reader()
             if from_start or feed.newest:
-                feed.move(name, 0 if from_start else feed.newest)
-            else:
-                # Events may come before the answer does: the first of them says where we begin.
-                feed.unplaced[name] = None
-        subscription = feed.subscriptions[name] = Subscription(feed, name, self._read_page)
+                feed.move(reader, 0 if from_start else feed.newest)
+            # Else events may come before the answer: the first of them says where we begin.
+        subscription = Subscription(
+            feed, name, self._read_page, self._write_places, start=start, manual=manual
+        )
         try:
             reply = await self._ask(lambda call: Subscribe(call, cid, from_start=from_start))
         except BaseException:
             # Refused, or the caller waits no more: the name is free again.
             subscription.close()
-            if not resumes:
-                feed.forget(name)
+            if is_new and reader.subscription is None:
+                feed.readers.pop(name, None)
+                self._running.disk.note(DropState(READER, _reader_key(cid, name)))
             raise
-        if feed.unplaced:
-            feed.place(reply.places[0] if reply.places else 0)
+        feed.place(reply.places[0] if reply.places else 0)
+        if is_new:
+            # A place that a crash could take away would be no promise.
+            self._write_places()
         return subscription
+
+    async def forget(self, topic: TopicRef, name: str) -> bool:
+        """Forget the place of a name, and send away whoever listens under it; whether it had one.
+
+        The topic is still followed, for other names and for those to come.
+        """
+        cid = await self._resolve(topic)
+        feed = self._feeds.get(cid)
+        reader = None if feed is None else feed.readers.pop(name, None)
+        if reader is None:
+            return False
+        if reader.subscription is not None:
+            reader.subscription.close("the name was forgotten")
+        self._running.disk.note(DropState(READER, _reader_key(cid, name)))
+        self._running.settle()
+        return True
 
     async def unsubscribe(self, topic: TopicRef) -> None:
         """Leave a topic: all names that listen to it end, and their places are forgotten."""
@@ -328,10 +359,10 @@ class Node:
         await self._ask(lambda call: Unsubscribe(call, cid))
         feed = self._feeds.pop(cid, None)
         if feed is not None:
-            for name in feed.cursors:
+            for name, reader in feed.readers.items():
                 self._running.disk.note(DropState(READER, _reader_key(cid, name)))
-            for subscription in list(feed.subscriptions.values()):
-                subscription.close("the topic was unsubscribed from")
+                if reader.subscription is not None:
+                    reader.subscription.close("the topic was unsubscribed from")
             self._running.settle()
 
     async def history(
@@ -353,10 +384,7 @@ class Node:
 
     def deliver(self, event: EventDescriptor, record: trace.Delivered) -> None:
         """An event has come."""
-        feed = self._feeds.get(event.topic)
-        if feed is None:
-            feed = self._feeds[event.topic] = Feed(event.topic, self._to_write)
-        feed.deliver(record.index, event)
+        self._feed(event.topic).deliver(record.index, event)
 
     def halted_because(self, reason: str) -> None:
         """The disk refused, or somebody else has our key."""
@@ -414,45 +442,60 @@ class Node:
             Event(place, event) for place, event in zip(reply.places, reply.events, strict=True)
         ]
 
+    def _feed(self, topic: Cid) -> Feed:
+        feed = self._feeds.get(topic)
+        if feed is None:
+            feed = self._feeds[topic] = Feed(topic, self._unwritten)
+        return feed
+
     def _restore(self) -> None:
-        """Where subscribers stopped when the node ran last."""
+        """Where readers stopped when the node ran last."""
         for row in self._home.store.rows():
             if row.table == READER:
                 topic, name = _read_reader_key(row.key)
-                feed = self._feeds.setdefault(topic, Feed(topic, self._to_write))
-                feed.cursors[name] = int.from_bytes(row.value, "big")
+                self._feed(topic).readers[name] = Reader.from_bytes(row.value)
         for topic, newest in self._home.store.logs():
             if topic in self._feeds:
                 self._feeds[topic].newest = newest
 
-    async def _keep_cursors(self) -> None:
+    async def _keep_places(self) -> None:
         while True:
-            await trio.sleep(CURSOR_S)
-            self._write_cursors()
+            await trio.sleep(PLACES_S)
+            if self._unwritten:
+                self._write_places()
 
-    def _write_cursors(self) -> None:
+    def _write_places(self) -> None:
+        """Write down now where readers are."""
+        self._written_s = 0.0
         self.before_commit()
         self._running.settle()
 
     def before_commit(self) -> None:
-        """Write down where subscribers are."""
+        """Write down where readers are, if that was not done just now."""
         driver = self._running
-        if not self._to_write:
+        now_s = trio.current_time()
+        if not self._unwritten or now_s - self._written_s < PLACES_S:
             return
-        moved = [self._feeds[topic] for topic in self._to_write if topic in self._feeds]
-        self._to_write.clear()
+        self._written_s = now_s
+        moved = [self._feeds[topic] for topic in self._unwritten if topic in self._feeds]
+        self._unwritten.clear()
         for feed in moved:
-            for name in feed.changed:
-                value = feed.cursors[name].to_bytes(8, "big")
-                row = StateRow(READER, _reader_key(feed.topic, name), value)
-                driver.disk.note(PutState(row))
-            feed.changed.clear()
-            driver.take(Acknowledge(feed.topic, min(feed.cursors.values())))
+            for name, reader in feed.readers.items():
+                if reader.unwritten:
+                    reader.unwritten = False
+                    row = StateRow(READER, _reader_key(feed.topic, name), reader.to_bytes())
+                    driver.disk.note(PutState(row))
+            # The log has it, and every reader its own place in that: nothing need come again.
+            driver.take(Acknowledge(feed.topic, feed.newest))
 
     def _close_all(self, reason: str) -> None:
         for feed in self._feeds.values():
-            for subscription in list(feed.subscriptions.values()):
-                subscription.close(reason)
+            for reader in feed.readers.values():
+                if reader.subscription is not None:
+                    reader.subscription.close(reason)
+                if reader.given < reader.reserved:
+                    # Nobody is given more: what we know is the truth.
+                    feed.reserve(reader, reader.given)
 
 
 def parse_contact(text: str) -> Contact:

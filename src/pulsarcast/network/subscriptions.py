@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final
 
@@ -21,7 +21,15 @@ from pulsarcast.model.ids import Cid, cid_text, peer_text
 
 MEMORY_MAX: Final = 256
 """Events kept in memory for a subscriber that is behind."""
+MEMORY_BYTES_MAX: Final = 4 << 20
+"""And their bytes, but for the last one."""
 PAGE: Final = 128
+RESERVED: Final = 1024
+"""Events that a reader may be given before the disk is told again.
+
+After a crash the disk says up to where a reader may have been given something: what it gets again
+is marked, and at most so many too many.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +40,8 @@ class Event:
     """Our own count of this topic's events, in the order in which they were delivered."""
     descriptor: EventDescriptor
     """Everything that its author and its publisher signed."""
+    redelivery: bool = False
+    """Whether the same subscriber may have been given it before, and never said it was done."""
 
     @property
     def payload(self) -> bytes:
@@ -72,74 +82,116 @@ class Event:
 ReadPage = Callable[[Cid, int, int], Awaitable[list[Event]]]
 
 
+class Reader:
+    """The place of one name in a topic, whether somebody listens under it now or not."""
+
+    __slots__ = ("cursor", "given", "reserved", "subscription", "unwritten")
+
+    def __init__(self, cursor: int | None = None, reserved: int = 0) -> None:
+        self.cursor = cursor
+        """Up to where it is done; None: it begins with whatever comes first."""
+        self.reserved = reserved
+        """Up to where it may have been given events, as the disk knows it: ahead of the truth."""
+        self.given = reserved
+        """The same, as far as we know."""
+        self.subscription: Subscription | None = None
+        self.unwritten = False
+        """Whether the disk does not know its place yet."""
+
+    def to_bytes(self) -> bytes:
+        """As the disk has it."""
+        return (self.cursor or 0).to_bytes(8, "big") + self.reserved.to_bytes(8, "big")
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Reader:
+        """From the disk."""
+        return cls(int.from_bytes(data[:8], "big"), int.from_bytes(data[8:], "big"))
+
+
 class Feed:
-    """All subscriptions of one topic, and how far its log goes."""
+    """All readers of one topic, and how far its log goes."""
 
-    def __init__(self, topic: Cid, to_write: dict[Cid, None]) -> None:
+    def __init__(self, topic: Cid, unwritten: dict[Cid, None]) -> None:
         self.topic = topic
-        self._to_write = to_write
-        """Where topics stand whose cursors are not all on the disk."""
         self.newest = 0
-        self.subscriptions: dict[str, Subscription] = {}
-        self.cursors: dict[str, int] = {}
-        """Up to where each name is done, also of those that nobody listens to now."""
-        self.changed: dict[str, None] = {}
-        """Names whose cursor is not on the disk yet."""
-        self.unplaced: dict[str, None] = {}
-        """Names that begin with whatever comes first."""
+        self.readers: dict[str, Reader] = {}
+        self._unwritten = unwritten
+        """Where topics stand of whose readers the disk does not know everything."""
 
-    def deliver(self, index: int, event: EventDescriptor) -> None:
+    def deliver(self, index: int, descriptor: EventDescriptor) -> None:
         """An event has come."""
         if index <= self.newest:
             return  # After a restart, what was not acknowledged comes again; the log has it.
         self.place(index - 1)
         self.newest = index
-        for subscription in self.subscriptions.values():
-            subscription.offer(Event(index, event))
+        self._unwritten[self.topic] = None
+        event = Event(index, descriptor)
+        for reader in self.readers.values():
+            if reader.subscription is not None:
+                reader.subscription.offer(event)
 
     def place(self, index: int) -> None:
         """Let those begin behind an index that have no place yet."""
-        for name in self.unplaced:
-            self.move(name, index)
-            subscription = self.subscriptions.get(name)
-            if subscription is not None:
-                subscription.begin_at(index + 1)
-        self.unplaced.clear()
+        for reader in self.readers.values():
+            if reader.cursor is None:
+                self.move(reader, index)
+                if reader.subscription is not None:
+                    reader.subscription.begin_at(index + 1)
         self.newest = max(self.newest, index)
 
-    def move(self, name: str, index: int) -> None:
-        """Let a name stand at an index, and see to it that this is written down."""
-        self.cursors[name] = index
-        self.changed[name] = None
-        self._to_write[self.topic] = None
+    def move(self, reader: Reader, index: int) -> None:
+        """Let a reader stand at an index, and see to it that this is written down."""
+        reader.cursor = index
+        reader.unwritten = True
+        self._unwritten[self.topic] = None
 
-    def forget(self, name: str) -> None:
-        """A name has no place any more."""
-        for table in (self.cursors, self.changed, self.unplaced):
-            table.pop(name, None)
-
-    def done(self, name: str, index: int) -> None:
-        """A subscriber is done with everything up to an index."""
-        if name not in self.unplaced and index > self.cursors.get(name, 0):
-            self.move(name, index)
+    def reserve(self, reader: Reader, index: int) -> None:
+        """Note up to where a reader may be given events before the disk is told again."""
+        reader.reserved = index
+        reader.unwritten = True
+        self._unwritten[self.topic] = None
 
 
 class Subscription:
-    """Iterate over it with `async for`; an event counts as done when the next one is asked for."""
+    """Iterate over it with `async for`; an event counts as done when the next one is asked for.
 
-    def __init__(self, feed: Feed, name: str, read: ReadPage) -> None:
+    With `manual` only `acknowledge` says what is done.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        name: str,
+        read: ReadPage,
+        sync: Callable[[], None],
+        *,
+        start: int | None = None,
+        manual: bool = False,
+    ) -> None:
         self.name = name
         self._feed = feed
+        self._reader = feed.readers[name]
         self._read = read
-        self._next = feed.cursors.get(name, 0) + 1
+        self._sync = sync
+        self._manual = manual
+        self._next = (self._reader.cursor or 0) + 1 if start is None else start
+        # Who says where to begin knows what it has: nothing comes to it again.
+        self._given_before = self._reader.given if start is None else 0
         self._ready: deque[Event] = deque()
+        self._ready_bytes = 0
         self._arrived = trio.Event()
         self._closed: str | None = None
+        self._reader.subscription = self
 
     @property
     def topic(self) -> str:
         """The topic's content id."""
         return cid_text(self._feed.topic)
+
+    @property
+    def closed(self) -> str | None:
+        """Why nothing comes any more, where that is so."""
+        return self._closed
 
     def begin_at(self, index: int) -> None:
         """Begin with this index."""
@@ -148,21 +200,34 @@ class Subscription:
     def offer(self, event: Event) -> None:
         """Take an event that has just come, if it is the next one and we are not far behind."""
         expected = self._ready[-1].index + 1 if self._ready else self._next
-        if event.index == expected and len(self._ready) < MEMORY_MAX:
-            self._ready.append(event)
+        if event.index == expected and self._has_room:
+            self._keep(event)
         self._arrived.set()
+
+    @property
+    def _has_room(self) -> bool:
+        return len(self._ready) < MEMORY_MAX and self._ready_bytes < MEMORY_BYTES_MAX
+
+    def _keep(self, event: Event) -> None:
+        self._ready.append(event)
+        self._ready_bytes += len(event.descriptor.block)
 
     def close(self, reason: str = "the subscription is closed") -> None:
         """Listen no more; the place is kept."""
         if self._closed is None:
             self._closed = reason
-            if self._feed.subscriptions.get(self.name) is self:
-                del self._feed.subscriptions[self.name]
+            self._ready.clear()
+            if self._reader.subscription is self:
+                self._reader.subscription = None
         self._arrived.set()
 
-    def acknowledge(self) -> None:
-        """Say that the last event is done, without asking for the next."""
-        self._feed.done(self.name, self._next - 1)
+    def acknowledge(self, index: int | None = None) -> None:
+        """Say that everything up to the last event, or up to an index, is done."""
+        given = self._next - 1
+        done = given if index is None else min(index, given)
+        reader = self._reader
+        if reader.cursor is not None and done > reader.cursor:
+            self._feed.move(reader, done)
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """Iterate over what comes."""
@@ -170,23 +235,38 @@ class Subscription:
 
     async def __anext__(self) -> Event:
         """The next event, whenever it comes."""
-        self.acknowledge()
+        if not self._manual:
+            self.acknowledge()
         while not self._ready:
             if self._closed is not None:
                 raise LocalError(self._closed)
             if self._next <= self._feed.newest:
                 # Memory was too small for us, or the program has just begun: the log knows.
-                page = await self._read(self._feed.topic, self._next, PAGE)
-                self._ready.extend(page)
-                if not page:
-                    # Retention let go of it before we came to it.
-                    self._next = self._feed.newest + 1
+                await self._read_on()
                 continue
             self._arrived = trio.Event()
             await self._arrived.wait()
         event = self._ready.popleft()
+        self._ready_bytes -= len(event.descriptor.block)
+        reader = self._reader
+        if event.index > reader.reserved:
+            self._feed.reserve(reader, event.index + RESERVED)
+            self._sync()
+        reader.given = max(reader.given, event.index)
         self._next = event.index + 1
         return event
+
+    async def _read_on(self) -> None:
+        first = self._next
+        page = await self._read(self._feed.topic, first, PAGE)
+        if self._ready or self._next != first:
+            return  # What we looked for came meanwhile.
+        for event in page:
+            again = event.index <= self._given_before
+            self._keep(replace(event, redelivery=True) if again else event)
+        if not page:
+            # Retention let go of it before we came to it.
+            self._next = self._feed.newest + 1
 
     async def __aenter__(self) -> Subscription:
         """Be a context: `async with node.subscribe(…) as events`."""

@@ -143,11 +143,15 @@ class LoadNumbers(Struct, frozen=True):
 
 
 class LoadLog(Struct, frozen=True):
-    """Events of our log of a topic with `index` >= first, at most `limit`: answered by `Events`."""
+    """Events of our log of a topic with `index` >= first, at most `limit`: answered by `Events`.
+
+    They end where their bytes would exceed a limit, but there is one at least, if there is any.
+    """
 
     topic: Cid
     first: int
     limit: int
+    bytes_max: int = 4 << 20
 
 
 class LoadRequest(Struct, frozen=True):

@@ -13,7 +13,14 @@ from typing import TypeAlias
 
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
-from pulsarcast.protocol.store import LoadNumbers, LoadOldest, MarkState, Oldest, PutEvent
+from pulsarcast.protocol.store import (
+    LoadLog,
+    LoadNumbers,
+    LoadOldest,
+    MarkState,
+    Oldest,
+    PutEvent,
+)
 
 Numbering: TypeAlias = tuple[PeerId, int]
 """A publisher and its epoch: whose numbers they are."""
@@ -120,13 +127,17 @@ class TopicHistory:
             found.append((index, event))
         return tuple(found)
 
-    def log(self, first: int, limit: int) -> tuple[tuple[int, EventDescriptor], ...]:
+    def log(self, query: LoadLog) -> tuple[tuple[int, EventDescriptor], ...]:
         """Events of the log from an index on."""
-        place = max(first - self._first, 0)
+        place = max(query.first - self._first, 0)
         found: list[tuple[int, EventDescriptor]] = []
-        while place < len(self._log) and len(found) < limit:
+        size = 0
+        while place < len(self._log) and len(found) < query.limit:
             event = self._log[place]
             if event is not None:
+                size += len(event.block)
+                if found and size > query.bytes_max:
+                    break
                 found.append((self._first + place, event))
             place += 1
         return tuple(found)

@@ -101,9 +101,9 @@ class MemoryStore:
                 return Events(() if history is None else history.numbers(query))
             case LoadBlock(cid=cid):
                 return Block(self._find_block(cid))
-            case LoadLog(topic=topic, first=first, limit=limit):
+            case LoadLog(topic=topic):
                 history = self._topics.get(topic)
-                return Events(() if history is None else history.log(first, limit))
+                return Events(() if history is None else history.log(query))
             case LoadRequest(topic=topic, author=author, nonce=nonce):
                 history = self._topics.get(topic)
                 event = None if history is None else history.find_request(author, nonce)

@@ -115,17 +115,20 @@ class SqliteStore:
 
     def apply(self, writes: Iterable[Write]) -> None:
         """Carry out writes in order, all or none; afterwards they are on the disk."""
-        with _blamed(self.path):
-            self._database.execute("BEGIN IMMEDIATE")
+        execute = self._database.execute
+        try:  # and not `_blamed`, which costs a tenth of a small commit
+            execute("BEGIN IMMEDIATE")
             try:
                 for write in writes:
                     self._apply(write)
-                self._database.execute("COMMIT")
+                execute("COMMIT")
             except BaseException:
                 if self._database.in_transaction:
-                    self._database.execute("ROLLBACK")
+                    execute("ROLLBACK")
                 self._remember()
                 raise
+        except sqlite3.Error as error:
+            raise self._blame(error) from error
 
     def _remember(self) -> None:
         """Read anew what is kept in memory to find things by."""
@@ -266,7 +269,7 @@ class SqliteStore:
 
     def answer(self, query: Query) -> Answer:
         """Answer one query from what was applied."""
-        with _blamed(self.path):
+        try:
             match query:
                 case LoadNumbers():
                     return Events(tuple(self._numbers(query)))
@@ -286,6 +289,11 @@ class SqliteStore:
                     return self._oldest(query)
                 case _ as unreachable:
                     assert_never(unreachable)
+        except sqlite3.Error as error:
+            raise self._blame(error) from error
+
+    def _blame(self, error: sqlite3.Error) -> StoreError:
+        return StoreError(f"{self.path}: {error}")
 
     def rows(self) -> tuple[StateRow, ...]:
         """Every small record, by table and key."""
@@ -350,7 +358,11 @@ class SqliteStore:
             "ORDER BY place LIMIT ?",
             (self._topics.get(query.topic, 0), query.first, max(query.limit, 0)),
         )
+        size = 0
         for place, block in rows:
+            if size and size + len(block) > query.bytes_max:
+                return
+            size += len(block)
             yield place, read_own_event(block)
 
     def _find_block(self, cid: Cid) -> bytes | None:

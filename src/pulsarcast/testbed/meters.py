@@ -40,4 +40,5 @@ def own_rss_bytes(pid: int) -> int:
         name, _, value = line.partition(":")
         if name in ("VmRSS", "RssShmem"):
             fields[name] = int(value.split()[0]) * 1024
-    return fields["VmRSS"] - fields["RssShmem"]
+    # Of a process that has just ended nothing is left to count.
+    return fields.get("VmRSS", 0) - fields.get("RssShmem", 0)

@@ -150,6 +150,8 @@ class _Play:
         now_s = time.monotonic()
         for index in fleet.living():
             rss_bytes = meters.own_rss_bytes(fleet.pid(index))
+            if not rss_bytes:
+                continue  # It has ended, and nobody has heard of it yet.
             sample = Sample(index, fleet.life(index), now_s, ledger.deliveries_of(index), rss_bytes)
             self.samples.append(sample)
         fleet.after(self._session.options.sample_s, self._sample)

@@ -199,6 +199,64 @@ def test_unsubscribing_ends_every_listener_and_forgets_its_place(tmp_path: Path)
     play(scene)
 
 
+def test_one_name_is_forgotten_and_the_others_stay(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await ann.create_topic("weather")
+            leaving = await ann.subscribe(topic, "leaving")
+            staying = await ann.subscribe(topic, "staying")
+            assert await ann.forget(topic, "leaving")
+            assert not await ann.forget(topic, "leaving")
+            with pytest.raises(LocalError, match="forgotten"):
+                await anext(leaving)
+            await ann.publish(topic, b"1", ack="accepted")
+            assert await take(staying, 1) == [b"1"]
+        async with Node.open(tmp_path / "ann") as ann:
+            # A forgotten name is new, and hears nothing from before.
+            events = await ann.subscribe(topic, "leaving")
+            await ann.publish(topic, b"2", ack="accepted")
+            assert await take(events, 1) == [b"2"]
+
+    play(scene)
+
+
+def test_what_was_given_and_not_done_comes_again_and_says_so(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await ann.create_topic("weather")
+            events = await ann.subscribe(topic, "reader", manual=True)
+            for number in range(1, 5):
+                await ann.publish(topic, b"%d" % number, ack="accepted")
+            first = [await anext(events) for _ in range(3)]
+            assert [event.redelivery for event in first] == [False] * 3
+            events.acknowledge(1)
+            second = await ann.subscribe(topic, "reader", manual=True, take_over=True)
+            with pytest.raises(LocalError, match="somebody else"):
+                await anext(events)
+            again = [await anext(second) for _ in range(3)]
+            assert [(event.index, event.redelivery) for event in again] == [
+                (2, True),
+                (3, True),
+                (4, False),
+            ]
+            # Who says itself where it stopped is given nothing again.
+            chosen = await ann.subscribe(topic, "reader", manual=True, take_over=True, start=4)
+            event = await anext(chosen)
+            assert (event.index, event.redelivery) == (4, False)
+        async with Node.open(tmp_path / "ann") as ann:
+            await ann.publish(topic, b"5", ack="accepted")
+            events = await ann.subscribe(topic, "reader", manual=True)
+            later = [await anext(events) for _ in range(4)]
+            assert [(event.index, event.redelivery) for event in later] == [
+                (2, True),
+                (3, True),
+                (4, True),
+                (5, False),
+            ]
+
+    play(scene)
+
+
 def test_a_folder_has_one_node_at_a_time(tmp_path: Path) -> None:
     async def scene() -> None:
         async with Node.open(tmp_path / "ann"):

@@ -168,6 +168,14 @@ def test_events_come_back_by_place_in_the_log(store: Store) -> None:
     )
 
 
+def test_a_page_of_the_log_ends_where_its_bytes_do_and_has_one_event_at_least(store: Store) -> None:
+    events = fill(store, 5)
+    size = len(events[0].block) + len(events[1].block)
+    two = Events(((1, events[0]), (2, events[1])))
+    assert store.answer(LoadLog(TOPIC, 1, 5, size)) == two
+    assert store.answer(LoadLog(TOPIC, 1, 5, 1)) == Events(((1, events[0]),))
+
+
 def test_an_event_that_is_never_delivered_is_found_and_not_in_the_log(store: Store) -> None:
     kept = event(1)
     store.apply([put(0, kept)])
