@@ -52,6 +52,8 @@ class PutEvent(Struct, frozen=True):
     event: EventDescriptor
     mark: MarkState
     received_us: int
+    asked_for: bool = True
+    """Whether it may be looked for by its request: we are its author, or it answers somebody's."""
 
 
 class PutMark(Struct, frozen=True):

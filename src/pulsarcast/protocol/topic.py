@@ -421,8 +421,11 @@ class Topic:
         index = self._log_index
         self.last_seen = event.cid
         self._unsynced += 1
-        writes: tuple[Write, ...] = (PutEvent(index, event, mark, self.turn.wall_us), *more)
-        if event.author != event.publisher:
+        is_request = event.author != event.publisher
+        asked_for = is_request or event.author == self.turn.me
+        kept = PutEvent(index, event, mark, self.turn.wall_us, asked_for)
+        writes: tuple[Write, ...] = (kept, *more)
+        if is_request:
             writes = (*writes, self._request_row(event))
 
         def synced() -> None:
@@ -562,6 +565,11 @@ class Topic:
     def cursor_for(self, *, from_start: bool) -> int:
         """Where in our log a subscription begins that is made now."""
         return 0 if from_start else self._log_index
+
+    @property
+    def newest_index(self) -> int:
+        """The newest place in our log."""
+        return self._log_index
 
     @property
     def delivered_index(self) -> int:

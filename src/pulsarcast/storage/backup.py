@@ -29,10 +29,13 @@ from pulsarcast.storage.home import (
     sync_folder,
     write_incarnation,
     write_key,
+    write_whole,
 )
 from pulsarcast.storage.sqlite import SqliteStore, StoreError
 from pulsarcast.storage.sqlite_schema import copy_to, refuse_others
 
+SETTINGS: Final = ("config.toml", "aliases.json", "tokens.json", "token")
+"""What a daemon keeps beside its node, where there is one."""
 BUSY_S: Final = 30.0
 """How long we wait for a node that keeps its store to itself for a moment."""
 
@@ -48,6 +51,7 @@ def backup(home: Home | str | Path, target: str | Path) -> Identity:
         with _whole_or_nothing(target) as folder:
             write_key(folder, identity)
             write_incarnation(folder, read_incarnation(source))
+            _copy_settings(source, folder)
             _copy_store(source / STORE, folder / STORE)
             _check(folder / STORE)
     return identity
@@ -63,6 +67,7 @@ def restore(source: str | Path, home: str | Path) -> Identity:
         with _whole_or_nothing(home) as folder:
             write_key(folder, identity)
             write_incarnation(folder, read_incarnation(source))
+            _copy_settings(source, folder)
             _copy_store(source / STORE, folder / STORE)
             _check(folder / STORE)
             with closing(SqliteStore(folder / STORE)) as store:
@@ -83,6 +88,12 @@ def _whole_or_nothing(target: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     sync_folder(target.parent)
+
+
+def _copy_settings(source: Path, target: Path) -> None:
+    for name in SETTINGS:
+        if (source / name).exists():
+            write_whole(target / name, (source / name).read_bytes())
 
 
 def _copy_store(source: Path, target: Path) -> None:

@@ -166,7 +166,7 @@ def read_key(folder: Path) -> Identity:
 def write_key(folder: Path, identity: Identity) -> None:
     """Put a key into a folder, whole or not at all."""
     text = _KEY_TEXT.format(seed=identity.seed.hex(), peer=peer_text(identity.peer_id))
-    _write_whole(folder / KEY, text.encode())
+    write_whole(folder / KEY, text.encode())
 
 
 # The incarnation.
@@ -186,7 +186,7 @@ def read_incarnation(folder: Path) -> int:
 
 def write_incarnation(folder: Path, number: int) -> None:
     """Keep how often the node was started, whole or not at all."""
-    _write_whole(folder / INCARNATION, b"%d\n" % number)
+    write_whole(folder / INCARNATION, b"%d\n" % number)
 
 
 # The store.
@@ -251,7 +251,7 @@ def sync_folder(path: Path) -> None:
         os.close(folder)
 
 
-def _write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes) -> None:
     """Replace a file so that a crash leaves the old one or the new one."""
     unfinished = path.with_name(f".{path.name}.unfinished")
     unfinished.unlink(missing_ok=True)

@@ -217,7 +217,8 @@ class SqliteStore:
         elif topic in self._bytes:
             self._bytes[topic] += len(event.block)
         head = _head(event.cid)
-        fields = (topic, place, numbering, number, head, event.request.nonce, put.received_us)
+        nonce = event.request.nonce if put.asked_for else b""
+        fields = (topic, place, numbering, number, head, nonce, put.received_us)
         self._database.execute(_PUT_EVENT, (*fields, event.block))
 
     def _put_block(self, put: PutBlock) -> None:
@@ -377,7 +378,7 @@ class SqliteStore:
 
     def _find_request(self, query: LoadRequest) -> bytes | None:
         rows = self._database.execute(
-            "SELECT block FROM event WHERE nonce = ? AND topic = ? ORDER BY rowid",
+            "SELECT block FROM event WHERE nonce = ? AND nonce != x'' AND topic = ? ORDER BY rowid",
             (query.nonce, self._topics.get(query.topic, 0)),
         )
         # Two authors may choose one nonce, by chance or by malice.

@@ -75,7 +75,13 @@ CREATE TABLE state (
 ) STRICT, WITHOUT ROWID;
 """
 
-STEPS: Final[Mapping[int, str]] = {1: TABLES}
+BY_NONCE: Final = """
+-- Most events are never looked for by their request; those have no nonce here, and cost no index.
+DROP INDEX event_by_nonce;
+CREATE INDEX event_by_nonce ON event (nonce) WHERE nonce != x'';
+"""
+
+STEPS: Final[Mapping[int, str]] = {1: TABLES, 2: BY_NONCE}
 """What makes a store of each number from one of the number before."""
 NUMBER: Final = max(STEPS)
 

@@ -198,3 +198,13 @@ def test_a_backup_can_be_restored_more_than_once_and_is_not_changed(
         with Home.open(tmp_path / name) as back:
             back.store.apply([PutState(StateRow("a", b"b", b"c"))])
     assert (tmp_path / "backup" / "store.sqlite").read_bytes() == before
+
+
+def test_what_a_daemon_keeps_beside_its_node_comes_along(home: Path, tmp_path: Path) -> None:
+    (home / "config.toml").write_text("[log]\nlevel = 'debug'\n")
+    (home / "token").write_text("secret\n")
+    backup(home, tmp_path / "backup")
+    restore(tmp_path / "backup", tmp_path / "back")
+    for name in ("config.toml", "token"):
+        assert (tmp_path / "back" / name).read_bytes() == (home / name).read_bytes()
+        assert (tmp_path / "back" / name).stat().st_mode & 0o077 == 0

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pulsarcast.model.errors import LocalError
@@ -15,6 +16,7 @@ from pulsarcast.protocol.store import (
     Events,
     LoadBlock,
     LoadLog,
+    LoadRequest,
     MarkState,
     PutBlock,
     PutEvent,
@@ -131,6 +133,17 @@ def test_a_store_is_copied_while_it_is_in_use(tmp_path: Path) -> None:
     copy = SqliteStore(tmp_path / "copy")
     check_everything(copy)
     copy.close()
+    store.close()
+
+
+def test_only_what_may_be_asked_for_is_in_the_index_of_requests(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store")
+    ours, theirs = put(1), msgspec.structs.replace(put(2), asked_for=False)
+    store.apply([ours, theirs])
+    for kept, found in ((ours, ours.event.block), (theirs, None)):
+        query = LoadRequest(TOPIC.cid, ALICE.peer_id, kept.event.request.nonce)
+        assert store.answer(query) == Block(found)
+    assert store.answer(LoadBlock(theirs.event.cid)) == Block(theirs.event.block)
     store.close()
 
 
