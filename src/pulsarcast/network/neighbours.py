@@ -177,6 +177,11 @@ class Neighbours:
         """The peers that can be spoken to."""
         return [each.peer for each in self._neighbours.values() if each.talk is not None]
 
+    def links(self) -> list[Link]:
+        """The connections to them."""
+        talks = [each.talk for each in self._neighbours.values()]
+        return [talk.link for talk in talks if talk is not None]
+
     @property
     def bytes_in(self) -> int:
         """All that came in over sockets."""

@@ -13,7 +13,7 @@ where it stopped.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +22,12 @@ from typing import Final, Literal, TypeAlias
 import trio
 
 from pulsarcast.model import trace
-from pulsarcast.model.errors import LocalError
-from pulsarcast.model.events import Attribute, EventDescriptor
+from pulsarcast.model.api import FollowedView, PeerView, ReaderView
+from pulsarcast.model.errors import LocalError, RemoteError
+from pulsarcast.model.events import Attribute, EventDescriptor, read_own_event
 from pulsarcast.model.ids import CID_BYTES, Cid, PeerId, cid_text, parse_cid, parse_peer, peer_text
 from pulsarcast.model.topics import TopicDescriptor, TopicSettings, decode_topic
+from pulsarcast.network import insight
 from pulsarcast.network.driver import NETWORK, Counters, Driver
 from pulsarcast.network.subscriptions import PAGE, Event, Feed, Reader, Subscription
 from pulsarcast.network.tracing import NodeTrace
@@ -44,7 +46,15 @@ from pulsarcast.protocol.inputs import (
 )
 from pulsarcast.protocol.messages import Contact
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.store import DropState, PutState, StateRow
+from pulsarcast.protocol.store import (
+    Block,
+    DropState,
+    Events,
+    LoadBlock,
+    LoadNumbers,
+    PutState,
+    StateRow,
+)
 from pulsarcast.storage.home import Home
 
 LISTEN: Final = ("/ip4/127.0.0.1/tcp/0",)
@@ -221,6 +231,50 @@ class Node:
         """Why the node has fallen silent, where it has."""
         return self._halted
 
+    @property
+    def home(self) -> Path:
+        """The folder that we live in."""
+        return self._home.path
+
+    # What can be seen of it.
+
+    def followed(self, aliases: Mapping[str, str] = {}) -> list[FollowedView]:
+        """The topics that we follow, and how they do."""
+        return insight.followed(self._running.core.topics, self._feeds, aliases)
+
+    def neighbours(self) -> list[PeerView]:
+        """The connections to other peers."""
+        return insight.peers_of(self._running.neighbours)
+
+    def readers(self, topic: Cid) -> list[ReaderView]:
+        """Everybody who has a place in a topic."""
+        feed = self._feeds.get(topic)
+        return [] if feed is None else insight.readers_of(feed)
+
+    def newest(self, topic: Cid) -> int:
+        """The index of the newest event of a topic in our log, 0 if we have none."""
+        followed = self._running.core.topics.get(topic)
+        return 0 if followed is None else followed.newest_index
+
+    def is_subscribed(self, topic: Cid) -> bool:
+        """Whether somebody on this node listens to a topic, or did and may come back."""
+        followed = self._running.core.topics.get(topic)
+        return followed is not None and followed.subscribed
+
+    @property
+    def peers_known(self) -> int:
+        """How many peers are in our routing table."""
+        return self._running.core.dht.known_count
+
+    def footprint(self) -> dict[str, int]:
+        """How much of everything we hold in memory."""
+        return self._running.core.footprint()
+
+    @property
+    def recoveries(self) -> Mapping[str, int]:
+        """How often each way of recovering was taken."""
+        return self._running.core.counts
+
     # Topics.
 
     async def create_topic(
@@ -317,7 +371,8 @@ class Node:
         if reader is None:
             reader = feed.readers[name] = Reader()
             if from_start or feed.newest:
-                feed.move(reader, 0 if from_start else feed.newest)
+                behind = feed.newest if start is None else min(start - 1, feed.newest)
+                feed.move(reader, 0 if from_start else behind)
             # Else events may come before the answer: the first of them says where we begin.
         subscription = Subscription(
             feed, name, self._read_page, self._write_places, start=start, manual=manual
@@ -336,6 +391,17 @@ class Node:
             # A place that a crash could take away would be no promise.
             self._write_places()
         return subscription
+
+    def acknowledge(self, topic: Cid, name: str, index: int) -> bool:
+        """Say for a name that it is done up to an index; whether it has a place here."""
+        feed = self._feeds.get(topic)
+        reader = None if feed is None else feed.readers.get(name)
+        if feed is None or reader is None:
+            return False
+        done = min(index, max(reader.given, reader.cursor or 0))
+        if reader.cursor is not None and done > reader.cursor:
+            feed.move(reader, done)
+        return True
 
     async def forget(self, topic: TopicRef, name: str) -> bool:
         """Forget the place of a name, and send away whoever listens under it; whether it had one.
@@ -367,7 +433,7 @@ class Node:
 
     async def history(
         self, topic: TopicRef, *, start: int = 1, limit: int | None = None
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event, None]:
         """The events of a topic that we keep, from one of our indices on."""
         cid = await self._resolve(topic)
         left = limit
@@ -379,6 +445,25 @@ class Node:
                 return
             start = page[-1].index + 1
             left = None if left is None else left - len(page)
+
+    async def index_of(self, topic: TopicRef, event: Cid) -> int | None:
+        """Where an event stands in our log of a topic, if we have it there."""
+        cid = await self._resolve(topic)
+        found = self._home.store.answer(LoadBlock(event))
+        if not isinstance(found, Block) or found.block is None:
+            return None
+        try:
+            descriptor = read_own_event(found.block)
+        except RemoteError:
+            return None  # It is a block of another kind.
+        publisher, (epoch, number) = descriptor.publisher, descriptor.sequence
+        places = self._home.store.answer(LoadNumbers(cid, publisher, epoch, number, number, 1))
+        assert isinstance(places, Events)
+        return next((place for place, held in places.events if place and held.cid == event), None)
+
+    def close_readers(self, reason: str) -> None:
+        """Send everybody away who listens; their places are kept."""
+        self._close_all(reason)
 
     # For the driver.
 

@@ -229,14 +229,8 @@ class Subscription:
         if reader.cursor is not None and done > reader.cursor:
             self._feed.move(reader, done)
 
-    def __aiter__(self) -> AsyncIterator[Event]:
-        """Iterate over what comes."""
-        return self
-
-    async def __anext__(self) -> Event:
-        """The next event, whenever it comes."""
-        if not self._manual:
-            self.acknowledge()
+    async def wait(self) -> None:
+        """Wait until there is something to be had at once."""
         while not self._ready:
             if self._closed is not None:
                 raise LocalError(self._closed)
@@ -246,6 +240,26 @@ class Subscription:
                 continue
             self._arrived = trio.Event()
             await self._arrived.wait()
+
+    def ready(self, bytes_max: int) -> int:
+        """How many events can be had at once, up to some bytes, but one if there is any."""
+        count = size = 0
+        for event in self._ready:
+            size += len(event.descriptor.block)
+            if count and size > bytes_max:
+                break
+            count += 1
+        return count
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        """Iterate over what comes."""
+        return self
+
+    async def __anext__(self) -> Event:
+        """The next event, whenever it comes."""
+        if not self._manual:
+            self.acknowledge()
+        await self.wait()
         event = self._ready.popleft()
         self._ready_bytes -= len(event.descriptor.block)
         reader = self._reader

@@ -257,6 +257,21 @@ def test_what_was_given_and_not_done_comes_again_and_says_so(tmp_path: Path) -> 
     play(scene)
 
 
+def test_a_new_name_that_begins_at_an_index_has_its_place_there(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await ann.create_topic("weather")
+            await ann.subscribe(topic)
+            for number in range(1, 11):
+                await ann.publish(topic, b"%d" % number, ack="accepted")
+            async with await ann.subscribe(topic, "late", start=3) as events:
+                assert await take(events, 3) == [b"3", b"4", b"5"]
+            async with await ann.subscribe(topic, "late") as events:
+                assert await take(events, 6) == [b"%d" % number for number in range(5, 11)]
+
+    play(scene)
+
+
 def test_a_folder_has_one_node_at_a_time(tmp_path: Path) -> None:
     async def scene() -> None:
         async with Node.open(tmp_path / "ann"):

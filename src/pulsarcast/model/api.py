@@ -1,0 +1,409 @@
+"""What the HTTP API says: the JSON that the daemon writes and the client reads.
+
+Peers and content ids are text. A payload is text where it is UTF-8, else base64; `encoding` says
+which. Times are microseconds since the Unix epoch.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from pulsarcast.model.errors import LocalError
+from pulsarcast.model.events import EventDescriptor
+from pulsarcast.model.ids import cid_text, parse_peer, peer_text
+from pulsarcast.model.requests import Attribute
+from pulsarcast.model.topic_types import (
+    DeliveryOrder,
+    EventLinking,
+    Retention,
+    TopicDescriptor,
+    TopicSettings,
+)
+
+Scope: TypeAlias = Literal["read", "publish", "admin"]
+Order: TypeAlias = Literal["none", "per-publisher", "causal", "total"]
+Linking: TypeAlias = Literal["LAST_SEEN", "CUSTOM"]
+Encoding: TypeAlias = Literal["utf-8", "base64"]
+Ack: TypeAlias = Literal["accepted", "replicated"]
+
+SCOPES: Final[tuple[Scope, ...]] = ("read", "publish", "admin")
+PORT: Final = 8420
+"""Where a daemon listens for HTTP unless it is told otherwise."""
+
+
+class Opaque(msgspec.Struct, forbid_unknown_fields=True):
+    """An attribute that is bytes."""
+
+    base64: str
+
+
+AttributeView: TypeAlias = bool | int | float | str | Opaque
+
+
+class Problem(msgspec.Struct):
+    """Why not. `code` is for programs and never changes; `error` is for people."""
+
+    error: str
+    code: str
+
+
+# Topics.
+
+
+class RetentionView(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """How much history is kept; what is left out sets no bound."""
+
+    age_s: int | None = None
+    count: int | None = None
+    bytes: int | None = None
+
+
+class SettingsView(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a topic's author chooses."""
+
+    order: Order = "none"
+    publishers: list[str] | None = None
+    """Who may publish; left out: anyone."""
+    request_to_publish: bool = True
+    requesters: list[str] | None = None
+    linking: Linking = "LAST_SEEN"
+    retention: RetentionView = msgspec.field(default_factory=RetentionView)
+    payload_bytes_max: int | None = None
+
+
+class NewTopic(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A topic to create."""
+
+    name: str
+    settings: SettingsView = msgspec.field(default_factory=SettingsView)
+    alias: str | None = None
+
+
+class TopicUpdate(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A new version of a topic; `flush` forgets all events up to now."""
+
+    settings: SettingsView
+    flush: bool = False
+
+
+class TopicView(msgspec.Struct, kw_only=True):
+    """A topic in its newest version."""
+
+    id: str
+    name: str
+    author: str
+    version: int
+    version_id: str
+    created_us: int
+    settings: SettingsView
+    subtopics: dict[str, str]
+    aliases: list[str] = []
+
+
+class ReaderView(msgspec.Struct, kw_only=True):
+    """A name that listens to a topic."""
+
+    name: str
+    done: int
+    """The index up to which it is done."""
+    behind: int
+    connected: bool
+
+
+class FollowedView(msgspec.Struct, kw_only=True):
+    """A topic that the node follows, and how it does."""
+
+    id: str
+    name: str
+    author: str
+    version: int
+    order: str
+    aliases: list[str]
+    subscribed: bool
+    newest: int
+    """The index of the newest event in our log."""
+    parent: str | None
+    children: list[str]
+    lazy: list[str]
+    is_root: bool
+    held_back: int
+    missing: int
+    """Ranges of numbers that were seen to exist and are being fetched."""
+    readers: list[ReaderView]
+
+
+class Topics(msgspec.Struct):
+    """All topics that the node follows."""
+
+    topics: list[FollowedView]
+
+
+class Alias(msgspec.Struct, forbid_unknown_fields=True):
+    """What a name of the user's own stands for."""
+
+    topic: str
+
+
+class Aliases(msgspec.Struct):
+    """All of them."""
+
+    aliases: dict[str, str]
+
+
+# Events.
+
+
+class NewEvent(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Something to publish."""
+
+    payload: str
+    encoding: Encoding = "utf-8"
+    name: str = ""
+    attributes: dict[str, AttributeView] = {}
+    parents: list[str] = []
+    ack: Ack = "replicated"
+
+
+class PublishedView(msgspec.Struct):
+    """What became of it: `replicas` says how many peers are known to keep it."""
+
+    id: str
+    replicas: int
+
+
+class EventView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """An event. `index` is the node's own count of the topic's events, in order of delivery."""
+
+    index: int
+    id: str
+    topic: str
+    author: str
+    publisher: str
+    epoch: str
+    """The publisher's epoch: 63 bits, more than a number has in JavaScript."""
+    number: int
+    payload: str
+    encoding: Encoding = "utf-8"
+    name: str = ""
+    attributes: dict[str, AttributeView] = {}
+    parents: list[str] = []
+    created_us: int = 0
+    redelivery: bool = False
+    """Whether the same reader may have been given it before."""
+
+    @property
+    def data(self) -> bytes:
+        """The payload's bytes."""
+        return to_bytes(self.payload, self.encoding)
+
+
+class Page(msgspec.Struct, kw_only=True):
+    """Some events of a topic's history; `next` is where to go on, None at its present end."""
+
+    events: list[EventView]
+    next: int | None
+    newest: int
+
+
+class Done(msgspec.Struct, forbid_unknown_fields=True):
+    """A reader's word that it is done with everything up to an index."""
+
+    index: int
+
+
+# The node.
+
+
+class PeerView(msgspec.Struct, kw_only=True):
+    """A peer that the node is connected to."""
+
+    peer: str
+    address: str
+    dialled: bool
+    """Whether we dialled it."""
+    bytes_in: int
+    bytes_out: int
+    queued_bytes: int
+
+
+class Peers(msgspec.Struct):
+    """All of them."""
+
+    peers: list[PeerView]
+
+
+class StatusView(msgspec.Struct, kw_only=True):
+    """What the node is, and how it does."""
+
+    peer: str
+    addresses: list[str]
+    version: str
+    started_us: int
+    incarnation: int
+    halted: str | None
+    ready: bool
+    reasons: list[str]
+    """Why it is not ready, where it is not."""
+    peers: int
+    peers_known: int
+    topics: int
+    subscriptions: int
+    messages_in: int
+    messages_out: int
+    bytes_in: int
+    bytes_out: int
+    deliveries: int
+    commits: int
+    replicas_held: int
+    store_bytes: int
+    disk_free_bytes: int
+    disk_bytes_max: int
+    retention_default: RetentionView
+    trace: str | None
+    readers_connected: int
+    tips: list[str] = []
+
+
+class NewToken(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A token to make."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+    scopes: Annotated[list[Scope], msgspec.Meta(min_length=1)]
+    topics: list[str] | None = None
+    """What it is for; left out: all topics."""
+
+
+class TokenView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A token, which is shown only once: when it is made."""
+
+    id: str
+    name: str
+    scopes: list[Scope]
+    topics: list[str] | None = None
+    created_us: int = 0
+    token: str | None = None
+
+
+class Tokens(msgspec.Struct):
+    """All tokens that have not been revoked."""
+
+    tokens: list[TokenView]
+
+
+# From and to the model.
+
+
+def from_bytes(data: bytes) -> tuple[str, Encoding]:
+    """Bytes as JSON can say them."""
+    try:
+        return data.decode(), "utf-8"
+    except UnicodeDecodeError:
+        return base64.b64encode(data).decode(), "base64"
+
+
+def to_bytes(text: str, encoding: Encoding) -> bytes:
+    """The bytes that JSON said."""
+    if encoding == "base64":
+        try:
+            return base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise LocalError(f"not base64: {error}") from error
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise LocalError("a text that is not Unicode") from error
+
+
+def attribute_from(value: AttributeView) -> Attribute:
+    """An attribute as the model has it."""
+    return to_bytes(value.base64, "base64") if isinstance(value, Opaque) else value
+
+
+def attribute_view(value: Attribute) -> AttributeView:
+    """An attribute as JSON says it."""
+    if isinstance(value, bytes):
+        return Opaque(base64.b64encode(value).decode())
+    return value
+
+
+def event_view(index: int, event: EventDescriptor, *, redelivery: bool = False) -> EventView:
+    """An event for a program in any language."""
+    request = event.request
+    payload, encoding = from_bytes(request.payload)
+    return EventView(
+        index=index,
+        id=cid_text(event.cid),
+        topic=cid_text(request.topic),
+        author=peer_text(request.author),
+        publisher=peer_text(event.publisher),
+        epoch=str(event.sequence.epoch),
+        number=event.sequence.number,
+        payload=payload,
+        encoding=encoding,
+        name=request.name,
+        attributes={name: attribute_view(value) for name, value in request.attributes.items()},
+        parents=[cid_text(parent) for parent in event.parents],
+        created_us=request.created,
+        redelivery=redelivery,
+    )
+
+
+def settings_view(settings: TopicSettings) -> SettingsView:
+    """A topic's settings for a program in any language."""
+    retention = settings.retention
+    return SettingsView(
+        order=settings.delivery_order.value,
+        publishers=_peer_texts(settings.allowed_publishers),
+        request_to_publish=settings.request_to_publish,
+        requesters=_peer_texts(settings.requesters),
+        linking=settings.event_linking.value,
+        retention=RetentionView(retention.age_s, retention.count, retention.bytes),
+        payload_bytes_max=settings.payload_bytes_max,
+    )
+
+
+def settings_from(view: SettingsView, base: TopicSettings) -> TopicSettings:
+    """The settings that a view asks for; what it cannot say stays as it is in `base`."""
+    order = DeliveryOrder(view.order)
+    changes: dict[str, Any] = {
+        "delivery_order": order,
+        "allowed_publishers": _parse_peers(view.publishers),
+        "request_to_publish": view.request_to_publish,
+        "requesters": _parse_peers(view.requesters),
+        "event_linking": EventLinking(view.linking),
+        "retention": Retention(view.retention.age_s, view.retention.count, view.retention.bytes),
+    }
+    if view.payload_bytes_max is not None:
+        changes["payload_bytes_max"] = view.payload_bytes_max
+    if order is not DeliveryOrder.TOTAL:
+        changes["sequencers"] = ()
+    return msgspec.structs.replace(base, **changes)
+
+
+def topic_view(topic: TopicDescriptor, aliases: Mapping[str, str]) -> TopicView:
+    """A topic for a program in any language."""
+    topic_id = cid_text(topic.topic)
+    return TopicView(
+        id=topic_id,
+        name=topic.name,
+        author=peer_text(topic.author),
+        version=topic.number,
+        version_id=cid_text(topic.cid),
+        created_us=topic.created,
+        settings=settings_view(topic),
+        subtopics={name: cid_text(cid) for name, cid in topic.subtopics.items()},
+        aliases=[alias for alias, named in aliases.items() if named == topic_id],
+    )
+
+
+def _peer_texts(peers: tuple[Any, ...] | None) -> list[str] | None:
+    return None if peers is None else [peer_text(peer) for peer in peers]
+
+
+def _parse_peers(texts: list[str] | None) -> tuple[Any, ...] | None:
+    return None if texts is None else tuple(parse_peer(text) for text in texts)

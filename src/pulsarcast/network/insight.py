@@ -1,0 +1,80 @@
+"""What can be seen of a running node: its topics, its place in their trees, its neighbours.
+
+Only looked at, never changed; for people, pages and meters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pulsarcast.model.api import FollowedView, PeerView, ReaderView
+from pulsarcast.model.ids import Cid, PeerId, cid_text, peer_text
+from pulsarcast.network.neighbours import Neighbours
+from pulsarcast.network.subscriptions import Feed
+from pulsarcast.protocol.topic import Topic
+
+
+def topic_view(topic: Topic, feed: Feed | None, aliases: Mapping[str, str]) -> FollowedView:
+    """How a topic that we follow does."""
+    tree, footprint, descriptor = topic.view(), topic.footprint(), topic.descriptor
+    topic_id = cid_text(topic.id)
+    return FollowedView(
+        id=topic_id,
+        name=descriptor.name,
+        author=peer_text(descriptor.author),
+        version=descriptor.number,
+        order=descriptor.delivery_order.value,
+        aliases=[alias for alias, named in aliases.items() if named == topic_id],
+        subscribed=tree.subscribed,
+        newest=topic.newest_index,
+        parent=None if tree.parent is None else peer_text(tree.parent),
+        children=_texts(tree.children),
+        lazy=_texts(tree.lazy),
+        is_root=tree.root,
+        held_back=footprint["held_back"],
+        missing=footprint["wants"],
+        readers=[] if feed is None else readers_of(feed),
+    )
+
+
+def readers_of(feed: Feed) -> list[ReaderView]:
+    """All names that have a place in a topic."""
+    return [
+        ReaderView(
+            name=name,
+            done=feed.newest if reader.cursor is None else reader.cursor,
+            behind=0 if reader.cursor is None else max(0, feed.newest - reader.cursor),
+            connected=reader.subscription is not None,
+        )
+        for name, reader in feed.readers.items()
+    ]
+
+
+def followed(
+    topics: Mapping[Cid, Topic], feeds: Mapping[Cid, Feed], aliases: Mapping[str, str]
+) -> list[FollowedView]:
+    """All topics that we follow, but for those that only announce versions of others."""
+    return [
+        topic_view(topic, feeds.get(cid), aliases)
+        for cid, topic in topics.items()
+        if not topic.is_meta
+    ]
+
+
+def peers_of(neighbours: Neighbours) -> list[PeerView]:
+    """Everybody that we are connected to."""
+    return [
+        PeerView(
+            peer=peer_text(link.peer),
+            address=link.remote_address,
+            dialled=link.dialled,
+            bytes_in=link.bytes_in,
+            bytes_out=link.bytes_out,
+            queued_bytes=link.queued_bytes,
+        )
+        for link in neighbours.links()
+    ]
+
+
+def _texts(peers: tuple[PeerId, ...]) -> list[str]:
+    return [peer_text(peer) for peer in peers]
