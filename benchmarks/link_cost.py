@@ -93,7 +93,7 @@ async def send_ours(meter: Meter, address: str, writes: int, frames_per_write: i
             link.flush()
             if number % 16 == 0:
                 await trio.lowlevel.checkpoint()
-            while link.queued_bytes:  # noqa: ASYNC110  # a link has no event for this
+            while link.queued_bytes:  # a link has no event for this
                 await trio.sleep(0.0005)
         meter.count(writes * frames_per_write)
 

@@ -1,0 +1,114 @@
+"""Calls: one request to the API, what its token allows, and the operations that there are.
+
+The list of operations is the only place that says what the API can do: routes and description
+(`openapi`) are both made from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from pulsarcast.daemon.answers import Refusal
+from pulsarcast.model.api import Scope
+from pulsarcast.model.errors import LocalError
+from pulsarcast.model.ids import Cid, cid_text, parse_cid, parse_peer
+
+if TYPE_CHECKING:
+    from pulsarcast.daemon.service import Service
+    from pulsarcast.daemon.tokens import Token
+
+OCTETS: Final = "application/octet-stream"
+STREAM: Final = "text/event-stream"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """One thing that the API can do."""
+
+    method: str
+    path: str
+    name: str
+    summary: str
+    scope: Scope | None
+    """What a token must allow; None: nothing, since it tells nobody anything."""
+    handle: Callable[[Call], Awaitable[Response]]
+    query: type | None = None
+    body: type | None = None
+    octets: bool = False
+    """Whether the body may be the payload itself."""
+    headers: tuple[tuple[str, str], ...] = ()
+    answer: type | str | None = None
+    """What comes back: a kind of JSON, another media type, or nothing."""
+    status: int = 200
+    errors: tuple[int, ...] = ()
+    of_one_topic: bool = False
+
+
+class Call:
+    """One request, and whoever makes it."""
+
+    def __init__(self, service: Service, request: Request, operation: Operation) -> None:
+        self.service = service
+        self.request = request
+        self.operation = operation
+        token: Token | None = request.scope.get("token")
+        self._token = token
+        if operation.scope is not None:
+            assert token is not None, "the gate lets nobody through without one"
+            if not token.may(operation.scope):
+                raise Refusal(403, "scope", f"this needs a token with the scope {operation.scope}")
+            if token.topics is not None and not operation.of_one_topic:
+                raise Refusal(403, "topics", "this needs a token that is not for some topics only")
+
+    @property
+    def token(self) -> Token:
+        """What the caller showed."""
+        assert self._token is not None
+        return self._token
+
+    def path(self, name: str) -> str:
+        """A part of the path, as it was meant."""
+        try:
+            return unquote(self.request.path_params[name], errors="strict")
+        except UnicodeDecodeError as error:
+            raise Refusal(400, "path", "a path that is not UTF-8") from error
+
+    async def topic(self) -> Cid:
+        """The topic that the path names, if the token is for it."""
+        return await self.allowed(self.path("topic"))
+
+    async def allowed(self, text: str) -> Cid:
+        """A topic by its content id, an alias, or `author/name`, if the token is for it."""
+        cid = await resolve(self.service, text)
+        topics = self.token.topics
+        if topics is not None and cid_text(cid) not in topics:
+            raise Refusal(403, "topics", "the token is for other topics")
+        return cid
+
+
+async def resolve(service: Service, text: str) -> Cid:
+    """The topic that a text stands for."""
+    if "/" in text:
+        author, _, _ = text.partition("/")
+        try:
+            parse_peer(author)
+        except LocalError as error:
+            raise Refusal(404, "topic", str(error)) from error
+        return (await service.node.topic(text)).cid
+    known = service.aliases.topics.get(text, text)
+    try:
+        return parse_cid(known)
+    except LocalError:
+        raise Refusal(
+            404, "topic", f"{text!r} is neither a content id, nor an alias, nor author/name"
+        ) from None
+
+
+Handler = Callable[[Call], Awaitable[Response]]
+AnyDict = dict[str, Any]

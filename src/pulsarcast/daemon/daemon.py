@@ -1,0 +1,235 @@
+"""The daemon's life: from its settings to a node that programs can reach, until it is told to end.
+
+It stays in the foreground and ends in good order on SIGTERM and SIGINT, also as process 1 of a
+container.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import logging
+import os
+import signal
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import trio
+from hypercorn.config import Config
+
+from pulsarcast.daemon.app import build
+from pulsarcast.daemon.metrics import Meters
+from pulsarcast.daemon.service import Service
+from pulsarcast.daemon.serving import serve
+from pulsarcast.daemon.sessions import Sessions
+from pulsarcast.daemon.settings import CONFIG, Settings, Value, config_text, host_and_port
+from pulsarcast.daemon.tokens import TokenBook, operator_token
+from pulsarcast.model.errors import LocalError
+from pulsarcast.model.ids import peer_text
+from pulsarcast.network.node import Node
+from pulsarcast.storage.home import Home, write_whole
+
+ADDRESS: Final = "http"
+"""The file of the home that says where the daemon can be reached, while it runs."""
+BACKLOG: Final = 256
+TRACES_S: Final = 30.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Running:
+    """What is known once the daemon runs."""
+
+    url: str
+    peer: str
+    addresses: tuple[str, ...]
+    home: Path
+
+
+def initialize(home: Path, values: dict[str, Value] | None = None) -> str:
+    """Make a home: key, settings with explanations, and the operator's token; its peer id."""
+    with Home.open(home) as lived_in:
+        peer = lived_in.identity.peer_id
+        if not (home / CONFIG).exists():
+            write_whole(home / CONFIG, config_text(values).encode())
+        operator_token(home, TokenBook(home))
+    return peer_text(peer)
+
+
+async def run(
+    home: Path, settings: Settings, *, on_ready: Callable[[Running], None] | None = None
+) -> None:
+    """Be a daemon until somebody says that it is enough."""
+    with listen(settings) as listener:
+        meters, sessions, tokens = Meters(), Sessions(), TokenBook(home)
+        async with Node.open(
+            home,
+            listen=settings["node.listen"],
+            announce=settings["node.announce"],
+            bootstrap=settings["node.bootstrap"],
+            network=settings["node.network"],
+            trace_level=settings["trace.level"] or None,
+        ) as node:
+            # One that was killed left it behind.
+            (node.home / ADDRESS).unlink(missing_ok=True)
+            operator_token(home, tokens)
+            service = Service(node, settings, tokens, sessions)
+            meters.watch(service)
+            await _serve(service, meters, listener, on_ready)
+    _log.info("stopped")
+
+
+async def _serve(
+    service: Service,
+    meters: Meters,
+    listener: socket.socket,
+    on_ready: Callable[[Running], None] | None,
+) -> None:
+    settings, node = service.settings, service.node
+    gate = build(service, meters)
+    address = _address_of(listener)
+    gate.admit(address, settings["http.hosts"])
+    is_safe = bool(settings["http.tls_certificate"])
+    service.url = f"{'https' if is_safe else 'http'}://{address}"
+    enough = trio.Event()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(_wait_for_signals, enough)
+        http_is_over = trio.Event()
+
+        async def serve_http(task_status: Any) -> None:
+            await serve(
+                gate,
+                _config(),
+                trio.socket.from_stdlib_socket(listener),
+                tls=_tls(settings),
+                slow_s=settings["http.slow_reader_s"],
+                cut=service.cut_off,
+                enough=enough,
+                task_status=task_status,
+            )
+            http_is_over.set()
+
+        await nursery.start(serve_http)
+        nursery.start_soon(_bound_traces, node.home / "traces", settings["trace.bytes_max"])
+        place = node.home / ADDRESS
+        write_whole(place, f"{service.url}\n".encode())
+        try:
+            _log.info("node %s at %s", node.peer_id, ", ".join(node.addresses) or "no address")
+            _log.info("HTTP at %s", service.url)
+            if on_ready is not None:
+                on_ready(Running(service.url, node.peer_id, node.addresses, node.home))
+            await enough.wait()
+        finally:
+            service.stopping = True
+            with suppress(FileNotFoundError):
+                place.unlink()
+        # Whoever still listens hears why; then the server may end.
+        node.close_readers("the daemon stops")
+        await http_is_over.wait()
+        nursery.cancel_scope.cancel()
+
+
+async def _wait_for_signals(
+    enough: trio.Event, task_status: Any = trio.TASK_STATUS_IGNORED
+) -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        task_status.started()
+        async for number in signals:
+            _log.info("stopping (%s)", signal.Signals(number).name)
+            if enough.is_set():
+                os._exit(1)  # asked twice: whoever waits has no patience left
+            enough.set()
+
+
+async def _bound_traces(folder: Path, bytes_max: int) -> None:
+    """Delete the oldest traces beyond the limit, now and then."""
+    while True:
+        _delete_oldest(folder, bytes_max)
+        await trio.sleep(TRACES_S)
+
+
+def _delete_oldest(folder: Path, bytes_max: int) -> None:
+    kept = 0
+    for path in sorted(folder.glob("*.zst"), key=lambda path: path.stat().st_mtime)[::-1]:
+        kept += path.stat().st_size
+        if kept > bytes_max:
+            path.unlink(missing_ok=True)
+
+
+# The socket.
+
+
+def listen(settings: Settings) -> socket.socket:
+    """Take the address for HTTP; raises LocalError with what to do where that cannot be."""
+    host, port = host_and_port(settings["http.address"])
+    is_safe = settings["http.tls_certificate"] or settings["http.behind_proxy"]
+    if not is_safe and not _is_loopback(host):
+        raise LocalError(
+            f"http.address {settings['http.address']} can be reached by others: set "
+            "http.tls_certificate and http.tls_key, or --behind-proxy if a proxy of yours does TLS"
+        )
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise LocalError(f"http.address {host}:{port}: {error.strerror or error}") from error
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise LocalError(
+                f"{host}:{port} is taken by another program. Take another port: "
+                f"pulsarcast daemon --http {host}:{port + 1}"
+            ) from error
+        raise LocalError(f"http.address {host}:{port}: {error.strerror or error}") from error
+    return listener
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _address_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _config() -> Config:
+    config = Config()
+    config.accesslog = None
+    config.errorlog = logging.getLogger("hypercorn.error")
+    config.include_server_header = False
+    config.keep_alive_timeout = 75
+    config.h11_max_incomplete_size = 64 * 1024
+    config.websocket_max_message_size = 64 * 1024
+    config.websocket_ping_interval = 20
+    return config
+
+
+def _tls(settings: Settings) -> ssl.SSLContext | None:
+    certificate, key = settings["http.tls_certificate"], settings["http.tls_key"]
+    if not certificate:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise LocalError(f"{certificate} and {key} are no certificate and key: {error}") from error
+    return context

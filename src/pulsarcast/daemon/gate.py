@@ -1,0 +1,132 @@
+"""The gate: what every request passes before anything is done for it.
+
+It must be meant for us (a page elsewhere must not use a name that leads here), must not come from
+a page of somebody else, must not be one too many, and must carry a token unless it asks for our
+health. What is refused here costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable
+from http.cookies import CookieError, SimpleCookie
+from typing import Any, Final
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pulsarcast.daemon.answers import Refusal, problem
+from pulsarcast.daemon.sessions import COOKIE, Sessions
+from pulsarcast.daemon.tokens import Token, TokenBook
+
+OPEN_PATHS: Final = frozenset(("/", "/page.css", "/page.js", "/v1/health", "/v1/health/ready"))
+"""What needs no token; the page has nothing in it that is not in this program."""
+LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+
+
+class Gate:
+    """Looks at every request first."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        tokens: TokenBook,
+        sessions: Sessions,
+        connections_max: int,
+        counter: Any,
+        seconds: Any,
+    ) -> None:
+        self._app = app
+        self._tokens = tokens
+        self._sessions = sessions
+        self._connections_max = connections_max
+        self._counter = counter
+        self._seconds = seconds
+        self._hosts: frozenset[str] = frozenset()
+        self.connections = 0
+
+    def admit(self, address: str, hosts: Iterable[str]) -> None:
+        """Say under which names we may be reached, once we know our port."""
+        host, _, port = address.rpartition(":")
+        names = {address, *(f"{each}:{port}" for each in LOOPBACK)}
+        if host in ("0.0.0.0", "[::]"):
+            names.discard(address)
+        for name in hosts:
+            names |= {name.lower(), f"{name.lower()}:{port}"}
+        self._hosts = frozenset(names)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or answer it."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        began_s = time.monotonic()
+        status = 500
+
+        async def counted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            elif message["type"] == "websocket.accept":
+                status = 101
+            await send(message)
+
+        self.connections += 1
+        try:
+            await self._pass(scope, receive, counted)
+        finally:
+            self.connections -= 1
+            route = scope.get("route_name", "none")
+            self._counter.labels(route, scope.get("method", "WEBSOCKET"), str(status)).inc()
+            if not scope.get("is_stream"):
+                self._seconds.labels(route).observe(time.monotonic() - began_s)
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Names of topics may hold a slash, which a decoded path no longer tells from ours.
+        raw: bytes = scope.get("raw_path") or scope["path"].encode()
+        scope["path"] = raw.partition(b"?")[0].decode("latin-1")
+        headers = Headers(scope=scope)
+        try:
+            if self.connections > self._connections_max:
+                raise Refusal(503, "busy", "too many requests and subscriptions at a time")
+            self._check_host(headers, scope)
+            scope["token"] = self._identify(headers, scope)
+        except Refusal as refusal:
+            await problem(refusal)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _check_host(self, headers: Headers, scope: Scope) -> None:
+        host = headers.get("host", "").lower()
+        if host not in self._hosts:
+            raise Refusal(421, "host", "this name is not ours: see http.hosts in the settings")
+        origin = headers.get("origin")
+        if origin is not None and origin.partition("://")[2].lower() != host:
+            raise Refusal(403, "origin", "pages of others may not ask us anything")
+
+    def _identify(self, headers: Headers, scope: Scope) -> Token | None:
+        if scope["path"] in OPEN_PATHS:
+            return None
+        kind, _, secret = headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer":
+            token = self._tokens.find(secret.strip())
+        else:
+            token = self._by_cookie(headers, scope)
+        if token is None:
+            raise Refusal(401, "token", "this needs a token: Authorization: Bearer TOKEN")
+        return token
+
+    def _by_cookie(self, headers: Headers, scope: Scope) -> Token | None:
+        """The page's own session: for reading only, and never from another page."""
+        if scope.get("method") != "GET" or not _is_same_site(headers):
+            return None
+        try:
+            morsel = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        except CookieError:
+            return None
+        return None if morsel is None else self._sessions.find(morsel.value)
+
+
+def _is_same_site(headers: Headers, allowed: Collection[str] = ("same-origin", "none")) -> bool:
+    return headers.get("sec-fetch-site", "none") in allowed

@@ -1,0 +1,349 @@
+"""The operations of the API, but for subscriptions: topics, events, the node, tokens."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import Annotated, Final
+
+import msgspec
+from starlette.responses import Response
+
+from pulsarcast.daemon.answers import (
+    JSON,
+    Refusal,
+    answer,
+    nothing,
+    read_body,
+    read_json,
+    read_query,
+)
+from pulsarcast.daemon.calls import OCTETS, Call, Operation, resolve
+from pulsarcast.model import api
+from pulsarcast.model.errors import LocalError
+from pulsarcast.model.ids import cid_text, parse_cid
+from pulsarcast.model.topic_types import TopicSettings
+
+PAGE_MAX: Final = 1000
+PAGE_BYTES_MAX: Final = 8 << 20
+KEY_MAX: Final = 256
+INDEX_MAX: Final = (1 << 63) - 1
+
+Index = Annotated[int, msgspec.Meta(ge=0, le=INDEX_MAX)]
+
+
+class HistoryQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which part of a topic's history."""
+
+    start: Annotated[int, msgspec.Meta(ge=1, le=INDEX_MAX)] = 1
+    limit: Annotated[int, msgspec.Meta(ge=1, le=PAGE_MAX)] = 100
+
+
+class PublishQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """What goes with a payload that is sent as it is; it goes before what JSON says in its body."""
+
+    name: str | None = None
+    ack: api.Ack | None = None
+
+
+class Health(msgspec.Struct):
+    """How the daemon does."""
+
+    status: str
+    reasons: list[str] = []
+
+
+class PageUrl(msgspec.Struct):
+    """Where the page can be opened, once."""
+
+    url: str
+
+
+# Topics.
+
+
+async def list_topics(call: Call) -> Response:
+    """Every topic that the node follows."""
+    found = call.service.node.followed(call.service.aliases.topics)
+    topics = call.token.topics
+    if topics is not None:
+        found = [each for each in found if each.id in topics]
+    return answer(api.Topics(found))
+
+
+async def create_topic(call: Call) -> Response:
+    """A topic of ours."""
+    service = call.service
+    given = await read_json(call.request, api.NewTopic, service.settings["http.body_bytes_max"])
+    service.check_room()
+    if given.settings.retention == api.RetentionView():
+        given.settings.retention = service.retention
+    if given.alias is not None:
+        _check_free(call, given.alias)
+    topic = await service.node.create_topic(
+        given.name, api.settings_from(given.settings, TopicSettings())
+    )
+    if given.alias is not None:
+        service.aliases.set(given.alias, topic.id)
+    return answer(api.topic_view(topic.descriptor, service.aliases.topics), 201)
+
+
+async def show_topic(call: Call) -> Response:
+    """Its newest version."""
+    topic = await call.service.node.topic(await call.topic())
+    return answer(api.topic_view(topic.descriptor, call.service.aliases.topics))
+
+
+async def update_topic(call: Call) -> Response:
+    """A new version."""
+    service = call.service
+    cid = await call.topic()
+    given = await read_json(call.request, api.TopicUpdate, service.settings["http.body_bytes_max"])
+    current = await service.node.topic(cid)
+    settings = api.settings_from(given.settings, current.descriptor.settings)
+    topic = await service.node.update_topic(cid, settings, flush=given.flush)
+    return answer(api.topic_view(topic.descriptor, service.aliases.topics))
+
+
+async def leave_topic(call: Call) -> Response:
+    """Unsubscribe, for everybody on this node."""
+    await call.service.node.unsubscribe(await call.topic())
+    return nothing()
+
+
+async def list_aliases(call: Call) -> Response:
+    """The names that we gave topics."""
+    return answer(api.Aliases(call.service.aliases.topics))
+
+
+async def set_alias(call: Call) -> Response:
+    """Give a topic a name."""
+    given = await read_json(call.request, api.Alias, call.service.settings["http.body_bytes_max"])
+    cid = await resolve(call.service, given.topic)
+    call.service.aliases.set(call.path("alias"), cid_text(cid))
+    return answer(api.Aliases(call.service.aliases.topics))
+
+
+async def drop_alias(call: Call) -> Response:
+    """Take it away."""
+    try:
+        call.service.aliases.drop(call.path("alias"))
+    except LocalError as error:
+        raise Refusal(404, "alias", str(error)) from error
+    return nothing()
+
+
+def _check_free(call: Call, alias: str) -> None:
+    if alias in call.service.aliases.topics:
+        raise Refusal(409, "alias", f"the alias {alias!r} stands for another topic already")
+
+
+# Events.
+
+
+async def publish(call: Call) -> Response:
+    """Publish, or ask somebody who may."""
+    service, request = call.service, call.request
+    cid = await call.topic()
+    bytes_max = service.settings["http.body_bytes_max"]
+    key = request.headers.get("idempotency-key")
+    if key is not None and not 0 < len(key) <= KEY_MAX:
+        raise Refusal(400, "key", f"an Idempotency-Key has 1 to {KEY_MAX} characters")
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    query = read_query(request, PublishQuery)
+    if kind == JSON:
+        given = await read_json(request, api.NewEvent, bytes_max)
+    elif kind == OCTETS:
+        given = api.NewEvent(payload="")
+    else:
+        raise Refusal(415, "content-type", f"this takes {JSON} or {OCTETS}")
+    payload = (
+        api.to_bytes(given.payload, given.encoding)
+        if kind == JSON
+        else await read_body(request, bytes_max)
+    )
+    service.check_room()
+    published = await service.node.publish(
+        cid,
+        payload,
+        name=given.name if query.name is None else query.name,
+        attributes={name: api.attribute_from(each) for name, each in given.attributes.items()},
+        parents=[parse_cid(parent) for parent in given.parents],
+        ack=query.ack or given.ack,
+        idempotency_key=key,
+    )
+    return answer(api.PublishedView(published.id, published.replicas), 201)
+
+
+async def read_history(call: Call) -> Response:
+    """What the node keeps of a topic, page by page."""
+    node = call.service.node
+    cid = await call.topic()
+    query = read_query(call.request, HistoryQuery)
+    events: list[api.EventView] = []
+    size = 0
+    async with aclosing(node.history(cid, start=query.start, limit=query.limit)) as history:
+        async for event in history:
+            events.append(api.event_view(event.index, event.descriptor))
+            size += len(event.descriptor.block)
+            if size > PAGE_BYTES_MAX:
+                break
+    newest = node.newest(cid)
+    # Retention may have let go of everything from here on: whoever pages must come to an end.
+    following = events[-1].index + 1 if events and events[-1].index < newest else None
+    return answer(api.Page(events=events, next=following, newest=newest))
+
+
+# The node.
+
+
+async def health(call: Call) -> Response:
+    """Whether the process lives."""
+    return answer(Health("ok"))
+
+
+async def ready(call: Call) -> Response:
+    """Whether the node keeps its promises at the moment; why not is for those with a token."""
+    is_ready = not call.service.reasons()
+    return answer(Health("ready" if is_ready else "not ready"), 200 if is_ready else 503)
+
+
+async def status(call: Call) -> Response:
+    """What the node is and does."""
+    return answer(call.service.status())
+
+
+async def peers(call: Call) -> Response:
+    """Whom the node is connected to."""
+    return answer(api.Peers(call.service.node.neighbours()))
+
+
+async def open_page(call: Call) -> Response:
+    """An address that opens the page in a browser, once."""
+    code = call.service.sessions.new_code()
+    return answer(PageUrl(f"{call.service.url}/?code={code}"), 201)
+
+
+# Tokens.
+
+
+async def list_tokens(call: Call) -> Response:
+    """Every token that is good."""
+    return answer(api.Tokens([token.view() for token in call.service.tokens.list()]))
+
+
+async def make_token(call: Call) -> Response:
+    """A new one, whose secret is shown this once."""
+    given = await read_json(
+        call.request, api.NewToken, call.service.settings["http.body_bytes_max"]
+    )
+    topics = given.topics
+    if topics is not None:
+        topics = [cid_text(await resolve(call.service, each)) for each in topics]
+    token, secret = call.service.tokens.make(given.name, given.scopes, topics)
+    return answer(token.view(secret), 201)
+
+
+async def revoke_token(call: Call) -> Response:
+    """Make one worthless."""
+    try:
+        call.service.tokens.revoke(call.path("token"))
+    except LocalError as error:
+        raise Refusal(404, "token", str(error)) from error
+    return nothing()
+
+
+_KEY_HEADER: Final = (
+    "Idempotency-Key",
+    "The same call with the same key, also after a crash, publishes once.",
+)
+
+OPERATIONS: Final = (
+    Operation(
+        method="GET", path="/v1/health", name="health", summary="Whether the process lives.",
+        scope=None, handle=health, answer=Health,
+    ),
+    Operation(
+        method="GET", path="/v1/health/ready", name="ready",
+        summary="Whether the node keeps its promises at the moment.", scope=None, handle=ready,
+        answer=Health, errors=(503,),
+    ),
+    Operation(
+        method="GET", path="/v1/status", name="status", summary="What the node is and does.",
+        scope="read", handle=status, answer=api.StatusView,
+    ),
+    Operation(
+        method="GET", path="/v1/peers", name="peers", summary="Whom the node is connected to.",
+        scope="read", handle=peers, answer=api.Peers,
+    ),
+    Operation(
+        method="GET", path="/v1/topics", name="list_topics",
+        summary="The topics that the node follows.", scope="read", handle=list_topics,
+        answer=api.Topics, of_one_topic=True,
+    ),
+    Operation(
+        method="POST", path="/v1/topics", name="create_topic", summary="Create a topic.",
+        scope="admin", handle=create_topic, body=api.NewTopic, answer=api.TopicView, status=201,
+        errors=(409, 507),
+    ),
+    Operation(
+        method="GET", path="/v1/topics/{topic}", name="show_topic",
+        summary="A topic in its newest version.", scope="read", handle=show_topic,
+        answer=api.TopicView, errors=(404,), of_one_topic=True,
+    ),
+    Operation(
+        method="PUT", path="/v1/topics/{topic}", name="update_topic",
+        summary="Make a new version of a topic of ours.", scope="admin", handle=update_topic,
+        body=api.TopicUpdate, answer=api.TopicView, errors=(404,),
+    ),
+    Operation(
+        method="DELETE", path="/v1/topics/{topic}/subscription", name="leave_topic",
+        summary="Leave a topic, for everybody on this node.", scope="admin", handle=leave_topic,
+        status=204, errors=(404,),
+    ),
+    Operation(
+        method="POST", path="/v1/topics/{topic}/events", name="publish",
+        summary="Publish an event, or ask somebody who may.", scope="publish", handle=publish,
+        body=api.NewEvent, octets=True, query=PublishQuery, headers=(_KEY_HEADER,),
+        answer=api.PublishedView, status=201, errors=(404, 413, 507), of_one_topic=True,
+    ),
+    Operation(
+        method="GET", path="/v1/topics/{topic}/events", name="history",
+        summary="What the node keeps of a topic, page by page.", scope="read",
+        handle=read_history, query=HistoryQuery, answer=api.Page, errors=(404,),
+        of_one_topic=True,
+    ),
+    Operation(
+        method="GET", path="/v1/aliases", name="list_aliases",
+        summary="The names that were given to topics here.", scope="read", handle=list_aliases,
+        answer=api.Aliases,
+    ),
+    Operation(
+        method="PUT", path="/v1/aliases/{alias}", name="set_alias",
+        summary="Give a topic a name.", scope="admin", handle=set_alias, body=api.Alias,
+        answer=api.Aliases, errors=(404,),
+    ),
+    Operation(
+        method="DELETE", path="/v1/aliases/{alias}", name="drop_alias",
+        summary="Take the name away.", scope="admin", handle=drop_alias, status=204,
+        errors=(404,),
+    ),
+    Operation(
+        method="GET", path="/v1/tokens", name="list_tokens", summary="Every token that is good.",
+        scope="admin", handle=list_tokens, answer=api.Tokens,
+    ),
+    Operation(
+        method="POST", path="/v1/tokens", name="make_token",
+        summary="Make a token; its secret is shown this once.", scope="admin", handle=make_token,
+        body=api.NewToken, answer=api.TokenView, status=201, errors=(404,),
+    ),
+    Operation(
+        method="DELETE", path="/v1/tokens/{token}", name="revoke_token",
+        summary="Make a token worthless.", scope="admin", handle=revoke_token, status=204,
+        errors=(404,),
+    ),
+    Operation(
+        method="POST", path="/v1/page", name="open_page",
+        summary="An address that opens the page in a browser, once.", scope="admin",
+        handle=open_page, answer=PageUrl, status=201,
+    ),
+)  # fmt: skip

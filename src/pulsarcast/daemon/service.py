@@ -1,0 +1,136 @@
+"""The service: what the operations of the API work on."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Final
+
+from pulsarcast import __version__
+from pulsarcast.daemon.aliases import AliasBook
+from pulsarcast.daemon.answers import Refusal
+from pulsarcast.daemon.sessions import Sessions
+from pulsarcast.daemon.settings import Settings
+from pulsarcast.daemon.tokens import TokenBook
+from pulsarcast.model.api import RetentionView, StatusView
+from pulsarcast.network.node import Node
+from pulsarcast.storage.home import STORE
+
+DAY_S: Final = 86_400
+
+_log = logging.getLogger(__name__)
+
+
+class Service:
+    """A running node, and what the daemon knows besides."""
+
+    def __init__(self, node: Node, settings: Settings, tokens: TokenBook, sessions: Sessions):
+        self.node = node
+        self.settings = settings
+        self.tokens = tokens
+        self.sessions = sessions
+        self.aliases = AliasBook(node.home)
+        self.started_us = time.time_ns() // 1000
+        self.readers = 0
+        """Subscribers that are connected now."""
+        self.slow_readers = 0
+        """Subscribers that were cut off since they took nothing."""
+        self.url = ""
+        self.stopping = False
+
+    def cut_off(self) -> None:
+        """Somebody took nothing for too long."""
+        self.slow_readers += 1
+        _log.warning("a connection took nothing for too long, and was closed")
+
+    @property
+    def retention(self) -> RetentionView:
+        """What topics made here keep, where they say nothing themselves."""
+        days = self.settings["storage.keep_days"]
+        return RetentionView(age_s=days * DAY_S if days else None)
+
+    def reasons(self) -> list[str]:
+        """Why the node can promise nothing at the moment."""
+        node, found = self.node, []
+        if self.stopping:
+            found.append("the daemon is stopping")
+        if node.halted is not None:
+            found.append(f"the node has halted: {node.halted}")
+        disk = self.disk_complaint()
+        if disk is not None:
+            found.append(disk)
+        return found
+
+    def tips(self) -> list[str]:
+        """What an operator might want to know, though it is no reason to be alarmed."""
+        if not self.node.peers:
+            return ["no peer is connected: name one with --bootstrap, or let others dial us"]
+        return []
+
+    def disk_complaint(self) -> str | None:
+        """Why nothing new may go to the disk, if that is so."""
+        used, most = store_bytes(self.node.home), self.settings["storage.disk_bytes_max"]
+        if used > most:
+            return f"the store has {used} bytes, and storage.disk_bytes_max is {most}"
+        free, least = (
+            shutil.disk_usage(self.node.home).free,
+            self.settings["storage.free_bytes_min"],
+        )
+        if free < least:
+            return f"the disk has {free} bytes left, and storage.free_bytes_min is {least}"
+        return None
+
+    def check_room(self) -> None:
+        """Refuse what would need more of the disk than there may be."""
+        complaint = self.disk_complaint()
+        if complaint is not None:
+            raise Refusal(507, "disk", complaint)
+
+    def status(self) -> StatusView:
+        """All of it, for people."""
+        node = self.node
+        counters, footprint = node.counters, node.footprint()
+        followed = node.followed()
+        reasons = self.reasons()
+        return StatusView(
+            peer=node.peer_id,
+            addresses=list(node.addresses),
+            version=__version__,
+            started_us=self.started_us,
+            incarnation=node.incarnation,
+            halted=node.halted,
+            ready=not reasons,
+            reasons=reasons,
+            peers=len(node.peers),
+            peers_known=node.peers_known,
+            topics=len(followed),
+            subscriptions=sum(topic.subscribed for topic in followed),
+            messages_in=counters.messages_in,
+            messages_out=counters.messages_out,
+            bytes_in=counters.bytes_in,
+            bytes_out=counters.bytes_out,
+            deliveries=counters.deliveries,
+            commits=counters.commits,
+            replicas_held=footprint["dht_held"],
+            store_bytes=store_bytes(node.home),
+            disk_free_bytes=shutil.disk_usage(node.home).free,
+            disk_bytes_max=self.settings["storage.disk_bytes_max"],
+            retention_default=self.retention,
+            trace=self.settings["trace.level"] or None,
+            readers_connected=self.readers,
+            tips=self.tips(),
+        )
+
+
+def store_bytes(home: Path) -> int:
+    """What a store takes on the disk, with its log of what is not in it yet."""
+    total = 0
+    for name in (STORE, f"{STORE}-wal"):
+        try:
+            total += os.stat(home / name).st_size  # noqa: PTH116 (twice a request)
+        except FileNotFoundError:
+            continue
+    return total

@@ -1,0 +1,247 @@
+"""Settings: what they are, where each value comes from, and the file that explains them.
+
+A flag goes before an environment variable, that before the file, that before the default. Whatever
+nobody knows is an error: a misspelt setting must not be a silent default.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from pulsarcast.model.api import PORT
+from pulsarcast.model.errors import LocalError
+
+CONFIG: Final = "config.toml"
+PREFIX: Final = "PULSARCAST_"
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+Value: TypeAlias = str | int | bool | list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One thing that an operator may choose."""
+
+    name: str
+    default: Value
+    help: str
+
+    @property
+    def variable(self) -> str:
+        """The environment variable of the same meaning."""
+        return PREFIX + self.name.replace(".", "_").upper()
+
+
+SETTINGS: Final = (
+    Setting(
+        "node.listen",
+        ["/ip4/127.0.0.1/tcp/4420"],
+        "Where other nodes can dial us. Name an address of this machine; port 0 takes a free one.",
+    ),
+    Setting(
+        "node.announce",
+        [],
+        "Where we tell others to dial us, if that is another address (NAT, containers).",
+    ),
+    Setting("node.bootstrap", [], "Peers to begin with, as /ip4/ADDRESS/tcp/PORT/p2p/PEER."),
+    Setting("node.network", "main", "Nodes of different networks do not talk to each other."),
+    Setting(
+        "http.address",
+        f"127.0.0.1:{PORT}",
+        "Where programs reach us. Anything but loopback needs TLS, or http.behind_proxy.",
+    ),
+    Setting("http.tls_certificate", "", "A file with the certificate (PEM), for HTTPS."),
+    Setting("http.tls_key", "", "A file with its key."),
+    Setting("http.behind_proxy", False, "A proxy of yours does TLS in front of us."),
+    Setting("http.hosts", [], "Names under which programs may reach us, besides our address."),
+    Setting("http.body_bytes_max", 2 << 20, "The largest request that we read."),
+    Setting("http.connections_max", 1000, "Requests and subscriptions at a time."),
+    Setting(
+        "http.slow_reader_s",
+        30,
+        "How long a subscriber may take nothing of what it is sent before it is cut off. Its "
+        "place is kept.",
+    ),
+    Setting(
+        "storage.disk_bytes_max",
+        20 << 30,
+        "Beyond this the node takes no new topics and no events of its own callers.",
+    ),
+    Setting(
+        "storage.free_bytes_min", 256 << 20, "The same where less than this is free on the disk."
+    ),
+    Setting(
+        "storage.keep_days",
+        0,
+        "Retention of topics created here that say nothing themselves; 0 keeps everything.",
+    ),
+    Setting("log.level", "info", "debug, info, warning or error."),
+    Setting(
+        "log.rooms", [], "Levels of single rooms, as network=debug; rooms are in the messages."
+    ),
+    Setting("trace.level", "", "Write down what the node does: delivery, rpc, or nothing."),
+    Setting("trace.bytes_max", 1 << 30, "The oldest traces are deleted beyond this."),
+)
+BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
+
+
+class Settings:
+    """The values in force, and the origin of each."""
+
+    def __init__(self, values: Mapping[str, Value], origins: Mapping[str, str]) -> None:
+        self._values = dict(values)
+        self._origins = dict(origins)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def origin(self, name: str) -> str:
+        """Where the value comes from, in words."""
+        return self._origins[name]
+
+    def items(self) -> list[tuple[str, Value, str]]:
+        """Name, value and origin of every setting."""
+        return [(each.name, self[each.name], self.origin(each.name)) for each in SETTINGS]
+
+
+def load_settings(
+    home: Path, environment: Mapping[str, str], flags: Mapping[str, Value] | None = None
+) -> Settings:
+    """The settings of a home; raises LocalError where something in them is wrong."""
+    values: dict[str, Value] = {each.name: each.default for each in SETTINGS}
+    origins = dict.fromkeys(values, "default")
+    path = home / CONFIG
+    for name, value in _read_file(path).items():
+        values[name], origins[name] = _check(name, value, str(path)), str(path)
+    for setting in SETTINGS:
+        text = environment.get(setting.variable)
+        if text is not None:
+            values[setting.name] = _parse(setting, text)
+            origins[setting.name] = setting.variable
+    for name, value in (flags or {}).items():
+        values[name], origins[name] = _check(name, value, "the command line"), "command line"
+    settings = Settings(values, origins)
+    _check_together(settings)
+    return settings
+
+
+def _read_file(path: Path) -> dict[str, object]:
+    try:
+        with path.open("rb") as file:
+            tables = tomllib.load(file)
+    except FileNotFoundError:
+        return {}
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise LocalError(f"{path}: {error}") from error
+    found: dict[str, object] = {}
+    for section, table in tables.items():
+        if not isinstance(table, dict):
+            raise LocalError(f"{path}: {section!r} stands outside of any section")
+        for key, value in table.items():
+            found[f"{section}.{key}"] = value
+    return found
+
+
+def _check(name: str, value: object, where: str) -> Value:
+    setting = BY_NAME.get(name)
+    if setting is None:
+        raise LocalError(f"{where}: there is no setting {name!r}{_closest(name)}")
+    default = setting.default
+    if isinstance(default, list):
+        fits = isinstance(value, list) and all(isinstance(each, str) for each in value)
+    else:
+        fits = type(value) is type(default)
+    if not fits:
+        raise LocalError(f"{where}: {name} must be {_kind(default)}, not {value!r}")
+    if isinstance(value, int) and value < 0:
+        raise LocalError(f"{where}: {name} cannot be negative")
+    return value  # type: ignore[return-value] # its type is the default's
+
+
+def _parse(setting: Setting, text: str) -> Value:
+    default = setting.default
+    if isinstance(default, bool):
+        if text.lower() in ("1", "true", "yes"):
+            return True
+        if text.lower() in ("0", "false", "no", ""):
+            return False
+        raise LocalError(f"{setting.variable} must be true or false, not {text!r}")
+    if isinstance(default, int):
+        try:
+            return _check(setting.name, int(text), setting.variable)
+        except ValueError:
+            raise LocalError(f"{setting.variable} must be a number, not {text!r}") from None
+    if isinstance(default, list):
+        return [each.strip() for each in text.split(",") if each.strip()]
+    return text
+
+
+def _check_together(settings: Settings) -> None:
+    if bool(settings["http.tls_certificate"]) != bool(settings["http.tls_key"]):
+        raise LocalError("http.tls_certificate and http.tls_key go together")
+    if settings["trace.level"] not in ("", "delivery", "rpc"):
+        raise LocalError("trace.level must be delivery, rpc or nothing")
+    for level in (settings["log.level"], *rooms(settings).values()):
+        if level not in LEVELS:
+            raise LocalError(f"log levels are {', '.join(LEVELS)}: not {level!r}")
+    host_and_port(settings["http.address"])
+
+
+def rooms(settings: Settings) -> dict[str, str]:
+    """The level of each room that has one of its own."""
+    pairs = [text.partition("=") for text in settings["log.rooms"]]
+    return {room: level for room, _, level in pairs}
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """`127.0.0.1:8420` or `[::1]:8420`, taken apart."""
+    host, separator, port = address.rpartition(":")
+    if not separator or not port.isdigit() or int(port) > 65_535:
+        raise LocalError(f"http.address must be HOST:PORT, not {address!r}")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _kind(default: Value) -> str:
+    if isinstance(default, bool):
+        return "true or false"
+    if isinstance(default, int):
+        return "a number"
+    return "a list of texts" if isinstance(default, list) else "a text"
+
+
+def _closest(name: str) -> str:
+    import difflib  # noqa: PLC0415 (only to be kind to whoever mistyped)
+
+    close = difflib.get_close_matches(name, BY_NAME, 1)
+    return f" (is it {close[0]}?)" if close else ""
+
+
+def config_text(values: Mapping[str, Value] | None = None) -> str:
+    """A config.toml with everything in it, explained, and commented out where it is the default."""
+    chosen = values or {}
+    lines = [
+        "# Settings of a Pulsarcast node. A flag of `pulsarcast daemon` goes before a variable of",
+        "# the environment (PULSARCAST_SECTION_KEY), and that before this file.",
+        "# `pulsarcast config show` tells which values are in force, and why.",
+    ]
+    section = ""
+    for setting in SETTINGS:
+        where, _, key = setting.name.partition(".")
+        if where != section:
+            section = where
+            lines += ["", f"[{section}]"]
+        lines.append(f"# {setting.help}")
+        value = chosen.get(setting.name, setting.default)
+        comment = "" if setting.name in chosen else "# "
+        lines.append(f"{comment}{key} = {_toml(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Value) -> str:
+    # JSON's texts, lists, numbers and truth values are TOML's as well.
+    return json.dumps(value)

@@ -1,0 +1,68 @@
+"""The same subscriptions as a WebSocket: events one way, words of what is done the other."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from pulsarcast.daemon.answers import Refusal, problem, read_query, refusal_of
+from pulsarcast.daemon.calls import Call
+from pulsarcast.daemon.service import Service
+from pulsarcast.daemon.streams import LINES, STREAMS, StreamQuery, begin, relay, subscribed
+from pulsarcast.model import api
+from pulsarcast.model.errors import LocalError
+from pulsarcast.network.subscriptions import Event
+
+POLICY: Final = 1008
+GOING: Final = 1001
+_done: Final = msgspec.json.Decoder(api.Done)
+
+
+async def serve_socket(service: Service, socket: WebSocket) -> None:
+    """One subscription over one WebSocket."""
+    scope = socket.scope
+    scope["is_stream"] = True
+    # What a call is judged by is the same; a WebSocket only has no method.
+    request = Request({**scope, "type": "http", "method": "GET"})
+    try:
+        call = Call(service, request, STREAMS[0])
+        topic = await call.topic()
+        query = read_query(request, StreamQuery)
+        start, from_start = await begin(service, request, topic, query)
+    except Refusal as refusal:
+        await _refuse(socket, refusal)
+        return
+    except LocalError as error:
+        await _refuse(socket, refusal_of(error))
+        return
+    try:
+        async with subscribed(service, topic, query.name, start, from_start=from_start) as events:
+            await socket.accept()
+
+            async def give(batch: list[Event]) -> None:
+                if not batch:
+                    await socket.send_text('{"here":true}')
+                for event in batch:
+                    await socket.send_text(LINES.json(event).decode())
+
+            async def gone() -> None:
+                while True:
+                    try:
+                        events.acknowledge(_done.decode(await socket.receive_text()).index)
+                    except (WebSocketDisconnect, msgspec.DecodeError, KeyError):
+                        return
+
+            reason = await relay(service, call.token, events, give, gone)
+            await socket.close(GOING if not reason else POLICY, reason[:100])
+    except LocalError as error:
+        await _refuse(socket, refusal_of(error))
+    except WebSocketDisconnect:
+        return
+
+
+async def _refuse(socket: WebSocket, refusal: Refusal) -> None:
+    """Say why not, while the request for a WebSocket is still one of HTTP."""
+    await socket.send_denial_response(problem(refusal))

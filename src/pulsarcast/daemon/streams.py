@@ -1,0 +1,299 @@
+"""Subscriptions over HTTP: as server-sent events, and as a WebSocket.
+
+A subscriber with a name has a place that outlives it; one without goes on from where it says it
+was (`Last-Event-ID`, or `from`). Either reads from the node's log, so a slow one costs nobody
+anything; one that takes nothing is cut off (see `serving`). Whoever comes back under a name takes
+it over: the connection that was cut may still look alive to us.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Annotated, Final
+
+import msgspec
+import trio
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from pulsarcast.daemon.answers import (
+    SAFE,
+    Refusal,
+    answer,
+    nothing,
+    problem,
+    read_json,
+    read_query,
+    refusal_of,
+)
+from pulsarcast.daemon.calls import STREAM, Call, Operation
+from pulsarcast.daemon.service import Service
+from pulsarcast.daemon.tokens import Token
+from pulsarcast.model import api
+from pulsarcast.model.errors import LocalError
+from pulsarcast.model.ids import Cid, parse_cid
+from pulsarcast.network.subscriptions import Event, Subscription
+
+KEEP_ALIVE_S: Final = 15.0
+CHUNK_BYTES: Final = 64 * 1024
+NAME_MAX: Final = 100
+LINES_BYTES_MAX: Final = 1 << 20
+ANONYMOUS: Final = "~"
+"""What the names begin with that nobody chose."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class StreamQuery(msgspec.Struct, forbid_unknown_fields=True, rename={"start": "from"}):
+    """Where to begin, and under which name."""
+
+    name: Annotated[str, msgspec.Meta(max_length=NAME_MAX)] = ""
+    start: str = "now"
+
+
+class Readers(msgspec.Struct):
+    """Everybody who has a place in a topic."""
+
+    readers: list[api.ReaderView]
+
+
+class Lines:
+    """Events as JSON, each made once however many subscribers get it at about the same time."""
+
+    def __init__(self) -> None:
+        self._texts: dict[tuple[Cid, int, bool], bytes] = {}
+        self._bytes = 0
+
+    def json(self, event: Event) -> bytes:
+        """An event as JSON."""
+        key = (event.descriptor.cid, event.index, event.redelivery)
+        text = self._texts.get(key)
+        if text is None:
+            view = api.event_view(event.index, event.descriptor, redelivery=event.redelivery)
+            text = self._texts[key] = _encode(view)
+            self._bytes += len(text)
+            while self._bytes > LINES_BYTES_MAX and len(self._texts) > 1:
+                self._bytes -= len(self._texts.pop(next(iter(self._texts))))
+        return text
+
+
+LINES: Final = Lines()
+
+
+@asynccontextmanager
+async def subscribed(
+    service: Service, topic: Cid, name: str, start: int | None, *, from_start: bool
+) -> AsyncIterator[Subscription]:
+    """Listen for as long as a connection lasts."""
+    chosen = name or ANONYMOUS + secrets.token_hex(8)
+    subscription = await service.node.subscribe(
+        topic, chosen, from_start=from_start, start=start, manual=True, take_over=True
+    )
+    service.readers += 1
+    try:
+        yield subscription
+    finally:
+        service.readers -= 1
+        subscription.close()
+        if not name:
+            with trio.CancelScope(shield=True), trio.move_on_after(5):
+                await service.node.forget(topic, chosen)
+
+
+async def place_of(service: Service, topic: Cid, text: str) -> tuple[int | None, bool]:
+    """The index to begin with (None: where the name stopped, or now), and whether at the start."""
+    if text == "now":
+        return None, False
+    if text == "beginning":
+        return None, True
+    if text.isascii() and text.isdigit() and len(text) < 19:
+        return max(1, int(text)), False
+    try:
+        cid = parse_cid(text)
+    except LocalError:
+        raise Refusal(400, "from", "`from` is now, beginning, an index, or an event's id") from None
+    index = await service.node.index_of(topic, cid)
+    if index is None:
+        raise Refusal(404, "event", "the node does not have this event")
+    return index, False
+
+
+class EventStream(Response):
+    """Server-sent events, for as long as somebody listens."""
+
+    media_type = STREAM
+
+    def __init__(
+        self,
+        service: Service,
+        token: Token,
+        topic: Cid,
+        name: str,
+        start: int | None,
+        *,
+        from_start: bool,
+    ) -> None:
+        self.service, self.token, self.topic, self.name = service, token, topic, name
+        self.start, self.from_start = start, from_start
+        super().__init__(headers={**SAFE, "X-Accel-Buffering": "no"})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until one of both ends it."""
+        scope["is_stream"] = True
+        del self.headers["content-length"]
+        listening = subscribed(
+            self.service, self.topic, self.name, self.start, from_start=self.from_start
+        )
+        async with AsyncExitStack() as stack:
+            try:
+                subscription = await stack.enter_async_context(listening)
+            except LocalError as error:
+                await problem(refusal_of(error))(scope, receive, send)
+                return
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            if not self.name:
+                # Who has no name, and is cut off before the first event, must know where it was.
+                place = b"id: %d\n\n" % self._place(subscription)
+                await send({"type": "http.response.body", "body": place, "more_body": True})
+
+            async def give(events: list[Event]) -> None:
+                lines = b"".join(map(_event_lines, events)) if events else b": here\n\n"
+                await send({"type": "http.response.body", "body": lines, "more_body": True})
+
+            async def gone() -> None:
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+
+            reason = await relay(self.service, self.token, subscription, give, gone)
+            last = f"event: end\ndata: {_encode(reason).decode()}\n\n".encode() if reason else b""
+            with trio.move_on_after(1):
+                await send({"type": "http.response.body", "body": last, "more_body": False})
+
+    def _place(self, subscription: Subscription) -> int:
+        """The index behind which the stream begins."""
+        if self.start is not None:
+            return self.start - 1
+        readers = self.service.node.readers(self.topic)
+        return next((each.done for each in readers if each.name == subscription.name), 0)
+
+
+def _event_lines(event: Event) -> bytes:
+    return b"id: %d\ndata: %b\n\n" % (event.index, LINES.json(event))
+
+
+async def relay(
+    service: Service,
+    token: Token,
+    subscription: Subscription,
+    give: Callable[[list[Event]], Awaitable[None]],
+    gone: Callable[[], Awaitable[None]],
+) -> str:
+    """Hand events on until the other side is gone (then the reason is empty), or has to go."""
+    reason = ""
+    async with trio.open_nursery() as nursery:
+
+        async def watch() -> None:
+            await gone()
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(watch)
+        try:
+            reason = await _hand_on(service, token, subscription, give)
+        finally:
+            nursery.cancel_scope.cancel()
+    return reason
+
+
+async def _hand_on(
+    service: Service,
+    token: Token,
+    subscription: Subscription,
+    give: Callable[[list[Event]], Awaitable[None]],
+) -> str:
+    await give([])
+    while True:
+        try:
+            with trio.move_on_after(KEEP_ALIVE_S):
+                await subscription.wait()
+            events = [await anext(subscription) for _ in range(subscription.ready(CHUNK_BYTES))]
+        except LocalError as error:
+            return str(error)
+        if token.digest and not service.tokens.is_valid(token):
+            return "the token was revoked"
+        await give(events)
+
+
+async def subscribe(call: Call) -> Response:
+    """A stream of events."""
+    topic = await call.topic()
+    query = read_query(call.request, StreamQuery)
+    start, from_start = await begin(call.service, call.request, topic, query)
+    return EventStream(call.service, call.token, topic, query.name, start, from_start=from_start)
+
+
+async def begin(
+    service: Service, connection: HTTPConnection, topic: Cid, query: StreamQuery
+) -> tuple[int | None, bool]:
+    """Where a subscription begins, by its query and by what its reader saw last."""
+    if query.name.startswith(ANONYMOUS) or not query.name.isprintable():
+        raise Refusal(400, "name", f"a name is printable and does not begin with {ANONYMOUS}")
+    start, from_start = await place_of(service, topic, query.start)
+    seen = connection.headers.get("last-event-id", "")
+    if seen.isascii() and seen.isdigit() and len(seen) < 19:
+        start, from_start = int(seen) + 1, False
+    if not service.node.is_subscribed(topic):
+        service.check_room()
+    return start, from_start
+
+
+async def list_readers(call: Call) -> Response:
+    """Everybody who has a place in a topic."""
+    found = call.service.node.readers(await call.topic())
+    return answer(Readers([each for each in found if not each.name.startswith(ANONYMOUS)]))
+
+
+async def acknowledge(call: Call) -> Response:
+    """A reader is done with everything up to an index."""
+    topic, name = await call.topic(), call.path("name")
+    done = await read_json(call.request, api.Done, call.service.settings["http.body_bytes_max"])
+    if not call.service.node.acknowledge(topic, name, done.index):
+        raise Refusal(404, "reader", f"nobody has a place here as {name!r}")
+    return nothing()
+
+
+async def forget_reader(call: Call) -> Response:
+    """Forget the place of a name."""
+    topic, name = await call.topic(), call.path("name")
+    if not await call.service.node.forget(topic, name):
+        raise Refusal(404, "reader", f"nobody has a place here as {name!r}")
+    return nothing()
+
+
+_LAST: Final = ("Last-Event-ID", "The index of the last event that arrived: go on behind it.")
+
+STREAMS: Final = (
+    Operation(
+        method="GET", path="/v1/topics/{topic}/subscribe", name="subscribe",
+        summary="Events as they come, as server-sent events; the same path takes a WebSocket.",
+        scope="read", handle=subscribe, query=StreamQuery, headers=(_LAST,), answer=STREAM,
+        errors=(404, 507), of_one_topic=True,
+    ),
+    Operation(
+        method="GET", path="/v1/topics/{topic}/readers", name="list_readers",
+        summary="Everybody who has a place in a topic.", scope="read", handle=list_readers,
+        answer=Readers, errors=(404,), of_one_topic=True,
+    ),
+    Operation(
+        method="POST", path="/v1/topics/{topic}/readers/{name}/done", name="acknowledge",
+        summary="Say that a reader is done with everything up to an index.", scope="read",
+        handle=acknowledge, body=api.Done, status=204, errors=(404,), of_one_topic=True,
+    ),
+    Operation(
+        method="DELETE", path="/v1/topics/{topic}/readers/{name}", name="forget_reader",
+        summary="Forget the place of a name.", scope="read", handle=forget_reader, status=204,
+        errors=(404,), of_one_topic=True,
+    ),
+)  # fmt: skip

@@ -1,0 +1,189 @@
+"""The API, operation by operation, on a real node."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import httpx
+import pytest
+
+from pulsarcast import __version__
+from tests.support.daemon_in_process import daemon, play
+
+
+async def made(client: httpx.AsyncClient, **given: object) -> str:
+    answer = await client.post("/v1/topics", json={"name": "weather", **given})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+def test_a_topic_is_created_shown_listed_and_changed(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with daemon(tmp_path, storage__keep_days=7) as desk, desk.client() as client:
+            settings = {"order": "total", "retention": {"count": 5}}
+            topic = await made(client, alias="w", settings=settings)
+            peer = desk.running.peer
+            shown = (await client.get("/v1/topics/w")).json()
+            assert shown == (await client.get(f"/v1/topics/{topic}")).json()
+            assert shown == (await client.get(f"/v1/topics/{peer}%2Fweather")).json()
+            assert shown["settings"]["order"] == "total"
+            assert shown["settings"]["retention"] == {"count": 5}
+            assert shown["settings"]["publishers"] == [peer]
+            assert (shown["version"], shown["aliases"]) == (0, ["w"])
+            changed = await client.put(
+                "/v1/topics/w", json={"settings": {"order": "total", "request_to_publish": False}}
+            )
+            assert changed.status_code == 200, changed.text
+            assert changed.json()["version"] == 1
+            assert changed.json()["settings"]["request_to_publish"] is False
+            (listed,) = (await client.get("/v1/topics")).json()["topics"]
+            assert (listed["id"], listed["version"], listed["is_root"]) == (topic, 1, True)
+            # Where a topic says nothing of retention, the node's default holds.
+            other = await made(client, name="other")
+            kept = (await client.get(f"/v1/topics/{other}")).json()["settings"]["retention"]
+            assert kept == {"age_s": 7 * 86_400}
+            status = (await client.get("/v1/status")).json()
+            assert status["retention_default"] == {"age_s": 7 * 86_400}
+            assert (status["version"], status["topics"], status["ready"]) == (__version__, 2, True)
+
+    play(scene)
+
+
+def test_what_is_published_is_in_the_history_as_it_was(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with daemon(tmp_path) as desk, desk.client() as client:
+            topic = await made(client)
+            path = f"/v1/topics/{topic}/events"
+            binary = bytes(range(256))
+            attributes = {"n": 1, "x": 1.5, "s": "é", "b": True, "d": {"base64": "AAE="}}
+            for body in (
+                {"payload": "sunny ☀", "name": "today", "attributes": attributes},
+                {"payload": base64.b64encode(binary).decode(), "encoding": "base64"},
+            ):
+                answer = await client.post(path, json=body)
+                assert answer.status_code == 201, answer.text
+            await client.post(
+                f"{path}?name=raw&ack=accepted",
+                content=binary,
+                headers={"Content-Type": "application/octet-stream"},
+            )
+            page = (await client.get(path)).json()
+            first, second, third = page["events"]
+            assert (page["next"], page["newest"]) == (None, 3)
+            assert (first["payload"], first["name"]) == ("sunny ☀", "today")
+            assert first["attributes"] == attributes
+            assert "encoding" not in first
+            assert base64.b64decode(second["payload"]) == binary
+            assert (third["payload"], third["name"]) == (second["payload"], "raw")
+            page = (await client.get(path, params={"start": 2, "limit": 1})).json()
+            assert ([event["index"] for event in page["events"]], page["next"]) == ([2], 3)
+
+    play(scene)
+
+
+def test_the_same_key_publishes_once(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with daemon(tmp_path) as desk, desk.client() as client:
+            path = f"/v1/topics/{await made(client)}/events"
+            ids = set()
+            for _ in range(3):
+                answer = await client.post(
+                    path, json={"payload": "x"}, headers={"Idempotency-Key": "k"}
+                )
+                ids.add(answer.json()["id"])
+            assert len(ids) == 1
+            assert (await client.get(path)).json()["newest"] == 1
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", "/v1/topics", {}, 400),
+        ("POST", "/v1/topics", {"name": ""}, 422),
+        ("POST", "/v1/topics", {"name": "x", "settings": {"order": "random"}}, 400),
+        ("POST", "/v1/topics", {"name": "x", "settings": {"order": "causal"}}, 422),
+        ("POST", "/v1/topics", {"name": "x", "settings": {"publishers": ["me"]}}, 422),
+        ("POST", "/v1/topics", {"name": "x", "nonsense": 1}, 400),
+        ("POST", "/v1/topics", {"name": "x", "alias": "no/slash"}, 422),
+        ("GET", "/v1/topics/nothing", None, 404),
+        ("GET", "/v1/topics/a%2Fb", None, 404),
+        ("GET", "/v1/topics/%FF", None, 400),
+        ("POST", "/v1/topics/TOPIC/events", {"payload": 1}, 400),
+        ("POST", "/v1/topics/TOPIC/events", {"payload": "=", "encoding": "base64"}, 422),
+        ("POST", "/v1/topics/TOPIC/events", {"payload": "x", "parents": ["y"]}, 422),
+        ("POST", "/v1/topics/TOPIC/events?title=x", {"payload": "x"}, 400),
+        ("GET", "/v1/topics/TOPIC/events?limit=0", None, 400),
+        ("GET", "/v1/topics/TOPIC/events?limit=1&limit=2", None, 400),
+        ("GET", "/v1/topics/TOPIC/events?page=1", None, 400),
+        ("GET", "/v1/topics/TOPIC/subscribe?from=yesterday", None, 400),
+        ("GET", "/v1/topics/TOPIC/subscribe?name=~x", None, 400),
+        ("DELETE", "/v1/aliases/nothing", None, 404),
+        ("DELETE", "/v1/tokens/nothing", None, 404),
+        ("DELETE", "/v1/topics/TOPIC/readers/nobody", None, 404),
+        ("POST", "/v1/topics/TOPIC/readers/nobody/done", {"index": 1}, 404),
+        ("POST", "/v1/tokens", {"name": "x", "scopes": ["everything"]}, 400),
+        ("PATCH", "/v1/topics", {}, 405),
+        ("GET", "/v2/topics", None, 404),
+    ],
+)
+def test_what_is_wrong_is_refused_with_a_code_and_a_sentence(
+    tmp_path: Path, method: str, path: str, body: object, status: int
+) -> None:
+    async def scene() -> None:
+        async with daemon(tmp_path) as desk, desk.client() as client:
+            if "TOPIC" in path:
+                known = path.replace("TOPIC", await made(client))
+            else:
+                known = path
+            answer = await client.request(method, known, json=body)
+            assert answer.status_code == status, answer.text
+            assert set(answer.json()) == {"error", "code"}
+
+    play(scene)
+
+
+def test_a_body_of_another_type_is_refused(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with daemon(tmp_path) as desk, desk.client() as client:
+            topic = await made(client)
+            for path in ("/v1/topics", f"/v1/topics/{topic}/events"):
+                answer = await client.post(path, content=b"{}", headers={"Content-Type": "text/x"})
+                assert answer.status_code == 415
+
+    play(scene)
+
+
+def test_a_full_disk_is_said_and_nothing_new_is_taken(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with daemon(tmp_path) as desk, desk.client() as client:
+            topic = await made(client)
+        async with daemon(tmp_path, storage__disk_bytes_max=1) as desk, desk.client() as client:
+            answer = await client.post(f"/v1/topics/{topic}/events", json={"payload": "x"})
+            assert (answer.status_code, answer.json()["code"]) == (507, "disk")
+            assert (await client.post("/v1/topics", json={"name": "x"})).status_code == 507
+            ready = await client.get("/v1/health/ready")
+            assert (ready.status_code, ready.json()["status"]) == (503, "not ready")
+            status = (await client.get("/v1/status")).json()
+            assert "storage.disk_bytes_max" in status["reasons"][0]
+            # What is there can still be read.
+            assert (await client.get(f"/v1/topics/{topic}/events")).status_code == 200
+
+    play(scene)
+
+
+def test_meters_count_and_carry_no_payload(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with daemon(tmp_path) as desk, desk.client() as client:
+            topic = await made(client)
+            await client.post(f"/v1/topics/{topic}/events", json={"payload": "secret"})
+            text = (await client.get("/metrics")).text
+            assert f'pulsarcast_topic_events_total{{name="weather",topic="{topic}"}} 1.0' in text
+            assert "pulsarcast_ready 1.0" in text
+            assert 'operation="publish",status="201"' in text
+            assert "secret" not in text
+            assert desk.secret not in text
+
+    play(scene)

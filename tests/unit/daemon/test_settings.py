@@ -1,0 +1,109 @@
+"""Settings: flag over environment over file over default, and nothing unknown."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pulsarcast.daemon.settings import (
+    SETTINGS,
+    config_text,
+    host_and_port,
+    load_settings,
+    rooms,
+)
+from pulsarcast.model.errors import LocalError
+
+
+def write(home: Path, text: str) -> None:
+    (home / "config.toml").write_text(text)
+
+
+def test_a_flag_goes_before_a_variable_before_the_file_before_the_default(tmp_path: Path) -> None:
+    name, variable = "http.body_bytes_max", "PULSARCAST_HTTP_BODY_BYTES_MAX"
+    settings = load_settings(tmp_path, {})
+    assert settings.origin(name) == "default"
+    write(tmp_path, "[http]\nbody_bytes_max = 1\n")
+    settings = load_settings(tmp_path, {})
+    assert (settings[name], settings.origin(name)) == (1, str(tmp_path / "config.toml"))
+    settings = load_settings(tmp_path, {variable: "2"})
+    assert (settings[name], settings.origin(name)) == (2, variable)
+    settings = load_settings(tmp_path, {variable: "2"}, {name: 3})
+    assert (settings[name], settings.origin(name)) == (3, "command line")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[http]\nadress = '127.0.0.1:1'\n", r"no setting 'http.adress' \(is it http.address\?\)"),
+        ("address = 'x'\n", "stands outside"),
+        ("[http]\naddress = 5\n", "must be a text"),
+        ("[node]\nlisten = 'x'\n", "must be a list of texts"),
+        ("[http]\nbehind_proxy = 1\n", "must be true or false"),
+        ("[http]\nbody_bytes_max = true\n", "must be a number"),
+        ("[http]\nbody_bytes_max = -1\n", "cannot be negative"),
+        ("[http]\naddress = 'nowhere'\n", "must be HOST:PORT"),
+        ("[http]\ntls_key = 'x'\n", "go together"),
+        ("[log]\nlevel = 'loud'\n", "log levels are"),
+        ("[log]\nrooms = ['network=loud']\n", "log levels are"),
+        ("[trace]\nlevel = 'all'\n", "trace.level must be"),
+        ("[http\n", "config.toml"),
+    ],
+)
+def test_what_is_wrong_in_the_file_is_said(tmp_path: Path, text: str, complaint: str) -> None:
+    write(tmp_path, text)
+    with pytest.raises(LocalError, match=complaint):
+        load_settings(tmp_path, {})
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "name", "value"),
+    [
+        ("PULSARCAST_HTTP_BEHIND_PROXY", "true", "http.behind_proxy", True),
+        ("PULSARCAST_HTTP_BEHIND_PROXY", "0", "http.behind_proxy", False),
+        ("PULSARCAST_NODE_BOOTSTRAP", "a, b,", "node.bootstrap", ["a", "b"]),
+        ("PULSARCAST_LOG_LEVEL", "debug", "log.level", "debug"),
+    ],
+)
+def test_variables_say_every_kind_of_value(
+    tmp_path: Path, variable: str, text: str, name: str, value: object
+) -> None:
+    assert load_settings(tmp_path, {variable: text})[name] == value
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [("PULSARCAST_HTTP_BEHIND_PROXY", "perhaps"), ("PULSARCAST_HTTP_BODY_BYTES_MAX", "many")],
+)
+def test_a_variable_that_makes_no_sense_is_refused(
+    tmp_path: Path, variable: str, text: str
+) -> None:
+    with pytest.raises(LocalError, match=variable):
+        load_settings(tmp_path, {variable: text})
+
+
+def test_the_file_that_init_writes_explains_everything_and_changes_nothing(tmp_path: Path) -> None:
+    text = config_text({"node.listen": ["/ip4/10.0.0.1/tcp/1"]})
+    write(tmp_path, text)
+    settings = load_settings(tmp_path, {})
+    assert [name for name, _, origin in settings.items() if origin != "default"] == ["node.listen"]
+    for setting in SETTINGS:
+        assert f"# {setting.help}\n" in text
+    # Also with every comment sign taken away from its lines it is a file that we read.
+    write(tmp_path, re.sub(r"(?m)^# (\w+ = )", r"\1", text))
+    settings = load_settings(tmp_path, {})
+    assert all(origin != "default" for _, _, origin in settings.items())
+
+
+def test_levels_of_single_rooms(tmp_path: Path) -> None:
+    settings = load_settings(tmp_path, {"PULSARCAST_LOG_ROOMS": "network=debug,daemon=error"})
+    assert rooms(settings) == {"network": "debug", "daemon": "error"}
+
+
+def test_addresses_are_taken_apart() -> None:
+    assert host_and_port("[::1]:80") == ("::1", 80)
+    assert host_and_port("127.0.0.1:0") == ("127.0.0.1", 0)
+    with pytest.raises(LocalError):
+        host_and_port("127.0.0.1:99999")

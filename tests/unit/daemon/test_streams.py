@@ -1,0 +1,202 @@
+"""Subscriptions over HTTP: server-sent events and WebSocket, resumed, slow and cut."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import trio
+from trio_websocket import open_websocket_url
+
+from tests.support.daemon_in_process import Desk, daemon, play
+
+# httpx leaves it to the collector to close what it reads a stream with; Trio does not like that.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@asynccontextmanager
+async def stream(
+    client: httpx.AsyncClient, topic: str, last: int | None = None, **query: Any
+) -> AsyncIterator[AsyncIterator[Any]]:
+    headers = {} if last is None else {"Last-Event-ID": str(last)}
+    path = f"/v1/topics/{topic}/subscribe"
+    async with client.stream("GET", path, params=query, headers=headers) as answer:
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/event-stream")
+
+        async def events() -> AsyncIterator[Any]:
+            async for line in answer.aiter_lines():
+                if line.startswith("data: "):
+                    yield json.loads(line[6:])
+
+        yield events()
+
+
+async def made(client: httpx.AsyncClient) -> str:
+    answer = await client.post("/v1/topics", json={"name": "t", "settings": {"order": "total"}})
+    return str(answer.json()["id"])
+
+
+async def publish(client: httpx.AsyncClient, topic: str, *payloads: str) -> None:
+    for payload in payloads:
+        answer = await client.post(
+            f"/v1/topics/{topic}/events", json={"payload": payload, "ack": "accepted"}
+        )
+        assert answer.status_code == 201, answer.text
+
+
+async def take(events: AsyncIterator[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+    with trio.fail_after(10):
+        return [await anext(events) for _ in range(count)]
+
+
+def test_events_come_from_where_one_asks(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with daemon(tmp_path) as desk, desk.client() as client:
+            topic = await made(client)
+            async with stream(client, topic) as warm:  # so that the node follows it
+                await publish(client, topic, "1", "2", "3")
+                assert [each["payload"] for each in await take(warm, 3)] == ["1", "2", "3"]
+            known = (await client.get(f"/v1/topics/{topic}/events")).json()["events"]
+            for place, expected in (
+                ("beginning", ["1", "2", "3"]),
+                ("2", ["2", "3"]),
+                (known[2]["id"], ["3"]),
+            ):
+                query: dict[str, Any] = {"from": place}
+                async with stream(client, topic, **query) as events:
+                    found = await take(events, len(expected))
+                assert [each["payload"] for each in found] == expected, place
+            async with stream(client, topic) as events:
+                await publish(client, topic, "4")
+                assert [each["payload"] for each in await take(events, 1)] == ["4"]
+            async with stream(client, topic, last=2) as events:
+                assert [each["index"] for each in await take(events, 2)] == [3, 4]
+            # Who has no name leaves nothing behind.
+            for _ in range(100):
+                (followed,) = (await client.get("/v1/topics")).json()["topics"]
+                if not followed["readers"]:
+                    break
+                await trio.sleep(0.02)
+            assert followed["readers"] == []
+
+    play(scene)
+
+
+def test_a_name_goes_on_behind_what_it_is_done_with_and_the_rest_is_marked(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with daemon(tmp_path) as desk, desk.client() as client:
+            topic = await made(client)
+            async with stream(client, topic, name="bob") as events:
+                await publish(client, topic, "1", "2", "3")
+                await take(events, 3)
+                done = f"/v1/topics/{topic}/readers/bob/done"
+                assert (await client.post(done, json={"index": 1})).status_code == 204
+            (reader,) = (await client.get(f"/v1/topics/{topic}/readers")).json()["readers"]
+            assert (reader["name"], reader["done"], reader["behind"]) == ("bob", 1, 2)
+        async with daemon(tmp_path) as desk, desk.client() as client:
+            await publish(client, topic, "4")
+            async with stream(client, topic, name="bob") as events:
+                found = await take(events, 3)
+            marks = [(each["index"], each.get("redelivery", False)) for each in found]
+            assert marks == [(2, True), (3, True), (4, False)]
+            # One that says what it saw last is given nothing again; what is done it says by itself.
+            async with stream(client, topic, last=3, name="bob") as events:
+                (event,) = await take(events, 1)
+            assert (event["index"], event.get("redelivery", False)) == (4, False)
+            (reader,) = (await client.get(f"/v1/topics/{topic}/readers")).json()["readers"]
+            assert reader["done"] == 1
+            assert (await client.delete(f"/v1/topics/{topic}/readers/bob")).status_code == 204
+            assert (await client.get(f"/v1/topics/{topic}/readers")).json() == {"readers": []}
+
+    play(scene)
+
+
+def test_whoever_comes_back_takes_its_name_over(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with daemon(tmp_path) as desk, desk.client() as client, desk.client() as other:
+            topic = await made(client)
+            async with stream(client, topic, name="bob") as first:
+                async with stream(other, topic, name="bob") as second:
+                    await publish(client, topic, "1")
+                    assert [each["payload"] for each in await take(second, 1)] == ["1"]
+                    with trio.fail_after(5):
+                        rest = [each async for each in first]
+                    assert rest == ["somebody else listens under this name now"]
+
+    play(scene)
+
+
+def test_a_stopped_reader_is_cut_off_and_slows_nobody(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with daemon(tmp_path, http__slow_reader_s=1) as desk, desk.client() as client:
+            topic = await made(client)
+            port = int(desk.url.rpartition(":")[2])
+            plain = trio.socket.socket()
+            plain.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_RCVBUF, 4096)
+            await plain.connect(("127.0.0.1", port))
+            stopped = trio.SocketStream(plain)
+            request = (
+                f"GET /v1/topics/{topic}/subscribe?name=slow HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
+                f"Authorization: Bearer {desk.secret}\r\n\r\n"
+            )
+            await stopped.send_all(request.encode())
+            async with stream(client, topic) as events:
+                # More than the kernel holds for one that reads nothing.
+                text = "x" * 200_000
+                for _ in range(60):
+                    await publish(client, topic, text)
+                    await take(events, 1)
+                for _ in range(100):
+                    (reader,) = (await client.get(f"/v1/topics/{topic}/readers")).json()["readers"]
+                    if not reader["connected"]:
+                        break
+                    await trio.sleep(0.1)
+                assert not reader["connected"]
+                assert "pulsarcast_readers_cut_off_total 1.0" in (await client.get("/metrics")).text
+            # Its place is kept.
+            async with stream(client, topic, name="slow") as events:
+                found = await take(events, 60)
+            assert [each["index"] for each in found] == list(range(1, 61))
+            await stopped.aclose()
+
+    play(scene)
+
+
+def test_a_websocket_gives_events_and_takes_words_of_what_is_done(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with daemon(tmp_path) as desk, desk.client() as client:
+            topic = await made(client)
+            async with socket(desk, topic, "name=bob") as events:
+                assert json.loads(await events.get_message()) == {"here": True}
+                await publish(client, topic, "1", "2")
+                found = [json.loads(await events.get_message()) for _ in range(2)]
+                assert [each["payload"] for each in found] == ["1", "2"]
+                await events.send_message('{"index": 1}')
+                for _ in range(100):
+                    (reader,) = (await client.get(f"/v1/topics/{topic}/readers")).json()["readers"]
+                    if reader["done"] == 1:
+                        break
+                    await trio.sleep(0.02)
+                assert reader["done"] == 1
+            async with socket(desk, topic, "name=bob") as events:
+                await events.get_message()
+                assert json.loads(await events.get_message())["index"] == 2
+
+    play(scene)
+
+
+@asynccontextmanager
+async def socket(desk: Desk, topic: str, query: str) -> AsyncIterator[Any]:
+    url = desk.url.replace("http", "ws", 1) + f"/v1/topics/{topic}/subscribe?{query}"
+    headers = [(b"Authorization", f"Bearer {desk.secret}".encode())]
+    async with open_websocket_url(url, extra_headers=headers) as found:
+        yield found
