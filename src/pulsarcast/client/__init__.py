@@ -1,0 +1,32 @@
+"""The client: a daemon's topics and events for any program, over HTTP.
+
+    with Client() as client:
+        topic = client.create_topic("weather")
+        client.publish(topic, "sunny")
+        with client.subscribe(topic, "dashboard", start="beginning") as events:
+            for event in events:
+                print(event.index, event.payload)
+
+`AsyncClient` is the same, awaited, under asyncio and Trio. Both need the extra `client` and know a
+node only by what its daemon says (`pulsarcast.model.api`). What the daemon refuses raises
+`ApiError`; where none can be reached, `Unreachable` is raised.
+"""
+
+from pulsarcast.client.awaiting import AsyncClient, AsyncSubscription
+from pulsarcast.client.blocking import Client, Subscription
+from pulsarcast.client.connect import Target, find_target
+from pulsarcast.client.contexts import Context, Contexts
+from pulsarcast.client.errors import ApiError, Unreachable
+
+__all__ = [
+    "ApiError",
+    "AsyncClient",
+    "AsyncSubscription",
+    "Client",
+    "Context",
+    "Contexts",
+    "Subscription",
+    "Target",
+    "Unreachable",
+    "find_target",
+]

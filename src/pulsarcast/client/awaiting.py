@@ -1,0 +1,426 @@
+"""The client for programs under asyncio or Trio: `AsyncClient`, and its subscriptions."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, TypeVar
+
+import anyio
+import httpx
+
+from pulsarcast.client import calls, http
+from pulsarcast.client.calls import Ask, Start, TopicRef
+from pulsarcast.client.connect import find_target
+from pulsarcast.client.errors import ApiError, Unreachable
+from pulsarcast.client.following import PATIENCE_S, Backoff, Following
+from pulsarcast.model import api
+from pulsarcast.model.errors import PulsarcastError
+from pulsarcast.model.requests import Attribute
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """A daemon, from a program under asyncio or Trio.
+
+        async with AsyncClient() as client:
+            await client.publish("weather", "sunny")
+
+    Everything is as with `Client`. Any call may be cancelled; a subscription is good afterwards.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        context: str | None = None,
+        home: str | Path | None = None,
+        answer_s: float = http.ANSWER_S,
+        verify: ssl.SSLContext | bool = True,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        target = find_target(url, token, context=context, home=home)
+        self.url = target.url
+        self._met = False
+        """Whether the daemon ever answered; one that never did is not waited for."""
+        self._http = http.make(
+            httpx.AsyncClient, target, answer_s=answer_s, verify=verify, transport=transport
+        )
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> AsyncClient:
+        """Be a context: the connections end with it."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"AsyncClient({self.url!r})"
+
+    # The node.
+
+    async def status(self) -> api.StatusView:
+        """What the node is and does."""
+        return await self._ask(calls.status())
+
+    async def peers(self) -> list[api.PeerView]:
+        """Whom the node is connected to."""
+        return await self._ask(calls.peers())
+
+    async def metrics(self) -> str:
+        """Meters, as Prometheus reads them."""
+        return await self._ask(calls.metrics())
+
+    async def open_page(self) -> str:
+        """An address that opens the node's page in a browser, once."""
+        return await self._ask(calls.open_page())
+
+    # Topics.
+
+    async def topics(self) -> list[api.FollowedView]:
+        """Every topic that the node follows."""
+        return await self._ask(calls.topics())
+
+    async def create_topic(
+        self, name: str, settings: api.SettingsView | None = None, *, alias: str | None = None
+    ) -> api.TopicView:
+        """Create a topic of the node's own; an alias is a short name for it on this node."""
+        return await self._ask(calls.create_topic(name, settings, alias))
+
+    async def topic(self, topic: TopicRef) -> api.TopicView:
+        """Look up a topic's newest version."""
+        return await self._ask(calls.topic(topic))
+
+    async def update_topic(
+        self, topic: TopicRef, settings: api.SettingsView, *, flush: bool = False
+    ) -> api.TopicView:
+        """Publish a new version of a topic of ours; `flush` forgets all events up to now."""
+        return await self._ask(calls.update_topic(topic, settings, flush=flush))
+
+    async def leave(self, topic: TopicRef) -> None:
+        """Leave a topic, for everybody on this node."""
+        await self._ask(calls.leave(topic))
+
+    async def aliases(self) -> dict[str, str]:
+        """The names that were given to topics here, and the topics' content ids."""
+        return await self._ask(calls.aliases())
+
+    async def set_alias(self, alias: str, topic: TopicRef) -> dict[str, str]:
+        """Give a topic a name; all that there are now."""
+        return await self._ask(calls.set_alias(alias, topic))
+
+    async def drop_alias(self, alias: str) -> None:
+        """Take the name away."""
+        await self._ask(calls.drop_alias(alias))
+
+    # Events.
+
+    async def publish(
+        self,
+        topic: TopicRef,
+        payload: bytes | str,
+        *,
+        name: str = "",
+        attributes: Mapping[str, Attribute] = {},
+        parents: Sequence[str] = (),
+        ack: api.Ack = "replicated",
+        idempotency_key: str | None = None,
+        patience_s: float | None = PATIENCE_S,
+    ) -> api.PublishedView:
+        """Publish, or ask somebody who may; returns once the promise that was asked for holds.
+
+        Where the connection breaks it is tried again for `patience_s` (None: for ever), and
+        published once; with an idempotency key of one's own that holds for later calls, too. A
+        daemon that never answered this client is not waited for.
+        """
+        ask = calls.publish(
+            topic, payload, name=name, attributes=attributes, parents=parents, ack=ack,
+            key=idempotency_key,
+        )  # fmt: skip
+        return await self._ask(ask, patience_s)
+
+    def history(
+        self, topic: TopicRef, *, start: int = 1, limit: int | None = None
+    ) -> AsyncIterator[api.EventView]:
+        """The events of a topic that the node keeps, from one of its indices on."""
+        return _History(self, topic, calls.Pages(start, limit))
+
+    async def subscribe(
+        self,
+        topic: TopicRef,
+        name: str = "",
+        start: Start = "now",
+        *,
+        manual: bool = False,
+        patience_s: float | None = PATIENCE_S,
+    ) -> AsyncSubscription:
+        """Listen to a topic (`async with await`); a name goes on where it stopped before.
+
+        `start` is `now`, `beginning`, an index or an event's id; for a name that has a place
+        already, `now` and `beginning` mean that place. With `manual` only `acknowledge` says
+        what is done. After a broken connection it goes on, and gives up with `Unreachable` when
+        that takes longer than `patience_s` (None: never).
+        """
+        following = Following(topic, name, start, manual=manual)
+        subscription = AsyncSubscription(self, following, patience_s)
+        await subscription._connect()
+        return subscription
+
+    async def readers(self, topic: TopicRef) -> list[api.ReaderView]:
+        """Everybody who has a place in a topic."""
+        return await self._ask(calls.readers(topic))
+
+    async def acknowledge(self, topic: TopicRef, name: str, index: int) -> None:
+        """Say for a name that it is done with everything up to an index."""
+        await self._ask(calls.acknowledge(topic, name, index))
+
+    async def forget(self, topic: TopicRef, name: str) -> None:
+        """Forget the place of a name."""
+        await self._ask(calls.forget(topic, name))
+
+    # Tokens.
+
+    async def tokens(self) -> list[api.TokenView]:
+        """Every token that is good."""
+        return await self._ask(calls.tokens())
+
+    async def make_token(
+        self,
+        name: str,
+        scopes: Iterable[api.Scope],
+        *,
+        topics: Iterable[TopicRef] | None = None,
+    ) -> api.TokenView:
+        """Make a token; this is the only time that its secret is shown."""
+        return await self._ask(calls.make_token(name, scopes, topics))
+
+    async def revoke_token(self, token_id: str) -> None:
+        """Make a token worthless, at once."""
+        await self._ask(calls.revoke_token(token_id))
+
+    # Within.
+
+    async def _ask(self, ask: Ask[T], patience_s: float | None = 0.0, **more: Any) -> T:
+        """Send a request, again and again where that may help, and read the answer."""
+        backoff = Backoff(patience_s)
+        while True:
+            try:
+                response = await self._send(ask, **more)
+                return calls.read_answer(ask, response.status_code, response.content)
+            except PulsarcastError as error:
+                if not http.may_help(error, has_met=self._met):
+                    raise
+                delay_s = backoff.failed(time.monotonic())
+                if delay_s is None:
+                    raise
+            await anyio.sleep(delay_s)
+
+    async def _send(self, ask: Ask[T], *, stream: bool = False, **more: Any) -> httpx.Response:
+        try:
+            response = await self._http.send(http.build(self._http, ask, **more), stream=stream)
+        except httpx.RequestError as error:
+            raise http.unreachable(self.url, error) from error
+        self._met = True
+        return response
+
+    async def _open(self, ask: Ask[None]) -> httpx.Response:
+        """Begin to read a stream."""
+        response = await self._send(ask, stream=True, timeout=http.STREAM_TIMEOUT)
+        try:
+            if response.status_code != 200:
+                raise calls.problem(response.status_code, await response.aread())
+            calls.check_stream(response.status_code, response.headers.get("content-type", ""))
+        except BaseException as error:
+            await response.aclose()
+            if isinstance(error, httpx.RequestError):
+                raise http.unreachable(self.url, error) from error
+            raise
+        return response
+
+
+class _History(AsyncIterator[api.EventView]):
+    """A topic's history; no generator, so that whoever has enough may just stop."""
+
+    def __init__(self, client: AsyncClient, topic: TopicRef, pages: calls.Pages) -> None:
+        self._client = client
+        self._topic = topic
+        self._pages = pages
+        self._events: deque[api.EventView] = deque()
+
+    async def __anext__(self) -> api.EventView:
+        while not self._events:
+            ask = self._pages.next(self._topic)
+            if ask is None:
+                raise StopAsyncIteration
+            self._events.extend(self._pages.take(await self._client._ask(ask)))
+        return self._events.popleft()
+
+
+class AsyncSubscription:
+    """Iterate over it with `async for`; an event is done when the next one is asked for.
+
+    With `manual` only `acknowledge` says what is done.
+    """
+
+    def __init__(self, client: AsyncClient, following: Following, patience_s: float | None) -> None:
+        self._client: Final = client
+        self._following: Final = following
+        self._backoff = Backoff(patience_s)
+        self._patience_s = patience_s
+        self._response: httpx.Response | None = None
+        self._chunks: AsyncIterator[bytes] | None = None
+        self._closed = False
+
+    @property
+    def name(self) -> str:
+        """Under which name we listen."""
+        return self._following.name
+
+    @property
+    def last(self) -> int | None:
+        """The index of the event that was handed out last."""
+        return self._following.last
+
+    async def acknowledge(self, index: int | None = None) -> None:
+        """Say now that everything up to the last event, or up to an index, is done."""
+        ask = self._following.finish(index)
+        if ask is not None:
+            await self._client._ask(ask, self._patience_s)
+            self._following.say(time.monotonic())
+
+    async def close(self) -> None:
+        """Listen no more, and say what was done; the place of a name is kept."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._drop()
+        if self._following.due_s(time.monotonic()) is not None:
+            # Also where we were cancelled: else it would all come again.
+            with anyio.move_on_after(http.SAY_S_MAX, shield=True):
+                await self._say()
+
+    def __aiter__(self) -> AsyncSubscription:
+        """Iterate over what comes."""
+        return self
+
+    async def __anext__(self) -> api.EventView:
+        """The next event, whenever it comes."""
+        following = self._following
+        if not self._closed:
+            following.go_on()
+        while not self._closed:
+            if following.due_s(time.monotonic()) == 0:
+                await self._say()
+            event = following.take()
+            if event is not None:
+                return event
+            await self._read()
+        raise StopAsyncIteration
+
+    async def __aenter__(self) -> AsyncSubscription:
+        """Be a context: `async with await client.subscribe(…) as events`."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def _read(self) -> None:
+        """Take what comes next, over a new connection where the old one has ended."""
+        following = self._following
+        try:
+            if self._response is None:
+                await self._connect()  # Whoever asked before was interrupted.
+            chunk = None if following.ended is not None else await self._next_chunk()
+            if chunk is None:
+                following.check_end()
+                raise http.ended(self._client.url, following.ended)
+        except BaseException as error:
+            await self._drop()
+            await self._reconnect(http.passing(self._client.url, error))
+            return
+        if following.receive(chunk):
+            self._backoff.progressed()
+
+    async def _connect(self) -> None:
+        self._response = await self._client._open(self._following.connect())
+        self._chunks = self._response.aiter_bytes()
+        self._following.connected()
+        self._backoff.connected()
+
+    async def _reconnect(self, cause: PulsarcastError) -> None:
+        while self._response is None:
+            delay_s = self._backoff.failed(time.monotonic())
+            if delay_s is None:
+                raise cause
+            await anyio.sleep(delay_s)
+            try:
+                await self._connect()
+            except PulsarcastError as error:
+                cause = http.passing(self._client.url, error)
+
+    async def _drop(self) -> None:
+        chunks, self._chunks = self._chunks, None
+        response, self._response = self._response, None
+        if response is None or chunks is None:
+            return
+        with anyio.move_on_after(http.SAY_S_MAX, shield=True):
+            await response.aclose()
+            # httpx reads through generators within generators. They end when a read fails, and
+            # otherwise only when they are collected, which Trio complains about.
+            with suppress(Exception):
+                await anext(chunks, None)
+
+    async def _next_chunk(self) -> bytes | None:
+        """What comes next; while we wait, the daemon is told in time what is done."""
+        assert self._chunks is not None
+        due_s = self._following.due_s(time.monotonic())
+        if due_s is None:
+            return await anext(self._chunks, None)
+        failure: httpx.RequestError | None = None
+        chunk = None
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._say_after, due_s)
+            try:
+                chunk = await anext(self._chunks, None)
+            except httpx.RequestError as error:
+                failure = error  # Raised below: a task group would wrap it.
+            group.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+        return chunk
+
+    async def _say_after(self, delay_s: float) -> None:
+        await anyio.sleep(delay_s)
+        await self._say()
+
+    async def _say(self) -> None:
+        """Tell the daemon what is done; where it does not hear, that is for later."""
+        ask = self._following.say(time.monotonic())
+        try:
+            await self._client._ask(ask, timeout=http.SAY_TIMEOUT)
+        except (ApiError, Unreachable):
+            self._following.unsaid()
+        except BaseException:
+            self._following.unsaid()
+            raise

@@ -1,0 +1,395 @@
+"""The client for programs that wait: `Client`, and its subscriptions."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, TypeVar
+
+import httpx
+
+from pulsarcast.client import calls, http
+from pulsarcast.client.calls import Ask, Start, TopicRef
+from pulsarcast.client.connect import find_target
+from pulsarcast.client.errors import ApiError, Unreachable
+from pulsarcast.client.following import PATIENCE_S, Backoff, Following
+from pulsarcast.model import api
+from pulsarcast.model.errors import PulsarcastError
+from pulsarcast.model.requests import Attribute
+
+T = TypeVar("T")
+
+
+class Client:
+    """A daemon, from a program that waits for each answer.
+
+        with Client() as client:
+            client.publish("weather", "sunny")
+
+    Without a URL it is the daemon that `connect` finds. Whatever the daemon refuses raises
+    `ApiError`; where none can be reached, `Unreachable` is raised. It may be used from several
+    threads; a subscription belongs to one.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        context: str | None = None,
+        home: str | Path | None = None,
+        answer_s: float = http.ANSWER_S,
+        verify: ssl.SSLContext | bool = True,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        target = find_target(url, token, context=context, home=home)
+        self.url = target.url
+        self._met = False
+        """Whether the daemon ever answered; one that never did is not waited for."""
+        self._http = http.make(
+            httpx.Client, target, answer_s=answer_s, verify=verify, transport=transport
+        )
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
+
+    def __enter__(self) -> Client:
+        """Be a context: the connections end with it."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Client({self.url!r})"
+
+    # The node.
+
+    def status(self) -> api.StatusView:
+        """What the node is and does."""
+        return self._ask(calls.status())
+
+    def peers(self) -> list[api.PeerView]:
+        """Whom the node is connected to."""
+        return self._ask(calls.peers())
+
+    def metrics(self) -> str:
+        """Meters, as Prometheus reads them."""
+        return self._ask(calls.metrics())
+
+    def open_page(self) -> str:
+        """An address that opens the node's page in a browser, once."""
+        return self._ask(calls.open_page())
+
+    # Topics.
+
+    def topics(self) -> list[api.FollowedView]:
+        """Every topic that the node follows."""
+        return self._ask(calls.topics())
+
+    def create_topic(
+        self, name: str, settings: api.SettingsView | None = None, *, alias: str | None = None
+    ) -> api.TopicView:
+        """Create a topic of the node's own; an alias is a short name for it on this node."""
+        return self._ask(calls.create_topic(name, settings, alias))
+
+    def topic(self, topic: TopicRef) -> api.TopicView:
+        """Look up a topic's newest version."""
+        return self._ask(calls.topic(topic))
+
+    def update_topic(
+        self, topic: TopicRef, settings: api.SettingsView, *, flush: bool = False
+    ) -> api.TopicView:
+        """Publish a new version of a topic of ours; `flush` forgets all events up to now."""
+        return self._ask(calls.update_topic(topic, settings, flush=flush))
+
+    def leave(self, topic: TopicRef) -> None:
+        """Leave a topic, for everybody on this node."""
+        self._ask(calls.leave(topic))
+
+    def aliases(self) -> dict[str, str]:
+        """The names that were given to topics here, and the topics' content ids."""
+        return self._ask(calls.aliases())
+
+    def set_alias(self, alias: str, topic: TopicRef) -> dict[str, str]:
+        """Give a topic a name; all that there are now."""
+        return self._ask(calls.set_alias(alias, topic))
+
+    def drop_alias(self, alias: str) -> None:
+        """Take the name away."""
+        self._ask(calls.drop_alias(alias))
+
+    # Events.
+
+    def publish(
+        self,
+        topic: TopicRef,
+        payload: bytes | str,
+        *,
+        name: str = "",
+        attributes: Mapping[str, Attribute] = {},
+        parents: Sequence[str] = (),
+        ack: api.Ack = "replicated",
+        idempotency_key: str | None = None,
+        patience_s: float | None = PATIENCE_S,
+    ) -> api.PublishedView:
+        """Publish, or ask somebody who may; returns once the promise that was asked for holds.
+
+        Where the connection breaks it is tried again for `patience_s` (None: for ever), and
+        published once; with an idempotency key of one's own that holds for later calls, too. A
+        daemon that never answered this client is not waited for.
+        """
+        ask = calls.publish(
+            topic, payload, name=name, attributes=attributes, parents=parents, ack=ack,
+            key=idempotency_key,
+        )  # fmt: skip
+        return self._ask(ask, patience_s)
+
+    def history(
+        self, topic: TopicRef, *, start: int = 1, limit: int | None = None
+    ) -> Iterator[api.EventView]:
+        """The events of a topic that the node keeps, from one of its indices on."""
+        pages = calls.Pages(start, limit)
+        while (ask := pages.next(topic)) is not None:
+            yield from pages.take(self._ask(ask))
+
+    def subscribe(
+        self,
+        topic: TopicRef,
+        name: str = "",
+        start: Start = "now",
+        *,
+        manual: bool = False,
+        patience_s: float | None = PATIENCE_S,
+    ) -> Subscription:
+        """Listen to a topic; a name goes on where it stopped before.
+
+        `start` is `now`, `beginning`, an index or an event's id; for a name that has a place
+        already, `now` and `beginning` mean that place. With `manual` only `acknowledge` says
+        what is done. After a broken connection it goes on, and gives up with `Unreachable` when
+        that takes longer than `patience_s` (None: never).
+        """
+        following = Following(topic, name, start, manual=manual)
+        return Subscription(self, following, patience_s)
+
+    def readers(self, topic: TopicRef) -> list[api.ReaderView]:
+        """Everybody who has a place in a topic."""
+        return self._ask(calls.readers(topic))
+
+    def acknowledge(self, topic: TopicRef, name: str, index: int) -> None:
+        """Say for a name that it is done with everything up to an index."""
+        self._ask(calls.acknowledge(topic, name, index))
+
+    def forget(self, topic: TopicRef, name: str) -> None:
+        """Forget the place of a name."""
+        self._ask(calls.forget(topic, name))
+
+    # Tokens.
+
+    def tokens(self) -> list[api.TokenView]:
+        """Every token that is good."""
+        return self._ask(calls.tokens())
+
+    def make_token(
+        self,
+        name: str,
+        scopes: Iterable[api.Scope],
+        *,
+        topics: Iterable[TopicRef] | None = None,
+    ) -> api.TokenView:
+        """Make a token; this is the only time that its secret is shown."""
+        return self._ask(calls.make_token(name, scopes, topics))
+
+    def revoke_token(self, token_id: str) -> None:
+        """Make a token worthless, at once."""
+        self._ask(calls.revoke_token(token_id))
+
+    # Within.
+
+    def _ask(self, ask: Ask[T], patience_s: float | None = 0.0, **more: Any) -> T:
+        """Send a request, again and again where that may help, and read the answer."""
+        backoff = Backoff(patience_s)
+        while True:
+            try:
+                response = self._send(ask, **more)
+                return calls.read_answer(ask, response.status_code, response.content)
+            except PulsarcastError as error:
+                if not http.may_help(error, has_met=self._met):
+                    raise
+                delay_s = backoff.failed(time.monotonic())
+                if delay_s is None:
+                    raise
+            time.sleep(delay_s)
+
+    def _send(self, ask: Ask[T], *, stream: bool = False, **more: Any) -> httpx.Response:
+        try:
+            response = self._http.send(http.build(self._http, ask, **more), stream=stream)
+        except httpx.RequestError as error:
+            raise http.unreachable(self.url, error) from error
+        self._met = True
+        return response
+
+    def _open(self, ask: Ask[None]) -> httpx.Response:
+        """Begin to read a stream."""
+        response = self._send(ask, stream=True, timeout=http.STREAM_TIMEOUT)
+        try:
+            if response.status_code != 200:
+                raise calls.problem(response.status_code, response.read())
+            calls.check_stream(response.status_code, response.headers.get("content-type", ""))
+        except BaseException as error:
+            response.close()
+            if isinstance(error, httpx.RequestError):
+                raise http.unreachable(self.url, error) from error
+            raise
+        return response
+
+
+class Subscription:
+    """Iterate over it; an event is done when the next one is asked for.
+
+    With `manual` only `acknowledge` says what is done.
+    """
+
+    def __init__(self, client: Client, following: Following, patience_s: float | None) -> None:
+        self._client: Final = client
+        self._following: Final = following
+        self._backoff = Backoff(patience_s)
+        self._patience_s = patience_s
+        self._response: httpx.Response | None = None
+        self._chunks: Iterator[bytes] = iter(())
+        self._closed = False
+        self._timer: threading.Timer | None = None
+        self._connect()
+
+    @property
+    def name(self) -> str:
+        """Under which name we listen."""
+        return self._following.name
+
+    @property
+    def last(self) -> int | None:
+        """The index of the event that was handed out last."""
+        return self._following.last
+
+    def acknowledge(self, index: int | None = None) -> None:
+        """Say now that everything up to the last event, or up to an index, is done."""
+        ask = self._following.finish(index)
+        if ask is not None:
+            self._client._ask(ask, self._patience_s)
+            self._following.say(time.monotonic())
+
+    def close(self) -> None:
+        """Listen no more, and say what was done; the place of a name is kept."""
+        if self._closed:
+            return
+        self._closed = True
+        self._drop()
+        timer = self._timer
+        if timer is not None:
+            timer.cancel()
+            timer.join()
+        if self._following.due_s(time.monotonic()) is not None:
+            self._say()
+
+    def __iter__(self) -> Subscription:
+        """Iterate over what comes."""
+        return self
+
+    def __next__(self) -> api.EventView:
+        """The next event, whenever it comes."""
+        following = self._following
+        if not self._closed:
+            following.go_on()
+        while not self._closed:
+            if following.due_s(time.monotonic()) == 0:
+                self._say()
+            event = following.take()
+            if event is not None:
+                return event
+            self._read()
+        raise StopIteration
+
+    def __enter__(self) -> Subscription:
+        """Be a context: `with client.subscribe(…) as events`."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _read(self) -> None:
+        """Take what comes next, over a new connection where the old one has ended."""
+        following = self._following
+        try:
+            if self._response is None:
+                self._connect()  # Whoever asked before was interrupted.
+            self._arm()
+            chunk = None if following.ended is not None else next(self._chunks, None)
+            if chunk is None:
+                following.check_end()
+                raise http.ended(self._client.url, following.ended)
+        except BaseException as error:
+            self._drop()
+            self._reconnect(http.passing(self._client.url, error))
+            return
+        if following.receive(chunk):
+            self._backoff.progressed()
+
+    def _connect(self) -> None:
+        self._response = self._client._open(self._following.connect())
+        self._chunks = self._response.iter_bytes()
+        self._following.connected()
+        self._backoff.connected()
+
+    def _reconnect(self, cause: PulsarcastError) -> None:
+        while self._response is None:
+            delay_s = self._backoff.failed(time.monotonic())
+            if delay_s is None:
+                raise cause
+            time.sleep(delay_s)
+            try:
+                self._connect()
+            except PulsarcastError as error:
+                cause = http.passing(self._client.url, error)
+
+    def _drop(self) -> None:
+        self._chunks = iter(())
+        if self._response is not None:
+            self._response.close()
+            self._response = None
+
+    def _arm(self) -> None:
+        """While we wait for what comes, somebody else must say in time what is done."""
+        due_s = self._following.due_s(time.monotonic())
+        if due_s is not None and self._timer is None and not self._closed:
+            self._timer = threading.Timer(due_s, self._fire)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _fire(self) -> None:
+        if not self._closed and self._following.due_s(time.monotonic()) == 0:
+            self._say()
+        self._timer = None
+        self._arm()
+
+    def _say(self) -> None:
+        """Tell the daemon what is done; where it does not hear, that is for later."""
+        ask = self._following.say(time.monotonic())
+        try:
+            self._client._ask(ask, timeout=http.SAY_TIMEOUT)
+        except (ApiError, Unreachable):
+            self._following.unsaid()

@@ -1,0 +1,314 @@
+"""Calls: what is asked of a daemon, and how its answer is read. No IO: both clients share it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from pulsarcast.client.errors import ApiError
+from pulsarcast.model import api
+from pulsarcast.model.errors import LocalError
+from pulsarcast.model.requests import Attribute
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+JSON: Final = "application/json"
+OCTETS: Final = "application/octet-stream"
+STREAM: Final = "text/event-stream"
+PAGE: Final = 500
+"""Events of history that are asked for at a time."""
+KEY_MAX: Final = 256
+
+TopicRef: TypeAlias = str | api.TopicView | api.FollowedView
+"""A topic: its content id, an alias, `author/name`, or what the daemon said of it."""
+Start: TypeAlias = int | str
+"""Where to begin: `now`, `beginning`, an index, or an event's content id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask(Generic[T]):
+    """One request, and how to read what comes back."""
+
+    method: str
+    path: str
+    read: Callable[[bytes], T]
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+
+
+class _Readers(msgspec.Struct):
+    readers: list[api.ReaderView]
+
+
+class _PageUrl(msgspec.Struct):
+    url: str
+
+
+# The node.
+
+
+def status() -> Ask[api.StatusView]:
+    """What the node is and does."""
+    return Ask("GET", "/v1/status", _json(api.StatusView))
+
+
+def peers() -> Ask[list[api.PeerView]]:
+    """Whom the node is connected to."""
+    return Ask("GET", "/v1/peers", _json(api.Peers, lambda found: found.peers))
+
+
+def metrics() -> Ask[str]:
+    """Meters, as Prometheus reads them."""
+    return Ask("GET", "/metrics", lambda body: body.decode("utf-8", "replace"))
+
+
+def open_page() -> Ask[str]:
+    """An address that opens the node's page in a browser, once."""
+    return Ask("POST", "/v1/page", _json(_PageUrl, lambda page: page.url))
+
+
+# Topics.
+
+
+def topics() -> Ask[list[api.FollowedView]]:
+    """Every topic that the node follows."""
+    return Ask("GET", "/v1/topics", _json(api.Topics, lambda found: found.topics))
+
+
+def create_topic(
+    name: str, settings: api.SettingsView | None, alias: str | None
+) -> Ask[api.TopicView]:
+    """A topic of the node's own."""
+    new = api.NewTopic(name=name, settings=settings or api.SettingsView(), alias=alias)
+    return _with_json(Ask("POST", "/v1/topics", _json(api.TopicView)), new)
+
+
+def topic(ref: TopicRef) -> Ask[api.TopicView]:
+    """A topic in its newest version."""
+    return Ask("GET", _path(ref), _json(api.TopicView))
+
+
+def update_topic(ref: TopicRef, settings: api.SettingsView, *, flush: bool) -> Ask[api.TopicView]:
+    """A new version."""
+    update = api.TopicUpdate(settings=settings, flush=flush)
+    return _with_json(Ask("PUT", _path(ref), _json(api.TopicView)), update)
+
+
+def leave(ref: TopicRef) -> Ask[None]:
+    """Unsubscribe, for everybody on the node."""
+    return Ask("DELETE", _path(ref, "subscription"), _nothing)
+
+
+def aliases() -> Ask[dict[str, str]]:
+    """The names that were given to topics."""
+    return Ask("GET", "/v1/aliases", _json(api.Aliases, lambda found: found.aliases))
+
+
+def set_alias(alias: str, ref: TopicRef) -> Ask[dict[str, str]]:
+    """Give a topic a name."""
+    path = f"/v1/aliases/{_segment(alias)}"
+    ask = Ask("PUT", path, _json(api.Aliases, lambda found: found.aliases))
+    return _with_json(ask, api.Alias(_text(ref)))
+
+
+def drop_alias(alias: str) -> Ask[None]:
+    """Take it away."""
+    return Ask("DELETE", f"/v1/aliases/{_segment(alias)}", _nothing)
+
+
+# Events.
+
+
+def publish(
+    ref: TopicRef,
+    payload: bytes | str,
+    *,
+    name: str,
+    attributes: Mapping[str, Attribute],
+    parents: Sequence[str],
+    ack: api.Ack,
+    key: str | None,
+) -> Ask[api.PublishedView]:
+    """Publish, or ask somebody who may; sent again, it publishes once."""
+    path = _path(ref, "events")
+    headers = {"Idempotency-Key": secrets.token_hex(16) if key is None else _checked_key(key)}
+    read = _json(api.PublishedView)
+    data = api.to_bytes(payload, "utf-8") if isinstance(payload, str) else payload
+    if not attributes and not parents:
+        # As it is: neither of us has to escape anything.
+        query = {"name": name, "ack": ack}
+        return Ask("POST", path, read, query, {**headers, "Content-Type": OCTETS}, data)
+    text, encoding = api.from_bytes(data)
+    event = api.NewEvent(
+        payload=text,
+        encoding=encoding,
+        name=name,
+        attributes={each: api.attribute_view(value) for each, value in attributes.items()},
+        parents=list(parents),
+        ack=ack,
+    )
+    return _with_json(Ask("POST", path, read, headers=headers), event)
+
+
+def page(ref: TopicRef, start: int, limit: int | None) -> Ask[api.Page]:
+    """Some of what the node keeps of a topic."""
+    count = PAGE if limit is None else min(PAGE, limit)
+    query = {"start": str(start), "limit": str(count)}
+    return Ask("GET", _path(ref, "events"), _json(api.Page), query)
+
+
+class Pages:
+    """The way through a topic's history, page by page."""
+
+    def __init__(self, start: int, limit: int | None) -> None:
+        self._start: int | None = start
+        self._left = limit
+
+    def next(self, ref: TopicRef) -> Ask[api.Page] | None:
+        """The next page to ask for, if there is one."""
+        if self._start is None or (self._left is not None and self._left <= 0):
+            return None
+        return page(ref, self._start, self._left)
+
+    def take(self, found: api.Page) -> list[api.EventView]:
+        """What a page has."""
+        goes_on = found.events and found.next is not None
+        self._start = found.next if goes_on else None
+        if self._left is not None:
+            self._left -= len(found.events)
+        return found.events
+
+
+def subscribe(ref: TopicRef, name: str, start: Start, last: int | None) -> Ask[None]:
+    """A stream of events, behind the last one that was seen."""
+    headers = {"Accept": STREAM, "Accept-Encoding": "identity", "Cache-Control": "no-store"}
+    if last is not None:
+        headers["Last-Event-ID"] = str(last)
+    query = {"from": str(start), **({"name": name} if name else {})}
+    return Ask("GET", _path(ref, "subscribe"), _nothing, query, headers)
+
+
+def readers(ref: TopicRef) -> Ask[list[api.ReaderView]]:
+    """Everybody who has a place in a topic."""
+    return Ask("GET", _path(ref, "readers"), _json(_Readers, lambda found: found.readers))
+
+
+def acknowledge(ref: TopicRef, name: str, index: int) -> Ask[None]:
+    """A reader is done with everything up to an index."""
+    path = _path(ref, "readers", name, "done")
+    return _with_json(Ask("POST", path, _nothing), api.Done(index))
+
+
+def forget(ref: TopicRef, name: str) -> Ask[None]:
+    """Forget the place of a name."""
+    return Ask("DELETE", _path(ref, "readers", name), _nothing)
+
+
+# Tokens.
+
+
+def tokens() -> Ask[list[api.TokenView]]:
+    """Every token that is good."""
+    return Ask("GET", "/v1/tokens", _json(api.Tokens, lambda found: found.tokens))
+
+
+def make_token(
+    name: str, scopes: Iterable[api.Scope], refs: Iterable[TopicRef] | None
+) -> Ask[api.TokenView]:
+    """A new one, whose secret is shown this once."""
+    if isinstance(scopes, str):
+        raise LocalError("scopes are a list")
+    for_topics = None if refs is None else [_text(ref) for ref in refs]
+    new = api.NewToken(name=name, scopes=list(scopes), topics=for_topics)
+    return _with_json(Ask("POST", "/v1/tokens", _json(api.TokenView)), new)
+
+
+def revoke_token(token_id: str) -> Ask[None]:
+    """Make one worthless."""
+    return Ask("DELETE", f"/v1/tokens/{_segment(token_id)}", _nothing)
+
+
+# Answers.
+
+
+def read_answer(ask: Ask[T], status_code: int, body: bytes) -> T:
+    """What an answer says; raises ApiError where it says no."""
+    if not 200 <= status_code < 300:
+        raise problem(status_code, body)
+    try:
+        return ask.read(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise strange(status_code, str(error)) from error
+
+
+def problem(status_code: int, body: bytes) -> ApiError:
+    """A refusal as an error."""
+    try:
+        said = msgspec.json.decode(body, type=api.Problem)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        # Not the daemon's own words: a proxy's, or another program's.
+        return ApiError(status_code, "http", f"the answer was HTTP {status_code}")
+    return ApiError(status_code, said.code, said.error)
+
+
+def check_stream(status_code: int, content_type: str) -> None:
+    """Refuse what is no stream of events."""
+    if content_type.partition(";")[0].strip().lower() != STREAM:
+        raise strange(status_code, f"{content_type or 'nothing'} instead of {STREAM}")
+
+
+def strange(status_code: int, what: str) -> ApiError:
+    """An answer that no daemon gives."""
+    return ApiError(status_code, "answer", f"this is not how a daemon of ours answers: {what}")
+
+
+# Within.
+
+
+def _json(kind: type[V], pick: Callable[[V], Any] | None = None) -> Callable[[bytes], Any]:
+    decode = msgspec.json.Decoder(kind).decode
+    return decode if pick is None else lambda body: pick(decode(body))
+
+
+def _nothing(body: bytes) -> None:
+    return None
+
+
+def _with_json(ask: Ask[T], value: object) -> Ask[T]:
+    try:
+        body = msgspec.json.encode(value)
+    except (TypeError, UnicodeEncodeError, OverflowError) as error:
+        raise LocalError(f"this cannot be said in JSON: {error}") from error
+    headers = {**ask.headers, "Content-Type": JSON}
+    return Ask(ask.method, ask.path, ask.read, ask.query, headers, body)
+
+
+def _text(ref: TopicRef) -> str:
+    return ref if isinstance(ref, str) else ref.id
+
+
+def _path(ref: TopicRef, *rest: str) -> str:
+    return "/".join(("/v1/topics", *map(_segment, (_text(ref), *rest))))
+
+
+def _checked_key(key: str) -> str:
+    if not 0 < len(key) <= KEY_MAX or not key.isascii() or not key.isprintable():
+        raise LocalError(f"an idempotency key has 1 to {KEY_MAX} printable ASCII characters")
+    return key
+
+
+def _segment(text: str) -> str:
+    """A part of a path; a slash in it stays in it."""
+    if text in ("", ".", ".."):
+        raise LocalError(f"{text!r} names nothing")
+    try:
+        return quote(text, safe="")
+    except UnicodeEncodeError as error:
+        raise LocalError("a text that is not Unicode") from error

@@ -1,0 +1,127 @@
+"""Where a daemon is, and the token that it asks for.
+
+Whatever the caller says goes first; then PULSARCAST_URL and PULSARCAST_TOKEN; then the context in
+use (`contexts`); then the home of a daemon on this machine, which says in the files `http` and
+`token` how to reach it. A token is only sent where it belongs: one that was found beside an address
+goes to that address.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from pulsarcast.client.contexts import Contexts
+from pulsarcast.client.errors import Unreachable
+from pulsarcast.model.errors import LocalError
+
+URL: Final = "PULSARCAST_URL"
+TOKEN: Final = "PULSARCAST_TOKEN"
+HOME: Final = "PULSARCAST_HOME"
+HOME_DEFAULT: Final = "~/.pulsarcast"
+ADDRESS_FILE: Final = "http"
+TOKEN_FILE: Final = "token"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A daemon, and what opens its door."""
+
+    url: str
+    token: str | None = field(default=None, repr=False)
+    origin: str = ""
+    """Where we know it from, in words."""
+
+
+def find_target(
+    url: str | None = None,
+    token: str | None = None,
+    *,
+    context: str | None = None,
+    home: str | Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Target:
+    """The daemon that is meant; raises LocalError, or Unreachable where there is none.
+
+    `home` is where to look when nothing else names one.
+    """
+    variables = os.environ if environment is None else environment
+    if url is not None and context is not None:
+        raise LocalError("name a daemon by its URL or by a context, not by both")
+    target = _find(url, context, home, variables)
+    chosen = target.token if token is None else token
+    return Target(check_url(target.url), _check_token(chosen), target.origin)
+
+
+def _find(
+    url: str | None, context: str | None, home: str | Path | None, variables: Mapping[str, str]
+) -> Target:
+    its_url, its_token = variables.get(URL) or None, variables.get(TOKEN) or None
+    if url is not None:
+        is_its = its_url is None or its_url.rstrip("/") == url.rstrip("/")
+        return Target(url, its_token if is_its else None, "the caller")
+    if context is not None:
+        return _of_context(Contexts.load(variables), context)
+    if its_url is not None:
+        return Target(its_url, its_token, URL)
+    contexts = Contexts.load(variables)
+    if contexts.current is not None:
+        found = _of_context(contexts, contexts.current)
+    else:
+        found = of_home(default_home(variables) if home is None else Path(home).expanduser())
+    return Target(found.url, its_token or found.token, found.origin)
+
+
+def default_home(environment: Mapping[str, str] | None = None) -> Path:
+    """The home that is meant where none is named."""
+    variables = os.environ if environment is None else environment
+    return Path(variables.get(HOME) or HOME_DEFAULT).expanduser()
+
+
+def _of_context(contexts: Contexts, name: str) -> Target:
+    found = contexts.get(name)
+    return Target(found.url, found.token, f"context {name}")
+
+
+def of_home(home: Path) -> Target:
+    url = _read(home / ADDRESS_FILE)
+    if url is None:
+        raise Unreachable(
+            f"no daemon runs in {home}: start one with `pulsarcast daemon`, "
+            f"or say where one is with {URL} and {TOKEN}"
+        )
+    return Target(url, _read(home / TOKEN_FILE), f"home {home}")
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_bytes().decode("utf-8", "replace").strip() or None
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise LocalError(f"{path}: {error.strerror or error}") from error
+
+
+def check_url(url: str) -> str:
+    """An address as we use it; what is wrong with it must not show what may be secret in it."""
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 (it complains when it is looked at)
+    except ValueError:
+        raise LocalError("the URL of a daemon looks like http://127.0.0.1:8420") from None
+    if "@" in parts.netloc:
+        raise LocalError("no user or password in the URL of a daemon: it asks for a token")
+    is_plain = not parts.query and not parts.fragment and url.isprintable() and " " not in url
+    if parts.scheme not in ("http", "https") or not parts.hostname or not is_plain:
+        raise LocalError(f"the URL of a daemon looks like http://127.0.0.1:8420, not {url!r}")
+    return url.rstrip("/")
+
+
+def _check_token(token: str | None) -> str | None:
+    if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
+        raise LocalError("a token has printable ASCII characters and no spaces")
+    return token or None

@@ -1,0 +1,160 @@
+"""Contexts: daemons with names, in a file that only its owner can read.
+
+current = "prod"
+
+[contexts.prod]
+url = "https://pulsarcast.example"
+token = "plsr_…"
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from pulsarcast.model.errors import LocalError
+
+CONTEXTS: Final = "pulsarcast/contexts.toml"
+FILE_MODE: Final = 0o600
+FOLDER_MODE: Final = 0o700
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+class Context(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One daemon."""
+
+    url: str
+    token: str | None = None
+
+    def __repr__(self) -> str:
+        """The token is nobody's business."""
+        return f"Context(url={self.url!r})"
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    current: str | None = None
+    contexts: dict[str, Context] = {}
+
+
+class Contexts:
+    """All contexts of a user, as the file has them; every change is written at once."""
+
+    def __init__(self, path: Path, found: _File) -> None:
+        self.path = path
+        self._found = found
+
+    @classmethod
+    def load(cls, environment: Mapping[str, str] | None = None) -> Contexts:
+        """The user's contexts; none where there is no file yet."""
+        path = contexts_path(os.environ if environment is None else environment)
+        try:
+            if path.stat().st_mode & 0o077:
+                raise LocalError(f"{path} can be read by others (chmod 600 it, if they have not)")
+            tables = tomllib.loads(path.read_bytes().decode())
+            found = msgspec.convert(tables, _File)
+        except (FileNotFoundError, NotADirectoryError):
+            found = _File()
+        except OSError as error:
+            raise LocalError(f"{path}: {error.strerror or error}") from error
+        except msgspec.ValidationError as error:
+            raise LocalError(f"{path}: {error}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+            # What such an error quotes may be part of a token.
+            raise LocalError(f"{path} is damaged: it is not TOML") from None
+        return cls(path, found)
+
+    @property
+    def current(self) -> str | None:
+        """The name of the context in use."""
+        return self._found.current
+
+    def list(self) -> dict[str, Context]:
+        """Every context by its name."""
+        return dict(self._found.contexts)
+
+    def get(self, name: str) -> Context:
+        """The context of a name."""
+        found = self._found.contexts.get(name)
+        if found is None:
+            known = ", ".join(self._found.contexts) or "there is none yet"
+            raise LocalError(f"there is no context {name!r} (known: {known})")
+        return found
+
+    def add(self, name: str, url: str, token: str | None = None) -> None:
+        """Give a daemon a name, or another daemon the same; the first one is used from now on."""
+        if not _NAME.fullmatch(name):
+            raise LocalError("a context's name has up to 64 letters, digits, dashes, underscores")
+        if not all(each.isprintable() for each in (url, token or "")):
+            raise LocalError("URL and token have printable characters only")
+        current = self.current or (name if not self._found.contexts else None)
+        self._write(_File(current, {**self._found.contexts, name: Context(url, token)}))
+
+    def remove(self, name: str) -> None:
+        """Forget a context; where it was in use, none is."""
+        self.get(name)
+        kept = {each: known for each, known in self._found.contexts.items() if each != name}
+        self._write(_File(None if self.current == name else self.current, kept))
+
+    def use(self, name: str | None) -> None:
+        """Use a context from now on, or none."""
+        if name is not None:
+            self.get(name)
+        self._write(_File(name, self._found.contexts))
+
+    def _write(self, found: _File) -> None:
+        try:
+            self.path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+            _write_whole(self.path, _toml(found).encode())
+        except OSError as error:
+            raise LocalError(f"{self.path}: {error.strerror or error}") from error
+        self._found = found
+
+
+def contexts_path(environment: Mapping[str, str]) -> Path:
+    """Where the file is."""
+    folder = environment.get("XDG_CONFIG_HOME", "")
+    # The XDG specification: a path that is not absolute is to be ignored.
+    base = Path(folder) if folder.startswith("/") else Path("~/.config").expanduser()
+    return base / CONTEXTS
+
+
+def _toml(found: _File) -> str:
+    lines = ["# Daemons by name; `pulsarcast context` changes this file."]
+    if found.current is not None:
+        lines.append(f"current = {_quoted(found.current)}")
+    for name, context in found.contexts.items():
+        key = name if _NAME.fullmatch(name) else _quoted(name)
+        lines += ["", f"[contexts.{key}]", f"url = {_quoted(context.url)}"]
+        if context.token is not None:
+            lines.append(f"token = {_quoted(context.token)}")
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    # Text in JSON's quotes is TOML's as well, but for one character.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Replace a file so that a crash leaves the old one or the new one; secret from the start."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    unfinished.unlink(missing_ok=True)
+    try:
+        file = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+        with os.fdopen(file, "wb") as writer:
+            writer.write(content)
+            writer.flush()
+            os.fsync(writer.fileno())
+        unfinished.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        raise

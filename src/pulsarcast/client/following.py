@@ -1,0 +1,180 @@
+"""Following a topic through broken connections, without loss and without duplicates. No IO.
+
+A subscriber knows the index of the last event that it handed out, and goes on behind it. One with
+a name has a place at the daemon, too, which moves when it says what it is done with. `Following`
+decides; the two clients only carry bytes to it and wait.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+import msgspec
+
+from pulsarcast.client.calls import Ask, Start, TopicRef, acknowledge, strange, subscribe
+from pulsarcast.client.errors import ApiError
+from pulsarcast.client.sse import SseParser, TooLongError
+from pulsarcast.model.api import EventView
+from pulsarcast.model.errors import LocalError
+
+PATIENCE_S: Final = 60.0
+"""How long we try again before we give up."""
+DELAY_S_MIN: Final = 0.1
+DELAY_S_MAX: Final = 5.0
+DIGITS_MAX: Final = 19
+SAY_S: Final = 1.0
+"""How often a subscriber says what it is done with."""
+
+# What a stream may end with, where coming back would be wrong: it would be refused, would send
+# away whoever took over, or would undo what somebody just did on purpose.
+_FINAL: Final = {
+    "the token was revoked": (401, "token"),
+    "somebody else listens under this name now": (409, "name"),
+    "the name was forgotten": (404, "reader"),
+    "the topic was unsubscribed from": (404, "topic"),
+}
+
+_decode = msgspec.json.Decoder(EventView).decode
+_decode_reason = msgspec.json.Decoder(str).decode
+
+
+class Backoff:
+    """How long to wait before the next try, and when to try no more."""
+
+    def __init__(self, patience_s: float | None) -> None:
+        self._patience_s = patience_s
+        self._delay_s = DELAY_S_MIN
+        self._failing_since_s: float | None = None
+
+    def failed(self, now_s: float) -> float | None:
+        """A try failed: wait so long and try again; None: it is enough."""
+        if self._failing_since_s is None:
+            self._failing_since_s = now_s
+        delay_s = self._delay_s
+        self._delay_s = min(2 * delay_s, DELAY_S_MAX)
+        if self._patience_s is None:
+            return delay_s
+        left_s = self._failing_since_s + self._patience_s - now_s
+        return min(delay_s, left_s) if left_s > 0 else None
+
+    def connected(self) -> None:
+        """The daemon is there: patience begins anew. It may still send us away at once."""
+        self._failing_since_s = None
+
+    def progressed(self) -> None:
+        """It gave us something: the next trouble will be another one."""
+        self._delay_s = DELAY_S_MIN
+
+
+class Following:
+    """What one subscriber knows: where it stands, what it holds, what its caller is done with."""
+
+    def __init__(self, topic: TopicRef, name: str, start: Start, *, manual: bool) -> None:
+        if isinstance(start, int) and start < 1:
+            raise LocalError("events are counted from 1")
+        self.topic = topic
+        self.name = name
+        self.last: int | None = None
+        """The index of the last event that was handed out."""
+        self.ended: str | None = None
+        """Why the daemon ended the stream, where it said so."""
+        self._start = start
+        self._manual = manual
+        self._parser = SseParser()
+        self._held: deque[EventView] = deque()
+        self._begins_behind: int | None = None
+        """Where the daemon let us begin, as long as we have no event of our own to go by."""
+        self._was_marked = False
+        self._done: int | None = None
+        self._said = 0
+        self._said_s = float("-inf")
+
+    # The stream.
+
+    def connect(self) -> Ask[None]:
+        """The request that goes on where we are."""
+        return subscribe(self.topic, self.name, self._start, self._place())
+
+    def _place(self) -> int | None:
+        """Up to where the daemon need send nothing again; None: it knows our place by our name."""
+        if not self.name:
+            return self._begins_behind if self.last is None else self.last
+        # The daemon takes this for done as well, so it must be. And as long as what comes may
+        # have been given to this name before, only the daemon knows how far that goes.
+        return None if self._was_marked else self._done
+
+    def connected(self) -> None:
+        """A new stream begins; what was cut off in the old one comes again."""
+        self._parser = SseParser()
+        self._held.clear()
+        self.ended = None
+
+    def receive(self, chunk: bytes) -> bool:
+        """Take what came; whether there was anything new in it."""
+        try:
+            messages = self._parser.feed(chunk)
+            for message in messages:
+                if message.event == b"end":
+                    self.ended = _decode_reason(message.data)
+                elif message.event in (b"", b"message"):
+                    self._hold(_decode(message.data))
+        except (msgspec.DecodeError, UnicodeDecodeError, TooLongError) as error:
+            raise strange(200, str(error)) from error
+        place = self._parser.last_id
+        if self.last is None and not self._held and place.isdigit() and len(place) < DIGITS_MAX:
+            self._begins_behind = int(place)
+        return bool(self._held)
+
+    def _hold(self, event: EventView) -> None:
+        newest = self._held[-1].index if self._held else self.last
+        if newest is None or event.index > newest:
+            self._held.append(event)
+
+    def check_end(self) -> None:
+        """Raise why the stream ended, where it is no use to come back."""
+        status, code = _FINAL.get(self.ended or "", (0, ""))
+        if self.ended is not None and status:
+            raise ApiError(status, code, self.ended)
+
+    # Whoever reads.
+
+    def take(self) -> EventView | None:
+        """The next event, if we hold one."""
+        if not self._held:
+            return None
+        event = self._held.popleft()
+        self.last = event.index
+        self._was_marked = event.redelivery
+        return event
+
+    def go_on(self) -> None:
+        """The next event is asked for: what was handed out before is done."""
+        if not self._manual and self.last is not None:
+            self._done = self.last
+
+    # What is done.
+
+    def finish(self, index: int | None) -> Ask[None] | None:
+        """The caller is done with everything up to an index, or up to the last event."""
+        if not self.name or self.last is None:
+            return None  # There is no place to move, or nothing to be done with.
+        done = self.last if index is None else min(index, self.last)
+        self._done = max(done, self._done or 0)
+        return acknowledge(self.topic, self.name, self._done) if self._done else None
+
+    def due_s(self, now_s: float) -> float | None:
+        """In how many seconds the daemon should be told what is done; None: it knows."""
+        if not self.name or (self._done or 0) <= self._said:
+            return None
+        return max(0.0, self._said_s + SAY_S - now_s)
+
+    def say(self, now_s: float) -> Ask[None]:
+        """Tell the daemon now."""
+        assert self._done is not None, "there is something to say"
+        self._said, self._said_s = self._done, now_s
+        return acknowledge(self.topic, self.name, self._done)
+
+    def unsaid(self) -> None:
+        """The daemon did not hear it: say it again, not before its time."""
+        self._said = 0
