@@ -1,0 +1,5 @@
+"""`python -m pulsarcast`: the command, where its script is not on the path."""
+
+from pulsarcast.cli import main
+
+main(prog_name="pulsarcast")

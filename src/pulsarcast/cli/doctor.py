@@ -1,0 +1,158 @@
+"""`pulsarcast doctor`: what is wrong with my node, and what to do about it."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+import click
+
+from pulsarcast.cli.remote import remote
+from pulsarcast.cli.telling import FAILED, tell
+
+if TYPE_CHECKING:
+    from pulsarcast.client import Client
+    from pulsarcast.model.api import PeerView, StatusView
+
+YOUNG_S = 60
+AHEAD_S = 60
+LOOKED_AT = 20
+UNSYNCHRONIZED = 5
+"""What adjtimex says of a clock that nobody sets."""
+
+Verdict: TypeAlias = Literal["good", "look", "bad"]
+MARKS: dict[str, tuple[str, str]] = {"good": ("✓", "green"), "look": ("!", "yellow"),
+                                     "bad": ("✗", "red")}  # fmt: skip
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at."""
+
+    what: str
+    verdict: Verdict
+    text: str
+
+
+@click.command()
+@remote
+def doctor(client: Client, as_json: bool) -> None:
+    """Look for what is wrong with the node, and say what to do."""
+    status, peers = client.status(), client.peers()
+    findings = [
+        _state(status),
+        _peers(status),
+        _reachable(status, peers),
+        _disk(status),
+        _key(click.get_current_context().params["home"]),
+        _clock(),
+        _events(client),
+    ]
+    lines = []
+    for finding in findings:
+        mark, colour = MARKS[finding.verdict]
+        lines.append(f"{click.style(mark, fg=colour)} {finding.what}: {finding.text}")
+    tell([finding._asdict() for finding in findings], "\n".join(lines), as_json=as_json)
+    if any(finding.verdict == "bad" for finding in findings):
+        raise SystemExit(FAILED)
+
+
+def _state(status: StatusView) -> Finding:
+    if status.halted is not None:
+        return Finding(
+            "state", "bad", f"halted: {status.halted}; mend that, then start the daemon again"
+        )
+    if not status.ready:
+        return Finding("state", "bad", "; ".join(status.reasons))
+    return Finding("state", "good", "ready")
+
+
+def _peers(status: StatusView) -> Finding:
+    if not status.peers:
+        advice = "name one with `pulsarcast daemon --bootstrap ADDRESS`, or node.bootstrap"
+        return Finding("peers", "bad", f"none is connected: {advice}")
+    few = status.peers_known < 3
+    text = f"{status.peers} connected, {status.peers_known} known"
+    if few:
+        return Finding("peers", "look", f"{text}: fewer than three cannot keep three replicas")
+    return Finding("peers", "good", text)
+
+
+def _reachable(status: StatusView, peers: list[PeerView]) -> Finding:
+    what = "reachable"
+    if not status.addresses:
+        return Finding(what, "bad", "we listen nowhere: set node.listen")
+    if any(not peer.dialled for peer in peers):
+        return Finding(what, "good", "others have dialled us")
+    if all("/ip4/127." in each or "/ip6/::1/" in each for each in status.addresses):
+        return Finding(
+            what, "look", "we listen on this machine only: set node.listen to reach further"
+        )
+    up_s = time.time() - status.started_us / 1e6
+    if up_s < YOUNG_S or not peers:
+        return Finding(what, "look", "nobody has dialled us yet, which is too early to judge")
+    return Finding(
+        what,
+        "bad",
+        "nobody can dial in, it seems: open the port of node.listen in your router or firewall, "
+        "and set node.announce to the address that others see",
+    )
+
+
+def _disk(status: StatusView) -> Finding:
+    used, most, free = status.store_bytes, status.disk_bytes_max, status.disk_free_bytes
+    text = f"the store takes {used / 2**20:.0f} MiB, {free / 2**30:.1f} GiB are free"
+    if used > 0.8 * most:
+        return Finding("disk", "bad", f"{text}; storage.disk_bytes_max is nearly reached")
+    if free < 1 << 30:
+        return Finding("disk", "bad", f"{text}: less than one GiB")
+    return Finding("disk", "good", text)
+
+
+def _key(home: Path) -> Finding:
+    path = home / "key"
+    try:
+        mode = path.stat().st_mode & 0o777
+    except OSError:
+        return Finding("key", "good", "it is on another machine, or in another home")
+    if mode & 0o077:
+        return Finding("key", "bad", f"others can read {path}: chmod 600 it, if they have not")
+    return Finding("key", "good", "nobody else can read it")
+
+
+def _clock() -> Finding:
+    """Whether the kernel says that somebody sets the clock. Safety never depends on it."""
+    buffer = ctypes.create_string_buffer(512)
+    try:
+        libc = ctypes.CDLL(ctypes.util.find_library("c"))
+        state = libc.adjtimex(buffer)
+    except (OSError, AttributeError):
+        state = -1
+    if state == UNSYNCHRONIZED:
+        return Finding(
+            "clock", "look", "nobody sets it (no NTP): times in your events may be wrong for others"
+        )
+    if state < 0:
+        return Finding("clock", "look", "the system does not say whether somebody sets it")
+    return Finding("clock", "good", "it is set by somebody")
+
+
+def _events(client: Client) -> Finding:
+    """Whether the newest events of others come from the future."""
+    now_us = time.time_ns() // 1000
+    ahead_us = 0
+    for topic in client.topics():
+        if topic.subscribed and topic.newest:
+            start = max(1, topic.newest - LOOKED_AT + 1)
+            for event in client.history(topic.id, start=start, limit=LOOKED_AT):
+                ahead_us = max(ahead_us, event.created_us - now_us)
+    if ahead_us > AHEAD_S * 1_000_000:
+        return Finding(
+            "events",
+            "look",
+            f"one says that it is {ahead_us // 1_000_000} s younger than now: your clock is late, "
+            "or its author's is early",
+        )
+    return Finding("events", "good", "none comes from the future")

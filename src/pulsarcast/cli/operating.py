@@ -1,0 +1,130 @@
+"""Commands for whoever runs a node: `status`, `peers`, `token`, `open`, `context`."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pulsarcast.cli.remote import remote, size, table
+from pulsarcast.cli.telling import tell
+from pulsarcast.model.api import SCOPES
+
+if TYPE_CHECKING:
+    from pulsarcast.client import Client
+
+
+@click.command()
+@click.option("--address", "only_address", is_flag=True, help="Only where others can dial it.")
+@remote
+def status(client: Client, only_address: bool, as_json: bool) -> None:
+    """What the node is and does."""
+    now = client.status()
+    if only_address:
+        tell(now.addresses, now.addresses[0] if now.addresses else "", as_json=as_json)
+        return
+    kept = now.retention_default.age_s
+    up_s = max(0, time.time_ns() // 1000 - now.started_us) // 1_000_000
+    store = (
+        f"{size(now.store_bytes)} of {size(now.disk_bytes_max)}, "
+        f"{size(now.disk_free_bytes)} free on the disk"
+    )
+    days = "everything" if kept is None else f"{kept // 86_400} days"
+    retention = f"topics made here keep {days}"
+    lines = [
+        ("node", now.peer),
+        ("state", "ready" if now.ready else "; ".join(now.reasons)),
+        ("up", f"{up_s} s, start {now.incarnation}, version {now.version}"),
+        ("addresses", " ".join(now.addresses) or "none"),
+        ("peers", f"{now.peers} connected, {now.peers_known} known"),
+        ("topics", f"{now.topics}, {now.subscriptions} subscribed"),
+        ("events", f"{now.deliveries} delivered, {now.replicas_held} blocks kept for others"),
+        ("messages", f"{now.messages_in} in, {now.messages_out} out"),
+        ("traffic", f"{size(now.bytes_in)} in, {size(now.bytes_out)} out"),
+        ("store", store),
+        ("retention", retention),
+        ("trace", now.trace or "off"),
+        ("readers", f"{now.readers_connected} connected"),
+        *(("tip", tip) for tip in now.tips),
+    ]  # fmt: skip
+    tell(now, "\n".join(f"{name:10} {value}" for name, value in lines), as_json=as_json)
+
+
+@click.command()
+@remote
+def peers(client: Client, as_json: bool) -> None:
+    """Whom the node is connected to."""
+    found = client.peers()
+    rows = [
+        (
+            each.peer,
+            each.address,
+            "out" if each.dialled else "in",
+            size(each.bytes_in),
+            size(each.bytes_out),
+            size(each.queued_bytes),
+        )
+        for each in found
+    ]
+    text = table(rows, "PEER", "ADDRESS", "DIALLED", "IN", "OUT", "QUEUED")
+    tell(found, text or "no peers", as_json=as_json)
+
+
+@click.command("open")
+@click.option("--print", "only_print", is_flag=True, help="Print the address, open nothing.")
+@remote
+def open_page(client: Client, only_print: bool, as_json: bool) -> None:
+    """Open the node's page in a browser, by an address that is good once."""
+    url = client.open_page()
+    if only_print or as_json or click.launch(url) != 0:
+        tell({"url": url}, url, as_json=as_json)
+
+
+@click.group()
+def token() -> None:
+    """Who may use the node over HTTP."""
+
+
+@token.command("create")
+@click.argument("name")
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    type=click.Choice(SCOPES),
+    default=("read",),
+    show_default=True,
+    help="What it allows.",
+)
+@click.option("--topic", "topics", multiple=True, help="What it is for; else all topics.")
+@remote
+def create_token(
+    client: Client, name: str, scopes: tuple[Any, ...], topics: tuple[str, ...], as_json: bool
+) -> None:
+    """Make a token; it is shown this once."""  # fmt: skip
+    made = client.make_token(name, list(scopes), topics=list(topics) or None)
+    tell(made, f"{made.token}\nrevoke it with: pulsarcast token revoke {made.id}",
+         as_json=as_json)  # fmt: skip
+
+
+@token.command("list")
+@remote
+def list_tokens(client: Client, as_json: bool) -> None:
+    """Every token that is good."""
+    found = client.tokens()
+    rows = [
+        (each.id, each.name, ",".join(each.scopes),
+         "all" if each.topics is None else " ".join(each.topics))
+        for each in found
+    ]  # fmt: skip
+    tell(found, table(rows, "ID", "NAME", "SCOPES", "TOPICS"), as_json=as_json)
+
+
+@token.command("revoke")
+@click.argument("token_id")
+@remote
+def revoke_token(client: Client, token_id: str, as_json: bool) -> None:
+    """Make a token worthless, at once."""
+    client.revoke_token(token_id)
+    tell({"revoked": token_id}, "revoked", as_json=as_json)

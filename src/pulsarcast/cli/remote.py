@@ -1,0 +1,123 @@
+"""What every command has in common that talks to a daemon, here or elsewhere."""
+
+from __future__ import annotations
+
+import functools
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+
+from pulsarcast.cli.homes import home_option
+from pulsarcast.cli.telling import FORBIDDEN, UNKNOWN, UNREACHABLE, complain, needs_extra
+from pulsarcast.model.errors import LocalError
+
+WAIT_S_MAX = 30.0
+
+
+def remote(command: Callable[..., None]) -> Any:
+    """Add the options that say which daemon, and hand the command a client for it."""
+
+    @functools.wraps(command)
+    def connected(
+        home: Path,
+        url: str | None,
+        token: str | None,
+        context: str | None,
+        wait: bool,
+        **given: Any,
+    ) -> None:
+        with needs_extra("client"):
+            from pulsarcast.client import Client
+            from pulsarcast.client.connect import of_home
+        if wait:
+            _wait_for(home)
+        with refusals_told():
+            if url is None and context is None and _is_named("home"):
+                # Whoever names a home means it, whatever else may be set up.
+                target = of_home(home)
+                url, token = target.url, token or target.token
+            with Client(url, token, context=context, home=home) as client:
+                command(client, **given)
+
+    decorated: Any = connected
+    for option in (
+        click.option("--wait", is_flag=True, help="Wait for the daemon of this home to start."),
+        click.option("--json", "as_json", is_flag=True, help="JSON for programs."),
+        click.option("--context", metavar="NAME", help="A daemon that `context add` named."),
+        click.option("--token", metavar="TOKEN", help="Also $PULSARCAST_TOKEN."),
+        click.option("--url", metavar="URL", help="A daemon elsewhere, also $PULSARCAST_URL."),
+        home_option,
+    ):
+        decorated = option(decorated)
+    return decorated
+
+
+def _wait_for(home: Path) -> None:
+    """Give a daemon that is being started some time."""
+    deadline_s = time.monotonic() + WAIT_S_MAX
+    while not _answers(home) and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+
+
+def _answers(home: Path) -> bool:
+    """Whether somebody is there; a daemon that was killed leaves its address behind."""
+    try:
+        place = urlsplit((home / "http").read_text(encoding="utf-8").strip())
+        with socket.create_connection((place.hostname or "", place.port or 0), timeout=1):
+            return True
+    except (OSError, ValueError):
+        return False
+
+
+def _is_named(option: str) -> bool:
+    """Whether an option was given on the command line."""
+    source = click.get_current_context().get_parameter_source(option)
+    return source is click.core.ParameterSource.COMMANDLINE
+
+
+@contextmanager
+def refusals_told() -> Iterator[None]:
+    """Turn what a daemon refuses into a sentence and an exit code."""
+    from pulsarcast.client import ApiError, Unreachable
+
+    try:
+        yield
+    except Unreachable as error:
+        complain(error, UNREACHABLE)
+    except ApiError as error:
+        codes = {401: FORBIDDEN, 403: FORBIDDEN, 404: UNKNOWN}
+        complain(error, codes.get(error.status, 1))
+    except LocalError as error:
+        complain(error)
+
+
+def short(peer: str) -> str:
+    """A peer id as a table has room for it: its end, which differs."""
+    return f"…{peer[-8:]}"
+
+
+def table(rows: Sequence[tuple[str, ...]], *headings: str) -> str:
+    """Columns for people."""
+    if not rows:
+        return ""
+    lines = [headings, *rows]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(headings))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def size(count: float) -> str:
+    """Bytes for people."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"

@@ -1,0 +1,140 @@
+"""`pulsarcast top`: topics, rates, tree neighbours and queues, as they are now."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import click
+
+from pulsarcast.cli.remote import remote, short, size
+from pulsarcast.cli.telling import tell
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from pulsarcast.client import Client
+    from pulsarcast.model.api import FollowedView, PeerView, StatusView
+
+BARS = "▁▂▃▄▅▆▇█"
+HISTORY = 40
+
+
+@dataclass
+class Rates:
+    """How fast things go, from one look to the next."""
+
+    seen_s: float = 0.0
+    before: dict[str, int] = field(default_factory=dict)
+    now: dict[str, float] = field(default_factory=dict)
+    past: dict[str, list[float]] = field(default_factory=dict)
+
+    def see(self, at_s: float, counts: dict[str, int]) -> None:
+        """Take the counts of another look."""
+        gap_s = at_s - self.seen_s
+        if self.seen_s and gap_s > 0:
+            for name, count in counts.items():
+                rate = max(0, count - self.before.get(name, count)) / gap_s
+                self.now[name] = rate
+                self.past[name] = [*self.past.get(name, []), rate][-HISTORY:]
+        self.seen_s, self.before = at_s, counts
+
+    def line(self, name: str) -> str:
+        """The last looks, as a small picture."""
+        past = self.past.get(name, [])
+        most = max(past, default=0.0) or 1.0
+        return "".join(BARS[min(7, round(7 * rate / most))] for rate in past)
+
+
+@click.command()
+@click.option("--interval", default=1.0, show_default=True, help="Seconds from look to look.")
+@click.option("--count", type=click.IntRange(min=1), help="End after so many looks.")
+@remote
+def top(client: Client, interval: float, count: int | None, as_json: bool) -> None:
+    """Look at a node while it works."""
+    from rich.console import Console
+    from rich.live import Live
+
+    rates = Rates()
+    console = Console()
+    left = count
+    try:
+        with Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
+            while True:
+                status, topics, peers = client.status(), client.topics(), client.peers()
+                rates.see(time.monotonic(), counts(status, topics))
+                if as_json:
+                    tell({"status": status, "topics": topics, "rates": rates.now}, "", as_json=True)
+                else:
+                    live.update(picture(status, topics, peers, rates), refresh=True)
+                if left is not None:
+                    left -= 1
+                    if not left:
+                        return
+                time.sleep(max(0.1, interval))
+    except KeyboardInterrupt:
+        return
+
+
+def counts(status: StatusView, topics: list[FollowedView]) -> dict[str, int]:
+    """What rates are made of."""
+    return {
+        "events": status.deliveries,
+        "messages in": status.messages_in,
+        "messages out": status.messages_out,
+        "bytes in": status.bytes_in,
+        "bytes out": status.bytes_out,
+        "commits": status.commits,
+        **{topic.id: topic.newest for topic in topics},
+    }
+
+
+def picture(
+    status: StatusView, topics: list[FollowedView], peers: list[PeerView], rates: Rates
+) -> RenderableType:
+    """One look, for a terminal."""
+    from rich import box
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    state = Text("ready", "green") if status.ready else Text("; ".join(status.reasons), "red")
+    head = Text.assemble(
+        ("pulsarcast ", "bold"), (short(status.peer), "cyan"), "  ", state,
+        f"  {status.peers} peers  {status.topics} topics  {status.readers_connected} readers  "
+        f"store {size(status.store_bytes)}",
+    )  # fmt: skip
+    speeds = Table(box=None, show_header=False, padding=(0, 2))
+    for name in ("events", "messages in", "messages out", "bytes in", "bytes out", "commits"):
+        rate = rates.now.get(name, 0.0)
+        shown = f"{size(rate)}/s" if name.startswith("bytes") else f"{rate:,.1f}/s"
+        speeds.add_row(
+            Text(name, "dim"), Text(shown, justify="right"), Text(rates.line(name), "blue")
+        )
+    by_topic = Table(box=box.SIMPLE_HEAD, expand=True, title_justify="left")
+    for heading in ("topic", "order", "events", "rate", "", "parent", "children", "waiting",
+                    "readers (behind)"):  # fmt: skip
+        by_topic.add_column(heading, justify="right" if heading in ("events", "rate") else "left")
+    for topic in sorted(topics, key=lambda topic: -rates.now.get(topic.id, 0.0))[:30]:
+        readers = " ".join(
+            f"{reader.name or '(unnamed)'} ({reader.behind})"
+            for reader in topic.readers
+            if not reader.name.startswith("~")
+        )
+        by_topic.add_row(
+            " ".join(topic.aliases) or topic.name, topic.order, f"{topic.newest:,}",
+            f"{rates.now.get(topic.id, 0.0):,.1f}/s", Text(rates.line(topic.id)[-16:], "blue"),
+            "root" if topic.is_root else short(topic.parent) if topic.parent else "none",
+            " ".join(map(short, topic.children[:4])) or "none",
+            str(topic.held_back + topic.missing), readers,
+        )  # fmt: skip
+    by_peer = Table(box=box.SIMPLE_HEAD, expand=True)
+    for heading in ("peer", "address", "dialled", "in", "out", "queued"):
+        by_peer.add_column(heading)
+    for peer in sorted(peers, key=lambda peer: -peer.queued_bytes)[:12]:
+        by_peer.add_row(
+            short(peer.peer), peer.address, "out" if peer.dialled else "in",
+            size(peer.bytes_in), size(peer.bytes_out), size(peer.queued_bytes),
+        )  # fmt: skip
+    return Group(head, "", speeds, by_topic, by_peer)

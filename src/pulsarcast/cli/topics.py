@@ -1,0 +1,169 @@
+"""Commands about topics: `topic create|show|list|update|alias`, `unsubscribe`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from pulsarcast.cli.remote import remote, short, table
+from pulsarcast.cli.telling import tell
+from pulsarcast.model import api
+
+if TYPE_CHECKING:
+    from pulsarcast.client import Client
+
+ORDERS = ("none", "per-publisher", "total")
+
+
+@click.group()
+def topic() -> None:
+    """Create topics, look at them, change them."""
+
+
+def setting_options(command: Any) -> Any:
+    """What an author can choose."""
+    for option in (
+        click.option("--order", type=click.Choice(ORDERS), help="In which order events come."),
+        click.option("--publisher", multiple=True, metavar="PEER", help="Who may publish."),
+        click.option(
+            "--requests/--no-requests", default=None, help="Whether others may ask to publish."
+        ),
+        click.option("--keep-days", type=click.IntRange(min=1), help="How long events are kept."),
+        click.option("--keep-count", type=click.IntRange(min=1), help="How many are kept."),
+        click.option("--keep-bytes", type=click.IntRange(min=1), help="How many bytes of them."),
+    ):
+        command = option(command)
+    return command
+
+
+def _changed(
+    base: api.SettingsView,
+    order: str | None,
+    publisher: tuple[str, ...],
+    requests: bool | None,
+    keep_days: int | None,
+    keep_count: int | None,
+    keep_bytes: int | None,
+) -> api.SettingsView:
+    changes: dict[str, Any] = {}
+    if order is not None:
+        changes["order"] = order
+    if publisher:
+        changes["publishers"] = list(publisher)
+    if requests is not None:
+        changes["request_to_publish"] = requests
+    kept = base.retention
+    changes["retention"] = api.RetentionView(
+        age_s=kept.age_s if keep_days is None else keep_days * 86_400,
+        count=kept.count if keep_count is None else keep_count,
+        bytes=kept.bytes if keep_bytes is None else keep_bytes,
+    )
+    return msgspec.structs.replace(base, **changes)
+
+
+@topic.command("create")
+@click.argument("name")
+@click.option("--alias", help="A name of your own for it.")
+@setting_options
+@remote
+def create(client: Client, name: str, alias: str | None, as_json: bool, **chosen: Any) -> None:
+    """Create a topic of this node."""
+    settings = _changed(api.SettingsView(), **chosen)
+    made = client.create_topic(name, settings, alias=alias)
+    tell(made, f"{made.id}\nothers find it as {made.author}/{made.name}", as_json=as_json)
+
+
+@topic.command("show")
+@click.argument("topic")
+@remote
+def show(client: Client, topic: str, as_json: bool) -> None:
+    """A topic in its newest version."""
+    found = client.topic(topic)
+    settings = found.settings
+    kept = settings.retention
+    bounds = [
+        text
+        for text, value in (
+            (f"{kept.age_s} s", kept.age_s),
+            (f"{kept.count} events", kept.count),
+            (f"{kept.bytes} bytes", kept.bytes),
+        )
+        if value is not None
+    ]
+    lines = [
+        ("id", found.id),
+        ("name", found.name),
+        ("author", found.author),
+        ("version", str(found.version)),
+        ("order", settings.order),
+        ("publishers", "anyone" if settings.publishers is None else " ".join(settings.publishers)),
+        ("requests", "taken" if settings.request_to_publish else "refused"),
+        ("kept", ", ".join(bounds) or "everything"),
+        ("aliases", " ".join(found.aliases) or "none"),
+    ]
+    tell(found, "\n".join(f"{name:11} {value}" for name, value in lines), as_json=as_json)
+
+
+@topic.command("list")
+@remote
+def list_topics(client: Client, as_json: bool) -> None:
+    """The topics that the node follows."""
+    found = client.topics()
+    rows = [
+        (
+            " ".join(each.aliases) or each.name,
+            each.order,
+            str(each.newest),
+            "yes" if each.subscribed else "no",
+            "root" if each.is_root else short(each.parent) if each.parent else "none",
+            str(len(each.children)),
+            each.id,
+        )
+        for each in found
+    ]
+    text = table(rows, "TOPIC", "ORDER", "EVENTS", "SUBSCRIBED", "PARENT", "CHILDREN", "ID")
+    tell(found, text or "no topics yet: pulsarcast topic create NAME", as_json=as_json)
+
+
+@topic.command("update")
+@click.argument("topic")
+@click.option("--flush", is_flag=True, help="Forget all events up to now.")
+@setting_options
+@remote
+def update(client: Client, topic: str, flush: bool, as_json: bool, **chosen: Any) -> None:
+    """Make a new version of a topic of this node."""
+    current = client.topic(topic)
+    made = client.update_topic(topic, _changed(current.settings, **chosen), flush=flush)
+    tell(made, f"{made.name} has version {made.version} now", as_json=as_json)
+
+
+@topic.command("alias")
+@click.argument("alias", required=False)
+@click.argument("topic", required=False)
+@click.option("--drop", is_flag=True, help="Take the alias away.")
+@remote
+def alias(client: Client, alias: str | None, topic: str | None, drop: bool, as_json: bool) -> None:
+    """Give a topic a name of your own, take it away, or list all."""
+    if alias is not None and drop:
+        client.drop_alias(alias)
+    elif alias is not None and topic is not None:
+        client.set_alias(alias, topic)
+    elif alias is not None:
+        raise click.UsageError("name a topic, or --drop")
+    found = client.aliases()
+    tell(found, table(list(found.items()), "ALIAS", "TOPIC") or "no aliases", as_json=as_json)
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--name", help="Forget the place of this reader only.")
+@remote
+def unsubscribe(client: Client, topic: str, name: str | None, as_json: bool) -> None:
+    """Leave a topic, for everybody on the node, or forget one reader of it."""
+    if name is None:
+        client.leave(topic)
+    else:
+        client.forget(topic, name)
+    tell({"done": True}, "done", as_json=as_json)

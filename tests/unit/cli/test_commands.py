@@ -1,0 +1,126 @@
+"""The command as a whole: quick to help, light to import, and plain about what is missing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from pulsarcast.cli.main import COMMANDS, main
+
+HEAVY = ("pyspark", "libp2p", "trio", "starlette", "hypercorn", "httpx", "rich", "pandas")
+WITHOUT_JSON = (
+    "daemon",
+    "backup",
+    "restore",
+    "simulate",
+    "testbed",
+    "pipeline",
+    "context",
+    "config",
+)
+
+
+def commands(group: click.Group, path: str = "") -> dict[str, click.Command]:
+    """Every command, by what one types."""
+    found: dict[str, click.Command] = {}
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None, name
+        if isinstance(command, click.Group):
+            found |= commands(command, f"{path}{name} ")
+        else:
+            found[f"{path}{name}"] = command
+    return found
+
+
+def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pulsarcast", *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+def test_help_is_quick_and_imports_nothing_heavy() -> None:
+    program = (
+        "import sys\nfrom pulsarcast.cli import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)\n"
+    )
+    best_s = 10.0
+    for _ in range(5):
+        began_s = time.monotonic()
+        ran = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+        )
+        best_s = min(best_s, time.monotonic() - began_s)
+    assert ran.stderr.strip() == "[]"
+    assert best_s < 0.5
+
+
+def test_every_command_has_the_line_that_the_list_shows() -> None:
+    context = click.Context(main)
+    for name in COMMANDS:
+        command = main.get_command(context, name)
+        assert command is not None
+        assert command.help, name
+
+
+def test_every_command_that_answers_can_answer_in_json() -> None:
+    for words, command in commands(main).items():
+        if words.split()[0] not in WITHOUT_JSON:
+            assert any("--json" in each.opts for each in command.params), words
+
+
+@pytest.mark.parametrize("words", ["nothing", "publish", "topic create"])
+def test_who_calls_it_wrongly_is_told_with_two(words: str) -> None:
+    assert run(*words.split()).returncode == 2
+
+
+def test_without_a_daemon_it_says_how_to_start_one(tmp_path: Path) -> None:
+    ran = run("status", "--home", str(tmp_path))
+    assert ran.returncode == 3
+    assert "pulsarcast daemon" in ran.stderr
+
+
+def test_a_missing_extra_is_one_line_with_what_to_type(tmp_path: Path) -> None:
+    (tmp_path / "httpx.py").write_text("raise ModuleNotFoundError('gone', name='httpx')\n")
+    ran = run("status", "--home", str(tmp_path), PYTHONPATH=str(tmp_path))
+    assert ran.returncode == 1
+    assert ran.stderr == (
+        "pulsarcast: this needs more: pip install 'pulsarcast[client]' (httpx is missing)\n"
+    )
+
+
+def test_shells_can_complete_it() -> None:
+    for shell in ("bash", "zsh", "fish"):
+        ran = run(_PULSARCAST_COMPLETE=f"{shell}_source")
+        assert ran.returncode == 0
+        assert "_PULSARCAST_COMPLETE" in ran.stdout
+
+
+def test_an_attribute_is_what_json_says_or_a_text() -> None:
+    from pulsarcast.cli.events import _attribute
+
+    cases: dict[str, Any] = {
+        "n=5": 5,
+        "x=1.5": 1.5,
+        "b=true": True,
+        "s=sunny": "sunny",
+        "l=[1]": "[1]",
+    }
+    for text, value in cases.items():
+        assert _attribute(text)[1] == value
+    with pytest.raises(click.UsageError):
+        _attribute("nothing")
