@@ -56,6 +56,9 @@ if TYPE_CHECKING:
     from pulsarcast.protocol.node import Node
 
 
+STOPPING = "the node is stopping"
+
+
 class Commands:
     """Carries out what the application asks."""
 
@@ -67,6 +70,9 @@ class Commands:
 
     def handle(self, given: Command) -> None:
         """Do it, or say why not."""
+        if self.node.following.is_stopping and not isinstance(given, Acknowledge):
+            self._refuse(given.call, STOPPING)
+            return
         try:
             match given:
                 case Publish():

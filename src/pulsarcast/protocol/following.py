@@ -87,6 +87,8 @@ class Following:
         self._late: dict[Cid, tuple[EventDescriptor, PeerId]] = {}
         self._late_timer: int | None = None
         self._stopped: Callable[[], None] | None = None
+        self.is_stopping = False
+        """Whether the node was asked to go: what we leave now is on our disk, and stays there."""
 
     # Beginning and ending.
 
@@ -99,6 +101,9 @@ class Following:
         then: Callable[[], None] | None = None,
     ) -> None:
         """Become a member of a topic; `then` runs once the subscription has its start."""
+        if self.is_stopping:
+            # Begun anew it would know nothing of its log, which the next life goes on with.
+            return
         cid = versions.first.cid
         topic = self.topics.get(cid)
         if cid in self._ending:
@@ -270,6 +275,7 @@ class Following:
 
     def stop(self, then: Callable[[], None]) -> None:
         """Leave every tree in good order, without forgetting what we subscribed to."""
+        self.is_stopping = True
         self._stopped = then
         self.turn.trace(trace.NodeStopped("asked to"))
         for topic in list(self.topics.values()):
@@ -331,7 +337,7 @@ class Following:
         """We are out of a topic's tree."""
         self.topics.pop(topic.id, None)
         self._ending.pop(topic.id, None)
-        if self._stopped is not None:
+        if self.is_stopping:
             self._stop_if_empty()
             return
         self.node.descriptors.unfollow(topic.id)
@@ -445,6 +451,9 @@ class Following:
             topic.tree.receive_join(sender, message)
             return
         self.node.dht.saw(Contact(sender))
+        if self.is_stopping:
+            self.turn.send(sender, JoinRefused(message.topic, message.attempt, "stopping"))
+            return
         key = peer_key(message.root)
         if message.root != self.turn.me:
             contacts = self.node.dht.closest_known(key, 1, exclude=(sender,))

@@ -8,8 +8,14 @@ from pulsarcast.model.events import decode_request
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.topics import TopicSettings, create_topic
 from pulsarcast.protocol import descriptors as descriptors_module
-from pulsarcast.protocol.inputs import Publish, Subscribe, Unsubscribe
-from pulsarcast.protocol.messages import RequestAnswered, RequestToPublish
+from pulsarcast.protocol.inputs import Publish, Stop, Subscribe, Unsubscribe
+from pulsarcast.protocol.messages import (
+    Join,
+    JoinRefused,
+    RequestAnswered,
+    RequestToPublish,
+    Role,
+)
 from pulsarcast.protocol.parameters import Parameters
 from tests.support.lab import Lab
 from tests.support.people import ALICE, CREATED_US, meta_of, topic_of
@@ -189,3 +195,28 @@ def test_whoever_leaves_before_the_subscription_began_leaves_nobody_waiting() ->
     assert solo.ask(lambda call: Unsubscribe(call, topic.cid)).error is None
     solo.advance(60.0)
     assert [solo.replies[call].error for call in (1, 2, 3)] == [None, None, None]
+
+
+def test_who_is_about_to_go_begins_nothing_anew() -> None:
+    """Found by nodes that came and went: what was left to stop was followed again, from nothing.
+
+    Its log would have begun at 1 on a disk that holds it already.
+    """
+    solo = Solo().start()
+    topic = solo.create()
+    solo.subscribe(topic)
+    event = solo.publish(topic)
+    solo.give(Stop())
+    solo.advance(1.0)
+    assert not solo.node.topics
+    reply = solo.ask(lambda call: Subscribe(call, topic))
+    assert reply.error == "the node is stopping"
+    solo.hear(ALICE.peer_id, Join(topic, 1, Role.MEMBER, solo.me, False, False))
+    solo.advance(60.0)
+    assert [each.reason for each in solo.sent_to(ALICE.peer_id, JoinRefused)] == ["stopping"]
+    assert not solo.node.topics
+    again = Solo(store=solo.store.copy()).start()
+    again.advance(1.0)
+    assert again.topic(topic).newest_index == 1
+    second = again.publish(topic)
+    assert [each.cid for each in again.delivered][-2:] == [event, second]
