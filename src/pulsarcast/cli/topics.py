@@ -27,6 +27,7 @@ def setting_options(command: Any) -> Any:
     for option in (
         click.option("--order", type=click.Choice(ORDERS), help="In which order events come."),
         click.option("--publisher", multiple=True, metavar="PEER", help="Who may publish."),
+        click.option("--anyone", is_flag=True, help="Anyone may publish."),
         click.option(
             "--requests/--no-requests", default=None, help="Whether others may ask to publish."
         ),
@@ -42,6 +43,7 @@ def _changed(
     base: api.SettingsView,
     order: str | None,
     publisher: tuple[str, ...],
+    anyone: bool,
     requests: bool | None,
     keep_days: int | None,
     keep_count: int | None,
@@ -50,8 +52,10 @@ def _changed(
     changes: dict[str, Any] = {}
     if order is not None:
         changes["order"] = order
-    if publisher:
-        changes["publishers"] = list(publisher)
+    if publisher and anyone:
+        raise click.UsageError("give --publisher or --anyone")
+    if publisher or anyone:
+        changes["publishers"] = list(publisher) or None
     if requests is not None:
         changes["request_to_publish"] = requests
     kept = base.retention
@@ -125,6 +129,20 @@ def list_topics(client: Client, as_json: bool) -> None:
     ]
     text = table(rows, "TOPIC", "ORDER", "EVENTS", "SUBSCRIBED", "PARENT", "CHILDREN", "ID")
     tell(found, text or "no topics yet: pulsarcast topic create NAME", as_json=as_json)
+
+
+@topic.command("readers")
+@click.argument("topic")
+@remote
+def readers(client: Client, topic: str, as_json: bool) -> None:
+    """Everybody who has a place in a topic, and how far behind they are."""
+    found = client.readers(topic)
+    rows = [
+        (each.name, str(each.done), str(each.behind), "yes" if each.connected else "no")
+        for each in found
+    ]
+    text = table(rows, "NAME", "DONE", "BEHIND", "CONNECTED")
+    tell(found, text or "no readers", as_json=as_json)
 
 
 @topic.command("update")

@@ -29,6 +29,8 @@ _MEANINGS: Final = (
     ("the disk refused", 503, "halted"),
     ("another node", 503, "halted"),
     ("the node is closed", 503, "stopping"),
+    ("the node is stopping", 503, "stopping"),
+    ("the author may not request", 403, "rights"),
     ("causal order is not built yet", 422, "unbuilt"),
     ("dissemination by cube is not built yet", 422, "unbuilt"),
 )

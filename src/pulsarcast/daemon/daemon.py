@@ -66,29 +66,67 @@ async def run(
     home: Path, settings: Settings, *, on_ready: Callable[[Running], None] | None = None
 ) -> None:
     """Be a daemon until somebody says that it is enough."""
+    failure: LocalError | None = None
     with listen(settings) as listener:
-        meters, sessions, tokens = Meters(), Sessions(), TokenBook(home)
-        async with Node.open(
-            home,
-            listen=settings["node.listen"],
-            announce=settings["node.announce"],
-            bootstrap=settings["node.bootstrap"],
-            network=settings["node.network"],
-            trace_level=settings["trace.level"] or None,
-        ) as node:
-            # One that was killed left it behind.
-            (node.home / ADDRESS).unlink(missing_ok=True)
-            operator_token(home, tokens)
-            service = Service(node, settings, tokens, sessions)
-            meters.watch(service)
-            await _serve(service, meters, listener, on_ready)
+        async with trio.open_nursery() as nursery:
+            wish = Wish()
+            await nursery.start(_wait_for_signals, wish)
+            try:
+                with wish.start:
+                    await _live(home, settings, listener, wish, on_ready)
+            except LocalError as error:
+                failure = error  # Raised below: a nursery would wrap it.
+            nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
     _log.info("stopped")
+
+
+class Wish:
+    """Whether somebody wants us to end, from the first moment on."""
+
+    def __init__(self) -> None:
+        self.start = trio.CancelScope()
+        self.is_ready = False
+        self.enough = trio.Event()
+
+    def end(self) -> None:
+        """End in good order, or give up starting."""
+        self.enough.set()
+        if not self.is_ready:
+            self.start.cancel()
+
+
+async def _live(
+    home: Path,
+    settings: Settings,
+    listener: socket.socket,
+    wish: Wish,
+    on_ready: Callable[[Running], None] | None,
+) -> None:
+    meters, sessions, tokens = Meters(), Sessions(), TokenBook(home)
+    async with Node.open(
+        home,
+        listen=settings["node.listen"],
+        announce=settings["node.announce"],
+        bootstrap=settings["node.bootstrap"],
+        network=settings["node.network"],
+        trace_level=settings["trace.level"] or None,
+    ) as node:
+        # One that was killed left it behind.
+        (node.home / ADDRESS).unlink(missing_ok=True)
+        operator_token(home, tokens)
+        service = Service(node, settings, tokens, sessions)
+        meters.watch(service)
+        wish.is_ready = True
+        await _serve(service, meters, listener, wish.enough, on_ready)
 
 
 async def _serve(
     service: Service,
     meters: Meters,
     listener: socket.socket,
+    enough: trio.Event,
     on_ready: Callable[[Running], None] | None,
 ) -> None:
     settings, node = service.settings, service.node
@@ -97,9 +135,7 @@ async def _serve(
     gate.admit(address, settings["http.hosts"])
     is_safe = bool(settings["http.tls_certificate"])
     service.url = f"{'https' if is_safe else 'http'}://{address}"
-    enough = trio.Event()
     async with trio.open_nursery() as nursery:
-        await nursery.start(_wait_for_signals, enough)
         http_is_over = trio.Event()
 
         async def serve_http(task_status: Any) -> None:
@@ -135,16 +171,14 @@ async def _serve(
         nursery.cancel_scope.cancel()
 
 
-async def _wait_for_signals(
-    enough: trio.Event, task_status: Any = trio.TASK_STATUS_IGNORED
-) -> None:
+async def _wait_for_signals(wish: Wish, task_status: Any = trio.TASK_STATUS_IGNORED) -> None:
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         task_status.started()
         async for number in signals:
             _log.info("stopping (%s)", signal.Signals(number).name)
-            if enough.is_set():
+            if wish.enough.is_set():
                 os._exit(1)  # asked twice: whoever waits has no patience left
-            enough.set()
+            wish.end()
 
 
 async def _bound_traces(folder: Path, bytes_max: int) -> None:
@@ -207,6 +241,8 @@ def _is_loopback(host: str) -> bool:
 
 def _address_of(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
+    # Where we listen everywhere, this is how programs on this machine reach us.
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

@@ -48,10 +48,8 @@ class Gate:
 
     def admit(self, address: str, hosts: Iterable[str]) -> None:
         """Say under which names we may be reached, once we know our port."""
-        host, _, port = address.rpartition(":")
+        port = address.rpartition(":")[2]
         names = {address, *(f"{each}:{port}" for each in LOOPBACK)}
-        if host in ("0.0.0.0", "[::]"):
-            names.discard(address)
         for name in hosts:
             names |= {name.lower(), f"{name.lower()}:{port}"}
         self._hosts = frozenset(names)

@@ -81,6 +81,14 @@ class PatientListener(trio.abc.Listener[PatientStream]):
         await self._listener.aclose()
 
 
+class Connection(TCPServer):
+    """One connection; it is over when its client closes it, and not when it has been idle."""
+
+    async def _read_data(self) -> None:
+        await super()._read_data()
+        await self.idle_task.stop()
+
+
 async def serve(
     app: Any,
     config: Config,
@@ -100,7 +108,7 @@ async def serve(
     async def handle(stream: Any) -> None:
         plain = stream if tls is None else stream.transport_stream
         try:
-            await TCPServer(wrapped, config, context, ConnectionState({}), stream)
+            await Connection(wrapped, config, context, ConnectionState({}), stream)
         except Exception:
             # One connection; the others go on.
             _log.exception("a connection ended by a fault of ours")

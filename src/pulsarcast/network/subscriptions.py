@@ -134,9 +134,8 @@ class Feed:
         """Let those begin behind an index that have no place yet."""
         for reader in self.readers.values():
             if reader.cursor is None:
-                self.move(reader, index)
-                if reader.subscription is not None:
-                    reader.subscription.begin_at(index + 1)
+                subscription = reader.subscription
+                self.move(reader, index if subscription is None else subscription.place(index))
         self.newest = max(self.newest, index)
 
     def move(self, reader: Reader, index: int) -> None:
@@ -174,6 +173,7 @@ class Subscription:
         self._read = read
         self._sync = sync
         self._manual = manual
+        self._start = start
         self._next = (self._reader.cursor or 0) + 1 if start is None else start
         # Who says where to begin knows what it has: nothing comes to it again.
         self._given_before = self._reader.given if start is None else 0
@@ -193,9 +193,12 @@ class Subscription:
         """Why nothing comes any more, where that is so."""
         return self._closed
 
-    def begin_at(self, index: int) -> None:
-        """Begin with this index."""
-        self._next = index
+    def place(self, index: int) -> int:
+        """Begin behind an index, unless the caller chose where; returns behind which."""
+        if self._start is not None:
+            return min(self._start - 1, index)
+        self._next = index + 1
+        return index
 
     def offer(self, event: Event) -> None:
         """Take an event that has just come, if it is the next one and we are not far behind."""

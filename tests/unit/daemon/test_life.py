@@ -84,6 +84,38 @@ def test_it_ends_in_good_order_also_while_somebody_listens(tmp_path: Path) -> No
         end(process)
 
 
+def test_it_ends_also_while_it_still_starts(tmp_path: Path) -> None:
+    """A start waits for the first peer; who asks it to end meanwhile is heard."""
+    home = tmp_path / "home"
+    nobody = "/ip4/127.0.0.1/tcp/1/p2p/12D3KooWPjceQrSwdWXPyLLeABRXmuqt69Rg3sBYbU1Nft9HyQ6X"
+    words = ("daemon", "--home", str(home), *LOCAL, "--bootstrap", nobody)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pulsarcast", *words],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline_s = time.monotonic() + 20
+    while not (home / "incarnation").exists() and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    began_s = time.monotonic()
+    end(process)
+    assert time.monotonic() - began_s < 5
+    assert not (home / "http").exists()
+
+
+def test_closed_connections_are_let_go_of(tmp_path: Path) -> None:
+    with running(tmp_path / "home") as process:
+        url = (tmp_path / "home" / "http").read_text().strip()
+        files = Path(f"/proc/{process.pid}/fd")
+        before = len(list(files.iterdir()))
+        for _ in range(50):
+            urllib.request.urlopen(f"{url}/v1/health", timeout=10).close()
+        time.sleep(0.5)
+        assert len(list(files.iterdir())) < before + 10
+        end(process)
+
+
 def token(home: Path) -> str:
     return (home / "token").read_text().strip()
 

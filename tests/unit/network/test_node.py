@@ -264,6 +264,12 @@ def test_a_new_name_that_begins_at_an_index_has_its_place_there(tmp_path: Path) 
             await ann.subscribe(topic)
             for number in range(1, 11):
                 await ann.publish(topic, b"%d" % number, ack="accepted")
+            # Also where it is the first of all, and the node does not follow the topic yet.
+            own = await ann.create_topic("own")
+            for number in range(1, 4):
+                await ann.publish(own, b"%d" % number, ack="accepted")
+            async with await ann.subscribe(own, start=2) as events:
+                assert await take(events, 2) == [b"2", b"3"]
             async with await ann.subscribe(topic, "late", start=3) as events:
                 assert await take(events, 3) == [b"3", b"4", b"5"]
             async with await ann.subscribe(topic, "late") as events:
