@@ -1,0 +1,69 @@
+"""What the guides say in tables is what the program has: settings, codes, paths, scopes."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+from pulsarcast.cli import telling
+from pulsarcast.daemon.app import ALL
+from pulsarcast.daemon.openapi import _REFUSALS
+from pulsarcast.daemon.settings import SETTINGS
+from pulsarcast.model.api import SCOPES
+from tests.docs.guides import ROOT
+
+
+def rows(guide: str, heading: str) -> list[list[str]]:
+    """The cells of the table that begins with this heading."""
+    text = (ROOT / f"docs/guides/{guide}.md").read_text(encoding="utf-8")
+    _, found, rest = text.partition(f"\n| {heading} |")
+    assert found, f"{guide}.md has no table with {heading!r}"
+    lines = rest.partition("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_every_setting_is_in_the_guide_with_its_default() -> None:
+    told: dict[str, str] = {}
+    for names, default, *_ in rows("operating", "setting"):
+        found = re.findall(r"`([\w.]+)`", names)
+        defaults = default.split(", ") if default.count(", ") == len(found) - 1 else [default]
+        told |= dict(zip(found, [*defaults, *[""] * len(found)], strict=False))
+    assert list(told) == [setting.name for setting in SETTINGS]
+    units = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+    for setting in SETTINGS:
+        text = told[setting.name].strip("`")
+        if isinstance(setting.default, bool):
+            assert text == str(setting.default).lower(), setting.name
+        elif isinstance(setting.default, int):
+            number, _, unit = text.partition(" ")
+            assert int(number) * units.get(unit, 1) == setting.default, setting.name
+        elif setting.default:
+            wanted = setting.default if isinstance(setting.default, str) else setting.default[0]
+            assert text == wanted, setting.name
+        else:
+            assert text in ("", "off"), setting.name
+
+
+def test_every_exit_code_is_in_the_guide() -> None:
+    told = [int(cells[0]) for cells in rows("troubleshooting", "code")]
+    built = [telling.FAILED, telling.UNREACHABLE, telling.FORBIDDEN, telling.UNKNOWN]
+    assert told == sorted({0, 2, *built})
+    assert all(one + 1 == two for one, two in pairwise(told))
+
+
+def test_every_refusal_of_the_api_is_in_the_guide() -> None:
+    told = {int(cells[0]) for cells in rows("http", "status")}
+    assert told == {*_REFUSALS, 500}
+
+
+def test_every_operation_of_the_api_is_in_the_guide() -> None:
+    text = "\n".join(" ".join(cells) for cells in rows("http", "what"))
+    for operation in ALL:
+        path = operation.path.removeprefix("/v1")
+        assert re.search(rf"{re.escape(path)}`", text), f"http.md does not name {path}"
+        assert operation.method in text
+        assert operation.scope is None or operation.scope in text
+
+
+def test_every_scope_is_in_the_guide() -> None:
+    assert [cells[0].strip("`") for cells in rows("access", "scope")] == list(SCOPES)
