@@ -170,6 +170,33 @@ def test_a_page_of_somebody_else_is_refused(tmp_path: Path) -> None:
     play(scene)
 
 
+def test_a_websocket_passes_the_same_gate(tmp_path: Path) -> None:
+    upgrade = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }
+
+    async def scene() -> None:
+        async with daemon(tmp_path) as desk:
+            path = f"/v1/topics/{await topic_of(desk)}/subscribe"
+            other = await token_of(desk, PUBLISH)
+            for secret, query, more, status in (
+                (None, "", {}, 401),
+                ("wrong", "", {}, 401),
+                (other, "", {}, 403),
+                (desk.secret, "", {"Origin": "http://evil.example"}, 403),
+                (desk.secret, "?from=never", {}, 400),
+            ):
+                async with desk.client(secret, **upgrade, **more) as client:
+                    answer = await client.get(path + query)
+                assert answer.status_code == status, (status, answer.text)
+                assert set(answer.json()) == {"error", "code"}
+
+    play(scene)
+
+
 def test_a_name_that_was_made_to_lead_here_is_refused(tmp_path: Path) -> None:
     """DNS rebinding: the browser believes that it talks to the page's own server."""
 
