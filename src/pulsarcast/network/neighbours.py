@@ -65,11 +65,13 @@ class Listener(Protocol):
 class Talk:
     """One connection and what is known of it."""
 
-    __slots__ = ("hello", "link")
+    __slots__ = ("hello", "link", "patience")
 
     def __init__(self, link: Link) -> None:
         self.link = link
         self.hello: Hello | None = None
+        self.patience = trio.CancelScope()
+        """Ends the wait for a Hello."""
 
 
 class Neighbour:
@@ -285,6 +287,7 @@ class Neighbours:
         def receive(frames: list[bytes]) -> None:
             if talk.hello is None:
                 talk.hello = self._check_hello(decode_hello(frames[0]))
+                talk.patience.cancel()
                 frames = frames[1:]
                 self._introduce(talk)
             neighbour = self._neighbours.get(link.peer)
@@ -300,6 +303,7 @@ class Neighbours:
             self._listener.blamed(link.peer, error)
         finally:
             link.close()
+            talk.patience.cancel()
             self._links.pop(link, None)
             self._bytes_in += link.bytes_in
             self._bytes_out += link.bytes_out
@@ -310,8 +314,8 @@ class Neighbours:
             self._listener.settle()
 
     async def _expect_hello(self, talk: Talk) -> None:
-        await trio.sleep(HELLO_S_MAX)
-        if talk.hello is None:
+        with talk.patience:
+            await trio.sleep(HELLO_S_MAX)
             talk.link.close()
 
     def _check_hello(self, hello: Hello) -> Hello:
