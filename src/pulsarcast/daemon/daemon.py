@@ -110,6 +110,7 @@ async def _live(
         listen=settings["node.listen"],
         announce=settings["node.announce"],
         bootstrap=settings["node.bootstrap"],
+        mdns=settings["node.mdns"],
         network=settings["node.network"],
         trace_level=settings["trace.level"] or None,
     ) as node:

@@ -49,6 +49,7 @@ SETTINGS: Final = (
         "Where we tell others to dial us, if that is another address (NAT, containers).",
     ),
     Setting("node.bootstrap", [], "Peers to begin with, as /ip4/ADDRESS/tcp/PORT/p2p/PEER."),
+    Setting("node.mdns", False, "Find nodes of the same local network by themselves (mDNS)."),
     Setting("node.network", "main", "Nodes of different networks do not talk to each other."),
     Setting(
         "http.address",

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from pulsarcast.model.ids import PeerId
+from pulsarcast.model.errors import LocalError
+from pulsarcast.model.ids import PeerId, parse_peer
 from pulsarcast.protocol.messages import (
     BlockFound,
     Contact,
@@ -109,3 +110,11 @@ def _put(table: dict[PeerId, Any], peer: PeerId, addresses: tuple[str, ...]) -> 
     table[peer] = addresses
     if len(table) > KNOWN_MAX:
         del table[next(iter(table))]
+
+
+def parse_contact(text: str) -> Contact:
+    """A peer and its address, from `/ip4/…/tcp/…/p2p/PEER`."""
+    address, separator, peer = text.rpartition("/p2p/")
+    if not separator:
+        raise LocalError(f"not an address with a peer in it, as /ip4/…/tcp/…/p2p/PEER: {text!r}")
+    return Contact(parse_peer(peer), (address,))

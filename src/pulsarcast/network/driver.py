@@ -192,6 +192,12 @@ class Driver:
             await self.stopped.wait()
         self.settle()
 
+    def meet(self, contact: Contact) -> None:
+        """Somebody says that a peer is there: see for ourselves."""
+        self.book.heard(contact)
+        self.neighbours.meet(contact.peer)
+        self.settle()
+
     # What the application asks.
 
     def ask(

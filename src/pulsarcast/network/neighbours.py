@@ -144,6 +144,11 @@ class Neighbours:
             # It takes in nothing: it will catch up by history.
             self._give_up(neighbour)
 
+    def meet(self, peer: PeerId) -> None:
+        """Dial a peer, with nothing to say to it yet."""
+        if peer not in self._neighbours and peer != self.me:
+            self._begin(peer)
+
     def flush(self) -> None:
         """Let everything that was said leave."""
         if not self._dirty:

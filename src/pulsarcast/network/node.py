@@ -13,6 +13,7 @@ where it stopped.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from pulsarcast.model.events import Attribute, EventDescriptor, read_own_event
 from pulsarcast.model.ids import CID_BYTES, Cid, PeerId, cid_text, parse_cid, parse_peer, peer_text
 from pulsarcast.model.topics import TopicDescriptor, TopicSettings, decode_topic
 from pulsarcast.network import insight
+from pulsarcast.network.addresses import parse_contact
 from pulsarcast.network.driver import NETWORK, Counters, Driver
 from pulsarcast.network.subscriptions import PAGE, Event, Feed, Reader, Subscription
 from pulsarcast.network.tracing import NodeTrace
@@ -44,7 +46,6 @@ from pulsarcast.protocol.inputs import (
     Unsubscribe,
     UpdateTopic,
 )
-from pulsarcast.protocol.messages import Contact
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import (
     Block,
@@ -135,6 +136,7 @@ class Node:
         listen: Sequence[str] = LISTEN,
         announce: Sequence[str] = (),
         bootstrap: Iterable[str] = (),
+        mdns: bool = False,
         network: str = NETWORK,
         parameters: Parameters | None = None,
         trace_level: str | None = None,
@@ -143,7 +145,8 @@ class Node:
     ) -> AsyncIterator[Node]:
         """Start the node that lives in a folder, or a new one, and stop it at the end.
 
-        `bootstrap` names peers to begin with, as `/ip4/…/tcp/…/p2p/PEER`. With a `trace_level`
+        `bootstrap` names peers to begin with, as `/ip4/…/tcp/…/p2p/PEER`; with `mdns` those of the
+        same local network need no naming. With a `trace_level`
         (`delivery` or `rpc`) it writes down what it does, below its folder or `trace_folder`.
         """
         with Home.open(path) as home:
@@ -176,6 +179,8 @@ class Node:
                 nursery.start_soon(driver.run)
                 await driver.started.wait()
                 nursery.start_soon(node._keep_places)
+                if mdns:
+                    nursery.start_soon(node._find_locally)
                 if driver.has_contacts:
                     with trio.move_on_after(JOIN_S_MAX):
                         await driver.joined.wait()
@@ -573,6 +578,15 @@ class Node:
             # The log has it, and every reader its own place in that: nothing need come again.
             driver.take(Acknowledge(feed.topic, feed.newest))
 
+    async def _find_locally(self) -> None:
+        from pulsarcast.network.mdns import find_locally  # noqa: PLC0415 (only if it is wanted)
+
+        driver = self._running
+        try:
+            await find_locally(driver.me, driver.addresses, driver.meet)
+        except LocalError as error:
+            logging.getLogger(__name__).warning("%s", error)
+
     def _close_all(self, reason: str) -> None:
         for feed in self._feeds.values():
             for reader in feed.readers.values():
@@ -581,14 +595,6 @@ class Node:
                 if reader.given < reader.reserved:
                     # Nobody is given more: what we know is the truth.
                     feed.reserve(reader, reader.given)
-
-
-def parse_contact(text: str) -> Contact:
-    """A peer and its address, from `/ip4/…/tcp/…/p2p/PEER`."""
-    address, separator, peer = text.rpartition("/p2p/")
-    if not separator:
-        raise LocalError(f"not an address with a peer in it, as /ip4/…/tcp/…/p2p/PEER: {text!r}")
-    return Contact(parse_peer(peer), (address,))
 
 
 def _reader_key(topic: Cid, name: str) -> bytes:

@@ -1,0 +1,109 @@
+"""Peers of the same local network, found without being named (libp2p specification, mDNS).
+
+We say where we can be dialled, under a name that means nothing, and listen for others who do. What
+they say is a hint and no more: whoever is dialled proves who it is.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import trio
+from zeroconf import (
+    NonUniqueNameException,
+    ServiceBrowser,
+    ServiceInfo,
+    ServiceStateChange,
+    Zeroconf,
+)
+
+from pulsarcast.model.errors import LocalError
+from pulsarcast.model.ids import PeerId, peer_text
+from pulsarcast.network.addresses import parse_contact
+from pulsarcast.protocol.messages import Contact
+
+SERVICE: Final = "_p2p._udp.local."
+NAME_BYTES: Final = 16
+ANSWER_MS: Final = 3000
+FOUND_MAX: Final = 256
+"""Peers of one life that we take from here: a neighbour can invent as many as it likes."""
+
+
+async def find_locally(
+    me: PeerId, addresses: Sequence[str], found: Callable[[Contact], None]
+) -> None:
+    """Say where we are, and tell of everybody else who does, until cancelled."""
+    token = trio.lowlevel.current_trio_token()
+    known: dict[str, None] = {}
+
+    def changed(
+        zeroconf: Zeroconf, service_type: str, name: str, state_change: ServiceStateChange
+    ) -> None:
+        """Run by a thread of theirs."""
+        if state_change is not ServiceStateChange.Added or name in known:
+            return
+        if len(known) >= FOUND_MAX:
+            return
+        known[name] = None
+        info = zeroconf.get_service_info(service_type, name, timeout=ANSWER_MS)
+        for contact in contacts_in({} if info is None else info.properties):
+            if contact.peer != me:
+                with suppress(trio.RunFinishedError):
+                    token.run_sync_soon(found, contact)
+
+    zeroconf, browser = await trio.to_thread.run_sync(_begin, me, addresses, changed)
+    try:
+        await trio.sleep_forever()
+    finally:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(_end, zeroconf, browser)
+
+
+def _begin(
+    me: PeerId, addresses: Sequence[str], changed: Callable[..., None]
+) -> tuple[Zeroconf, ServiceBrowser]:
+    hosts = list(dict.fromkeys(address.split("/")[2] for address in addresses))
+    addressed = [str(each) for host in hosts if (each := _ip(host)) is not None]
+    try:
+        zeroconf = Zeroconf(interfaces=addressed)
+    except OSError as error:
+        raise LocalError(f"mDNS cannot be had here: {error}") from error
+    name = os.urandom(NAME_BYTES).hex()
+    info = ServiceInfo(
+        SERVICE,
+        f"{name}.{SERVICE}",
+        port=int(addresses[0].split("/")[4]),
+        properties={"dnsaddr": f"{addresses[0]}/p2p/{peer_text(me)}"},
+        server=f"{name}.local.",
+        parsed_addresses=addressed,
+    )
+    with suppress(NonUniqueNameException):
+        zeroconf.register_service(info)
+    return zeroconf, ServiceBrowser(zeroconf, SERVICE, handlers=[changed])
+
+
+def _end(zeroconf: Zeroconf, browser: ServiceBrowser) -> None:
+    browser.cancel()
+    zeroconf.close()
+
+
+def _ip(text: str) -> ipaddress.IPv4Address | None:
+    try:
+        return ipaddress.IPv4Address(text)
+    except ValueError:
+        return None
+
+
+def contacts_in(properties: Any) -> list[Contact]:
+    """The peers that an answer names; anything else in it is somebody else's business."""
+    value = properties.get(b"dnsaddr")
+    if not isinstance(value, bytes):
+        return []
+    try:
+        return [parse_contact(value.decode())]
+    except (LocalError, UnicodeDecodeError):
+        return []

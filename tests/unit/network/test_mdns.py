@@ -1,0 +1,51 @@
+"""Peers of the same local network find each other without being named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from pulsarcast.network.mdns import contacts_in
+from pulsarcast.network.node import Node
+
+PEER = "12D3KooWPjceQrSwdWXPyLLeABRXmuqt69Rg3sBYbU1Nft9HyQ6X"
+
+
+def test_two_nodes_find_each_other_and_an_event_arrives(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with (
+            Node.open(tmp_path / "ann", mdns=True) as ann,
+            Node.open(tmp_path / "ben", mdns=True) as ben,
+        ):
+            with trio.fail_after(20):
+                while ben.peer_id not in ann.peers or ann.peer_id not in ben.peers:
+                    await trio.sleep(0.05)
+            topic = await ann.create_topic("weather")
+            events = await ben.subscribe(f"{ann.peer_id}/weather")
+            await ann.publish(topic, b"sunny", ack="accepted")
+            with trio.fail_after(20):
+                assert (await anext(events)).payload == b"sunny"
+
+    trio.run(scene)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {},
+        {b"dnsaddr": None},
+        {b"dnsaddr": b"\xff"},
+        {b"dnsaddr": b"nonsense"},
+        {b"dnsaddr": b"/ip4/127.0.0.1/tcp/1/p2p/nobody"},
+        {b"other": b"/ip4/127.0.0.1/tcp/1/p2p/" + PEER.encode()},
+    ],
+)
+def test_what_others_say_there_is_believed_only_if_it_is_an_address(properties: object) -> None:
+    assert contacts_in(properties) == []
+
+
+def test_an_address_with_a_peer_is_one() -> None:
+    (contact,) = contacts_in({b"dnsaddr": f"/ip4/127.0.0.1/tcp/1/p2p/{PEER}".encode()})
+    assert contact.addresses == ("/ip4/127.0.0.1/tcp/1",)
