@@ -100,8 +100,9 @@ class Following:
         """Up to where the daemon need send nothing again; None: it knows our place by our name."""
         if not self.name:
             return self._begins_behind if self.last is None else self.last
-        # The daemon takes this for done as well, so it must be. And as long as what comes may
-        # have been given to this name before, only the daemon knows how far that goes.
+        # What is done need not come again; what was handed out and is not done comes, and is known
+        # by its index. As long as what comes may have been given to this name before, only the
+        # daemon knows how far that goes.
         return None if self._was_marked else self._done
 
     def connected(self) -> None:
