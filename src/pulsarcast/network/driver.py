@@ -30,6 +30,7 @@ from pulsarcast.network.host import Host
 from pulsarcast.network.neighbours import Neighbours
 from pulsarcast.network.timers import Timers
 from pulsarcast.network.tracing import NodeTrace
+from pulsarcast.protocol.commands import STOPPING
 from pulsarcast.protocol.effects import (
     Deliver,
     DropPeer,
@@ -191,6 +192,7 @@ class Driver:
         with trio.move_on_after(STOP_S_MAX):
             await self.stopped.wait()
         self.settle()
+        self._answer_all(STOPPING)
 
     def meet(self, contact: Contact) -> None:
         """Somebody says that a peer is there: see for ourselves."""
@@ -367,11 +369,15 @@ class Driver:
         if reason is None:
             return
         # What waited for the disk will never come.
-        for call, then in list(self._replies.items()):
-            then(Reply(call, error=reason))
-        self._replies.clear()
+        self._answer_all(reason)
         self._application.halted_because(reason)
         self.stopped.set()
+
+    def _answer_all(self, error: str) -> None:
+        """Nobody who waits will get another answer."""
+        for call, then in list(self._replies.items()):
+            then(Reply(call, error=error))
+        self._replies.clear()
 
     def _hello(self) -> Hello:
         return Hello(self._network, (VERSION,), addresses=self.addresses, instance=self.instance)

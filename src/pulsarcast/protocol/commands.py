@@ -312,6 +312,10 @@ class Commands:
 
     def _publish_linked(self, given: Publish, versions: Versions, nonce: bytes) -> None:
         me, descriptor = self.turn.me, versions.current
+        if self.node.following.is_stopping:
+            # We have left our topics: it would be published as if we followed none of them.
+            self._refuse_publish(given, STOPPING)
+            return
         if given.topic not in self.node.topics:
             self.node.descriptors.keep(versions)
         try:

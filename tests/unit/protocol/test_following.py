@@ -8,7 +8,8 @@ from pulsarcast.model.events import decode_request
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.topics import TopicSettings, create_topic
 from pulsarcast.protocol import descriptors as descriptors_module
-from pulsarcast.protocol.inputs import Publish, Stop, Subscribe, Unsubscribe
+from pulsarcast.protocol.effects import Effect, Load, Reply
+from pulsarcast.protocol.inputs import Loaded, Now, Publish, Stop, Subscribe, Unsubscribe
 from pulsarcast.protocol.messages import (
     Join,
     JoinRefused,
@@ -220,3 +221,25 @@ def test_who_is_about_to_go_begins_nothing_anew() -> None:
     assert again.topic(topic).newest_index == 1
     second = again.publish(topic)
     assert [each.cid for each in again.delivered][-2:] == [event, second]
+
+
+def test_what_was_to_be_published_when_we_were_told_to_go_is_not_put_beside_our_log() -> None:
+    """Found by nodes that came and went: it would count as held, and never be delivered to us."""
+    solo = Solo().start()
+    topic = solo.create()
+    solo.subscribe(topic)
+    solo.publish(topic)
+    replies: list[Reply] = []
+
+    def collect(effects: list[Effect]) -> None:
+        replies.extend(effect for effect in effects if isinstance(effect, Reply))
+
+    # With a key the disk is asked first whether it was published before.
+    given = Publish(99, topic, b"late", idempotency_key=b"k")
+    loads = [each for each in solo.node.handle(given, Now(1.0, 1)) if isinstance(each, Load)]
+    collect(solo.node.handle(Stop(), Now(1.0, 1)))
+    assert not solo.node.topics
+    for load in loads:
+        answer = Loaded(load.token, solo.store.answer(load.query))
+        collect(solo.node.handle(answer, Now(1.0, 1)))
+    assert [(each.call, each.error) for each in replies] == [(99, "the node is stopping")]
