@@ -278,6 +278,30 @@ def test_a_new_name_that_begins_at_an_index_has_its_place_there(tmp_path: Path) 
     play(scene)
 
 
+def test_connections_that_end_leave_no_task_behind(tmp_path: Path) -> None:
+    def tasks() -> int:
+        def below(task: trio.lowlevel.Task) -> int:
+            return 1 + sum(
+                below(child) for nursery in task.child_nurseries for child in nursery.child_tasks
+            )
+
+        root = trio.lowlevel.current_root_task()
+        assert root is not None
+        return below(root)
+
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            before = tasks()
+            for _ in range(10):
+                async with Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben:
+                    assert ben.peers == (ann.peer_id,)
+            with trio.fail_after(5):
+                while tasks() > before:
+                    await trio.sleep(0.05)
+
+    play(scene)
+
+
 def test_a_folder_has_one_node_at_a_time(tmp_path: Path) -> None:
     async def scene() -> None:
         async with Node.open(tmp_path / "ann"):
