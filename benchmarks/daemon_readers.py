@@ -1,6 +1,6 @@
 """What subscribers over HTTP cost a daemon: memory, CPU, and how soon they get an event.
 
-    python benchmarks/daemon_readers.py [--idle 200] [--busy 50] [--rate 50] [--seconds 30]
+    python -m benchmarks.daemon_readers [--idle 200] [--busy 50] [--rate 50] [--seconds 30]
 
 One daemon, alone; `idle` subscribers on a topic where nothing happens, `busy` ones on a topic with
 `rate` events a second, all in another process. Then the same again beside one more subscriber that
@@ -23,15 +23,8 @@ from pathlib import Path
 import httpx
 import trio
 
-DAEMON = """
-import sys, trio
-from pathlib import Path
-from pulsarcast.daemon.daemon import run
-from pulsarcast.daemon.settings import load_settings
-home = Path(sys.argv[1])
-flags = {"node.listen": ["/ip4/127.0.0.1/tcp/0"], "http.address": "127.0.0.1:0"}
-trio.run(run, home, load_settings(home, {}, flags))
-"""
+from benchmarks.prometheus_ten import DAEMON
+
 TICKS = os.sysconf("SC_CLK_TCK")
 WARM_UP_S = 2.0
 

@@ -1,6 +1,6 @@
 """How long a daemon takes from its start to being ready, with a large store.
 
-    python benchmarks/daemon_start.py [--events 1000000] [--work DIR]
+    python -m benchmarks.daemon_start [--events 1000000] [--work DIR]
 
 Fills a home with events of one topic (kept in DIR for the next time), starts the daemon on it, and
 looks at /v1/health/ready. Then the store is made one of the schema before, and the daemon started
@@ -24,7 +24,8 @@ from pathlib import Path
 
 import trio
 
-from benchmarks.daemon_readers import DAEMON, rss_mib
+from benchmarks.daemon_readers import rss_mib
+from benchmarks.prometheus_ten import DAEMON
 from pulsarcast import Node
 from pulsarcast.model.events import Sequence, publish_own
 from pulsarcast.protocol.store import MarkState, PutEvent, PutState, StateRow

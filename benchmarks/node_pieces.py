@@ -15,6 +15,8 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+import msgspec
+
 from pulsarcast.model.events import EventDescriptor, Sequence, decode_event, publish_own
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid, cid_of, peer_text
@@ -50,6 +52,12 @@ def main() -> None:
         alone = SqliteStore(Path(folder, "alone.sqlite"))
         show("an event committed alone", lambda at: alone.apply([put(at)]))
         alone.close()
+        unasked = SqliteStore(Path(folder, "unasked.sqlite"))
+        show(
+            "the same, never asked for",
+            lambda at: unasked.apply([msgspec.structs.replace(put(at), asked_for=False)]),
+        )
+        unasked.close()
         together = SqliteStore(Path(folder, "together.sqlite"))
 
         def commit(at: int) -> None:

@@ -1,6 +1,6 @@
 """Ten daemons, scraped by a Prometheus server, with our alert rules loaded.
 
-    python benchmarks/prometheus_ten.py [--nodes 10] [--seconds 60]
+    python -m benchmarks.prometheus_ten [--nodes 10] [--seconds 60]
 
 Needs Debian's package `prometheus`. One topic, nodes subscribed over HTTP, ten events a second.
 Half way one daemon is killed. Prints what an operator would ask, as Prometheus answers it, and

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from importlib.resources import files
 from typing import Final
@@ -37,14 +38,16 @@ ASSETS: Final = {
     "page.css": "text/css; charset=utf-8",
 }
 
+_log = logging.getLogger(__name__)
+
 
 def build(service: Service, meters: Meters) -> Gate:
     """Everything behind the gate."""
-    description = msgspec.json.encode(describe((*ALL, *_OTHERS)))
     metrics = Operation(
         method="GET", path="/metrics", name="metrics", summary="Meters, for Prometheus.",
-        scope="read", handle=_metrics_of(meters),
+        scope="read", handle=_metrics_of(meters), answer="text/plain",
     )  # fmt: skip
+    description = msgspec.json.encode(describe((*ALL, metrics)))
     openapi = Operation(
         method="GET", path="/v1/openapi.json", name="openapi", summary="This description.",
         scope="read", handle=_constant(description, JSON), of_one_topic=True,
@@ -106,15 +109,6 @@ def _constant(body: bytes, media_type: str) -> Callable[[Call], Awaitable[Respon
     return handle
 
 
-# The description names these, too.
-_OTHERS: Final = (
-    Operation(
-        method="GET", path="/metrics", name="metrics", summary="Meters, for Prometheus.",
-        scope="read", handle=_constant(b"", JSON), answer="text/plain",
-    ),
-)  # fmt: skip
-
-
 # The page.
 
 
@@ -169,4 +163,6 @@ async def _unknown(request: Request, error: Exception) -> Response:
 
 
 async def _broken(request: Request, error: Exception) -> Response:
+    # Hypercorn is told, too, and is not heard (see `logs`).
+    _log.error("%s broke", request.scope.get("route_name", "a request"), exc_info=error)
     return problem(Refusal(500, "broken", "this is our fault; the log has it"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from starlette.requests import Request
@@ -108,7 +108,3 @@ async def resolve(service: Service, text: str) -> Cid:
         raise Refusal(
             404, "topic", f"{text!r} is neither a content id, nor an alias, nor author/name"
         ) from None
-
-
-Handler = Callable[[Call], Awaitable[Response]]
-AnyDict = dict[str, Any]

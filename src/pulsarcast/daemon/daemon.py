@@ -28,6 +28,7 @@ from pulsarcast.daemon.service import Service
 from pulsarcast.daemon.serving import serve
 from pulsarcast.daemon.sessions import Sessions
 from pulsarcast.daemon.settings import CONFIG, Settings, Value, config_text, host_and_port
+from pulsarcast.daemon.streams import forget_nameless
 from pulsarcast.daemon.tokens import TokenBook, operator_token
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import peer_text
@@ -116,6 +117,7 @@ async def _live(
     ) as node:
         # One that was killed left it behind.
         (node.home / ADDRESS).unlink(missing_ok=True)
+        await forget_nameless(node)
         operator_token(home, tokens)
         service = Service(node, settings, tokens, sessions)
         meters.watch(service)

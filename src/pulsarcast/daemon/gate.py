@@ -21,6 +21,7 @@ from pulsarcast.daemon.tokens import Token, TokenBook
 
 OPEN_PATHS: Final = frozenset(("/", "/page.css", "/page.js", "/v1/health", "/v1/health/ready"))
 """What needs no token; the page has nothing in it that is not in this program."""
+METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "WEBSOCKET"))
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -76,7 +77,10 @@ class Gate:
         finally:
             self.connections -= 1
             route = scope.get("route_name", "none")
-            self._counter.labels(route, scope.get("method", "WEBSOCKET"), str(status)).inc()
+            method = scope.get("method", "WEBSOCKET")
+            # A stranger may invent methods; meters must not grow with them.
+            label = method if method in METHODS else "OTHER"
+            self._counter.labels(route, label, str(status)).inc()
             if not scope.get("is_stream"):
                 self._seconds.labels(route).observe(time.monotonic() - began_s)
 
@@ -88,14 +92,14 @@ class Gate:
         try:
             if self.connections > self._connections_max:
                 raise Refusal(503, "busy", "too many requests and subscriptions at a time")
-            self._check_host(headers, scope)
+            self._check_host(headers)
             scope["token"] = self._identify(headers, scope)
         except Refusal as refusal:
             await problem(refusal)(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
-    def _check_host(self, headers: Headers, scope: Scope) -> None:
+    def _check_host(self, headers: Headers) -> None:
         host = headers.get("host", "").lower()
         if host not in self._hosts:
             raise Refusal(421, "host", "this name is not ours: see http.hosts in the settings")

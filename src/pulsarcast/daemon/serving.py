@@ -20,7 +20,6 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
 
 GRACE_S: Final = 3.0
-HANDSHAKE_S: Final = 10.0
 
 _log = logging.getLogger(__name__)
 

@@ -35,6 +35,7 @@ from pulsarcast.daemon.tokens import Token
 from pulsarcast.model import api
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import Cid, parse_cid
+from pulsarcast.network.node import Node
 from pulsarcast.network.subscriptions import Event, Subscription
 
 KEEP_ALIVE_S: Final = 15.0
@@ -101,6 +102,14 @@ async def subscribed(
         if not name:
             with trio.CancelScope(shield=True), trio.move_on_after(5):
                 await service.node.forget(topic, chosen)
+
+
+async def forget_nameless(node: Node) -> None:
+    """Forget the places of those without a name whom a crash left behind: nobody can come back."""
+    for topic in node.followed():
+        for reader in topic.readers:
+            if reader.name.startswith(ANONYMOUS):
+                await node.forget(topic.id, reader.name)
 
 
 async def place_of(service: Service, topic: Cid, text: str) -> tuple[int | None, bool]:

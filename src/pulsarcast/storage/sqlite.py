@@ -116,7 +116,7 @@ class SqliteStore:
     def apply(self, writes: Iterable[Write]) -> None:
         """Carry out writes in order, all or none; afterwards they are on the disk."""
         execute = self._database.execute
-        try:  # and not `_blamed`, which costs a tenth of a small commit
+        try:  # and not `_blamed`: every event comes this way
             execute("BEGIN IMMEDIATE")
             try:
                 for write in writes:

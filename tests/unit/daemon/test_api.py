@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from pulsarcast import __version__
+from pulsarcast.daemon.service import Service
 from tests.support.daemon_in_process import daemon, play
 
 
@@ -170,6 +171,39 @@ def test_a_full_disk_is_said_and_nothing_new_is_taken(tmp_path: Path) -> None:
             assert "storage.disk_bytes_max" in status["reasons"][0]
             # What is there can still be read.
             assert (await client.get(f"/v1/topics/{topic}/events")).status_code == 200
+
+    play(scene)
+
+
+def test_what_breaks_is_in_the_log_and_tells_a_stranger_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def break_down(service: Service) -> None:
+        raise RuntimeError("the secret of why")
+
+    monkeypatch.setattr(Service, "status", break_down)
+
+    async def scene() -> None:
+        async with daemon(tmp_path) as desk, desk.client() as client:
+            answer = await client.get("/v1/status")
+            assert (answer.status_code, answer.json()["code"]) == (500, "broken")
+            assert "secret" not in answer.text
+            assert (await client.get("/v1/health")).status_code == 200
+
+    play(scene)
+    ours = [each for each in caplog.records if each.name == "pulsarcast.daemon.app"]
+    assert [each.exc_info is not None for each in ours] == [True]
+
+
+def test_strangers_cannot_make_meters_grow(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with daemon(tmp_path) as desk, desk.client() as client, desk.client(None) as stranger:
+            for number in range(20):
+                await stranger.request(f"METHOD{number}", f"/v1/path-{number}")
+            text = (await client.get("/metrics")).text
+            assert "METHOD" not in text
+            assert "path-" not in text
+            assert 'method="OTHER",operation="none",status="401"} 20.0' in text
 
     play(scene)
 

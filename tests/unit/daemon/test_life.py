@@ -104,6 +104,27 @@ def test_it_ends_also_while_it_still_starts(tmp_path: Path) -> None:
     assert not (home / "http").exists()
 
 
+def test_readers_without_a_name_do_not_outlive_a_crash(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with running(home) as process:
+        with Client(url=(home / "http").read_text().strip(), token=token(home)) as client:
+            topic = client.create_topic("weather")
+            client.publish(topic.id, "sunny")
+            named = client.subscribe(topic.id, "bob", start="beginning")
+            nameless = client.subscribe(topic.id, start="beginning")
+            assert (next(named).payload, next(nameless).payload) == ("sunny", "sunny")
+            assert len(client.topics()[0].readers) == 2
+            process.kill()
+            process.wait(10)
+            for events in (named, nameless):
+                events.close()
+    (home / "http").unlink()
+    with running(home) as process:
+        with Client(url=(home / "http").read_text().strip(), token=token(home)) as client:
+            assert [reader.name for reader in client.topics()[0].readers] == ["bob"]
+        end(process)
+
+
 def test_closed_connections_are_let_go_of(tmp_path: Path) -> None:
     with running(tmp_path / "home") as process:
         url = (tmp_path / "home" / "http").read_text().strip()
