@@ -68,6 +68,8 @@ def _begin(
 ) -> tuple[Zeroconf, ServiceBrowser]:
     hosts = list(dict.fromkeys(address.split("/")[2] for address in addresses))
     addressed = [str(each) for host in hosts if (each := _ip(host)) is not None]
+    if not addressed:
+        raise LocalError("mDNS needs an IPv4 address that we can be dialled at")
     try:
         zeroconf = Zeroconf(interfaces=addressed)
     except OSError as error:

@@ -31,6 +31,23 @@ def test_two_nodes_find_each_other_and_an_event_arrives(tmp_path: Path) -> None:
     trio.run(scene)
 
 
+def test_without_an_address_for_it_a_node_works_all_the_same(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann", mdns=True, listen=()) as ann:
+            topic = await ann.create_topic("weather")
+            events = await ann.subscribe(topic)
+            await ann.publish(topic, b"sunny", ack="accepted")
+            with trio.fail_after(10):
+                assert (await anext(events)).payload == b"sunny"
+                while not caplog.records:
+                    await trio.sleep(0.02)
+        assert "mDNS needs an IPv4 address" in caplog.text
+
+    trio.run(scene)
+
+
 @pytest.mark.parametrize(
     "properties",
     [
