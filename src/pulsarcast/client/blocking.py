@@ -19,6 +19,7 @@ from pulsarcast.client.errors import ApiError, Unreachable
 from pulsarcast.client.following import PATIENCE_S, Backoff, Following
 from pulsarcast.model import api
 from pulsarcast.model.errors import PulsarcastError
+from pulsarcast.model.pages import Page
 from pulsarcast.model.requests import Attribute
 
 T = TypeVar("T")
@@ -98,20 +99,41 @@ class Client:
         return self._ask(calls.topics())
 
     def create_topic(
-        self, name: str, settings: api.SettingsView | None = None, *, alias: str | None = None
+        self,
+        name: str,
+        settings: api.SettingsView | None = None,
+        *,
+        alias: str | None = None,
+        subtopics: Mapping[str, TopicRef] = {},
     ) -> api.TopicView:
-        """Create a topic of the node's own; an alias is a short name for it on this node."""
-        return self._ask(calls.create_topic(name, settings, alias))
+        """Create a topic of the node's own; an alias is a short name for it on this node.
+
+        `subtopics` are topics below it, by the names that they have there.
+        """
+        return self._ask(calls.create_topic(name, settings, alias, subtopics))
 
     def topic(self, topic: TopicRef) -> api.TopicView:
         """Look up a topic's newest version."""
         return self._ask(calls.topic(topic))
 
     def update_topic(
-        self, topic: TopicRef, settings: api.SettingsView, *, flush: bool = False
+        self,
+        topic: TopicRef,
+        settings: api.SettingsView,
+        *,
+        flush: bool = False,
+        subtopics: Mapping[str, TopicRef] | None = None,
     ) -> api.TopicView:
-        """Publish a new version of a topic of ours; `flush` forgets all events up to now."""
-        return self._ask(calls.update_topic(topic, settings, flush=flush))
+        """Publish a new version of a topic of ours; `flush` forgets all events up to now.
+
+        Its sub-topics stay as they are, unless `subtopics` names all that shall be.
+        """
+        ask = calls.update_topic(topic, settings, flush=flush, below=subtopics)
+        return self._ask(ask)
+
+    def follow(self, topic: TopicRef, *, from_start: bool = False) -> None:
+        """Let the node keep a topic's log, from now on or from its start, though nobody listens."""
+        self._ask(calls.follow(topic, from_start=from_start))
 
     def leave(self, topic: TopicRef) -> None:
         """Leave a topic, for everybody on this node."""
@@ -162,6 +184,40 @@ class Client:
         pages = calls.Pages(start, limit)
         while (ask := pages.next(topic)) is not None:
             yield from pages.take(self._ask(ask))
+
+    def publish_batch(
+        self,
+        topic: TopicRef,
+        events: Sequence[api.BatchEvent],
+        *,
+        ack: api.Ack = "replicated",
+        patience_s: float | None = PATIENCE_S,
+    ) -> list[api.BatchResult]:
+        """Publish up to a thousand events in their order, and hear what became of each.
+
+        Events with keys are published once, however often they are sent; so is what a broken
+        connection makes us send again, if all of them have keys. Else it is not sent again.
+        """
+        may_repeat = all(event.key is not None for event in events)
+        ask = calls.publish_batch(topic, events, ack)
+        return self._ask(ask, patience_s if may_repeat else 0.0)
+
+    def log(self, topic: TopicRef) -> api.LogView:
+        """What the node keeps of a topic, and the id of that log."""
+        return self._ask(calls.log(topic))
+
+    def log_pages(self, topic: TopicRef, log: str, start: int, end: int) -> Iterator[Page]:
+        """Signed events of a log with start <= index < end, some MiB at a time.
+
+        Raises ApiError with the code `log` where the node has another log of this topic now, and
+        `retained` where it keeps the first of them no more.
+        """
+        while start < end:
+            page = self._ask(calls.log_page(topic, log, start, end))
+            if not len(page):
+                return
+            yield page
+            start = page.indices[-1] + 1
 
     def subscribe(
         self,

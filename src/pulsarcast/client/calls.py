@@ -11,8 +11,8 @@ from urllib.parse import quote
 import msgspec
 
 from pulsarcast.client.errors import ApiError
-from pulsarcast.model import api
-from pulsarcast.model.errors import LocalError
+from pulsarcast.model import api, pages
+from pulsarcast.model.errors import LocalError, RemoteError
 from pulsarcast.model.requests import Attribute
 
 T = TypeVar("T")
@@ -83,10 +83,15 @@ def topics() -> Ask[list[api.FollowedView]]:
 
 
 def create_topic(
-    name: str, settings: api.SettingsView | None, alias: str | None
+    name: str,
+    settings: api.SettingsView | None,
+    alias: str | None,
+    below: Mapping[str, TopicRef],
 ) -> Ask[api.TopicView]:
     """A topic of the node's own."""
-    new = api.NewTopic(name=name, settings=settings or api.SettingsView(), alias=alias)
+    new = api.NewTopic(
+        name=name, settings=settings or api.SettingsView(), alias=alias, subtopics=_texts(below)
+    )
     return _with_json(Ask("POST", "/v1/topics", _json(api.TopicView)), new)
 
 
@@ -95,10 +100,24 @@ def topic(ref: TopicRef) -> Ask[api.TopicView]:
     return Ask("GET", _path(ref), _json(api.TopicView))
 
 
-def update_topic(ref: TopicRef, settings: api.SettingsView, *, flush: bool) -> Ask[api.TopicView]:
+def update_topic(
+    ref: TopicRef,
+    settings: api.SettingsView,
+    *,
+    flush: bool,
+    below: Mapping[str, TopicRef] | None,
+) -> Ask[api.TopicView]:
     """A new version."""
-    update = api.TopicUpdate(settings=settings, flush=flush)
+    update = api.TopicUpdate(
+        settings=settings, flush=flush, subtopics=None if below is None else _texts(below)
+    )
     return _with_json(Ask("PUT", _path(ref), _json(api.TopicView)), update)
+
+
+def follow(ref: TopicRef, *, from_start: bool) -> Ask[None]:
+    """Let the node keep a topic's log, whether or not anybody listens."""
+    given = api.Follow("beginning" if from_start else "now")
+    return _with_json(Ask("POST", _path(ref, "subscription"), _nothing), given)
 
 
 def leave(ref: TopicRef) -> Ask[None]:
@@ -155,6 +174,27 @@ def publish(
         ack=ack,
     )
     return _with_json(Ask("POST", path, read, headers=headers), event)
+
+
+def publish_batch(
+    ref: TopicRef, events: Sequence[api.BatchEvent], ack: api.Ack
+) -> Ask[list[api.BatchResult]]:
+    """Publish many, in their order; sent again, those with keys are published once."""
+    read = _json(api.BatchResults, lambda found: found.events)
+    given = api.NewEvents(events=list(events), ack=ack)
+    return _with_json(Ask("POST", _path(ref, "batch"), read), given)
+
+
+def log(ref: TopicRef) -> Ask[api.LogView]:
+    """What the node keeps of a topic."""
+    return Ask("GET", _path(ref, "log"), _json(api.LogView))
+
+
+def log_page(ref: TopicRef, log_id: str, start: int, end: int) -> Ask[pages.Page]:
+    """Events of a log as they are on the node's disk."""
+    query = {"log": log_id, "start": str(start), "end": str(end)}
+    headers = {"Accept": pages.MEDIA_TYPE, "Accept-Encoding": "identity"}
+    return Ask("GET", _path(ref, "log", "events"), pages.decode_page, query, headers)
 
 
 def page(ref: TopicRef, start: int, limit: int | None) -> Ask[api.Page]:
@@ -244,7 +284,7 @@ def read_answer(ask: Ask[T], status_code: int, body: bytes) -> T:
         raise problem(status_code, body)
     try:
         return ask.read(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RemoteError) as error:
         raise strange(status_code, str(error)) from error
 
 
@@ -292,6 +332,10 @@ def _with_json(ask: Ask[T], value: object) -> Ask[T]:
 
 def _text(ref: TopicRef) -> str:
     return ref if isinstance(ref, str) else ref.id
+
+
+def _texts(refs: Mapping[str, TopicRef]) -> dict[str, str]:
+    return {name: _text(ref) for name, ref in refs.items()}
 
 
 def _path(ref: TopicRef, *rest: str) -> str:

@@ -31,6 +31,7 @@ _MEANINGS: Final = (
     ("the node is closed", 503, "stopping"),
     ("the node is stopping", 503, "stopping"),
     ("the author may not request", 403, "rights"),
+    ("the outbox is full", 503, "busy"),
     ("causal order is not built yet", 422, "unbuilt"),
     ("dissemination by cube is not built yet", 422, "unbuilt"),
 )

@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from pulsarcast.daemon.answers import JSON, SAFE, Refusal, problem, refusal_of
+from pulsarcast.daemon.bulk import BULK
 from pulsarcast.daemon.calls import Call, Operation
 from pulsarcast.daemon.gate import Gate
 from pulsarcast.daemon.metrics import Meters
@@ -28,7 +29,7 @@ from pulsarcast.daemon.sockets import serve_socket
 from pulsarcast.daemon.streams import STREAMS
 from pulsarcast.model.errors import LocalError
 
-ALL: Final = (*OPERATIONS, *STREAMS)
+ALL: Final = (*OPERATIONS, *BULK, *STREAMS)
 PAGE_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"

@@ -18,7 +18,8 @@ _REFUSALS: Final = {
     403: "The token does not allow it, or the request comes from the page of somebody else.",
     404: "There is no such thing.",
     405: "This can be done to something else.",
-    409: "It is taken already.",
+    409: "It is taken already, or is another one by now.",
+    410: "It was there, and is not kept any more.",
     413: "The request is too large.",
     415: "The body is of another type than it should be.",
     422: "It is well said and cannot be done; the answer says why.",
@@ -26,6 +27,7 @@ _REFUSALS: Final = {
     503: "The node promises nothing at the moment, or has too much to do.",
     507: "The disk has no room left for it.",
 }
+_BINARY: Final = {"type": "string", "format": "binary"}
 _PARAMETERS: Final = {
     "topic": "A topic: its content id, an alias, or author/name with the slash as %2F.",
     "alias": "An alias.",
@@ -77,7 +79,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
     if operation.body is not None:
         content: dict[str, Any] = {JSON: {"schema": _ref(operation.body)}}
         if operation.octets:
-            content[OCTETS] = {"schema": {"type": "string", "format": "binary"}}
+            content[OCTETS] = {"schema": _BINARY}
         described["requestBody"] = {"required": True, "content": content}
     return described
 
@@ -97,9 +99,10 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
         )
     if operation.query is not None:
         described: dict[str, Any] = msgspec.json.schema(operation.query)
-        properties = described["$defs"][operation.query.__name__]["properties"]
-        for name, shape in properties.items():
-            found.append({"name": name, "in": "query", "required": False, "schema": shape})
+        kind = described["$defs"][operation.query.__name__]
+        needed = kind.get("required", ())
+        for name, shape in kind["properties"].items():
+            found.append({"name": name, "in": "query", "required": name in needed, "schema": shape})
     for name, text in operation.headers:
         found.append(
             {
@@ -117,7 +120,8 @@ def _responses(operation: Operation) -> dict[str, Any]:
     kind = operation.answer
     good: dict[str, Any] = {"description": "Done."}
     if isinstance(kind, str):
-        good["content"] = {kind: {"schema": {"type": "string"}}}
+        text_or_not = {"type": "string"} if kind.startswith("text/") else _BINARY
+        good["content"] = {kind: {"schema": text_or_not}}
     elif kind is not None:
         good["content"] = {JSON: {"schema": _ref(kind)}}
     responses = {str(operation.status): good}

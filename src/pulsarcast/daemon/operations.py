@@ -18,9 +18,10 @@ from pulsarcast.daemon.answers import (
     read_query,
 )
 from pulsarcast.daemon.calls import OCTETS, Call, Operation, resolve
+from pulsarcast.daemon.service import Service
 from pulsarcast.model import api
 from pulsarcast.model.errors import LocalError
-from pulsarcast.model.ids import cid_text, parse_cid
+from pulsarcast.model.ids import Cid, cid_text, parse_cid
 from pulsarcast.model.topic_types import TopicSettings
 
 PAGE_MAX: Final = 1000
@@ -80,7 +81,9 @@ async def create_topic(call: Call) -> Response:
     if given.alias is not None:
         _check_free(call, given.alias)
     topic = await service.node.create_topic(
-        given.name, api.settings_from(given.settings, TopicSettings())
+        given.name,
+        api.settings_from(given.settings, TopicSettings()),
+        subtopics=await _below(service, given.subtopics),
     )
     if given.alias is not None:
         service.aliases.set(given.alias, topic.id)
@@ -100,7 +103,8 @@ async def update_topic(call: Call) -> Response:
     given = await read_json(call.request, api.TopicUpdate, service.settings["http.body_bytes_max"])
     current = await service.node.topic(cid)
     settings = api.settings_from(given.settings, current.descriptor.settings)
-    topic = await service.node.update_topic(cid, settings, flush=given.flush)
+    below = None if given.subtopics is None else await _below(service, given.subtopics)
+    topic = await service.node.update_topic(cid, settings, subtopics=below, flush=given.flush)
     return answer(api.topic_view(topic.descriptor, service.aliases.topics))
 
 
@@ -130,6 +134,11 @@ async def drop_alias(call: Call) -> Response:
     except LocalError as error:
         raise Refusal(404, "alias", str(error)) from error
     return nothing()
+
+
+async def _below(service: Service, named: dict[str, str]) -> dict[str, Cid]:
+    """Sub-topics as the node names them."""
+    return {name: await resolve(service, topic) for name, topic in named.items()}
 
 
 def _check_free(call: Call, alias: str) -> None:

@@ -32,6 +32,8 @@ Encoding: TypeAlias = Literal["utf-8", "base64"]
 Ack: TypeAlias = Literal["accepted", "replicated"]
 
 SCOPES: Final[tuple[Scope, ...]] = ("read", "publish", "admin")
+BATCH_MAX: Final = 1000
+"""Events that are published with one call."""
 PORT: Final = 8420
 """Where a daemon listens for HTTP unless it is told otherwise."""
 
@@ -82,6 +84,8 @@ class NewTopic(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     name: str
     settings: SettingsView = msgspec.field(default_factory=SettingsView)
     alias: str | None = None
+    subtopics: dict[str, str] = {}
+    """Topics below it, by the names that they have there."""
 
 
 class TopicUpdate(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -89,6 +93,8 @@ class TopicUpdate(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     settings: SettingsView
     flush: bool = False
+    subtopics: dict[str, str] | None = None
+    """All topics below it; left out, they stay as they are."""
 
 
 class TopicView(msgspec.Struct, kw_only=True):
@@ -169,6 +175,42 @@ class NewEvent(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     ack: Ack = "replicated"
 
 
+class BatchEvent(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One of many things to publish."""
+
+    payload: str
+    encoding: Encoding = "utf-8"
+    name: str = ""
+    attributes: dict[str, AttributeView] = {}
+    parents: list[str] = []
+    key: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
+    """The same key, also in another call or after a crash, publishes once."""
+    created_us: int | None = None
+    """When it was said; left out: now, or when the key was first used."""
+
+
+class NewEvents(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Many things to publish, in this order."""
+
+    events: Annotated[list[BatchEvent], msgspec.Meta(max_length=BATCH_MAX)]
+    ack: Ack = "replicated"
+
+
+class BatchResult(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What became of one of them: its id and how many peers keep it, or why it was refused."""
+
+    id: str | None = None
+    replicas: int = 0
+    error: str = ""
+    code: str = ""
+
+
+class BatchResults(msgspec.Struct):
+    """What became of each, in their order."""
+
+    events: list[BatchResult]
+
+
 class PublishedView(msgspec.Struct):
     """What became of it: `replicas` says how many peers are known to keep it."""
 
@@ -208,6 +250,30 @@ class Page(msgspec.Struct, kw_only=True):
     events: list[EventView]
     next: int | None
     newest: int
+
+
+class LogView(msgspec.Struct, kw_only=True):
+    """What the node keeps of a topic. An index means something only within one log."""
+
+    topic: str
+    name: str
+    author: str
+    version: int
+    version_id: str
+    subtopics: dict[str, str]
+    store: str
+    """The id of the node's store; one that was copied or restored has another."""
+    log: str
+    """The id of this log; it is another one in another store, and when the topic was left since."""
+    oldest: int
+    """The index of the oldest event that is kept; where none is, the one that would be next."""
+    newest: int
+
+
+class Follow(msgspec.Struct, forbid_unknown_fields=True):
+    """From where on a topic is followed."""
+
+    start: Literal["now", "beginning"] = "now"
 
 
 class Done(msgspec.Struct, forbid_unknown_fields=True):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final, Protocol, assert_never
@@ -206,10 +206,18 @@ class Driver:
         self, make: Callable[[int], Command], then: Callable[[Reply], None] | None = None
     ) -> None:
         """Hand the core a command, made with its call number; `then` hears the reply."""
-        self._call += 1
-        if then is not None:
-            self._replies[self._call] = then
-        self.take(make(self._call))
+        self.ask_some([(make, then)])
+
+    def ask_some(
+        self,
+        asked: Iterable[tuple[Callable[[int], Command], Callable[[Reply], None] | None]],
+    ) -> None:
+        """Hand the core several commands whose writes then go to the disk together."""
+        for make, then in asked:
+            self._call += 1
+            if then is not None:
+                self._replies[self._call] = then
+            self.take(make(self._call))
         self.settle()
 
     # What the neighbours report.

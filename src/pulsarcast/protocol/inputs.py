@@ -95,6 +95,8 @@ class Publish(Struct, frozen=True):
     parents: tuple[Cid, ...] = ()
     replicated: bool = False
     idempotency_key: bytes | None = None
+    created_us: int | None = None
+    """When it was said, where that was not now: an author who hands in what was written before."""
     expires_us: int | None = None
     injection: str = ""
 

@@ -82,7 +82,7 @@ class Publisher:
             payload=given.payload,
             name=given.name,
             attributes=given.attributes,
-            created=self.turn.wall_us,
+            created=self.turn.wall_us if given.created_us is None else given.created_us,
             nonce=nonce,
             sequence=sequence,
             parents=self._link(descriptor, topic, numbering, given.parents),

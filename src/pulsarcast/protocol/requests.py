@@ -93,7 +93,7 @@ class Outbox:
             payload=given.payload,
             name=given.name,
             attributes=given.attributes,
-            created=self.turn.wall_us,
+            created=self.turn.wall_us if given.created_us is None else given.created_us,
             nonce=nonce,
             sequence=sequence,
             expires=given.expires_us,

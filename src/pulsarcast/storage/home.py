@@ -25,6 +25,7 @@ from pulsarcast.model.errors import LocalError
 from pulsarcast.model.identity import SEED_BYTES, Identity
 from pulsarcast.model.ids import PeerId, peer_text
 from pulsarcast.protocol.store import RESTORED, PutState, StateRow, Write
+from pulsarcast.storage.logs import ID_BYTES, LogReader
 from pulsarcast.storage.sqlite import SqliteStore
 
 LOCK: Final = "lock"
@@ -44,6 +45,7 @@ _KEY_PATTERN: Final = re.compile(
 _TABLE: Final = "home"
 _PEER: Final = b"peer"
 _FILE: Final = b"file"
+_STORE: Final = b"store"
 
 
 class Home:
@@ -80,6 +82,10 @@ class Home:
     def traces(self) -> Path:
         """The folder of the traces."""
         return self.path / TRACES
+
+    def log_reader(self) -> LogReader:
+        """Reads whole logs of the store."""
+        return self.store.log_reader(_rows(self.store)[_STORE])
 
     def start(self) -> int:
         """Count this start of the node for good, before it does anything: 1, then 2, and so on."""
@@ -195,12 +201,18 @@ def write_incarnation(folder: Path, number: int) -> None:
 def _recognize(path: Path, store: SqliteStore, peer: PeerId) -> None:
     """Refuse the store of another node, and mark one that was copied."""
     check_owner(path, store, peer)
-    known = _rows(store).get(_FILE)
+    rows = _rows(store)
+    known = rows.get(_FILE)
     # By its number alone: that of the device may be another one after the next boot.
     here = (path / STORE).stat().st_ino.to_bytes(8)
-    if known == here:
+    if known == here and _STORE in rows:
         return
-    writes: list[Write] = [
+    writes: list[Write] = [PutState(StateRow(_TABLE, _STORE, os.urandom(ID_BYTES)))]
+    if known == here:
+        # One of an earlier version of ours, which had no id yet.
+        store.apply(writes)
+        return
+    writes += [
         PutState(StateRow(_TABLE, _PEER, peer)),
         PutState(StateRow(_TABLE, _FILE, here)),
     ]

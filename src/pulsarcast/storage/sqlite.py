@@ -48,6 +48,7 @@ from pulsarcast.protocol.store import (
     StateRow,
     Write,
 )
+from pulsarcast.storage.logs import LOG, LogReader
 from pulsarcast.storage.sqlite_schema import copy_to, prepare, refuse_others
 
 KEY_BYTES: Final = 32
@@ -110,6 +111,10 @@ class SqliteStore:
         """Copy the store as it is now, while it is in use."""
         with _blamed(self.path):
             copy_to(self._database, Path(path))
+
+    def log_reader(self, store: bytes) -> LogReader:
+        """Reads whole logs; `store` is the id of this very store."""
+        return LogReader(self._database, store)
 
     # Writing.
 
@@ -260,6 +265,7 @@ class SqliteStore:
         )
         execute("DELETE FROM numbering WHERE topic = ?", (topic,))
         execute("DELETE FROM topic WHERE id = ?", (topic,))
+        execute("DELETE FROM state WHERE name = ? AND key = ?", (LOG, cid))
         gone = {place: number for place, number in self._numberings.items() if place[0] == topic}
         for place, numbering in gone.items():
             del self._numberings[place]
