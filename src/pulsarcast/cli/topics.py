@@ -10,6 +10,7 @@ import msgspec
 from pulsarcast.cli.remote import remote, short, table
 from pulsarcast.cli.telling import tell
 from pulsarcast.model import api
+from pulsarcast.model.topic_types import META
 
 if TYPE_CHECKING:
     from pulsarcast.client import Client
@@ -34,9 +35,23 @@ def setting_options(command: Any) -> Any:
         click.option("--keep-days", type=click.IntRange(min=1), help="How long events are kept."),
         click.option("--keep-count", type=click.IntRange(min=1), help="How many are kept."),
         click.option("--keep-bytes", type=click.IntRange(min=1), help="How many bytes of them."),
+        click.option(
+            "--below", multiple=True, metavar="NAME=TOPIC", help="A topic below it, and its name."
+        ),
     ):
         command = option(command)
     return command
+
+
+def _named(below: tuple[str, ...]) -> dict[str, str]:
+    """Sub-topics as they were given."""
+    found: dict[str, str] = {}
+    for each in below:
+        name, _, topic = each.partition("=")
+        if not name or not topic:
+            raise click.UsageError(f"--below takes NAME=TOPIC, not {each!r}")
+        found[name] = topic
+    return found
 
 
 def _changed(
@@ -72,10 +87,17 @@ def _changed(
 @click.option("--alias", help="A name of your own for it.")
 @setting_options
 @remote
-def create(client: Client, name: str, alias: str | None, as_json: bool, **chosen: Any) -> None:
+def create(
+    client: Client,
+    name: str,
+    alias: str | None,
+    below: tuple[str, ...],
+    as_json: bool,
+    **chosen: Any,
+) -> None:
     """Create a topic of this node."""
     settings = _changed(api.SettingsView(), **chosen)
-    made = client.create_topic(name, settings, alias=alias)
+    made = client.create_topic(name, settings, alias=alias, subtopics=_named(below))
     tell(made, f"{made.id}\nothers find it as {made.author}/{made.name}", as_json=as_json)
 
 
@@ -106,6 +128,7 @@ def show(client: Client, topic: str, as_json: bool) -> None:
         ("requests", "taken" if settings.request_to_publish else "refused"),
         ("kept", ", ".join(bounds) or "everything"),
         ("aliases", " ".join(found.aliases) or "none"),
+        *[(f"below: {name}", cid) for name, cid in found.subtopics.items() if name != META],
     ]
     tell(found, "\n".join(f"{name:11} {value}" for name, value in lines), as_json=as_json)
 
@@ -150,10 +173,19 @@ def readers(client: Client, topic: str, as_json: bool) -> None:
 @click.option("--flush", is_flag=True, help="Forget all events up to now.")
 @setting_options
 @remote
-def update(client: Client, topic: str, flush: bool, as_json: bool, **chosen: Any) -> None:
+def update(
+    client: Client,
+    topic: str,
+    flush: bool,
+    below: tuple[str, ...],
+    as_json: bool,
+    **chosen: Any,
+) -> None:
     """Make a new version of a topic of this node."""
     current = client.topic(topic)
-    made = client.update_topic(topic, _changed(current.settings, **chosen), flush=flush)
+    subtopics = {**current.subtopics, **_named(below)} if below else None
+    settings = _changed(current.settings, **chosen)
+    made = client.update_topic(topic, settings, flush=flush, subtopics=subtopics)
     tell(made, f"{made.name} has version {made.version} now", as_json=as_json)
 
 

@@ -292,7 +292,7 @@ OPERATIONS: Final = (
     Operation(
         method="POST", path="/v1/topics", name="create_topic", summary="Create a topic.",
         scope="admin", handle=create_topic, body=api.NewTopic, answer=api.TopicView, status=201,
-        errors=(409, 507),
+        errors=(404, 409, 507),
     ),
     Operation(
         method="GET", path="/v1/topics/{topic}", name="show_topic",

@@ -14,6 +14,7 @@ import pytest
 from pulsarcast.client import ApiError, AsyncClient, Unreachable, awaiting, blocking
 from pulsarcast.model import api
 from pulsarcast.model.errors import LocalError
+from pulsarcast.model.pages import encode_page
 from tests.unit.client.flavours import FLAVOURS, URL, Flavour, ask, listen, stream
 from tests.unit.client.streams import sse_event
 
@@ -135,6 +136,48 @@ def test_two_calls_are_two_events(flavour: Flavour) -> None:
     keys = [request.headers["idempotency-key"] for request in desk.asked]
     assert len(set(keys)) == 3
     assert keys[2] == "mine"
+
+
+def test_a_batch_with_keys_is_sent_again_and_one_without_is_not(
+    flavour: Flavour, clock: Clock
+) -> None:
+    answer = httpx.Response(200, content=b'{"events":[{"id":"a"},{"error":"no","code":"rights"}]}')
+
+    def scene(*keys: str | None) -> Callable[[Any], Any]:
+        def call(client: Any) -> Any:
+            client._met = True
+            return client.publish_batch("t", [api.BatchEvent(payload="x", key=key) for key in keys])
+
+        return call
+
+    desk = Desk(httpx.ReadError("cut"), answer)
+    done = ask(flavour, desk, scene("k", "l"))
+    assert done == [api.BatchResult(id="a"), api.BatchResult(error="no", code="rights")]
+    assert desk.asked[0].content == desk.asked[1].content
+    assert desk.asked[0].url.path == "/v1/topics/t/batch"
+    with pytest.raises(Unreachable):
+        ask(flavour, Desk(httpx.ReadError("cut")), scene("k", None))
+
+
+def test_a_log_is_read_page_by_page_to_its_end(flavour: Flavour) -> None:
+    def page(*indices: int) -> httpx.Response:
+        return httpx.Response(200, content=encode_page([(index, 0, b"x") for index in indices]))
+
+    desk = Desk(page(3, 4), page(5, 7), page(8))
+    found = ask(flavour, desk, lambda c: c.log_pages("t", "id", 3, 9))
+    assert [list(each.indices) for each in found] == [[3, 4], [5, 7], [8]]
+    assert desk.asked[1].url.raw_path == b"/v1/topics/t/log/events?log=id&start=5&end=9"
+    # Where the log ends before that, so do we.
+    assert ask(flavour, Desk(page(3), page()), lambda c: c.log_pages("t", "id", 3, 9))
+    with pytest.raises(ApiError, match="this is not how a daemon of ours answers"):
+        ask(
+            flavour,
+            Desk(httpx.Response(200, content=b"html")),
+            lambda c: c.log_pages("t", "i", 1, 2),
+        )
+    with pytest.raises(ApiError) as refused:
+        ask(flavour, Desk(refusal(410, "retained")), lambda c: c.log_pages("t", "i", 1, 2))
+    assert refused.value.code == "retained"
 
 
 @pytest.mark.parametrize("key", ["", "x" * 257, "é", "a\nb"])

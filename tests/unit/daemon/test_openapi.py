@@ -15,7 +15,7 @@ from pulsarcast.daemon.app import ALL
 from pulsarcast.daemon.openapi import describe
 from tests.support.daemons import DaemonProcess
 
-# 422 is what we say to a request that is well said and cannot be done.
+# 422 is what we say to a request that is well said and cannot be done, 410 to one that comes late.
 CONFIG = """
 [parameters]
 "path.topic" = "weather"
@@ -23,7 +23,7 @@ CONFIG = """
 
 [checks]
 positive_data_acceptance.expected-statuses = [
-    "2xx", "3xx", "401", "403", "404", "409", "413", "422", "5xx"
+    "2xx", "3xx", "401", "403", "404", "409", "410", "413", "422", "5xx"
 ]
 """
 
