@@ -39,6 +39,12 @@ async def find_locally(
     """Say where we are, and tell of everybody else who does, until cancelled."""
     token = trio.lowlevel.current_trio_token()
     known: dict[str, None] = {}
+    told, heard = trio.open_memory_channel[Contact](FOUND_MAX)
+
+    def tell(contact: Contact) -> None:
+        # Nobody listens any more once we were cancelled; raised here, it would end all of Trio.
+        with suppress(trio.BrokenResourceError, trio.WouldBlock):
+            told.send_nowait(contact)
 
     def changed(
         zeroconf: Zeroconf, service_type: str, name: str, state_change: ServiceStateChange
@@ -53,12 +59,16 @@ async def find_locally(
         for contact in contacts_in({} if info is None else info.properties):
             if contact.peer != me:
                 with suppress(trio.RunFinishedError):
-                    token.run_sync_soon(found, contact)
+                    token.run_sync_soon(tell, contact)
 
     zeroconf, browser = await trio.to_thread.run_sync(_begin, me, addresses, changed)
     try:
-        await trio.sleep_forever()
+        async for contact in heard:
+            # The node may be about to close: then it wants to meet nobody.
+            await trio.lowlevel.checkpoint_if_cancelled()
+            found(contact)
     finally:
+        heard.close()
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(_end, zeroconf, browser)
 

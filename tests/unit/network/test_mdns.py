@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 import trio
+from zeroconf import ServiceStateChange
 
+from pulsarcast.network import mdns
 from pulsarcast.network.mdns import contacts_in
 from pulsarcast.network.node import Node
 
@@ -27,6 +31,39 @@ def test_two_nodes_find_each_other_and_an_event_arrives(tmp_path: Path) -> None:
             await ann.publish(topic, b"sunny", ack="accepted")
             with trio.fail_after(20):
                 assert (await anext(events)).payload == b"sunny"
+
+    trio.run(scene)
+
+
+def test_a_peer_that_is_found_while_we_close_is_too_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a thread of theirs says then must not be raised where nobody can catch it."""
+    handlers: list[Callable[..., None]] = []
+
+    class Peers:
+        properties = MappingProxyType({b"dnsaddr": f"/ip4/127.0.0.1/tcp/1/p2p/{PEER}".encode()})
+
+        def get_service_info(self, kind: str, name: str, timeout: int) -> Peers:
+            return self
+
+        def cancel(self) -> None:
+            for number in range(100):
+                handlers[0](self, "", f"late {number}", ServiceStateChange.Added)
+
+        def close(self) -> None:
+            self.cancel()
+
+    def begin(me: object, addresses: object, changed: Callable[..., None]) -> tuple[Peers, Peers]:
+        handlers.append(changed)
+        return Peers(), Peers()
+
+    monkeypatch.setattr(mdns, "_begin", begin)
+
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann", mdns=True):
+            while not handlers:
+                await trio.sleep(0.01)
 
     trio.run(scene)
 
