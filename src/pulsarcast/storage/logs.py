@@ -22,6 +22,11 @@ LOG: Final = "log"
 """The table of small records that tells one log of a topic from the next."""
 
 
+LOGGED: Final = "place > 0"
+"""What is in a log. SQLite takes the index by place only where a question says this in these words,
+and goes through that from the first bound it finds: hence it stands behind any other."""
+
+
 class LogState(NamedTuple):
     """A log, and which of its events are kept."""
 
@@ -50,7 +55,7 @@ class LogReader:
             found = execute("SELECT id, dropped FROM topic WHERE cid = ?", (topic,)).fetchone()
             number, dropped = found or (0, 0)
             # One question for each: only so does the index answer them.
-            of_log = "FROM event WHERE topic = ? AND place > 0"
+            of_log = f"FROM event WHERE topic = ? AND {LOGGED}"
             (oldest,) = execute(f"SELECT min(place) {of_log}", (number,)).fetchone()
             (newest,) = execute(f"SELECT max(place) {of_log}", (number,)).fetchone()
             newest = max(dropped, newest or 0)
@@ -65,7 +70,7 @@ class LogReader:
         with _blamed():
             rows = self._database.execute(
                 "SELECT place, received_us, block FROM event WHERE topic = "
-                "(SELECT id FROM topic WHERE cid = ?) AND place > 0 AND place >= ? AND place < ? "
+                f"(SELECT id FROM topic WHERE cid = ?) AND place >= ? AND place < ? AND {LOGGED} "
                 "ORDER BY place",
                 (topic, first, end),
             )

@@ -48,7 +48,7 @@ from pulsarcast.protocol.store import (
     StateRow,
     Write,
 )
-from pulsarcast.storage.logs import LOG, LogReader
+from pulsarcast.storage.logs import LOG, LOGGED, LogReader
 from pulsarcast.storage.sqlite_schema import copy_to, prepare, refuse_others
 
 KEY_BYTES: Final = 32
@@ -250,7 +250,7 @@ class SqliteStore:
             "(SELECT max(place) FROM event WHERE topic = ? AND place > 0), 0))) WHERE id = ?",
             (index, topic, topic),
         )
-        execute("DELETE FROM event WHERE topic = ? AND place BETWEEN 1 AND ?", (topic, index))
+        execute(f"DELETE FROM event WHERE topic = ? AND place <= ? AND {LOGGED}", (topic, index))
         self._bytes.pop(topic, None)
 
     def _drop_topic(self, cid: Cid) -> None:
@@ -361,7 +361,7 @@ class SqliteStore:
 
     def _log(self, query: LoadLog) -> Iterator[tuple[int, EventDescriptor]]:
         rows = self._database.execute(
-            "SELECT place, block FROM event WHERE topic = ? AND place > 0 AND place >= ? "
+            f"SELECT place, block FROM event WHERE topic = ? AND place >= ? AND {LOGGED} "
             "ORDER BY place LIMIT ?",
             (self._topics.get(query.topic, 0), query.first, max(query.limit, 0)),
         )
@@ -404,8 +404,10 @@ class SqliteStore:
         """How far the log must be dropped for limits to hold, and whose numbers go with it."""
         topic = self._topics.get(query.topic, 0)
         execute = self._database.execute
-        ends = "SELECT min(place), max(place) FROM event WHERE topic = ? AND place > 0"
-        first, newest = execute(ends, (topic,)).fetchone()
+        # One question for each end: together they would go through all of the log.
+        of_log = f"FROM event WHERE topic = ? AND {LOGGED}"
+        (first,) = execute(f"SELECT min(place) {of_log}", (topic,)).fetchone()
+        (newest,) = execute(f"SELECT max(place) {of_log}", (topic,)).fetchone()
         if first is None:
             return Oldest(0, ())
         count = newest - first + 1
@@ -417,7 +419,7 @@ class SqliteStore:
         floors: dict[int, int] = {}
         rows = execute(
             "SELECT place, numbering, number, received_us, length(block) FROM event "
-            "WHERE topic = ? AND place BETWEEN 1 AND ? ORDER BY place",
+            f"WHERE topic = ? AND place <= ? AND {LOGGED} ORDER BY place",
             (topic, newest if query.index_max is None else query.index_max),
         )
         for place, numbering, number, received_us, length in rows:

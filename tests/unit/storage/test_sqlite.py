@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -13,9 +14,12 @@ import pytest
 from pulsarcast.model.errors import LocalError
 from pulsarcast.protocol.store import (
     Block,
+    DropEvents,
     Events,
     LoadBlock,
     LoadLog,
+    LoadNumbers,
+    LoadOldest,
     LoadRequest,
     MarkState,
     PutBlock,
@@ -229,3 +233,50 @@ def test_a_change_that_fails_half_way_changes_nothing(
     store = SqliteStore(tmp_path / "store")
     check_everything(store)
     store.close()
+
+
+def test_no_question_takes_longer_in_a_longer_log(tmp_path: Path) -> None:
+    """SQLite says how many steps it takes; an index that is not used shows there."""
+    short, long = (steps_with(tmp_path / f"store-{count}", count) for count in (200, 2000))
+    slower = {name: (short[name], long[name]) for name in short if long[name] > short[name] + 200}
+    assert not slower
+
+
+def steps_with(path: Path, count: int) -> dict[str, int]:
+    """The steps of every question that a node asks of a log with so many events."""
+    store = SqliteStore(path)
+    store.apply([put(index) for index in range(1, count + 1)])
+    topic, event, reader = TOPIC.cid, put(count).event, store.log_reader(b"")
+    numbers = (event.publisher, event.sequence.epoch, count - 9, count, 1 << 20)
+    request = LoadRequest(topic, ALICE.peer_id, event.request.nonce)
+    asked: dict[str, Callable[[], object]] = {
+        "the last page": lambda: store.answer(LoadLog(topic, count - 9, 10)),
+        "by number": lambda: store.answer(LoadNumbers(topic, *numbers)),
+        "by content id": lambda: store.answer(LoadBlock(event.cid)),
+        "by request": lambda: store.answer(request),
+        "what is too old": lambda: store.answer(LoadOldest(topic, count - 5, None, None)),
+        "the state of the log": lambda: reader.state(topic),
+        "the log's end": lambda: reader.read(topic, count - 9, count + 1, 1 << 20),
+        "the log's beginning": lambda: reader.read(topic, 1, count, 500),
+        "dropping the oldest": lambda: store.apply([DropEvents(topic, 5)]),
+    }
+    steps: dict[str, int] = {}
+    for name, ask in asked.items():
+        ask()
+        steps[name] = steps_of(store, ask)
+    store.close()
+    return steps
+
+
+def steps_of(store: SqliteStore, ask: Callable[[], object]) -> int:
+    """Instructions of SQLite's machine."""
+    count = 0
+
+    def step() -> None:
+        nonlocal count
+        count += 1
+
+    store._database.set_progress_handler(step, 1)
+    ask()
+    store._database.set_progress_handler(None, 1)
+    return count
