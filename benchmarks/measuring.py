@@ -84,7 +84,7 @@ def run(
                 continue
             if time.monotonic() - sampled_s > SAMPLE_S:
                 sampled_s = time.monotonic()
-                seen_s.update(_session_cpu_s(process.pid))
+                seen_s.update(session_cpu_s(process.pid))
             if time.monotonic() - begun > timeout_s:
                 failed = failed or -signal.SIGKILL
                 try:
@@ -104,7 +104,7 @@ def run(
     )
 
 
-def _session_cpu_s(session: int) -> dict[int, float]:
+def session_cpu_s(session: int) -> dict[int, float]:
     """What each living process of a session has used by itself, threads included."""
     used: dict[int, float] = {}
     tick_s = 1 / os.sysconf("SC_CLK_TCK")

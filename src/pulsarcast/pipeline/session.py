@@ -2,7 +2,8 @@
 
 The settings here are part of what a result means: time is UTC, a partition's name stays the text
 that it is, and numbers that overflow are errors. Executors of a cluster get this package shipped
-with the job; besides it they need pyarrow, pandas, msgspec and zstandard.
+with the job; besides it they need pyarrow, pandas, msgspec and zstandard, and for reading and
+writing topics httpx, libipld, base58 and pynacl.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import pulsarcast
+import pyspark_pulsarcast
 
 LOCAL = "local[*]"
 HEAP = "2g"
@@ -112,10 +114,14 @@ def ship_package(spark: SparkSession, folder: Path) -> None:
 
 
 def pack_package(target: Path) -> Path:
-    """Write this package's source as one archive that Python can import from."""
-    root = Path(pulsarcast.__file__).parent
+    """Write this package's source as one archive that Python can import from.
+
+    With it goes the module by which Spark finds `format("pulsarcast")`.
+    """
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(root.rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
-                archive.write(path, Path(root.name) / path.relative_to(root))
+        for package in (pulsarcast, pyspark_pulsarcast):
+            root = Path(str(package.__file__)).parent
+            for path in sorted(root.rglob("*")):
+                if path.is_file() and "__pycache__" not in path.parts:
+                    archive.write(path, Path(root.name) / path.relative_to(root))
     return target

@@ -1,0 +1,104 @@
+"""Reading one partition: a span of a log, page by page, on whatever executor it falls to.
+
+A partition gives the same rows whenever it is read, or fails; only who asked for failOnDataLoss
+to be false gets what is left of it. One page is in memory at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from pulsarcast.client import ApiError, Client, Target
+from pulsarcast.client.errors import is_passing
+from pulsarcast.client.following import Backoff
+from pulsarcast.model.errors import PulsarcastError
+from pulsarcast.model.pages import Page
+from pulsarcast.pipeline.topics import logs
+from pulsarcast.pipeline.topics.columns import TopicColumns
+from pulsarcast.pipeline.topics.offsets import SourceError
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Range(InputPartition):
+    """Events of one log with start <= index < end: one task's work."""
+
+    topic: str
+    name: str
+    log: str
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"events {self.start} to {self.end - 1} of topic {self.name} ({self.topic})"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What every partition of a query has in common; travels to the executors."""
+
+    target: Target
+    fail_on_data_loss: bool
+    headers: bool
+    blocks: bool
+
+
+def read_range(wanted: Wanted, part: Range) -> Iterator[pa.RecordBatch]:
+    """The rows of a partition."""
+    columns = TopicColumns(part.topic, part.name, headers=wanted.headers, blocks=wanted.blocks)
+    with Client(wanted.target.url, wanted.target.token) as client:
+        for page in _pages(client, wanted, part):
+            yield from columns.batches(page)
+
+
+def _pages(client: Client, wanted: Wanted, part: Range) -> Iterator[Page]:
+    """All pages, over broken connections and restarts of the daemon."""
+    start = part.start
+    backoff = Backoff(logs.PATIENCE_S)
+    while start < part.end:
+        try:
+            for page in client.log_pages(part.topic, part.log, start, part.end):
+                backoff.connected()
+                backoff.progressed()
+                expected = start
+                start = page.indices[-1] + 1
+                if len(page) != start - expected:
+                    raise SourceError(f"{part}: the daemon left some out. Run the query again")
+                yield page
+            if start < part.end:
+                raise SourceError(f"{part}: the daemon's log ends before index {start}")
+        except PulsarcastError as error:
+            if isinstance(error, ApiError) and error.code in ("log", "retained", "unfollowed"):
+                start = _after_loss(client, wanted, part, error, start)
+                continue
+            if not is_passing(error):
+                raise logs.explained(error) from None
+            delay_s = backoff.failed(time.monotonic())
+            if delay_s is None:
+                raise SourceError(
+                    f"{part}: the daemon was away for {logs.PATIENCE_S:.0f} s ({error}). "
+                    "Nothing is lost: start the query again once the daemon is back"
+                ) from None
+            time.sleep(delay_s)
+
+
+def _after_loss(client: Client, wanted: Wanted, part: Range, error: ApiError, start: int) -> int:
+    """Where to go on behind events that went while they were read, if that was asked for."""
+    if wanted.fail_on_data_loss:
+        raise SourceError(
+            f"{part}: {error.message}. Begin with a new checkpoint folder, or go on without these "
+            "events with failOnDataLoss=false"
+        ) from None
+    goes_on = part.end
+    if error.code == "retained":
+        view = logs.patiently(lambda: client.log(part.topic), patience_s=logs.PATIENCE_S)
+        goes_on = min(max(view.oldest, start), part.end)
+    _log.warning("%s: %s; going on without %d events", part, error.message, goes_on - start)
+    return goes_on
