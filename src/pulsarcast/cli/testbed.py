@@ -126,8 +126,11 @@ def compare(
 @click.option("--churn", is_flag=True, help="soak: a third of the nodes come and go.")
 @click.option("--kill", "by_kill", is_flag=True, help="away: by SIGKILL, not in good order.")
 @click.option("--latency-ms", type=float, default=1.0, show_default=True, help="mirror: simulated.")
+@click.option(
+    "--latency", metavar="MS~MS", help="What comes in arrives so late: 500ms, or 500ms~300ms."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
-def run(as_json: bool, trace_level: str, **given: Any) -> None:
+def run(as_json: bool, trace_level: str, latency: str | None, **given: Any) -> None:
     """Play SCENARIO on real nodes; exit 1 where a delivery is missing or twice.
 
     \b
@@ -138,13 +141,16 @@ def run(as_json: bool, trace_level: str, **given: Any) -> None:
     """
     with Bars() as bars, _telling():
         from pulsarcast.testbed.options import RunOptions
+        from pulsarcast.testbed.proxies import parse_delay
         from pulsarcast.testbed.run import run_scenario
         from pulsarcast.testbed.small_disk import keep_mounts_to_ourselves, may_mount
 
         if "full-disk" in given["faults"] and may_mount():
             keep_mounts_to_ourselves()
         level = None if trace_level == "none" else trace_level
-        outcome = run_scenario(RunOptions(trace_level=level, **given), progress=bars.show)
+        delay = None if latency is None else parse_delay(latency)
+        options = RunOptions(trace_level=level, delay=delay, **given)
+        outcome = run_scenario(options, progress=bars.show)
     click.echo(outcome.to_json() if as_json else outcome.to_text())
     if not outcome.ok:
         sys.exit(EXIT_LOST)

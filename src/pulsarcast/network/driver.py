@@ -112,6 +112,7 @@ class Driver:
         listen: Sequence[str],
         contacts: Sequence[Contact] = (),
         announce: Sequence[str] = (),
+        dial_from: str | None = None,
         network: str = NETWORK,
         parameters: Parameters | None = None,
         trace_to: NodeTrace | None = None,
@@ -119,7 +120,7 @@ class Driver:
         sample_s: float = SAMPLE_S,
     ) -> None:
         self.me = identity.peer_id
-        self.host = Host(identity)
+        self.host = Host(identity, dial_from=dial_from)
         self.addresses: tuple[str, ...] = ()
         self.instance = os.urandom(INSTANCE_BYTES)
         self.book = AddressBook()

@@ -59,6 +59,9 @@ _FAMILIES: Final = {
     "dns6": socket.AF_INET6,
 }
 
+_IP_BIND_ADDRESS_NO_PORT: Final = 24
+"""Linux has it, and Python no name for it."""
+
 
 class DialError(LocalError):
     """A peer could not be reached at any of its addresses, or was not the one to be reached."""
@@ -75,6 +78,7 @@ class Host:
         handshakes_max: int = HANDSHAKES_MAX,
         handshake_s_max: float = HANDSHAKE_S_MAX,
         dial_s_max: float = DIAL_S_MAX,
+        dial_from: str | None = None,
     ) -> None:
         self.peer = identity.peer_id
         self._transport = NoiseTransport(
@@ -83,6 +87,8 @@ class Host:
         self._connections_max = connections_max
         self._handshake_s_max = handshake_s_max
         self._dial_s_max = dial_s_max
+        self._dial_from = dial_from
+        """Of several addresses that the machine has, the one to dial from."""
         self._handshakes = trio.Semaphore(handshakes_max)
         self._listeners: list[socket.socket] = []
         self._links: dict[Link, None] = {}
@@ -147,7 +153,7 @@ class Host:
         failure: LocalError | OSError = DialError("no address behind this name")
         for family, name in await _resolve(address, peer):
             try:
-                connection = await _connect(family, name)
+                connection = await _connect(family, name, self._dial_from)
                 return await self._secure(connection, peer)
             except (DialError, OSError) as error:
                 failure = error
@@ -336,11 +342,15 @@ async def _accept_one(listener: socket.socket) -> socket.socket:
         return connection
 
 
-async def _connect(family: int, name: tuple[str, int]) -> socket.socket:
+async def _connect(family: int, name: tuple[str, int], source: str | None) -> socket.socket:
     """Open a TCP connection."""
     connection = socket.socket(family, socket.SOCK_STREAM)
     try:
         connection.setblocking(False)
+        if source is not None and family == socket.AF_INET:
+            # The port is left to the moment of connecting: else each would take one of few.
+            connection.setsockopt(socket.IPPROTO_IP, _IP_BIND_ADDRESS_NO_PORT, 1)
+            connection.bind((source, 0))
         try:
             connection.connect(name)
         except BlockingIOError:

@@ -168,6 +168,7 @@ class Node:
         *,
         listen: Sequence[str] = LISTEN,
         announce: Sequence[str] = (),
+        dial_from: str | None = None,
         bootstrap: Iterable[str] = (),
         mdns: bool = False,
         network: str = NETWORK,
@@ -179,8 +180,10 @@ class Node:
         """Start the node that lives in a folder, or a new one, and stop it at the end.
 
         `bootstrap` names peers to begin with, as `/ip4/…/tcp/…/p2p/PEER`; with `mdns` those of the
-        same local network need no naming. With a `trace_level`
-        (`delivery` or `rpc`) it writes down what it does, below its folder or `trace_folder`.
+        same local network need no naming. `announce` is where others are told to dial us, and
+        `dial_from` an address of this machine to dial from, where it has several. With a
+        `trace_level` (`delivery` or `rpc`) it writes down what it does, below its folder or
+        `trace_folder`.
         """
         with Home.open(path) as home:
             incarnation = home.start()
@@ -202,6 +205,7 @@ class Node:
                 node,
                 listen=listen,
                 announce=announce,
+                dial_from=dial_from,
                 contacts=[parse_contact(text) for text in bootstrap],
                 network=network,
                 parameters=parameters,

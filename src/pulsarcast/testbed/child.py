@@ -151,6 +151,8 @@ async def _serve(control: socket.socket, plan: Plan, index: int, life: int, home
         home=home,
         listen=opening.listen,
         bootstrap=opening.bootstrap,
+        announce=opening.announce,
+        dial_from=opening.dial_from,
         settings=plan.settings,
         deliver=lambda payload: teller.deliver(payload, time.monotonic_ns()),
     )

@@ -51,6 +51,10 @@ class Seat:
     listen: str
     bootstrap: Sequence[str]
     """Addresses of nodes that it may ask first."""
+    announce: Sequence[str]
+    """Where others find it, if that is elsewhere; only ours can tell them."""
+    dial_from: str | None
+    """From which address it dials; only ours can."""
     settings: Settings
     deliver: Callable[[bytes], None]
     """To be called with the payload of every event that the application is handed."""

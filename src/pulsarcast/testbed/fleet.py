@@ -41,6 +41,7 @@ from pulsarcast.testbed.messages import (
     decode_answer,
     encode,
 )
+from pulsarcast.testbed.proxies import Proxies
 
 LISTEN: Final = "/ip4/127.0.0.1/tcp/0"
 PATIENCE_S: Final = 120.0
@@ -78,12 +79,13 @@ class _Process:
 class Fleet:
     """The node processes of one run; use it as a context manager."""
 
-    def __init__(self, plan: child.Plan, home: Path) -> None:
+    def __init__(self, plan: child.Plan, home: Path, proxies: Proxies | None = None) -> None:
         self.size = plan.size
         self.home = home
         self.deaths: list[Death] = []
         self.peers: dict[int, PeerId] = {}
         self.addresses: dict[int, str] = {}
+        self.proxies = proxies
         self._plan = plan
         self._processes: dict[int, _Process] = {}
         self._lives = [0] * plan.size
@@ -383,13 +385,19 @@ class Fleet:
         known = [address for other, address in self.addresses.items() if other != index]
         # Different ones for each, so that nobody has to know everyone.
         contacts = [known[(index * CONTACTS + i) % len(known)] for i in range(CONTACTS) if known]
+        bootstrap = list(dict.fromkeys(contacts))
+        proxies = self.proxies
+        if proxies is not None:
+            place = (proxies.listen(index), bootstrap, [proxies.announce(index)])
+            return lambda call: Open(call, *place, proxies.dial_from(index))
         # A node that starts again is where it was.
         listen = self.addresses.get(index, LISTEN).partition("/p2p/")[0]
-        return lambda call: Open(call, listen, list(dict.fromkeys(contacts)))
+        return lambda call: Open(call, listen, bootstrap)
 
     def _welcome(self, index: int, opened: Opened) -> None:
         self.peers[index] = PeerId(opened.peer)
-        self.addresses[index] = opened.addresses[0]
+        address = opened.addresses[0]
+        self.addresses[index] = address if self.proxies is None else self.proxies.outer(address)
 
     def _send(self, index: int, process: _Process, command: Command) -> None:
         process.unsent += encode(command)

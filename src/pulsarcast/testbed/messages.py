@@ -26,6 +26,9 @@ class Open(_Message, frozen=True):
 
     listen: str
     bootstrap: list[str]
+    announce: list[str] = []
+    """Where others find it, if that is elsewhere."""
+    dial_from: str | None = None
 
 
 class Join(_Message, frozen=True):

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from pulsarcast.simulation.workload_driver import CONCURRENCY
+from pulsarcast.testbed.proxies import Delay
 
 TIMEOUT_S: Final = 7_200.0
 
@@ -49,6 +50,9 @@ class RunOptions:
     """Whether the subscriber that is away was killed, instead of stopped in good order."""
     latency_ms: float = 1.0
     """One way, in the simulated half of `mirror`: about what two processes take here."""
+    # The network.
+    delay: Delay | None = None
+    """How late what comes in arrives; None: there are no proxies, unless a fault needs them."""
 
     def name_of_run(self) -> str:
         """What the traces call this run."""

@@ -78,6 +78,8 @@ async def open_node(seat: Seat) -> AsyncIterator[OurNode]:
         Node.open(
             seat.home,
             listen=(seat.listen,),
+            announce=seat.announce,
+            dial_from=seat.dial_from,
             bootstrap=seat.bootstrap,
             trace_level=settings.trace_level_of(seat.index),
             trace_folder=settings.trace_folder,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,6 +25,7 @@ from pulsarcast.testbed.contestants import Settings, load
 from pulsarcast.testbed.fleet import Fleet
 from pulsarcast.testbed.ledger import Ledger
 from pulsarcast.testbed.options import Outcome, RunOptions
+from pulsarcast.testbed.proxies import Delay, Proxies
 
 TRACES: Final = "traces"
 NODES: Final = "nodes"
@@ -60,10 +61,12 @@ def open_session(
     events: int,
     number_of: Callable[[bytes], int],
     rpc_traced: Iterable[int] = (),
+    needs_proxies: bool = False,
 ) -> Iterator[Session]:
     """Make the folders and a fleet that has yet to be assembled; at the end, stop all nodes.
 
-    `events` is how many the ledger has room for.
+    `events` is how many the ledger has room for. There are proxies in front of the nodes where
+    something is delayed, or a fault needs them.
     """
     opener = load(options.contestant)
     traces = prepare(options.out)
@@ -84,7 +87,12 @@ def open_session(
     )
     account = DriverTrace(traces, run_id)
     try:
-        with Fleet(plan, (options.out / NODES).absolute()) as fleet:
+        with ExitStack() as stack:
+            proxies = None
+            if options.delay is not None or needs_proxies:
+                given = Proxies(size, options.delay or Delay(), seed=options.seed)
+                proxies = stack.enter_context(given)
+            fleet = stack.enter_context(Fleet(plan, (options.out / NODES).absolute(), proxies))
             fleet.must_end_within(options.timeout_s)
             callers = Callers(fleet, replicas=Parameters().replicas, note=account.write)
             yield Session(options, size, fleet, ledger, callers, traces)
