@@ -24,11 +24,12 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pulsarcast.client import ApiError, Client, find_target
+from pulsarcast.client import ApiError, Client
 from pulsarcast.client.errors import is_passing
 from pulsarcast.client.following import Backoff
 from pulsarcast.model import api
 from pulsarcast.model.errors import LocalError, PulsarcastError
+from pulsarcast.pipeline.topics.logs import find_daemon
 from pulsarcast.pipeline.topics.options import CONNECTION, Secret, check_known, read_connection
 from pulsarcast.pipeline.topics.publications import BODY_BYTES, Publication, publications, shown
 from pulsarcast.pipeline.topics.writable import KEY, Columns, find_columns
@@ -84,13 +85,11 @@ def _plan(
         raise LocalError("sinkName is empty: leave it out, or give a name that stays the same")
     topic = options.get("topic", "").strip() or None
     columns = find_columns(schema, sink=sink, topic=topic, key_column=options.get(KEY.lower()))
-    connection = read_connection(options)
+    ack = _read_ack(options.get("ack", "replicated"))
     # Found here and now: other machines have neither our home nor our contexts.
-    target = find_target(
-        connection.url, connection.token, context=connection.context, home=connection.home
-    )
+    target = find_daemon(read_connection(options))
     token = None if target.token is None else Secret(target.token)
-    return WriteTask(target.url, token, columns, _read_ack(options.get("ack", "replicated")))
+    return WriteTask(target.url, token, columns, ack)
 
 
 def _read_ack(text: str) -> api.Ack:
