@@ -111,10 +111,13 @@ def compare(
     help="workload: users at a time.",
 )
 @click.option(
-    "--faults", multiple=True, help="workload: kills, full-disk or stopped; may be given again."
+    "--faults",
+    multiple=True,
+    help="workload: kills, full-disk, stopped, author or partition; may be given again.",
 )
 @click.option("--stopped-s", type=float, default=60.0, show_default=True, help="faults: how long.")
 @click.option("--full-s", type=float, default=20.0, show_default=True, help="faults: how long.")
+@click.option("--cut-s", type=float, default=20.0, show_default=True, help="faults: how long.")
 @click.option(
     "--events", type=click.IntRange(min=1), help="Of a load that is made up; away: missed ones."
 )

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +31,7 @@ from pulsarcast.testbed.messages import (
     Subscribe,
 )
 from pulsarcast.testbed.messages import Publish as PublishCommand
+from pulsarcast.testbed.proxies import Proxies
 
 DRIVER: Final = "driver"
 """The node_id of the load driver, as in the simulator."""
@@ -142,11 +144,28 @@ class Nodes:
             self._fleet.pause(index)
             self._fleet.after(for_s, lambda: self._resume(index))
 
-    def tell(self, action: str, index: int) -> None:
-        """Write down, and count, what was done to a node."""
+    def cut(self, group: Sequence[int]) -> None:
+        """Cut nodes off from all others."""
+        others = [index for index in range(self.size) if index not in group]
+        self.tell("cut", None, f"{list(group)} | {others}")
+        self._proxies.cut(group)
+
+    def heal(self) -> None:
+        """Undo it."""
+        self.tell("heal", None)
+        self._proxies.heal()
+
+    @property
+    def _proxies(self) -> Proxies:
+        assert self._fleet.proxies is not None, "without proxies nothing can be cut"
+        return self._fleet.proxies
+
+    def tell(self, action: str, index: int | None, detail: str = "") -> None:
+        """Write down, and count, what was done to a node, or to the network."""
         self.faults[action] = self.faults.get(action, 0) + 1
-        target = peer_text(self.stage.peer(index))
-        self._note(trace.Fault(action, target, "", self._fleet.life(index)))
+        target = "network" if index is None else peer_text(self.stage.peer(index))
+        life = None if index is None else self._fleet.life(index)
+        self._note(trace.Fault(action, target, detail, life))
 
     def _ended(self, death: Death) -> None:
         if death.node not in self._stopping:
@@ -192,6 +211,8 @@ class Callers:
         self.refused: dict[str, int] = {}
         """Commands given up, by reason."""
         self.retries = 0
+        self.answered_us = array("Q")
+        """How long each publisher waited for its acknowledgement."""
         self.promised: set[int] = set()
         """Numbers of the events that were acknowledged."""
         self.halted: dict[int, str] = {}
@@ -250,9 +271,12 @@ class Callers:
         def make(call: int) -> Command:
             return PublishCommand(call, topic, payload, int(injection), injection, ack)
 
+        asked_ns = time.monotonic_ns()
+
         def answered(answer: Answer) -> None:
             cid = Cid(answer.event) if isinstance(answer, Published) else None
             if isinstance(answer, Published) and cid is not None:
+                self.answered_us.append((time.monotonic_ns() - asked_ns) // 1000)
                 self._acknowledge(topic, cid, injection, answer.replicas)
                 self.promised_by_halted += index in self.halted
             if then is not None:

@@ -1,4 +1,4 @@
-"""Faults during a workload: nodes killed, a disk filled, a node stopped for a minute.
+"""Faults during a workload: nodes killed, a disk filled, a node stopped, the network cut.
 
 Any of them may happen in one run; no node is hit by two of them. The names in the trace are the
 simulator's (`simulation.fleet`), because the checkers know those.
@@ -25,6 +25,8 @@ KINDS: Final = {
     "kills": "a fifth of the nodes are killed at spread times, and back 2 to 10 seconds later",
     "full-disk": "the disk of one node is full for a while; then it is freed and started again",
     "stopped": "one node is stopped (SIGSTOP) for a minute",
+    "author": "the node with the busiest topic is killed, and back 20 seconds later",
+    "partition": "a third of the nodes is cut off from the others for a while, then the cut heals",
 }
 KILLED_SHARE: Final = 0.2
 KILLS_FROM: Final = 0.05
@@ -32,6 +34,10 @@ KILLS_TO: Final = 0.9
 DOWN_S_MIN: Final = 2.0
 DOWN_S_MAX: Final = 10.0
 STOPPED_AT: Final = 0.25
+AUTHOR_AT: Final = 0.3
+AUTHOR_DOWN_S: Final = 20.0
+CUT_SHARE: Final = 1 / 3
+CUT_AT: Final = 0.4
 FULL_AT: Final = 0.35
 HALT_POLL_S: Final = 0.25
 HALT_S_MAX: Final = 60.0
@@ -55,6 +61,8 @@ class Faults:
         self._full: int | None = None
         self._stopped: int | None = None
         self._killed: list[int] = []
+        self._author: int | None = None
+        self._cut: list[int] = []
         self._disk: SmallDisk | None = None
         self._callers: Callers | None = None
         self._fleet: Fleet | None = None
@@ -87,8 +95,13 @@ class Faults:
             self._full = _busiest_but_the_root(driver)
             left.remove(self._full)
             self._disk = self._stack.enter_context(small_disk(fleet.home_of(self._full)))
+        if "author" in self._kinds:
+            self._author = driver.busiest_author()
+            left.remove(self._author)
+        if "partition" in self._kinds:
+            self._cut = sorted(left[-max(1, round(CUT_SHARE * fleet.size)) :])
         if "stopped" in self._kinds:
-            self._stopped = left.pop()
+            self._stopped = left.pop(0)
         if "kills" in self._kinds:
             self._killed = left[: max(1, round(KILLED_SHARE * fleet.size))]
 
@@ -108,6 +121,10 @@ class Faults:
             self._at(driver, STOPPED_AT, self._pause)
         if self._full is not None:
             self._at(driver, FULL_AT, self._fill)
+        if self._author is not None:
+            self._at(driver, AUTHOR_AT, self._killing(self._author, AUTHOR_DOWN_S))
+        if self._cut:
+            self._at(driver, CUT_AT, self._separate)
 
     def are_over(self) -> bool:
         """Whether everything has happened, and everyone is back."""
@@ -128,6 +145,17 @@ class Faults:
         assert self._stopped is not None
         self._ahead -= 1
         self._hit.fleet.pause(self._stopped, for_s=self._options.stopped_s)
+
+    def _separate(self) -> None:
+        nodes = self._hit.fleet
+        nodes.cut(self._cut)
+
+        def heal() -> None:
+            self._ahead -= 1
+            nodes.heal()
+
+        assert self._fleet is not None
+        self._fleet.after(self._options.cut_s, heal)
 
     # A full disk: fill it, wait until the node says so, let it be for a while, start it again.
 

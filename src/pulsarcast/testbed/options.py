@@ -38,6 +38,7 @@ class RunOptions:
     faults: Sequence[str] = ()
     stopped_s: float = 60.0
     full_s: float = 20.0
+    cut_s: float = 20.0
     # Loads that are made up.
     events: int | None = None
     topics: int | None = None

@@ -55,10 +55,10 @@ class Delay(msgspec.Struct, frozen=True):
         late_ms = base_ms + rng.uniform(-self.jitter_ms, self.jitter_ms)
         return max(0.0, late_ms) / 1000
 
-    @property
-    def is_none(self) -> bool:
-        """Whether everything arrives at once."""
-        return not (self.base_ms or self.jitter_ms or self.pairs_ms)
+    def __str__(self) -> str:
+        if self.pairs_ms is not None:
+            return f"a matrix of {len(self.pairs_ms)} nodes"
+        return f"{self.base_ms:g}ms~{self.jitter_ms:g}ms"
 
 
 def parse_delay(text: str) -> Delay:

@@ -66,6 +66,12 @@ class Summary(Outcome, kw_only=True):
     bytes_per_delivery: float
     latency_ms_p50: float
     latency_ms_p99: float
+    acknowledged_ms_p50: float
+    """How long publishers waited for their acknowledgement, attempts that failed included."""
+    acknowledged_ms_p99: float
+    delay: str
+    """How late what came in arrived, by the proxies."""
+    proxies_cpu_s: float
     pss_mib: float
     trace_bytes: int
 
@@ -94,7 +100,13 @@ def run_workload(options: RunOptions, *, progress: Progress = no_progress) -> Su
     events = _last_number(workload) + 2  # one is spare: see `faults`
     with (
         Faults(options, size) as faults,
-        open_session(options, size=size, events=events, number_of=number_of) as session,
+        open_session(
+            options,
+            size=size,
+            events=events,
+            number_of=number_of,
+            needs_proxies="partition" in options.faults,
+        ) as session,
     ):
         play = _Play(session, workload, faults, progress)
         play.set_up()
@@ -144,6 +156,7 @@ class _Play:
         self._wall_s = self._cpu_s = 0.0
         self._traffic = Traffic(0, 0)
         self._pss_bytes = 0
+        self._proxies_cpu_s = 0.0
 
     def set_up(self) -> None:
         """Nodes, topics, subscriptions."""
@@ -189,6 +202,7 @@ class _Play:
             after.bytes_in - before.bytes_in, after.bytes_out - before.bytes_out
         )
         self._pss_bytes = fleet.pss_bytes()
+        self._proxies_cpu_s = 0.0 if fleet.proxies is None else fleet.proxies.cpu_s()
 
     def _wait_for(self, act: str, done: Callable[[], int], total: int) -> None:
         shown_s = 0.0
@@ -236,6 +250,7 @@ class _Play:
             for event in user.events:
                 latencies.extend(ledger.latencies_us(event.internal_id, everyone))
         latencies = array("Q", sorted(latencies))
+        answered = array("Q", sorted(callers.answered_us))
         lost = account.due - account.delivered
         # Only a fault excuses a node that refuses.
         excused = account.due == expected or bool(faults)
@@ -275,6 +290,10 @@ class _Play:
             bytes_per_delivery=round(self._traffic.bytes_out / max(1, delivered), 1),
             latency_ms_p50=percentile_ms(latencies, 0.5),
             latency_ms_p99=percentile_ms(latencies, 0.99),
+            acknowledged_ms_p50=percentile_ms(answered, 0.5),
+            acknowledged_ms_p99=percentile_ms(answered, 0.99),
+            delay="none" if options.delay is None else str(options.delay),
+            proxies_cpu_s=round(self._proxies_cpu_s, 3),
             pss_mib=round(self._pss_bytes / 2**20, 1),
             trace_bytes=0,
         )

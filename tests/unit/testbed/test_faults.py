@@ -8,6 +8,7 @@ from pulsarcast.cli.testbed import testbed as command
 from pulsarcast.model import trace
 from pulsarcast.model.errors import LocalError
 from pulsarcast.testbed.options import RunOptions
+from pulsarcast.testbed.proxies import Delay
 from pulsarcast.testbed.reading import lines_of
 from pulsarcast.testbed.small_disk import may_mount, small_disk
 from pulsarcast.testbed.workload import run_workload
@@ -45,6 +46,28 @@ def test_killed_and_stopped_nodes_miss_nothing(tmp_path: Path) -> None:
     told = faults_told(options.out)
     assert sorted(told) == [("kill", 1), ("pause", 1), ("restart", 1), ("resume", 1)]
     assert told.index(("kill", 1)) < told.index(("restart", 1))
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_cut_that_heals_and_an_author_that_dies_lose_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pulsarcast.testbed.faults.AUTHOR_DOWN_S", 0.5)
+    options = RunOptions(
+        nodes=NODES,
+        workload=write_workload(tmp_path),
+        out=tmp_path / "out",
+        faults=("author", "partition"),
+        cut_s=3.0,
+        delay=Delay(base_ms=20, jitter_ms=10),
+    )
+    summary = run_workload(options)
+    assert summary.ok
+    assert summary.due == summary.delivered == summary.expected_due == DUE
+    assert summary.faults == {"cut": 1, "heal": 1, "kill": 1, "restart": 1}
+    assert summary.delay == "20ms~10ms"
+    assert summary.acknowledged_ms_p50 > 20
+    assert summary.proxies_cpu_s > 0
 
 
 @needs_root
