@@ -78,6 +78,7 @@ def main() -> None:
             found[sink] = {
                 "rows_per_s": round(newest / told["stream_s"]),
                 "stream_s": round(told["stream_s"], 1),
+                "rows_per_s_after_the_first_batch": round(told["later_rows"] / told["later_s"]),
                 "whole_job_s": round(usage.wall_s, 1),
                 "job_cpu_s": round(usage.cpu_s, 1),
                 "daemon_cpu_s": round(cpu_of(pid) - cpu_s, 1),

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from pulsarcast.pipeline.checks import judge
+from pulsarcast.pipeline.merging import Task
 from pulsarcast.pipeline.quality import computed
 from pulsarcast.pipeline.scratch import open_scratch
 from pulsarcast.pipeline.session import session
@@ -26,7 +27,6 @@ from pulsarcast.pipeline.traces import (
     rebuild,
     writing,
 )
-from pulsarcast.pipeline.traces.writing import Task
 
 
 def where(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

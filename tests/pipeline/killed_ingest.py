@@ -16,10 +16,10 @@ from unittest import mock
 
 import pyarrow as pa
 
+from pulsarcast.pipeline.merging import Task
 from pulsarcast.pipeline.session import session
 from pulsarcast.pipeline.traces import Ingest, landing, streaming, writing
 from pulsarcast.pipeline.traces.layout import Layout
-from pulsarcast.pipeline.traces.writing import Task
 
 SETTINGS = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"}
 

@@ -16,6 +16,7 @@ COMMANDS: Final = {
     "metrics": "Compute the quality of service from tables.",
     "check": "Hold traces against every promise.",
     "report": "Draw runs side by side.",
+    "archive": "Keep a topic's events as Parquet, and verify them.",
 }
 
 

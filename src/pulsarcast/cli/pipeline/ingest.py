@@ -101,11 +101,11 @@ def _ingest(
             click.echo(f"figures at http://{metrics_host}:{port}/metrics", err=True)
         if available_now:
             return ingest.available_now(finish=finish)
-        return ingest.continuously(stack.enter_context(_told_to_stop()), finish=finish)
+        return ingest.continuously(stack.enter_context(told_to_stop()), finish=finish)
 
 
 @contextmanager
-def _told_to_stop() -> Iterator[threading.Event]:
+def told_to_stop() -> Iterator[threading.Event]:
     """Set when the process is asked to end; asked again, it ends at once."""
     stop = threading.Event()
     before = {}

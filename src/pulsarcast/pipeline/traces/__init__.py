@@ -6,9 +6,9 @@ gets its place (`sorting`), tasks write files (`writing`), a batch is held again
 (`compacting`) and runs read anew (`rebuilding`).
 """
 
+from pulsarcast.pipeline.folders import IncompatibleTablesError
 from pulsarcast.pipeline.traces.compacting import CompactResult, compact
 from pulsarcast.pipeline.traces.landing import LandResult, land
-from pulsarcast.pipeline.traces.layout import IncompatibleTablesError
 from pulsarcast.pipeline.traces.reading import (
     is_tables,
     open_lines,

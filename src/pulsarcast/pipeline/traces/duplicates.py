@@ -23,8 +23,9 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from pulsarcast.pipeline.merging import PARQUET
 from pulsarcast.pipeline.traces import arrow
-from pulsarcast.pipeline.traces.writing import PARQUET, lines_folder, write_parquet
+from pulsarcast.pipeline.traces.writing import lines_folder, write_parquet
 
 LIFE: Final = ("run_id", "node_id", "incarnation")
 KEY: Final = (*LIFE, "seq")

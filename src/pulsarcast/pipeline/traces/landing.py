@@ -12,15 +12,12 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from pulsarcast.model.errors import LocalError
+from pulsarcast.pipeline.folders import gather
+from pulsarcast.pipeline.merging import attempt_folder
 from pulsarcast.pipeline.traces.duplicates import settle, suspicious_lives
-from pulsarcast.pipeline.traces.layout import COLUMNS, OWN_BATCHES, Layout, column_names, gather
+from pulsarcast.pipeline.traces.layout import COLUMNS, OWN_BATCHES, Layout, column_names
 from pulsarcast.pipeline.traces.segments import GLOB, PACKED
-from pulsarcast.pipeline.traces.writing import (
-    SEGMENTS,
-    attempt_folder,
-    write_parquet,
-    writing_into,
-)
+from pulsarcast.pipeline.traces.writing import SEGMENTS, write_parquet, writing_into
 
 FILES: Final = "path string, modificationTime timestamp, length bigint, content binary"
 """What Spark's source of whole files gives. We take the path only: a task reads the file itself."""

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pulsarcast.model.errors import LocalError
+from pulsarcast.pipeline.folders import link_tree
 from pulsarcast.pipeline.traces.duplicates import settle, suspicious_lives
 from pulsarcast.pipeline.traces.landing import (
     LandResult,
@@ -24,7 +25,7 @@ from pulsarcast.pipeline.traces.landing import (
     staged_index,
     trace_folders,
 )
-from pulsarcast.pipeline.traces.layout import COLUMNS, TABLES, Layout, batch_folder, link_tree
+from pulsarcast.pipeline.traces.layout import COLUMNS, TABLES, Layout, batch_folder
 from pulsarcast.pipeline.traces.writing import lines_folder, write_parquet
 
 

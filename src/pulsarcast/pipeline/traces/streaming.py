@@ -23,6 +23,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from pulsarcast.pipeline.folders import IncompatibleTablesError
+from pulsarcast.pipeline.streams import committed_batch, planned_batch, run_until
 from pulsarcast.pipeline.traces.finishing import close_left_open
 from pulsarcast.pipeline.traces.landing import (
     FILES,
@@ -32,13 +34,12 @@ from pulsarcast.pipeline.traces.landing import (
     land_batch,
     trace_folders,
 )
-from pulsarcast.pipeline.traces.layout import OWN_BATCHES, IncompatibleTablesError, Layout
+from pulsarcast.pipeline.traces.layout import OWN_BATCHES, Layout
 
 BATCH_BYTES: Final = 256 * 1024 * 1024
 """Packed bytes of one batch at most: some gigabytes of text."""
 INTERVAL_S: Final = 5.0
 """How often a continuous ingest looks for segments: a batch costs about a second."""
-POLL_S: Final = 0.2
 
 
 @dataclass
@@ -94,9 +95,7 @@ class Ingest:
         """
         with self._writing():
             query = self._start(self._sink().trigger(processingTime=f"{self.interval_s} seconds"))
-            while query.isActive and not stop.wait(POLL_S):
-                pass
-            self._end(query)
+            run_until(stop, query, self.layout.checkpoint, lambda: self._running)
             if finish:
                 self._drain(finish=True)
         return self.landed
@@ -132,14 +131,6 @@ class Ingest:
         self.landed.add(result)
         self.on_batch(result, time.monotonic() - start)
 
-    def _end(self, query: StreamingQuery) -> None:
-        """Stop a query, between two batches if that can be had."""
-        running = self._running
-        while query.isActive and running is not None and running > committed_batch(self.layout):
-            time.sleep(POLL_S)
-        query.stop()
-        query.awaitTermination()
-
     @contextmanager
     def _writing(self) -> Iterator[None]:
         with self.layout.writing():
@@ -152,24 +143,14 @@ class Ingest:
         advice = "remove the whole folder and ingest again"
         batches = self.layout.batches()
         streamed = max((batch for batch in batches if batch < OWN_BATCHES), default=-1)
-        if streamed > _last(self.layout.checkpoint / "offsets"):
+        if streamed > planned_batch(self.layout.checkpoint):
             raise IncompatibleTablesError(
                 f"{self.layout.folder} has batch {streamed}, of which its checkpoint knows "
                 f"nothing: the next ones would take its place; {advice}"
             )
-        committed = committed_batch(self.layout)
+        committed = committed_batch(self.layout.checkpoint)
         if committed > self.layout.notes()["compacted"] and committed not in batches:
             raise IncompatibleTablesError(
                 f"{self.layout.folder} has no batch {committed}, which its checkpoint says is "
                 f"there: it would never be read again; {advice}"
             )
-
-
-def committed_batch(layout: Layout) -> int:
-    """The last batch of the stream that Spark knows to be done; -1 is none."""
-    return _last(layout.checkpoint / "commits")
-
-
-def _last(log: Path) -> int:
-    names = (entry.name for entry in log.iterdir()) if log.is_dir() else ()
-    return max((int(name) for name in names if name.isdigit()), default=-1)

@@ -1,26 +1,25 @@
 """What a task of Spark does: read segments, write Parquet, and say what it read (design, 11).
 
 Rows do not travel through Spark: an executor parses and writes columns with Arrow, which is
-cheaper, and hands Spark one row per stretch of a node's life. Each attempt of a task writes into a
-folder of its own, which counts only if Spark says that this attempt succeeded: what a lost executor
-left half done, or still writes, is never looked at.
+cheaper, and hands Spark one row per stretch of a node's life. Only the folders of attempts that
+succeeded count (`merging`).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
+from pulsarcast.pipeline.merging import PARQUET, PART_BYTES, Task, attempt_folder, this_attempt
 from pulsarcast.pipeline.traces import arrow
 from pulsarcast.pipeline.traces.parsing import Reject, parse, show
 from pulsarcast.pipeline.traces.segments import BLOCK_BYTES, Segment
@@ -28,12 +27,7 @@ from pulsarcast.pipeline.traces.sorting import Life, Place, Sorter, Stretch
 
 BUFFER_BYTES: Final = 96 * 1024 * 1024
 """Rows that a task keeps in memory, until it writes the largest part of them."""
-PART_BYTES: Final = 48 * 1024 * 1024
-"""Rows of one run and kind that are written as soon as they are there."""
 OPEN_FILES_MAX: Final = 64
-
-PARQUET: Final[Mapping[str, Any]] = {"compression": "zstd", "store_schema": False}
-"""How Arrow writes our files: with nothing in them that only Arrow reads."""
 
 _ESCAPED: Final = frozenset("\"#%'*/:=?\\{[]^\x7f")
 """What Spark and Hive do not let stand in the name of a folder."""
@@ -48,8 +42,6 @@ SEGMENTS: Final = (
 A segment's row has its size, and how many of its lines were quarantined or of unknown meaning, and
 no run; a stretch's row has all the rest. `task` is the attempt that read it.
 """
-
-Task: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 INDEX: Final = pa.schema(
     [
@@ -66,9 +58,7 @@ def writing_into(folder: Path, name: str, *, run_id: str | None = None) -> Task:
     """
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        assert context is not None
-        attempt = context.taskAttemptId()
+        attempt = this_attempt()
         with Tables(folder / attempt_folder(attempt), f"{name}-{attempt:06}") as tables:
             landing = Landing(tables, run_id)
             for batch in batches:
@@ -79,11 +69,6 @@ def writing_into(folder: Path, name: str, *, run_id: str | None = None) -> Task:
             yield pa.RecordBatch.from_pylist(rows, INDEX)
 
     return write
-
-
-def attempt_folder(attempt: int) -> str:
-    """What the folder of one attempt of a task is called."""
-    return f"task={attempt}"
 
 
 def local_path(path: str) -> Path:
