@@ -1,6 +1,6 @@
 """A daemon's whole history as a Parquet archive, and every signature in it verified on all cores.
 
-    python -m benchmarks.spark_archive [--home DIR] [--events 1000000] [--master URL]
+    python -m benchmarks.spark_archive [--home DIR] [--events 1000000] [--cluster]
 
 Publishes the events through a daemon (or takes a home that has them under the alias `large`),
 archives them and verifies the archive, each with the command that people use. Then PyNaCl verifies
@@ -50,12 +50,20 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--home", type=Path, help="Filled if it is new; kept.")
     parser.add_argument("--out", type=Path, help="Where the archive is left; it must not be there.")
-    parser.add_argument("--master", help="Spark's master; this machine, unless said otherwise.")
+    parser.add_argument("--cluster", action="store_true", help="On a standalone cluster.")
     given = parser.parse_args()
     with ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spark-archive-")))
         out = given.out or work / "archive"
-        run = Command(out, given.master)
+        master = None
+        if given.cluster:
+            from tests.pipeline.cluster import running_cluster
+
+            (work / "cluster").mkdir()
+            cluster = stack.enter_context(running_cluster(work / "cluster"))
+            os.environ.update(cluster.environment)
+            master = cluster.master
+        run = Command(out, master)
         found: dict[str, Any] = {"cores": len(os.sched_getaffinity(0))}
         with daemon(given.home or work / "home") as (url, pid):
             with Client(url, token_of(given.home or work / "home")) as client:

@@ -11,7 +11,10 @@ import pytest
 
 from tests.docs.guides import NOT_RUN, ROOT, Shell, Step, first_missing, sections, steps_of
 
-GUIDES = ("first-topic", "ordering", "history", "access", "operating", "troubleshooting", "http")
+GUIDES = (
+    "first-topic", "ordering", "history", "access", "operating", "troubleshooting", "http", "spark",
+    "archive",
+)  # fmt: skip
 QUICK_START = "Install and try"
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+import pytest
+
 from pulsarcast.cli import telling
 from pulsarcast.daemon.app import ALL
 from pulsarcast.daemon.openapi import _REFUSALS
@@ -14,12 +16,22 @@ from tests.docs.guides import ROOT
 
 
 def rows(guide: str, heading: str) -> list[list[str]]:
-    """The cells of the table that begins with this heading."""
+    """The cells of the first table that begins with this heading."""
+    return tables(guide, heading)[0]
+
+
+def tables(guide: str, heading: str) -> list[list[list[str]]]:
+    """The cells of every table that begins with this heading."""
     text = (ROOT / f"docs/guides/{guide}.md").read_text(encoding="utf-8")
-    _, found, rest = text.partition(f"\n| {heading} |")
+    _, *found = text.split(f"\n| {heading} |")
     assert found, f"{guide}.md has no table with {heading!r}"
-    lines = rest.partition("\n\n")[0].splitlines()[2:]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [
+        [
+            [cell.strip() for cell in line.strip("|").split("|")]
+            for line in rest.partition("\n\n")[0].splitlines()[2:]
+        ]
+        for rest in found
+    ]
 
 
 def test_every_setting_is_in_the_guide_with_its_default() -> None:
@@ -67,3 +79,23 @@ def test_every_operation_of_the_api_is_in_the_guide() -> None:
 
 def test_every_scope_is_in_the_guide() -> None:
     assert [cells[0].strip("`") for cells in rows("access", "scope")] == list(SCOPES)
+
+
+def test_the_columns_and_options_of_the_spark_source_and_sink_are_in_the_guide() -> None:
+    pytest.importorskip("pyspark")
+    from pulsarcast.pipeline.topics.options import CONNECTION, READING
+    from pulsarcast.pipeline.topics.schema import spark_schema
+    from pulsarcast.pipeline.topics.sink import WRITING
+    from pulsarcast.pipeline.topics.writable import KEY
+
+    read, written = tables("spark", "column")
+    assert words(read) == spark_schema().fieldNames()
+    assert {KEY, "payload", "value", "topic"} <= set(words(written))
+    reading, writing = tables("spark", "option")
+    assert sorted(words(reading)) == sorted((*CONNECTION, *READING))
+    assert sorted(words(writing)) == sorted(WRITING)
+
+
+def words(table: list[list[str]]) -> list[str]:
+    """What the first cells name."""
+    return [name for cells in table for name in re.findall(r"`(\w+)`", cells[0])]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
@@ -16,6 +16,9 @@ import click
 from pulsarcast.cli.homes import home_option
 from pulsarcast.cli.telling import FORBIDDEN, UNKNOWN, UNREACHABLE, complain, needs_extra
 from pulsarcast.model.errors import LocalError
+
+if TYPE_CHECKING:
+    from pulsarcast.client import Target
 
 WAIT_S_MAX = 30.0
 
@@ -34,28 +37,45 @@ def remote(command: Callable[..., None]) -> Any:
     ) -> None:
         with needs_extra("client"):
             from pulsarcast.client import Client
-            from pulsarcast.client.connect import of_home
         if wait:
             _wait_for(home)
         with refusals_told():
-            if url is None and context is None and _is_named("home"):
-                # Whoever names a home means it, whatever else may be set up.
-                target = of_home(home)
-                url, token = target.url, token or target.token
-            with Client(url, token, context=context, home=home) as client:
+            target = chosen_target(home, url, token, context)
+            with Client(target.url, target.token) as client:
                 command(client, **given)
 
     decorated: Any = connected
     for option in (
         click.option("--wait", is_flag=True, help="Wait for the daemon of this home to start."),
         click.option("--json", "as_json", is_flag=True, help="JSON for programs."),
+        which_daemon,
+    ):
+        decorated = option(decorated)
+    return decorated
+
+
+def which_daemon(command: Any) -> Any:
+    """Add the options that say which daemon: `chosen_target` knows what they mean."""
+    for option in (
         click.option("--context", metavar="NAME", help="A daemon that `context add` named."),
         click.option("--token", metavar="TOKEN", help="Also $PULSARCAST_TOKEN."),
         click.option("--url", metavar="URL", help="A daemon elsewhere, also $PULSARCAST_URL."),
         home_option,
     ):
-        decorated = option(decorated)
-    return decorated
+        command = option(command)
+    return command
+
+
+def chosen_target(home: Path, url: str | None, token: str | None, context: str | None) -> Target:
+    """The daemon that the options of a command mean."""
+    from pulsarcast.client import find_target
+    from pulsarcast.client.connect import of_home
+
+    if url is None and context is None and _is_named("home"):
+        # Whoever names a home means it, whatever else may be set up.
+        found = of_home(home)
+        url, token = found.url, token or found.token
+    return find_target(url, token, context=context, home=home)
 
 
 def _wait_for(home: Path) -> None:

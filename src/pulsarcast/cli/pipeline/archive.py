@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pulsarcast.cli.homes import home_option
 from pulsarcast.cli.pipeline.ingest import MIB, told_to_stop
-from pulsarcast.cli.remote import refusals_told, size
+from pulsarcast.cli.remote import chosen_target, refusals_told, size, which_daemon
 from pulsarcast.cli.telling import FAILED
 
 if TYPE_CHECKING:
@@ -67,10 +66,7 @@ SETTINGS = {
 )
 @click.option("--master", help="Spark's master; this machine, unless said otherwise.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
-@click.option("--context", metavar="NAME", help="A daemon that `context add` named.")
-@click.option("--token", metavar="TOKEN", help="Also $PULSARCAST_TOKEN.")
-@click.option("--url", metavar="URL", help="A daemon elsewhere, also $PULSARCAST_URL.")
-@home_option
+@which_daemon
 def command(
     topic: str | None,
     out: str,
@@ -99,7 +95,9 @@ def command(
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     figures: dict[str, Any] = {}
     with refusals_told():
-        target = None if topic is None else _target(topic, home, url, token, context)
+        target = None if topic is None else chosen_target(home, url, token, context)
+        if topic is not None and target is not None:
+            _check_topic(target, topic)
         settings = _settings(master, is_long=not options["available_now"])
         with session("archive", master=master, settings=settings) as spark:
             if topic is not None and target is not None:
@@ -144,22 +142,12 @@ def _archive(
             return archiving.continuously(stop)
 
 
-def _target(
-    topic: str, home: Path, url: str | None, token: str | None, context: str | None
-) -> Target:
-    """The daemon that is meant, and knows the topic: Spark would take long to say that."""
-    from pulsarcast.client import Client, find_target
-    from pulsarcast.client.connect import of_home
+def _check_topic(target: Target, topic: str) -> None:
+    """See that the daemon is there and knows the topic: Spark would take long to say it is not."""
+    from pulsarcast.client import Client
 
-    source = click.get_current_context().get_parameter_source("home")
-    if url is None and context is None and source is click.core.ParameterSource.COMMANDLINE:
-        # Whoever names a home means it, whatever else may be set up.
-        found = of_home(home)
-        url, token = found.url, token or found.token
-    target = find_target(url, token, context=context, home=home)
     with Client(target.url, target.token) as client:
         client.topic(topic)
-    return target
 
 
 @contextmanager
