@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
@@ -85,7 +86,9 @@ class Proxy:
         try:
             while data := source.recv(65536):
                 if counts and (kept := self._room(len(data))) is not None:
-                    sink.sendall(data[:kept])
+                    # Another connection's cut may have been quicker; this one counts all the same.
+                    with suppress(OSError):
+                        sink.sendall(data[:kept])
                     self.cut()
                     return
                 sink.sendall(data)
