@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from pulsarcast.cli.progress import Bars
+from pulsarcast.cli.testbed_control import add_to, said_in
 from pulsarcast.model.errors import LocalError
 
 EXIT_LOST = 1
@@ -22,6 +23,9 @@ _TRACE_LEVELS = click.Choice(["none", "delivery", "rpc"])
 @click.group()
 def testbed() -> None:
     """Run many real nodes on this machine, and measure them."""
+
+
+add_to(testbed)
 
 
 @testbed.command()
@@ -132,9 +136,18 @@ def compare(
 @click.option(
     "--latency", metavar="MS~MS", help="What comes in arrives so late: 500ms, or 500ms~300ms."
 )
+@click.option("--matrix", type=click.Path(path_type=Path), help="Round trips, for --latency.")
+@click.option("--memory-mib", type=click.IntRange(min=1), help="A node that takes more is killed.")
+@click.option("--without-limits", is_flag=True, help="Go on where memory cannot be limited.")
+@click.option("--replace", is_flag=True, help="Overwrite a finished run.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
-def run(as_json: bool, trace_level: str, latency: str | None, **given: Any) -> None:
+@click.pass_context
+def run(
+    ctx: click.Context, /, scenario: str, out: Path, replace: bool, as_json: bool, **_: Any
+) -> None:
     """Play SCENARIO on real nodes; exit 1 where a delivery is missing or twice.
+
+    It is a file (.toml), before which these options go, or one of
 
     \b
     workload  the thesis' evaluation: a file, or a load of its shape; with --faults if wanted
@@ -143,19 +156,73 @@ def run(as_json: bool, trace_level: str, latency: str | None, **given: Any) -> N
     soak      a steady rate for long: does memory grow?
     """
     with Bars() as bars, _telling():
-        from pulsarcast.testbed.options import RunOptions
-        from pulsarcast.testbed.proxies import parse_delay
-        from pulsarcast.testbed.run import run_scenario
+        from pulsarcast.testbed.claims import play
+        from pulsarcast.testbed.scenarios import options_for
         from pulsarcast.testbed.small_disk import keep_mounts_to_ourselves, may_mount
 
-        if "full-disk" in given["faults"] and may_mount():
+        said = said_in(ctx, "scenario", "out", "replace", "as_json")
+        options = options_for(scenario, out=out, said=said)
+        if "full-disk" in options.faults and may_mount():
             keep_mounts_to_ourselves()
-        level = None if trace_level == "none" else trace_level
-        delay = None if latency is None else parse_delay(latency)
-        options = RunOptions(trace_level=level, delay=delay, **given)
-        outcome = run_scenario(options, progress=bars.show)
+        outcome = play(options, replace=replace, progress=bars.show)
     click.echo(outcome.to_json() if as_json else outcome.to_text())
     if not outcome.ok:
+        sys.exit(EXIT_LOST)
+
+
+@testbed.command()
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Runs and results.")
+@click.option("--workload", type=click.Path(path_type=Path), help="Its file; else one is made up.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=2000,
+    show_default=True,
+    help="Events of runs that do not play the whole workload.",
+)
+@click.option("--small", is_flag=True, help="10 nodes, 500 events at most: some minutes.")
+@click.option("--only", multiple=True, metavar="NAME", help="Play this run; may be given again.")
+@click.option("--again", is_flag=True, help="Play anew what has been played.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+def thesis(
+    out: Path,
+    workload: Path | None,
+    limit: int,
+    small: bool,
+    only: tuple[str, ...],
+    again: bool,
+    as_json: bool,
+) -> None:
+    """Repeat the thesis' evaluation, judge it, and put its table beside ours.
+
+    \b
+    ours, ours-total                        the whole workload, unordered and in total order
+    floodsub, gossipsub                     its first events
+    NAME-latency                            the same four, all that comes in 500 ms late, +-300
+    ours-author, ours-kills, ours-partition with a fault
+    ours-live                               the whole workload, its traces streaming into Spark
+
+    What was played is not played again: a call that was killed is simply made again. Exit 1: a
+    run failed, or one of ours lost something, or its verdict is not clean.
+    """
+    with Bars() as bars, _telling():
+        from dataclasses import replace
+
+        from pulsarcast.testbed.thesis import evaluate
+        from pulsarcast.testbed.thesis_runs import FULL, SMALL, choose, plan_runs
+
+        scale = SMALL if small else FULL
+        plan = plan_runs(out, replace(scale, limit=limit), workload)
+        results = evaluate(
+            plan,
+            out,
+            only=choose(plan, only),
+            again=again,
+            progress=bars.show,
+            tell=lambda line: click.echo(line, err=True),
+        )
+    click.echo(results.to_json() if as_json else results.to_text())
+    if not results.ok:
         sys.exit(EXIT_LOST)
 
 

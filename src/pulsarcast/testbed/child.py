@@ -45,7 +45,7 @@ from pulsarcast.testbed.messages import (
 )
 
 METER_S: Final = 0.2
-"""How often a node writes into shared memory what went through its sockets."""
+"""How often a node writes into shared memory what it received and sent."""
 _RECEIVE_BYTES: Final = 64 * 1024
 _PR_SET_PDEATHSIG: Final = 1
 _left_behind: Final[list[object]] = []
@@ -200,7 +200,8 @@ async def _carry_out(command: Command, contestant: Contestant, ledger: Ledger) -
             await contestant.join(addresses)
             return Done(call)
         case Measure(call):
-            return Measured(call, *contestant.traffic(), contestant.halted)
+            traffic = contestant.traffic()
+            return Measured(call, traffic.bytes_in, traffic.bytes_out, contestant.halted)
         case Open(call) | Stop(call):
             return Failed(call, "the node is open already")
         case _ as unreachable:

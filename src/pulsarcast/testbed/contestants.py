@@ -72,6 +72,23 @@ class Traffic(NamedTuple):
 
     bytes_in: int
     bytes_out: int
+    messages_in: int | None = None
+    """Messages of the protocol, where a node can tell; only ours can."""
+    messages_out: int | None = None
+
+
+class Volume(NamedTuple):
+    """Bytes at the sockets of a whole fleet."""
+
+    bytes_in: int
+    bytes_out: int
+
+
+class Messages(NamedTuple):
+    """Messages that a node received and sent in all of its lives."""
+
+    received: int
+    sent: int
 
 
 class Contestant(Protocol):

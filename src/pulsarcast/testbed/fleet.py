@@ -26,7 +26,8 @@ from typing import Final, NamedTuple, NoReturn
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import PeerId
 from pulsarcast.testbed import child, meters
-from pulsarcast.testbed.contestants import Traffic
+from pulsarcast.testbed.contestants import Messages, Volume
+from pulsarcast.testbed.limits import MemoryLimits
 from pulsarcast.testbed.messages import (
     Answer,
     Command,
@@ -60,6 +61,8 @@ class Death(NamedTuple):
     life: int
     how: str
     expected: bool
+    by_limit: bool = False
+    """Whether it took more memory than it was given."""
 
 
 @dataclass
@@ -79,18 +82,25 @@ class _Process:
 class Fleet:
     """The node processes of one run; use it as a context manager."""
 
-    def __init__(self, plan: child.Plan, home: Path, proxies: Proxies | None = None) -> None:
+    def __init__(
+        self,
+        plan: child.Plan,
+        home: Path,
+        proxies: Proxies | None = None,
+        limits: MemoryLimits | None = None,
+    ) -> None:
         self.size = plan.size
         self.home = home
         self.deaths: list[Death] = []
         self.peers: dict[int, PeerId] = {}
         self.addresses: dict[int, str] = {}
         self.proxies = proxies
+        self.limits = limits
         self._plan = plan
         self._processes: dict[int, _Process] = {}
         self._lives = [0] * plan.size
         self._ended_cpu_s = 0.0
-        self._ended_traffic = Traffic(0, 0)
+        self._ended_traffic = Volume(0, 0)
         self._deadline_s = float("inf")
         self._calls = itertools.count(1)
         self._selector = selectors.DefaultSelector()
@@ -138,6 +148,8 @@ class Fleet:
         if not pid:
             child.run(self._plan, index=index, life=life, home=home, control=theirs, parent=parent)
         theirs.close()
+        if self.limits is not None:
+            self.limits.admit(index, pid)  # it takes next to nothing before it is told to open
         ours.setblocking(False)
         process = self._processes[index] = _Process(pid, life, ours)
         self._selector.register(ours, selectors.EVENT_READ, (index, process))
@@ -264,6 +276,13 @@ class Fleet:
             if isinstance(answer, Failed):
                 raise LocalError(f"node {index}: {answer.error}{self._last_words(index)}")
 
+    def watch(self, file: socket.socket, act: Callable[[], None] | None) -> None:
+        """Have something done whenever there is something to read from a socket; None ends it."""
+        if act is None:
+            self._selector.unregister(file)
+        else:
+            self._selector.register(file, selectors.EVENT_READ, act)
+
     def on_death(self, act: Callable[[Death], None]) -> None:
         """Be told of every process that ends."""
         self._on_death.append(act)
@@ -354,7 +373,7 @@ class Fleet:
         """Memory of all nodes that run, what they share counted once."""
         return sum(meters.pss_bytes(process.pid) for process in self._processes.values())
 
-    def traffic(self) -> Traffic:
+    def traffic(self) -> Volume:
         """Bytes at the sockets of all nodes so far; of a dead one, what it last said."""
         bytes_in, bytes_out = self._ended_traffic
         for index, answer in self.each(self.living(), lambda index: Measure).items():
@@ -365,7 +384,13 @@ class Fleet:
                 said = self._plan.ledger.metered(index)
                 bytes_in += said[0]
                 bytes_out += said[1]
-        return Traffic(bytes_in, bytes_out)
+        return Volume(bytes_in, bytes_out)
+
+    def messages(self) -> list[Messages] | None:
+        """Of each node, the dead included, as it last said; None where nodes cannot tell."""
+        told = [self._plan.ledger.messages(index) for index in range(self.size)]
+        counted = [each for each in told if each is not None]
+        return counted if len(counted) == len(told) else None
 
     def unexpected_deaths(self) -> list[Death]:
         """Who ended without having been told to."""
@@ -419,6 +444,9 @@ class Fleet:
         if self._timers:
             s_max = max(0.0, min(s_max, self._timers[0][0] - time.monotonic()))
         for key, events in self._selector.select(s_max):
+            if callable(key.data):
+                key.data()
+                continue
             data: tuple[int, _Process] = key.data
             index, process = data
             if self._processes.get(index) is not process:
@@ -456,9 +484,12 @@ class Fleet:
         self._ended_cpu_s += cpu_s
         told = self._plan.ledger.end_life(index)
         ended = self._ended_traffic
-        self._ended_traffic = Traffic(ended.bytes_in + told[0], ended.bytes_out + told[1])
+        self._ended_traffic = Volume(ended.bytes_in + told[0], ended.bytes_out + told[1])
         how = _how_it_ended(status)
-        death = Death(index, process.life, how, process.ending)
+        by_limit = self.limits is not None and self.limits.has_killed(index)
+        if self.limits is not None and by_limit:
+            how += f", over its limit of {self.limits.mib} MiB"
+        death = Death(index, process.life, how, process.ending and not by_limit, by_limit)
         self.deaths.append(death)
         asked, process.asked = process.asked, {}
         for call, then in asked.items():

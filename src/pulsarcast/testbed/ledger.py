@@ -13,13 +13,18 @@ from __future__ import annotations
 
 import mmap
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
+
+from pulsarcast.testbed.contestants import Messages
 
 NS_PER_US: Final = 1_000
 LATENCY_US_MAX: Final = (1 << 32) - 2
-# Per node: deliveries, duplicates, redeliveries, strays; bytes in and out of its present life.
-_COUNTS: Final = 6
+# Per node: deliveries, duplicates, redeliveries, strays; bytes in and out of its present life;
+# messages in and out of all of its lives, plus one: 0 is for nodes that do not count them.
+_COUNTS: Final = 8
+_BYTES: Final = 4
+_MESSAGES: Final = 6
 
 
 class Ledger:
@@ -78,14 +83,20 @@ class Ledger:
     def end_life(self, node: int) -> tuple[int, int]:
         """What a life metered last; the next one begins with nothing."""
         said = self.metered(node)
-        first = node * _COUNTS + 4
+        first = node * _COUNTS + _BYTES
         self._counts[first] = self._counts[first + 1] = 0
         return said
 
     def metered(self, node: int) -> tuple[int, int]:
         """Bytes in and out of a node's present life, as it last said."""
-        first = node * _COUNTS + 4
+        first = node * _COUNTS + _BYTES
         return self._counts[first], self._counts[first + 1]
+
+    def messages(self, node: int) -> Messages | None:
+        """What all lives of a node received and sent, as it last said; None: it does not count."""
+        first = node * _COUNTS + _MESSAGES
+        received, sent = self._counts[first], self._counts[first + 1]
+        return Messages(received - 1, sent - 1) if received and sent else None
 
     @property
     def duplicates(self) -> int:
@@ -116,6 +127,8 @@ class Teller:
         self._counts = ledger._counts
         self._told = bytearray(ledger.events)
         """What this life was given."""
+        self._before = ledger.messages(node) or Messages(0, 0)
+        """What earlier lives received and sent."""
 
     def deliver(self, payload: bytes, now_ns: int) -> None:
         """The application of our node was handed this."""
@@ -135,10 +148,19 @@ class Teller:
         self._cells[cell] = min(max(latency_us, 0), LATENCY_US_MAX) + 1
         self._count(0)
 
-    def meter(self, bytes_in: int, bytes_out: int) -> None:
+    def meter(
+        self,
+        bytes_in: int,
+        bytes_out: int,
+        messages_in: int | None = None,
+        messages_out: int | None = None,
+    ) -> None:
         """What went through the sockets of this life so far."""
-        first = self._node * _COUNTS + 4
-        self._counts[first], self._counts[first + 1] = bytes_in, bytes_out
+        first, counts = self._node * _COUNTS, self._counts
+        counts[first + _BYTES], counts[first + _BYTES + 1] = bytes_in, bytes_out
+        if messages_in is not None and messages_out is not None:
+            counts[first + _MESSAGES] = self._before.received + messages_in + 1
+            counts[first + _MESSAGES + 1] = self._before.sent + messages_out + 1
 
     def _count(self, which: int) -> None:
         self._counts[self._node * _COUNTS + which] += 1
@@ -150,3 +172,25 @@ def percentile_ms(latencies_us: array[int], share: float) -> float:
         return 0.0
     place = min(len(latencies_us) - 1, int(share * len(latencies_us)))
     return round(latencies_us[place] / 1000, 3)
+
+
+def messages_since(
+    before: Sequence[Messages] | None, after: Sequence[Messages] | None
+) -> list[Messages] | None:
+    """What every node received and sent between two readings, where nodes can tell."""
+    if before is None or after is None:
+        return None
+    return [
+        Messages(now.received - then.received, now.sent - then.sent)
+        for then, now in zip(before, after, strict=True)
+    ]
+
+
+def spread(counts: Sequence[int]) -> dict[str, float] | None:
+    """Mean and nearest ranks: is the load on all nodes, or on some?"""
+    if not counts:
+        return None
+    ordered, mean = sorted(counts), sum(counts) / len(counts)
+    ranks = {f"p{share}": ordered[-(-share * len(ordered) // 100) - 1] for share in (50, 95, 99)}
+    over = ranks["p99"] / mean if mean else 0.0
+    return {"mean": round(mean, 1), **ranks, "max": ordered[-1], "p99_over_mean": round(over, 2)}

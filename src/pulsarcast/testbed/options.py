@@ -54,6 +54,13 @@ class RunOptions:
     # The network.
     delay: Delay | None = None
     """How late what comes in arrives; None: there are no proxies, unless a fault needs them."""
+    matrix: Path | None = None
+    """The file from which the delay was made, where it was: see `scenarios`."""
+    # The machine.
+    memory_mib: int | None = None
+    """What a node may take before it is killed; None: as much as there is."""
+    without_limits: bool = False
+    """Whether to go on where there can be no limits."""
 
     def name_of_run(self) -> str:
         """What the traces call this run."""

@@ -60,9 +60,11 @@ class OurNode:
         return Receipt(published.cid, published.replicas)
 
     def traffic(self) -> Traffic:
-        """What the node counted at its sockets."""
+        """What the node counted at its sockets, and of its messages."""
         counters = self._node.counters
-        return Traffic(counters.bytes_in, counters.bytes_out)
+        return Traffic(
+            counters.bytes_in, counters.bytes_out, counters.messages_in, counters.messages_out
+        )
 
     @property
     def halted(self) -> str | None:

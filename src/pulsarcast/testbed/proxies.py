@@ -31,6 +31,8 @@ OUTER: Final = "127.2"
 """Where their proxies are, which is where others find them."""
 HELD_BYTES_MAX: Final = 4 << 20
 """What is on its way in one direction of one connection before its sender has to wait."""
+_ORDER_BYTES_MAX: Final = 64 << 20
+"""A matrix for a thousand nodes is a long line."""
 _STEP_S: Final = 1e-6
 _CHUNK_BYTES: Final = 64 * 1024
 _PORTS_TRIED: Final = 50
@@ -89,7 +91,14 @@ class _Heal(msgspec.Struct, frozen=True, tag="heal"):
     """All hear each other again."""
 
 
-_Order: TypeAlias = _Cut | _Heal
+class _Slow(msgspec.Struct, frozen=True, tag="slow"):
+    """From now on, what comes in arrives so late: at these nodes, or at all."""
+
+    delay: Delay
+    nodes: list[int] | None
+
+
+_Order: TypeAlias = _Cut | _Heal | _Slow
 
 
 def host_of(network: str, index: int) -> str:
@@ -159,6 +168,10 @@ class Proxies:
         """Undo it; what was said meanwhile arrives."""
         self._order(_Heal())
 
+    def slow(self, delay: Delay, nodes: Sequence[int] | None = None) -> None:
+        """Delay what comes in from now on, at some nodes or at all; what is on its way stays so."""
+        self._order(_Slow(delay, None if nodes is None else list(nodes)))
+
     def cpu_s(self) -> float:
         """What the proxies have used: theirs, and no node's."""
         with open(f"/proc/{self._pid}/stat") as file:  # noqa: PTH123 (a file that is no file)
@@ -226,6 +239,8 @@ class _Server:
         self._listeners = listeners
         self._port = port
         self._delay = delay
+        self._delays: dict[int, Delay] = {}
+        """Nodes that have one of their own."""
         self._rng = random.Random(f"proxies/{seed}")
         self._cut: frozenset[int] = frozenset()
         self._pipes: dict[_Pipe, None] = {}
@@ -234,12 +249,23 @@ class _Server:
         """Serve until the testbed is gone."""
         for index, listener in enumerate(self._listeners):
             await asyncio.start_server(self._serving(index), sock=listener)
-        reader, _ = await asyncio.open_connection(sock=control)
+        reader, _ = await asyncio.open_connection(sock=control, limit=_ORDER_BYTES_MAX)
         while line := await reader.readline():
-            order = msgspec.json.decode(line, type=_Cut | _Heal)
-            self._cut = frozenset(order.group) if isinstance(order, _Cut) else frozenset()
-            for pipe in list(self._pipes):
-                pipe.wake()
+            self._obey(msgspec.json.decode(line, type=_Cut | _Heal | _Slow))
+
+    def _obey(self, order: _Order) -> None:
+        match order:
+            case _Slow(delay, None):
+                self._delay = delay
+                self._delays.clear()
+            case _Slow(delay, list(nodes)):
+                self._delays |= dict.fromkeys(nodes, delay)
+            case _Cut(group):
+                self._cut = frozenset(group)
+            case _Heal():
+                self._cut = frozenset()
+        for pipe in list(self._pipes):
+            pipe.wake()
 
     def _serving(self, node: int) -> Callable[..., Any]:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -270,9 +296,12 @@ class _Server:
 
     def late_s(self, source: int | None, target: int | None, *, is_in: bool) -> float:
         """How late a piece arrives: what comes in, and with a matrix what goes out as well."""
-        if target is None or not (is_in or self._delay.pairs_ms):
+        if target is None:
             return 0.0
-        return self._delay.of(source, target, self._rng)
+        delay = self._delays.get(target, self._delay)
+        if not (is_in or delay.pairs_ms):
+            return 0.0
+        return delay.of(source, target, self._rng)
 
 
 class _Pipe:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -22,8 +23,9 @@ from pulsarcast.storage.segments import close_left_open
 from pulsarcast.testbed.callers import Callers, DriverTrace
 from pulsarcast.testbed.child import Plan
 from pulsarcast.testbed.contestants import Settings, load
-from pulsarcast.testbed.fleet import Fleet
+from pulsarcast.testbed.fleet import Death, Fleet
 from pulsarcast.testbed.ledger import Ledger
+from pulsarcast.testbed.limits import limits_for
 from pulsarcast.testbed.options import Outcome, RunOptions
 from pulsarcast.testbed.proxies import Delay, Proxies
 
@@ -92,9 +94,13 @@ def open_session(
             if options.delay is not None or needs_proxies:
                 given = Proxies(size, options.delay or Delay(), seed=options.seed)
                 proxies = stack.enter_context(given)
-            fleet = stack.enter_context(Fleet(plan, (options.out / NODES).absolute(), proxies))
+            wanted = limits_for(options)
+            limits = None if wanted is None else stack.enter_context(wanted)
+            homes = (options.out / NODES).absolute()
+            fleet = stack.enter_context(Fleet(plan, homes, proxies, limits))
             fleet.must_end_within(options.timeout_s)
             callers = Callers(fleet, replicas=Parameters().replicas, note=account.write)
+            fleet.on_death(partial(_tell_of_limit, fleet, callers))
             yield Session(options, size, fleet, ledger, callers, traces)
             # A node that is killed now would seem to have been lost unnoticed.
             fleet.stop_all(s_max=STOP_S_MAX)
@@ -102,6 +108,12 @@ def open_session(
         account.close()
     for peer in fleet.peers.values():
         close_left_open(traces, peer_text(peer))
+
+
+def _tell_of_limit(fleet: Fleet, callers: Callers, death: Death) -> None:
+    """Whom its limit killed, we killed: the checker must know."""
+    if death.by_limit and death.node in fleet.peers:  # or it never was anybody
+        callers.fleet.tell("kill", death.node, "its memory limit")
 
 
 def finish(options: RunOptions, outcome: Outcome) -> None:

@@ -17,9 +17,9 @@ from pulsarcast.simulation.options import Options
 from pulsarcast.simulation.scenario_workload import read_workload
 from pulsarcast.simulation.workload_driver import WorkloadDriver
 from pulsarcast.testbed.compare import SETTLE_S, Progress, no_progress
-from pulsarcast.testbed.contestants import Traffic
+from pulsarcast.testbed.contestants import Messages, Volume
 from pulsarcast.testbed.faults import Faults
-from pulsarcast.testbed.ledger import percentile_ms
+from pulsarcast.testbed.ledger import messages_since, percentile_ms, spread
 from pulsarcast.testbed.options import Outcome, RunOptions
 from pulsarcast.testbed.sessions import Account, Session, Stalled, finish, open_session
 
@@ -64,6 +64,9 @@ class Summary(Outcome, kw_only=True):
     bytes_in: int
     bytes_out: int
     bytes_per_delivery: float
+    received_per_node: dict[str, float] | None = None
+    """Messages of the protocol that a node received: how they spread; None: it does not count."""
+    sent_per_node: dict[str, float] | None = None
     latency_ms_p50: float
     latency_ms_p99: float
     acknowledged_ms_p50: float
@@ -154,7 +157,8 @@ class _Play:
         self._began_s = time.monotonic()
         self._setup_s = self._setup_cpu_s = 0.0
         self._wall_s = self._cpu_s = 0.0
-        self._traffic = Traffic(0, 0)
+        self._traffic = Volume(0, 0)
+        self._messages: list[Messages] | None = None
         self._pss_bytes = 0
         self._proxies_cpu_s = 0.0
 
@@ -179,7 +183,7 @@ class _Play:
         """All events, and whatever they make nodes do; faults meanwhile."""
         fleet, ledger, driver = self._fleet, self._ledger, self.driver
         before, began_s = fleet.traffic(), time.monotonic()
-        cpu_s = fleet.cpu_s()
+        messages, cpu_s = fleet.messages(), fleet.cpu_s()
         self._faults.begin(self.callers, driver, spare_number=ledger.events - 1)
         driver.publish()
         self._wait_for("publish", lambda: driver.answered, driver.event_count)
@@ -198,9 +202,8 @@ class _Play:
         fleet.wait(SETTLE_S)
         self._cpu_s = fleet.cpu_s() - cpu_s
         after = fleet.traffic()
-        self._traffic = Traffic(
-            after.bytes_in - before.bytes_in, after.bytes_out - before.bytes_out
-        )
+        self._traffic = Volume(after.bytes_in - before.bytes_in, after.bytes_out - before.bytes_out)
+        self._messages = messages_since(messages, fleet.messages())
         self._pss_bytes = fleet.pss_bytes()
         self._proxies_cpu_s = 0.0 if fleet.proxies is None else fleet.proxies.cpu_s()
 
@@ -288,6 +291,8 @@ class _Play:
             bytes_in=self._traffic.bytes_in,
             bytes_out=self._traffic.bytes_out,
             bytes_per_delivery=round(self._traffic.bytes_out / max(1, delivered), 1),
+            received_per_node=spread([each.received for each in self._messages or ()]),
+            sent_per_node=spread([each.sent for each in self._messages or ()]),
             latency_ms_p50=percentile_ms(latencies, 0.5),
             latency_ms_p99=percentile_ms(latencies, 0.99),
             acknowledged_ms_p50=percentile_ms(answered, 0.5),

@@ -1,0 +1,94 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pulsarcast.testbed.thesis_runs import FULL, plan_runs
+from pulsarcast.testbed.thesis_table import THESIS, Played, figures_of, make_table
+from tests.unit.testbed.thesis_fakes import make_summary
+
+
+def rows(text: str, table: int = 0) -> list[dict[str, str]]:
+    lines = text.split("\n\n")[table].splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [dict(zip(cells[0], row, strict=True)) for row in cells[2:]]
+
+
+def played(name: str, beside: str | None = None, **changed: Any) -> Played:
+    return Played(name=name, beside=beside, summary=make_summary(**changed), verdict="clean")
+
+
+def test_the_thesis_stands_above_what_is_like_it() -> None:
+    text = make_table(
+        [played("ours", "Pulsarcast, anyone publishes"), played("ours-kills")], failed={}
+    )
+    assert [row["run"] for row in rows(text)] == [
+        "thesis: Pulsarcast, anyone publishes",
+        "**ours**",
+        "**ours-kills**",
+    ]
+    theirs, ours = rows(text)[:2]
+    assert (theirs["sent, MiB"], theirs["minutes"], theirs["memory, GiB"]) == (
+        "2,237.7",
+        "85",
+        "31.92",
+    )
+    assert (ours["sent, MiB"], ours["minutes"], ours["memory, GiB"]) == ("3.0", "1.0", "0.50")
+    assert ours["CPU"] == "90 s, 1.50 cores on average"
+    assert ours["delivered of due"] == "40 of 40"
+    assert ours["acknowledged p50 / p99, ms"] == "30 / 40"
+    assert ours["delivered p50 / p99, ms"] == "10 / 20"
+
+
+def test_every_row_says_of_how_many_nodes_and_events_it_is() -> None:
+    text = make_table([played("ours", THESIS[1].run, nodes=7, events=1234)], failed={})
+    for table in (0, 1):
+        theirs, ours = rows(text, table)
+        assert (theirs["nodes"], theirs["events"]) == ("100", "about 25,000")
+        assert (ours["nodes"], ours["events"]) == ("7", "1,234")
+
+
+def test_all_but_one_is_not_all() -> None:
+    run = played("ours", delivered=999_999, due=1_000_000, expected_due=2_000_000, acknowledged=5)
+    (row,) = rows(make_table([run], failed={}))
+    assert row["of published"] == "99.99 %"
+    assert row["coverage of injected"] == "49.99 %"
+    assert row["published"] == "50.00 %"
+
+
+def test_where_nothing_was_due_there_is_no_share() -> None:
+    figures = figures_of(make_summary(due=0, delivered=0, expected_due=0, events=0, wall_s=0.0))
+    assert figures.coverage_of_published is None
+    assert figures.published is None
+    assert figures.cores_mean is None
+
+
+def test_a_baseline_has_no_messages_and_acknowledges_nothing() -> None:
+    baseline = played("floodsub", contestant="floodsub", received_per_node=None, sent_per_node=None)
+    text = make_table([played("ours"), baseline], failed={})
+    assert [row["messages per node"] for row in rows(text, 1)] == ["**ours**"]
+    assert rows(text)[1]["acknowledged p50 / p99, ms"] == "–"
+
+
+def test_messages_by_node_stand_beside_the_thesis() -> None:
+    text = make_table([played("ours", THESIS[1].run)], failed={})
+    theirs, ours = rows(text, 1)
+    assert theirs["p99"] == "267,124"
+    assert theirs["received: mean"] == theirs["sent: mean"] == "17,708"
+    assert theirs["sent: p99 / mean (aim: 5)"] == "15.08"
+    assert ours["sent: p99 / mean (aim: 5)"] == "3.00"
+    assert (ours["received: mean"], ours["max"]) == ("100", "350")
+
+
+def test_every_run_of_the_thesis_has_one_of_ours_beside_it(tmp_path: Path) -> None:
+    beside = [run.beside for run in plan_runs(tmp_path, FULL, None) if run.beside]
+    assert sorted(beside) == sorted(seed.run for seed in THESIS)
+
+
+def test_the_report_and_the_table_tell_the_same_of_the_thesis() -> None:
+    page = pytest.importorskip("pulsarcast.pipeline.report.page")
+    for told, seed in zip(page.THESIS, THESIS, strict=True):
+        assert told.run == seed.run
+        assert (told.of_injected, told.of_published) == (seed.of_injected, seed.of_published)
+        assert told.published == seed.published.strip("()")
+        assert told.sent_mib == f"{seed.sent_mib:,.0f}"
