@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from pulsarcast.cli.testbed_control import add_to
 from pulsarcast.model import trace
 from pulsarcast.model.errors import LocalError
+from pulsarcast.testbed import control
 from pulsarcast.testbed.book import parse_nodes
 from pulsarcast.testbed.control import DownError, ask, start
 from pulsarcast.testbed.control_messages import End, Status
@@ -38,6 +39,14 @@ def command() -> None:
 
 
 add_to(command)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def all_ended() -> Iterator[None]:
+    """Whoever started a testbed hears of its end: here nobody else does."""
+    yield
+    for process in control._started:
+        process.wait(S_MAX)
 
 
 def call(*words: object, code: int = 0) -> Any:
