@@ -20,6 +20,7 @@ from libp2p.tools.anyio_service import background_trio_service
 from pulsarcast.model.ids import Cid, PeerId, cid_of, cid_text
 from pulsarcast.testbed import stock
 from pulsarcast.testbed.contestants import Receipt, Seat, Traffic
+from pulsarcast.testbed.stock_trace import StockTrace
 from pulsarcast.testbed.topologies import random_graph
 
 MESHSUB: Final = TProtocol("/meshsub/1.1.0")
@@ -43,6 +44,7 @@ class PubsubNode:
         self.halted: str | None = None
         self.peer = PeerId(host.get_id().to_bytes())
         self.addresses: Sequence[str] = stock.addresses_of(host)
+        self.trace = StockTrace(seat, self.peer)
 
     async def join(self, addresses: Sequence[str]) -> None:
         """Dial our part of the graph, then wait for those whose part we are."""
@@ -61,17 +63,24 @@ class PubsubNode:
     async def subscribe(self, topic: Cid) -> None:
         """Subscribe, and hand on what comes."""
         subscription = await self._pubsub.subscribe(cid_text(topic))
-        self._nursery.start_soon(self._consume, subscription)
+        self.trace.subscribe(topic)
+        self._nursery.start_soon(self._consume, topic, subscription)
 
-    async def _consume(self, subscription: ISubscriptionAPI) -> None:
+    async def _consume(self, topic: Cid, subscription: ISubscriptionAPI) -> None:
         deliver = self._seat.deliver
         while True:
-            deliver((await subscription.get()).data)
+            message = await subscription.get()
+            number = int.from_bytes(message.seqno, "big")
+            self.trace.deliver(topic, cid_of(message.data), PeerId(message.from_id), number)
+            deliver(message.data)
 
     async def publish(self, topic: Cid, payload: bytes, *, injection: str, ack: str) -> Receipt:
         """Publish; nobody acknowledges anything."""
+        event = cid_of(payload)
+        # It takes the next number before it waits for anything.
+        self.trace.publish(topic, event, self._pubsub.counter + 1, injection)
         await self._pubsub.publish(cid_text(topic), payload)
-        return Receipt(cid_of(payload), 0)
+        return Receipt(event, 0)
 
     def traffic(self) -> Traffic:
         """Bytes of this process."""
@@ -115,5 +124,7 @@ async def _open(
             await stack.enter_async_context(background_trio_service(router))
         await pubsub.wait_until_ready()
         async with trio.open_nursery() as nursery:
-            yield PubsubNode(seat, host, pubsub, nursery)
+            node = PubsubNode(seat, host, pubsub, nursery)
+            yield node
             nursery.cancel_scope.cancel()
+        node.trace.close()

@@ -250,7 +250,7 @@ def _conditions(plan: Sequence[Planned]) -> dict[str, Any]:
         "python": platform.python_version(),
         "cores": os.cpu_count(),
         "memory_gib": round(pages * page_bytes / 2**30, 1),
-        "trace_levels": sorted({run.options.trace_level or "none" for run in plan if run.is_ours}),
+        "trace_levels": sorted({run.options.trace_level or "none" for run in plan}),
         "acknowledged": sorted({run.options.ack for run in plan if run.is_ours}),
         "concurrency": sorted({run.options.concurrency for run in plan}),
     }

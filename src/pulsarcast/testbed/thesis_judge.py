@@ -6,7 +6,8 @@ import hashlib
 import json
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,13 +15,24 @@ import msgspec
 
 from pulsarcast.model.errors import LocalError
 from pulsarcast.testbed.sessions import SUMMARY, TRACES
-from pulsarcast.testbed.thesis_play import TABLES, pipeline, start
+from pulsarcast.testbed.thesis_play import TABLES, start
 from pulsarcast.testbed.thesis_runs import Planned
 
 VERDICT: Final = "verdict.json"
 REPORT: Final = "report"
 SAID: Final = "pipeline.log"
 CLEAN: Final = "clean"
+COMMANDS: Final = """
+import contextlib, io, json, sys
+from pulsarcast.cli import main
+
+for step in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.suppress(SystemExit):
+        main(["pipeline", *step], standalone_mode=False)
+    print(json.dumps(said.getvalue()), flush=True)
+"""
+"""All commands in one process: a JVM that is warm takes half the time. A command that cannot do its
+work raises, which ends it; what `check` thinks of the traces stands in what it prints."""
 
 
 class Verdicts(msgspec.Struct, kw_only=True):
@@ -51,21 +63,20 @@ def judge(
     # What streamed into Spark while it went is judged as it arrived there.
     tables = [run.folder / TABLES for run in ours if run.live]
     traces = [run.folder / TRACES for run in ours if not run.live]
+    steps: list[list[str | Path]] = []
     if traces:
-        tell("ingest")
-        _call(out, "ingest", *traces, "--out", out / TABLES, "--json", lock=lock)
+        steps.append(["ingest", *traces, "--out", out / TABLES, "--json"])
         tables.insert(0, out / TABLES)
+    steps += [["check", folder, "--per-run", "--json"] for folder in tables]
+    title = "Pulsarcast: the thesis' evaluation"
+    steps.append(["report", *tables, "--out", out / REPORT, "--title", title])
     verdicts: dict[str, str] = {}
     lines = 0
-    for folder in tables:
-        tell("check")
-        said = _call(out, "check", folder, "--per-run", "--json", lock=lock, codes=(0, 1, 2))
-        report = json.loads(said)
-        verdicts |= read_verdicts(report)
-        lines += report["lines"]
-    tell("report")
-    title = "Pulsarcast: the thesis' evaluation"
-    _call(out, "report", *tables, "--out", out / REPORT, "--title", title, lock=lock)
+    for step, said in zip(steps, _call(out, steps, tell, lock), strict=True):
+        if step[0] == "check":
+            report = json.loads(said)
+            verdicts |= read_verdicts(report)
+            lines += report["lines"]
     result = Verdicts(
         of=of, runs={run.name: verdicts.get(run.name, "unknown: no lines") for run in ours},
         lines=lines,
@@ -106,16 +117,27 @@ def _digest(path: Path) -> str:
 
 
 def _call(
-    out: Path, name: str, *arguments: str | Path, lock: int, codes: Sequence[int] = (0,)
-) -> bytes:
-    with (out / SAID).open("ab") as said:
-        child = start(pipeline(name, *arguments), stdout=subprocess.PIPE, stderr=said, lock=lock)
+    out: Path, steps: Sequence[Sequence[str | Path]], tell: Callable[[str], None], lock: int
+) -> Iterator[str]:
+    """What each command prints, one after another."""
+    arguments = json.dumps([[str(each) for each in step] for step in steps])
+    with (out / SAID).open("ab") as log:
+        child = start(
+            [sys.executable, "-c", COMMANDS, arguments],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            lock=lock,
+        )
+        assert child.stdout is not None
         try:
-            output, _ = child.communicate()
+            for step in steps:
+                tell(f"pipeline {step[0]}")
+                line = child.stdout.readline()
+                if not line:
+                    raise LocalError(f"pipeline {step[0]} ended with {child.wait()}: see {SAID}")
+                yield json.loads(line)
+            child.wait()
         finally:
-            if child.poll() is None:
-                child.kill()
-                child.wait()
-    if child.returncode not in codes or not output:
-        raise LocalError(f"pipeline {name} ended with {child.returncode}: see {SAID}")
-    return output
+            child.kill()  # nothing, where it has ended
+            child.wait()
+            child.stdout.close()

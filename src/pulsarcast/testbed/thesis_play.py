@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import IO, Final, NoReturn
 
 from pulsarcast.model.errors import LocalError
+from pulsarcast.testbed.claims import play
 from pulsarcast.testbed.compare import Progress
-from pulsarcast.testbed.run import run_scenario
 from pulsarcast.testbed.sessions import TRACES
 from pulsarcast.testbed.thesis_runs import Planned
 
@@ -102,7 +102,7 @@ def _be_the_run(run: Planned, progress: Progress, parent: int) -> NoReturn:
     code = 1
     try:
         _end_with(parent)
-        run_scenario(run.options, progress=progress)
+        play(run.options, progress=progress)
         code = 0
     except Exception as error:
         told = f"{type(error).__name__}: {error}\n{traceback.format_exc()}"

@@ -15,7 +15,7 @@ from pulsarcast.testbed.proxies import Delay
 LIMIT: Final = 2_000
 """Events of every run that does not play the whole workload."""
 TRACE_LEVEL: Final = "delivery"
-"""One for all of ours: what the checkers need, and nothing beyond it."""
+"""One for all: what the checkers need, and nothing beyond it."""
 LATENCY: Final = Delay(base_ms=500, jitter_ms=300)
 """The thesis': so late arrives what comes in, in the runs with latency."""
 
@@ -117,7 +117,7 @@ def plan_runs(out: Path, scale: Scale, workload: Path | None) -> list[Planned]:
                 seed=scale.seed,
                 workload=workload,
                 events_max=events_max,
-                trace_level=TRACE_LEVEL if ours else None,
+                trace_level=TRACE_LEVEL,
                 run_id=name,
                 cut_s=scale.cut_s,
                 timeout_s=scale.timeout_s,
@@ -138,7 +138,7 @@ def plan_runs(out: Path, scale: Scale, workload: Path | None) -> list[Planned]:
         run("ours-author", faults=("author",)),
         run("ours-kills", faults=("kills",)),
         run("ours-partition", faults=("partition",)),
-        run("ours-live", whole=True, live=True),
+        run("ours-live", live=True),
     ]
 
 

@@ -26,7 +26,9 @@ from pulsarcast.testbed.sessions import Account, Session, Stalled, finish, open_
 NODES: Final = 100
 PROGRESS_S: Final = 0.5
 QUIET_S_MIN: Final = 1.0
-"""How long the network is left alone after each act, and then until it is quiet."""
+"""How long a large network is left alone after each act, and then until it is quiet."""
+QUIET_S_PER_NODE: Final = 0.02
+"""A small one has less to do by itself, and is left alone for less."""
 STALLED_S: Final = 60.0
 """How long nothing may come of what is still due before it counts as lost."""
 
@@ -165,17 +167,18 @@ class _Play:
     def set_up(self) -> None:
         """Nodes, topics, subscriptions."""
         fleet, nodes = self._fleet, self._session.size
+        quiet_s = min(QUIET_S_MIN, QUIET_S_PER_NODE * nodes)
         self._faults.prepare(fleet, self.driver)
         fleet.assemble(progress=lambda done: self._progress("nodes", done, nodes))
-        fleet.wait_until_quiet(s_min=QUIET_S_MIN)
+        fleet.wait_until_quiet(s_min=quiet_s)
         self.driver.create_topics()
         self._wait_for("create", lambda: len(self.driver.topics), len(self.driver.workload.topics))
-        fleet.wait_until_quiet(s_min=QUIET_S_MIN)
+        fleet.wait_until_quiet(s_min=quiet_s)
         self.driver.subscribe()
         self._wait_for(
             "subscribe", lambda: self.callers.subscribed, len(self.driver.subscriptions())
         )
-        fleet.wait_until_quiet(s_min=QUIET_S_MIN)
+        fleet.wait_until_quiet(s_min=quiet_s)
         self._setup_s = time.monotonic() - self._began_s
         self._setup_cpu_s = fleet.cpu_s()
 

@@ -31,11 +31,11 @@ def test_the_plan_is_the_thesis_chapter_and_what_it_left_open(tmp_path: Path) ->
     assert list(runs) == ALL
     assert {options.nodes for options in runs.values()} == {100}
     whole = [name for name, options in runs.items() if options.events_max is None]
-    assert whole == ["ours", "ours-total", "ours-live"]
+    assert whole == ["ours", "ours-total"]
     assert {options.events_max for options in runs.values()} == {None, 2000}
     late = {name: str(options.delay) for name, options in runs.items() if options.delay}
     assert late == dict.fromkeys((name for name in ALL if "latency" in name), "500ms~300ms")
-    assert {o.trace_level for o in runs.values() if o.contestant == "ours"} == {"delivery"}
+    assert {options.trace_level for options in runs.values()} == {"delivery"}
     assert [o.faults for o in runs.values() if o.faults] == [
         ("author",),
         ("kills",),
@@ -44,9 +44,15 @@ def test_the_plan_is_the_thesis_chapter_and_what_it_left_open(tmp_path: Path) ->
 
 
 def test_small_runs_are_small_whatever_the_workload(tmp_path: Path) -> None:
-    for run in plan_runs(tmp_path, replace(SMALL, limit=2000), None):
-        assert run.options.nodes == 10
-        assert run.options.events_max == (500 if run.is_ours else 100)
+    runs = {run.name: run.options for run in plan_runs(tmp_path, SMALL, None)}
+    assert {options.nodes for options in runs.values()} == {10}
+    assert {o.events_max for o in runs.values() if o.contestant == "ours"} == {500}
+    assert {o.events_max for o in runs.values() if o.contestant != "ours"} == {100}
+
+
+def test_a_limit_is_never_above_that_of_the_whole_workload(tmp_path: Path) -> None:
+    runs = plan_runs(tmp_path, replace(SMALL, limit=2000), None)
+    assert max(run.options.events_max or 0 for run in runs) == 500
 
 
 def test_every_run_is_played_once_and_all_of_ours_are_judged(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pulsarcast import __version__
 from pulsarcast.model.errors import LocalError
 from pulsarcast.testbed import thesis_judge
 from pulsarcast.testbed.thesis_judge import judge, read_verdicts
@@ -19,12 +21,13 @@ class Pipeline:
         self.report = report
         monkeypatch.setattr(thesis_judge, "_call", self._call)
 
-    def _call(self, out: Path, name: str, *arguments: object, **_: object) -> bytes:
-        folders = [each for each in arguments if isinstance(each, Path)]
-        self.calls.append((name, *(str(folder.relative_to(out)) for folder in folders)))
-        if name == "report" and self.report.get("falls"):
-            raise LocalError("pipeline report ended with 1")
-        return json.dumps(self.report if name == "check" else {}).encode()
+    def _call(self, out: Path, steps: Sequence[Sequence[object]], *_: object) -> Iterator[str]:
+        for name, *arguments in steps:
+            folders = [each for each in arguments if isinstance(each, Path)]
+            self.calls.append((str(name), *(str(folder.relative_to(out)) for folder in folders)))
+            if name == "report" and self.report.get("falls"):
+                raise LocalError("pipeline report ended with 1")
+            yield json.dumps(self.report if name == "check" else {})
 
 
 def report(**runs: tuple[dict[str, int], dict[str, int]]) -> dict[str, Any]:
@@ -100,3 +103,21 @@ def test_a_report_that_fails_leaves_no_verdict_behind(
 
 def test_baselines_alone_are_not_judged(tmp_path: Path) -> None:
     assert judge(tmp_path, tiny_plan(tmp_path)[2:4], lambda line: None, 0) is None
+
+
+def test_commands_are_called_in_one_process_until_one_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With other commands in their place: those below need no Spark."""
+    script = thesis_judge.COMMANDS.replace('"pipeline", ', "")
+    monkeypatch.setattr(thesis_judge, "COMMANDS", script)
+    told: list[str] = []
+    steps: list[list[str | Path]] = [["version"], ["version", "--json"], ["simulate", "nothing"]]
+    with (tmp_path / "lock").open("w") as lock:
+        answers = thesis_judge._call(tmp_path, steps, told.append, lock.fileno())
+        assert next(answers).strip() == __version__
+        assert json.loads(next(answers)) == {"version": __version__}
+        with pytest.raises(LocalError, match="pipeline simulate ended with 1: see"):
+            next(answers)
+    assert told == ["pipeline version", "pipeline version", "pipeline simulate"]
+    assert "Error" in (tmp_path / "pipeline.log").read_text()

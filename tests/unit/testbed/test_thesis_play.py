@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import NoReturn
 
@@ -10,10 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from pulsarcast.cli.testbed import testbed as command
+from pulsarcast.model import trace_records as trace
 from pulsarcast.model.errors import LocalError
 from pulsarcast.testbed.compare import no_progress, number_of
 from pulsarcast.testbed.contestants import Messages
 from pulsarcast.testbed.ledger import Ledger, messages_since, spread
+from pulsarcast.testbed.reading import lines_of
 from pulsarcast.testbed.thesis import Results, evaluate
 from pulsarcast.testbed.thesis_play import play_apart
 from pulsarcast.testbed.thesis_runs import Scale, plan_runs
@@ -59,7 +62,7 @@ def test_a_run_that_raises_says_why_and_leaves_it_in_its_folder(
     def fall(*_: object, **__: object) -> NoReturn:
         raise LocalError("no port is free")
 
-    monkeypatch.setattr("pulsarcast.testbed.thesis_play.run_scenario", fall)
+    monkeypatch.setattr("pulsarcast.testbed.thesis_play.play", fall)
     run = tiny_plan(tmp_path)[0]
     with pytest.raises(LocalError, match="LocalError: no port is free"):
         play_apart(run, no_progress, 0)
@@ -72,13 +75,14 @@ def test_a_run_that_is_killed_takes_nobody_with_it(
     def fall(*_: object, **__: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    monkeypatch.setattr("pulsarcast.testbed.thesis_play.run_scenario", fall)
+    monkeypatch.setattr("pulsarcast.testbed.thesis_play.play", fall)
     with pytest.raises(LocalError, match="its process ended by SIGKILL"):
         play_apart(tiny_plan(tmp_path)[0], no_progress, 0)
 
 
 EVALUATION = """
 import sys
+from collections import Counter
 from pathlib import Path
 from tests.unit.testbed.test_thesis_play import evaluate_smallest
 
@@ -134,6 +138,13 @@ def test_two_runs_on_real_nodes_though_the_first_attempt_is_killed(
     assert 0 < sent["mean"] == pytest.approx(received["mean"], rel=0.1)
     assert sent["mean"] <= sent["max"]
     assert floodsub.summary.sent_per_node is None
+    for run in (ours, floodsub):
+        folder = tmp_path / "runs" / run.name
+        assert (folder / "scenario.toml").is_file()  # with which it can be played again
+        kinds = Counter(type(line.record) for line in lines_of(folder / "traces"))
+        assert kinds[trace.Delivered] == run.summary.delivered
+        assert kinds[trace.Published] == 20
+        assert kinds[trace.NodeStarted] == kinds[trace.NodeStopped] == 5
 
 
 @pytest.mark.slow
