@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pulsarcast.pipeline import schema
+from pulsarcast.pipeline.beside import Bar, Bars, Beside, Table, read_beside
 from pulsarcast.pipeline.quality import computed
 from pulsarcast.pipeline.report import CHARTS, Frames, boil_down, draw, write_report
 from pulsarcast.pipeline.report.frames import OTHERS, TOPICS_MAX, _busiest
@@ -76,6 +77,28 @@ def test_the_page_says_what_was_lost(tmp_path: Path) -> None:
     assert "100 of 100 (100.0000%)" in page
     assert '<td class="bad">97 of 100 (97.0000%)</td>' in page
     assert '<td class="bad">3</td>' in page
+    assert "nan" not in re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
+
+
+def test_what_stands_beside_takes_the_place_of_the_thesis(tmp_path: Path) -> None:
+    table = Table(
+        title="Cost & <time>",
+        head=["run", "sent"],
+        rows=[["thesis", "9"], ["good", "1"]],
+        own=[False, True],
+        about="in MiB",
+    )
+    bar = Bar(group="good", whose="here", value=1.0, text="one")
+    bars = Bars(name="beside", title="t", about="a", axis="x", bars=[bar])
+    given = tmp_path / "beside.json"
+    given.write_bytes(msgspec.json.encode(Beside(tables=[table], bars=[bars])))
+    files = write_report(made_up(), tmp_path, beside=read_beside(given))
+    page = files[0].read_text()
+    assert "<h2>Cost &amp; &lt;time&gt;</h2>" in page
+    assert '<tr class="own"><td>good</td><td>1</td></tr>' in page
+    assert "thesis, table 5.8" not in page
+    assert files[1].name == "beside.png"
+    assert '<figure id="beside">' in page
 
 
 def test_a_topic_can_be_called_anything(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -26,6 +26,7 @@ import msgspec
 
 from pulsarcast import __version__
 from pulsarcast.model.errors import LocalError
+from pulsarcast.pipeline.beside import Beside
 from pulsarcast.testbed.compare import Progress, no_progress
 from pulsarcast.testbed.sessions import SUMMARY
 from pulsarcast.testbed.thesis_judge import CLEAN, VERDICT, Verdicts, judge
@@ -37,6 +38,7 @@ from pulsarcast.testbed.thesis_table import (
     Played,
     Seed,
     figures_of,
+    make_beside,
     make_table,
 )
 from pulsarcast.testbed.workload import Summary
@@ -61,7 +63,12 @@ class Judge(Protocol):
     """Judges runs by their traces; None where there are none to judge."""
 
     def __call__(
-        self, out: Path, runs: Sequence[Planned], tell: Tell, lock: int
+        self,
+        out: Path,
+        runs: Sequence[Planned],
+        tell: Tell,
+        lock: int,
+        beside: Callable[[Mapping[str, str]], Beside],
     ) -> Verdicts | None: ...
 
 
@@ -96,12 +103,7 @@ class Results(msgspec.Struct, kw_only=True):
     def to_text(self) -> str:
         """Tables, for people."""
         played = [
-            Played(
-                name=run.name,
-                beside=run.beside,
-                summary=run.summary,
-                verdict=run.verdict,
-            )
+            Played(name=run.name, beside=run.beside, summary=run.summary, verdict=run.verdict)
             for run in self.runs
         ]
         return make_table(played, failed=self.failed)
@@ -134,7 +136,13 @@ def evaluate(
         done = {run.name: summary for run in plan if (summary := _summary_of(run)) is not None}
         verdicts: dict[str, str] = {}
         try:
-            judged = judging(out, [run for run in plan if run.name in done], tell, lock)
+            judged = judging(
+                out,
+                [run for run in plan if run.name in done],
+                tell,
+                lock,
+                lambda verdicts: make_beside(_played(plan, done, verdicts)),
+            )
             verdicts = {} if judged is None else judged.runs
         except LocalError as error:
             failed["pipeline"] = str(error)
@@ -240,6 +248,21 @@ def _results(
         not_played=[run.name for run in plan if run.name not in done],
         ok=not failed,
     )
+
+
+def _played(
+    plan: Sequence[Planned], done: Mapping[str, Summary], verdicts: Mapping[str, str]
+) -> list[Played]:
+    return [
+        Played(
+            name=run.name,
+            beside=run.beside,
+            summary=done[run.name],
+            verdict=verdicts.get(run.name),
+        )
+        for run in plan
+        if run.name in done
+    ]
 
 
 def _conditions(plan: Sequence[Planned]) -> dict[str, Any]:

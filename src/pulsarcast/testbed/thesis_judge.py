@@ -7,13 +7,14 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import msgspec
 
 from pulsarcast.model.errors import LocalError
+from pulsarcast.pipeline.beside import Beside
 from pulsarcast.testbed.sessions import SUMMARY, TRACES
 from pulsarcast.testbed.thesis_play import TABLES, start
 from pulsarcast.testbed.thesis_runs import Planned
@@ -22,11 +23,13 @@ VERDICT: Final = "verdict.json"
 REPORT: Final = "report"
 SAID: Final = "pipeline.log"
 CLEAN: Final = "clean"
+BESIDE: Final = "beside.json"
+TITLE: Final = "Pulsarcast: the thesis' evaluation"
 COMMANDS: Final = """
 import contextlib, io, json, sys
 from pulsarcast.cli import main
 
-for step in json.loads(sys.argv[1]):
+for step in map(json.loads, sys.stdin):
     with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.suppress(SystemExit):
         main(["pipeline", *step], standalone_mode=False)
     print(json.dumps(said.getvalue()), flush=True)
@@ -46,37 +49,60 @@ class Verdicts(msgspec.Struct, kw_only=True):
 
 
 def judge(
-    out: Path, runs: Sequence[Planned], tell: Callable[[str], None], lock: int
+    out: Path,
+    runs: Sequence[Planned],
+    tell: Callable[[str], None],
+    lock: int,
+    beside: Callable[[Mapping[str, str]], Beside],
 ) -> Verdicts | None:
-    """Ingest, check and draw all of ours; what was judged already is not judged again."""
+    """Ingest, check and draw all of ours; what was judged and drawn already is not again.
+
+    `beside` says what the page shows beside the runs, whose verdicts these are.
+    """
     ours = [run for run in runs if run.is_ours]
     if not ours:
         return None
-    of = {run.name: _digest(run.folder / SUMMARY) for run in ours}
-    earlier = _earlier(out)
-    if earlier is not None and earlier.of == of:
-        return earlier
-    (out / VERDICT).unlink(missing_ok=True)
-    for name in (TABLES, REPORT):
-        shutil.rmtree(out / name, ignore_errors=True)
-
     # What streamed into Spark while it went is judged as it arrived there.
     tables = [run.folder / TABLES for run in ours if run.live]
-    traces = [run.folder / TRACES for run in ours if not run.live]
-    steps: list[list[str | Path]] = []
-    if traces:
-        steps.append(["ingest", *traces, "--out", out / TABLES, "--json"])
+    if any(not run.live for run in ours):
         tables.insert(0, out / TABLES)
-    steps += [["check", folder, "--per-run", "--json"] for folder in tables]
-    title = "Pulsarcast: the thesis' evaluation"
-    steps.append(["report", *tables, "--out", out / REPORT, "--title", title])
+    with Commands(out, tell, lock) as commands:
+        verdicts = _earlier(out)
+        of = {run.name: _digest(run.folder / SUMMARY) for run in ours}
+        if verdicts is None or verdicts.of != of:
+            verdicts = _check(out, ours, of, tables, commands)
+        shown = msgspec.json.encode(beside(verdicts.runs))
+        given = out / BESIDE
+        if not given.is_file() or given.read_bytes() != shown:
+            given.unlink(missing_ok=True)
+            shutil.rmtree(out / REPORT, ignore_errors=True)
+            drafted = out / f".{BESIDE}"
+            drafted.write_bytes(shown)
+            told = ("--out", out / REPORT, "--title", TITLE, "--beside", drafted)
+            commands.call("report", *tables, *told)
+            drafted.rename(given)  # only now: it says that the report is there
+    return verdicts
+
+
+def _check(
+    out: Path,
+    ours: Sequence[Planned],
+    of: dict[str, str],
+    tables: Sequence[Path],
+    commands: Commands,
+) -> Verdicts:
+    for name in (VERDICT, BESIDE):
+        (out / name).unlink(missing_ok=True)
+    shutil.rmtree(out / TABLES, ignore_errors=True)
+    traces = [run.folder / TRACES for run in ours if not run.live]
+    if traces:
+        commands.call("ingest", *traces, "--out", out / TABLES, "--json")
     verdicts: dict[str, str] = {}
     lines = 0
-    for step, said in zip(steps, _call(out, steps, tell, lock), strict=True):
-        if step[0] == "check":
-            report = json.loads(said)
-            verdicts |= read_verdicts(report)
-            lines += report["lines"]
+    for folder in tables:
+        report = json.loads(commands.call("check", folder, "--per-run", "--json"))
+        verdicts |= read_verdicts(report)
+        lines += report["lines"]
     result = Verdicts(
         of=of, runs={run.name: verdicts.get(run.name, "unknown: no lines") for run in ours},
         lines=lines,
@@ -116,28 +142,46 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _call(
-    out: Path, steps: Sequence[Sequence[str | Path]], tell: Callable[[str], None], lock: int
-) -> Iterator[str]:
-    """What each command prints, one after another."""
-    arguments = json.dumps([[str(each) for each in step] for step in steps])
-    with (out / SAID).open("ab") as log:
-        child = start(
-            [sys.executable, "-c", COMMANDS, arguments],
-            stdout=subprocess.PIPE,
-            stderr=log,
-            lock=lock,
-        )
+class Commands:
+    """The pipeline's commands, one after another in one process, which begins with the first."""
+
+    def __init__(self, out: Path, tell: Callable[[str], None], lock: int) -> None:
+        self._out = out
+        self._tell = tell
+        self._lock = lock
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def call(self, name: str, *arguments: str | Path) -> str:
+        """What a command prints; raises where it cannot do its work."""
+        if self._child is None:
+            self._child = self._begin()
+        child = self._child
+        assert child.stdin is not None
         assert child.stdout is not None
-        try:
-            for step in steps:
-                tell(f"pipeline {step[0]}")
-                line = child.stdout.readline()
-                if not line:
-                    raise LocalError(f"pipeline {step[0]} ended with {child.wait()}: see {SAID}")
-                yield json.loads(line)
-            child.wait()
-        finally:
-            child.kill()  # nothing, where it has ended
-            child.wait()
-            child.stdout.close()
+        self._tell(f"pipeline {name}")
+        child.stdin.write(json.dumps([name, *map(str, arguments)]).encode() + b"\n")
+        child.stdin.flush()
+        line = child.stdout.readline()
+        if not line:
+            raise LocalError(f"pipeline {name} ended with {child.wait()}: see {SAID}")
+        said: str = json.loads(line)
+        return said
+
+    def _begin(self) -> subprocess.Popen[bytes]:
+        with (self._out / SAID).open("ab") as log:
+            return start(
+                [sys.executable, "-c", COMMANDS],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                lock=self._lock,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._child is not None:
+            self._child.kill()
+            with self._child:  # closes its pipes, and waits
+                pass

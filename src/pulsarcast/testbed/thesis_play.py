@@ -52,7 +52,12 @@ def pipeline(*arguments: str | Path) -> list[str]:
 
 
 def start(
-    command: Sequence[str], *, stdout: IO[bytes] | int, stderr: IO[bytes], lock: int
+    command: Sequence[str],
+    *,
+    stdout: IO[bytes] | int,
+    stderr: IO[bytes],
+    lock: int,
+    stdin: int = subprocess.DEVNULL,
 ) -> subprocess.Popen[bytes]:
     """Start a program that ends with us, however we end."""
     parent = os.getpid()
@@ -62,7 +67,7 @@ def start(
 
     return subprocess.Popen(
         command,
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=stdout,
         stderr=stderr,
         pass_fds=(lock,),

@@ -1,13 +1,14 @@
-"""The thesis' table 5.8, ours beside it, for people. No figure is of anything but its own run."""
+"""The thesis' table 5.8 with ours beside it. No figure is of anything but its own run."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
+from pulsarcast.pipeline.beside import Bar, Bars, Beside, Table
 from pulsarcast.testbed.workload import Summary
 
 MIB: Final = 2**20
@@ -65,6 +66,7 @@ THESIS: Final = (
         "Pulsarcast, order, latency", "32 %", "62 %", "53 %", 19.99, 1595.6, 4.33, 226, _ORDER_LATE
     ),
 )
+_SEEDS: Final = {seed.run: seed for seed in THESIS}
 THESIS_NODES: Final = 100
 THESIS_EVENTS: Final = "about 25,000"
 
@@ -108,93 +110,171 @@ def figures_of(summary: Summary) -> Figures:
 
 
 def make_table(played: Sequence[Played], *, failed: dict[str, str]) -> str:
-    """Two tables in Markdown that can be read as they are."""
-    lines = [*_runs(played), "", *_rpc(played)]
+    """All tables in Markdown that can be read as it is."""
+    lines: list[str] = []
+    for table in make_tables(played):
+        lines += [f"### {table.title}", "", *_aligned(table), "", table.about, ""]
     if failed:
-        lines += ["", "Failed:", *(f"- {name}: {why}" for name, why in failed.items())]
-    return "\n".join(lines) + "\n"
+        lines += ["Failed:", *(f"- {name}: {why}" for name, why in failed.items())]
+    return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _runs(played: Sequence[Played]) -> list[str]:
-    head = (
-        "run", "nodes", "events", "published", "coverage of injected", "of published",
-        "delivered of due", "sent, MiB", "CPU", "memory, GiB", "minutes",
-        "acknowledged p50 / p99, ms", "delivered p50 / p99, ms", "verdict",
-    )  # fmt: skip
-    rows = []
-    seeds = {seed.run: seed for seed in THESIS}
+def make_beside(played: Sequence[Played]) -> Beside:
+    """The same for the report's page, and the thesis' coverage and ours as bars."""
+    bars = []
     for run in played:
-        if run.beside is not None:
-            rows.append(_seed_row(seeds[run.beside]))
-        rows.append(_row(run))
-    return _aligned(head, rows)
+        seed = _SEEDS.get(run.beside or "")
+        if seed is None:
+            continue
+        group = f"{run.name} ({run.summary.events:,} events)"
+        theirs = float(seed.of_injected.rstrip(" %"))
+        bars.append(Bar(group=group, whose="thesis", value=theirs, text=seed.of_injected))
+        share = figures_of(run.summary).coverage_of_injected
+        bars.append(
+            Bar(group=group, whose="here", value=100 * (share or 0.0), text=_percent(share))
+        )
+    chart = Bars(
+        name="beside-the-thesis",
+        title="Coverage: what arrived of all that was to be published",
+        about=f"The thesis' runs are of {THESIS_EVENTS} events on {THESIS_NODES} nodes.",
+        axis="deliveries of all that the workload asks for, %",
+        bars=bars,
+    )
+    return Beside(tables=make_tables(played), bars=[chart] if bars else [])
 
 
-def _seed_row(seed: Seed) -> list[str]:
+def make_tables(played: Sequence[Played]) -> list[Table]:
+    """Coverage, cost, times and messages: the thesis' row above ours."""
     return [
-        f"thesis: {seed.run}", f"{THESIS_NODES}", THESIS_EVENTS, seed.published, seed.of_injected,
-        seed.of_published, NOT_MEASURED, f"{seed.sent_mib:,.1f}", f"{seed.vcpu_max} vCPU at most",
-        f"{seed.memory_gib}", f"{seed.minutes}", NOT_MEASURED, NOT_MEASURED, NOT_MEASURED,
+        _table(
+            "Coverage",
+            ("nodes", "events", "published", "of injected", "of published", "delivered of due",
+             "verdict"),
+            played,
+            _coverage,
+            lambda seed: (seed.published, seed.of_injected, seed.of_published, *_NONE[:2]),
+            "published: acknowledged of all that were to be published. of injected: deliveries of "
+            "all that the workload asks for; of published: of what is due. verdict: what `pipeline "
+            "check` says of the run's traces.",
+        ),
+        _table(
+            "Cost",
+            ("nodes", "events", "sent, MiB", "CPU", "memory, GiB", "minutes"),
+            played,
+            _cost,
+            lambda seed: (
+                f"{seed.sent_mib:,.1f}",
+                f"{seed.vcpu_max} vCPU at most",
+                f"{seed.memory_gib}",
+                f"{seed.minutes}",
+            ),
+            "sent: at the sockets, encrypted. CPU: of all nodes during the load, without setting "
+            "up. memory: of all nodes at its end, what they share counted once. minutes: the load.",
+        ),
+        _table(
+            "Times",
+            ("nodes", "events", "acknowledged p50, ms", "p99", "delivered p50, ms", "p99"),
+            played,
+            _times,
+            None,
+            "acknowledged: from the call of publish until three peers have it on disk, attempts "
+            "that failed included. delivered: from the call until a subscriber has it.",
+        ),
+        _table(
+            "Messages per node",
+            ("nodes", "events", "received: mean", "p95", "p99", "max", "sent: mean", "p95", "p99",
+             "max", f"sent: p99 / mean (aim: {RPC_AIM:g})"),
+            [run for run in played if run.summary.sent_per_node is not None],
+            _messages,
+            _seed_messages,
+            "Messages of the protocol during the load, as nodes count them; a baseline's do not.",
+        ),
     ]  # fmt: skip
 
 
-def _row(run: Played) -> list[str]:
-    summary, figures = run.summary, figures_of(run.summary)
-    cores = "" if figures.cores_mean is None else f", {figures.cores_mean:.2f} cores on average"
-    acknowledged = f"{summary.acknowledged_ms_p50:,.0f} / {summary.acknowledged_ms_p99:,.0f}"
-    return [
-        f"**{run.name}**",
-        f"{summary.nodes}",
-        f"{summary.events:,}",
+def _table(
+    title: str,
+    head: Sequence[str],
+    played: Sequence[Played],
+    row_of: Callable[[Played], Sequence[str]],
+    seed_row_of: Callable[[Seed], Sequence[str] | None] | None,
+    about: str,
+) -> Table:
+    rows, own = [], []
+    for run in played:
+        seed = _SEEDS.get(run.beside or "")
+        theirs = None if seed is None or seed_row_of is None else seed_row_of(seed)
+        if seed is not None and theirs is not None:
+            rows.append([f"thesis: {seed.run}", f"{THESIS_NODES}", THESIS_EVENTS, *theirs])
+            own.append(False)
+        rows.append([run.name, f"{run.summary.nodes}", f"{run.summary.events:,}", *row_of(run)])
+        own.append(True)
+    return Table(title=title, head=["run", *head], rows=rows, own=own, about=about)
+
+
+def _coverage(run: Played) -> Sequence[str]:
+    figures = figures_of(run.summary)
+    return (
         _percent(figures.published),
         _percent(figures.coverage_of_injected),
         _percent(figures.coverage_of_published),
-        f"{summary.delivered:,} of {summary.due:,}",
+        f"{run.summary.delivered:,} of {run.summary.due:,}",
+        run.verdict or NOT_MEASURED,
+    )
+
+
+def _cost(run: Played) -> Sequence[str]:
+    figures = figures_of(run.summary)
+    cores = "" if figures.cores_mean is None else f", {figures.cores_mean:.2f} cores on average"
+    return (
         f"{figures.sent_mib:,.1f}",
         f"{figures.cpu_s:,.0f} s{cores}",
         f"{figures.memory_gib:.2f}",
         f"{figures.minutes:.1f}",
-        # A baseline answers when it has sent, which promises nothing.
-        acknowledged if summary.contestant == "ours" else NOT_MEASURED,
-        f"{summary.latency_ms_p50:,.0f} / {summary.latency_ms_p99:,.0f}",
-        run.verdict or NOT_MEASURED,
-    ]
+    )
 
 
-def _rpc(played: Sequence[Played]) -> list[str]:
-    head = (
-        "messages per node", "nodes", "events", "received: mean", "p95", "p99", "max",
-        "sent: mean", "p95", "p99", "max", f"sent: p99 / mean (aim: {RPC_AIM:g})",
-    )  # fmt: skip
-    rows = []
-    seeds = {seed.run: seed for seed in THESIS}
-    for run in played:
-        seed = None if run.beside is None else seeds[run.beside]
-        if seed is not None and seed.messages is not None:
-            rows.append(_seed_messages(seed.run, seed.messages))
-        received, sent = run.summary.received_per_node, run.summary.sent_per_node
-        if received is None or sent is None:
-            continue
-        spreads = [f"{each[key]:,.0f}" for each in (received, sent) for key in _SPREAD]
-        row = [f"**{run.name}**", f"{run.summary.nodes}", f"{run.summary.events:,}", *spreads]
-        rows.append([*row, f"{sent['p99_over_mean']:.2f}"])
-    return _aligned(head, rows)
+def _times(run: Played) -> Sequence[str]:
+    summary = run.summary
+    acknowledged = summary.acknowledged_ms_p50, summary.acknowledged_ms_p99
+    delivered = summary.latency_ms_p50, summary.latency_ms_p99
+    # A baseline answers when it has sent, which promises nothing.
+    promised = summary.contestant == "ours"
+    return (
+        *((f"{each:,.0f}" for each in acknowledged) if promised else _NONE[:2]),
+        *(f"{each:,.0f}" for each in delivered),
+    )
 
 
-def _seed_messages(run: str, told: SeedMessages) -> list[str]:
+def _messages(run: Played) -> Sequence[str]:
+    received, sent = run.summary.received_per_node, run.summary.sent_per_node
+    assert received is not None, "nobody counted"
+    assert sent is not None, "nobody counted"
+    spreads = [f"{each[key]:,.0f}" for each in (received, sent) for key in _SPREAD]
+    return (*spreads, f"{sent['p99_over_mean']:.2f}")
+
+
+def _seed_messages(seed: Seed) -> Sequence[str] | None:
+    told = seed.messages
+    if told is None:
+        return None
     received, sent = [f"{each:,.0f}" for each in told[:3]], [f"{each:,.0f}" for each in told[3:]]
-    spreads = [*received, NOT_MEASURED, *sent, NOT_MEASURED]
     over = f"{told.sent_p99 / told.sent_mean:.2f}"
-    return [f"thesis: {run}", f"{THESIS_NODES}", THESIS_EVENTS, *spreads, over]
+    return (*received, NOT_MEASURED, *sent, NOT_MEASURED, over)
 
 
 _SPREAD: Final = ("mean", "p95", "p99", "max")
+_NONE: Final = (NOT_MEASURED,) * 2
 
 
-def _aligned(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+def _aligned(table: Table) -> list[str]:
     """Markdown whose columns stand below each other: for a terminal and for a page."""
-    cells = [list(head), *map(list, rows)]
-    widths = [max(len(row[place]) for row in cells) for place in range(len(head))]
+    rows = [
+        [f"**{row[0]}**", *row[1:]] if own else row
+        for row, own in zip(table.rows, table.own, strict=True)
+    ]
+    cells = [table.head, *rows]
+    widths = [max(len(row[place]) for row in cells) for place in range(len(table.head))]
     lines = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
         for row in cells

@@ -1,5 +1,5 @@
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +7,9 @@ import pytest
 
 from pulsarcast import __version__
 from pulsarcast.model.errors import LocalError
+from pulsarcast.pipeline.beside import Beside, Table, read_beside
 from pulsarcast.testbed import thesis_judge
-from pulsarcast.testbed.thesis_judge import judge, read_verdicts
+from pulsarcast.testbed.thesis_judge import Commands, Verdicts, judge, read_verdicts
 from pulsarcast.testbed.thesis_runs import Planned, choose
 from tests.unit.testbed.thesis_fakes import make_summary, tiny_plan
 
@@ -19,15 +20,30 @@ class Pipeline:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, report: dict[str, Any]) -> None:
         self.calls: list[tuple[str, ...]] = []
         self.report = report
-        monkeypatch.setattr(thesis_judge, "_call", self._call)
+        monkeypatch.setattr(Commands, "call", self._call)
 
-    def _call(self, out: Path, steps: Sequence[Sequence[object]], *_: object) -> Iterator[str]:
-        for name, *arguments in steps:
-            folders = [each for each in arguments if isinstance(each, Path)]
-            self.calls.append((str(name), *(str(folder.relative_to(out)) for folder in folders)))
-            if name == "report" and self.report.get("falls"):
-                raise LocalError("pipeline report ended with 1")
-            yield json.dumps(self.report if name == "check" else {})
+    def _call(self, name: str, *arguments: object) -> str:
+        folders = [each for each in arguments if isinstance(each, Path)]
+        below = [str(each).partition("/here/")[2] for each in folders]
+        self.calls.append((name, *below))
+        if name == "report" and self.report.get("falls"):
+            raise LocalError("pipeline report ended with 1")
+        return json.dumps(self.report if name == "check" else {})
+
+
+def beside(verdicts: Mapping[str, str]) -> Beside:
+    return Beside(tables=[Table(title="t", head=["run"], rows=[[run] for run in verdicts], own=[])])
+
+
+def judged(out: Path, plan: list[Planned]) -> Verdicts | None:
+    return judge(out, plan, lambda line: None, 0, beside)
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    return folder
 
 
 def report(**runs: tuple[dict[str, int], dict[str, int]]) -> dict[str, Any]:
@@ -62,16 +78,16 @@ def test_what_belongs_to_no_run_makes_all_of_them_unknown() -> None:
 
 
 def test_ours_are_judged_together_and_the_live_one_by_what_it_streamed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = done(choose(tiny_plan(tmp_path), ["ours", "floodsub", "ours-live"]))
+    plan = done(choose(tiny_plan(out), ["ours", "floodsub", "ours-live"]))
     pipeline = Pipeline(monkeypatch, report(ours=({}, {})) | {"lines": 5})
-    verdicts = judge(tmp_path, plan, lambda line: None, 0)
+    verdicts = judged(out, plan)
     assert pipeline.calls == [
         ("ingest", "runs/ours/traces", "tables"),
         ("check", "tables"),
         ("check", "runs/ours-live/tables"),
-        ("report", "tables", "runs/ours-live/tables", "report"),
+        ("report", "tables", "runs/ours-live/tables", "report", ".beside.json"),
     ]
     assert verdicts is not None
     assert verdicts.runs == {"ours": "clean", "ours-live": "unknown: no lines"}
@@ -79,45 +95,60 @@ def test_ours_are_judged_together_and_the_live_one_by_what_it_streamed(
 
 
 def test_what_was_judged_is_judged_again_only_where_a_run_is_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = done(tiny_plan(tmp_path)[:2])
+    plan = done(tiny_plan(out)[:2])
     pipeline = Pipeline(monkeypatch, report(ours=({}, {})))
-    first = judge(tmp_path, plan, lambda line: None, 0)
-    assert judge(tmp_path, plan, lambda line: None, 0) == first
+    first = judged(out, plan)
+    assert judged(out, plan) == first
     assert len(pipeline.calls) == 3
     (plan[0].folder / "summary.json").write_text(make_summary(wall_s=1.0).to_json())
-    judge(tmp_path, plan, lambda line: None, 0)
+    judged(out, plan)
     assert len(pipeline.calls) == 6
 
 
-def test_a_report_that_fails_leaves_no_verdict_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_another_table_is_drawn_and_nothing_judged_again(
+    out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = done(tiny_plan(tmp_path)[:1])
+    plan = done(tiny_plan(out)[:1])
+    pipeline = Pipeline(monkeypatch, report(ours=({}, {})))
+    judged(out, plan)
+    judge(out, plan, lambda line: None, 0, lambda verdicts: Beside(tables=[]))
+    assert [name for name, *_ in pipeline.calls] == ["ingest", "check", "report", "report"]
+    assert read_beside(out / "beside.json") == Beside(tables=[])
+
+
+def test_a_report_that_failed_is_drawn_the_next_time(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = done(tiny_plan(out)[:1])
     Pipeline(monkeypatch, report(ours=({}, {})) | {"falls": True})
     with pytest.raises(LocalError, match="report ended with 1"):
-        judge(tmp_path, plan, lambda line: None, 0)
-    assert not (tmp_path / "verdict.json").exists()
+        judged(out, plan)
+    assert not (out / "beside.json").exists()
+    pipeline = Pipeline(monkeypatch, report(ours=({}, {})))
+    judged(out, plan)
+    assert [name for name, *_ in pipeline.calls] == ["report"]
 
 
-def test_baselines_alone_are_not_judged(tmp_path: Path) -> None:
-    assert judge(tmp_path, tiny_plan(tmp_path)[2:4], lambda line: None, 0) is None
+def test_baselines_alone_are_not_judged(out: Path) -> None:
+    assert judged(out, tiny_plan(out)[2:4]) is None
 
 
 def test_commands_are_called_in_one_process_until_one_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With other commands in their place: those below need no Spark."""
     script = thesis_judge.COMMANDS.replace('"pipeline", ', "")
     monkeypatch.setattr(thesis_judge, "COMMANDS", script)
     told: list[str] = []
-    steps: list[list[str | Path]] = [["version"], ["version", "--json"], ["simulate", "nothing"]]
-    with (tmp_path / "lock").open("w") as lock:
-        answers = thesis_judge._call(tmp_path, steps, told.append, lock.fileno())
-        assert next(answers).strip() == __version__
-        assert json.loads(next(answers)) == {"version": __version__}
+    with (
+        (out / "lock").open("w") as lock,
+        Commands(out, told.append, lock.fileno()) as commands,
+    ):
+        assert commands.call("version").strip() == __version__
+        assert json.loads(commands.call("version", "--json")) == {"version": __version__}
         with pytest.raises(LocalError, match="pipeline simulate ended with 1: see"):
-            next(answers)
+            commands.call("simulate", "nothing")
     assert told == ["pipeline version", "pipeline version", "pipeline simulate"]
-    assert "Error" in (tmp_path / "pipeline.log").read_text()
+    assert "Error" in (out / "pipeline.log").read_text()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pulsarcast.pipeline.beside import Beside
 from pulsarcast.testbed.compare import Progress
 from pulsarcast.testbed.thesis import Tell
 from pulsarcast.testbed.thesis_judge import CLEAN, Verdicts
@@ -65,10 +66,18 @@ class FakeJudge:
         self.verdicts = verdicts
         self.judged: list[str] = []
 
-    def __call__(self, out: Path, runs: Sequence[Planned], tell: Tell, lock: int) -> Verdicts:
+    def __call__(
+        self,
+        out: Path,
+        runs: Sequence[Planned],
+        tell: Tell,
+        lock: int,
+        beside: Callable[[Mapping[str, str]], Beside],
+    ) -> Verdicts:
         """Judge all of ours."""
         self.judged = [run.name for run in runs if run.is_ours]
         verdicts = {name: self.verdicts.get(name.replace("-", "_"), CLEAN) for name in self.judged}
+        self.shown = beside(verdicts)
         return Verdicts(of={}, runs=verdicts, lines=1)
 
 

@@ -15,8 +15,15 @@ from pulsarcast.model.errors import LocalError
 @click.argument("tables_or_traces", nargs=-1, required=True, type=click.Path())
 @click.option("--out", required=True, type=click.Path(), help="The folder of page and pictures.")
 @click.option("--title", default="Pulsarcast: runs side by side", show_default=True)
+@click.option("--beside", type=click.Path(), help="Tables and bars of others, as JSON, to show.")
 @click.option("--master", help="Spark's master; this machine, unless said otherwise.")
-def command(tables_or_traces: tuple[str, ...], out: str, title: str, master: str | None) -> None:
+def command(
+    tables_or_traces: tuple[str, ...],
+    out: str,
+    title: str,
+    beside: str | None,
+    master: str | None,
+) -> None:
     """Draw all runs in TABLES_OR_TRACES side by side.
 
     Each is the folder of `pipeline ingest`, or one with raw traces below it. --out gets
@@ -24,12 +31,14 @@ def command(tables_or_traces: tuple[str, ...], out: str, title: str, master: str
     """
     from pyspark.sql import DataFrame
 
+    from pulsarcast.pipeline.beside import read_beside
     from pulsarcast.pipeline.quality import computed
     from pulsarcast.pipeline.report import boil_down, write_report
     from pulsarcast.pipeline.session import session
     from pulsarcast.pipeline.traces import open_lines
 
     try:
+        given = None if beside is None else read_beside(Path(beside))
         with (
             session("report", master=master, inputs=tables_or_traces) as spark,
             ExitStack() as stack,
@@ -40,7 +49,7 @@ def command(tables_or_traces: tuple[str, ...], out: str, title: str, master: str
                 frames = boil_down(lines, measured)
         if frames.totals.empty:
             raise LocalError("no run with topics of its own is in there")
-        for path in write_report(frames, Path(out), title=title):
+        for path in write_report(frames, Path(out), title=title, beside=given):
             click.echo(path)
     except LocalError as error:
         raise click.ClickException(str(error)) from error

@@ -6,13 +6,14 @@ keeps its colour on the whole page.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import altair as alt
 import pandas as pd
 
+from pulsarcast.pipeline.beside import Bars
 from pulsarcast.pipeline.report.frames import Frames
 
 WIDTH: Final = 640
@@ -36,6 +37,33 @@ def draw(frames: Frames) -> dict[str, Chart]:
     """Every chart that these runs have data for, by name."""
     runs = list(frames.totals["run_id"])
     return {name: make(frames, runs) for name, make in CHARTS.items() if _has_data(name, frames)}
+
+
+def draw_bars(given: Iterable[Bars]) -> dict[str, Chart]:
+    """Charts of what a report puts beside its runs, by name."""
+    return {bars.name: _bars(bars) for bars in given}
+
+
+def _bars(given: Bars) -> Chart:
+    data = pd.DataFrame(
+        [(bar.group, bar.whose, bar.value, bar.text) for bar in given.bars],
+        columns=["group", "whose", "value", "text"],
+    )
+    whose = list(dict.fromkeys(data["whose"]))
+    colours = alt.Scale(domain=whose, range=["#bbbbbb", *PALETTE][: len(whose)])
+    base = alt.Chart(data).encode(
+        y=alt.Y("group:N", sort=None, title=None, axis=alt.Axis(labelLimit=240)),
+        yOffset=alt.YOffset("whose:N", sort=whose),
+        x=alt.X("value:Q", title=given.axis),
+    )
+    bars = base.mark_bar().encode(
+        color=alt.Color("whose:N", scale=colours, legend=alt.Legend(title=None, orient="top")),
+        tooltip=["group:N", "whose:N", "text:N"],
+    )
+    words = base.mark_text(align="left", dx=4, fontSize=10, color="#222").encode(text="text:N")
+    return (bars + words).properties(
+        width=WIDTH, height=alt.Step(15), title=_title(given.title, given.about)
+    )
 
 
 def _has_data(name: str, frames: Frames) -> bool:

@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 import vl_convert
 
-from pulsarcast.pipeline.report.charts import Chart, draw
+from pulsarcast.pipeline.beside import Beside, Table
+from pulsarcast.pipeline.report.charts import Chart, draw, draw_bars
 from pulsarcast.pipeline.report.frames import Frames
 
 PICTURE_SCALE: Final = 2.0
@@ -20,6 +21,8 @@ _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 1100px; margin: 2rem auto;
   padding: 0 1rem; }
 h1 { font-size: 1.5rem; margin-bottom: 0; } h1 + p { color: #666; margin-top: .2rem; }
+h2 { font-size: 1.1rem; margin: 2rem 0 0; } .wide { overflow-x: auto; }
+tr.own td { font-weight: 600; }
 table { border-collapse: collapse; margin: 1.2rem 0; font-size: .9rem; }
 th, td { padding: .3rem .8rem; text-align: right; border-bottom: 1px solid #e4e4e4;
   white-space: nowrap; }
@@ -52,13 +55,15 @@ THESIS: Final = (
 """100 real processes, 25,000 Reddit comments of 2007; latency: 500 ms with 300 ms jitter."""
 
 
-def write_report(frames: Frames, out: Path, *, title: str = "Pulsarcast") -> list[Path]:
+def write_report(
+    frames: Frames, out: Path, *, title: str = "Pulsarcast", beside: Beside | None = None
+) -> list[Path]:
     """Write `report.html` and a PNG per chart; returns all files."""
     out.mkdir(parents=True, exist_ok=True)
-    charts = draw(frames)
+    charts = ({} if beside is None else draw_bars(beside.bars)) | draw(frames)
     written = [_write_picture(chart, out / f"{name}.png") for name, chart in charts.items()]
     page = out / "report.html"
-    page.write_text(make_page(frames, charts, title=title), encoding="utf-8")
+    page.write_text(make_page(frames, charts, title=title, beside=beside), encoding="utf-8")
     return [page, *written]
 
 
@@ -67,8 +72,11 @@ def _write_picture(chart: Chart, path: Path) -> Path:
     return path
 
 
-def make_page(frames: Frames, charts: Mapping[str, Chart], *, title: str) -> str:
+def make_page(
+    frames: Frames, charts: Mapping[str, Chart], *, title: str, beside: Beside | None = None
+) -> str:
     """The page's text: tables, then charts, then the program that draws them."""
+    around = _thesis_table() if beside is None else "\n".join(map(_given_table, beside.tables))
     figures = "\n".join(f'<figure id="{name}"></figure>' for name in charts)
     calls = "\n".join(
         f'vegaEmbed("#{name}", {_for_script(chart.to_dict())}, options);'
@@ -86,7 +94,7 @@ def make_page(frames: Frames, charts: Mapping[str, Chart], *, title: str) -> str
 <h1>{html.escape(title)}</h1>
 <p>{len(frames.totals)} runs, from their traces. Coverage is two integers: delivered of due.</p>
 {_totals_table(frames.totals)}
-{_thesis_table()}
+{around}
 {figures}
 <script>{_program()}</script>
 <script>
@@ -120,7 +128,9 @@ def _totals_table(totals: pd.DataFrame) -> str:
         complete = row["delivered"] == row["due"]
         share = f"{row['delivered'] / row['due']:.4%}" if row["due"] else "–"
         messages = (
-            row["rpc_sent"] / row["delivered"] if row["rpc_sent"] and row["delivered"] else None
+            row["rpc_sent"] / row["delivered"]
+            if pd.notna(row["rpc_sent"]) and row["rpc_sent"] and row["delivered"]
+            else None
         )
         rows.append(
             [
@@ -134,7 +144,7 @@ def _totals_table(totals: pd.DataFrame) -> str:
                 _cell(_count(row["undecided"])),
                 _cell(_count(row["lost"]), "bad" if row["lost"] else ""),
                 _cell(_count(row["duplicates"]), "bad" if row["duplicates"] else ""),
-                _cell("not traced" if messages is None else f"{messages:.2f}"),
+                _cell("–" if messages is None else f"{messages:.2f}"),
                 _cell("–" if pd.isna(row["hops_max"]) else _count(row["hops_max"])),
                 _cell(_count(row["faults"])),
             ]
@@ -157,12 +167,26 @@ def _thesis_table() -> str:
     return _table(head, rows, about)
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], about: str) -> str:
+def _given_table(table: Table) -> str:
+    rows = [[_cell(value) for value in row] for row in table.rows]
+    heading = f"<h2>{html.escape(table.title)}</h2>"
+    return heading + _table(table.head, rows, table.about, own=table.own)
+
+
+def _table(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    about: str,
+    own: Sequence[bool] | None = None,
+) -> str:
     titles = "".join(f"<th>{html.escape(each)}</th>" for each in head)
-    body = "\n".join(f"<tr>{''.join(row)}</tr>" for row in rows)
+    marks = ["own" if each else "" for each in own or [False] * len(rows)]
+    body = "\n".join(
+        f'<tr class="{mark}">{"".join(row)}</tr>' for mark, row in zip(marks, rows, strict=True)
+    )
     return (
-        f"<table><caption>{html.escape(about)}</caption><thead><tr>{titles}</tr></thead>"
-        f"<tbody>{body}</tbody></table>"
+        f'<div class="wide"><table><caption>{html.escape(about)}</caption>'
+        f"<thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
 
