@@ -27,7 +27,7 @@ class Settings:
     """How many others each node of a pubsub network dials."""
     frame_bytes: int = 520
     """What one event of `bare` takes: a payload of 256 bytes in an event message of ours."""
-    fanout: int = 8
+    fanout: int = 6
     """How many children a node of a `bare` tree has: as many as in our trees."""
     trace_level: str | None = None
     rpc_traced: frozenset[int] = frozenset()
