@@ -17,7 +17,7 @@ from pulsarcast.simulation.vcube.node import Kind, Message, Sends, VCubeNode
 from pulsarcast.simulation.vcube.topology import dimension_of
 from pulsarcast.simulation.vcube.views import View
 
-Act: TypeAlias = Callable[[int], None]
+Act: TypeAlias = Callable[[int], object]
 """Something that a user does, told the time."""
 
 
@@ -81,6 +81,10 @@ class Network:
     def at(self, when: int, act: Act) -> None:
         """Let a user do something."""
         self._calendar.add(when, act)
+
+    def publish_at(self, when: int, node: int, topic: int) -> None:
+        """Let a user call PUBLISH then."""
+        self.at(when, lambda _: self.publish(node, topic))
 
     def publish(self, node: int, topic: int) -> bool:
         """Call PUBLISH, now."""

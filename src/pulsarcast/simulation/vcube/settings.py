@@ -9,7 +9,7 @@ import msgspec
 from pulsarcast.simulation.vcube.delays import Delays
 
 MODEL: Final = 1
-"""Raised whenever the model would give other figures for the same settings: old ones do not count."""
+"""Raised when the model gives other figures for the same settings: old rows do not count then."""
 
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
 _Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]

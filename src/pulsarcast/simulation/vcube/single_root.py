@@ -1,7 +1,7 @@
 """SRPT-S while members come and go: one tree per topic, whose root everything goes through (4.5).
 
-The paper says that SUB and UNS messages cause contention at the root, and no more of how they travel.
-Here they go to the root and from there to all nodes, as a SUB does in VCube-PS: with that, the root
+The paper says that SUB and UNS messages cause contention at the root, and not how they travel. Here
+they go to the root and from there to all nodes, as a SUB does in VCube-PS: with that, the root
 saturates just where the paper saw it saturate. A node forwards a PUB into those of its subtrees in
 which it knows a subscriber. There are no acknowledgements (see table 1: the leaves send nothing).
 """
@@ -107,5 +107,3 @@ class SingleRootNetwork:
             add(send(node, child, now), (child, node, message))
             sent += 1
         self.tally.sent[kind] += sent
-
-

@@ -1,8 +1,8 @@
 """Spanning trees as tables: to whom a node forwards, by the cluster that a message came from.
 
 One table serves all publishers of VCube-PS, since a node's children depend on its own clusters
-alone. The baselines have one tree per topic: with subscribers and forwarders (SRPT-S), or of brokers
-that serve subscribers (SRPT-B; section 4.6).
+alone. The baselines have one tree per topic: with subscribers and forwarders (SRPT-S), or of
+brokers that serve subscribers (SRPT-B; section 4.6).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def vcube_table(nodes: int, view: Sequence[int] | None) -> Table:
 def single_root_table(nodes: int, root: int, view: Sequence[int] | None) -> Table:
     """SRPT-S: the hypercube's tree below a root, cut back to the ways to subscribers.
 
-    A node on the way to a subscriber forwards whether it subscribes or not, as those on a DHT's path
-    to the rendezvous point do.
+    A node on the way to a subscriber forwards whether it subscribes or not, as those on a DHT's
+    path to the rendezvous point do.
     """
     dimension = dimension_of(nodes)
     # With the root as zero, the subtree of a node's cluster s is a range of 2^(s-1) labels.
@@ -54,7 +54,7 @@ def single_root_table(nodes: int, root: int, view: Sequence[int] | None) -> Tabl
 
 
 def broker_table(nodes: int, brokers: int) -> Table:
-    """SRPT-B: brokers are nodes 0 to B-1 and forward as a full cube; the others hang on them evenly.
+    """SRPT-B: brokers, which are nodes 0 to B-1, form a full cube; all others hang on them evenly.
 
     A broker first forwards in the tree, then to its subscribers.
     """

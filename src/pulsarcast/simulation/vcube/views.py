@@ -1,7 +1,7 @@
 """A node's view of who is in a topic: the latest operation of each node that it has heard of.
 
-The paper keeps a set of (n, o, rc). Here it is one small number per node, twice the counter plus one
-for a subscription, so that a cube of 4096 nodes, each with its own view, fits into memory.
+The paper keeps a set of (n, o, rc). Here it is one small number per node, twice the counter plus
+one for a subscription, so that a cube of 4096 nodes, each with its own view, fits into memory.
 """
 
 from __future__ import annotations
@@ -56,6 +56,14 @@ class View:
             self.entries[node] = counter << 1 | subscribed
             if subscribed != known & 1:
                 self._children.clear()
+
+    def welcome(self, members: Iterable[tuple[int, int]]) -> None:
+        """UPDATE with many subscriptions at once, of most of which we know."""
+        entries = self.entries
+        for member, counter in members:
+            known = entries[member]
+            if not known or counter > known >> 1:
+                self.update(member, subscribed=True, counter=counter)
 
     def discard(self, node: int) -> None:
         """Forget one."""

@@ -1,4 +1,4 @@
-"""What section 4 measures, and what it left open: a setting and a seed in, one row of figures out."""
+"""What section 4 measures, and what it left open: a setting and a seed in, figures out."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import gc
 import random
 from collections.abc import Callable, Mapping
 from typing import Final
+
+import msgspec
 
 from pulsarcast.simulation.vcube.experiments import (
     beyond,
@@ -38,3 +40,8 @@ def run(setting: Setting, seed: int) -> dict[str, float]:
     finally:
         if collects:
             gc.enable()
+
+
+def run_written(setting: str, seed: int) -> dict[str, float]:
+    """The same, with the setting as JSON: what a worker elsewhere is given."""
+    return run(msgspec.json.decode(setting, type=Setting), seed)

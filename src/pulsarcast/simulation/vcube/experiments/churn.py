@@ -97,6 +97,7 @@ def run(setting: Setting, rng: random.Random) -> dict[str, float]:
     figures: dict[str, float] = {
         "deliveries": tally.receptions,
         "due": due,
+        "coverage_percent": 100 * tally.receptions / max(1, due),
         "latency_mean": tally.latency / max(1, tally.receptions),
         "false_positive_percent": 100 * tally.false_positives / max(1, received),
         "queue_wait_mean": sum(queues.waited) / max(1, sum(queues.copies)),
@@ -105,13 +106,11 @@ def run(setting: Setting, rng: random.Random) -> dict[str, float]:
         "swaps": swaps,
     }
     if isinstance(network, Network):
-        figures["held"] = network.held()
+        figures["held_percent"] = 100 * network.held() / max(1, tally.receptions)
     return figures
 
 
-def _plan(
-    network: Churning, setting: Setting, rng: random.Random, swap: Act, say: Act
-) -> int:
+def _plan(network: Churning, setting: Setting, rng: random.Random, swap: Act, say: Act) -> int:
     """Say when everybody does what, until the end; return how many leave."""
     end = setting.duration_s * _MS
     swaps = 0

@@ -1,4 +1,4 @@
-"""Causal order (4.3): somebody asks, everybody answers; what do barriers hold, what does it cost?"""
+"""Causal order (4.3): somebody asks, everybody answers; how large are barriers, who waits?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TOPIC = 0
 def run(setting: Setting, rng: random.Random) -> dict[str, float]:
     """Publish the first messages at once; whoever has them all answers after a while."""
     askers = rng.sample(range(setting.nodes), setting.first_messages)
-    first = {(asker, 0) for asker in askers}
+    first = {(asker, 1) for asker in askers}
     seen = [0] * setting.nodes
 
     def on_deliver(node: int, message: Message) -> None:
@@ -23,7 +23,7 @@ def run(setting: Setting, rng: random.Random) -> dict[str, float]:
             return
         seen[node] += 1
         if seen[node] == len(first):
-            network.at(network.now + _take(setting, rng), lambda _: _publish(network, node))
+            network.publish_at(network.now + _take(setting, rng), node, _TOPIC)
 
     network = Network(
         setting.nodes,
@@ -35,7 +35,7 @@ def run(setting: Setting, rng: random.Random) -> dict[str, float]:
     )
     network.begin_with(_TOPIC, range(setting.nodes), shared=True)
     for asker in askers:
-        network.at(0, lambda _, node=asker: _publish(network, node))  # type: ignore[misc]
+        network.publish_at(0, asker, _TOPIC)
     tally = network.run()
     assert network.held() == 0, "a message was never delivered"
     return {
@@ -45,10 +45,6 @@ def run(setting: Setting, rng: random.Random) -> dict[str, float]:
         **_barriers(tally.barriers),
         **_delays(tally.delays),
     }
-
-
-def _publish(network: Network, node: int) -> None:
-    network.publish(node, _TOPIC)
 
 
 def _take(setting: Setting, rng: random.Random) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from statistics import fmean, pstdev
 
 from pulsarcast.simulation.vcube.broadcast import Measured, Publication, Tree, broadcast
@@ -17,7 +18,9 @@ QUEUES = (0, 2, 4, 8, 16, 32, 4096, 8192, 16384)
 
 def run(setting: Setting, rng: random.Random) -> dict[str, float]:
     """Publish through trees that do not change."""
-    subscribers = sorted(rng.sample(range(setting.nodes), round(setting.nodes * setting.subscribers)))
+    subscribers = sorted(
+        rng.sample(range(setting.nodes), round(setting.nodes * setting.subscribers))
+    )
     root = rng.randrange(setting.nodes if setting.brokers is None else setting.brokers)
     publications = plan(setting, subscribers, rng)
     measured = broadcast(
@@ -90,8 +93,10 @@ def summarize(
         "queue_longest": max(queues.longest),
     }
     figures["nodes_queue_0"] = sum(mean == 0 for mean in means)
-    for low, high in zip(QUEUES, QUEUES[1:], strict=False):
+    for low, high in pairwise(QUEUES):
         figures[f"nodes_queue_{high}"] = sum(low < mean <= high for mean in means)
+    inside = figures["nodes_queue_8"] + figures["nodes_queue_16"]
+    figures["nodes_queue_4_to_16_percent"] = 100 * inside / setting.nodes
     if setting.brokers is not None:
         figures |= _of_brokers(setting.brokers, measured)
     return figures

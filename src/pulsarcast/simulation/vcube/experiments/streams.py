@@ -1,8 +1,8 @@
 """One publisher, many messages: what waiting for all acknowledgements costs (3.2.2, and beyond).
 
-The paper's publisher waits for all acknowledgements of a message before it sends its next one. While
-the trees do not change, messages of one source take the same ways and cannot overtake each other, so
-it may as well go on. (Where members come and go they can, and `first_rec` would be wrong then.)
+The paper's publisher waits for all acknowledgements of a message before it sends its next one.
+While the trees do not change, messages of one source take the same ways and cannot overtake each
+other, so it may as well go on. (Where members come and go they can, and `first_rec` would be wrong.)
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def run(setting: Setting, rng: random.Random) -> dict[str, float]:
     publisher = rng.randrange(setting.nodes)
     at = 0.0
     for _ in range(setting.messages):
-        network.at(round(at), lambda _: _publish(network, publisher))
+        network.publish_at(round(at), publisher, _TOPIC)
         at += rng.expovariate(1 / setting.interval)
     tally = network.run()
     assert network.held() == 0, "a message was never delivered"
@@ -50,7 +50,3 @@ def run(setting: Setting, rng: random.Random) -> dict[str, float]:
         "messages": sum(network.queues.copies),
         "overtaken": overtaken,
     }
-
-
-def _publish(network: Network, node: int) -> None:
-    network.publish(node, _TOPIC)

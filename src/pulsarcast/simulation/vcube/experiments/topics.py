@@ -31,7 +31,7 @@ def run(setting: Setting, rng: random.Random) -> dict[str, float]:
         for topic in range(setting.topics):
             network.begin_with(topic, range(setting.nodes), shared=True)
         for each in publications:
-            network.at(each.at, lambda _, each=each: _publish(network, each))  # type: ignore[misc]
+            network.publish_at(each.at, each.publisher, each.tree)
         tally = network.run()
         assert network.held() == 0, "a message was never delivered"
         queues = network.queues
@@ -58,7 +58,3 @@ def plan(setting: Setting, rng: random.Random) -> list[Publication]:
             topic = rng.choices(range(setting.topics), cum_weights=cumulative)[0]
             plans.append(Publication(round(at), number, topic))
     return plans
-
-
-def _publish(network: Network, publication: Publication) -> None:
-    network.publish(publication.publisher, publication.tree)
