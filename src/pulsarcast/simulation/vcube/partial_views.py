@@ -3,14 +3,15 @@
 The paper's nodes know all subscribers and do not fail. Here a child that does not answer in time is
 given up for the next one of its cluster, in the cluster's order, and remembered as dead. A cluster
 of which a node knows nobody is not reached by it: what slips through is repaired by comparing with
-the nearest members, both ways.
+the nearest members, both ways. Where a whole subcube slipped through that is larger than what each
+of them compares with, nobody in it hears of it; one comparison with somebody far closes that too.
 """
 
 from __future__ import annotations
 
 import random
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pulsarcast.simulation.vcube.calendar import Calendar
@@ -32,43 +33,60 @@ class Knowledge:
     ) -> None:
         self.dimension = dimension_of(nodes)
         self.members = sorted(members)
+        self._inside = frozenset(members)
         self._rng = rng
         self._bucket = bucket
-        self._missing = missing
+        self._lacking = round(missing * (1 << 32))
+        self._salt = rng.getrandbits(32)
         self._clusters: dict[tuple[int, int], list[int]] = {}
 
-    def of(self, node: int, cluster: int) -> list[int]:
+    def of(self, node: int, cluster: int) -> Iterable[int]:
         """Those of one cluster that a member knows; what it knows does not change."""
+        if self._bucket is None:
+            return self._all_of(node, cluster)
         found = self._clusters.get((node, cluster))
         if found is None:
-            found = self._draw(node, cluster)
-            self._clusters[node, cluster] = found
+            found = self._clusters[node, cluster] = self._draw(node, cluster, self._bucket)
         return found
 
     def entries(self, node: int) -> int:
         """How many others a member knows."""
-        return sum(len(self.of(node, cluster)) for cluster in range(1, self.dimension + 1))
+        return sum(1 for s in range(1, self.dimension + 1) for _ in self.of(node, s))
 
     def nearest(self, node: int, count: int) -> list[int]:
         """The nearest members by XOR distance that a member knows."""
         found: list[int] = []
         for cluster in range(1, self.dimension + 1):
-            inside = [each for each in self._range(node, cluster) if not self._lacks()]
+            inside = [each for each in self._range(node, cluster) if not self._lacks(node, each)]
             found += sorted(inside, key=lambda each: each ^ node)[: count - len(found)]
             if len(found) >= count:
                 break
         return found
 
-    def _draw(self, node: int, cluster: int) -> list[int]:
-        inside = self._range(node, cluster)
-        if self._bucket is not None and len(inside) > self._bucket:
-            inside = self._rng.sample(inside, self._bucket)
-        order = node ^ (1 << (cluster - 1))
-        kept = [each for each in inside if not self._lacks()]
-        return sorted(kept, key=lambda each: each ^ order)
+    def _all_of(self, node: int, cluster: int) -> Iterator[int]:
+        """Full views are not kept but computed: mostly the first entry is all that is needed."""
+        first = node ^ (1 << (cluster - 1))
+        for distance in range(1 << (cluster - 1)):
+            other = first ^ distance
+            if other in self._inside and not self._lacks(node, other):
+                yield other
 
-    def _lacks(self) -> bool:
-        return self._missing > 0 and self._rng.random() < self._missing
+    def _draw(self, node: int, cluster: int, count: int) -> list[int]:
+        inside = self._range(node, cluster)
+        if len(inside) > count:
+            inside = self._rng.sample(inside, count)
+        first = node ^ (1 << (cluster - 1))
+        kept = [each for each in inside if not self._lacks(node, each)]
+        return sorted(kept, key=lambda each: each ^ first)
+
+    def _lacks(self, node: int, other: int) -> bool:
+        """Whether this entry is missing: by chance, and always the same for the same two."""
+        if not self._lacking:
+            return False
+        mixed = (node * 0x9E3779B1 ^ other * 0x85EBCA77 ^ self._salt) & 0xFFFFFFFF
+        for _ in range(2):
+            mixed = (mixed ^ mixed >> 15) * 0x2C1B3C6D & 0xFFFFFFFF
+        return (mixed ^ mixed >> 16) < self._lacking
 
     def _range(self, node: int, cluster: int) -> Sequence[int]:
         low = (node ^ (1 << (cluster - 1))) >> (cluster - 1) << (cluster - 1)
@@ -141,14 +159,29 @@ def spread(
 
 
 def repair(
-    knowledge: Knowledge, outcome: Outcome, dead: frozenset[int], *, neighbours: int
+    knowledge: Knowledge,
+    outcome: Outcome,
+    dead: frozenset[int],
+    *,
+    neighbours: int,
+    far: random.Random | None = None,
 ) -> tuple[int, int]:
-    """Compare with the nearest members until nothing is learnt; how many rounds, and messages."""
+    """Compare with the nearest members until nothing is learnt; how many rounds, and messages.
+
+    With a source of chance, also with one known member of any cluster.
+    """
     alive = [member for member in knowledge.members if member not in dead]
     near = {
         member: [each for each in knowledge.nearest(member, neighbours) if each not in dead]
         for member in alive
     }
+    if far is not None:
+        for member, others in near.items():
+            clusters = list(range(1, knowledge.dimension + 1))
+            far.shuffle(clusters)
+            firsts = (next(iter(knowledge.of(member, each)), None) for each in clusters)
+            found = [each for each in firsts if each is not None and each not in dead]
+            others.extend(found[:1])
     rounds = messages = 0
     learnt = True
     while learnt:

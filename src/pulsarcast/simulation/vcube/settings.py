@@ -73,8 +73,8 @@ class Setting(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=T
     """views: how many members a node knows in each cluster at most; None: all of them."""
     missing: _Share = 0.0
     """views: share of the entries that it lacks."""
-    repair: bool = False
-    """views: whether members compare with their nearest ones afterwards."""
+    repair: Literal["none", "nearest", "far"] = "none"
+    """views: whom members compare with afterwards: their nearest ones, or also one far away."""
     dead: _Share = 0.0
     """views: share of the members that do not answer."""
     timeout: _Count = 300

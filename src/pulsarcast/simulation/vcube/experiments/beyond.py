@@ -37,9 +37,14 @@ def run(setting: Setting, rng: random.Random) -> dict[str, float]:
         "given_up_per_message": outcome.given_up / setting.messages,
         "entries_per_node": fmean(knowledge.entries(member) for member in sample),
     }
-    if setting.repair:
-        neighbours = setting.bucket or NEIGHBOURS
-        rounds, messages = repair(knowledge, outcome, dead, neighbours=neighbours)
+    if setting.repair != "none":
+        rounds, messages = repair(
+            knowledge,
+            outcome,
+            dead,
+            neighbours=setting.bucket or NEIGHBOURS,
+            far=rng if setting.repair == "far" else None,
+        )
         got = sum(len(reached) - 1 for reached in outcome.reached)
         figures["coverage_repaired_percent"] = 100 * got / due
         figures["lost"] = due - got

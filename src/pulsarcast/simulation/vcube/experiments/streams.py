@@ -2,7 +2,7 @@
 
 The paper's publisher waits for all acknowledgements of a message before it sends its next one.
 While the trees do not change, messages of one source take the same ways and cannot overtake each
-other, so it may as well go on. (Where members come and go they can, and `first_rec` would be wrong.)
+other, so it may as well go on. (Where members come and go they can: `first_rec` would be wrong.)
 """
 
 from __future__ import annotations
