@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pulsarcast.pipeline.replicates import Row, Wanted, read_replicates, run_replicates
+from pulsarcast.pipeline.replicates import Row, Wanted, Work, read_replicates, run_replicates
 from pulsarcast.simulation.vcube.experiments import run_written
 from pulsarcast.testbed.sweep import _left, read_sweep
 
@@ -50,36 +50,37 @@ def test_every_seed_has_one_row_with_the_figures_of_its_setting(
     assert [list(each.seeds) for each in _left(more, found)] == [[4, 5], [4, 5]]
 
 
-def _fail_with_seed_2(setting: str, seed: int) -> dict[str, float]:
-    if seed == 2:
-        raise ValueError(setting)
-    return {"seed": seed}
+def doubling(fails_with: int | None = None) -> Work:
+    """Some work. Made here, so that workers get it by value: they cannot import tests."""
+
+    def double(setting: str, seed: int) -> dict[str, float]:
+        if seed == fails_with:
+            raise ValueError(setting)
+        return {"double": 2 * seed}
+
+    return double
 
 
 def test_a_failed_replicate_has_a_row_that_says_so_and_is_run_again(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    run_replicates(spark, Wanted("one", "this one", [1, 2]), _fail_with_seed_2, tmp_path)
+    run_replicates(spark, Wanted("one", "this one", [1, 2]), doubling(fails_with=2), tmp_path)
     rows = without_times(read_replicates(spark, tmp_path))
     assert rows == [
-        Row("one", 1, 0.0, {"seed": 1.0}, None),
+        Row("one", 1, 0.0, {"double": 2.0}, None),
         Row("one", 2, 0.0, {}, "ValueError: this one"),
     ]
-    run_replicates(spark, Wanted("one", "this one", [2]), _double, tmp_path)
+    run_replicates(spark, Wanted("one", "this one", [2]), doubling(), tmp_path)
     assert without_times(read_replicates(spark, tmp_path)) == [
-        Row("one", 1, 0.0, {"seed": 1.0}, None),
-        Row("one", 2, 0.0, {"seed": 4.0}, None),
+        Row("one", 1, 0.0, {"double": 2.0}, None),
+        Row("one", 2, 0.0, {"double": 4.0}, None),
     ]
-
-
-def _double(setting: str, seed: int) -> dict[str, float]:
-    return {"seed": 2 * seed}
 
 
 def test_what_a_killed_call_left_half_written_is_not_read(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    run_replicates(spark, Wanted("one", "", [1]), _double, tmp_path)
+    run_replicates(spark, Wanted("one", "", [1]), doubling(), tmp_path)
     half = tmp_path / "one" / ".writing"
     half.mkdir()
     (half / "part-0.parquet").write_bytes(b"PAR1")

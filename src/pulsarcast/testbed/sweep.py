@@ -1,4 +1,4 @@
-"""Sweeps: settings times seeds of the paper's model, on Spark, as a file says (issue of VCube-PS).
+"""Sweeps: settings times seeds of the paper's model, on Spark, as a file says.
 
 A file holds settings, in which a list stands for each of its values, and the tables to be made of
 them, with the paper's figures. What has been run is not run again: a setting is known by everything

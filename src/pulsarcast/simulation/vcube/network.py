@@ -48,6 +48,7 @@ class Network:
         delays: Delays,
         *,
         acks_queue: bool = False,
+        serial: bool = False,
         waits: bool = True,
         checks: bool = True,
         combine_max: int = 1,
@@ -58,6 +59,8 @@ class Network:
         self.tally = Tally()
         self.now = 0
         self._acks_queue = acks_queue
+        self._handled_at = [-delays.processing] * nodes if serial else None
+        """When each node last handled a message, where it handles one after another."""
         self._on_deliver = on_deliver
         self._on_receive = on_receive
         self._called_at: dict[tuple[int, int], int] = {}
@@ -103,6 +106,7 @@ class Network:
     def run(self) -> Tally:
         """Go on until nothing is on its way."""
         nodes, tally, called_at = self.nodes, self.tally, self._called_at
+        handled_at, processing = self._handled_at, self.queues.delays.processing
         pub = Kind.PUB
         for now, day in self._calendar:
             self.now = now
@@ -111,6 +115,12 @@ class Network:
                     what(now)
                     continue
                 to, sender, message = what
+                if handled_at is not None:
+                    free_at = handled_at[to] + processing
+                    if free_at > now:
+                        self._calendar.add(free_at, what)
+                        continue
+                    handled_at[to] = now
                 node = nodes[to]
                 if message.kind is pub:
                     tally.finished_at = now

@@ -34,6 +34,8 @@ class Setting(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=T
     """One send queue for a node, or one for each destination."""
     acks_queue: bool = False
     """Whether acknowledgements wait in the queue as other messages do."""
+    serial: bool = False
+    """Whether a node handles one message after another, t_pc each, instead of all as they come."""
 
     # What is published.
     subscribers: _Share = 1.0

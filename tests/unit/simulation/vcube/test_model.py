@@ -63,6 +63,18 @@ def test_both_simulations_come_to_the_same_where_nobody_comes_or_goes() -> None:
     assert tally.sent == {Kind.PUB: 40 * 39, Kind.ACK: 40 * 39}
 
 
+def test_a_node_may_handle_one_message_after_another() -> None:
+    """Two messages reach node 0 of a square at once; one waits for t_pc, and its child for it."""
+    latency = {}
+    for serial in (False, True):
+        network = Network(4, DELAYS, serial=serial)
+        network.begin_with(TOPIC, range(4), shared=True)
+        network.publish_at(0, 1, TOPIC)
+        network.publish_at(1, 2, TOPIC)
+        latency[serial] = network.run().latency
+    assert latency[True] == latency[False] + 2
+
+
 def test_both_single_root_simulations_come_to_the_same_where_nobody_comes_or_goes() -> None:
     nodes, root = 64, 37
     members = random.Random(5).sample(range(nodes), 20)

@@ -29,6 +29,7 @@ def run(setting: Setting, rng: random.Random) -> dict[str, float]:
         setting.nodes,
         setting.delays,
         acks_queue=setting.acks_queue,
+        serial=setting.serial,
         waits=setting.waits,
         combine_max=setting.combine_max,
         on_deliver=on_deliver,
