@@ -226,6 +226,43 @@ def thesis(
         sys.exit(EXIT_LOST)
 
 
+@testbed.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="Rows; by default sweeps/FILE's name.")
+@click.option("--seeds", type=click.IntRange(min=1), help="Of each setting, before what FILE says.")
+@click.option("--master", help="Spark's; by default SPARK_MASTER, or all cores of this machine.")
+@click.option("--table", "only_table", is_flag=True, help="Run nothing: print what there is.")
+def sweep(
+    file: Path, out: Path | None, seeds: int | None, master: str | None, only_table: bool
+) -> None:
+    """Run FILE's settings of the VCube-PS paper's model, each with many seeds, on Spark.
+
+    Prints a table for each figure of the paper, with its number beside ours. What was run is not
+    run again: a call that was killed is simply made again. Exit 1: a replicate failed.
+    """
+    with Bars() as bars, _telling():
+        try:
+            from pulsarcast.testbed.sweep import read_sweep, run_sweep
+        except ModuleNotFoundError as error:
+            if error.name and error.name.startswith("pulsarcast"):
+                raise
+            raise LocalError(f"{error.name} is missing: pip install 'pulsarcast[all]'") from error
+        from pulsarcast.testbed.sweep_tables import to_markdown
+
+        plan = read_sweep(file, seeds=seeds)
+        rows = run_sweep(
+            plan,
+            out or Path("sweeps") / file.stem,
+            master=master,
+            only_read=only_table,
+            progress=bars.show,
+        )
+        text = to_markdown(plan, rows)
+    click.echo(text, nl=False)
+    if any(row.error is not None for row in rows):
+        sys.exit(EXIT_LOST)
+
+
 @contextmanager
 def _telling() -> Iterator[None]:
     """Let errors of the caller become a message, without a traceback."""
