@@ -344,7 +344,7 @@ class Following:
         for cid in self._own_offers.pop(topic.id, {}):
             self.node.commands.offer_block_again(cid)
         self._ending[topic.id] = None
-        self._see_own_handed_in(topic.id, topic.tree.root_peer, topic.frontier.marks())
+        self._see_own_handed_in(topic.id, topic.overlay.root_peer, topic.frontier.marks())
 
     def _forget(self, cid: Cid, *more: Write) -> None:
         self._ending.pop(cid, None)
@@ -405,7 +405,7 @@ class Following:
             self.adopt(main, version)
         else:
             # Its author may have died before it announced the one in between.
-            self.want_version(main, version.cid, meta.tree.root_peer)
+            self.want_version(main, version.cid, meta.overlay.root_peer)
 
     def adopt(self, topic: Topic, version: TopicDescriptor) -> None:
         """A topic that we follow has a newer version."""
@@ -448,7 +448,7 @@ class Following:
         """Somebody looks for a place in a tree: ours, or one that we know the way to."""
         topic = self.topics.get(message.topic)
         if topic is not None:
-            topic.tree.receive_join(sender, message)
+            topic.overlay.receive_join(sender, message)
             return
         self.node.dht.saw(Contact(sender))
         if self.is_stopping:
@@ -469,7 +469,7 @@ class Following:
         def found(contacts: list[Contact]) -> None:
             topic = self.topics.get(message.topic)
             if topic is not None:
-                topic.tree.receive_join(sender, message)
+                topic.overlay.receive_join(sender, message)
                 return
             for contact in contacts:
                 if contact.peer != sender and self._closer(contact.peer, key):
@@ -500,7 +500,7 @@ class Following:
         topic = self.topics.get(cid)
         if topic is None or self._why.get(cid, Why(0)) != Why.KEEPER:
             return
-        if topic.tree.parent is not None or not topic.tree.children:
+        if not topic.overlay.keeps_together:
             self._why.pop(cid, None)
             self._ending[cid] = None
             topic.close()

@@ -8,7 +8,8 @@ changes the beat slows down.
 from typing import Protocol
 
 from pulsarcast.model.ids import Cid, PeerId
-from pulsarcast.protocol.dissemination.tree import DisseminationTree, Link
+from pulsarcast.protocol.dissemination.overlay import Link
+from pulsarcast.protocol.dissemination.tree import DisseminationTree
 from pulsarcast.protocol.messages import Contact, Leave, Status
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.turn import Turn

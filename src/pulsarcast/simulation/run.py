@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid, PeerId, peer_text
-from pulsarcast.protocol.dissemination.tree import TreeView
+from pulsarcast.protocol.dissemination.overlay import TreeView
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.simulation import sabotage
 from pulsarcast.simulation.applications import Applications
