@@ -862,8 +862,8 @@ class Topic:
             "request_marks": len(self.requests),
             "held_back": len(self.ordering),
             "wants": len(self.recovery),
-            "links": len(self.overlay.links),
             "parked": self._parked_count,
+            **self.overlay.footprint(),
         }
 
 

@@ -143,6 +143,14 @@ class DisseminationCube:
             lazy,
         )
 
+    def footprint(self) -> dict[str, int]:
+        """How much we keep in memory."""
+        return {
+            "cube_members": len(self.members),
+            "cube_links": len(self.links),
+            "cube_candidates": len(self.meetings),
+        }
+
     # Coming in.
 
     def join(self) -> None:

@@ -161,6 +161,9 @@ class Overlay(Protocol):
     def view(self, *, subscribed: bool, lazy: tuple[PeerId, ...]) -> TreeView | CubeView:
         """Our place."""
 
+    def footprint(self) -> dict[str, int]:
+        """How much we keep in memory."""
+
 
 class Conversation(Protocol):
     """What a topic asks of the heartbeats between members."""

@@ -582,6 +582,10 @@ class DisseminationTree:
         """Our place in the tree."""
         return TreeView(self.parent, tuple(self.children), self.is_root, subscribed, lazy)
 
+    def footprint(self) -> dict[str, int]:
+        """How much we keep in memory."""
+        return {"links": len(self.links)}
+
     # Helpers.
 
     def _settled(self, parent: PeerId | None, digest: bytes | None) -> None:
