@@ -465,9 +465,16 @@ class Topic:
         epoch, _ = event.request.sequence
         mark = self.requests.mark(event.author, epoch)
         assert mark is not None, "a request is taken before its event is kept"
-        key = self.id + event.author + epoch.to_bytes(8, "big")
+        key = self._request_key(event.author, epoch)
         value = b"".join(number.to_bytes(8, "big") for number in (mark.high, *mark.beyond))
         return PutState(StateRow("request", key, value))
+
+    def _request_key(self, author: PeerId, epoch: int) -> bytes:
+        return self.id + author + epoch.to_bytes(8, "big")
+
+    def request_keys(self) -> list[bytes]:
+        """Under which keys our disk remembers which requests were published."""
+        return [self._request_key(mark.publisher, mark.epoch) for mark in self.requests.marks()]
 
     def restore_request(self, author: PeerId, epoch: int, value: bytes) -> None:
         """Remember from the disk which of an author's requests were published."""

@@ -50,9 +50,16 @@ class Clusters(Generic[PeerT]):
         index = self.bucket(peer)
         if index < 0 or peer in self._keys:
             return False
-        return (
-            len(self._keys) < self.view_max or len(self._buckets.get(index, ())) < self.bucket_max
-        )
+        return len(self._keys) < self.view_max or not self.is_full(index)
+
+    def is_full(self, index: int) -> bool:
+        """Whether a bucket holds as many as it keeps in a large topic.
+
+        Of the nearest bucket we keep all: its members have nobody but us in the bucket where we
+        are, so each of them must know us.
+        """
+        most = self.view_max if index <= self.lowest else self.bucket_max
+        return len(self._buckets.get(index, ())) >= max(most, self.bucket_max)
 
     def add(self, peer: PeerT) -> bool:
         """Keep a member, if there is room for it."""

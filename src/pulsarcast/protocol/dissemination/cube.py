@@ -47,7 +47,7 @@ LINKS_MAX = 512
 CONTACTS_MAX = 64
 """Members named in one message: the wire's bound."""
 INTRODUCED_MAX = 16
-"""Members named to a newcomer."""
+"""Members named to a newcomer: enough to have all of its nearest among them."""
 REJOIN_S = 0.2
 
 
@@ -82,12 +82,16 @@ class DisseminationCube:
         self.open = True
         self.leaving = False
         self.entrance = Entrance(topic, root, turn, dht, parameters, self, counts)
-        self.meetings = Meetings(turn, parameters, wanted=self._wants, ask=self._introduce)
+        self.meetings = Meetings(
+            turn, parameters, wanted=self._wants, ask=self._introduce, idle=self._explore
+        )
         self._inside = False
         self._host: PeerId | None = None
         """Who let us in."""
         self._start_timer: int | None = None
         self._waiting: dict[PeerId, Join] = {}
+        self._unexplored = -1
+        """The highest of our buckets that we have yet to ask about."""
         self._refreshed = 0
         self._farewells: dict[PeerId, None] = {}
         """Those who have yet to answer our goodbye."""
@@ -164,6 +168,7 @@ class DisseminationCube:
         self._host = by
         self.entrance.watch()
         if by is not None and message is not None:
+            self._unexplored = KEY_BITS - 1
             self.meetings.hear_of((by, *(contact.peer for contact in message.members)), by)
             if self.fresh:
                 self._expect_start()
@@ -257,16 +262,29 @@ class DisseminationCube:
         return not self.leaving and self.members.has_room(peer)
 
     def _introduce(self, peer: PeerId) -> None:
-        """Say that we are a member, and ask for those that the other knows best."""
-        if peer == self._host:
-            # The first that we meet may name us everyone there is.
-            self.turn.send(peer, Meet(self.topic, peer_key(self.turn.me), CONTACTS_MAX))
-        else:
-            self._ask_about(peer, self.members.bucket(peer))
+        """Say that we are a member, and ask for others that are near to us.
 
-    def _ask_about(self, peer: PeerId, index: int) -> None:
-        key = self.members.first_key(index) if index >= 0 else peer_key(self.turn.me)
-        self.turn.send(peer, Meet(self.topic, key, self.parameters.cube_bucket))
+        Those who have nobody else in the bucket where we are must hear of us: they are the nearest.
+        """
+        # The first that we meet may name us everyone there is.
+        count = CONTACTS_MAX if peer == self._host else INTRODUCED_MAX
+        self.turn.send(peer, Meet(self.topic, peer_key(self.turn.me), count))
+
+    def _explore(self) -> None:
+        """We have met all that we heard of: ask about our buckets, the farthest first."""
+        while self.members and self._unexplored >= self.members.lowest:
+            index = self._unexplored
+            self._unexplored -= 1
+            if not self.members.is_full(index):
+                self._ask_about(self.members.first_key(index))
+                return
+
+    def _ask_about(self, key: Key) -> None:
+        """Ask whoever should know best which members are closest to a key."""
+        for peer in self.members.closest(key, 1):
+            if not self.meetings.is_asked(peer):
+                self.meetings.expect(peer)
+                self.turn.send(peer, Meet(self.topic, key, self.parameters.cube_bucket))
 
     def _receive_meet(self, sender: PeerId, message: Meet) -> None:
         if self.leaving:
@@ -330,13 +348,9 @@ class DisseminationCube:
         span = KEY_BITS - lowest + 1
         index = KEY_BITS - 1 - self._refreshed % span
         self._refreshed += 1
-        # The last in turn is our own surroundings.
-        own = index < lowest
-        key = peer_key(self.turn.me) if own else self.members.first_key(index)
-        for peer in self.members.closest(key, 1):
-            if not self.meetings.is_asked(peer):
-                self.meetings.expect(peer)
-                self._ask_about(peer, -1 if own else index)
+        # The last in turn are our own surroundings.
+        own = peer_key(self.turn.me)
+        self._ask_about(own if index < lowest else self.members.first_key(index))
 
     # Losing members.
 
@@ -378,6 +392,9 @@ class DisseminationCube:
             self.members.remove(peer)
             if link is not None and link.unheard:
                 self._mend(index)
+            # Others may be there that we had no room for.
+            self._unexplored = max(self._unexplored, index)
+            self.meetings.look_around()
         if (peer == self._host and not self.open) or (
             not self.members and self._inside and self.open
         ):

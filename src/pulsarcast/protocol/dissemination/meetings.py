@@ -36,12 +36,15 @@ class Meetings:
         *,
         wanted: Callable[[PeerId], bool],
         ask: Callable[[PeerId], None],
+        idle: Callable[[], None],
     ) -> None:
         self.turn = turn
         self.parameters = parameters
         self.wanted = wanted
         """Whether we would keep a peer, were it a member."""
         self.ask = ask
+        self.idle = idle
+        """Called when everyone that we heard of was tried."""
         self._candidates: dict[PeerId, PeerId] = {}
         """Who is said to be a member, and by whom."""
         self._asked: dict[PeerId, int] = {}
@@ -104,6 +107,10 @@ class Meetings:
             del self._lost[next(iter(self._lost))]
         self._set_timer()
 
+    def look_around(self) -> None:
+        """Somebody is missing: go on once everyone that we heard of was tried."""
+        self._pump()
+
     # Trying them.
 
     def _pump(self) -> None:
@@ -115,6 +122,8 @@ class Meetings:
             del self._candidates[peer]
             if self.wanted(peer):
                 self._try(peer)
+        if not self._candidates and not self._asked:
+            self.idle()
 
     def _try(self, peer: PeerId) -> None:
         """Say to a peer that we are a member, and ask whether it is one."""
