@@ -126,7 +126,7 @@ def _run_one(options: Options, *, as_json: bool) -> bool:
 def _run_seeds(options: Options, seeds: range, *, as_json: bool) -> bool:
     from pulsarcast.simulation.seeds import Summary, run_seeds
 
-    summary = Summary()
+    summary = Summary(options.dissemination)
     bar = tqdm(run_seeds(options, seeds), total=len(seeds), disable=None, unit="run")
     for result in bar:
         summary.add(result)
