@@ -199,7 +199,7 @@ class Heartbeat:
         """Say now where we stand."""
         self.turn.send(peer, self._status(answer=answer))
 
-    def push_children(self) -> None:
+    def announce(self) -> None:
         """Tell all children our path."""
         self.tree.send_children(lambda: self._status(answer=False))
 

@@ -188,7 +188,7 @@ class Topic:
         self._unsynced = 0
         self._stingy = False
         """We hold credit back until our disk has caught up."""
-        self._parked: dict[Cid, list[tuple[EventDescriptor, PeerId, int]]] = {}
+        self._parked: dict[Cid, list[tuple[EventDescriptor, PeerId, int, bool]]] = {}
         self._parked_count = 0
         self._start_from: PeerId | None = None
         self._urgent: dict[PeerId, None] = {}
@@ -278,7 +278,7 @@ class Topic:
 
     def path_changed(self) -> None:
         """Our children should hear our new path to the root."""
-        self.heartbeat.push_children()
+        self.heartbeat.announce()
 
     def lost(self, peer: PeerId) -> None:
         """A connection ended."""
@@ -313,7 +313,7 @@ class Topic:
         if self.frontier.is_full(event.publisher, epoch, number):
             return
         if event.version not in self.versions.by_cid:
-            self._park(event, sender, hops)
+            self._park(event, sender, hops, passed_on)
             return
         try:
             self.versions.judge(event)
@@ -513,13 +513,13 @@ class Topic:
 
     # Versions.
 
-    def _park(self, event: EventDescriptor, sender: PeerId, hops: int) -> None:
+    def _park(self, event: EventDescriptor, sender: PeerId, hops: int, passed_on: bool) -> None:
         """Keep an event aside until the version it names is known."""
         if self._parked_count >= PARKED_MAX:
             return
         self._parked_count += 1
         first = event.version not in self._parked
-        self._parked.setdefault(event.version, []).append((event, sender, hops))
+        self._parked.setdefault(event.version, []).append((event, sender, hops, passed_on))
         if first:
             self.owner.want_version(self, event.version, sender)
 
@@ -529,9 +529,9 @@ class Topic:
         self._parked_count -= len(parked)
         if version not in self.versions.by_cid:
             return
-        for event, sender, hops in parked:
+        for event, sender, hops, passed_on in parked:
             try:
-                self.receive(event, sender, hops)
+                self.receive(event, sender, hops, passed_on=passed_on)
             except RemoteError as error:
                 self.owner.rejected(sender, self.id, error)
 

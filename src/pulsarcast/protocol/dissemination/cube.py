@@ -290,10 +290,16 @@ class DisseminationCube:
         if self.leaving:
             self.turn.send(sender, Leave(self.topic))
             return
-        if not (self._inside and self.open):
+        if not self.open:
             # We are no member yet: it hears of us as soon as we are.
             return
         self._meet(sender)
+        if not self._inside:
+            # Whoever lost all others is found by one that remembers it.
+            self._inside = True
+            self.entrance.watch()
+            self.owner.differs_from(sender)
+            self.let_in()
         count = min(message.count, CONTACTS_MAX)
         self.turn.send(sender, Members(self.topic, self._closest(message.key, count, sender)))
 
@@ -337,8 +343,7 @@ class DisseminationCube:
 
     def receive_from_stranger(self, sender: PeerId) -> None:
         """It has met us, and we do not know it any more: meet it again, so that credit flows."""
-        if self._inside:
-            self.meetings.meet_again(sender)
+        self.meetings.meet_again(sender)
 
     def refresh(self) -> None:
         """Ask about one of our buckets, each in its turn: somebody may have come."""

@@ -48,7 +48,6 @@ class CubeHeartbeat:
         """Whom we asked, and when first without an answer since."""
         self._missed: dict[PeerId, int] = {}
         self._far_turn = 0
-        self._was_open = False
 
     @property
     def lazy(self) -> dict[PeerId, None]:
@@ -63,11 +62,9 @@ class CubeHeartbeat:
     def start(self) -> None:
         """Begin to beat."""
         self._pulse.start()
-        if self.cube.open:
-            self._begin()
 
-    def _begin(self) -> None:
-        self._was_open = True
+    def announce(self) -> None:
+        """We are a member since now, or again: what passed us by meanwhile shows soon."""
         for delay_s in FIRST_BEATS_S:
             self.turn.after(self.turn.jitter(delay_s), self._beat_early)
 
@@ -152,11 +149,6 @@ class CubeHeartbeat:
     def members(self) -> list[PeerId]:
         """Members we could ask for something, the nearest first."""
         return self.cube.members.closest(peer_key(self.turn.me), len(self.cube.members))
-
-    def push_children(self) -> None:
-        """Start anew: we are a member since now."""
-        if self.cube.open and not self._was_open:
-            self._begin()
 
     def _status(self, peer: PeerId, *, answer: bool) -> Status:
         """What we hold, and some members: those that the other should know first."""

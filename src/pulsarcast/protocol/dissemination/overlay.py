@@ -79,7 +79,7 @@ class OverlayOwner(Protocol):
         """A newcomer was let in: tell it where we stand."""
 
     def path_changed(self) -> None:
-        """Our children should hear our new path to the root."""
+        """We have a place, or another one: those whom it concerns should hear of it."""
 
     def differs_from(self, peer: PeerId) -> None:
         """A neighbour may hold something else than we do: show it what we hold."""
@@ -195,5 +195,5 @@ class Conversation(Protocol):
     def members(self) -> list[PeerId]:
         """Members we could ask for something."""
 
-    def push_children(self) -> None:
-        """Say to those who depend on us where we stand."""
+    def announce(self) -> None:
+        """We have a place, or another one: say so to those whom it concerns."""
