@@ -390,6 +390,8 @@ class Hostile:
             case messages.FetchRange(request, topic):
                 blocks = tuple(self.event() for _ in range(self.rng.randrange(4)))
                 made = messages.Range(request, topic, blocks, self.flip())
+            case messages.Meet(topic):
+                made = messages.Members(topic, self.contacts())
             case messages.Join(topic, attempt):
                 return self._take_in(topic, attempt)
             case messages.RequestToPublish(block):

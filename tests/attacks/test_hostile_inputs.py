@@ -28,6 +28,7 @@ from pulsarcast.model.events import decode_event, decode_request
 from pulsarcast.model.pointers import decode_pointer
 from pulsarcast.model.topics import (
     DeliveryOrder,
+    Dissemination,
     Retention,
     TopicDescriptor,
     TopicSettings,
@@ -36,7 +37,7 @@ from pulsarcast.model.topics import (
 )
 from pulsarcast.protocol.effects import Deliver, Effect, Send
 from pulsarcast.protocol.inputs import Publish, Subscribe
-from pulsarcast.protocol.messages import Join, Message, Role
+from pulsarcast.protocol.messages import Join, Meet, Message, Role
 from pulsarcast.protocol.store import PutState, Write
 from pulsarcast.storage.memory import MemoryStore
 from pulsarcast.wire import codec
@@ -163,6 +164,7 @@ def following() -> tuple[Victim, list[TopicDescriptor]]:
         topic_of(ALICE, TopicSettings(delivery_order=DeliveryOrder.PER_PUBLISHER), name="each"),
         topic_of(ALICE, TopicSettings(allowed_publishers=(ALICE.peer_id,)), name="closed"),
         topic_of(ALICE, TopicSettings(retention=Retention(count=20)), name="kept"),
+        topic_of(ALICE, TopicSettings(dissemination=Dissemination.CUBE), name="hot"),
     ]
     metas = [meta_of(author, topic.name) for topic in theirs]
     metas += [meta_of(ALICE, topic.name) for topic in alices]
@@ -171,7 +173,11 @@ def following() -> tuple[Victim, list[TopicDescriptor]]:
     for who in HOSTILES:
         victim.peers[who.peer_id] = Parent(f"hostile {HOSTILES.index(who)}", everything)
     victim.start()
-    own = [victim.create(name="mine"), victim.create(TopicSettings(), name="mine too")]
+    own = [
+        victim.create(name="mine"),
+        victim.create(TopicSettings(), name="mine too"),
+        victim.create(TopicSettings(dissemination=Dissemination.CUBE), name="mine and hot"),
+    ]
     for topic in (*theirs[:2], *alices):
         victim.ask(lambda call, cid=topic.cid: Subscribe(call, cid))  # type: ignore[misc]
     # Something in the outbox, something to hand in, and two children.
@@ -179,6 +185,7 @@ def following() -> tuple[Victim, list[TopicDescriptor]]:
     for topic_cid in own:
         for child in HOSTILES[2:]:
             victim.hear(child.peer_id, Join(topic_cid, 1, Role.MEMBER, victim.me, False, False))
+            victim.hear(child.peer_id, Meet(topic_cid, 0, 64))
     mine = [victim.version(cid) for cid in own]
     return victim, [*theirs, *alices, *mine, *metas[:2]]
 

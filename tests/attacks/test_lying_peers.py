@@ -105,7 +105,7 @@ def test_lying_referrals_in_circles_do_not_keep_a_node_out() -> None:
     assert 0 < knocks <= REFERRALS_MAX
     silent.takes_in = True
     solo.advance(60.0)
-    assert solo.topic(OPEN.cid).tree.parent == ALICE.peer_id
+    assert solo.topic(OPEN.cid).overlay.mainstay == ALICE.peer_id
     assert knocks <= 4 * REFERRALS_MAX
 
 
@@ -121,7 +121,7 @@ def test_a_child_that_names_itself_is_no_way_to_a_parent() -> None:
     solo.advance(60.0)  # `Solo` asserts that nobody sends to itself.
     silent.takes_in = True
     solo.advance(60.0)
-    assert solo.topic(OPEN.cid).tree.parent == ALICE.peer_id
+    assert solo.topic(OPEN.cid).overlay.mainstay == ALICE.peer_id
     solo.hear(ALICE.peer_id, HandOver(OPEN.cid, ourselves))
     members = (ourselves, ourselves)
     path = (ALICE.peer_id,)
@@ -139,7 +139,7 @@ def test_nobody_is_taken_in_who_is_above_us() -> None:
     solo.hear(CAROL.peer_id, Join(OPEN.cid, 5, Role.MEMBER, ALICE.peer_id, True, False))
     (refused,) = solo.sent_to(CAROL.peer_id, JoinRefused)
     assert refused.reason == "below you"
-    assert CAROL.peer_id not in solo.topic(OPEN.cid).tree.children
+    assert CAROL.peer_id not in solo.topic(OPEN.cid).overlay.children
 
 
 @pytest.mark.parametrize("role", Role)
@@ -157,7 +157,7 @@ def test_a_flood_of_joiners_leaves_nothing_behind(role: Role) -> None:
     links = Parameters().fanout if role is Role.MEMBER else 0
     assert grown.pop("links", 0) == links
     assert sum(grown.values()) <= 4, grown
-    assert len(solo.topic(topic).tree.children) == links
+    assert len(solo.topic(topic).overlay.children) == links
 
 
 def test_a_flood_of_joins_to_unknown_topics_leaves_nothing_behind() -> None:
@@ -190,11 +190,11 @@ def test_topics_that_a_stranger_makes_us_keep_are_bounded() -> None:
 def test_an_unsolicited_acceptance_changes_nothing() -> None:
     """Nor does it teach us whom to compare with: that is how one eclipses a node."""
     solo = member()
-    tree = solo.topic(OPEN.cid).tree
+    tree = solo.topic(OPEN.cid).overlay
     strangers = tuple(Contact(peer(f"stranger {number}")) for number in range(20))
     accepted = JoinAccepted(OPEN.cid, 1, (MALLORY.peer_id,), strangers, EMPTY_DIGEST)
     solo.hear(MALLORY.peer_id, accepted)
-    assert tree.parent == ALICE.peer_id
+    assert tree.mainstay == ALICE.peer_id
     assert tree.path == (ALICE.peer_id,)
     known = solo.topic(OPEN.cid).heartbeat.members()
     assert not {contact.peer for contact in strangers} & set(known)
@@ -210,7 +210,7 @@ def test_a_stranger_cannot_send_our_parent_away() -> None:
         JoinReferred(OPEN.cid, 1, Contact(MALLORY.peer_id), handed_down=True),
         Status(OPEN.cid, EMPTY_DIGEST, (MALLORY.peer_id, solo.me), (), answer=False),
     )
-    assert solo.topic(OPEN.cid).tree.parent == ALICE.peer_id
+    assert solo.topic(OPEN.cid).overlay.mainstay == ALICE.peer_id
     assert not solo.sent_to(MALLORY.peer_id, Join)
 
 
@@ -309,7 +309,7 @@ def test_credit_beyond_all_bounds_is_no_credit() -> None:
     for _ in range(window + 50):
         solo.publish(topic)
     assert len(solo.sent_to(greedy, EventMessage)) == window
-    assert solo.topic(topic).tree.links[greedy].credit == 0
+    assert solo.topic(topic).overlay.links[greedy].credit == 0
 
 
 def test_credit_from_a_stranger_is_worth_nothing() -> None:
@@ -317,7 +317,7 @@ def test_credit_from_a_stranger_is_worth_nothing() -> None:
     solo.hear(MALLORY.peer_id, Credit(topic, 1000))
     solo.publish(topic)
     assert not solo.sent_to(MALLORY.peer_id, EventMessage)
-    assert not solo.topic(topic).tree.links
+    assert not solo.topic(topic).overlay.links
 
 
 def test_a_neighbour_that_never_gives_credit_back_costs_no_memory() -> None:
@@ -330,7 +330,7 @@ def test_a_neighbour_that_never_gives_credit_back_costs_no_memory() -> None:
         solo.publish(topic)
     after = solo.node.footprint()
     assert {kind for kind in after if after[kind] > footprint[kind]} <= {"timers", "dht_held"}
-    assert solo.topic(topic).tree.links[peer("slow")].behind
+    assert solo.topic(topic).overlay.links[peer("slow")].behind
     solo.hear(peer("slow"), Credit(topic, 128))
     assert solo.sent_to(peer("slow"), FrontierPage), "it is told to compare"
 

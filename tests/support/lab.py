@@ -7,7 +7,7 @@ from pulsarcast.model import trace
 from pulsarcast.model.events import EventDescriptor, decode_event
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import TopicDescriptor, TopicSettings, decode_topic
-from pulsarcast.protocol.dissemination.tree import TreeView
+from pulsarcast.protocol.dissemination.overlay import TreeView
 from pulsarcast.protocol.effects import Effect, Reply, Send
 from pulsarcast.protocol.inputs import (
     Command,

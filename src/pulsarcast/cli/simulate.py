@@ -22,6 +22,7 @@ EXIT_OBJECTED = 1
 FROM_THE_SEED = {
     "nodes",
     "order",
+    "dissemination",
     "latency_ms",
     "jitter_ms",
     "latency_matrix",
@@ -41,6 +42,7 @@ FROM_THE_SEED = {
 @click.option("--seeds", type=click.IntRange(min=1), help="Run seeds 1 to N, on all cores.")
 @click.option("--first-seed", type=int, default=1, help="Where --seeds begins.")
 @click.option("--order", type=click.Choice(["none", "per-publisher", "total"]))
+@click.option("--dissemination", type=click.Choice(["tree", "cube"]), help="How events travel.")
 @click.option("--latency-ms", type=float, help="One way, between any two nodes.")
 @click.option("--jitter-ms", type=float, help="Spread of the latency, either way.")
 @click.option("--latency-matrix", type=str, help="A file of measured round trips.")
@@ -124,7 +126,7 @@ def _run_one(options: Options, *, as_json: bool) -> bool:
 def _run_seeds(options: Options, seeds: range, *, as_json: bool) -> bool:
     from pulsarcast.simulation.seeds import Summary, run_seeds
 
-    summary = Summary()
+    summary = Summary(options.dissemination)
     bar = tqdm(run_seeds(options, seeds), total=len(seeds), disable=None, unit="run")
     for result in bar:
         summary.add(result)

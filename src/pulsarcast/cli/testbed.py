@@ -18,6 +18,7 @@ EXIT_LOST = 1
 
 # A node's trace: how much of it, or none.
 _TRACE_LEVELS = click.Choice(["none", "delivery", "rpc"])
+_TRAVEL = click.Choice(["tree", "cube"])
 
 
 @click.group()
@@ -43,6 +44,7 @@ add_to(testbed)
 @click.option("--fanout", type=int, default=6, show_default=True, help="Of bare trees.")
 @click.option("--patience-s", type=float, default=10.0, show_default=True, help="Per event.")
 @click.option("--ack", type=click.Choice(["accepted", "replicated"]), default="replicated")
+@click.option("--dissemination", type=_TRAVEL, default="tree", show_default=True, help="Of ours.")
 @click.option("--trace-level", type=_TRACE_LEVELS, default="none", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 def compare(
@@ -58,6 +60,7 @@ def compare(
     fanout: int,
     patience_s: float,
     ack: str,
+    dissemination: str,
     trace_level: str,
     as_json: bool,
 ) -> None:
@@ -79,6 +82,7 @@ def compare(
             concurrency=concurrency,
             patience_s=patience_s,
             ack=ack,
+            dissemination=dissemination,
             settings=Settings(
                 seed=seed,
                 dials=dials,
@@ -96,6 +100,7 @@ def compare(
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Traces and summary.")
 @click.option("--nodes", type=click.IntRange(min=2), help="By default what the scenario takes.")
 @click.option("--order", type=click.Choice(["none", "per-publisher", "total"]), default="none")
+@click.option("--dissemination", type=_TRAVEL, default="tree", show_default=True)
 @click.option("--trace-level", type=_TRACE_LEVELS, default="delivery", show_default=True)
 @click.option("--ack", type=click.Choice(["accepted", "replicated"]), default="replicated")
 @click.option("--seed", type=int, default=1, show_default=True)
@@ -154,6 +159,7 @@ def run(
     away      a subscriber misses many events, comes back, and catches up
     mirror    one small load, simulated and on real nodes: do both send the same?
     soak      a steady rate for long: does memory grow?
+    hot       one topic, everyone publishes at once: tree against cube
     """
     with Bars() as bars, _telling():
         from pulsarcast.testbed.claims import play

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pulsarcast.client import Client
 
 ORDERS = ("none", "per-publisher", "total")
+TRAVELS = ("tree", "cube")
 
 
 @click.group()
@@ -27,6 +28,11 @@ def setting_options(command: Any) -> Any:
     """What an author can choose."""
     for option in (
         click.option("--order", type=click.Choice(ORDERS), help="In which order events come."),
+        click.option(
+            "--dissemination",
+            type=click.Choice(TRAVELS),
+            help="How events travel: cube where many publish at once.",
+        ),
         click.option("--publisher", multiple=True, metavar="PEER", help="Who may publish."),
         click.option("--anyone", is_flag=True, help="Anyone may publish."),
         click.option(
@@ -57,6 +63,7 @@ def _named(below: tuple[str, ...]) -> dict[str, str]:
 def _changed(
     base: api.SettingsView,
     order: str | None,
+    dissemination: str | None,
     publisher: tuple[str, ...],
     anyone: bool,
     requests: bool | None,
@@ -67,6 +74,8 @@ def _changed(
     changes: dict[str, Any] = {}
     if order is not None:
         changes["order"] = order
+    if dissemination is not None:
+        changes["dissemination"] = dissemination
     if publisher and anyone:
         raise click.UsageError("give --publisher or --anyone")
     if publisher or anyone:
@@ -124,6 +133,7 @@ def show(client: Client, topic: str, as_json: bool) -> None:
         ("author", found.author),
         ("version", str(found.version)),
         ("order", settings.order),
+        ("travel by", settings.dissemination),
         ("publishers", "anyone" if settings.publishers is None else " ".join(settings.publishers)),
         ("requests", "taken" if settings.request_to_publish else "refused"),
         ("kept", ", ".join(bounds) or "everything"),

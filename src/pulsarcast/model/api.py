@@ -19,6 +19,7 @@ from pulsarcast.model.ids import cid_text, parse_peer, peer_text
 from pulsarcast.model.requests import Attribute
 from pulsarcast.model.topic_types import (
     DeliveryOrder,
+    Dissemination,
     EventLinking,
     Retention,
     TopicDescriptor,
@@ -27,6 +28,7 @@ from pulsarcast.model.topic_types import (
 
 Scope: TypeAlias = Literal["read", "publish", "admin"]
 Order: TypeAlias = Literal["none", "per-publisher", "causal", "total"]
+Travel: TypeAlias = Literal["tree", "cube"]
 Linking: TypeAlias = Literal["LAST_SEEN", "CUSTOM"]
 Encoding: TypeAlias = Literal["utf-8", "base64"]
 Ack: TypeAlias = Literal["accepted", "replicated"]
@@ -69,6 +71,8 @@ class SettingsView(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unkn
     """What a topic's author chooses."""
 
     order: Order = "none"
+    dissemination: Travel = "tree"
+    """How events travel; it never changes."""
     publishers: list[str] | None = None
     """Who may publish; left out: anyone."""
     request_to_publish: bool = True
@@ -129,6 +133,7 @@ class FollowedView(msgspec.Struct, kw_only=True):
     author: str
     version: int
     order: str
+    dissemination: str
     aliases: list[str]
     subscribed: bool
     newest: int
@@ -137,6 +142,7 @@ class FollowedView(msgspec.Struct, kw_only=True):
     children: list[str]
     lazy: list[str]
     is_root: bool
+    """Of its topic's tree; in a cube, every node is the root of its own."""
     held_back: int
     missing: int
     """Ranges of numbers that were seen to exist and are being fetched."""
@@ -424,6 +430,7 @@ def settings_view(settings: TopicSettings) -> SettingsView:
     retention = settings.retention
     return SettingsView(
         order=settings.delivery_order.value,
+        dissemination=settings.dissemination.value,
         publishers=_peer_texts(settings.allowed_publishers),
         request_to_publish=settings.request_to_publish,
         requesters=_peer_texts(settings.requesters),
@@ -438,6 +445,7 @@ def settings_from(view: SettingsView, base: TopicSettings) -> TopicSettings:
     order = DeliveryOrder(view.order)
     changes: dict[str, Any] = {
         "delivery_order": order,
+        "dissemination": Dissemination(view.dissemination),
         "allowed_publishers": _parse_peers(view.publishers),
         "request_to_publish": view.request_to_publish,
         "requesters": _parse_peers(view.requesters),

@@ -21,6 +21,7 @@ from pulsarcast.protocol.messages import (
     HandOver,
     JoinAccepted,
     JoinReferred,
+    Members,
     Message,
     Peers,
     PointerFound,
@@ -39,6 +40,7 @@ _MANY: Final[Mapping[type, str]] = {
     PointerFound: "contacts",
     JoinAccepted: "members",
     Status: "members",
+    Members: "members",
 }
 _ONE: Final = (JoinReferred, HandOver)
 _WITH_CONTACTS: Final = frozenset((*_MANY, *_ONE))

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from pulsarcast.model.api import FollowedView, PeerView, ReaderView
 from pulsarcast.model.ids import Cid, PeerId, cid_text, peer_text
+from pulsarcast.model.topic_types import Dissemination
 from pulsarcast.network.neighbours import Neighbours
 from pulsarcast.network.subscriptions import Feed
 from pulsarcast.protocol.topic import Topic
@@ -24,13 +25,15 @@ def topic_view(topic: Topic, feed: Feed | None, aliases: Mapping[str, str]) -> F
         author=peer_text(descriptor.author),
         version=descriptor.number,
         order=descriptor.delivery_order.value,
+        dissemination=descriptor.dissemination.value,
         aliases=[alias for alias, named in aliases.items() if named == topic_id],
         subscribed=tree.subscribed,
         newest=topic.newest_index,
         parent=None if tree.parent is None else peer_text(tree.parent),
         children=_texts(tree.children),
         lazy=_texts(tree.lazy),
-        is_root=tree.root,
+        # In a cube everyone is the root of its own tree.
+        is_root=tree.root or descriptor.dissemination is Dissemination.CUBE,
         held_back=footprint["held_back"],
         missing=footprint["wants"],
         readers=[] if feed is None else readers_of(feed),

@@ -13,7 +13,6 @@ from pulsarcast.model.pointers import decode_pointer, sign_pointer
 from pulsarcast.model.topics import (
     META,
     DeliveryOrder,
-    Dissemination,
     EventLinking,
     Mark,
     TopicDescriptor,
@@ -484,7 +483,5 @@ def check_built(settings: TopicSettings) -> None:
     """Refuse what the descriptors can say but the protocol cannot do yet."""
     if settings.delivery_order is DeliveryOrder.CAUSAL:
         raise LocalError("causal order is not built yet")
-    if settings.dissemination is Dissemination.CUBE:
-        raise LocalError("dissemination by cube is not built yet")
     if len(settings.sequencers) > 1:
         raise LocalError("total order with successors is not built yet")

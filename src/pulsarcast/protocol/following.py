@@ -344,7 +344,9 @@ class Following:
         for cid in self._own_offers.pop(topic.id, {}):
             self.node.commands.offer_block_again(cid)
         self._ending[topic.id] = None
-        self._see_own_handed_in(topic.id, topic.tree.root_peer, topic.frontier.marks())
+        # Whoever follows it again must not take an event for one that was delivered before.
+        requests = [DropState("request", key) for key in topic.request_keys()]
+        self._see_own_handed_in(topic.id, topic.overlay.root_peer, topic.frontier.marks(), requests)
 
     def _forget(self, cid: Cid, *more: Write) -> None:
         self._ending.pop(cid, None)
@@ -352,7 +354,9 @@ class Following:
         for then in self._on_stop.pop(cid, []):
             then()
 
-    def _see_own_handed_in(self, cid: Cid, root: PeerId, marks: Iterable[MarkState]) -> None:
+    def _see_own_handed_in(
+        self, cid: Cid, root: PeerId, marks: Iterable[MarkState], requests: Iterable[Write]
+    ) -> None:
         """Before we forget a topic, a member must have the events that we published in it.
 
         How far our numberings are retired we remember: only their publisher can say it alone.
@@ -362,7 +366,7 @@ class Following:
         remembered = [PutMark(cid, mark) for mark in retired]
         own = self.node.numberings.last_of(cid)
         if own is None:
-            self._forget(cid, *remembered)
+            self._forget(cid, *remembered, *requests)
             return
         epoch, last = own
         first = max(1, last - OWN_KEPT_MAX + 1)
@@ -375,7 +379,7 @@ class Following:
             for event in events:
                 self.node.visits.offer(event, root, own=True)
             # The remembered marks last: those of kept events know nothing of retirement.
-            self._forget(cid, *kept, *offers, *remembered)
+            self._forget(cid, *kept, *offers, *remembered, *requests)
 
         self._load_own(cid, epoch, first, last, found)
 
@@ -405,7 +409,7 @@ class Following:
             self.adopt(main, version)
         else:
             # Its author may have died before it announced the one in between.
-            self.want_version(main, version.cid, meta.tree.root_peer)
+            self.want_version(main, version.cid, meta.overlay.root_peer)
 
     def adopt(self, topic: Topic, version: TopicDescriptor) -> None:
         """A topic that we follow has a newer version."""
@@ -448,7 +452,7 @@ class Following:
         """Somebody looks for a place in a tree: ours, or one that we know the way to."""
         topic = self.topics.get(message.topic)
         if topic is not None:
-            topic.tree.receive_join(sender, message)
+            topic.overlay.receive_join(sender, message)
             return
         self.node.dht.saw(Contact(sender))
         if self.is_stopping:
@@ -469,7 +473,7 @@ class Following:
         def found(contacts: list[Contact]) -> None:
             topic = self.topics.get(message.topic)
             if topic is not None:
-                topic.tree.receive_join(sender, message)
+                topic.overlay.receive_join(sender, message)
                 return
             for contact in contacts:
                 if contact.peer != sender and self._closer(contact.peer, key):
@@ -500,7 +504,7 @@ class Following:
         topic = self.topics.get(cid)
         if topic is None or self._why.get(cid, Why(0)) != Why.KEEPER:
             return
-        if topic.tree.parent is not None or not topic.tree.children:
+        if not topic.overlay.keeps_together:
             self._why.pop(cid, None)
             self._ending[cid] = None
             topic.close()
@@ -609,7 +613,8 @@ class Following:
             self._restore_request(key, value)
         for cid, index in logs.items():
             if index and cid not in self.topics:
-                self._finish_leaving(cid, marks.get(cid, []))
+                keys = [key for key in tables.get("request", {}) if key.startswith(cid)]
+                self._finish_leaving(cid, marks.get(cid, []), keys)
         for cid, held in marks.items():
             if cid not in self.topics:
                 self.node.visits.remember(cid, held)
@@ -618,14 +623,17 @@ class Following:
             topic.open()
             self._follow_below(topic)
 
-    def _finish_leaving(self, cid: Cid, marks: Iterable[MarkState]) -> None:
+    def _finish_leaving(
+        self, cid: Cid, marks: Iterable[MarkState], request_keys: Iterable[bytes]
+    ) -> None:
         """We had left a topic before the restart, but our disk had not forgotten it yet."""
         versions = self.node.descriptors.get(cid)
         self._ending[cid] = None
+        requests = [DropState("request", key) for key in request_keys]
         if versions is None:
-            self._forget(cid)
+            self._forget(cid, *requests)
         else:
-            self._see_own_handed_in(cid, versions.first.root_peer, marks)
+            self._see_own_handed_in(cid, versions.first.root_peer, marks, requests)
 
     def _restore_request(self, key: bytes, value: bytes) -> None:
         topic = self.topics.get(Cid(key[:36]))

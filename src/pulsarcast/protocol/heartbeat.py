@@ -8,7 +8,8 @@ changes the beat slows down.
 from typing import Protocol
 
 from pulsarcast.model.ids import Cid, PeerId
-from pulsarcast.protocol.dissemination.tree import DisseminationTree, Link
+from pulsarcast.protocol.dissemination.overlay import Link
+from pulsarcast.protocol.dissemination.tree import DisseminationTree
 from pulsarcast.protocol.messages import Contact, Leave, Status
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.turn import Turn
@@ -198,7 +199,7 @@ class Heartbeat:
         """Say now where we stand."""
         self.turn.send(peer, self._status(answer=answer))
 
-    def push_children(self) -> None:
+    def announce(self) -> None:
         """Tell all children our path."""
         self.tree.send_children(lambda: self._status(answer=False))
 

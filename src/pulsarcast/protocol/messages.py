@@ -129,6 +129,25 @@ class HandOver(Struct, frozen=True):
     contact: Contact | None
 
 
+# Cube keeping.
+
+
+class Meet(Struct, frozen=True):
+    """I am a member of this topic: know me, and name me the members closest to a key."""
+
+    topic: Cid
+    key: Key
+    count: int
+    """How many are of use."""
+
+
+class Members(Struct, frozen=True):
+    """So am I, and these are others that I know."""
+
+    topic: Cid
+    members: tuple[Contact, ...]
+
+
 # Recovery.
 
 
@@ -289,6 +308,10 @@ DhtMessage: TypeAlias = (
     | WantBlocks
 )
 
+OverlayMessage: TypeAlias = (
+    JoinAccepted | JoinReferred | JoinRefused | Leave | HandOver | Meet | Members
+)
+
 TopicMessage: TypeAlias = (
     EventMessage
     | Credit
@@ -304,6 +327,8 @@ TopicMessage: TypeAlias = (
     | JoinRefused
     | Leave
     | HandOver
+    | Meet
+    | Members
 )
 
 Message: TypeAlias = TopicMessage | DhtMessage

@@ -17,7 +17,7 @@ from pulsarcast.model.topics import DeliveryOrder, decode_topic
 from pulsarcast.protocol.commands import Commands
 from pulsarcast.protocol.descriptors import Descriptors
 from pulsarcast.protocol.dht.kademlia import Kademlia
-from pulsarcast.protocol.dissemination.tree import TreeView
+from pulsarcast.protocol.dissemination.overlay import CubeView, TreeView
 from pulsarcast.protocol.doubts import Doubts
 from pulsarcast.protocol.effects import Effect, Know, Stopped
 from pulsarcast.protocol.expiry import Lifetime, event_lifetime, topic_lifetime
@@ -49,6 +49,8 @@ from pulsarcast.protocol.messages import (
     JoinReferred,
     JoinRefused,
     Leave,
+    Meet,
+    Members,
     Message,
     Range,
     RequestAnswered,
@@ -161,7 +163,7 @@ class Node:
                 topic = self.topics.get(event.topic)
                 if topic is not None:
                     topic.receive_live(event, sender, hops)
-            case Credit() | Status() | Leave() | HandOver():
+            case Credit() | Status() | Leave() | HandOver() | Meet() | Members():
                 self._tell_topic(sender, message)
             case FrontierPage():
                 topic = self.topics.get(message.topic)
@@ -200,10 +202,12 @@ class Node:
         if len(recent) > RECENT_MAX:
             del recent[next(iter(recent))]
 
-    def _tell_topic(self, sender: PeerId, message: Credit | Status | Leave | HandOver) -> None:
+    def _tell_topic(
+        self, sender: PeerId, message: Credit | Status | Leave | HandOver | Meet | Members
+    ) -> None:
         topic = self.topics.get(message.topic)
         if topic is None:
-            if isinstance(message, Status) and message.answer:
+            if isinstance(message, Meet) or (isinstance(message, Status) and message.answer):
                 # It takes us for a neighbour of a topic that we have left.
                 self.turn.send(sender, Leave(message.topic))
             return
@@ -214,9 +218,9 @@ class Node:
                 topic.heartbeat.receive(sender, message)
             case Leave():
                 topic.heartbeat.lost(sender)
-                topic.tree.receive_leave(sender)
-            case HandOver():
-                topic.tree.receive_hand_over(sender, message)
+                topic.overlay.receive(sender, message)
+            case HandOver() | Meet() | Members():
+                topic.overlay.receive(sender, message)
             case _ as unreachable:
                 assert_never(unreachable)
 
@@ -224,14 +228,16 @@ class Node:
         self, sender: PeerId, message: JoinAccepted | JoinReferred | JoinRefused
     ) -> None:
         topic = self.topics.get(message.topic)
-        joiner = self.visits if topic is None else topic.tree
+        if topic is not None:
+            topic.overlay.receive(sender, message)
+            return
         match message:
             case JoinAccepted():
-                joiner.accepted(sender, message)
+                self.visits.accepted(sender, message)
             case JoinReferred():
-                joiner.referred(sender, message)
+                self.visits.referred(sender, message)
             case JoinRefused():
-                joiner.refused(sender, message)
+                self.visits.refused(sender, message)
             case _ as unreachable:
                 assert_never(unreachable)
 
@@ -322,7 +328,13 @@ class Node:
 
     def trees(self) -> dict[Cid, TreeView]:
         """Our place in every tree."""
-        return {topic.id: topic.view() for topic in self.topics.values()}
+        views = {topic.id: topic.view() for topic in self.topics.values()}
+        return {cid: view for cid, view in views.items() if isinstance(view, TreeView)}
+
+    def cubes(self) -> dict[Cid, CubeView]:
+        """What we know of every cube."""
+        views = {topic.id: topic.view() for topic in self.topics.values()}
+        return {cid: view for cid, view in views.items() if isinstance(view, CubeView)}
 
     def footprint(self) -> dict[str, int]:
         """How much is in memory, by kind."""

@@ -172,7 +172,7 @@ class Numberings:
         self._recent[event.cid] = None
         if len(self._recent) > RECENT_MAX:
             del self._recent[next(iter(self._recent))]
-        links = () if topic is None else tuple(topic.tree.links)[:WITNESSES_MAX]
+        links = () if topic is None else topic.overlay.first_to_hear(WITNESSES_MAX)
         replicated = min(numbering.replicated, number - 1)
         return Saved(epoch, number, replicated, event.cid, links).write(event.topic)
 

@@ -39,6 +39,14 @@ class Parameters(Struct, frozen=True):
     handover_timeout_s: float = 30.0
     lazy_neighbours: int = 2
 
+    # The dissemination cube.
+    cube_view: int = 64
+    """Members up to which everyone knows everyone: what one message can name."""
+    cube_bucket: int = 8
+    """k: members kept per bucket beyond that. One live one reaches the whole bucket."""
+    cube_nearest: int = 4
+    """Nearest members that we compare frontiers with. Half of all deep buckets hold one or two."""
+
     # Events.
     window: int = 256
     """Events per neighbour and topic in flight before credit must come back."""

@@ -170,7 +170,7 @@ class Publisher:
             self.visits.offer(event, descriptor.root_peer, own=True)
             return
         topic.frontier.add(self.turn.me, *event.sequence, event.cid)
-        topic.tree.forward(EventMessage(event.block, 1), source=None)
+        topic.overlay.forward(EventMessage(event.block, 1), source=None)
 
     def _replicate_in_order(
         self, event: EventDescriptor, numbering: Numbering, done: Done | None

@@ -13,9 +13,18 @@ from pulsarcast.model.errors import RemoteError, Verdict
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topic_types import Mark
-from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor
+from pulsarcast.model.topics import DeliveryOrder, Dissemination, TopicDescriptor
 from pulsarcast.protocol.dht.kademlia import Kademlia
-from pulsarcast.protocol.dissemination.tree import DisseminationTree, Link, TreeView
+from pulsarcast.protocol.dissemination.cube import DisseminationCube
+from pulsarcast.protocol.dissemination.cube_heartbeat import CubeHeartbeat
+from pulsarcast.protocol.dissemination.overlay import (
+    Conversation,
+    CubeView,
+    Link,
+    Overlay,
+    TreeView,
+)
+from pulsarcast.protocol.dissemination.tree import DisseminationTree
 from pulsarcast.protocol.effects import Deliver
 from pulsarcast.protocol.frontier import BEYOND_MAX, Frontier
 from pulsarcast.protocol.heartbeat import Heartbeat
@@ -25,7 +34,6 @@ from pulsarcast.protocol.messages import (
     EventMessage,
     FetchRange,
     FrontierPage,
-    Leave,
     Range,
 )
 from pulsarcast.protocol.ordering import Ordering
@@ -81,7 +89,7 @@ class TopicOwner(Protocol):
         """After a restart, we know again which event we saw last."""
 
     def stopped(self, topic: "Topic") -> None:
-        """We have left the tree."""
+        """We are out of its tree or cube."""
 
     def arrived(self, topic: "Topic", event: EventDescriptor) -> None:
         """An event is on the disk: what it says, or whom it answers, may concern the node."""
@@ -135,12 +143,22 @@ class Topic:
         self.requests = Frontier()
         """Which authors' requests were published already, by request number."""
         self.last_seen: Cid | None = None
-        self.tree = DisseminationTree(
-            self.id, versions.first.root_peer, turn, dht, parameters, self, counts
-        )
-        self.tree.fresh = not self.started
-        self.tree.open = self.started
-        self.heartbeat = Heartbeat(self.id, turn, parameters, self.tree, self, counts)
+        self.overlay: Overlay
+        self.heartbeat: Conversation
+        if versions.first.dissemination is Dissemination.CUBE:
+            cube = DisseminationCube(
+                self.id, versions.first.root_peer, turn, dht, parameters, self, counts
+            )
+            self.overlay = cube
+            self.heartbeat = CubeHeartbeat(self.id, turn, parameters, cube, self, counts)
+        else:
+            tree = DisseminationTree(
+                self.id, versions.first.root_peer, turn, dht, parameters, self, counts
+            )
+            self.overlay = tree
+            self.heartbeat = Heartbeat(self.id, turn, parameters, tree, self, counts)
+        self.overlay.fresh = not self.started
+        self.overlay.open = self.started
         self.ordering = Ordering(
             versions.current.delivery_order, self.frontier, parameters.held_back_max
         )
@@ -150,7 +168,7 @@ class Topic:
             parameters,
             self.frontier,
             author=versions.first.author,
-            parent=lambda: self.tree.parent,
+            parent=lambda: self.overlay.mainstay,
             lazy=lambda: self.heartbeat.lazy,
             neighbours=self.neighbours,
             take=self._take_recovered,
@@ -170,7 +188,7 @@ class Topic:
         self._unsynced = 0
         self._stingy = False
         """We hold credit back until our disk has caught up."""
-        self._parked: dict[Cid, list[tuple[EventDescriptor, PeerId, int]]] = {}
+        self._parked: dict[Cid, list[tuple[EventDescriptor, PeerId, int, bool]]] = {}
         self._parked_count = 0
         self._start_from: PeerId | None = None
         self._urgent: dict[PeerId, None] = {}
@@ -198,7 +216,7 @@ class Topic:
         """Join the tree; a subscription from the start wants all history there is."""
         if from_start and not self.started:
             self._begin()
-        self.tree.join()
+        self.overlay.join()
         self.heartbeat.start()
         self._retain_later()
         if self._log_index:
@@ -218,7 +236,7 @@ class Topic:
 
     def close(self) -> None:
         """Leave the tree, handing children over."""
-        self.tree.leave()
+        self.overlay.leave()
 
     def left(self) -> None:
         """The tree has let us go."""
@@ -244,10 +262,10 @@ class Topic:
         """Our start frontier is known: from here on every event is due to us."""
         self.started = True
         self._start_from = None
-        self.tree.fresh = False
+        self.overlay.fresh = False
         self.turn.persist(*(PutMark(self.id, mark) for mark in self.frontier.marks()))
         self.owner.started(self)
-        self.tree.let_in()
+        self.overlay.let_in()
 
     def learn(self, members: tuple[Contact, ...]) -> None:
         """Our parent names other members."""
@@ -260,7 +278,7 @@ class Topic:
 
     def path_changed(self) -> None:
         """Our children should hear our new path to the root."""
-        self.heartbeat.push_children()
+        self.heartbeat.announce()
 
     def lost(self, peer: PeerId) -> None:
         """A connection ended."""
@@ -268,7 +286,7 @@ class Topic:
         self._shown.pop(peer, None)
         if peer == self._start_from:
             self._start_from = None
-        self.tree.lost(peer)
+        self.overlay.lost(peer)
         self.heartbeat.lost(peer)
         self.recovery.lost(peer)
 
@@ -276,16 +294,17 @@ class Topic:
 
     def receive_live(self, event: EventDescriptor, sender: PeerId, hops: int) -> None:
         """Take an event in that a neighbour passed on."""
-        link = self.tree.links.get(sender)
+        link = self.overlay.links.get(sender)
         if link is not None:
             self._took_from(sender, link)
         else:
-            # It takes us for a neighbour, and would go on sending everything twice.
-            self.turn.send(sender, Leave(self.id))
-        self.receive(event, sender, hops)
+            self.overlay.receive_from_stranger(sender)
+        self.receive(event, sender, hops, passed_on=True)
 
-    def receive(self, event: EventDescriptor, sender: PeerId, hops: int) -> None:
-        """Take an event in, from wherever it comes."""
+    def receive(
+        self, event: EventDescriptor, sender: PeerId, hops: int, *, passed_on: bool = False
+    ) -> None:
+        """Take an event in, from wherever it comes; `passed_on`: through the overlay."""
         if not self.started:
             return
         if self._known(event):
@@ -294,7 +313,7 @@ class Topic:
         if self.frontier.is_full(event.publisher, epoch, number):
             return
         if event.version not in self.versions.by_cid:
-            self._park(event, sender, hops)
+            self._park(event, sender, hops, passed_on)
             return
         try:
             self.versions.judge(event)
@@ -306,7 +325,8 @@ class Topic:
             self.owner.met_own(event, sender)
         missing = self.frontier.gap_before(event.publisher, epoch, number)
         in_turn = self.ordering.offer(event, hops)
-        self.tree.forward(EventMessage(event.block, min(hops, HOPS_MAX - 1) + 1), source=sender)
+        message = EventMessage(event.block, min(hops, HOPS_MAX - 1) + 1)
+        self.overlay.forward(message, source=sender, passed_on=passed_on)
         if in_turn:
             self._accept(event, hops)
             if len(self.ordering):
@@ -445,9 +465,16 @@ class Topic:
         epoch, _ = event.request.sequence
         mark = self.requests.mark(event.author, epoch)
         assert mark is not None, "a request is taken before its event is kept"
-        key = self.id + event.author + epoch.to_bytes(8, "big")
+        key = self._request_key(event.author, epoch)
         value = b"".join(number.to_bytes(8, "big") for number in (mark.high, *mark.beyond))
         return PutState(StateRow("request", key, value))
+
+    def _request_key(self, author: PeerId, epoch: int) -> bytes:
+        return self.id + author + epoch.to_bytes(8, "big")
+
+    def request_keys(self) -> list[bytes]:
+        """Under which keys our disk remembers which requests were published."""
+        return [self._request_key(mark.publisher, mark.epoch) for mark in self.requests.marks()]
 
     def restore_request(self, author: PeerId, epoch: int, value: bytes) -> None:
         """Remember from the disk which of an author's requests were published."""
@@ -486,13 +513,13 @@ class Topic:
 
     # Versions.
 
-    def _park(self, event: EventDescriptor, sender: PeerId, hops: int) -> None:
+    def _park(self, event: EventDescriptor, sender: PeerId, hops: int, passed_on: bool) -> None:
         """Keep an event aside until the version it names is known."""
         if self._parked_count >= PARKED_MAX:
             return
         self._parked_count += 1
         first = event.version not in self._parked
-        self._parked.setdefault(event.version, []).append((event, sender, hops))
+        self._parked.setdefault(event.version, []).append((event, sender, hops, passed_on))
         if first:
             self.owner.want_version(self, event.version, sender)
 
@@ -502,9 +529,9 @@ class Topic:
         self._parked_count -= len(parked)
         if version not in self.versions.by_cid:
             return
-        for event, sender, hops in parked:
+        for event, sender, hops, passed_on in parked:
             try:
-                self.receive(event, sender, hops)
+                self.receive(event, sender, hops, passed_on=passed_on)
             except RemoteError as error:
                 self.owner.rejected(sender, self.id, error)
 
@@ -621,14 +648,14 @@ class Topic:
     def _give_credit(self) -> None:
         """Our disk has caught up: neighbours get the credit that we held back."""
         self._stingy = False
-        for peer, link in self.tree.links.items():
+        for peer, link in self.overlay.links.items():
             if link.taken:
                 self.turn.send(peer, Credit(self.id, link.taken))
                 link.taken = 0
 
     def receive_credit(self, sender: PeerId, message: Credit) -> None:
         """A neighbour can take more; if it missed events meanwhile, it should compare."""
-        link = self.tree.links.get(sender)
+        link = self.overlay.links.get(sender)
         if link is None:
             return
         link.credit = min(link.credit + message.count, self.parameters.window)
@@ -675,14 +702,14 @@ class Topic:
             return
         self.owner.shown(self, sender, message)
         self._check_claims(message.marks)
-        if self._blank and self.tree.is_neighbour(sender):
+        if self._blank and self.overlay.is_neighbour(sender):
             self._adopt_start(message.marks)
             self.turn.persist(*(PutMark(self.id, mark) for mark in self.frontier.marks()))
             self._blank = message.more
         patience_s = 0.0 if sender in self._urgent else 2.0 + 3 * self.heartbeat.round_trip_s
         if not message.more:
             self._urgent.pop(sender, None)
-        known = self.tree.is_neighbour(sender) or sender in self.heartbeat.lazy
+        known = self.overlay.is_neighbour(sender) or sender in self.heartbeat.lazy
         marks = message.marks if known else message.marks[:VISITOR_MARKS_MAX]
         self.recovery.compare(sender, marks, patience_s=patience_s)
         if message.answer:
@@ -719,13 +746,13 @@ class Topic:
     def _start_at(self, message: FrontierPage) -> None:
         """Our parent's frontier is where our subscription starts."""
         if len(self.frontier) + len(message.marks) > START_MARKS_MAX:
-            self.tree.leave_parent()
+            self.overlay.look_elsewhere()
             raise RemoteError("a start frontier without end")
         self._adopt_start(message.marks)
         if not message.more:
             self._begin()
         # What our parent holds beyond a gap is due to us, like the gap itself.
-        self.recovery.compare(self.tree.parent or self.turn.me, message.marks, patience_s=0.0)
+        self.recovery.compare(self.overlay.mainstay or self.turn.me, message.marks, patience_s=0.0)
 
     def _adopt_start(self, marks: Iterable[MarkState]) -> None:
         for mark in marks:
@@ -772,12 +799,12 @@ class Topic:
 
     def neighbours(self) -> Iterable[PeerId]:
         """Whom we could ask for an event, best first."""
-        yield from (peer for peer in self.tree.path if peer != self.turn.me)
+        yield from (peer for peer in self.overlay.path if peer != self.turn.me)
         yield from self.heartbeat.lazy
-        yield from self.tree.children
+        yield from self.overlay.children
         yield from self.heartbeat.members()
-        if self.tree.root_peer != self.turn.me:
-            yield self.tree.root_peer
+        if self.overlay.root_peer != self.turn.me:
+            yield self.overlay.root_peer
 
     # Retention.
 
@@ -831,15 +858,9 @@ class Topic:
 
     # For checkers.
 
-    def view(self) -> TreeView:
-        """Our place in the tree."""
-        return TreeView(
-            self.tree.parent,
-            tuple(self.tree.children),
-            self.tree.is_root,
-            self.subscribed,
-            tuple(self.heartbeat.lazy),
-        )
+    def view(self) -> TreeView | CubeView:
+        """Our place among the members."""
+        return self.overlay.view(subscribed=self.subscribed, lazy=tuple(self.heartbeat.lazy))
 
     def footprint(self) -> dict[str, int]:
         """How much this topic keeps in memory."""
@@ -848,8 +869,8 @@ class Topic:
             "request_marks": len(self.requests),
             "held_back": len(self.ordering),
             "wants": len(self.recovery),
-            "links": len(self.tree.links),
             "parked": self._parked_count,
+            **self.overlay.footprint(),
         }
 
 

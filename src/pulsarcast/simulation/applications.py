@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid, PeerId
-from pulsarcast.model.topic_types import DeliveryOrder, TopicSettings
+from pulsarcast.model.topic_types import DeliveryOrder, Dissemination, TopicSettings
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import (
     Acknowledge,
@@ -213,14 +213,15 @@ class Applications:
             self._note(record)
 
 
-def settings_for(order: str, creator: PeerId) -> TopicSettings:
-    """The settings of a topic whose only peculiarity is its order (original.md: as the thesis)."""
-    chosen = DeliveryOrder(order)
+def settings_for(order: str, creator: PeerId, dissemination: str = "tree") -> TopicSettings:
+    """The settings of a topic that orders and spreads its events so, and is as usual otherwise."""
+    chosen, travel = DeliveryOrder(order), Dissemination(dissemination)
     if chosen is DeliveryOrder.TOTAL:
         return TopicSettings(
             delivery_order=chosen,
             allowed_publishers=(creator,),
             sequencers=(creator,),
             request_to_publish=True,
+            dissemination=travel,
         )
-    return TopicSettings(delivery_order=chosen)
+    return TopicSettings(delivery_order=chosen, dissemination=travel)

@@ -28,6 +28,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     nodes: int | None = None
     """None: as many as the workload or the seed asks for."""
     order: Literal["none", "per-publisher", "total"] = "none"
+    dissemination: Literal["tree", "cube"] = "tree"
+    """How events travel; of a random run, whether some of its topics are cubes."""
     latency_ms: float = 50.0
     jitter_ms: float = 0.0
     latency_matrix: str | None = None

@@ -7,6 +7,7 @@ protocol promises to survive: at most r-1 lost disks, and never a total order's 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -18,6 +19,8 @@ CALM_SHARE = 0.15
 """Seeds without any fault: there, nobody may ever lose its parent."""
 HOSTILE_SHARE = 0.3
 """Seeds in which one node turns hostile: it passes nothing on, and hides it."""
+CUBE_SHARE = 0.8
+"""Topics that are cubes, in runs that have any."""
 CALM_S = 30.0
 """Between the last fault and the last events, and before the world must settle."""
 RETENTION_INTERVAL_S = 10.0
@@ -32,6 +35,7 @@ class TopicPlan(msgspec.Struct, frozen=True):
     linking: str = "LAST_SEEN"
     allowed: tuple[int, ...] | None = None
     requests: bool = True
+    dissemination: str = "tree"
     retention_count: int | None = None
     subscribers: tuple[int, ...] = ()
     """Those there from the beginning."""
@@ -66,8 +70,8 @@ class RandomPlan(msgspec.Struct, frozen=True):
     duration_s: float
 
 
-def make_plan(seed: int) -> RandomPlan:
-    """The plan that belongs to a seed, always the same one."""
+def make_plan(seed: int, *, dissemination: str = "tree") -> RandomPlan:
+    """The plan that belongs to a seed, always the same one; with cubes, all else is the same."""
     rng = Random(f"plan/{seed}")
     nodes = rng.randint(5, 40)
     duration_s = rng.uniform(60.0, 240.0)
@@ -84,9 +88,9 @@ def make_plan(seed: int) -> RandomPlan:
         nodes=nodes,
         latency_s=latency_s,
         jitter_s=latency_s * rng.uniform(0.0, 0.6),
-        parameters=_parameters(rng),
+        parameters=_with_cubes(seed, _parameters(rng), dissemination),
         clocks=tuple(_clock(rng) for _ in range(nodes)),
-        topics=topics,
+        topics=tuple(_travelling(seed, topics, dissemination)),
         # By time alone: steps of one time stay in the order in which they were made up.
         steps=tuple(sorted(steps, key=lambda step: step.at_s)),
         duration_s=duration_s,
@@ -110,6 +114,26 @@ def _parameters(rng: Random) -> Parameters:
     if rng.random() < 0.3:
         chosen["bucket_size"] = rng.choice((4, 8))
     return Parameters(**chosen)
+
+
+def _travelling(
+    seed: int, topics: tuple[TopicPlan, ...], dissemination: str
+) -> Iterator[TopicPlan]:
+    """Most topics as cubes, where cubes are asked for."""
+    rng = Random(f"travel/{seed}")
+    for topic in topics:
+        is_cube = rng.random() < CUBE_SHARE and dissemination == "cube"
+        yield msgspec.structs.replace(topic, dissemination="cube" if is_cube else "tree")
+
+
+def _with_cubes(seed: int, parameters: Parameters, dissemination: str) -> Parameters:
+    """Views and buckets so small that a small world is a large topic."""
+    rng = Random(f"cubes/{seed}")
+    if dissemination == "tree" or rng.random() < 0.4:
+        return parameters
+    return msgspec.structs.replace(
+        parameters, cube_view=rng.choice((2, 6, 12)), cube_bucket=rng.choice((1, 2, 3))
+    )
 
 
 def _clock(rng: Random) -> tuple[float, float]:

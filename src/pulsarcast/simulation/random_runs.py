@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pulsarcast.model.ids import Cid
-from pulsarcast.model.topic_types import DeliveryOrder, EventLinking, Retention, TopicSettings
+from pulsarcast.model.topic_types import (
+    DeliveryOrder,
+    Dissemination,
+    EventLinking,
+    Retention,
+    TopicSettings,
+)
 from pulsarcast.simulation.fleet import Fleet
 from pulsarcast.simulation.links import Jittered
 from pulsarcast.simulation.options import Options
@@ -24,7 +30,7 @@ ANSWERS_S_MAX = 1_800.0
 
 def run_random(options: Options, *, progress: Progress = no_progress) -> Result:
     """Carry out the plan of one seed."""
-    plan = make_plan(options.seed)
+    plan = make_plan(options.seed, dissemination=options.dissemination)
     run = Run(
         options,
         links=Jittered(plan.latency_s, plan.jitter_s),
@@ -137,6 +143,7 @@ class _Performance:
             delivery_order=order,
             sequencers=(peer(topic.creator),) if order is DeliveryOrder.TOTAL else (),
             retention=Retention(count=topic.retention_count),
+            dissemination=Dissemination(topic.dissemination),
         )
 
         def created(cid: Cid | None) -> None:

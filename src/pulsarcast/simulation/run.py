@@ -10,11 +10,12 @@ from typing import Any, TypeAlias
 
 from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid, PeerId, peer_text
-from pulsarcast.protocol.dissemination.tree import TreeView
+from pulsarcast.protocol.dissemination.overlay import CubeView, TreeView
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.simulation import sabotage
 from pulsarcast.simulation.applications import Applications
 from pulsarcast.simulation.checkers.coverage import check_coverage, complete
+from pulsarcast.simulation.checkers.cubes import check_cubes
 from pulsarcast.simulation.checkers.memory import bounds, check_memory
 from pulsarcast.simulation.checkers.trees import check_trees
 from pulsarcast.simulation.clocks import NodeClock
@@ -240,7 +241,11 @@ class Run:
         }
         names = {topic: book.name for topic, book in self.observer.books.items()}
         widest = check_trees(trees, found, fanout_max=self.parameters.fanout, names=names)
-        return found, widest
+        cubes: dict[PeerId, dict[Cid, CubeView]] = {
+            self.world.peer(index): self.world.node(index).cubes() for index in self.fleet.living()
+        }
+        shapes = check_cubes(cubes, found, names=names)
+        return found, max((widest, *(shape.fanout_max for shape in shapes)))
 
     def _check_memory(self) -> dict[str, int]:
         footprints = {index: self.world.node(index).footprint() for index in self.fleet.living()}

@@ -12,6 +12,9 @@ import msgspec
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import PeerId
+from pulsarcast.protocol.dissemination.cube import DisseminationCube
+from pulsarcast.protocol.dissemination.tree import DisseminationTree
+from pulsarcast.protocol.heartbeat import Heartbeat
 from pulsarcast.protocol.messages import EventMessage, FetchRange, FrontierPage, Range, Status
 from pulsarcast.protocol.node import Node
 from pulsarcast.protocol.topic import Topic
@@ -58,9 +61,10 @@ class _AttachesAnywhere(Topic):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.tree._in_own_path = lambda path: False  # type: ignore[method-assign]
-        self.tree._is_above = lambda peer: False  # type: ignore[method-assign]
-        self.tree.heard_path = lambda sender, path: None  # type: ignore[method-assign]
+        if isinstance(self.overlay, DisseminationTree):
+            self.overlay._in_own_path = lambda path: False  # type: ignore[method-assign]
+            self.overlay._is_above = lambda peer: False  # type: ignore[method-assign]
+            self.overlay.heard_path = lambda sender, path: None  # type: ignore[method-assign]
 
 
 class _HasNoLazyNeighbours(Topic):
@@ -68,12 +72,13 @@ class _HasNoLazyNeighbours(Topic):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.heartbeat._choose_lazy = lambda: None  # type: ignore[method-assign]
-        # Whoever has none asks those above its parent in their stead.
-        self.heartbeat._conversation = self._ask_parent  # type: ignore[method-assign]
+        if isinstance(self.heartbeat, Heartbeat):
+            self.heartbeat._choose_lazy = lambda: None  # type: ignore[method-assign]
+            # Whoever has none asks those above its parent in their stead.
+            self.heartbeat._conversation = self._ask_parent  # type: ignore[method-assign]
 
     def _ask_parent(self) -> list[PeerId]:
-        return [] if self.tree.parent is None else [self.tree.parent]
+        return [] if self.overlay.mainstay is None else [self.overlay.mainstay]
 
 
 class _LeavesAtOnce(Topic):
@@ -81,7 +86,29 @@ class _LeavesAtOnce(Topic):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.tree._hand_children_over = self.tree._leave_now  # type: ignore[method-assign]
+        if isinstance(self.overlay, DisseminationTree):
+            tree = self.overlay
+            tree._hand_children_over = tree._leave_now  # type: ignore[method-assign]
+
+
+class _NeverComparesInCubes(Topic):
+    """Does not talk to the nearest members of a cube, nor to far ones, nor mends what it lost."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if isinstance(self.overlay, DisseminationCube):
+            self.heartbeat._talk = lambda: None  # type: ignore[attr-defined]
+            self.overlay._mend = lambda index: None  # type: ignore[method-assign]
+
+
+class _SendsToTheDead(Topic):
+    """Goes on counting on a cube's member that is gone."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if isinstance(self.overlay, DisseminationCube):
+            self.overlay.lost = self.overlay.entrance.lost  # type: ignore[method-assign]
+            self.overlay.drop_silent = lambda peer: None  # type: ignore[method-assign]
 
 
 def _forget_requests(node: Node) -> None:
@@ -105,6 +132,10 @@ SAFEGUARDS: dict[str, Sabotage] = {
     "path-check": Sabotage("nobody minds attaching below itself", _topics_are(_AttachesAnywhere)),
     "outbox": Sabotage("requests are neither kept nor repeated", _forget_requests),
     "lazy-neighbours": Sabotage("nobody has lazy neighbours", _topics_are(_HasNoLazyNeighbours)),
+    "cube-comparison": Sabotage(
+        "members of a cube do not compare frontiers", _topics_are(_NeverComparesInCubes)
+    ),
+    "cube-skip": Sabotage("a cube's dead children are not skipped", _topics_are(_SendsToTheDead)),
     "hand-over": Sabotage("those who leave just leave", _topics_are(_LeavesAtOnce)),
     "disk-sync": Sabotage("the disk says it has synced when it has not", disk=DiskModel(lies=True)),
 }
@@ -143,7 +174,7 @@ def _withhold(topic: Topic) -> None:
         if message.answer:
             topic.turn.send(
                 sender,
-                Status(topic.id, message.digest, topic.tree.path_from_here(), (), False),
+                Status(topic.id, message.digest, topic.overlay.path_from_here(), (), False),
             )
         else:
             answer(sender, message)
@@ -154,7 +185,7 @@ def _withhold(topic: Topic) -> None:
 
     receive_page = topic.receive_page
 
-    def forward(message: EventMessage, *, source: PeerId | None) -> None:
+    def forward(message: EventMessage, *, source: PeerId | None, passed_on: bool = True) -> None:
         """Swallow what comes from others; our own events may go."""
         if source is None:
             pass_on(message, source=source)
@@ -162,8 +193,8 @@ def _withhold(topic: Topic) -> None:
     def serve(sender: PeerId, message: FetchRange) -> None:
         topic.turn.send(sender, Range(message.request, topic.id, (), False))
 
-    pass_on = topic.tree.forward
+    pass_on = topic.overlay.forward
     topic.heartbeat.receive = flatter  # type: ignore[method-assign]
-    topic.tree.forward = forward  # type: ignore[method-assign]
+    topic.overlay.forward = forward  # type: ignore[method-assign]
     topic.receive_page = hide  # type: ignore[method-assign]
     topic.serve = serve  # type: ignore[method-assign]

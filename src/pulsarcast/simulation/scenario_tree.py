@@ -1,6 +1,6 @@
-"""The tree scenario: one topic, many subscribers, and what one event costs.
+"""One topic, many subscribers, and what one event costs, on the tree or on the cube.
 
-Most nodes do not subscribe. A good tree still costs about one message per subscriber (design, 2).
+Most nodes do not subscribe. It still costs about one message per subscriber (design, 2).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def run_tree(options: Options, *, progress: Progress = no_progress) -> Result:
         if cid is not None:
             topics.append(cid)
 
-    settings = settings_for(options.order, run.world.peer(author))
+    settings = settings_for(options.order, run.world.peer(author), options.dissemination)
     run.applications.create(author, "tree", settings, created)
     if not run.world.run_until(lambda: bool(topics), run.world.now + SETUP_S_MAX):
         run.observer.findings.add("stuck", "the topic was never created")

@@ -36,6 +36,7 @@ def run_workload(options: Options, *, progress: Progress = no_progress) -> Resul
         workload,
         rng=run.world.stream("workload"),
         order=options.order,
+        dissemination=options.dissemination,
         events_max=options.events,
     )
     run.expected_due = driver.expected_due()

@@ -49,6 +49,22 @@ RECOVERY_PATHS = {
     "retired_gap": "a gap was skipped because retention had dropped its events",
 }
 """What random runs have to go through for their verdict to mean something."""
+TREE_PATHS = (
+    "rejoin",
+    "hand_down",
+    "hand_over",
+    "lazy_difference",
+    "silent_parent",
+    "cycle_broken",
+    "tree_merge",
+)
+"""Those that only trees have; runs with cubes have few of those."""
+CUBE_PATHS = {
+    "child_skipped": "a cube's member was lost, and the next of its bucket took its place",
+    "cube_difference": "a member of a cube held something else",
+    "cube_merge": "parts of a cube that did not know each other met",
+    "silent_member": "a member of a cube did not answer and was left",
+}
 SHARE_MIN = 0.05
 RUNS_MIN = 200
 """Runs from which on shares are judged."""
@@ -57,7 +73,13 @@ RUNS_MIN = 200
 class Summary:
     """What many seeds came to."""
 
-    def __init__(self) -> None:
+    def __init__(self, dissemination: str = "tree") -> None:
+        self.paths = dict(RECOVERY_PATHS)
+        """The ways of recovery that these runs should have taken."""
+        if dissemination == "cube":
+            self.paths.update(CUBE_PATHS)
+            for name in TREE_PATHS:
+                del self.paths[name]
         self.runs = 0
         self.failed: list[Result] = []
         self.due = 0
@@ -90,7 +112,7 @@ class Summary:
         """The ways of recovery that too few runs took: seeds that avoid them prove little."""
         if self.runs < RUNS_MIN:
             return []
-        return [name for name in RECOVERY_PATHS if self._share(name) < SHARE_MIN]
+        return [name for name in self.paths if self._share(name) < SHARE_MIN]
 
     def to_dict(self) -> dict[str, object]:
         """For one line of JSON."""
@@ -100,7 +122,7 @@ class Summary:
             "due": self.due,
             "delivered": self.delivered,
             "findings": dict(sorted(self.findings.items())),
-            "recovery_share": {name: self._share(name) for name in RECOVERY_PATHS},
+            "recovery_share": {name: self._share(name) for name in self.paths},
             "fault_share": {
                 name: round(count / self.runs, 4) for name, count in sorted(self.faults.items())
             },

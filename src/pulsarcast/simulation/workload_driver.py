@@ -34,6 +34,7 @@ class WorkloadDriver:
         *,
         rng: Random,
         order: str = "none",
+        dissemination: str = "tree",
         events_max: int | None = None,
         replicated: bool = True,
         concurrency: int = CONCURRENCY,
@@ -41,6 +42,7 @@ class WorkloadDriver:
         self.applications = applications
         self.workload = first_events(workload, events_max)
         self.order = order
+        self.dissemination = dissemination
         self.replicated = replicated
         self.concurrency = concurrency
         self.topics: dict[str, Cid] = {}
@@ -60,7 +62,8 @@ class WorkloadDriver:
         """Create every topic on the node that the workload names."""
 
         def job(name: str, index: int) -> Job:
-            settings = settings_for(self.order, self._fleet.stage.peer(index))
+            creator = self._fleet.stage.peer(index)
+            settings = settings_for(self.order, creator, self.dissemination)
 
             def run(done: Done) -> None:
                 def created(cid: Cid | None) -> None:

@@ -76,7 +76,7 @@ class BareNode:
             stock.peer_of(address).to_bytes(): index for index, address in enumerate(addresses)
         }
 
-    async def create_topic(self, name: str, order: str) -> Cid:
+    async def create_topic(self, name: str, order: str, dissemination: str = "tree") -> Cid:
         """A topic is no more than a name."""
         return cid_of(name.encode())
 

@@ -232,13 +232,13 @@ class Callers:
         settings: TopicSettings,
         then: Callable[[Cid | None], None],
     ) -> None:
-        """Create a topic; `then` hears its CID. Its order is all of the settings that travels."""
-        order = settings.delivery_order.value
+        """Create a topic; `then` hears its CID. Of the settings, these two go to the node."""
+        order, travel = settings.delivery_order.value, settings.dissemination.value
 
         def answered(answer: Answer) -> None:
             then(Cid(answer.topic) if isinstance(answer, Created) else None)
 
-        self._insist(index, lambda call: CreateTopic(call, name, order), answered)
+        self._insist(index, lambda call: CreateTopic(call, name, order, travel), answered)
 
     def subscribe(self, index: int, topic: Cid, then: Callable[[bool], None] | None = None) -> None:
         """Subscribe a node, and again whenever it starts again."""

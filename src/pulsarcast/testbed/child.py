@@ -194,8 +194,8 @@ async def _carry_out(command: Command, contestant: Contestant, ledger: Ledger) -
         case Subscribe(call, topic):
             await contestant.subscribe(Cid(topic))
             return Done(call)
-        case CreateTopic(call, name, order):
-            return Created(call, await contestant.create_topic(name, order))
+        case CreateTopic(call, name, order, travel):
+            return Created(call, await contestant.create_topic(name, order, travel))
         case Join(call, addresses):
             await contestant.join(addresses)
             return Done(call)

@@ -55,6 +55,8 @@ class Load:
     quiet_s_min: float = 2.0
     """How long the network is left alone before the load, and then until it is quiet."""
     ack: str = "replicated"
+    dissemination: str = "tree"
+    """How events of ours travel; the others have no choice."""
     settings: Settings = field(default_factory=Settings)
 
     def __post_init__(self) -> None:
@@ -112,20 +114,20 @@ def measure(name: str, opener: Opener, load_: Load, progress: Progress = no_prog
         Fleet(plan, Path(home)) as fleet,
     ):
         fleet.assemble(progress=lambda done: progress(f"{name}: nodes", done, load_.nodes))
-        topics = set_up(fleet, load_.topics)
+        topics = set_up(fleet, load_.topics, load_.dissemination)
         fleet.wait_until_quiet(s_min=load_.quiet_s_min)
         round_ = Round(fleet, ledger, load_, topics)
         round_.play(lambda done: progress(f"{name}: events", done, load_.events))
         return round_.figures()
 
 
-def set_up(fleet: Fleet, topics: int) -> list[Cid]:
+def set_up(fleet: Fleet, topics: int, dissemination: str = "tree") -> list[Cid]:
     """Create the topics, each on another node, and subscribe everyone to all of them."""
     created: list[Cid] = []
     for number in range(topics):
 
         def create(index: int, name: str = f"topic-{number}") -> Callable[[int], Command]:
-            return lambda call: CreateTopic(call, name, "none")
+            return lambda call: CreateTopic(call, name, "none", dissemination)
 
         answers = fleet.each([number % fleet.size], create)
         fleet.expect(answers)

@@ -105,8 +105,8 @@ class Contestant(Protocol):
     async def join(self, addresses: Sequence[str]) -> None:
         """Connect to whom it needs of everyone."""
 
-    async def create_topic(self, name: str, order: str) -> Cid:
-        """Create a topic with this order of delivery, where there is such a thing."""
+    async def create_topic(self, name: str, order: str, dissemination: str = "tree") -> Cid:
+        """Create a topic that orders and spreads its events so, where there is such a thing."""
 
     async def subscribe(self, topic: Cid) -> None:
         """From now on, call the seat's `deliver` for each event of the topic."""

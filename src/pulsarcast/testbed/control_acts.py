@@ -59,7 +59,9 @@ class Acts:
         if name in self._book.topics:
             raise LocalError(f"there is a topic {name!r} already")
         [index] = indices
-        settings = settings_for(self._session.options.order, self._fleet.peers[index])
+        options = self._session.options
+        peer = self._fleet.peers[index]
+        settings = settings_for(options.order, peer, options.dissemination)
 
         def created(cid: Cid | None) -> None:
             if cid is not None:

@@ -196,12 +196,15 @@ class Playing:
             workload,
             rng=Random(f"workload/{options.seed}"),
             order=options.order,
+            dissemination=options.dissemination,
             replicated=options.ack == "replicated",
             concurrency=options.concurrency,
         )
 
     def _creating(self, name: str, index: int) -> Job:
-        settings = settings_for(self._session.options.order, self._fleet.peers[index])
+        options = self._session.options
+        peer = self._fleet.peers[index]
+        settings = settings_for(options.order, peer, options.dissemination)
 
         def job(done: Done) -> None:
             def created(cid: Cid | None) -> None:

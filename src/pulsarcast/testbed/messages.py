@@ -42,6 +42,7 @@ class CreateTopic(_Message, frozen=True):
 
     name: str
     order: str
+    dissemination: str = "tree"
 
 
 class Subscribe(_Message, frozen=True):

@@ -34,6 +34,7 @@ REAL: Final = "real"
 TOLERANCE: Final = 0.1
 NS_PER_S: Final = 1e9
 Order: TypeAlias = Literal["none", "per-publisher", "total"]
+Travel: TypeAlias = Literal["tree", "cube"]
 
 
 class Figures(msgspec.Struct, kw_only=True):
@@ -101,6 +102,7 @@ def run_mirror(options: RunOptions, *, progress: Progress = no_progress) -> Mirr
             seed=options.seed,
             nodes=size,
             order=cast(Order, options.order),
+            dissemination=cast(Travel, options.dissemination),
             workload=str(path),
             latency_ms=options.latency_ms,
             through_wire=True,

@@ -24,6 +24,8 @@ class RunOptions:
     nodes: int | None = None
     seed: int = 1
     order: str = "none"
+    dissemination: str = "tree"
+    """How the events of its topics travel."""
     trace_level: str | None = "delivery"
     ack: str = "replicated"
     contestant: str = "ours"
@@ -64,7 +66,8 @@ class RunOptions:
 
     def name_of_run(self) -> str:
         """What the traces call this run."""
-        return self.run_id or f"testbed-{self.scenario}-{self.order}-{self.seed}"
+        travel = "" if self.dissemination == "tree" else f"-{self.dissemination}"
+        return self.run_id or f"testbed-{self.scenario}-{self.order}{travel}-{self.seed}"
 
 
 class Outcome(msgspec.Struct, kw_only=True):

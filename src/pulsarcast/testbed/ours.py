@@ -29,9 +29,10 @@ class OurNode:
     async def join(self, addresses: Sequence[str]) -> None:
         """Nothing to do: a node finds others by itself."""
 
-    async def create_topic(self, name: str, order: str) -> Cid:
-        """Create a topic whose only peculiarity is its order."""
-        return (await self._node.create_topic(name, settings_for(order, self.peer))).cid
+    async def create_topic(self, name: str, order: str, dissemination: str = "tree") -> Cid:
+        """Create a topic that is as usual, but for how it orders and spreads its events."""
+        settings = settings_for(order, self.peer, dissemination)
+        return (await self._node.create_topic(name, settings)).cid
 
     async def subscribe(self, topic: Cid) -> None:
         """Subscribe, or go on where an earlier life stopped."""

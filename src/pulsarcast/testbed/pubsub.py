@@ -56,7 +56,7 @@ class PubsubNode:
         wanted = {stock.peer_of(addresses[other]) for other in neighbours}
         await stock.wait_for(lambda: wanted <= self._pubsub.peers.keys(), "pubsub streams")
 
-    async def create_topic(self, name: str, order: str) -> Cid:
+    async def create_topic(self, name: str, order: str, dissemination: str = "tree") -> Cid:
         """A topic is no more than a name; a CID is made of it for the traces."""
         return cid_of(name.encode())
 

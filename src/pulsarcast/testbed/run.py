@@ -9,6 +9,7 @@ from typing import Final
 from pulsarcast.model.errors import LocalError
 from pulsarcast.testbed.away import run_away
 from pulsarcast.testbed.compare import Progress, no_progress
+from pulsarcast.testbed.hot import run_hot
 from pulsarcast.testbed.mirror import run_mirror
 from pulsarcast.testbed.options import Outcome, RunOptions
 from pulsarcast.testbed.soak import run_soak
@@ -20,6 +21,7 @@ SCENARIOS: Final[Mapping[str, Callable[..., Outcome]]] = MappingProxyType(
         "away": run_away,
         "mirror": run_mirror,
         "soak": run_soak,
+        "hot": run_hot,
     }
 )
 

@@ -72,6 +72,7 @@ class Scenario(msgspec.Struct, kw_only=True):
     seed: int | None = None
     contestant: str | None = None
     order: Literal["none", "per-publisher", "total"] | None = None
+    dissemination: Literal["tree", "cube"] | None = None
     ack: Literal["accepted", "replicated"] | None = None
     trace_level: Literal["none", "delivery", "rpc"] | None = None
     timeout_s: _Seconds | None = None

@@ -66,7 +66,8 @@ class SteadyLoad:
 
         for number in range(self._topic_count):
             index = number % size
-            settings = settings_for(self._session.options.order, fleet.peers[index])
+            options = self._session.options
+            settings = settings_for(options.order, fleet.peers[index], options.dissemination)
             self._callers.create(index, f"topic-{number}", settings, created)
         fleet.run_until(lambda: answers == self._topic_count, s_max=float("inf"))
         wanted = [(index, topic) for topic in self.topics for index in range(size)]
@@ -128,12 +129,14 @@ class SteadyLoad:
         self._fleet.run_until(is_done, s_max=float("inf"))
         assert first + count <= self.count
 
-    def publish(self, then: Callable[[int], None] | None = None) -> int:
-        """Publish one event; returns its number."""
+    def publish(
+        self, then: Callable[[int], None] | None = None, *, author: int | None = None
+    ) -> int:
+        """Publish one event, by an author that is drawn if none is named; returns its number."""
         number = self.count
         if number >= self._session.ledger.events:
             raise LocalError("the load has outgrown its ledger")
-        author = self._draw()
+        author = self._draw() if author is None else author
         topic = self.topics[number % len(self.topics)]
         self.authors.append(author)
         self.unanswered += 1

@@ -38,6 +38,7 @@ class Summary(Outcome, kw_only=True):
 
     contestant: str
     order: str
+    dissemination: str = "tree"
     trace_level: str | None
     topics: int
     subscriptions: int
@@ -152,6 +153,7 @@ class _Play:
             workload,
             rng=Random(f"workload/{options.seed}"),
             order=options.order,
+            dissemination=options.dissemination,
             events_max=options.events_max,
             replicated=options.ack == "replicated",
             concurrency=options.concurrency,
@@ -265,6 +267,7 @@ class _Play:
             contestant=options.contestant,
             nodes=self._session.size,
             order=options.order,
+            dissemination=options.dissemination,
             trace_level=options.trace_level,
             topics=len(driver.topics),
             subscriptions=len(driver.subscriptions()),

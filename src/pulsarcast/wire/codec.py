@@ -16,7 +16,7 @@ from pulsarcast.wire import dht, dissemination
 from pulsarcast.wire import pulsarcast_pb2 as pb
 from pulsarcast.wire.limits import FRAME_BYTES_MAX
 
-# A table and not a `match`: a chain of 26 cases would cost the last kinds several times what
+# A table and not a `match`: a chain of some 30 cases would cost the last kinds several times what
 # their encoding does. The tests hold the tables and the union `Message` together.
 _PACK: Final[dict[type, Callable[[Any], pb.Frame]]] = {
     messages.EventMessage: dissemination.pack_event,
@@ -29,6 +29,8 @@ _PACK: Final[dict[type, Callable[[Any], pb.Frame]]] = {
     messages.JoinRefused: dissemination.pack_join_refused,
     messages.Leave: dissemination.pack_leave,
     messages.HandOver: dissemination.pack_hand_over,
+    messages.Meet: dissemination.pack_meet,
+    messages.Members: dissemination.pack_members,
     messages.Status: dissemination.pack_status,
     messages.FrontierPage: dissemination.pack_frontier_page,
     messages.FetchRange: dissemination.pack_fetch_range,
@@ -59,6 +61,8 @@ _READ: Final[dict[str, Callable[[Any], Message]]] = {
     "join_refused": dissemination.read_join_refused,
     "leave": dissemination.read_leave,
     "hand_over": dissemination.read_hand_over,
+    "meet": dissemination.read_meet,
+    "members": dissemination.read_members,
     "status": dissemination.read_status,
     "frontier_page": dissemination.read_frontier_page,
     "fetch_range": dissemination.read_fetch_range,

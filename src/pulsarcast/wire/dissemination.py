@@ -19,6 +19,8 @@ from pulsarcast.protocol.messages import (
     JoinReferred,
     JoinRefused,
     Leave,
+    Meet,
+    Members,
     Range,
     RequestAnswered,
     RequestToPublish,
@@ -32,12 +34,14 @@ from pulsarcast.wire.fields import (
     check_count,
     pack_contact,
     pack_contacts,
+    pack_key,
     read_block,
     read_blocks,
     read_contact,
     read_contacts,
     read_digest,
     read_integer,
+    read_key,
     read_path,
     read_reason,
 )
@@ -226,6 +230,31 @@ def read_hand_over(given: pb.HandOver) -> HandOver:
         check_cid(given.topic),
         read_contact(given.contact) if given.HasField("contact") else None,
     )
+
+
+# Cube keeping.
+
+
+def pack_meet(message: Meet) -> pb.Frame:
+    return pb.Frame(
+        meet={"topic": message.topic, "key": pack_key(message.key), "count": message.count}
+    )
+
+
+def read_meet(given: pb.Meet) -> Meet:
+    return Meet(
+        check_cid(given.topic),
+        read_key(given.key),
+        read_integer(given.count, "a count of members", high=COUNT_MAX),
+    )
+
+
+def pack_members(message: Members) -> pb.Frame:
+    return pb.Frame(members={"topic": message.topic, "members": pack_contacts(message.members)})
+
+
+def read_members(given: pb.Members) -> Members:
+    return Members(check_cid(given.topic), read_contacts(given.members))
 
 
 # Recovery.

@@ -15,7 +15,7 @@ MEMBER: Role
 VISITOR: Role
 
 class Frame(_message.Message):
-    __slots__ = ("event", "credit", "status", "find_peers", "peers", "store_blocks", "stored", "find_block", "block_found", "frontier_page", "fetch_range", "range", "compare_keys", "request_to_publish", "request_answered", "join", "join_accepted", "join_referred", "join_refused", "leave", "hand_over", "keys_differ", "want_blocks", "find_pointer", "pointer_found", "store_pointer", "hello")
+    __slots__ = ("event", "credit", "status", "find_peers", "peers", "store_blocks", "stored", "find_block", "block_found", "frontier_page", "fetch_range", "range", "compare_keys", "request_to_publish", "request_answered", "join", "join_accepted", "join_referred", "join_refused", "leave", "hand_over", "keys_differ", "want_blocks", "find_pointer", "pointer_found", "store_pointer", "hello", "meet", "members")
     EVENT_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
@@ -43,6 +43,8 @@ class Frame(_message.Message):
     POINTER_FOUND_FIELD_NUMBER: _ClassVar[int]
     STORE_POINTER_FIELD_NUMBER: _ClassVar[int]
     HELLO_FIELD_NUMBER: _ClassVar[int]
+    MEET_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
     event: Event
     credit: Credit
     status: Status
@@ -70,7 +72,9 @@ class Frame(_message.Message):
     pointer_found: PointerFound
     store_pointer: StorePointer
     hello: Hello
-    def __init__(self, event: _Optional[_Union[Event, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., find_peers: _Optional[_Union[FindPeers, _Mapping]] = ..., peers: _Optional[_Union[Peers, _Mapping]] = ..., store_blocks: _Optional[_Union[StoreBlocks, _Mapping]] = ..., stored: _Optional[_Union[Stored, _Mapping]] = ..., find_block: _Optional[_Union[FindBlock, _Mapping]] = ..., block_found: _Optional[_Union[BlockFound, _Mapping]] = ..., frontier_page: _Optional[_Union[FrontierPage, _Mapping]] = ..., fetch_range: _Optional[_Union[FetchRange, _Mapping]] = ..., range: _Optional[_Union[Range, _Mapping]] = ..., compare_keys: _Optional[_Union[CompareKeys, _Mapping]] = ..., request_to_publish: _Optional[_Union[RequestToPublish, _Mapping]] = ..., request_answered: _Optional[_Union[RequestAnswered, _Mapping]] = ..., join: _Optional[_Union[Join, _Mapping]] = ..., join_accepted: _Optional[_Union[JoinAccepted, _Mapping]] = ..., join_referred: _Optional[_Union[JoinReferred, _Mapping]] = ..., join_refused: _Optional[_Union[JoinRefused, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., keys_differ: _Optional[_Union[KeysDiffer, _Mapping]] = ..., want_blocks: _Optional[_Union[WantBlocks, _Mapping]] = ..., find_pointer: _Optional[_Union[FindPointer, _Mapping]] = ..., pointer_found: _Optional[_Union[PointerFound, _Mapping]] = ..., store_pointer: _Optional[_Union[StorePointer, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ...) -> None: ...
+    meet: Meet
+    members: Members
+    def __init__(self, event: _Optional[_Union[Event, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., find_peers: _Optional[_Union[FindPeers, _Mapping]] = ..., peers: _Optional[_Union[Peers, _Mapping]] = ..., store_blocks: _Optional[_Union[StoreBlocks, _Mapping]] = ..., stored: _Optional[_Union[Stored, _Mapping]] = ..., find_block: _Optional[_Union[FindBlock, _Mapping]] = ..., block_found: _Optional[_Union[BlockFound, _Mapping]] = ..., frontier_page: _Optional[_Union[FrontierPage, _Mapping]] = ..., fetch_range: _Optional[_Union[FetchRange, _Mapping]] = ..., range: _Optional[_Union[Range, _Mapping]] = ..., compare_keys: _Optional[_Union[CompareKeys, _Mapping]] = ..., request_to_publish: _Optional[_Union[RequestToPublish, _Mapping]] = ..., request_answered: _Optional[_Union[RequestAnswered, _Mapping]] = ..., join: _Optional[_Union[Join, _Mapping]] = ..., join_accepted: _Optional[_Union[JoinAccepted, _Mapping]] = ..., join_referred: _Optional[_Union[JoinReferred, _Mapping]] = ..., join_refused: _Optional[_Union[JoinRefused, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., keys_differ: _Optional[_Union[KeysDiffer, _Mapping]] = ..., want_blocks: _Optional[_Union[WantBlocks, _Mapping]] = ..., find_pointer: _Optional[_Union[FindPointer, _Mapping]] = ..., pointer_found: _Optional[_Union[PointerFound, _Mapping]] = ..., store_pointer: _Optional[_Union[StorePointer, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., meet: _Optional[_Union[Meet, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("network", "versions", "features", "frame_bytes_max", "addresses", "instance")
@@ -201,6 +205,24 @@ class HandOver(_message.Message):
     topic: bytes
     contact: Contact
     def __init__(self, topic: _Optional[bytes] = ..., contact: _Optional[_Union[Contact, _Mapping]] = ...) -> None: ...
+
+class Meet(_message.Message):
+    __slots__ = ("topic", "key", "count")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    key: bytes
+    count: int
+    def __init__(self, topic: _Optional[bytes] = ..., key: _Optional[bytes] = ..., count: _Optional[int] = ...) -> None: ...
+
+class Members(_message.Message):
+    __slots__ = ("topic", "members")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    members: _containers.RepeatedCompositeFieldContainer[Contact]
+    def __init__(self, topic: _Optional[bytes] = ..., members: _Optional[_Iterable[_Union[Contact, _Mapping]]] = ...) -> None: ...
 
 class Status(_message.Message):
     __slots__ = ("topic", "digest", "path", "members", "answer")

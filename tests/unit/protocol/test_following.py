@@ -69,6 +69,26 @@ def test_a_subscription_outlives_the_hand_over_of_the_one_before() -> None:
     assert later in lab.delivered(inner, topic), "and it is on the disk"
 
 
+def test_a_requested_event_is_delivered_again_to_whoever_left_and_came_back() -> None:
+    """Of requests, too, nothing outlives a subscription: neither in memory nor on the disk."""
+    lab = Lab(6)
+    topic = lab.create(0, TopicSettings(allowed_publishers=(lab.peer(0),)))
+    lab.subscribe([1, 2, 3], topic)
+    event = lab.publish(2, topic, b"please", settle_s=5.0)
+    assert lab.delivered(3, topic) == [event]
+    assert [row for row in lab.world.store(3).rows() if row.table == "request"]
+    lab.unsubscribe(3, topic)
+    lab.run(2.0)
+    assert not [row for row in lab.world.store(3).rows() if row.table == "request"]
+    lab.start(3, lambda call: Subscribe(call, topic, from_start=True))
+    lab.run(0.1)
+    lab.world.kill(3)
+    lab.world.restart(3)
+    lab.subscribe([3], topic, from_start=True)
+    lab.run(60.0)
+    assert event in lab.delivered(3, topic)[1:]
+
+
 def test_a_topic_without_a_meta_topic_can_be_left() -> None:
     """The descriptors allow it: a stranger's topic must not be a trap."""
     bare = create_topic(ALICE, "bare", TopicSettings(), created=CREATED_US, meta=None)

@@ -96,6 +96,9 @@ class Member:
             lambda: Status(TOPIC, DIGEST, self.tree.path_from_here(), (), answer=False)
         )
 
+    def differs_from(self, peer: PeerId) -> None:
+        """Nothing to show."""
+
     def left(self) -> None:
         self.has_left = True
 

@@ -71,3 +71,19 @@ def test_steps_come_in_the_order_of_time() -> None:
     for plan in PLANS:
         times = [step.at_s for step in plan.steps]
         assert times == sorted(times)
+
+
+def test_with_cubes_a_seed_says_the_same_but_for_how_events_travel() -> None:
+    """Seeds of runs with trees alone stay what they were, and each can be played with cubes."""
+    cubes = trees = small = 0
+    for plan in PLANS[:60]:
+        other = make_plan(plan.seed, dissemination="cube")
+        assert other.steps == plan.steps
+        for mine, theirs in zip(plan.topics, other.topics, strict=True):
+            assert mine.dissemination == "tree"
+            assert msgspec.structs.replace(theirs, dissemination="tree") == mine
+            cubes += theirs.dissemination == "cube"
+            trees += theirs.dissemination == "tree"
+        small += other.parameters.cube_view < 20
+    assert cubes > trees > 0, "both in one world, too"
+    assert 20 < small < 60, "views that a small world fills, and views that it does not"

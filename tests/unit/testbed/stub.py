@@ -30,7 +30,7 @@ class StubNode:
     async def join(self, addresses: Sequence[str]) -> None:
         self.told = len(addresses)
 
-    async def create_topic(self, name: str, order: str) -> Cid:
+    async def create_topic(self, name: str, order: str, dissemination: str = "tree") -> Cid:
         if name == FALL:
             os.abort()
         if name == REFUSE:

@@ -183,6 +183,7 @@ def test_no_option_is_forgotten(tmp_path: Path) -> None:
         other: Any = {
             "scenario": "soak",
             "order": "total",
+            "dissemination": "cube",
             "trace_level": "rpc",
             "ack": "accepted",
             "contestant": "bare",

@@ -23,6 +23,8 @@ from pulsarcast.protocol.messages import (
     HandOver,
     Join,
     JoinRefused,
+    Meet,
+    Members,
     Message,
     Peers,
     RequestAnswered,
@@ -107,6 +109,8 @@ GOLDEN: list[tuple[Message, str]] = [
         f"820154 0a24{X} 1009 1801 2226{P} 2801",
     ),
     (HandOver(TOPIC, None), f"aa0126 0a24{X}"),
+    (Meet(TOPIC, 1, 8), f"82024a 0a24{X} 1220{'00' * 31}01 1808"),
+    (Members(TOPIC, (Contact(PEER),)), f"8a0250 0a24{X} 12280a26{P}"),
 ]
 
 

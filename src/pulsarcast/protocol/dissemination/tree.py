@@ -8,11 +8,12 @@ key acts as root and keeps looking for a closer one, so that trees split by a pa
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import assert_never
 
 from pulsarcast.model.ids import Cid, PeerId, peer_key
 from pulsarcast.model.keys import Key
 from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.dissemination.overlay import Link, OverlayOwner, TreeView
 from pulsarcast.protocol.effects import Send
 from pulsarcast.protocol.messages import (
     Contact,
@@ -23,7 +24,10 @@ from pulsarcast.protocol.messages import (
     JoinReferred,
     JoinRefused,
     Leave,
+    Meet,
+    Members,
     Message,
+    OverlayMessage,
     Role,
 )
 from pulsarcast.protocol.parameters import Parameters
@@ -42,53 +46,6 @@ REASKS_MAX = 16
 """Steps of a join up to which we ask a full parent again that named a child we avoid."""
 WAITING_MAX = 64
 """Joiners that wait for us to be attached ourselves."""
-
-
-class TreeView(NamedTuple):
-    """One node's place in a tree, for checkers and for people."""
-
-    parent: PeerId | None
-    children: tuple[PeerId, ...]
-    root: bool
-    subscribed: bool
-    lazy: tuple[PeerId, ...]
-
-
-class Link:
-    """The event flow between us and one neighbour in a tree."""
-
-    __slots__ = ("behind", "credit", "heard_s", "since_s", "taken")
-
-    def __init__(self, credit: int, now: float) -> None:
-        self.credit = credit
-        """Events that we may still send it."""
-        self.taken = 0
-        """Events it has sent us since we last gave it credit."""
-        self.behind = False
-        """It ran out of credit and has missed events: it must compare frontiers."""
-        self.heard_s = now
-        self.since_s = now
-
-
-class TreeOwner(Protocol):
-    """What a tree asks of the topic that it belongs to."""
-
-    def digest(self) -> bytes: ...
-
-    def attached(self, parent: PeerId | None, digest: bytes | None) -> None:
-        """We have a place now: below `parent`, or as root."""
-
-    def learn(self, members: tuple[Contact, ...]) -> None:
-        """Our parent names other members."""
-
-    def welcome(self, child: PeerId, *, fresh: bool) -> None:
-        """A child was taken in: tell it where we stand."""
-
-    def path_changed(self) -> None:
-        """Our children should hear our new path to the root."""
-
-    def left(self) -> None:
-        """We are out, and nobody depends on us."""
 
 
 class _Attempt:
@@ -114,7 +71,7 @@ class DisseminationTree:
         turn: Turn,
         dht: Kademlia,
         parameters: Parameters,
-        owner: TreeOwner,
+        owner: OverlayOwner,
         counts: dict[str, int],
     ) -> None:
         self.topic = topic
@@ -157,9 +114,23 @@ class DisseminationTree:
         """Whether we have a place in the tree."""
         return self.is_root or self.parent is not None
 
+    @property
+    def mainstay(self) -> PeerId | None:
+        """Our parent."""
+        return self.parent
+
+    @property
+    def keeps_together(self) -> bool:
+        """Whether we are a root that has children."""
+        return self.parent is None and bool(self.children)
+
     def path_from_here(self) -> tuple[PeerId, ...]:
         """Our own path to the root, ourselves first."""
         return (self.turn.me, *self.path)
+
+    def first_to_hear(self, count: int) -> tuple[PeerId, ...]:
+        """Some of those who get an event of our own from us."""
+        return tuple(self.links)[:count]
 
     def is_neighbour(self, peer: PeerId) -> bool:
         """Whether events flow between us and this peer."""
@@ -297,6 +268,24 @@ class DisseminationTree:
         self.dht.lookup(self.root_key, found)
 
     # What peers answer.
+
+    def receive(self, sender: PeerId, message: OverlayMessage) -> None:
+        """A peer says something about our place or its own."""
+        match message:
+            case JoinAccepted():
+                self.accepted(sender, message)
+            case JoinReferred():
+                self.referred(sender, message)
+            case JoinRefused():
+                self.refused(sender, message)
+            case Leave():
+                self.receive_leave(sender)
+            case HandOver():
+                self.receive_hand_over(sender, message)
+            case Meet() | Members():
+                """A cube's; there is none here."""
+            case _ as unreachable:
+                assert_never(unreachable)
 
     def accepted(self, sender: PeerId, message: JoinAccepted) -> None:
         """We may be somebody's child; what it says of others counts only if we are."""
@@ -500,6 +489,14 @@ class DisseminationTree:
             self.links.pop(parent, None)
             self._orphaned(avoid=parent)
 
+    def look_elsewhere(self) -> None:
+        """Our parent is no good: look for another."""
+        self.leave_parent()
+
+    def receive_from_stranger(self, sender: PeerId) -> None:
+        """It takes us for a neighbour, and would go on sending everything twice."""
+        self.turn.send(sender, Leave(self.topic))
+
     def heard_path(self, sender: PeerId, path: tuple[PeerId, ...]) -> None:
         """Our parent says where it stands: a path that comes through us is a cycle."""
         if sender != self.parent or not path:
@@ -560,7 +557,9 @@ class DisseminationTree:
 
     # Forwarding.
 
-    def forward(self, message: EventMessage, *, source: PeerId | None) -> None:
+    def forward(
+        self, message: EventMessage, *, source: PeerId | None, passed_on: bool = True
+    ) -> None:
         """Pass an event on, up and down, never back where it came from (thesis, algorithm 4)."""
         effects = self.turn.effects
         for peer, link in self.links.items():
@@ -578,6 +577,14 @@ class DisseminationTree:
             message = make()
             for child in self.children:
                 self.turn.send(child, message)
+
+    def view(self, *, subscribed: bool, lazy: tuple[PeerId, ...]) -> TreeView:
+        """Our place in the tree."""
+        return TreeView(self.parent, tuple(self.children), self.is_root, subscribed, lazy)
+
+    def footprint(self) -> dict[str, int]:
+        """How much we keep in memory."""
+        return {"links": len(self.links)}
 
     # Helpers.
 

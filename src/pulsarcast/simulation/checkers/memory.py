@@ -6,6 +6,8 @@ parameters and of what the node has chosen to do itself: its topics and its neig
 
 from collections.abc import Mapping
 
+from pulsarcast.protocol.dissemination.cube import LINKS_MAX
+from pulsarcast.protocol.dissemination.meetings import CANDIDATES_MAX, LOST_MAX, TRIED_MAX
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.simulation.findings import Findings
 
@@ -21,6 +23,9 @@ def bounds(parameters: Parameters, *, topics: int) -> dict[str, int]:
         "held_back": each * parameters.held_back_max,
         # Parent, children, lazy neighbours, and those that are on their way in or out.
         "links": each * 4 * (parameters.fanout + parameters.lazy_neighbours + 2),
+        "cube_members": each * (parameters.cube_view + 64 * parameters.cube_bucket),
+        "cube_links": each * LINKS_MAX,
+        "cube_candidates": each * (CANDIDATES_MAX + LOST_MAX + 4 * TRIED_MAX),
         "requests": each * parameters.requests_held_max,
         "outbox": parameters.outbox_max,
         "dht_contacts": 256 * parameters.bucket_size,

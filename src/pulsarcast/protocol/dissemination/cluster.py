@@ -1,0 +1,119 @@
+"""Clusters: the members of one topic that we know, in XOR buckets around our own key.
+
+VCube-PS (section 2) groups the others around node i into clusters c(i,s). Its cluster s is our
+bucket s-1, all keys whose highest differing bit is that one, and its order within the cluster is
+the order of XOR distance from i xor 2^(s-1). So its trees need neither dense ids nor N = 2^d: the
+child in a bucket is the first known member of its order, and answers for its own lower buckets.
+"""
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import Generic, TypeVar
+
+from pulsarcast.model.keys import Key, bucket_of
+
+PeerT = TypeVar("PeerT", bound=Hashable)
+
+
+class Clusters(Generic[PeerT]):
+    """Known members, by bucket; a full view while they are few, k per bucket beyond that.
+
+    Who is known stays: whoever floods a topic with new names cannot push out those we have met.
+    """
+
+    def __init__(
+        self, centre: Key, key_of: Callable[[PeerT], Key], *, view_max: int, bucket_max: int
+    ) -> None:
+        self.centre = centre
+        self.key_of = key_of
+        self.view_max = view_max
+        self.bucket_max = bucket_max
+        self._keys: dict[PeerT, Key] = {}
+        self._buckets: dict[int, list[PeerT]] = {}
+        """Each in the order of its cluster; the farthest bucket, of the highest index, first."""
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __contains__(self, peer: PeerT) -> bool:
+        return peer in self._keys
+
+    def __iter__(self) -> Iterator[PeerT]:
+        """All members, in the order in which we met them."""
+        return iter(self._keys)
+
+    def bucket(self, peer: PeerT) -> int:
+        """In which of our buckets a peer is, known or not; -1: we are it."""
+        return bucket_of(self.centre, self.key_of(peer))
+
+    def has_room(self, peer: PeerT) -> bool:
+        """Whether we would keep a peer if it were a member."""
+        index = self.bucket(peer)
+        if index < 0 or peer in self._keys:
+            return False
+        return len(self._keys) < self.view_max or not self.is_full(index)
+
+    def is_full(self, index: int) -> bool:
+        """Whether a bucket holds as many as it keeps in a large topic.
+
+        Of the nearest bucket we keep all: its members have nobody but us in the bucket where we
+        are, so each of them must know us.
+        """
+        most = self.view_max if index <= self.lowest else self.bucket_max
+        return len(self._buckets.get(index, ())) >= max(most, self.bucket_max)
+
+    def add(self, peer: PeerT) -> bool:
+        """Keep a member, if there is room for it."""
+        if not self.has_room(peer):
+            return False
+        key, index = self.key_of(peer), self.bucket(peer)
+        self._keys[peer] = key
+        if index not in self._buckets:
+            self._buckets[index] = []
+            self._buckets = dict(sorted(self._buckets.items(), reverse=True))
+        first = self.first_key(index)
+        self._buckets[index].append(peer)
+        self._buckets[index].sort(key=lambda member: self._keys[member] ^ first)
+        return True
+
+    def remove(self, peer: PeerT) -> None:
+        """Forget a member."""
+        if self._keys.pop(peer, None) is None:
+            return
+        index = self.bucket(peer)
+        self._buckets[index].remove(peer)
+        if not self._buckets[index]:
+            del self._buckets[index]
+
+    def first_key(self, index: int) -> Key:
+        """The key from which a bucket's order is measured: ours, but for one bit."""
+        return self.centre ^ (1 << index)
+
+    def below(self, level: int) -> Iterator[tuple[int, list[PeerT]]]:
+        """The buckets below a level that hold somebody, the farthest first, each in its order."""
+        for index, members in self._buckets.items():
+            if index < level:
+                yield index, members
+
+    def children(self, level: int) -> list[PeerT]:
+        """The first of each bucket below a level: CHILDREN(i, t, h) of VCube-PS (section 3.3)."""
+        return [members[0] for _, members in self.below(level)]
+
+    def nearest(self, count: int) -> list[PeerT]:
+        """The members closest to us."""
+        found: list[PeerT] = []
+        for index in reversed(self._buckets):
+            if len(found) >= count:
+                break
+            found += sorted(
+                self._buckets[index], key=lambda member: self._keys[member] ^ self.centre
+            )
+        return found[:count]
+
+    def closest(self, key: Key, count: int) -> list[PeerT]:
+        """The members closest to a key."""
+        return sorted(self._keys, key=lambda member: self._keys[member] ^ key)[:count]
+
+    @property
+    def lowest(self) -> int:
+        """The index of the nearest bucket that holds somebody; -1 where none does."""
+        return next(reversed(self._buckets), -1)

@@ -1,0 +1,479 @@
+"""The dissemination cube: whoever publishes is the root of its own tree (VCube-PS; design 2).
+
+Every member knows others of its topic in XOR buckets around its own key: all of them while they are
+few, k per bucket where they are many. A publisher sends an event to the first of each bucket, and
+each of those answers for its own buckets below the one that it shares with whoever sent it. So an
+event reaches each member once, nobody forwards what it does not want itself, and two publishers
+load different members.
+
+The paper assumes that nothing fails. Here a lost child is skipped: the next in its bucket's order
+takes its place. What a dead member had yet to pass on is found by comparing frontiers with the
+nearest members (`cube_heartbeat`), and passed on from there as if it were new. Nothing waits for an
+acknowledgement: numbers and recovery give each publisher's order, where the paper's publisher waits
+until everybody has the message before.
+"""
+
+from typing import assert_never
+
+from pulsarcast.model.ids import Cid, PeerId, peer_key
+from pulsarcast.model.keys import KEY_BITS, Key
+from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.dissemination.cluster import Clusters
+from pulsarcast.protocol.dissemination.entrance import Entrance
+from pulsarcast.protocol.dissemination.meetings import Meetings
+from pulsarcast.protocol.dissemination.overlay import CubeView, Link, OverlayOwner
+from pulsarcast.protocol.effects import Send
+from pulsarcast.protocol.messages import (
+    Contact,
+    EventMessage,
+    HandOver,
+    Join,
+    JoinAccepted,
+    JoinReferred,
+    JoinRefused,
+    Leave,
+    Meet,
+    Members,
+    OverlayMessage,
+    Role,
+)
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.turn import Turn
+
+WAITING_MAX = 64
+"""Newcomers that wait for us to have a start ourselves."""
+LINKS_MAX = 512
+"""Members that we take events from; as a child one has about as many parents as children."""
+CONTACTS_MAX = 64
+"""Members named in one message: the wire's bound."""
+INTRODUCED_MAX = 16
+"""Members named to a newcomer: enough to have all of its nearest among them."""
+REJOIN_S = 0.2
+
+
+class DisseminationCube:
+    """Our place in one topic's cube."""
+
+    def __init__(
+        self,
+        topic: Cid,
+        root: PeerId,
+        turn: Turn,
+        dht: Kademlia,
+        parameters: Parameters,
+        owner: OverlayOwner,
+        counts: dict[str, int],
+    ) -> None:
+        self.topic = topic
+        self.root_peer = root
+        self.turn = turn
+        self.parameters = parameters
+        self.owner = owner
+        self.counts = counts
+        self.members: Clusters[PeerId] = Clusters(
+            peer_key(turn.me),
+            peer_key,
+            view_max=parameters.cube_view,
+            bucket_max=parameters.cube_bucket,
+        )
+        self.links: dict[PeerId, Link] = {}
+        """Everyone that we have met, kept among `members` or not."""
+        self.fresh = False
+        self.open = True
+        self.leaving = False
+        self.entrance = Entrance(topic, root, turn, dht, parameters, self, counts)
+        self.meetings = Meetings(
+            turn, parameters, wanted=self._wants, ask=self._introduce, idle=self._explore
+        )
+        self._inside = False
+        self._host: PeerId | None = None
+        """Who let us in."""
+        self._start_timer: int | None = None
+        self._waiting: dict[PeerId, Join] = {}
+        self._unexplored = -1
+        """The highest of our buckets that we have yet to ask about."""
+        self._refreshed = 0
+        self._farewells: dict[PeerId, None] = {}
+        """Those who have yet to answer our goodbye."""
+        self._leave_timer: int | None = None
+
+    # Where we stand.
+
+    @property
+    def mainstay(self) -> PeerId | None:
+        """The member nearest to us; before we know any, whoever let us in."""
+        nearest = self.members.nearest(1)
+        return nearest[0] if nearest else self._host
+
+    @property
+    def path(self) -> tuple[PeerId, ...]:
+        """Nobody is above anybody."""
+        return ()
+
+    @property
+    def children(self) -> list[PeerId]:
+        """Whom we would send an event of our own, the farthest first."""
+        return self.members.children(KEY_BITS)
+
+    @property
+    def keeps_together(self) -> bool:
+        """Whether newcomers are sent to us, and there is somebody they could meet here."""
+        return bool(self.members) and not self.knows_closer()
+
+    def knows_closer(self) -> bool:
+        """Whether we know a member closer to the root's key than ourselves."""
+        closer = self.entrance.is_closer
+        return any(closer(member, self.turn.me) for member in self.members)
+
+    def is_neighbour(self, peer: PeerId) -> bool:
+        """Whether events flow between us and this peer."""
+        return peer in self.links
+
+    def path_from_here(self) -> tuple[PeerId, ...]:
+        """Ourselves."""
+        return (self.turn.me,)
+
+    def first_to_hear(self, count: int) -> tuple[PeerId, ...]:
+        """Some of those who get an event of our own from us."""
+        return tuple(self.children[:count])
+
+    def view(self, *, subscribed: bool, lazy: tuple[PeerId, ...]) -> CubeView:
+        """What we know of the cube."""
+        return CubeView(
+            tuple(self.members),
+            tuple(self.children),
+            self._inside and not self.knows_closer(),
+            subscribed,
+            lazy,
+        )
+
+    def footprint(self) -> dict[str, int]:
+        """How much we keep in memory."""
+        return {
+            "cube_members": len(self.members),
+            "cube_links": len(self.links),
+            "cube_candidates": len(self.meetings),
+        }
+
+    # Coming in.
+
+    def join(self) -> None:
+        """Find a member, or be the first."""
+        if not self.leaving:
+            self.entrance.enter()
+
+    def entered(self, by: PeerId | None, message: JoinAccepted | None) -> None:
+        """A member lets us in, or we are the first."""
+        self._inside = True
+        self._host = by
+        self.entrance.watch()
+        if by is not None and message is not None:
+            self._unexplored = KEY_BITS - 1
+            self.meetings.hear_of((by, *(contact.peer for contact in message.members)), by)
+            if self.fresh:
+                self._expect_start()
+        self.owner.attached(by, None if message is None else message.digest)
+        if self.open:
+            self.let_in()
+
+    def _expect_start(self) -> None:
+        """Whoever let us in owes us a start; one who does not give it is no good."""
+        self.turn.cancel(self._start_timer)
+        wait_s = 2 * self.parameters.join_timeout_s
+        self._start_timer = self.turn.after(wait_s, self.look_elsewhere)
+
+    def look_elsewhere(self) -> None:
+        """Whoever let us in is no good: find another."""
+        if self.fresh and not self.leaving:
+            if self._host is not None:
+                self.entrance.avoid(self._host)
+            self._rejoin()
+
+    def _rejoin(self) -> None:
+        self.counts["cube_rejoin"] = self.counts.get("cube_rejoin", 0) + 1
+        self._inside, self._host = False, None
+        self.entrance.enter_later(REJOIN_S * self.turn.rng.random())
+
+    def let_in(self) -> None:
+        """We have our start: answer those who waited, and make ourselves known."""
+        self.open = True
+        self.turn.cancel(self._start_timer)
+        waiting, self._waiting = self._waiting, {}
+        for sender, message in waiting.items():
+            self.receive_join(sender, message)
+        self.meetings.open()
+        self.owner.path_changed()
+
+    # Others that come in.
+
+    def receive_join(self, sender: PeerId, message: Join) -> None:
+        """Somebody wants to come in, or only looks for a member."""
+        if message.role is Role.VISITOR:
+            self._answer(sender, message)
+        elif self.leaving:
+            self._refuse(sender, message, "leaving")
+        elif not (self._inside and self.open):
+            self._wait(sender, message)
+        else:
+            self._answer(sender, message)
+            self.owner.welcome(sender, fresh=message.fresh)
+
+    def _wait(self, sender: PeerId, message: Join) -> None:
+        if self.entrance.target == sender and self.entrance.is_closer(sender, self.turn.me):
+            # We asked each other. Whoever is closer to the root's key goes on; the other waits.
+            self._refuse(sender, message, "waiting for you")
+        elif len(self._waiting) < WAITING_MAX or sender in self._waiting:
+            self._waiting[sender] = message
+        else:
+            self._refuse(sender, message, "too many waiting")
+
+    def _answer(self, sender: PeerId, message: Join) -> None:
+        members = self._closest(peer_key(sender), INTRODUCED_MAX, sender)
+        digest = self.owner.digest()
+        accepted = JoinAccepted(self.topic, message.attempt, (self.turn.me,), members, digest)
+        self.turn.send(sender, accepted)
+
+    def _refuse(self, sender: PeerId, message: Join, reason: str) -> None:
+        self.turn.send(sender, JoinRefused(self.topic, message.attempt, reason))
+
+    # Meeting.
+
+    def receive(self, sender: PeerId, message: OverlayMessage) -> None:
+        """A peer says something about our place or its own."""
+        match message:
+            case Meet():
+                self._receive_meet(sender, message)
+            case Members():
+                self._receive_members(sender, message)
+            case JoinAccepted():
+                self.entrance.accepted(sender, message)
+            case JoinReferred():
+                self.entrance.referred(sender, message)
+            case JoinRefused():
+                self.entrance.refused(sender, message)
+            case Leave():
+                self._receive_leave(sender)
+            case HandOver():
+                """A tree's; there is none here."""
+            case _ as unreachable:
+                assert_never(unreachable)
+
+    def _wants(self, peer: PeerId) -> bool:
+        return not self.leaving and self.members.has_room(peer)
+
+    def _introduce(self, peer: PeerId) -> None:
+        """Say that we are a member, and ask for others that are near to us.
+
+        Those who have nobody else in the bucket where we are must hear of us: they are the nearest.
+        """
+        # The first that we meet may name us everyone there is.
+        count = CONTACTS_MAX if peer == self._host else INTRODUCED_MAX
+        self.turn.send(peer, Meet(self.topic, peer_key(self.turn.me), count))
+
+    def _explore(self) -> None:
+        """We have met all that we heard of: ask about our buckets, the farthest first."""
+        while self.members and self._unexplored >= self.members.lowest:
+            index = self._unexplored
+            self._unexplored -= 1
+            if not self.members.is_full(index):
+                self._ask_about(self.members.first_key(index))
+                return
+
+    def _ask_about(self, key: Key) -> None:
+        """Ask whoever should know best which members are closest to a key."""
+        for peer in self.members.closest(key, 1):
+            if not self.meetings.is_asked(peer):
+                self.meetings.expect(peer)
+                self.turn.send(peer, Meet(self.topic, key, self.parameters.cube_bucket))
+
+    def _receive_meet(self, sender: PeerId, message: Meet) -> None:
+        if self.leaving:
+            self.turn.send(sender, Leave(self.topic))
+            return
+        if not self.open:
+            # We are no member yet: it hears of us as soon as we are.
+            return
+        self._meet(sender)
+        if not self._inside:
+            # Whoever lost all others is found by one that remembers it.
+            self._inside = True
+            self.entrance.watch()
+            self.owner.differs_from(sender)
+            self.let_in()
+        count = min(message.count, CONTACTS_MAX)
+        self.turn.send(sender, Members(self.topic, self._closest(message.key, count, sender)))
+
+    def _receive_members(self, sender: PeerId, message: Members) -> None:
+        if self.leaving or not self.meetings.is_asked(sender):
+            return
+        self._meet(sender)
+        self.meetings.answered(sender)
+        self.meetings.hear_of((contact.peer for contact in message.members), sender)
+
+    def _meet(self, peer: PeerId) -> None:
+        """A peer has told us itself that it is a member: both begin with full credit.
+
+        Both ends come here, one on `Meet` and the other on its answer: credit that was lost with
+        a connection, or given twice, is forgotten on either side.
+        """
+        old = self.links.pop(peer, None)
+        if len(self.links) >= LINKS_MAX:
+            self._forget_one()
+        self.links[peer] = Link(self.parameters.window, self.turn.now)
+        self.members.add(peer)
+        self.meetings.met(peer)
+        if old is not None and old.behind:
+            self.owner.differs_from(peer)
+
+    def _forget_one(self) -> None:
+        """Too many say that they are members: of those we do not need, the first met goes."""
+        for peer in self.links:
+            if peer not in self.members:
+                del self.links[peer]
+                return
+
+    def _closest(self, key: Key, count: int, asker: PeerId) -> tuple[Contact, ...]:
+        closest = self.members.closest(key, count + 1)
+        return tuple(Contact(peer) for peer in closest if peer != asker)[:count]
+
+    def hear_of(self, contacts: tuple[Contact, ...], namer: PeerId) -> None:
+        """A member names others."""
+        if not self.leaving:
+            self.meetings.hear_of((contact.peer for contact in contacts), namer)
+
+    def receive_from_stranger(self, sender: PeerId) -> None:
+        """It has met us, and we do not know it any more: meet it again, so that credit flows."""
+        self.meetings.meet_again(sender)
+
+    def refresh(self) -> None:
+        """Ask about one of our buckets, each in its turn: somebody may have come."""
+        lowest = self.members.lowest
+        if lowest < 0 or self.leaving:
+            return
+        span = KEY_BITS - lowest + 1
+        index = KEY_BITS - 1 - self._refreshed % span
+        self._refreshed += 1
+        # The last in turn are our own surroundings.
+        own = peer_key(self.turn.me)
+        self._ask_about(own if index < lowest else self.members.first_key(index))
+
+    # Losing members.
+
+    def lost(self, peer: PeerId) -> None:
+        """A connection ended."""
+        self._waiting.pop(peer, None)
+        self.entrance.lost(peer)
+        self.meetings.failed(peer)
+        if peer in self.members:
+            self.meetings.lost_member(peer)
+        self._remove(peer)
+
+    def drop_silent(self, peer: PeerId) -> None:
+        """A member does not answer: it counts as lost, though its connection stands."""
+        self.counts["silent_member"] = self.counts.get("silent_member", 0) + 1
+        if peer in self.members:
+            self.meetings.lost_member(peer)
+        self._remove(peer)
+
+    def _receive_leave(self, sender: PeerId) -> None:
+        """A peer is no longer a member, or never was one."""
+        self.meetings.is_none(sender)
+        known = sender in self.links
+        self._remove(sender)
+        if known and not self.leaving:
+            # It waits for this: nothing that we sent is behind it.
+            self.turn.send(sender, Leave(self.topic))
+
+    def _remove(self, peer: PeerId) -> None:
+        if self.leaving:
+            # Those who have answered our goodbye still get what is on its way through us.
+            self._farewells.pop(peer, None)
+            if not self._farewells:
+                self._leave_now()
+            return
+        link = self.links.pop(peer, None)
+        if peer in self.members:
+            index = self.members.bucket(peer)
+            self.members.remove(peer)
+            if link is not None and link.unheard:
+                self._mend(index)
+            # Others may be there that we had no room for.
+            self._unexplored = max(self._unexplored, index)
+            self.meetings.look_around()
+        if (peer == self._host and not self.open) or (
+            not self.members and self._inside and self.open
+        ):
+            self._rejoin()
+
+    def _mend(self, index: int) -> None:
+        """What we last sent to a lost member may be lost: see what the next of its bucket has."""
+        for _, members in self.members.below(index + 1):
+            if self.members.bucket(members[0]) == index:
+                self.counts["child_skipped"] = self.counts.get("child_skipped", 0) + 1
+                self.owner.differs_from(members[0])
+            return
+
+    # Leaving.
+
+    def leave(self) -> None:
+        """Say goodbye to everyone, and pass on what is still on its way to us."""
+        self.leaving = True
+        self.entrance.close()
+        self.meetings.close()
+        self.turn.cancel(self._start_timer)
+        for sender, message in self._waiting.items():
+            self._refuse(sender, message, "leaving")
+        self._waiting.clear()
+        self._farewells = dict.fromkeys(self.links)
+        for peer in self._farewells:
+            self.turn.send(peer, Leave(self.topic))
+        if self._farewells:
+            self._leave_timer = self.turn.after(self.parameters.rpc_timeout_s, self._leave_now)
+        else:
+            self._leave_now()
+
+    def _leave_now(self) -> None:
+        self.turn.cancel(self._leave_timer)
+        self._farewells.clear()
+        self.links.clear()
+        for peer in list(self.members):
+            self.members.remove(peer)
+        self._inside = False
+        self.owner.left()
+
+    # Forwarding.
+
+    def forward(
+        self, message: EventMessage, *, source: PeerId | None, passed_on: bool = True
+    ) -> None:
+        """Pass an event on to the first of each bucket that we answer for.
+
+        Those are the buckets below the one that we share with whoever passed it on to us: of the
+        others it has taken care itself (CHILDREN(i, t, CLUSTER(i, j) - 1) in VCube-PS). The level
+        is not said but seen, so nobody can make us send more than is ours to send. For our own
+        events, and for those that were found or handed in, we answer for all.
+        """
+        level = KEY_BITS
+        if source is not None and passed_on:
+            level = self.members.bucket(source)
+        effects = self.turn.effects
+        for _, members in self.members.below(level):
+            child = self._first_ready(members, source)
+            if child is not None:
+                effects.append(Send(child, message))
+
+    def _first_ready(self, members: list[PeerId], source: PeerId | None) -> PeerId | None:
+        """The first of a bucket that can take an event; the others hear of it through that one.
+
+        One who is out of credit has missed it, as far as we know, and compares frontiers later.
+        """
+        for peer in members:
+            link = self.links.get(peer)
+            if peer == source or link is None:
+                continue
+            if link.credit > 0:
+                link.credit -= 1
+                link.unheard = True
+                return peer
+            link.behind = True
+        return None

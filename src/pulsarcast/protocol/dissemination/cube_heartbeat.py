@@ -1,0 +1,158 @@
+"""A cube's heartbeat: comparing notes with the nearest members, and with some far ones (design 2).
+
+Deep buckets hold one or two members, so a member that dies may leave its nearest ones without
+anybody else who cares for them: they compare frontiers with each other. A whole bucket may miss an
+event together, if the one who answers for it dies at the wrong moment: so each beat goes to some
+members of far buckets too. Whoever finds out passes on what was missing.
+"""
+
+from pulsarcast.model.ids import Cid, PeerId, peer_key
+from pulsarcast.protocol.dissemination.cube import DisseminationCube
+from pulsarcast.protocol.dissemination.overlay import OverlayOwner
+from pulsarcast.protocol.messages import Contact, Status
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.pulse import Pulse
+from pulsarcast.protocol.turn import Turn
+
+FAR = 2
+"""Members of far buckets that each beat goes to, in turn."""
+FIRST_BEATS_S = (1.0, 5.0)
+"""A newcomer is known to all who care for it soon after it came; what passed it by until then, it
+finds by its first beats."""
+MEMBERS_TOLD = 3
+MISSED_MAX = 2
+"""Beats that a member may leave without an answer."""
+
+
+class CubeHeartbeat:
+    """Our standing conversation with a few other members of one cube."""
+
+    def __init__(
+        self,
+        topic: Cid,
+        turn: Turn,
+        parameters: Parameters,
+        cube: DisseminationCube,
+        owner: OverlayOwner,
+        counts: dict[str, int],
+    ) -> None:
+        self.topic = topic
+        self.turn = turn
+        self.parameters = parameters
+        self.cube = cube
+        self.owner = owner
+        self.counts = counts
+        self.round_trip_s = 0.0
+        self._pulse = Pulse(turn, parameters, self._beat, owner.digest)
+        self._asked: dict[PeerId, float] = {}
+        """Whom we asked, and when first without an answer since."""
+        self._missed: dict[PeerId, int] = {}
+        self._far_turn = 0
+
+    @property
+    def lazy(self) -> dict[PeerId, None]:
+        """The nearest members, but for the very nearest."""
+        return dict.fromkeys(self._nearest()[1:])
+
+    def _nearest(self) -> list[PeerId]:
+        return self.cube.members.nearest(self.parameters.cube_nearest)
+
+    # Beating.
+
+    def start(self) -> None:
+        """Begin to beat."""
+        self._pulse.start()
+
+    def announce(self) -> None:
+        """We are a member since now, or again: what passed us by meanwhile shows soon."""
+        for delay_s in FIRST_BEATS_S:
+            self.turn.after(self.turn.jitter(delay_s), self._beat_early)
+
+    def _beat_early(self) -> None:
+        if self._pulse.is_beating:
+            self._talk()
+
+    def stop(self) -> None:
+        """Fall silent."""
+        self._pulse.stop()
+
+    def hurry(self) -> None:
+        """Something changed: beat at the normal pace again."""
+        self._pulse.hurry()
+
+    def _beat(self) -> None:
+        if self._miss_the_silent():
+            self._pulse.hurry()
+        self._talk()
+        self.cube.refresh()
+
+    def _talk(self) -> None:
+        for peer in self._conversation():
+            self._asked.setdefault(peer, self.turn.now)
+            self.turn.send(peer, self._status(peer, answer=True))
+
+    def _conversation(self) -> list[PeerId]:
+        """The nearest, children that took events and said nothing since, and some others."""
+        chosen = dict.fromkeys(self._nearest())
+        children = self.cube.children
+        for child in children:
+            link = self.cube.links.get(child)
+            if link is not None and link.unheard:
+                chosen[child] = None
+        far = [child for child in children if child not in chosen]
+        for _ in range(min(FAR, len(far))):
+            self._far_turn += 1
+            chosen[far[self._far_turn % len(far)]] = None
+        return list(chosen)
+
+    def _miss_the_silent(self) -> bool:
+        """Who did not answer the last two beats counts as lost."""
+        for peer in list(self._asked):
+            missed = self._missed[peer] = self._missed.get(peer, 0) + 1
+            if peer not in self.cube.members:
+                self.lost(peer)
+            elif missed >= MISSED_MAX:
+                self.lost(peer)
+                self.cube.drop_silent(peer)
+        return bool(self._missed)
+
+    # Listening.
+
+    def receive(self, sender: PeerId, message: Status) -> None:
+        """A member says where it stands."""
+        link = self.cube.links.get(sender)
+        if link is not None:
+            link.heard(self.turn.now)
+            self.cube.hear_of(message.members, sender)
+        else:
+            self.cube.receive_from_stranger(sender)
+        if message.answer:
+            self.turn.send(sender, self._status(sender, answer=False))
+            return
+        asked = self._asked.pop(sender, None)
+        self._missed.pop(sender, None)
+        if asked is None:
+            return
+        self.round_trip_s = max(self.turn.now - asked, 0.9 * self.round_trip_s)
+        if message.digest != self.owner.digest():
+            self.counts["cube_difference"] = self.counts.get("cube_difference", 0) + 1
+            self.owner.differs_from(sender)
+
+    def learn(self, contacts: tuple[Contact, ...]) -> None:
+        """Others name members: the cube has heard of them already."""
+
+    def lost(self, peer: PeerId) -> None:
+        """A connection ended, or a member has left."""
+        self._asked.pop(peer, None)
+        self._missed.pop(peer, None)
+
+    def members(self) -> list[PeerId]:
+        """Members we could ask for something, the nearest first."""
+        return self.cube.members.closest(peer_key(self.turn.me), len(self.cube.members))
+
+    def _status(self, peer: PeerId, *, answer: bool) -> Status:
+        """What we hold, and some members: those that the other should know first."""
+        near = self.cube.members.closest(peer_key(peer), MEMBERS_TOLD)
+        told = tuple(Contact(member) for member in near if member != peer)
+        path = self.cube.path_from_here()
+        return Status(self.topic, self.owner.digest(), path, told, answer)

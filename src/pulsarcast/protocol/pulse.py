@@ -1,0 +1,58 @@
+"""A pulse: when to beat. While nothing changes it slows down."""
+
+from collections.abc import Callable
+
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.turn import Turn
+
+
+class Pulse:
+    """Beats at random points of an interval that doubles while the digest stays the same."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        parameters: Parameters,
+        beat: Callable[[], None],
+        digest: Callable[[], bytes],
+    ) -> None:
+        self.turn = turn
+        self.parameters = parameters
+        self.beat = beat
+        self.digest = digest
+        self._interval_s = parameters.status_interval_s
+        self._last_digest = b""
+        self._timer: int | None = None
+
+    @property
+    def is_beating(self) -> bool:
+        """Whether it was started and not stopped."""
+        return self._timer is not None
+
+    def start(self) -> None:
+        """Begin to beat, at a random point of the interval."""
+        delay = self.parameters.status_interval_s * (0.2 + 0.8 * self.turn.rng.random())
+        self.turn.cancel(self._timer)
+        self._timer = self.turn.after(delay, self._on_time)
+
+    def stop(self) -> None:
+        """Fall silent."""
+        self.turn.cancel(self._timer)
+        self._timer = None
+
+    def hurry(self) -> None:
+        """Something changed: beat at the normal pace again."""
+        if self.is_beating and self._interval_s > self.parameters.status_interval_s:
+            self._interval_s = self.parameters.status_interval_s
+            self.turn.cancel(self._timer)
+            self._timer = self.turn.after(self.turn.jitter(self._interval_s), self._on_time)
+
+    def _on_time(self) -> None:
+        digest = self.digest()
+        if digest == self._last_digest:
+            self._interval_s = min(2 * self._interval_s, self.parameters.status_interval_s_max)
+        else:
+            self._interval_s = self.parameters.status_interval_s
+        self._last_digest = digest
+        self._timer = self.turn.after(self.turn.jitter(self._interval_s), self._on_time)
+        self.beat()
