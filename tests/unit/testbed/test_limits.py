@@ -31,7 +31,7 @@ needs_limits = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 class HungryNode(StubNode):
     """Takes as many MiB as the name of a topic says."""
 
-    async def create_topic(self, name: str, order: str) -> Cid:
+    async def create_topic(self, name: str, order: str, dissemination: str = "tree") -> Cid:
         self.taken = os.urandom(int(name) * MIB)
         return await super().create_topic(name, order)
 
