@@ -302,6 +302,8 @@ def _read_event(block: bytes, *, verify: bool) -> EventDescriptor:
         marks=read_marks(fields["d"], parents, "parents", own) if "d" in fields else (),
         is_merge=_read_merge(fields, request),
     )
+    if any(mark[:2] == own[:2] and mark.number >= own.number for mark in request.marks):
+        raise RemoteError("an event that follows itself")
     if verify:
         _verify(event, encode_part(fields), request_body)
     return event

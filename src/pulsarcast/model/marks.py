@@ -15,6 +15,7 @@ numbering's later event follows its earlier ones anyway. So one set of links has
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import NamedTuple
 
 from pulsarcast.model.cbor import INT_MAX
@@ -48,7 +49,7 @@ def read_marks(
     """The marks of some links, one for each, or a refusal."""
     if not isinstance(value, list) or not value or len(value) != len(links):
         raise RemoteError(f"{what} do not have one mark each")
-    if any(link >= following for link, following in zip(links, links[1:], strict=False)):
+    if any(link >= following for link, following in pairwise(links)):
         raise RemoteError(f"{what} with marks do not ascend")
     marks = tuple(_read_mark(each, own) for each in value)
     if len({mark[:2] for mark in marks}) != len(marks):

@@ -12,8 +12,21 @@ from typing import Final
 import msgspec
 
 from pulsarcast.model.ids import Cid, PeerId
-from pulsarcast.model.marks import Mark as Mark
+from pulsarcast.model.marks import Mark
 from pulsarcast.model.requests import PAYLOAD_BYTES_MAX
+
+__all__ = [
+    "ATTRIBUTE_TYPES",
+    "META",
+    "AttributeRule",
+    "DeliveryOrder",
+    "Dissemination",
+    "EventLinking",
+    "Mark",
+    "Retention",
+    "TopicDescriptor",
+    "TopicSettings",
+]
 
 META: Final = "meta"  # the sub-topic in which new versions are announced (thesis, 3.3.1)
 
