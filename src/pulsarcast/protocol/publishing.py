@@ -145,6 +145,7 @@ class Publisher:
         own = (self.turn.me, numbering.epoch)
         limit = max(2, min(self.parameters.barrier_max, PARENTS_MAX))
         while len(topic.barrier) > limit:
+            topic.counts["merge"] = topic.counts.get("merge", 0) + 1
             links = topic.barrier.links(limit, own)
             merge = publish_own(
                 self.turn.identity,
@@ -275,5 +276,6 @@ class Publisher:
                 event.position,
                 event.request_id,
                 injection,
+                event.is_merge,
             )
         )

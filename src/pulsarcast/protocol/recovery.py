@@ -402,6 +402,7 @@ class Recovery:
             self.consult(*source)
         elif self.retires() and (needed := self.needed(*source)) >= first:
             if self._retired(source[0], want, first) >= needed:
+                self.counts["retired_parent"] = self.counts.get("retired_parent", 0) + 1
                 self.excuse(*source, needed)
                 return
             self.consult(*source)

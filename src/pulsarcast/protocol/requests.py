@@ -297,6 +297,7 @@ class RequestDesk:
         if topic.causal is None or topic.causal.is_behind(request.marks):
             self._take(sender, signed, topic, replicated=replicated)
             return
+        self.counts["request_behind"] = self.counts.get("request_behind", 0) + 1
         self._behind.put(topic.id, Waiting(sender, signed, replicated))
         for mark, cid in zip(request.marks, request.after, strict=True):
             if not topic.causal.is_behind((mark,)) and topic.ordering.held_back(*mark) is None:

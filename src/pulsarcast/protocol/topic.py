@@ -147,10 +147,10 @@ class Topic:
         self.causal: CausalOrdering | None = None
         self.barrier: CausalBarrier | None = None
         """What our next event follows; only causal topics have these two."""
+        self.ordering = Ordering(order, self.frontier, parameters.held_back_max)
         if order is DeliveryOrder.CAUSAL:
-            self.causal = CausalOrdering(self.frontier, parameters.held_back_max)
+            self.ordering = self.causal = CausalOrdering(self.frontier, parameters.held_back_max)
             self.barrier = CausalBarrier(self.id)
-        self.ordering = self.causal or Ordering(order, self.frontier, parameters.held_back_max)
         self.recovery = Recovery(
             self.id,
             turn,
@@ -341,6 +341,7 @@ class Topic:
             self.recovery.gap(event.publisher, epoch, missing, sender)
         if self.causal is not None and not in_turn:
             for mark, cid in self.causal.lacking(event):
+                self.counts["parent_missing"] = self.counts.get("parent_missing", 0) + 1
                 self.recovery.parent_missing(mark, cid, event.publisher, sender)
 
     def _check_links(self, event: EventDescriptor) -> None:
