@@ -209,7 +209,7 @@ class CausalOrdering(Ordering):
         while self._waiting_count >= self.held_back_max or self._waiting_bytes + size > BYTES_MAX:
             short_of_bytes = self._waiting_count < self.held_back_max
             taken, needed = (self._bytes, size) if short_of_bytes else (self._counts, 1)
-            greediest = max(taken, key=lambda each: taken[each])
+            greediest = max(taken, key=lambda each: taken[each], default=publisher)
             last = self._last_of(greediest)
             if last is None or taken[greediest] <= taken.get(publisher, 0) + needed:
                 return False
