@@ -27,6 +27,9 @@ SIMULATED: dict[str, tuple[int, str | None]] = {
     "without frontier comparison": (2, "frontier-comparison"),
     "without duplicate suppression": (3, "duplicate-suppression"),
     "with a disk that lies": (2, "disk-sync"),
+    "in causal order": (9, None),
+    "without causal barriers": (9, "causal-barrier"),
+    "with heads that are dropped": (9, "merge-events"),
 }
 """Random runs by name: the seed, and the safeguard that is switched off."""
 

@@ -118,6 +118,7 @@ class Story:
         request: str | None = None,
         said_by: int | None = None,
         acknowledged: bool = True,
+        merge: bool = False,
     ) -> Event:
         """Publish the next event of a node, with what is wrong about it, if anything."""
         self._events += 1
@@ -136,6 +137,7 @@ class Story:
             injection=injection,
             request=request or event_cid,
             said_by=node if said_by is None else said_by,
+            merge=merge,
         )
         if acknowledged:
             self.acknowledge(node, event)
@@ -160,6 +162,7 @@ class Story:
         injection: str = "",
         request: str | None = None,
         said_by: int | None = None,
+        merge: bool = False,
     ) -> None:
         """Say that an event is out, for the first time or again."""
         total = self.order == "total"
@@ -177,6 +180,7 @@ class Story:
             position={"term": 0, "number": position or event.number} if total else None,
             request_id=sha256((request or event.cid).encode()).hexdigest(),
             injection=injection,
+            merge=merge,
         )
 
     def inject(self, node: int, injection: str) -> None:

@@ -24,48 +24,110 @@ NAMES = [name_of(node) for node in range(NODES)]
 KINDS = ("causal_order", "causal_parents")
 
 
+class _Reading:
+    """One node's lines of a run with one causal topic, gone through one by one."""
+
+    def __init__(self, lines: Sequence[Line], name: str) -> None:
+        published = [line for line in lines if line["kind"] == "published"]
+        self.parents = {line["event"]: set(line["parents"]) for line in published}
+        self.merges = {line["event"] for line in published if line["merge"]}
+        self.slots = {
+            line["event"]: ((line["publisher"], line["epoch"]), line["number"])
+            for line in published
+        }
+        self.own = [line for line in lines if line["node_id"] == name]
+        self.own.sort(key=lambda line: (line["incarnation"], line["seq"]))
+        # What was retired counts from the first: nobody minds when it was said.
+        self.retired: dict[tuple[str, int], int] = {}
+        for line in self.own:
+            if line["kind"] == "retired":
+                numbering = (line["publisher"], line["epoch"])
+                self.retired[numbering] = max(line["number"], self.retired.get(numbering, 0))
+        self.start: dict[tuple[str, int], int] = {}
+        self.got: list[str] | None = None
+        self.found: Counter[str] = Counter()
+
+    def read(self) -> Counter[str]:
+        for at, line in enumerate(self.own):
+            match line["kind"]:
+                case "subscribed" if self.got is None:
+                    self.got = []
+                    self.start = {
+                        (mark["publisher"], mark["epoch"]): mark["number"] for mark in line["start"]
+                    }
+                    self.new = self._published_in_this_period(at)
+                case "unsubscribed":
+                    self.got = None
+                case "published" if self.got is not None:
+                    if not self._is_given_later(at, line["event"]):
+                        self._judge_parents(line["event"])
+                case "delivered" if self.got is not None and line["event"] not in self.got:
+                    self._deliver(line["event"], at)
+        return +self.found
+
+    def _published_in_this_period(self, at: int) -> dict[str, int]:
+        new = {}
+        for place, line in enumerate(self.own[at:], at):
+            if line["kind"] == "unsubscribed":
+                break
+            if line["kind"] == "published":
+                new[line["event"]] = place
+        return new
+
+    def _is_given_later(self, at: int, event: str) -> bool:
+        for line in self.own[at:]:
+            if line["kind"] == "unsubscribed":
+                return False
+            if line["kind"] == "delivered" and line["event"] == event:
+                return True
+        return False
+
+    def _deliver(self, event: str, at: int) -> None:
+        assert self.got is not None
+        if event in self.new:
+            self._judge_parents(event)
+        for parent in self.parents[event]:
+            self.found["causal_order"] += parent not in self.got and not self._let_off(parent)
+        self.got.append(event)
+
+    def _let_off(self, event: str) -> bool:
+        if event not in self.slots:
+            return False
+        numbering, number = self.slots[event]
+        return number <= max(self.start.get(numbering, 0), self.retired.get(numbering, 0))
+
+    def _judge_parents(self, event: str) -> None:
+        """All heads are named, and nothing else that was not before the start, or retired."""
+        assert self.got is not None
+        tops: dict[tuple[str, int], int] = {}
+        named: dict[tuple[str, int], int] = {}
+        for each in self.got:
+            numbering, number = self.slots[each]
+            tops[numbering] = max(number, tops.get(numbering, 0))
+            for parent in self.parents[each] & self.slots.keys():
+                of, of_number = self.slots[parent]
+                named[of] = max(of_number, named.get(of, 0))
+        heads = {
+            each
+            for each in self.got
+            for numbering, number in (self.slots[each],)
+            if number == tops[numbering] and number > named.get(numbering, 0)
+        }
+        parents = {
+            parent
+            for parent in self.parents[event]
+            if parent in self.got or not self._let_off(parent)
+        }
+        is_wrong = not parents <= heads if event in self.merges else parents != heads
+        self.found["causal_parents"] += is_wrong
+
+
 def read_plainly(lines: Sequence[Line]) -> Counter[str]:
     """What is wrong in a run with one causal topic, by going through it line by line."""
-    parents = {line["event"]: line["parents"] for line in lines if line["kind"] == "published"}
-    slots = {
-        line["event"]: (line["publisher"], line["epoch"], line["number"])
-        for line in lines
-        if line["kind"] == "published"
-    }
     found: Counter[str] = Counter()
     for name in {line["node_id"] for line in lines}:
-        own = [line for line in lines if line["node_id"] == name]
-        own.sort(key=lambda line: (line["incarnation"], line["seq"]))
-        # What was retired counts from the first: nobody minds when it was said.
-        retired = {
-            (line["publisher"], line["epoch"]): line["number"]
-            for line in own
-            if line["kind"] == "retired"
-        }
-        got: list[str] | None = None
-        start: dict[tuple[str, int], int] = {}
-        for line in own:
-            if line["kind"] == "subscribed" and got is None:
-                got = []
-                start = {
-                    (mark["publisher"], mark["epoch"]): mark["number"] for mark in line["start"]
-                }
-            elif line["kind"] == "unsubscribed":
-                got = None
-            elif line["kind"] == "published" and got is not None:
-                covered = {parent for event in got for parent in parents[event]}
-                heads = {event for event in got if event not in covered}
-                found["causal_parents"] += set(line["parents"]) != heads
-            elif line["kind"] == "delivered" and got is not None and line["event"] not in got:
-                for parent in set(parents[line["event"]]):
-                    publisher, epoch, number = slots.get(parent, ("", 0, 0))
-                    let_off = max(
-                        start.get((publisher, epoch), 0), retired.get((publisher, epoch), 0)
-                    )
-                    known = parent in slots and number <= let_off
-                    found["causal_order"] += parent not in got and not known
-                got.append(line["event"])
-    return +found
+        found += _Reading(lines, name).read()
+    return found
 
 
 def judge_causally(spark: SparkSession, lines: Sequence[Line]) -> dict[str, Counter[str]]:
@@ -115,7 +177,11 @@ def make_run(run_id: str, seed: int, length: int) -> list[Line]:
             if rng.random() < 0.3:
                 known = [event.cid for event in events] + ["nobody's"]
                 parents = rng.sample(known, min(len(known), rng.randrange(3)))
-            events.append(story.publish(node, parents=parents))
+            merge = rng.random() < 0.2
+            events.append(story.publish(node, parents=parents, merge=merge))
+            if rng.random() < 0.7:
+                got[node].append(events[-1])
+                story.deliver(node, events[-1])
         elif act < 0.4 and events:
             story.retire(node, rng.choice(events))
         elif events:

@@ -10,11 +10,13 @@ from pulsarcast.simulation.scenario import run_scenario
 OBJECTS = {
     "cube-comparison": 1,
     "cube-skip": 1,
+    "causal-barrier": 3,
     "disk-sync": 1,
     "duplicate-suppression": 1,
     "frontier-comparison": 1,
     "hand-over": 24,
     "lazy-neighbours": 142,
+    "merge-events": 9,
     "outbox": 7,
     "path-check": 2,
 }

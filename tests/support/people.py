@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from functools import cache
+from typing import Any
 
 from pulsarcast.model.events import (
     EventDescriptor,
@@ -88,6 +89,8 @@ def event_of(
     parents: Iterable[Cid] = (),
     position: Position | None = None,
     topic_cid: Cid | None = None,
+    marks: Iterable[Mark] = (),
+    is_merge: bool = False,
 ) -> EventDescriptor:
     """An event under a version of a topic, whether or not its publisher may."""
     return publish_own(
@@ -100,7 +103,20 @@ def event_of(
         sequence=Sequence(epoch, number),
         parents=parents,
         position=position,
+        marks=marks,
+        is_merge=is_merge,
     )
+
+
+def mark_of(event: EventDescriptor) -> Mark:
+    """Where an event stands in its publisher's numbering."""
+    return Mark(event.publisher, *event.sequence)
+
+
+def following(*events: EventDescriptor) -> dict[str, Any]:
+    """The parents and marks of an event that follows these."""
+    heads = sorted(events, key=lambda event: event.cid)
+    return {"parents": [head.cid for head in heads], "marks": [mark_of(head) for head in heads]}
 
 
 def request_of(
@@ -112,6 +128,7 @@ def request_of(
     payload: bytes = b"please",
     expires: int | None = None,
     after: Iterable[Cid] = (),
+    marks: Iterable[Mark] = (),
 ) -> SignedRequest:
     """What an author asks to have published."""
     return sign_request(
@@ -123,6 +140,7 @@ def request_of(
         sequence=Sequence(epoch, number),
         expires=expires,
         after=after,
+        marks=marks,
     )
 
 
@@ -134,6 +152,7 @@ def event_for(
     *,
     epoch: int = EPOCH,
     parents: Iterable[Cid] = (),
+    marks: Iterable[Mark] = (),
 ) -> EventDescriptor:
     """What an author asked for, published by somebody."""
     return publish_request(
@@ -142,4 +161,5 @@ def event_for(
         version=topic.cid,
         sequence=Sequence(epoch, number),
         parents=parents,
+        marks=marks,
     )

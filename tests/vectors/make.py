@@ -131,6 +131,63 @@ REQUESTED = publish_request(
 AFTER_ALL = publish_request(
     BOB, REQUEST, version=TOPIC.cid, sequence=Sequence(0, 1), parents=(PLAIN.cid,)
 )
+TALK = create_topic(
+    ALICE,
+    "talk",
+    TopicSettings(delivery_order=DeliveryOrder.CAUSAL),
+    created=CREATED,
+    meta=META.cid,
+)
+# A causal barrier with all three kinds of marks: our own numbering, an earlier one, another's.
+BARRIER = sorted(
+    [
+        (cid_of(b"our last"), Mark(ALICE.peer_id, EPOCH, 3)),
+        (cid_of(b"from before we lost our disk"), Mark(ALICE.peer_id, 5, 300)),
+        (cid_of(b"what Bob said"), Mark(BOB.peer_id, 6, 1)),
+    ]
+)
+HEADS, MARKS = [link for link, _ in BARRIER], [mark for _, mark in BARRIER]
+CAUSAL = publish_own(
+    ALICE,
+    topic=TALK.topic,
+    version=TALK.cid,
+    payload=b"therefore",
+    created=CREATED,
+    nonce=NONCE,
+    sequence=Sequence(EPOCH, 4),
+    parents=HEADS,
+    marks=MARKS,
+)
+MERGE = publish_own(
+    ALICE,
+    topic=TALK.topic,
+    version=TALK.cid,
+    payload=b"",
+    created=CREATED,
+    nonce=NONCE,
+    sequence=Sequence(EPOCH, 4),
+    parents=HEADS,
+    marks=MARKS,
+    is_merge=True,
+)
+AFTERWARDS = sign_request(
+    BOB,
+    topic=TALK.topic,
+    payload=b"thereupon",
+    created=CREATED,
+    nonce=NONCE,
+    sequence=Sequence(5, 9),
+    after=(CAUSAL.cid,),
+    marks=(Mark(ALICE.peer_id, EPOCH, 4),),
+)
+ANSWERED = publish_request(
+    ALICE,
+    AFTERWARDS,
+    version=TALK.cid,
+    sequence=Sequence(EPOCH, 5),
+    parents=(CAUSAL.cid,),
+    marks=(Mark(ALICE.peer_id, EPOCH, 4),),
+)
 POINTER = sign_pointer(ALICE, "news", 3, RESCUED.cid)
 
 
@@ -141,6 +198,10 @@ def golden() -> list[dict[str, Any]]:
         _golden("an event with everything in it", FULL),
         _golden("an event that Bob asked for and Alice published", REQUESTED),
         _golden("a request that its author published after all", AFTER_ALL),
+        _golden("an event of causal order, and all that it follows", CAUSAL),
+        _golden("a merge of causal order", MERGE),
+        _golden("an event of causal order that Bob asked for", ANSWERED),
+        _golden("a topic of causal order", TALK),
         _golden("a meta topic", META),
         _golden("a topic with the thesis' settings", TOPIC),
         _golden("a topic with every setting", TOTAL),
@@ -170,7 +231,10 @@ def identities() -> list[dict[str, str]]:
 
 def requests() -> list[dict[str, str]]:
     """What travels to someone who may publish."""
-    return [_request("what Bob asks for", REQUEST)]
+    return [
+        _request("what Bob asks for", REQUEST),
+        _request("what Bob asks for after what he has seen", AFTERWARDS),
+    ]
 
 
 def _request(what: str, signed: SignedRequest) -> dict[str, str]:
@@ -219,6 +283,7 @@ def rejected() -> list[dict[str, str]]:
         ("an attribute that is a list", _with(own, "k", {"a": [1]})),
         ("a topic that is a peer", _with(own, "t", ALICE.peer_id)),
     ]
+    spoilt += _spoilt_barriers()
     spoilt_topics = [
         ("an unknown field", {**topic, "z": 1}),
         ("the reserved field encryption", {**topic, "encryption": {}}),
@@ -226,6 +291,7 @@ def rejected() -> list[dict[str, str]]:
         ("a default that is not left out", {**topic, "order": "none"}),
         ("an unknown delivery order", {**topic, "order": "sorted"}),
         ("total order without sequencers", {**topic, "order": "total"}),
+        ("causal order linked by hand", {**topic, "order": "causal", "link": "CUSTOM"}),
         ("who may request, where nobody may", {**topic, "request": False, "ask": []}),
         ("a first version with one before it", {**topic, "parent": META.cid}),
         ("a meta topic in which everyone publishes", {**topic, "meta": True}),
@@ -246,6 +312,43 @@ def rejected() -> list[dict[str, str]]:
             "pointer", "another's signature", _sign("pointer", _bobs_pointer()), decode_pointer
         ),
     ]
+
+
+def _spoilt_barriers() -> list[tuple[str, dict[str, Any]]]:
+    """Events of causal order whose parents and marks do not fit, and merges that are none."""
+    fields, merge = _fields(CAUSAL.block), _fields(MERGE.block)
+    marks = fields["d"]
+    at = {len(mark): place for place, mark in enumerate(marks)}
+
+    def changed(place: int, mark: list[object]) -> dict[str, Any]:
+        return {**fields, "d": [*marks[:place], mark, *marks[place + 1 :]]}
+
+    return [
+        ("fewer marks than parents", {**fields, "d": marks[:-1]}),
+        ("marks without parents", _without(fields, "l")),
+        ("marks that are none and not left out", {**fields, "d": []}),
+        ("a mark without a number", changed(0, [])),
+        ("a mark of four", changed(0, [ALICE.peer_id, 1, 1, 1])),
+        ("a mark whose number is below one", changed(at[1], [0])),
+        ("a mark whose epoch is negative", changed(at[2], [-1, 300])),
+        ("a mark whose publisher is none", changed(at[3], [b"Bob", 6, 1])),
+        ("parents with marks that do not ascend", {**fields, "l": fields["l"][::-1]}),
+        ("an event that follows itself", changed(at[1], [4])),
+        ("a mark's epoch that goes without saying", changed(at[2], [EPOCH, 2])),
+        ("a mark's publisher that goes without saying", changed(at[3], [ALICE.peer_id, 6, 1])),
+        ("two parents of one numbering", changed(at[2], [2])),
+        ("the mark of a merge that is not 1", {**merge, "g": 0}),
+        ("the mark of a merge that is a bool", {**merge, "g": True}),
+        ("a merge with a payload", _with(merge, "b", opaque(b"hello"))),
+        ("a merge with a name", _with(merge, "m", "hello")),
+        ("a merge of nothing", _without(_without(merge, "d"), "l")),
+        ("a request's mark in short form", _with(_fields(ANSWERED.block), "d", [[4]])),
+        ("a request's marks without what it is after", _unasked(_fields(ANSWERED.block))),
+    ]
+
+
+def _unasked(fields: dict[str, Any]) -> dict[str, Any]:
+    return {**fields, "r": _without(fields["r"], "f")}
 
 
 def _not_canonical() -> list[tuple[str, bytes]]:

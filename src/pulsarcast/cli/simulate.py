@@ -41,7 +41,7 @@ FROM_THE_SEED = {
 @click.option("--seed", type=int, help="The seed that everything follows from.")
 @click.option("--seeds", type=click.IntRange(min=1), help="Run seeds 1 to N, on all cores.")
 @click.option("--first-seed", type=int, default=1, help="Where --seeds begins.")
-@click.option("--order", type=click.Choice(["none", "per-publisher", "total"]))
+@click.option("--order", type=click.Choice(["none", "per-publisher", "causal", "total"]))
 @click.option("--dissemination", type=click.Choice(["tree", "cube"]), help="How events travel.")
 @click.option("--latency-ms", type=float, help="One way, between any two nodes.")
 @click.option("--jitter-ms", type=float, help="Spread of the latency, either way.")

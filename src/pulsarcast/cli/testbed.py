@@ -99,7 +99,9 @@ def compare(
 @click.argument("scenario")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Traces and summary.")
 @click.option("--nodes", type=click.IntRange(min=2), help="By default what the scenario takes.")
-@click.option("--order", type=click.Choice(["none", "per-publisher", "total"]), default="none")
+@click.option(
+    "--order", type=click.Choice(["none", "per-publisher", "causal", "total"]), default="none"
+)
 @click.option("--dissemination", type=_TRAVEL, default="tree", show_default=True)
 @click.option("--trace-level", type=_TRACE_LEVELS, default="delivery", show_default=True)
 @click.option("--ack", type=click.Choice(["accepted", "replicated"]), default="replicated")

@@ -15,7 +15,7 @@ from pulsarcast.model.topic_types import META
 if TYPE_CHECKING:
     from pulsarcast.client import Client
 
-ORDERS = ("none", "per-publisher", "total")
+ORDERS = ("none", "per-publisher", "causal", "total")
 TRAVELS = ("tree", "cube")
 
 

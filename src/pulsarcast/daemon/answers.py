@@ -32,7 +32,6 @@ _MEANINGS: Final = (
     ("the node is stopping", 503, "stopping"),
     ("the author may not request", 403, "rights"),
     ("the outbox is full", 503, "busy"),
-    ("causal order is not built yet", 422, "unbuilt"),
 )
 
 

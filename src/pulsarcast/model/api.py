@@ -243,6 +243,8 @@ class EventView(msgspec.Struct, kw_only=True, omit_defaults=True):
     created_us: int = 0
     redelivery: bool = False
     """Whether the same reader may have been given it before."""
+    merge: bool = False
+    """In a causal topic's history: it says nothing, and only takes in what came before."""
 
     @property
     def data(self) -> bytes:
@@ -422,6 +424,7 @@ def event_view(index: int, event: EventDescriptor, *, redelivery: bool = False) 
         parents=[cid_text(parent) for parent in event.parents],
         created_us=request.created,
         redelivery=redelivery,
+        merge=event.is_merge,
     )
 
 

@@ -8,6 +8,8 @@ On the wire it is a dag-cbor map with these keys; those marked * are left out wh
     w topic version, left out where it is the topic's first
     p publisher, left out where it is the author
     l parents*                       o position*                       x extensions*
+    d the parents' marks, in causal topics (see `marks`)
+    g 1 in a merge event: it says nothing, and only takes parents in
     a author's signature over the request, where author and publisher differ
     s publisher's signature over all the rest
 The request's `q` is left out where author and publisher are one and it equals the event's `n`.
@@ -37,6 +39,7 @@ from pulsarcast.model.fields import (
 )
 from pulsarcast.model.identity import Identity, verify_signature
 from pulsarcast.model.ids import Cid, PeerId, check_cid, check_peer_id, cid_of
+from pulsarcast.model.marks import Mark, read_marks, write_marks
 from pulsarcast.model.requests import (
     AFTER_MAX,
     ATTRIBUTES_MAX,
@@ -80,7 +83,7 @@ EVENT_BYTES_MAX: Final = PAYLOAD_BYTES_MAX + (64 << 10)
 PARENTS_MAX: Final = 64
 
 _NO_EXTENSIONS: Final[Mapping[str, object]] = MappingProxyType({})
-_EVENT_KEYS = frozenset("vrnwploxas")
+_EVENT_KEYS = frozenset("vrnwploxasdg")
 
 
 class Position(NamedTuple):
@@ -105,6 +108,8 @@ class EventDescriptor(msgspec.Struct, frozen=True):
     request_id: bytes
     cid: Cid
     block: bytes
+    marks: tuple[Mark, ...] = ()  # of the parents, in causal topics
+    is_merge: bool = False  # nothing is said in it: it only takes parents in
 
     @property
     def topic(self) -> Cid:
@@ -147,6 +152,8 @@ def publish_own(
     after: Iterable[Cid] = (),
     expires: int | None = None,
     extensions: Mapping[str, object] = _NO_EXTENSIONS,
+    marks: Iterable[Mark] = (),
+    is_merge: bool = False,
 ) -> EventDescriptor:
     """Publish what we say ourselves: author and publisher are one, and so are both sequences."""
     request = Request(
@@ -168,6 +175,8 @@ def publish_own(
         parents=parents,
         position=position,
         extensions=extensions,
+        marks=marks,
+        is_merge=is_merge,
     )
     return _sign_event(identity, fields)
 
@@ -181,6 +190,7 @@ def publish_request(
     parents: Iterable[Cid],
     position: Position | None = None,
     extensions: Mapping[str, object] = _NO_EXTENSIONS,
+    marks: Iterable[Mark] = (),
 ) -> EventDescriptor:
     """Publish what an author asked for.
 
@@ -195,6 +205,7 @@ def publish_request(
         extensions=extensions,
         publisher=identity.peer_id,
         author_signature=signed.signature,
+        marks=marks,
     )
     return _sign_event(identity, fields)
 
@@ -209,6 +220,8 @@ def event_fields(
     extensions: Mapping[str, object],
     publisher: PeerId | None = None,
     author_signature: bytes | None = None,
+    marks: Iterable[Mark] = (),
+    is_merge: bool = False,
 ) -> Fields:
     """An event's map, but for the publisher's signature."""
     asked = request_fields(request)
@@ -222,6 +235,11 @@ def event_fields(
         fields["w"] = version
     if links := list(parents):
         fields["l"] = links
+    if known := list(marks):
+        own = Mark(request.author if publisher is None else publisher, *sequence)
+        fields["d"] = write_marks(known, own)
+    if is_merge:
+        fields["g"] = 1
     if position is not None:
         fields["o"] = list(position)
     if extensions:
@@ -266,12 +284,14 @@ def _read_event(block: bytes, *, verify: bool) -> EventDescriptor:
     author_signature = read_signature(fields["a"]) if "a" in fields else None
     signature = read_signature(fields.pop("s", None))
     request_body = encode_part(asked)
+    parents = read_links(fields["l"], PARENTS_MAX, "parents") if "l" in fields else ()
+    own = Mark(publisher, *sequence)
     event = EventDescriptor(
         request=request,
         version=version,
         publisher=publisher,
         sequence=sequence,
-        parents=read_links(fields["l"], PARENTS_MAX, "parents") if "l" in fields else (),
+        parents=parents,
         position=_read_position(fields["o"]) if "o" in fields else None,
         extensions=read_extensions(fields["x"]) if "x" in fields else {},
         author_signature=author_signature,
@@ -279,7 +299,11 @@ def _read_event(block: bytes, *, verify: bool) -> EventDescriptor:
         request_id=request_id_of(request_body),
         cid=cid_of(block),
         block=block,
+        marks=read_marks(fields["d"], parents, "parents", own) if "d" in fields else (),
+        is_merge=_read_merge(fields, request),
     )
+    if any(mark[:2] == own[:2] and mark.number >= own.number for mark in request.marks):
+        raise RemoteError("an event that follows itself")
     if verify:
         _verify(event, encode_part(fields), request_body)
     return event
@@ -320,3 +344,15 @@ def _verify(event: EventDescriptor, event_body: bytes, request_body: bytes) -> N
 def _read_position(value: object) -> Position:
     term, number = read_pair(value, "a position")
     return Position(read_int(term, 0, INT_MAX, "term"), read_int(number, 0, INT_MAX, "position"))
+
+
+def _read_merge(fields: Fields, request: Request) -> bool:
+    """Whether an event only takes parents in; one that does says nothing else."""
+    if "g" not in fields:
+        return False
+    read_int(fields["g"], 1, 1, "the mark of a merge")
+    if "d" not in fields:
+        raise RemoteError("a merge that takes no parents in")
+    if "p" in fields or request.payload or request.name or request.attributes or request.after:
+        raise RemoteError("a merge that says something")
+    return True

@@ -96,7 +96,9 @@ def _event_to_readable(event: EventDescriptor) -> Readable:
         "after": [_link(cid) for cid in request.after],
         "extensions": _extensions_out(event.extensions),
     }
-    return {
+    if request.marks:
+        metadata["afterMarks"] = [_mark_out(mark) for mark in request.marks]
+    readable: Readable = {
         "descriptor": "event",
         "cid": _link(event.cid),
         "name": request.name,
@@ -113,6 +115,12 @@ def _event_to_readable(event: EventDescriptor) -> Readable:
         "authorSignature": _optional_bytes_out(event.author_signature),
         "signature": _bytes_out(event.signature),
     }
+    # Only causal topics have these.
+    if event.marks:
+        readable["parentMarks"] = [_mark_out(mark) for mark in event.marks]
+    if event.is_merge:
+        readable["merge"] = True
+    return readable
 
 
 def _event_from_readable(readable: Mapping[str, Any]) -> EventDescriptor:
@@ -132,6 +140,7 @@ def _event_from_readable(readable: Mapping[str, Any]) -> EventDescriptor:
         sequence=Sequence(**metadata["requestSequence"]),
         expires=None if expires is None else _time(expires),
         after=tuple(_cid(link) for link in metadata["after"]),
+        marks=tuple(_mark_in(mark) for mark in metadata.get("afterMarks", ())),
     )
     position, signature = readable["position"], readable["authorSignature"]
     fields = event_fields(
@@ -143,6 +152,8 @@ def _event_from_readable(readable: Mapping[str, Any]) -> EventDescriptor:
         extensions=_extensions_in(metadata["extensions"]),
         publisher=parse_peer(readable["publisher"]),
         author_signature=None if signature is None else _bytes_in(signature),
+        marks=[_mark_in(mark) for mark in readable.get("parentMarks", ())],
+        is_merge=readable.get("merge", False),
     )
     return decode_event(encode({**fields, "s": opaque(_bytes_in(readable["signature"]))}))
 

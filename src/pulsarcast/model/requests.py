@@ -6,6 +6,7 @@ who may publish, or goes straight into an event where author and publisher are o
 On the wire it is a dag-cbor map with these keys; those marked * are left out when empty:
     t topic    a author   m name*    b payload     k attributes*
     c created  n nonce    q sequence e expires*    f after*
+    d the marks of `after`, in causal topics (see `marks`)
 Travelling by itself it is wrapped as v (protocol version, 1), r (the map), s (signature).
 
 Its hash is the **request id**, by which a request is published once and delivered once. The hash
@@ -39,6 +40,7 @@ from pulsarcast.model.fields import (
 )
 from pulsarcast.model.identity import Identity, signed_bytes, verify_signature
 from pulsarcast.model.ids import Cid, PeerId, check_cid, check_peer_id
+from pulsarcast.model.marks import Mark, read_marks, write_marks
 
 PAYLOAD_BYTES_MAX: Final = 1 << 20
 REQUEST_BYTES_MAX: Final = PAYLOAD_BYTES_MAX + (64 << 10)
@@ -49,7 +51,7 @@ Attribute: TypeAlias = int | float | str | bool | bytes
 
 NO_ATTRIBUTES: Final[Mapping[str, Attribute]] = MappingProxyType({})
 
-_REQUEST_KEYS = frozenset("tambkcnqef")
+_REQUEST_KEYS = frozenset("tambkcnqefd")
 _SIGNED_KEYS = frozenset("vrs")
 
 
@@ -73,6 +75,7 @@ class Request(msgspec.Struct, frozen=True):
     sequence: Sequence  # the author's own count of its requests in this topic
     expires: int | None
     after: tuple[Cid, ...]
+    marks: tuple[Mark, ...] = ()  # of what it is after, in causal topics
 
 
 class SignedRequest(msgspec.Struct, frozen=True):
@@ -100,6 +103,7 @@ def sign_request(
     sequence: Sequence,
     expires: int | None = None,
     after: Iterable[Cid] = (),
+    marks: Iterable[Mark] = (),
 ) -> SignedRequest:
     """Ask, as an author, for something to be published."""
     fields = request_fields(
@@ -114,6 +118,7 @@ def sign_request(
             sequence=sequence,
             expires=expires,
             after=tuple(after),
+            marks=tuple(marks),
         )
     )
     signature = identity.sign("request", encode(fields))
@@ -162,6 +167,8 @@ def request_fields(request: Request) -> Fields:
         fields["e"] = request.expires
     if request.after:
         fields["f"] = list(request.after)
+    if request.marks:
+        fields["d"] = write_marks(request.marks)
     return fields
 
 
@@ -169,6 +176,7 @@ def read_request(value: object) -> Request:
     """Take a request's map, its sequence included, and refuse any other shape."""
     fields = read_map(value, _REQUEST_KEYS, "a request")
     get = fields.get
+    after = read_links(get("f"), AFTER_MAX, "after") if "f" in fields else ()
     return Request(
         topic=check_cid(get("t")),
         author=check_peer_id(get("a")),
@@ -179,7 +187,8 @@ def read_request(value: object) -> Request:
         nonce=read_opaque(get("n"), NONCE_BYTES, "nonce"),
         sequence=read_sequence(get("q")),
         expires=read_time(get("e"), "expires") if "e" in fields else None,
-        after=read_links(get("f"), AFTER_MAX, "after") if "f" in fields else (),
+        after=after,
+        marks=read_marks(get("d"), after, "links after") if "d" in fields else (),
     )
 
 

@@ -7,12 +7,26 @@ the topic's name and author and its place in the line of versions.
 from __future__ import annotations
 
 import enum
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.marks import Mark
 from pulsarcast.model.requests import PAYLOAD_BYTES_MAX
+
+__all__ = [
+    "ATTRIBUTE_TYPES",
+    "META",
+    "AttributeRule",
+    "DeliveryOrder",
+    "Dissemination",
+    "EventLinking",
+    "Mark",
+    "Retention",
+    "TopicDescriptor",
+    "TopicSettings",
+]
 
 META: Final = "meta"  # the sub-topic in which new versions are announced (thesis, 3.3.1)
 
@@ -38,14 +52,6 @@ class Dissemination(enum.Enum):
 
     TREE = "tree"  # one tree a topic, towards the root's key (thesis)
     CUBE = "cube"  # one tree a publisher, along XOR buckets (VCube-PS)
-
-
-class Mark(NamedTuple):
-    """One entry of a frontier: all of a publisher's events in an epoch, up to this number."""
-
-    publisher: PeerId
-    epoch: int
-    number: int
 
 
 class Retention(msgspec.Struct, frozen=True):

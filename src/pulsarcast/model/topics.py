@@ -198,6 +198,9 @@ def _check_rules(topic: TopicDescriptor) -> None:
     sequenced = bool(topic.sequencers) and topic.allowed_publishers == topic.sequencers
     if topic.delivery_order is DeliveryOrder.TOTAL and not sequenced:
         raise RemoteError("in total order the sequencers publish, and no one else")
+    linked = topic.event_linking is EventLinking.LAST_SEEN
+    if topic.delivery_order is DeliveryOrder.CAUSAL and not linked:
+        raise RemoteError("in causal order events are linked by what was delivered, not by hand")
     if topic.is_meta:
         if topic.allowed_publishers != (topic.author,) or topic.request_to_publish:
             raise RemoteError("only its author publishes in a meta topic")
@@ -268,6 +271,13 @@ def _check_links(topic: TopicDescriptor, event: EventDescriptor) -> None:
         raise RemoteError("more than one parent, where the last seen is the only one")
     if (event.position is not None) != (topic.delivery_order is DeliveryOrder.TOTAL):
         raise RemoteError("a position belongs to total order, and to no other")
+    if topic.delivery_order is DeliveryOrder.CAUSAL:
+        if len(event.marks) != len(event.parents):
+            raise RemoteError("in causal order every parent has its mark")
+        if len(event.request.marks) != len(event.request.after):
+            raise RemoteError("in causal order everything a request is after has its mark")
+    elif event.marks or event.request.marks or event.is_merge:
+        raise RemoteError("marks and merges belong to causal order, and to no other")
 
 
 def _check_attributes(

@@ -15,9 +15,10 @@ from pulsarcast.model.events import Position
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topic_types import DeliveryOrder, Dissemination, EventLinking, Mark
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 # 2: `unsubscribed` says where it ended, topics say who may publish and what is kept, a fault which
-# life it hit; `retired` is new. Fields that version 1 lacks have a default here.
+# life it hit; `retired` is new. 3: `published` says whether the event is a merge of causal order.
+# Fields that earlier versions lack have a default here.
 
 # How much is written: each level includes those before it.
 LEVELS: Final = ("delivery", "rpc")
@@ -148,6 +149,7 @@ class Published(Record, frozen=True):
     position: Position | None
     request_id: bytes
     injection: str | None = None
+    merge: bool = False
 
 
 class Acknowledged(Record, frozen=True):

@@ -154,7 +154,8 @@ class Feed:
 class Subscription:
     """Iterate over it with `async for`; an event counts as done when the next one is asked for.
 
-    With `manual` only `acknowledge` says what is done.
+    With `manual` only `acknowledge` says what is done. Merges of causal order say nothing and are
+    not handed out: there, some indexes are left out.
     """
 
     def __init__(
@@ -179,6 +180,8 @@ class Subscription:
         self._given_before = self._reader.given if start is None else 0
         self._ready: deque[Event] = deque()
         self._ready_bytes = 0
+        self._taken = 0
+        """The last index in memory; merges, which say nothing, are passed over behind it."""
         self._arrived = trio.Event()
         self._closed: str | None = None
         self._reader.subscription = self
@@ -202,7 +205,7 @@ class Subscription:
 
     def offer(self, event: Event) -> None:
         """Take an event that has just come, if it is the next one and we are not far behind."""
-        expected = self._ready[-1].index + 1 if self._ready else self._next
+        expected = self._taken + 1 if self._ready else self._next
         if event.index == expected and self._has_room:
             self._keep(event)
         self._arrived.set()
@@ -212,6 +215,11 @@ class Subscription:
         return len(self._ready) < MEMORY_MAX and self._ready_bytes < MEMORY_BYTES_MAX
 
     def _keep(self, event: Event) -> None:
+        self._taken = event.index
+        if event.descriptor.is_merge:
+            if not self._ready:
+                self._next = event.index + 1
+            return
         self._ready.append(event)
         self._ready_bytes += len(event.descriptor.block)
 
@@ -270,7 +278,7 @@ class Subscription:
             self._feed.reserve(reader, event.index + RESERVED)
             self._sync()
         reader.given = max(reader.given, event.index)
-        self._next = event.index + 1
+        self._next = event.index + 1 if self._ready else self._taken + 1
         return event
 
     async def _read_on(self) -> None:

@@ -12,7 +12,6 @@ from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.pointers import decode_pointer, sign_pointer
 from pulsarcast.model.topics import (
     META,
-    DeliveryOrder,
     EventLinking,
     Mark,
     TopicDescriptor,
@@ -274,7 +273,7 @@ class Commands:
             if self.node.following.is_forgetting(given.topic):
                 self.node.following.when_stopped(given.topic, lambda: found(versions))
                 return
-            if topic is not None and not topic.announced:
+            if topic is not None and not topic.may_publish:
                 self.node.following.when_started(topic, lambda: found(versions))
                 return
             if self.node.doubts.has(given.topic) and versions.current.may_publish(self.turn.me):
@@ -329,7 +328,8 @@ class Commands:
                     lambda event, replicas: self._acknowledge(given, event.cid, replicas),
                 )
             elif descriptor.may_request(me):
-                self.node.outbox.ask(given, descriptor, nonce, self._settle(given))
+                topic = self.node.topics.get(given.topic)
+                self.node.outbox.ask(given, descriptor, topic, nonce, self._settle(given))
             else:
                 raise LocalError("we may neither publish nor request to publish here")
         except LocalError as error:
@@ -366,7 +366,8 @@ class Commands:
     def receive_request(self, sender: PeerId, message: RequestToPublish) -> None:
         """A peer asks us to publish for it; we do so only for topics that we follow."""
         topic = self.node.topics.get(decode_request(message.block).request.topic)
-        if topic is None or not topic.started or self.node.numberings.refusal is not None:
+        refuses = self.node.numberings.refusal is not None
+        if topic is None or not topic.started or topic.is_behind_its_log or refuses:
             # Left without an answer the author asks others, or again.
             return
         if not self.node.doubts.has(topic.id):
@@ -481,7 +482,5 @@ def nonce_of(key: bytes) -> bytes:
 
 def check_built(settings: TopicSettings) -> None:
     """Refuse what the descriptors can say but the protocol cannot do yet."""
-    if settings.delivery_order is DeliveryOrder.CAUSAL:
-        raise LocalError("causal order is not built yet")
     if len(settings.sequencers) > 1:
         raise LocalError("total order with successors is not built yet")

@@ -14,6 +14,8 @@ from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId, peer_key
 from pulsarcast.model.topics import META, Mark, TopicDescriptor, decode_topic
+from pulsarcast.protocol.barrier import TABLE as HEADS
+from pulsarcast.protocol.barrier import topic_of_head
 from pulsarcast.protocol.frontier import Frontier
 from pulsarcast.protocol.inputs import Start
 from pulsarcast.protocol.messages import (
@@ -331,7 +333,12 @@ class Following:
         # Events that we published before, and that are still on their way into the topic, keep
         # their own epoch: the order of a numbering must not depend on how they get here.
         self.node.doubts.follow(topic)
-        self.turn.persist(*self._rows(topic.id), then=synced)
+        self.turn.persist(*self._rows(topic.id), *self._own_head(topic), then=synced)
+
+    def _own_head(self, topic: Topic) -> list[Write]:
+        """Where we go on with a numbering, what we said before is what our next event follows."""
+        own = self.node.numberings.last_link(topic.id)
+        return [] if own is None or topic.barrier is None else list(topic.barrier.put(*own))
 
     def stopped(self, topic: Topic) -> None:
         """We are out of a topic's tree."""
@@ -344,9 +351,13 @@ class Following:
         for cid in self._own_offers.pop(topic.id, {}):
             self.node.commands.offer_block_again(cid)
         self._ending[topic.id] = None
+        self.node.desk.forget(topic.id)
         # Whoever follows it again must not take an event for one that was delivered before.
-        requests = [DropState("request", key) for key in topic.request_keys()]
-        self._see_own_handed_in(topic.id, topic.overlay.root_peer, topic.frontier.marks(), requests)
+        forgotten: list[Write] = [DropState("request", key) for key in topic.request_keys()]
+        if topic.barrier is not None:
+            forgotten += topic.barrier.forget()
+        marks = topic.frontier.marks()
+        self._see_own_handed_in(topic.id, topic.overlay.root_peer, marks, forgotten)
 
     def _forget(self, cid: Cid, *more: Write) -> None:
         self._ending.pop(cid, None)
@@ -355,7 +366,7 @@ class Following:
             then()
 
     def _see_own_handed_in(
-        self, cid: Cid, root: PeerId, marks: Iterable[MarkState], requests: Iterable[Write]
+        self, cid: Cid, root: PeerId, marks: Iterable[MarkState], forgotten: Iterable[Write]
     ) -> None:
         """Before we forget a topic, a member must have the events that we published in it.
 
@@ -363,10 +374,10 @@ class Following:
         """
         retired = [mark for mark in marks if mark.publisher == self.turn.me and mark.retired]
         self.node.visits.remember(cid, retired)
-        remembered = [PutMark(cid, mark) for mark in retired]
+        remembered = [*forgotten, *(PutMark(cid, mark) for mark in retired)]
         own = self.node.numberings.last_of(cid)
         if own is None:
-            self._forget(cid, *remembered, *requests)
+            self._forget(cid, *remembered)
             return
         epoch, last = own
         first = max(1, last - OWN_KEPT_MAX + 1)
@@ -379,7 +390,7 @@ class Following:
             for event in events:
                 self.node.visits.offer(event, root, own=True)
             # The remembered marks last: those of kept events know nothing of retirement.
-            self._forget(cid, *kept, *offers, *remembered, *requests)
+            self._forget(cid, *kept, *offers, *remembered)
 
         self._load_own(cid, epoch, first, last, found)
 
@@ -392,6 +403,7 @@ class Following:
 
     def arrived(self, topic: Topic, event: EventDescriptor) -> None:
         """An event is on our disk: in a meta topic it tells of a version."""
+        self.node.desk.advance(topic)
         if not topic.is_meta:
             return
         try:
@@ -611,6 +623,7 @@ class Following:
             self.node.descriptors.follow(versions)
         for key, value in tables.get("request", {}).items():
             self._restore_request(key, value)
+        self._restore_heads(tables.get(HEADS, {}))
         for cid, index in logs.items():
             if index and cid not in self.topics:
                 keys = [key for key in tables.get("request", {}) if key.startswith(cid)]
@@ -634,6 +647,15 @@ class Following:
             self._forget(cid, *requests)
         else:
             self._see_own_handed_in(cid, versions.first.root_peer, marks, requests)
+
+    def _restore_heads(self, rows: dict[bytes, bytes]) -> None:
+        """Link to what our log holds; a topic that we were about to forget has no heads."""
+        for key, value in rows.items():
+            topic = self.topics.get(topic_of_head(key))
+            if topic is not None and topic.barrier is not None:
+                topic.barrier.restore(key, value)
+            else:
+                self.turn.persist(DropState(HEADS, key))
 
     def _restore_request(self, key: bytes, value: bytes) -> None:
         topic = self.topics.get(Cid(key[:36]))

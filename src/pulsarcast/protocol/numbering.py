@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import CID_BYTES, PEER_ID_BYTES, Cid, PeerId
-from pulsarcast.model.topics import DeliveryOrder
+from pulsarcast.model.topics import DeliveryOrder, Mark
 from pulsarcast.protocol.store import PutState, StateRow, Write
 from pulsarcast.protocol.turn import Turn
 
@@ -114,6 +114,17 @@ class Numberings:
             return numbering.epoch, numbering.last
         saved = self._saved.get(topic)
         return None if saved is None else (saved.epoch, saved.last)
+
+    def last_link(self, topic: Cid) -> tuple[Mark, Cid] | None:
+        """Our newest event in a topic, as others link to it."""
+        last = self._current.get(topic)
+        if last is not None:
+            cid, epoch, number = last.last_cid, last.epoch, last.last
+        elif (saved := self._saved.get(topic)) is not None:
+            cid, epoch, number = saved.cid, saved.epoch, saved.last
+        else:
+            return None
+        return None if cid is None else (Mark(self.turn.me, epoch, number), cid)
 
     def first_unreplicated(self, topic: Cid) -> int:
         """The first number of ours whose replicas were not counted before the restart."""

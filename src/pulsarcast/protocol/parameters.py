@@ -58,6 +58,10 @@ class Parameters(Struct, frozen=True):
     """Marks per page of a frontier."""
     held_back_max: int = 1024
     """Events per topic kept in memory while they wait for others; more are fetched again later."""
+    barrier_max: int = 64
+    """Heads that an event of causal order names; where there are more, merges take them in first.
+
+    As many as the format has room for: every publisher that finds more of them has to merge."""
     offer_delay_s: float = 10.0
     """How long a replica leaves it to the publisher to spread an event before it offers it."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pulsarcast.model import trace
 from pulsarcast.model.events import (
+    PARENTS_MAX,
     EventDescriptor,
     Position,
     Sequence,
@@ -20,6 +21,7 @@ from pulsarcast.model.events import (
 )
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.topics import DeliveryOrder, EventLinking, TopicDescriptor
+from pulsarcast.protocol.barrier import NO_LINKS, Links
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.expiry import event_lifetime
 from pulsarcast.protocol.inputs import Publish
@@ -74,6 +76,7 @@ class Publisher:
     ) -> None:
         """Publish an event of our own; `topic` is None where we do not follow it."""
         numbering = self.numberings.open(descriptor.topic, descriptor.delivery_order)
+        links = self._link(descriptor, topic, numbering, given.parents)
         sequence = Sequence(numbering.epoch, numbering.last + 1)
         event = publish_own(
             self.turn.identity,
@@ -85,7 +88,8 @@ class Publisher:
             created=self.turn.wall_us if given.created_us is None else given.created_us,
             nonce=nonce,
             sequence=sequence,
-            parents=self._link(descriptor, topic, numbering, given.parents),
+            parents=links.parents,
+            marks=links.marks,
             position=self._position(descriptor, sequence),
             expires=given.expires_us,
         )
@@ -97,13 +101,15 @@ class Publisher:
         """Publish what an author asked us to."""
         descriptor = topic.descriptor
         numbering = self.numberings.open(descriptor.topic, descriptor.delivery_order)
+        links = self._link(descriptor, topic, numbering, signed.request.after)
         sequence = Sequence(numbering.epoch, numbering.last + 1)
         event = publish_request(
             self.turn.identity,
             signed,
             version=descriptor.cid,
             sequence=sequence,
-            parents=self._link(descriptor, topic, numbering, signed.request.after),
+            parents=links.parents,
+            marks=links.marks,
             position=self._position(descriptor, sequence),
         )
         self._launch(event, numbering, topic, descriptor, replicated, "", done)
@@ -114,15 +120,47 @@ class Publisher:
         topic: "Topic | None",
         numbering: Numbering,
         wanted: tuple[Cid, ...],
-    ) -> tuple[Cid, ...]:
-        """Choose the parents: the caller's, the chain's last, or the last event we saw."""
+    ) -> Links:
+        """Choose the parents: all heads, the caller's, the chain's last, or what we saw last."""
+        if descriptor.delivery_order is DeliveryOrder.CAUSAL:
+            return self._link_to_heads(descriptor, topic, numbering)
         if descriptor.event_linking is EventLinking.CUSTOM:
-            return wanted
+            return Links(wanted)
         if descriptor.delivery_order is DeliveryOrder.TOTAL or topic is None:
             last = numbering.last_cid
         else:
             last = topic.last_seen
-        return () if last is None else (last,)
+        return NO_LINKS if last is None else Links((last,))
+
+    def _link_to_heads(
+        self, descriptor: TopicDescriptor, topic: "Topic | None", numbering: Numbering
+    ) -> Links:
+        """Everything that we have delivered; from outside a topic, that is what we said ourselves.
+
+        Where an event has no room for all heads, merges take them in first.
+        """
+        if topic is None or topic.barrier is None:
+            last = self.numberings.last_link(descriptor.topic)
+            return NO_LINKS if last is None else Links((last[1],), (last[0],))
+        own = (self.turn.me, numbering.epoch)
+        limit = max(2, min(self.parameters.barrier_max, PARENTS_MAX))
+        while len(topic.barrier) > limit:
+            topic.counts["merge"] = topic.counts.get("merge", 0) + 1
+            links = topic.barrier.links(limit, own)
+            merge = publish_own(
+                self.turn.identity,
+                topic=descriptor.topic,
+                version=descriptor.cid,
+                payload=b"",
+                created=self.turn.wall_us,
+                nonce=self.nonce(),
+                sequence=Sequence(numbering.epoch, numbering.last + 1),
+                parents=links.parents,
+                marks=links.marks,
+                is_merge=True,
+            )
+            self._launch(merge, numbering, topic, descriptor, False, "", lambda *_: None)
+        return topic.barrier.links(limit, own)
 
     @staticmethod
     def _position(descriptor: TopicDescriptor, sequence: Sequence) -> Position | None:
@@ -238,5 +276,6 @@ class Publisher:
                 event.position,
                 event.request_id,
                 injection,
+                event.is_merge,
             )
         )

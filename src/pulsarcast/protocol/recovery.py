@@ -20,7 +20,9 @@ them for ever. We skip a gap only if all of this holds:
 
 So no single peer can make us skip anything: not a stranger, who has no say at all, and not a
 parent. The publisher may, since it could as well have said nothing, and the author, since it could
-have flushed. We ask these two when the others are too few. Where neither can be had and no two
+have flushed. In causal order an event may wait for numbers that are retired everywhere, with no
+event behind them: then 2 is that this event names them, and they are not skipped, it only waits for
+them no longer. We ask these two when the others are too few. Where neither can be had and no two
 others are left, as in a network of two, the gap stays, and later events of an ordered topic wait,
 until somebody comes or the author flushes. (A flush is signed and needs none of this.)
 """
@@ -29,6 +31,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.topics import Mark
 from pulsarcast.protocol.frontier import Frontier, Source
 from pulsarcast.protocol.messages import FetchRange, Range
 from pulsarcast.protocol.parameters import Parameters
@@ -108,6 +111,8 @@ class Recovery:
         consult: Callable[[PeerId, int], None],
         retire: Callable[[PeerId, int, int], None],
         retires: Callable[[], bool],
+        needed: Callable[[PeerId, int], int],
+        excuse: Callable[[PeerId, int, int], None],
         counts: dict[str, int],
     ) -> None:
         self.topic = topic
@@ -126,6 +131,10 @@ class Recovery:
         """Ask a numbering's publisher, and the topic's author, how far it is retired."""
         self.retire = retire
         self.retires = retires
+        self.needed = needed
+        """In causal order: the highest number of a numbering that others' events wait for."""
+        self.excuse = excuse
+        """Let others' events wait no longer for what is retired, without skipping it."""
         self.counts = counts
         self._wants: dict[Source, _Want] = {}
         self._wanted_by: dict[PeerId, int] = {}
@@ -154,6 +163,22 @@ class Recovery:
     def gap(self, publisher: PeerId, epoch: int, missing: tuple[int, int], sender: PeerId) -> None:
         """An event arrived ahead of others of its publisher: those must exist."""
         self._want((publisher, epoch), missing, sender, self.parameters.gap_delay_s, None)
+        self._pump()
+
+    def parent_missing(self, mark: Mark, cid: Cid, publisher: PeerId, sender: PeerId) -> None:
+        """An event names one that we lack: its publisher had that, and who passed it on may.
+
+        It is on the publisher's account: nobody else vouches that there is such an event.
+        """
+        source = (mark.publisher, mark.epoch)
+        missing = (self.frontier.high(*source) + 1, mark.number)
+        want = self._want(source, missing, publisher, self.parameters.gap_delay_s, None)
+        if want is None:
+            return
+        if want.last == mark.number:
+            want.cid = cid
+        if sender != self.turn.me and sender not in want.sources:
+            want.sources[sender] = None
         self._pump()
 
     def _may_ask_again(self, source: Source, want: _Want, peer: PeerId, mark: MarkState) -> None:
@@ -373,6 +398,12 @@ class Recovery:
             if retired >= first:
                 self.counts["retired_gap"] = self.counts.get("retired_gap", 0) + 1
                 self.retire(*source, retired)
+                return
+            self.consult(*source)
+        elif self.retires() and (needed := self.needed(*source)) >= first:
+            if self._retired(source[0], want, first) >= needed:
+                self.counts["retired_parent"] = self.counts.get("retired_parent", 0) + 1
+                self.excuse(*source, needed)
                 return
             self.consult(*source)
         if want.cid is not None:

@@ -8,7 +8,9 @@ an author's requests in the order of their numbers and publishes each once.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pulsarcast.model.errors import LocalError
 from pulsarcast.model.events import (
+    AFTER_MAX,
     EventDescriptor,
     Sequence,
     SignedRequest,
@@ -18,6 +20,8 @@ from pulsarcast.model.events import (
 )
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import DeliveryOrder, EventLinking, TopicDescriptor
+from pulsarcast.protocol.barrier import NO_LINKS, Links
+from pulsarcast.protocol.behind import Behind, Waiting
 from pulsarcast.protocol.inputs import Publish
 from pulsarcast.protocol.messages import RequestAnswered, RequestToPublish
 from pulsarcast.protocol.parameters import Parameters
@@ -76,9 +80,15 @@ class Outbox:
         return topic in self._open
 
     def ask(
-        self, given: Publish, descriptor: TopicDescriptor, nonce: bytes, settled: Settled
+        self,
+        given: Publish,
+        descriptor: TopicDescriptor,
+        followed: "Topic | None",
+        nonce: bytes,
+        settled: Settled,
     ) -> None:
         """Put a request into the outbox; it goes out once it is on our disk."""
+        after = self._after(given, descriptor, followed)
         if len(self._asked) >= self.parameters.outbox_max:
             settled(None, 0, "the outbox is full")
             return
@@ -97,7 +107,8 @@ class Outbox:
             nonce=nonce,
             sequence=sequence,
             expires=given.expires_us,
-            after=given.parents if descriptor.event_linking is EventLinking.CUSTOM else (),
+            after=after.parents,
+            marks=after.marks,
         )
         asked = self._remember(signed, publishers_of(descriptor), given.replicated, settled)
         number = sequence.epoch.to_bytes(8, "big") + sequence.number.to_bytes(8, "big")
@@ -106,6 +117,20 @@ class Outbox:
             PutState(StateRow("asked", topic, number)),
             then=lambda: self._send(asked),
         )
+
+    @staticmethod
+    def _after(given: Publish, descriptor: TopicDescriptor, topic: "Topic | None") -> Links:
+        """What is to come before: what the caller says, or in causal order all that we have seen.
+
+        A publisher would merge the heads; we may not publish, and a head is never dropped.
+        """
+        if descriptor.event_linking is EventLinking.CUSTOM:
+            return Links(given.parents)
+        if topic is None or topic.barrier is None:
+            return NO_LINKS
+        if len(topic.barrier) > AFTER_MAX:
+            raise LocalError("more events were seen at once than a request can name: try later")
+        return topic.barrier.links(AFTER_MAX)
 
     def _remember(
         self,
@@ -206,11 +231,12 @@ class RequestDesk:
         """Requests on their way to the disk or to replicas, and who waits for the answer."""
         self._early: dict[tuple[Cid, PeerId, int], dict[int, tuple[PeerId, SignedRequest, bool]]]
         self._early = {}
+        self._behind = Behind()
         self._early_count = 0
         self._early_bytes = 0
 
     def __len__(self) -> int:
-        return self._early_count + len(self._taking)
+        return self._early_count + len(self._taking) + len(self._behind)
 
     def receive(self, sender: PeerId, message: RequestToPublish, topic: "Topic") -> None:
         """Take a request in its turn, refuse it, or repeat the answer it got before."""
@@ -233,7 +259,7 @@ class RequestDesk:
             self._hold(sender, signed, message.replicated)
             return
         if len(self._taking) < self.parameters.requests_held_max:
-            self._take(sender, signed, topic, replicated=message.replicated)
+            self._take_after(sender, signed, topic, replicated=message.replicated)
 
     def _refusal(self, signed: SignedRequest, descriptor: TopicDescriptor) -> str | None:
         request = signed.request
@@ -245,6 +271,10 @@ class RequestDesk:
             return "the payload is too large"
         if request.expires is not None and request.expires < self.turn.wall_us:
             return "the request has expired"
+        # Published all the same, nobody would take it, and our numbering would have a gap.
+        is_causal = descriptor.delivery_order is DeliveryOrder.CAUSAL
+        if len(request.marks) != (len(request.after) if is_causal else 0):
+            return "the request's marks are not those that the topic's order asks for"
         return None
 
     def _hold(self, sender: PeerId, signed: SignedRequest, replicated: bool) -> None:
@@ -258,6 +288,38 @@ class RequestDesk:
             self._early_count += 1
             self._early_bytes += size
         early[request.sequence.number] = (sender, signed, replicated)
+
+    def _take_after(
+        self, sender: PeerId, signed: SignedRequest, topic: "Topic", *, replicated: bool
+    ) -> None:
+        """Take a request once we have delivered what its author had seen (causal order)."""
+        request = signed.request
+        if topic.causal is None or topic.causal.is_behind(request.marks):
+            self._take(sender, signed, topic, replicated=replicated)
+            return
+        self.counts["request_behind"] = self.counts.get("request_behind", 0) + 1
+        self._behind.put(topic.id, Waiting(sender, signed, replicated))
+        for mark, cid in zip(request.marks, request.after, strict=True):
+            if not topic.causal.is_behind((mark,)) and topic.ordering.held_back(*mark) is None:
+                topic.recovery.parent_missing(mark, cid, request.author, sender)
+
+    def advance(self, topic: "Topic") -> None:
+        """A topic has moved on: requests that waited for that have their turn."""
+        if not len(self._behind) or topic.causal is None:
+            return
+        for sender, signed, replicated in self._behind.take_ready(topic.id, topic.causal):
+            refusal = self._refusal(signed, topic.descriptor)
+            epoch, number = signed.request.sequence
+            if refusal is not None:
+                self._answer(sender, signed, None, 0, refusal)
+            elif topic.requests.holds(signed.request.author, epoch, number):
+                self._repeat(sender, signed, topic)
+            else:
+                self._take(sender, signed, topic, replicated=replicated)
+
+    def forget(self, topic: Cid) -> None:
+        """We have left a topic: nothing of it is ours to publish any more."""
+        self._behind.forget(topic)
 
     def _take(
         self, sender: PeerId, signed: SignedRequest, topic: "Topic", *, replicated: bool
@@ -290,7 +352,7 @@ class RequestDesk:
                 self._repeat(sender, signed, topic)
                 self._take_next(topic, author, epoch, number + 1)
             else:
-                self._take(sender, signed, topic, replicated=replicated)
+                self._take_after(sender, signed, topic, replicated=replicated)
 
     def _repeat(self, sender: PeerId, signed: SignedRequest, topic: "Topic") -> None:
         """It was published before: say again as what."""

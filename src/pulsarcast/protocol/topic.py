@@ -14,6 +14,8 @@ from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topic_types import Mark
 from pulsarcast.model.topics import DeliveryOrder, Dissemination, TopicDescriptor
+from pulsarcast.protocol.barrier import CausalBarrier
+from pulsarcast.protocol.causality import CausalOrdering
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.cube import DisseminationCube
 from pulsarcast.protocol.dissemination.cube_heartbeat import CubeHeartbeat
@@ -159,9 +161,14 @@ class Topic:
             self.heartbeat = Heartbeat(self.id, turn, parameters, tree, self, counts)
         self.overlay.fresh = not self.started
         self.overlay.open = self.started
-        self.ordering = Ordering(
-            versions.current.delivery_order, self.frontier, parameters.held_back_max
-        )
+        order = versions.current.delivery_order
+        self.causal: CausalOrdering | None = None
+        self.barrier: CausalBarrier | None = None
+        """What our next event follows; only causal topics have these two."""
+        self.ordering = Ordering(order, self.frontier, parameters.held_back_max)
+        if order is DeliveryOrder.CAUSAL:
+            self.ordering = self.causal = CausalOrdering(self.frontier, parameters.held_back_max)
+            self.barrier = CausalBarrier(self.id)
         self.recovery = Recovery(
             self.id,
             turn,
@@ -177,6 +184,8 @@ class Topic:
             consult=self._consult,
             retire=self._retire,
             retires=self._retires,
+            needed=self._needed,
+            excuse=self._excuse,
             counts=counts,
         )
         self.is_meta = versions.first.is_meta
@@ -185,6 +194,7 @@ class Topic:
         self._delivered_index = cursor
         self._replay_until = log_index
         self._replaying = False
+        self._recalled = False
         self._unsynced = 0
         self._stingy = False
         """We hold credit back until our disk has caught up."""
@@ -228,7 +238,22 @@ class Topic:
         """After a restart: the last event we saw is the newest in our log."""
         if self.last_seen is None and newest.events:
             self.last_seen = newest.events[-1][1].cid
-        self.owner.recalled(self)
+        self._recalled = True
+        if not self.is_behind_its_log:
+            self.owner.recalled(self)
+
+    @property
+    def is_behind_its_log(self) -> bool:
+        """Whether causal order has to wait: our log holds what was not handed out yet.
+
+        What we publish follows all that is in our log: the application must have been given it.
+        """
+        return self._replaying and self.causal is not None
+
+    @property
+    def may_publish(self) -> bool:
+        """Whether we know what to link to."""
+        return self.announced and not self.is_behind_its_log
 
     def be_blank(self) -> None:
         """Keep a tree together without wanting its history: start where the first child is."""
@@ -321,6 +346,7 @@ class Topic:
             if error.verdict is Verdict.IGNORE:
                 self._void(event)
             raise
+        self._check_links(event)
         if event.publisher == self.turn.me:
             self.owner.met_own(event, sender)
         missing = self.frontier.gap_before(event.publisher, epoch, number)
@@ -333,6 +359,24 @@ class Topic:
                 self._accept_waiting(event.publisher, epoch)
         if missing is not None:
             self.recovery.gap(event.publisher, epoch, missing, sender)
+        if self.causal is not None and not in_turn:
+            for mark, cid in self.causal.lacking(event):
+                self.counts["parent_missing"] = self.counts.get("parent_missing", 0) + 1
+                self.recovery.parent_missing(mark, cid, event.publisher, sender)
+
+    def _check_links(self, event: EventDescriptor) -> None:
+        """An event that calls another what it is not is nobody's to deliver, and takes its number.
+
+        Whether the other is known differs from node to node. Where one delivers the liar and links
+        to it, those who know better must not wait for ever.
+        """
+        if self.causal is None:
+            return
+        try:
+            self.causal.check_links(event)
+        except RemoteError:
+            self._void(event)
+            raise
 
     def holds(self, event: EventDescriptor) -> bool:
         """Whether we have this event, as far as we can tell without asking the disk."""
@@ -406,6 +450,12 @@ class Topic:
 
     def _accept(self, event: EventDescriptor, hops: int) -> None:
         """Put an event on the disk and deliver it from there."""
+        try:
+            self._check_links(event)
+        except RemoteError as error:
+            # It waited for the one about which it lies.
+            self.owner.rejected(event.publisher, self.id, error)
+            return
         mark = self.frontier.add(event.publisher, *event.sequence, event.cid)
         if event.author != event.publisher and not self._first_time(event):
             self.counts["request_deduplicated"] = self.counts.get("request_deduplicated", 0) + 1
@@ -445,6 +495,8 @@ class Topic:
         asked_for = is_request or event.author == self.turn.me
         kept = PutEvent(index, event, mark, self.turn.wall_us, asked_for)
         writes: tuple[Write, ...] = (kept, *more)
+        if self.barrier is not None:
+            writes = (*writes, *self.barrier.take(event))
         if is_request:
             writes = (*writes, self._request_row(event))
 
@@ -506,6 +558,8 @@ class Topic:
         """
         mark = self.frontier.add(event.publisher, *event.sequence, event.cid)
         self.turn.persist(PutMark(self.id, mark))
+        if self.causal is not None:
+            self._accept_waiting(event.publisher, event.sequence.epoch)
 
     def _keep_undelivered(self, event: EventDescriptor, mark: MarkState) -> None:
         """Others that lack the number need the event to see for themselves: keep it for them."""
@@ -626,6 +680,8 @@ class Topic:
             self._replay()
         else:
             self._replaying = False
+            if self.causal is not None and (self._recalled or self.announced):
+                self.owner.recalled(self)
 
     def acknowledge(self, index: int) -> None:
         """The application is done with everything up to `index`, as far as it was delivered."""
@@ -818,6 +874,22 @@ class Topic:
         if self.descriptor.delivery_order is not DeliveryOrder.NONE:
             self._accept_waiting(publisher, epoch)
 
+    def _needed(self, publisher: PeerId, epoch: int) -> int:
+        """The highest number of a numbering that events of others wait for."""
+        return 0 if self.causal is None else self.causal.needed(publisher, epoch)
+
+    def _excuse(self, publisher: PeerId, epoch: int, number: int) -> None:
+        """What others wait for is retired: they wait no longer.
+
+        We do not count it as ours. That it ever existed we know only from those who name it, and
+        nobody shall make us skip what its publisher has yet to publish.
+        """
+        assert self.causal is not None, "only there anything waits for another's event"
+        if self.subscribed:
+            self.turn.trace(trace.Retired(self.id, publisher, epoch, number))
+        self.causal.excuse(publisher, epoch, number)
+        self._accept_waiting(publisher, epoch)
+
     def _retire_mark(self, publisher: PeerId, epoch: int, number: int) -> MarkState:
         if self.subscribed and self.frontier.high(publisher, epoch) < number:
             self.turn.trace(trace.Retired(self.id, publisher, epoch, number))
@@ -868,6 +940,7 @@ class Topic:
             "marks": len(self.frontier),
             "request_marks": len(self.requests),
             "held_back": len(self.ordering),
+            "heads": 0 if self.barrier is None else len(self.barrier),
             "wants": len(self.recovery),
             "parked": self._parked_count,
             **self.overlay.footprint(),

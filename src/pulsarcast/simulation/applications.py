@@ -68,7 +68,7 @@ class Applications:
             self.topics[reply.cid] = name
             book = self.fleet.observer.book(reply.cid)
             book.name = name
-            book.promise(settings.delivery_order)
+            self.fleet.observer.promise(book, settings.delivery_order)
             book.retention_count = settings.retention.count
             book.retention_age_s = settings.retention.age_s
             allowed = settings.allowed_publishers

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from pulsarcast.model.events import Position
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topic_types import DeliveryOrder, Mark
+
+if TYPE_CHECKING:
+    from pulsarcast.simulation.checkers.causality import CausalBook
 
 BEFORE = 255
 """In `Stream.got`: the subscription's start frontier covers this number."""
@@ -205,6 +208,8 @@ class TopicBook:
         """What retention by count leaves a node, which counts in the order of arrival."""
         self.outrun: set[tuple[Stream, int]] = set()
         """Events that retention by count lets some node drop."""
+        self.causal: CausalBook | None = None
+        """Where the order is causal: who follows whom."""
         self.chained = True
         """Whether parents are the system's to link, so that a total order is one chain."""
 

@@ -10,8 +10,9 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid, PeerId
-from pulsarcast.model.topic_types import Mark
+from pulsarcast.model.topic_types import DeliveryOrder, Mark
 from pulsarcast.protocol.inputs import Now
+from pulsarcast.simulation.checkers.causality import CausalBook
 from pulsarcast.simulation.checkers.deliveries import judge
 from pulsarcast.simulation.checkers.publications import enter
 from pulsarcast.simulation.findings import Findings
@@ -121,6 +122,8 @@ class Observer:
                     f"node {index} delivered place {place} of {self.name(stream)} after {last}",
                 )
         got[number] = incarnation % MARKS + 1
+        if stream.book.causal is not None:
+            stream.book.causal.delivered(self, index, record.event, stream)
         if stream.book.retention_count is not None:
             stream.book.arrived(index, stream, number)
         self.deliveries += 1
@@ -147,7 +150,7 @@ class Observer:
             case trace.TopicCreated():
                 book = self.book(record.topic)
                 book.name = record.name
-                book.promise(record.order)
+                self.promise(book, record.order)
             case trace.Subscribed():
                 self._subscribed(index, record)
             case trace.Unsubscribed():
@@ -185,6 +188,8 @@ class Observer:
     def _forget(self, book: TopicBook, index: int) -> None:
         """What a node got belongs to a subscription that is over, twins of requests included."""
         book.forget(index)
+        if book.causal is not None:
+            book.causal.forget(index)
         for place, cid in list(self.twins_got.items()):
             if place[0] == index and self.events[cid][0].book is book:
                 del self.twins_got[place]
@@ -209,6 +214,12 @@ class Observer:
             )
         else:
             subscription.confirmed = True
+
+    def promise(self, book: TopicBook, order: DeliveryOrder) -> None:
+        """Learn which order a topic's author chose."""
+        book.promise(order)
+        if order is DeliveryOrder.CAUSAL and book.causal is None:
+            book.causal = CausalBook(book)
 
     def allow(self, version: Cid, publishers: frozenset[PeerId] | None) -> None:
         """Learn who may publish under a version of a topic; None is anyone."""
@@ -256,6 +267,9 @@ class Observer:
             stream.got[index] = bytearray(got)
             if stream.lasts is not None and last is not None:
                 stream.lasts[index] = last
+        for book in self.books.values():
+            if book.causal is not None:
+                book.causal.look_again(self, index)
 
     # What checkers ask.
 

@@ -27,7 +27,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     seed: int = 1
     nodes: int | None = None
     """None: as many as the workload or the seed asks for."""
-    order: Literal["none", "per-publisher", "total"] = "none"
+    order: Literal["none", "per-publisher", "causal", "total"] = "none"
     dissemination: Literal["tree", "cube"] = "tree"
     """How events travel; of a random run, whether some of its topics are cubes."""
     latency_ms: float = 50.0

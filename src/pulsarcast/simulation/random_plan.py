@@ -21,6 +21,8 @@ HOSTILE_SHARE = 0.3
 """Seeds in which one node turns hostile: it passes nothing on, and hides it."""
 CUBE_SHARE = 0.8
 """Topics that are cubes, in runs that have any."""
+CAUSAL_SHARE = 0.5
+"""Topics with an order per publisher that promise a causal one instead."""
 CALM_S = 30.0
 """Between the last fault and the last events, and before the world must settle."""
 RETENTION_INTERVAL_S = 10.0
@@ -70,16 +72,23 @@ class RandomPlan(msgspec.Struct, frozen=True):
     duration_s: float
 
 
-def make_plan(seed: int, *, dissemination: str = "tree") -> RandomPlan:
-    """The plan that belongs to a seed, always the same one; with cubes, all else is the same."""
+def make_plan(seed: int, *, dissemination: str = "tree", all_causal: bool = False) -> RandomPlan:
+    """The plan that belongs to a seed, always the same one.
+
+    With cubes all else is the same; or all topics are in causal order.
+    """
     rng = Random(f"plan/{seed}")
     nodes = rng.randint(5, 40)
     duration_s = rng.uniform(60.0, 240.0)
     latency_s = 0.001 * 800.0 ** rng.random()
     topics = tuple(_topic(rng, nodes) for _ in range(rng.randint(1, 3)))
+    # From a source of its own: whatever is not causal stays as it was before there was any.
+    causal_rng = Random(f"causal/{seed}")
+    topics = tuple(_make_causal(causal_rng, topic, always=all_causal) for topic in topics)
     events = _events(rng, topics, duration_s)
     steps = [
         *events,
+        *_talks(causal_rng, topics, duration_s, latency_s),
         *_churn(rng, nodes, topics, duration_s),
         *_faults(rng, nodes, topics, events, duration_s - CALM_S),
     ]
@@ -88,7 +97,7 @@ def make_plan(seed: int, *, dissemination: str = "tree") -> RandomPlan:
         nodes=nodes,
         latency_s=latency_s,
         jitter_s=latency_s * rng.uniform(0.0, 0.6),
-        parameters=_with_cubes(seed, _parameters(rng), dissemination),
+        parameters=_with_cubes(seed, _with_barrier(causal_rng, _parameters(rng)), dissemination),
         clocks=tuple(_clock(rng) for _ in range(nodes)),
         topics=tuple(_travelling(seed, topics, dissemination)),
         # By time alone: steps of one time stay in the order in which they were made up.
@@ -173,6 +182,39 @@ def _topic(rng: Random, nodes: int) -> TopicPlan:
         subscribers=_some(rng, nodes, 2, nodes),
         authors=authors,
     )
+
+
+def _make_causal(rng: Random, topic: TopicPlan, *, always: bool) -> TopicPlan:
+    """Some of the topics without a total order promise a causal one."""
+    chance = {"per-publisher": CAUSAL_SHARE, "none": CAUSAL_SHARE / 2}.get(topic.order, 0.0)
+    is_chosen = rng.random() < chance and topic.linking == "LAST_SEEN"
+    if not is_chosen and not always:
+        return topic
+    return msgspec.structs.replace(topic, order="causal", linking="LAST_SEEN")
+
+
+def _with_barrier(rng: Random, parameters: Parameters) -> Parameters:
+    """Room for few parents, so that heads have to be merged in a small world."""
+    barrier_max = rng.choice((2, 2, 3, 4, parameters.barrier_max))
+    return msgspec.structs.replace(parameters, barrier_max=barrier_max)
+
+
+def _talks(
+    rng: Random, topics: tuple[TopicPlan, ...], duration_s: float, latency_s: float
+) -> list[Step]:
+    """In causal topics all speak at once now and then, and answer what they have just heard."""
+    steps = []
+    for number, topic in enumerate(topics):
+        if topic.order != "causal":
+            continue
+        for _ in range(rng.randint(2, 6)):
+            at_s = rng.uniform(0.0, duration_s)
+            for author in topic.authors:
+                for _ in range(rng.randint(1, 3)):
+                    moment_s = at_s + rng.uniform(0.0, 6.0) * latency_s
+                    replicated = rng.random() < 0.7
+                    steps.append(Step(moment_s, "publish", number, author, flag=replicated))
+    return steps
 
 
 def _events(rng: Random, topics: tuple[TopicPlan, ...], duration_s: float) -> list[Step]:

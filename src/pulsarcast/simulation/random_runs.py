@@ -30,7 +30,11 @@ ANSWERS_S_MAX = 1_800.0
 
 def run_random(options: Options, *, progress: Progress = no_progress) -> Result:
     """Carry out the plan of one seed."""
-    plan = make_plan(options.seed, dissemination=options.dissemination)
+    plan = make_plan(
+        options.seed,
+        dissemination=options.dissemination,
+        all_causal=options.order == "causal",
+    )
     run = Run(
         options,
         links=Jittered(plan.latency_s, plan.jitter_s),

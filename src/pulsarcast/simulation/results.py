@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-ORDER_KINDS = ("order", "fork", "chain", "equivocation")
+ORDER_KINDS = (
+    "order",
+    "fork",
+    "chain",
+    "equivocation",
+    "causal_order",
+    "causal_parents",
+)
 
 
 class Result(msgspec.Struct, kw_only=True):

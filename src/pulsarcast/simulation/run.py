@@ -14,6 +14,7 @@ from pulsarcast.protocol.dissemination.overlay import CubeView, TreeView
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.simulation import sabotage
 from pulsarcast.simulation.applications import Applications
+from pulsarcast.simulation.checkers.causality import settle_causality
 from pulsarcast.simulation.checkers.coverage import check_coverage, complete
 from pulsarcast.simulation.checkers.cubes import check_cubes
 from pulsarcast.simulation.checkers.memory import bounds, check_memory
@@ -152,6 +153,7 @@ class Run:
         """Let every checker have its say, and count."""
         observer, options, world = self.observer, self.options, self.world
         coverage = check_coverage(observer, now_s=world.now, topics=self.applications.topics)
+        settle_causality(observer)
         trees, fanout_max = self._tree_findings()
         for finding in trees.details:
             observer.findings.add(finding.kind, finding.detail)

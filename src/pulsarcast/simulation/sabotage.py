@@ -111,6 +111,29 @@ class _SendsToTheDead(Topic):
             self.overlay.drop_silent = lambda peer: None  # type: ignore[method-assign]
 
 
+class _IgnoresBarriers(Topic):
+    """Delivers each publisher's events in order, whatever they follow of others."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.causal is not None:
+            self.causal._waits_for = lambda event: None  # type: ignore[method-assign]
+
+
+def _drop_heads(node: Node) -> None:
+    """Where an event has no room for all heads, those that came first are forgotten."""
+    publisher = node.publisher
+    link = publisher._link_to_heads
+
+    def link_to_some(descriptor: Any, topic: Any, numbering: Any) -> Any:
+        if topic is None:
+            return link(descriptor, topic, numbering)
+        own = (node.turn.me, numbering.epoch)
+        return topic.barrier.links(max(2, node.parameters.barrier_max), own)
+
+    publisher._link_to_heads = link_to_some  # type: ignore[method-assign]
+
+
 def _forget_requests(node: Node) -> None:
     """A request is sent once, and nothing of it is kept."""
     outbox = node.outbox
@@ -137,6 +160,10 @@ SAFEGUARDS: dict[str, Sabotage] = {
     ),
     "cube-skip": Sabotage("a cube's dead children are not skipped", _topics_are(_SendsToTheDead)),
     "hand-over": Sabotage("those who leave just leave", _topics_are(_LeavesAtOnce)),
+    "causal-barrier": Sabotage(
+        "nobody waits for what an event follows", _topics_are(_IgnoresBarriers)
+    ),
+    "merge-events": Sabotage("heads that do not fit are dropped", _drop_heads),
     "disk-sync": Sabotage("the disk says it has synced when it has not", disk=DiskModel(lies=True)),
 }
 

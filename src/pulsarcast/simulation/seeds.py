@@ -46,6 +46,8 @@ RECOVERY_PATHS = {
     "request_repeated": "a publisher answered a request a second time",
     "request_deduplicated": "a request that two published was delivered once",
     "fell_behind": "a neighbour ran out of credit and compared frontiers",
+    "parent_missing": "an event of causal order came before one that it follows",
+    "merge": "heads that did not fit were merged",
     "retired_gap": "a gap was skipped because retention had dropped its events",
 }
 """What random runs have to go through for their verdict to mean something."""

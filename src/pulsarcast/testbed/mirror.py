@@ -33,7 +33,7 @@ SIMULATED: Final = "simulated"
 REAL: Final = "real"
 TOLERANCE: Final = 0.1
 NS_PER_S: Final = 1e9
-Order: TypeAlias = Literal["none", "per-publisher", "total"]
+Order: TypeAlias = Literal["none", "per-publisher", "causal", "total"]
 Travel: TypeAlias = Literal["tree", "cube"]
 
 

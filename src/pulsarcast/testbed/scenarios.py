@@ -71,7 +71,7 @@ class Scenario(msgspec.Struct, kw_only=True):
     nodes: Annotated[int, msgspec.Meta(ge=2)] | None = None
     seed: int | None = None
     contestant: str | None = None
-    order: Literal["none", "per-publisher", "total"] | None = None
+    order: Literal["none", "per-publisher", "causal", "total"] | None = None
     dissemination: Literal["tree", "cube"] | None = None
     ack: Literal["accepted", "replicated"] | None = None
     trace_level: Literal["none", "delivery", "rpc"] | None = None

@@ -105,7 +105,12 @@ def test_the_same_key_publishes_once(tmp_path: Path) -> None:
         ("POST", "/v1/topics", {}, 400),
         ("POST", "/v1/topics", {"name": ""}, 422),
         ("POST", "/v1/topics", {"name": "x", "settings": {"order": "random"}}, 400),
-        ("POST", "/v1/topics", {"name": "x", "settings": {"order": "causal"}}, 422),
+        (
+            "POST",
+            "/v1/topics",
+            {"name": "x", "settings": {"order": "causal", "linking": "CUSTOM"}},
+            422,
+        ),
         ("POST", "/v1/topics", {"name": "x", "settings": {"publishers": ["me"]}}, 422),
         ("POST", "/v1/topics", {"name": "x", "nonsense": 1}, 400),
         ("POST", "/v1/topics", {"name": "x", "alias": "no/slash"}, 422),

@@ -51,6 +51,8 @@ def own_event(
     parents: tuple[Cid, ...] = (),
     position: Position | None = None,
     extensions: dict[str, object] | None = None,
+    marks: tuple[Mark, ...] = (),
+    is_merge: bool = False,
 ) -> EventDescriptor:
     """An event whose author publishes it."""
     return publish_own(
@@ -66,6 +68,8 @@ def own_event(
         parents=parents,
         position=position,
         extensions=extensions or {},
+        marks=marks,
+        is_merge=is_merge,
     )
 
 
@@ -180,7 +184,82 @@ def requested_events(draw: st.DrawFn) -> EventDescriptor:
     )
 
 
-events = own_events() | requested_events()
+@st.composite
+def barriers(
+    draw: st.DrawFn, own: Mark | None = None, least: int = 0
+) -> tuple[tuple[Cid, ...], tuple[Mark, ...]]:
+    """Links in order, each with its mark; none is the own place or behind it."""
+    linked = sorted(draw(st.lists(cids, min_size=least, max_size=4, unique=True)))
+    numberings = st.tuples(peers, st.integers(0, (1 << 63) - 1))
+    if own is not None:
+        numberings = numberings | st.just(own[:2]) | st.tuples(st.just(own.publisher), counts)
+    known = draw(
+        st.lists(numberings, min_size=len(linked), max_size=len(linked), unique=True).filter(
+            lambda some: own is None or own.number > 1 or own[:2] not in some
+        )
+    )
+    marks = tuple(
+        Mark(*each, draw(st.integers(1, own.number - 1)))
+        if own is not None and each == own[:2]
+        else Mark(*each, draw(counts))
+        for each in known
+    )
+    return tuple(linked), marks
+
+
+@st.composite
+def causal_events(draw: st.DrawFn) -> EventDescriptor:
+    """Any event of causal order; some are merges."""
+    identity, topic, sequence = draw(identities), draw(cids), draw(sequences)
+    is_merge = draw(st.booleans())
+    own = Mark(identity.peer_id, *sequence)
+    linked, known = draw(barriers(own, least=int(is_merge)))
+    return publish_own(
+        identity,
+        topic=topic,
+        version=draw(cids | st.just(topic)),
+        payload=b"" if is_merge else draw(tricky_bytes),
+        created=draw(times),
+        nonce=draw(nonces),
+        sequence=sequence,
+        parents=linked,
+        marks=known,
+        is_merge=is_merge,
+    )
+
+
+@st.composite
+def causal_requests(draw: st.DrawFn) -> SignedRequest:
+    """Any request of causal order."""
+    after, known = draw(barriers())
+    return sign_request(
+        draw(identities),
+        topic=draw(cids),
+        payload=draw(tricky_bytes),
+        created=draw(times),
+        nonce=draw(nonces),
+        sequence=draw(sequences),
+        after=after,
+        marks=known,
+    )
+
+
+@st.composite
+def causal_answers(draw: st.DrawFn) -> EventDescriptor:
+    """Any event of causal order that someone was asked to publish."""
+    identity, signed, sequence = draw(identities), draw(causal_requests()), draw(sequences)
+    linked, known = draw(barriers(Mark(identity.peer_id, *sequence)))
+    return publish_request(
+        identity,
+        signed,
+        version=signed.request.topic,
+        sequence=sequence,
+        parents=linked,
+        marks=known,
+    )
+
+
+events = own_events() | requested_events() | causal_events() | causal_answers()
 
 
 def _peer_lists(least: int = 0) -> st.SearchStrategy[tuple[PeerId, ...]]:
@@ -216,7 +295,9 @@ def topic_settings(draw: st.DrawFn, before: TopicDescriptor | None = None) -> To
         allowed_publishers=None if total else draw(st.none() | _peer_lists()),
         request_to_publish=takes_requests,
         requesters=draw(st.none() | _peer_lists()) if takes_requests else None,
-        event_linking=draw(st.sampled_from(EventLinking)),
+        event_linking=EventLinking.LAST_SEEN
+        if order is DeliveryOrder.CAUSAL
+        else draw(st.sampled_from(EventLinking)),
         delivery_order=order,
         dissemination=dissemination,
         root=root,

@@ -4,7 +4,14 @@ from hypothesis import strategies as st
 
 from pulsarcast.model.cbor import decode, encode, opaque
 from pulsarcast.model.errors import LocalError, RemoteError, Verdict
-from pulsarcast.model.events import Attribute, Position
+from pulsarcast.model.events import (
+    Attribute,
+    EventDescriptor,
+    Position,
+    Sequence,
+    publish_request,
+    sign_request,
+)
 from pulsarcast.model.fields import Fields
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import cid_of
@@ -374,12 +381,44 @@ def test_a_payload_beyond_the_topics_limit_is_rejected() -> None:
 def test_only_causal_topics_have_events_of_many_parents_where_the_last_seen_is_linked() -> None:
     two = (cid_of(b"1"), cid_of(b"2"))
     assert "parent" in refusal(topic(), parents=two)
-    for chosen in (
-        TopicSettings(delivery_order=DeliveryOrder.CAUSAL),
-        TopicSettings(event_linking=EventLinking.CUSTOM),
-    ):
-        made = topic(chosen)
-        check_event(made, own_event(made.topic, parents=two))
+    by_hand = topic(TopicSettings(event_linking=EventLinking.CUSTOM))
+    check_event(by_hand, own_event(by_hand.topic, parents=two))
+    causal = topic(TopicSettings(delivery_order=DeliveryOrder.CAUSAL))
+    linked = tuple(sorted(two))
+    marks = (Mark(BOB.peer_id, 1, 1), Mark(CAROL.peer_id, 1, 1))
+    check_event(causal, own_event(causal.topic, parents=linked, marks=marks))
+
+
+def test_marks_and_merges_belong_to_causal_order() -> None:
+    causal = topic(TopicSettings(delivery_order=DeliveryOrder.CAUSAL))
+    one, mark = (cid_of(b"1"),), (Mark(BOB.peer_id, 1, 1),)
+    assert "mark" in refusal(causal, parents=one)
+    merge = own_event(causal.topic, parents=one, marks=mark, payload=b"", is_merge=True)
+    check_event(causal, merge)
+    assert "marks and merges" in refusal(topic(), parents=one, marks=mark)
+
+
+def test_a_request_of_causal_order_has_marks_for_what_it_is_after() -> None:
+    causal = topic(TopicSettings(delivery_order=DeliveryOrder.CAUSAL))
+
+    def published(*seen: Mark) -> EventDescriptor:
+        signed = sign_request(
+            BOB,
+            topic=causal.topic,
+            payload=b"",
+            created=CREATED,
+            nonce=NONCE,
+            sequence=Sequence(1, 1),
+            after=(cid_of(b"1"),),
+            marks=seen,
+        )
+        return publish_request(
+            ALICE, signed, version=causal.cid, sequence=Sequence(1, 1), parents=()
+        )
+
+    check_event(causal, published(Mark(ALICE.peer_id, 1, 1)))
+    with pytest.raises(RemoteError, match="mark"):
+        check_event(causal, published())
 
 
 def test_a_position_belongs_to_total_order() -> None:

@@ -60,6 +60,8 @@ class Desk:
             consult=lambda publisher, epoch: self.consulted.append((publisher, epoch)),
             retire=self._retire,
             retires=lambda: retires,
+            needed=lambda publisher, epoch: 0,
+            excuse=self._retire,
             counts={},
         )
 

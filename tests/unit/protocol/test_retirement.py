@@ -40,7 +40,13 @@ def delivered_once(lab: Lab, index: int, topic: Cid) -> list[Cid]:
 
 
 @pytest.mark.parametrize(
-    "order", [DeliveryOrder.NONE, DeliveryOrder.PER_PUBLISHER, DeliveryOrder.TOTAL]
+    "order",
+    [
+        DeliveryOrder.NONE,
+        DeliveryOrder.PER_PUBLISHER,
+        DeliveryOrder.CAUSAL,
+        DeliveryOrder.TOTAL,
+    ],
 )
 def test_who_was_away_for_too_long_gets_what_is_left(order: DeliveryOrder) -> None:
     lab = Lab(5)

@@ -109,6 +109,7 @@ def _told(lines: DataFrame, topics: DataFrame) -> DataFrame:
             "version",
             "author",
             "parents",
+            F.coalesce("merge", F.lit(False)).alias("merge"),
             F.col("position.number").alias("position"),
             "request_id",
             "injection",

@@ -1,8 +1,13 @@
 """Causal order: parents first, and parents that say all that their publisher knew (design, 7).
 
 For each subscription and event two places are enough: where the event was delivered, and where the
-first of its children was. The children must not come first. And in between the two, the event is a
-head: one of those that the next event published there must name as its parents.
+first of its children was. The children must not come first. And until something follows it, the
+event is a head: one of those that the next event published there must name as its parents. A
+numbering's later events follow its earlier ones, and so does whoever follows a later one. Merges
+name heads too, and may leave some for the next.
+
+What an event should name is asked where its publisher was given it: after a kill, what came before
+may only be told with the deliveries that are made up for.
 """
 
 from __future__ import annotations
@@ -26,9 +31,11 @@ class Causality(NamedTuple):
     """What is known of the events of all causal topics."""
 
     links: DataFrame
-    """One row per event and parent: `stream`, `number`, `of_stream`, `of_number`, `parent`."""
+    """One row per event and parent: `stream`, `number`, `of_stream`, `of_number`, `parent`.
+
+    `of_twin`: the parent was published for a request that has another event too."""
     published: DataFrame
-    """The events that a subscribed node published, with its `period_key` then."""
+    """The events that a subscribed node published, with its `period_key` then, and `judged_at`."""
     spans: DataFrame
     """Per period and event, where it was delivered (`born_at`) and its first child (`gone_at`).
 
@@ -64,7 +71,8 @@ def find_broken_causality(case: Case, known: Causality) -> DataFrame:
         .agg(F.min("at").alias("at"))
         .join(known.links, ["stream", "number"], how="inner")
         .join(parents, ["period_key", "of_stream", "of_number"], how="inner")
-        .where("born_at is null or at < born_at")
+        # Of two events for one request, a node is given one.
+        .where("(born_at is null or at < born_at) and not of_twin")
     )
     found = (
         case.describe(children)
@@ -83,22 +91,18 @@ def find_broken_causality(case: Case, known: Causality) -> DataFrame:
 
 def find_wrong_parents(case: Case, known: Causality) -> DataFrame:
     """Events whose parents are not the heads of what their publisher had been delivered."""
-    spans = known.spans.where("born_at is not null").select(
-        "period_key",
-        F.col("stream").alias("of_stream"),
-        F.col("number").alias("of_number"),
-        "born_at",
-        # Delivered after its own child: never a head.
-        F.when(F.col("gone_at") < F.col("born_at"), F.col("born_at"))
-        .otherwise(F.col("gone_at"))
-        .alias("gone_at"),
+    spans = _spans_of_heads(known)
+    is_head = (F.col("born_at") < F.col("judged_at")) & (
+        F.col("ended_at").isNull() | (F.col("ended_at") >= F.col("judged_at"))
     )
-    is_head = (F.col("born_at") < F.col("told_at")) & (
-        F.col("gone_at").isNull() | (F.col("gone_at") > F.col("told_at"))
-    )
+    was_given = F.col("born_at") < F.col("judged_at")
+    # What came before the subscription, or was retired before it came, may be named as well.
+    is_excused = ~F.coalesce(was_given, F.lit(False)) & (F.col("of_number") <= F.col("let_off"))
     named = (
         known.published.join(known.links, ["stream", "number"], how="inner")
         .join(spans, ["period_key", "of_stream", "of_number"], how="left")
+        .join(_let_off(case), ["period_key", "of_stream"], how="left")
+        .where(~F.coalesce(is_excused, F.lit(False)))
         .groupBy("stream", "number")
         .agg(
             F.count(F.lit(1)).alias("named"),
@@ -110,7 +114,7 @@ def find_wrong_parents(case: Case, known: Causality) -> DataFrame:
         .join(named, ["stream", "number"], how="left")
         .withColumn("named", F.coalesce("named", F.lit(0)))
         .withColumn("rightly", F.coalesce("rightly", F.lit(0)))
-        .where("heads <> named or heads <> rightly")
+        .where("named <> rightly or (heads <> named and not merge)")
     )
     # Which heads there were is looked up only for those.
     heads = (
@@ -125,6 +129,29 @@ def find_wrong_parents(case: Case, known: Causality) -> DataFrame:
     shown = case.describe(found.drop("told_at").join(heads, ["period_key", "stream", "number"]))
     born = [reference(F.col("node_id"), F.get("born", F.lit(at))) for at in range(HEADS_SHOWN)]
     return findings("causal_parents", shown, reference(F.col("node_id"), F.col("told_at")), *born)
+
+
+def _spans_of_heads(known: Causality) -> DataFrame:
+    """From where to where each event was a head, if it ever was one."""
+    later = Window.partitionBy("period_key", "stream").orderBy(F.desc("number"))
+    followed = F.min("gone_at").over(later)
+    overtaken = F.min("born_at").over(later.rowsBetween(Window.unboundedPreceding, -1))
+    ended = F.least(followed, overtaken)
+    return (
+        known.spans.join(known.published, ["period_key"], how="left_semi")
+        .withColumn("ended_at", ended)
+        .where("born_at is not null")
+        .select(
+            "period_key",
+            F.col("stream").alias("of_stream"),
+            F.col("number").alias("of_number"),
+            "born_at",
+            # Delivered after its own child: never a head.
+            F.when(F.col("ended_at") < F.col("born_at"), F.col("born_at"))
+            .otherwise(F.col("ended_at"))
+            .alias("ended_at"),
+        )
+    )
 
 
 def _links(case: Case, causal: DataFrame) -> DataFrame:
@@ -142,6 +169,7 @@ def _links(case: Case, causal: DataFrame) -> DataFrame:
         F.col("topic").alias("of_topic"),
         F.col("stream").alias("of_stream"),
         F.col("number").alias("of_number"),
+        F.col("has_twin").alias("of_twin"),
     )
     return (
         named.join(all_events, ["run_id", "parent"], how="left")
@@ -153,20 +181,43 @@ def _links(case: Case, causal: DataFrame) -> DataFrame:
             F.coalesce("of_stream", case.names.number("run_id", "parent")).alias("of_stream"),
             F.coalesce("of_number", F.lit(0)).alias("of_number"),
             "parent",
+            F.coalesce("of_twin", F.lit(False)).alias("of_twin"),
         )
     )
 
 
 def _published(case: Case, causal: DataFrame) -> DataFrame:
     said = causal.where(F.col("linking") != "CUSTOM").select(
-        "run_id", F.col("publisher").alias("node_id"), "topic", "stream", "number", "told_at"
+        "run_id",
+        F.col("publisher").alias("node_id"),
+        "topic",
+        "stream",
+        "number",
+        "told_at",
+        "merge",
     )
     periods = case.periods.select("run_id", "node_id", "topic", "period_key", "from_at", "to_at")
     within = history.is_within(F.col("told_at"), F.col("from_at"), F.col("to_at"))
-    return (
+    published = (
         said.join(periods, ["run_id", "node_id", "topic"], how="inner")
         .where(within)
-        .select("period_key", "stream", "number", "told_at")
+        .select("period_key", "stream", "number", "told_at", "merge")
+    )
+    given = (
+        meet(case)
+        .select("period_key", "stream", "number", "at")
+        .join(
+            case.sent_along(published.select("period_key", "stream", "number"), case.events),
+            ["period_key", "stream", "number"],
+            how="left_semi",
+        )
+        .groupBy("period_key", "stream", "number")
+        .agg(F.min("at").alias("given_at"))
+    )
+    return (
+        published.join(given, ["period_key", "stream", "number"], how="left")
+        .withColumn("judged_at", F.coalesce("given_at", "told_at"))
+        .drop("given_at")
     )
 
 
@@ -233,26 +284,32 @@ def _let_off(case: Case) -> DataFrame:
 
 def _with_heads(published: DataFrame, spans: DataFrame) -> DataFrame:
     """Publications with how many heads there were then."""
-    by_time = Window.partitionBy("period_key").orderBy("at")
-    nothing = [F.lit(None).cast("bigint").alias(name) for name in ("stream", "number", "told_at")]
-    births = spans.select(
-        "period_key", F.col("born_at").alias("at"), F.lit(1).alias("more"), *nothing
-    )
-    ends = spans.where("gone_at is not null").select(
-        "period_key", F.col("gone_at").alias("at"), F.lit(-1).alias("more"), *nothing
-    )
+    by_time = Window.partitionBy("period_key").orderBy("at", "phase")
     asked = published.select(
         "period_key",
-        F.col("told_at").alias("at"),
+        F.col("judged_at").alias("at"),
+        # What happens in the same place happens behind the question.
+        F.lit(0).alias("phase"),
         F.lit(0).alias("more"),
         "stream",
         "number",
         "told_at",
+        "judged_at",
+        "merge",
+    )
+    nothing = [
+        F.lit(None).cast(asked.schema[name].dataType).alias(name) for name in asked.columns[4:]
+    ]
+    births = spans.select(
+        "period_key", F.col("born_at").alias("at"), F.lit(1).alias("phase"), F.lit(1), *nothing
+    )
+    ends = spans.where("ended_at is not null").select(
+        "period_key", F.col("ended_at").alias("at"), F.lit(1).alias("phase"), F.lit(-1), *nothing
     )
     return (
-        births.unionByName(ends)
-        .unionByName(asked)
+        asked.union(births)
+        .union(ends)
         .withColumn("heads", F.sum("more").over(by_time))
         .where("told_at is not null")
-        .select("period_key", "stream", "number", "told_at", "heads")
+        .select("period_key", "stream", "number", "told_at", "judged_at", "merge", "heads")
     )

@@ -32,7 +32,7 @@ KINDS: Final = {
     "acknowledged_unpublished": "acknowledged and never published",
 }
 """Every kind of finding, as people read it; the simulator's checkers use the same words."""
-TRACES_ONLY: Final = ("total_order", "causal_order", "causal_parents")
+TRACES_ONLY: Final = ("total_order",)
 """Those of them that only readers of traces judge."""
 COMMON: Final = tuple(kind for kind in KINDS if kind not in TRACES_ONLY)
 """Those that the simulator's checkers count as well."""

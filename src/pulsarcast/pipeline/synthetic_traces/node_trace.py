@@ -223,7 +223,7 @@ class NodeTrace:
             f'"event":"{cid_text(plan.event(slot))}","version":"{cid}","publisher":"{self.name}",'
             f'"author":"{plan.names[asker]}","epoch":{each.epochs[by]},"number":{number},'
             f'"parents":[{parents}],"position":{position},"request_id":"{slot:064x}",'
-            f'"injection":"{injection}"}}\n',
+            f'"injection":"{injection}","merge":false}}\n',
         )
 
     def _fill(self, era: Era, place: int, event: int) -> None:

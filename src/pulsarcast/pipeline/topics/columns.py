@@ -80,7 +80,7 @@ class TopicColumns:
         parents: list[str] = []
         parents_ends: list[int] = [0]
         names: list[str] = []
-        payloads: list[bytes] = []
+        payloads: list[bytes | None] = []
         attributes = _Attributes()
         created: list[int] = []
         begin = bounds[0]
@@ -102,7 +102,8 @@ class TopicColumns:
             parents_ends.append(len(parents))
             names.append(request.get("m", ""))
             # An opaque string's first byte only guards it (`model.cbor`).
-            payloads.append(request["b"][1:])
+            # A merge of causal order says nothing, which is not the same as something empty.
+            payloads.append(None if "g" in event else request["b"][1:])
             attributes.take(request.get("k"))
             created.append(request["c"])
         count = len(ids)

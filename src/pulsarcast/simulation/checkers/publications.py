@@ -44,6 +44,8 @@ def enter(observer: Observer, time_s: float, index: int, record: trace.Published
         stream.take_back(number)
     stream.put(number, record.event, time_s, record.position)
     observer.events[record.event] = (stream, number)
+    if stream.book.causal is not None:
+        stream.book.causal.published(index, record)
     _once(observer, index, what, record)
 
 
