@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -86,3 +88,16 @@ def test_what_a_killed_call_left_half_written_is_not_read(
     (half / "part-0.parquet").write_bytes(b"PAR1")
     assert [row.seed for row in read_replicates(spark, tmp_path)] == [1]
     assert not half.exists()
+
+
+def test_a_worker_that_is_killed_shows_as_failed_replicates(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def die(setting: str, seed: int) -> dict[str, float]:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return {}
+
+    run_replicates(spark, Wanted("one", "", [1, 2]), die, tmp_path)
+    rows = read_replicates(spark, tmp_path)
+    assert [row.seed for row in rows] == [1, 2]
+    assert all(row.error is not None and row.error.startswith("a worker died") for row in rows)

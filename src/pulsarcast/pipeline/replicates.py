@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 ROWS: Final = (
@@ -50,9 +49,10 @@ def run_replicates(spark: SparkSession, wanted: Wanted, work: Work, folder: Path
     tasks = spark.sparkContext.parallelize(jobs, len(jobs))
     try:
         _write(spark, tasks.map(partial(_run_one, work)), wanted, folder)
-    except PySparkException as error:
-        # A worker that was killed takes its whole job along: then all of these show as failed.
-        said = f"the worker died: {type(error).__name__}"
+    except Exception as error:
+        # A worker that was killed takes its whole job along: then all of these show as failed. (If
+        # it was Spark that died, this cannot be written either, and the error is seen.)
+        said = f"a worker died: {type(error).__name__}"
         rows = [(*job, 0.0, None, said) for job in jobs]
         _write(spark, spark.sparkContext.parallelize(rows, 1), wanted, folder)
 
