@@ -12,6 +12,7 @@ from pulsarcast.protocol.dissemination.overlay import Link
 from pulsarcast.protocol.dissemination.tree import DisseminationTree
 from pulsarcast.protocol.messages import Contact, Leave, Status
 from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.pulse import Pulse
 from pulsarcast.protocol.turn import Turn
 
 MEMBERS_MAX = 16
@@ -52,39 +53,23 @@ class Heartbeat:
         self._members: dict[PeerId, None] = {}
         self._asked: dict[PeerId, float] = {}
         self._unanswered = 0
-        self._interval_s = parameters.status_interval_s
-        self._last_digest = b""
-        self._timer: int | None = None
+        self._pulse = Pulse(turn, parameters, self._beat, owner.digest, before=self._watch_parent)
 
     # Beating.
 
     def start(self) -> None:
         """Begin to beat, at a random point of the interval."""
-        delay = self.parameters.status_interval_s * (0.2 + 0.8 * self.turn.rng.random())
-        self.turn.cancel(self._timer)
-        self._timer = self.turn.after(delay, self._beat)
+        self._pulse.start()
 
     def stop(self) -> None:
         """Fall silent."""
-        self.turn.cancel(self._timer)
-        self._timer = None
+        self._pulse.stop()
 
     def hurry(self) -> None:
         """Something changed: beat at the normal pace again."""
-        if self._interval_s > self.parameters.status_interval_s:
-            self._interval_s = self.parameters.status_interval_s
-            self.turn.cancel(self._timer)
-            self._timer = self.turn.after(self.turn.jitter(self._interval_s), self._beat)
+        self._pulse.hurry()
 
     def _beat(self) -> None:
-        digest = self.owner.digest()
-        if digest == self._last_digest:
-            self._interval_s = min(2 * self._interval_s, self.parameters.status_interval_s_max)
-        else:
-            self._interval_s = self.parameters.status_interval_s
-        self._last_digest = digest
-        self._watch_parent()
-        self._timer = self.turn.after(self.turn.jitter(self._interval_s), self._beat)
         self._prune_children()
         self._choose_lazy()
         message = self._status(answer=True)
@@ -110,7 +95,7 @@ class Heartbeat:
             self._unanswered = 0
             return
         self._unanswered += 1
-        self._interval_s = self.parameters.status_interval_s
+        self._pulse.quicken()
         if self._unanswered >= 2:
             self._unanswered = 0
             self._forget(parent)

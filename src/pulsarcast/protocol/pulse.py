@@ -15,11 +15,15 @@ class Pulse:
         parameters: Parameters,
         beat: Callable[[], None],
         digest: Callable[[], bytes],
+        *,
+        before: Callable[[], None] = lambda: None,
     ) -> None:
         self.turn = turn
         self.parameters = parameters
         self.beat = beat
         self.digest = digest
+        self.before = before
+        """Called before the next beat is set, which it may bring nearer."""
         self._interval_s = parameters.status_interval_s
         self._last_digest = b""
         self._timer: int | None = None
@@ -47,6 +51,10 @@ class Pulse:
             self.turn.cancel(self._timer)
             self._timer = self.turn.after(self.turn.jitter(self._interval_s), self._on_time)
 
+    def quicken(self) -> None:
+        """Something is wrong: the next beat that is set comes at the normal pace."""
+        self._interval_s = self.parameters.status_interval_s
+
     def _on_time(self) -> None:
         digest = self.digest()
         if digest == self._last_digest:
@@ -54,5 +62,6 @@ class Pulse:
         else:
             self._interval_s = self.parameters.status_interval_s
         self._last_digest = digest
+        self.before()
         self._timer = self.turn.after(self.turn.jitter(self._interval_s), self._on_time)
         self.beat()

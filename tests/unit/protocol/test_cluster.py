@@ -104,6 +104,14 @@ def test_whoever_is_known_is_not_pushed_out_by_newcomers() -> None:
     assert list(view) == [1 << 255, (1 << 255) + 1, 1]
 
 
+def test_keys_made_ever_closer_to_ours_do_not_fill_memory() -> None:
+    view = clusters(0, view_max=4, bucket_max=2)
+    for bit in range(255, -1, -1):
+        for offset in range(4):
+            view.add((1 << bit) + offset % (1 << bit))
+    assert len(view) == view.members_max == 64
+
+
 def test_we_are_no_member_of_our_own_view() -> None:
     view = clusters(7)
     assert not view.add(7)

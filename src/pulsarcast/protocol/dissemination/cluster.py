@@ -6,6 +6,7 @@ the order of XOR distance from i xor 2^(s-1). So its trees need neither dense id
 child in a bucket is the first known member of its order, and answers for its own lower buckets.
 """
 
+from bisect import insort
 from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, TypeVar
 
@@ -27,6 +28,8 @@ class Clusters(Generic[PeerT]):
         self.key_of = key_of
         self.view_max = view_max
         self.bucket_max = bucket_max
+        self.members_max = max(4 * view_max, 32 * bucket_max)
+        """Whoever makes keys ever closer to ours opens ever nearer buckets: this is the end."""
         self._keys: dict[PeerT, Key] = {}
         self._buckets: dict[int, list[PeerT]] = {}
         """Each in the order of its cluster; the farthest bucket, of the highest index, first."""
@@ -48,7 +51,7 @@ class Clusters(Generic[PeerT]):
     def has_room(self, peer: PeerT) -> bool:
         """Whether we would keep a peer if it were a member."""
         index = self.bucket(peer)
-        if index < 0 or peer in self._keys:
+        if index < 0 or peer in self._keys or len(self._keys) >= self.members_max:
             return False
         return len(self._keys) < self.view_max or not self.is_full(index)
 
@@ -71,8 +74,7 @@ class Clusters(Generic[PeerT]):
             self._buckets[index] = []
             self._buckets = dict(sorted(self._buckets.items(), reverse=True))
         first = self.first_key(index)
-        self._buckets[index].append(peer)
-        self._buckets[index].sort(key=lambda member: self._keys[member] ^ first)
+        insort(self._buckets[index], peer, key=lambda member: self._keys[member] ^ first)
         return True
 
     def remove(self, peer: PeerT) -> None:
