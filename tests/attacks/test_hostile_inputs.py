@@ -154,6 +154,7 @@ def following() -> tuple[Victim, list[TopicDescriptor]]:
         allowed_publishers=(author.peer_id,),
         sequencers=(author.peer_id,),
     )
+    causal = TopicSettings(delivery_order=DeliveryOrder.CAUSAL)
     theirs = [
         topic_of(author, name="open"),
         topic_of(author, total, name="total"),
@@ -163,6 +164,7 @@ def following() -> tuple[Victim, list[TopicDescriptor]]:
         topic_of(ALICE, TopicSettings(delivery_order=DeliveryOrder.PER_PUBLISHER), name="each"),
         topic_of(ALICE, TopicSettings(allowed_publishers=(ALICE.peer_id,)), name="closed"),
         topic_of(ALICE, TopicSettings(retention=Retention(count=20)), name="kept"),
+        topic_of(ALICE, causal, name="talk"),
     ]
     metas = [meta_of(author, topic.name) for topic in theirs]
     metas += [meta_of(ALICE, topic.name) for topic in alices]
@@ -171,7 +173,7 @@ def following() -> tuple[Victim, list[TopicDescriptor]]:
     for who in HOSTILES:
         victim.peers[who.peer_id] = Parent(f"hostile {HOSTILES.index(who)}", everything)
     victim.start()
-    own = [victim.create(name="mine"), victim.create(TopicSettings(), name="mine too")]
+    own = [victim.create(name="mine"), victim.create(causal, name="mine too")]
     for topic in (*theirs[:2], *alices):
         victim.ask(lambda call, cid=topic.cid: Subscribe(call, cid))  # type: ignore[misc]
     # Something in the outbox, something to hand in, and two children.
