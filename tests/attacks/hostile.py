@@ -235,11 +235,35 @@ class Hostile:
             created=CREATED_US,
             nonce=rng.randbytes(16),
             sequence=Sequence(NEXT_EPOCH, last + 1),
-            parents=() if last_cid is None or not total else (last_cid,),
             position=Position(0, last + 1) if total else None,
+            **self.links(topic, who, last, last_cid),
         )
         self._next[topic.topic, who.peer_id] = (last + 1, made.cid)
         return self._remember(made)
+
+    def links(
+        self, topic: TopicDescriptor, who: Identity, last: int, last_cid: Cid | None
+    ) -> dict[str, Any]:
+        """What an event follows: in causal order, what exists or not, by marks true or not."""
+        if topic.delivery_order is not DeliveryOrder.CAUSAL:
+            total = topic.delivery_order is DeliveryOrder.TOTAL
+            return {"parents": () if last_cid is None or not total else (last_cid,)}
+        marks: dict[Cid, Mark] = {}
+        if last_cid is not None and self.flip():
+            marks[last_cid] = Mark(who.peer_id, NEXT_EPOCH, last)
+        for _ in range(self.rng.choice((0, 0, 1, 3, 40))):
+            known = self.rng.choice(self.events) if self.events and self.flip() else None
+            if known is not None and self.flip():
+                mark = Mark(known.publisher, *known.sequence)
+            else:
+                mark = Mark(self.peer(), self.epoch(), self.number())
+            if mark[:2] not in (each[:2] for each in marks.values()):
+                marks[self.cid() if known is None else known.cid] = mark
+        own = (who.peer_id, NEXT_EPOCH)
+        heads = sorted(
+            (cid, mark) for cid, mark in marks.items() if mark[:2] != own or mark.number <= last
+        )
+        return {"parents": [cid for cid, _ in heads], "marks": [mark for _, mark in heads]}
 
     def _remember(self, made: EventDescriptor) -> bytes:
         self.events.append(made)
@@ -248,6 +272,8 @@ class Hostile:
 
     def request(self) -> bytes:
         rng = self.rng
+        after = sorted({self.cid() for _ in range(rng.randrange(3))})
+        marks = [Mark(self.peer(), epoch, self.number()) for epoch, _ in enumerate(after)]
         return sign_request(
             self.who(),
             topic=self.topic().topic if rng.random() < 0.8 else self.cid(),
@@ -256,7 +282,8 @@ class Hostile:
             nonce=rng.choice((bytes(16), rng.randbytes(16))),
             sequence=Sequence(self.epoch(), self.number()),
             expires=rng.choice((None, 0, 2 * CREATED_US)),
-            after=sorted({self.cid() for _ in range(rng.randrange(3))}),
+            after=after,
+            marks=marks if self.flip() else (),
         ).block
 
     def announcement(self, meta: TopicDescriptor) -> bytes:

@@ -155,6 +155,7 @@ def following() -> tuple[Victim, list[TopicDescriptor]]:
         allowed_publishers=(author.peer_id,),
         sequencers=(author.peer_id,),
     )
+    causal = TopicSettings(delivery_order=DeliveryOrder.CAUSAL)
     theirs = [
         topic_of(author, name="open"),
         topic_of(author, total, name="total"),
@@ -165,6 +166,7 @@ def following() -> tuple[Victim, list[TopicDescriptor]]:
         topic_of(ALICE, TopicSettings(allowed_publishers=(ALICE.peer_id,)), name="closed"),
         topic_of(ALICE, TopicSettings(retention=Retention(count=20)), name="kept"),
         topic_of(ALICE, TopicSettings(dissemination=Dissemination.CUBE), name="hot"),
+        topic_of(ALICE, causal, name="talk"),
     ]
     metas = [meta_of(author, topic.name) for topic in theirs]
     metas += [meta_of(ALICE, topic.name) for topic in alices]
@@ -175,7 +177,7 @@ def following() -> tuple[Victim, list[TopicDescriptor]]:
     victim.start()
     own = [
         victim.create(name="mine"),
-        victim.create(TopicSettings(), name="mine too"),
+        victim.create(causal, name="mine too"),
         victim.create(TopicSettings(dissemination=Dissemination.CUBE), name="mine and hot"),
     ]
     for topic in (*theirs[:2], *alices):

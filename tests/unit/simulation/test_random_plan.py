@@ -23,8 +23,11 @@ def test_worlds_are_small_and_differ() -> None:
     assert {topic.order for plan in PLANS for topic in plan.topics} == {
         "none",
         "per-publisher",
+        "causal",
         "total",
     }
+    assert any(plan.parameters.barrier_max < 4 for plan in PLANS)
+    assert {topic.order for topic in make_plan(5, all_causal=True).topics} == {"causal"}
 
 
 def test_every_kind_of_step_is_met_and_some_plans_leave_each_out() -> None:
