@@ -397,9 +397,9 @@ class DisseminationCube:
             self.members.remove(peer)
             if link is not None and link.unheard:
                 self._mend(index)
-            # Others may be there that we had no room for.
-            self._unexplored = max(self._unexplored, index)
-            self.meetings.look_around()
+            if self.members.is_empty(index):
+                # Others may be there that we had no room for.
+                self._ask_about(self.members.first_key(index))
         if (peer == self._host and not self.open) or (
             not self.members and self._inside and self.open
         ):
