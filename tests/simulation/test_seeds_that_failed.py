@@ -21,3 +21,16 @@ SEEDS = {
 def test_what_went_wrong_once_goes_right_now(seed: int) -> None:
     result = run_scenario(msgspec.structs.replace(load("random"), seed=seed))
     assert result.ok, (SEEDS[seed], result.details)
+
+
+WITH_CUBES = {
+    73: "a newcomer met only as many of its nearest as a bucket keeps, and the others missed it",
+    78: "a subscription made anew took requested events for ones delivered before it",
+    224: "two nearest members had lost the same bucket, and asked each other about it for ever",
+}
+
+
+@pytest.mark.parametrize("seed", WITH_CUBES, ids=str)
+def test_what_went_wrong_once_with_cubes_goes_right_now(seed: int) -> None:
+    result = run_scenario(msgspec.structs.replace(load("random-cube"), seed=seed))
+    assert result.ok, (WITH_CUBES[seed], result.details)

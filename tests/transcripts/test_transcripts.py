@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pulsarcast.model.ids import Cid
+from pulsarcast.model.topics import Dissemination, TopicSettings
 from pulsarcast.protocol.parameters import Parameters
 from tests.support.lab import Lab
 from tests.transcripts.transcript import Transcript
@@ -47,9 +48,24 @@ def a_member_leaves() -> tuple[Lab, Cid]:
     return lab, topic
 
 
+def a_child_in_a_cube_dies() -> tuple[Lab, Cid]:
+    """Six nodes, a cube: come in, publish, lose the first of a bucket, and one leaves."""
+    lab = Lab(6)
+    topic = lab.create(0, TopicSettings(dissemination=Dissemination.CUBE))
+    lab.subscribe([1, 2, 3, 4, 5], topic)
+    lab.publish(2, topic, b"all are here", replicated=False)
+    child = lab.world.index_of(lab.world.node(2).cubes()[topic].children[0])
+    lab.world.kill(child)
+    lab.publish(2, topic, b"past the dead one", replicated=False)
+    lab.unsubscribe(4 if child != 4 else 5, topic)
+    lab.publish(2, topic, b"to those who stayed", replicated=False)
+    return lab, topic
+
+
 RUNS: dict[str, Callable[[], tuple[Lab, Cid]]] = {
     "a_parent_dies": a_parent_dies,
     "a_member_leaves": a_member_leaves,
+    "a_child_in_a_cube_dies": a_child_in_a_cube_dies,
 }
 
 

@@ -18,6 +18,8 @@ from pulsarcast.protocol.messages import (
     JoinReferred,
     JoinRefused,
     Leave,
+    Meet,
+    Members,
     Message,
     Range,
     Status,
@@ -112,6 +114,10 @@ class Transcript:
                 return "leave"
             case HandOver(contact=contact):
                 return f"hand over to {'nobody' if contact is None else self._name(contact.peer)}"
+            case Meet(count=count):
+                return f"meet, and name {count}"
+            case Members(members=members):
+                return f"members: {self._contacts(members)}"
             case Status(path=path, answer=answer):
                 return f"status, path {self._path(path)}{', and you?' if answer else ''}"
             case FrontierPage(marks=marks, answer=answer, more=more):

@@ -55,6 +55,10 @@ class Clusters(Generic[PeerT]):
             return False
         return len(self._keys) < self.view_max or not self.is_full(index)
 
+    def is_empty(self, index: int) -> bool:
+        """Whether we know nobody in a bucket."""
+        return index not in self._buckets
+
     def is_full(self, index: int) -> bool:
         """Whether a bucket holds as many as it keeps in a large topic.
 

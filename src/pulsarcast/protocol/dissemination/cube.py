@@ -279,9 +279,14 @@ class DisseminationCube:
                 self._ask_about(self.members.first_key(index))
                 return
 
-    def _ask_about(self, key: Key) -> None:
-        """Ask whoever should know best which members are closest to a key."""
-        for peer in self.members.closest(key, 1):
+    def _ask_about(self, key: Key, turn: int = 0) -> None:
+        """Ask which members are closest to a key: whoever should know best, or others in turn.
+
+        Of an empty bucket our nearest member should know best, and its own may be empty as well.
+        """
+        known = self.members.closest(key, len(self.members))
+        if known:
+            peer = known[turn % len(known)]
             if not self.meetings.is_asked(peer):
                 self.meetings.expect(peer)
                 self.turn.send(peer, Meet(self.topic, key, self.parameters.cube_bucket))
@@ -351,11 +356,14 @@ class DisseminationCube:
         if lowest < 0 or self.leaving:
             return
         span = KEY_BITS - lowest + 1
-        index = KEY_BITS - 1 - self._refreshed % span
+        round_, place = divmod(self._refreshed, span)
         self._refreshed += 1
-        # The last in turn are our own surroundings.
-        own = peer_key(self.turn.me)
-        self._ask_about(own if index < lowest else self.members.first_key(index))
+        index = KEY_BITS - 1 - place
+        if index < lowest:
+            # The last in turn are our own surroundings.
+            self._ask_about(peer_key(self.turn.me), round_)
+        else:
+            self._ask_about(self.members.first_key(index), round_)
 
     # Losing members.
 
@@ -397,9 +405,9 @@ class DisseminationCube:
             self.members.remove(peer)
             if link is not None and link.unheard:
                 self._mend(index)
-            # Others may be there that we had no room for.
-            self._unexplored = max(self._unexplored, index)
-            self.meetings.look_around()
+            if self.members.is_empty(index):
+                # Others may be there that we had no room for.
+                self._ask_about(self.members.first_key(index))
         if (peer == self._host and not self.open) or (
             not self.members and self._inside and self.open
         ):

@@ -107,10 +107,6 @@ class Meetings:
             del self._lost[next(iter(self._lost))]
         self._set_timer()
 
-    def look_around(self) -> None:
-        """Somebody is missing: go on once everyone that we heard of was tried."""
-        self._pump()
-
     # Trying them.
 
     def _pump(self) -> None:
