@@ -97,7 +97,8 @@ class _Reading:
         if event not in self.slots:
             return False
         numbering, number = self.slots[event]
-        return number <= max(self.start.get(numbering, 0), self.retired.get(numbering, 0))
+        let_off: int = max(self.start.get(numbering, 0), self.retired.get(numbering, 0))
+        return bool(number <= let_off)
 
     def _judge_parents(self, event: str) -> None:
         """All heads are named, and nothing else that was not before the start, or retired."""
