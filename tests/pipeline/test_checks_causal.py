@@ -45,6 +45,7 @@ class _Reading:
                 self.retired[numbering] = max(line["number"], self.retired.get(numbering, 0))
         self.start: dict[tuple[str, int], int] = {}
         self.got: list[str] | None = None
+        self.new: set[str] = set()
         self.found: Counter[str] = Counter()
 
     def read(self) -> Counter[str]:
@@ -55,26 +56,28 @@ class _Reading:
                     self.start = {
                         (mark["publisher"], mark["epoch"]): mark["number"] for mark in line["start"]
                     }
-                    self.new = self._published_in_this_period(at)
+                    self.new = self._told_in_later_lives(at, line["incarnation"])
                 case "unsubscribed":
                     self.got = None
                 case "published" if self.got is not None:
-                    if not self._is_given_later(at, line["event"]):
+                    if line["event"] not in self.new or not self._is_given_later(at):
                         self._judge_parents(line["event"])
                 case "delivered" if self.got is not None and line["event"] not in self.got:
                     self._deliver(line["event"], at)
         return +self.found
 
-    def _published_in_this_period(self, at: int) -> dict[str, int]:
-        new = {}
-        for place, line in enumerate(self.own[at:], at):
+    def _told_in_later_lives(self, at: int, first: int) -> set[str]:
+        """After a kill a node may tell of an event before all that it followed is told."""
+        new = set()
+        for line in self.own[at:]:
             if line["kind"] == "unsubscribed":
                 break
-            if line["kind"] == "published":
-                new[line["event"]] = place
+            if line["kind"] == "published" and line["incarnation"] > first:
+                new.add(line["event"])
         return new
 
-    def _is_given_later(self, at: int, event: str) -> bool:
+    def _is_given_later(self, at: int) -> bool:
+        event = self.own[at]["event"]
         for line in self.own[at:]:
             if line["kind"] == "unsubscribed":
                 return False
@@ -94,7 +97,8 @@ class _Reading:
         if event not in self.slots:
             return False
         numbering, number = self.slots[event]
-        return number <= max(self.start.get(numbering, 0), self.retired.get(numbering, 0))
+        let_off: int = max(self.start.get(numbering, 0), self.retired.get(numbering, 0))
+        return bool(number <= let_off)
 
     def _judge_parents(self, event: str) -> None:
         """All heads are named, and nothing else that was not before the start, or retired."""
@@ -172,6 +176,8 @@ def make_run(run_id: str, seed: int, length: int) -> list[Line]:
         elif act < 0.05:
             story.unsubscribe(node)
             del got[node]
+        elif act < 0.08:
+            story.say(node, "node_started")
         elif act < 0.35:
             parents = None
             if rng.random() < 0.3:

@@ -15,12 +15,20 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from pulsarcast.model import api
 from pulsarcast.model.events import EventDescriptor, Sequence, read_own_event
-from pulsarcast.model.ids import cid_text, peer_text
+from pulsarcast.model.ids import cid_of, cid_text, peer_text
+from pulsarcast.model.marks import Mark
 from pulsarcast.model.pages import Page, decode_page, encode_page
 from pulsarcast.pipeline.topics import columns
 from pulsarcast.pipeline.topics.columns import TopicColumns
 from pulsarcast.pipeline.topics.schema import arrow_schema, spark_schema
-from tests.unit.model.samples import TOPIC, own_event, own_events, requested_events
+from tests.unit.model.samples import (
+    BOB,
+    TOPIC,
+    causal_events,
+    own_event,
+    own_events,
+    requested_events,
+)
 
 RECEIVED_US = 1_600_000_000_000_007
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -56,8 +64,22 @@ def test_arrow_and_spark_agree_on_what_a_row_is(more: dict[str, bool]) -> None:
     assert arrow_schema(**more).equals(expected)
 
 
+def test_a_merge_has_no_payload_and_what_is_empty_has_an_empty_one() -> None:
+    parent, mark = (cid_of(b"a head"),), (Mark(BOB.peer_id, 1, 1),)
+    merge = own_event(payload=b"", parents=parent, marks=mark, is_merge=True)
+    empty = own_event(payload=b"", parents=parent, marks=mark)
+    table = TopicColumns(cid_text(TOPIC), "talk")
+    assert [row["payload"] for row in rows(table, page_of([merge, empty]))] == [None, b""]
+
+
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(own_events() | requested_events(), min_size=1, max_size=4))
+@given(
+    st.lists(
+        own_events() | requested_events() | causal_events().filter(lambda e: not e.is_merge),
+        min_size=1,
+        max_size=4,
+    )
+)
 def test_a_row_says_what_the_model_says(events: list[EventDescriptor]) -> None:
     for index, event in enumerate(events, start=1):
         table = TopicColumns(cid_text(event.topic), "news", headers=True, blocks=True)

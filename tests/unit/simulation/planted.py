@@ -68,6 +68,7 @@ class Planted:
         injection: str | None = None,
         version: Cid = TOPIC,
         claimed: int | None = None,
+        merge: bool = False,
     ) -> Cid:
         """A node publishes an event of its own, or claims to be another."""
         cid = event(number, publisher=by, variant=variant)
@@ -86,6 +87,7 @@ class Planted:
                 position=None if position is None else Position(1, position),
                 request_id=request_id or cid,
                 injection=injection,
+                merge=merge,
             ),
         )
         return cid

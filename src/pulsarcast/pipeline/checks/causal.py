@@ -6,8 +6,9 @@ event is a head: one of those that the next event published there must name as i
 numbering's later events follow its earlier ones, and so does whoever follows a later one. Merges
 name heads too, and may leave some for the next.
 
-What an event should name is asked where its publisher was given it: after a kill, what came before
-may only be told with the deliveries that are made up for.
+What an event should name is asked where its publisher told of it; in a later life than the
+subscription's first, where its publisher was given it. After a kill, what came before may only be
+told with the deliveries that are made up for.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pyspark.sql import functions as F
 
 from pulsarcast.pipeline import history
 from pulsarcast.pipeline.checks.case import NUMBERING, Case
-from pulsarcast.pipeline.checks.findings import findings, reference
+from pulsarcast.pipeline.checks.findings import findings, life, reference
 from pulsarcast.pipeline.checks.ledger import meet
 from pulsarcast.pipeline.scratch import Scratch
 
@@ -201,13 +202,14 @@ def _published(case: Case, causal: DataFrame) -> DataFrame:
     published = (
         said.join(periods, ["run_id", "node_id", "topic"], how="inner")
         .where(within)
-        .select("period_key", "stream", "number", "told_at", "merge")
+        .withColumn("is_later_life", life(F.col("told_at")) > life(F.col("from_at")))
+        .select("period_key", "stream", "number", "told_at", "merge", "is_later_life")
     )
     given = (
         meet(case)
         .select("period_key", "stream", "number", "at")
         .join(
-            case.sent_along(published.select("period_key", "stream", "number"), case.events),
+            case.sent_along(published.where("is_later_life"), case.events),
             ["period_key", "stream", "number"],
             how="left_semi",
         )
@@ -217,7 +219,7 @@ def _published(case: Case, causal: DataFrame) -> DataFrame:
     return (
         published.join(given, ["period_key", "stream", "number"], how="left")
         .withColumn("judged_at", F.coalesce("given_at", "told_at"))
-        .drop("given_at")
+        .drop("given_at", "is_later_life")
     )
 
 
