@@ -15,6 +15,14 @@ from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import topic_named_in
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.keys import Key
+from pulsarcast.protocol.sequencing.messages import (
+    Append,
+    Appended,
+    AskVote,
+    RequestReferred,
+    Summon,
+    Vote,
+)
 from pulsarcast.protocol.store import MarkState
 
 
@@ -304,6 +312,12 @@ TopicMessage: TypeAlias = (
     | JoinRefused
     | Leave
     | HandOver
+    | AskVote
+    | Vote
+    | Append
+    | Appended
+    | Summon
+    | RequestReferred
 )
 
 Message: TypeAlias = TopicMessage | DhtMessage

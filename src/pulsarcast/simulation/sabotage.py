@@ -14,8 +14,13 @@ from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import PeerId
 from pulsarcast.protocol.messages import EventMessage, FetchRange, FrontierPage, Range, Status
 from pulsarcast.protocol.node import Node
+from pulsarcast.protocol.sequencing.sequencer import Sequencer
 from pulsarcast.protocol.topic import Topic
 from pulsarcast.simulation.disk import DiskModel
+
+
+VOTE_LATE_S = 1.0
+"""How late a vote is written where its sync is switched off."""
 
 
 class Sabotage(NamedTuple):
@@ -25,6 +30,8 @@ class Sabotage(NamedTuple):
     prepare: Callable[[Any], None] = lambda node: None
     """Called with every new node, before its start."""
     disk: DiskModel | None = None
+    sequencer: Callable[[Any], None] | None = None
+    """Called with every new sequencer that is run alone, without a node around it."""
 
 
 def _topics_are(topic_type: type[Topic]) -> Callable[[Any], None]:
@@ -97,6 +104,23 @@ def _forget_requests(node: Node) -> None:
     outbox.resume = lambda *args: None  # type: ignore[method-assign]
 
 
+def _write_votes_late(sequencer: Sequencer) -> None:
+    """A vote is told first and written a second later: a kill in between takes it back."""
+
+    def tell_first(then: Callable[[], None]) -> None:
+        then()
+        row = sequencer._vote_row()
+        sequencer.turn.after(VOTE_LATE_S, lambda: sequencer._sync(row))
+
+    sequencer._sync_vote = tell_first  # type: ignore[method-assign]
+
+
+def _need_no_others(sequencer: Sequencer) -> None:
+    """A leader lets events go with nobody's signature but its own."""
+    sequencer._is_committed = lambda index: True  # type: ignore[method-assign]
+    sequencer._signatures_needed = lambda: 1  # type: ignore[method-assign]
+
+
 SAFEGUARDS: dict[str, Sabotage] = {
     "duplicate-suppression": Sabotage(
         "every copy of an event counts as new", _topics_are(_SeesEverythingAsNew)
@@ -106,6 +130,8 @@ SAFEGUARDS: dict[str, Sabotage] = {
     "outbox": Sabotage("requests are neither kept nor repeated", _forget_requests),
     "lazy-neighbours": Sabotage("nobody has lazy neighbours", _topics_are(_HasNoLazyNeighbours)),
     "hand-over": Sabotage("those who leave just leave", _topics_are(_LeavesAtOnce)),
+    "vote-sync": Sabotage("votes are told before they are synced", sequencer=_write_votes_late),
+    "certificates": Sabotage("a leader's own signature is enough", sequencer=_need_no_others),
     "disk-sync": Sabotage("the disk says it has synced when it has not", disk=DiskModel(lies=True)),
 }
 
