@@ -18,7 +18,6 @@ from pulsarcast.protocol.sequencing.sequencer import Sequencer
 from pulsarcast.protocol.topic import Topic
 from pulsarcast.simulation.disk import DiskModel
 
-
 VOTE_LATE_S = 1.0
 """How late a vote is written where its sync is switched off."""
 

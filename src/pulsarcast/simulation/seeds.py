@@ -49,6 +49,14 @@ RECOVERY_PATHS = {
     "retired_gap": "a gap was skipped because retention had dropped its events",
 }
 """What random runs have to go through for their verdict to mean something."""
+SEQUENCER_PATHS = {
+    "election": "a sequencer stood for election",
+    "stepped_down": "a leader did not hear from most of the others, and stepped back",
+    "base_taken": "a sequencer had missed more than the others' logs still held",
+    "readmitted": "one that had lost its store was given its vote back",
+}
+"""The same of sequencers alone."""
+PATHS = {"sequencers": SEQUENCER_PATHS}
 SHARE_MIN = 0.05
 RUNS_MIN = 200
 """Runs from which on shares are judged."""
@@ -57,7 +65,8 @@ RUNS_MIN = 200
 class Summary:
     """What many seeds came to."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str = "random") -> None:
+        self.paths = PATHS.get(kind, RECOVERY_PATHS)
         self.runs = 0
         self.failed: list[Result] = []
         self.due = 0
@@ -90,7 +99,7 @@ class Summary:
         """The ways of recovery that too few runs took: seeds that avoid them prove little."""
         if self.runs < RUNS_MIN:
             return []
-        return [name for name in RECOVERY_PATHS if self._share(name) < SHARE_MIN]
+        return [name for name in self.paths if self._share(name) < SHARE_MIN]
 
     def to_dict(self) -> dict[str, object]:
         """For one line of JSON."""
@@ -100,7 +109,7 @@ class Summary:
             "due": self.due,
             "delivered": self.delivered,
             "findings": dict(sorted(self.findings.items())),
-            "recovery_share": {name: self._share(name) for name in RECOVERY_PATHS},
+            "recovery_share": {name: self._share(name) for name in self.paths},
             "fault_share": {
                 name: round(count / self.runs, 4) for name, count in sorted(self.faults.items())
             },

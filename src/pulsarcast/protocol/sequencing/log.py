@@ -130,6 +130,10 @@ class Log:
             return None
         return self.at(index).term
 
+    def position_at(self, index: int) -> int:
+        """How many events there are up to an index."""
+        return self.base.position if index == self.base.index else self.at(index).position
+
     def event_at(self, position: int) -> tuple[int, Entry] | None:
         """The index and the entry of an event, by its position."""
         if not self.base.position < position <= self.last_position:

@@ -47,6 +47,7 @@ PENDING_MAX = 1024
 """Events that are proposed and not committed: beyond this a leader takes no more requests."""
 SIGNATURES_MAX = 64
 """Signatures in one answer."""
+OUT_OF_POSITION = "an entry out of its position"
 FORGOTTEN = "a leader lacks what was committed"
 VOTE = "vote"
 STORE = "store"
@@ -382,7 +383,7 @@ class Sequencer:
             if entry.term > message.term or (before is not None and entry.term < before.term):
                 raise RemoteError("an entry of a term that is not its leader's, or goes back")
             if before is not None and entry.position != before.position + is_event:
-                raise RemoteError("an entry out of its position")
+                raise RemoteError(OUT_OF_POSITION)
             if is_event:
                 self.owner.request_of(entry.body)
             elif entry.kind is EntryKind.MEMBERS:
@@ -418,9 +419,11 @@ class Sequencer:
             return None
         for entry in entries:
             index += 1
+            if index <= log.last_index and log.term_at(index) == entry.term:
+                continue
+            if entry.position != log.position_at(index - 1) + (entry.kind is EntryKind.EVENT):
+                raise RemoteError(OUT_OF_POSITION)
             if index <= log.last_index:
-                if log.term_at(index) == entry.term:
-                    continue
                 if index <= self.committed:
                     raise RemoteError(FORGOTTEN)
                 for cut in range(index, log.last_index + 1):
@@ -559,7 +562,7 @@ class Sequencer:
 
     def _forget(self, entry: Entry) -> None:
         if entry.kind is EntryKind.EVENT:
-            self._requests.pop(self._requested.pop(entry.position), None)
+            self._requests.pop(self._requested.pop(entry.position, b""), None)
 
     # The disk.
 

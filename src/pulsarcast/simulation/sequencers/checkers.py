@@ -10,6 +10,7 @@ is linked to the one before, and no request is certified twice.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pulsarcast.model.errors import RemoteError
@@ -40,7 +41,15 @@ class Checkers:
         """By position: the event that was certified, and its request."""
         self.requests: dict[bytes, int] = {}
         self.certified_s = 0.0
+        self.on_leader: Callable[[Peer], None] | None = None
+        """Somebody was elected."""
+        self._broken = False
         self._seen: dict[int, tuple[int, int, int]] = {}
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether something happened that must not: no mere delay, and no short certificate."""
+        return self._broken
 
     def began(self, peer: Peer) -> None:
         """A new life: look at its log from the beginning."""
@@ -60,6 +69,8 @@ class Checkers:
         if sequencer.role is Role.LEADER and sequencer.term not in self.leaders:
             self.leaders[sequencer.term] = peer.index
             self._complete(peer)
+            if self.on_leader is not None:
+                self.on_leader(peer)
         elif sequencer.role is Role.LEADER and self.leaders[sequencer.term] != peer.index:
             self._object(peer, "election", f"a second leader in term {sequencer.term}")
 
@@ -132,4 +143,5 @@ class Checkers:
         self._object(peer, kind, error.reason)
 
     def _object(self, peer: Peer, kind: str, what: str) -> None:
+        self._broken = self._broken or kind != "certificate"
         self.findings.add(kind, f"at {peer.group.loop.now:.3f} s, sequencer {peer.index}: {what}")

@@ -128,6 +128,9 @@ class Peer:
         if self.paused:
             self._waiting.append(act)
             return
+        if self.group.checkers.is_broken:
+            # From here on anything can happen, and none of it would tell us more.
+            return
         turn = self._turn
         turn.now = self.group.loop.now
         effects: list[Effect] = []
@@ -251,8 +254,9 @@ class Peer:
             return
         if sequencer.may_propose:
             sequencer.propose(
-                lambda term, position, parent: b"%s/%d/%d/%s"
-                % (request, term, position, (parent or b"").hex().encode())
+                lambda term, position, parent: (
+                    b"%s/%d/%d/%s" % (request, term, position, (parent or b"").hex().encode())
+                )
             )
 
 
@@ -278,6 +282,7 @@ class Group:
         self.ids = tuple(peer.id for peer in self.peers)
         self.by_id = {peer.id: peer for peer in self.peers}
         self.checkers = Checkers(size)
+        self.messages = 0
         self.side = [0] * size
         """Who is on which side of a cut."""
         self.acknowledged: dict[bytes, int] = {}
@@ -298,6 +303,7 @@ class Group:
 
     def send(self, sender: Peer, to: PeerId, message: Any) -> None:
         """A message leaves; it may arrive late, twice, or never."""
+        self.messages += 1
         receiver = self.by_id[to]
         rng, weather = self.rng, self.weather
         if not self.can_talk(sender, receiver) or rng.random() < weather.loss:

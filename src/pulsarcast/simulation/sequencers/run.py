@@ -10,9 +10,9 @@ from __future__ import annotations
 import time
 from random import Random
 
-from msgspec import Struct
-
 from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.simulation.options import Options
+from pulsarcast.simulation.results import Result
 from pulsarcast.simulation.sabotage import find
 from pulsarcast.simulation.sequencers.group import Group, Peer
 
@@ -20,43 +20,41 @@ TIMEOUT_S = 1.0
 TIMEOUTS_MAX = 10
 """How many election timeouts a group that can talk may take to make progress."""
 LOOK_S = 0.25
+AMBUSH_SHARE = 0.3
+"""Seeds that wait for a leader to be elected, and then break what it stands on."""
 
 
-class SeedResult(Struct, frozen=True):
-    """What one seed came to."""
-
-    seed: int
-    sequencers: int
-    ok: bool
-    findings: dict[str, int]
-    details: tuple[str, ...]
-    positions: int
-    terms: int
-    counts: dict[str, int]
-    steps: int
-    wall_s: float
-    replay: str
-
-
-def run_seed(seed: int, *, without: str | None = None) -> SeedResult:
+def run_sequencers(options: Options) -> Result:
     """Play one seed."""
-    began = time.perf_counter()
-    play = _Play(seed, without)
+    wall_s, cpu_s = time.perf_counter(), time.process_time()
+    play = _Play(options.seed, options.without)
     play.run()
-    checkers, group = play.group.checkers, play.group
-    spoilt = "" if without is None else f" --without {without}"
-    return SeedResult(
-        seed=seed,
-        sequencers=len(group.peers),
-        ok=not checkers.findings,
-        findings=checkers.findings.by_kind(),
-        details=tuple(f"{each.kind}: {each.detail}" for each in checkers.findings.details),
-        positions=len(checkers.order),
-        terms=max(checkers.leaders, default=0),
+    group, checkers = play.group, play.group.checkers
+    findings = checkers.findings
+    cpu_s = max(time.process_time() - cpu_s, 1e-6)
+    return Result(
+        scenario=options.scenario,
+        seed=options.seed,
+        nodes=len(group.peers),
+        order="total",
+        faults=dict(sorted(play.faults.items())),
+        ok=not findings,
+        due=play.asked,
+        delivered=len(group.acknowledged),
+        order_violations=findings.count("fork", "chain", "state_machine", "log_matching"),
+        lost_acknowledged=findings.count("lost"),
+        findings=findings.by_kind(),
+        details=[f"{each.kind}: {each.detail}" for each in findings.details],
+        topics=1,
+        events=len(checkers.order),
+        acknowledged=len(group.acknowledged),
+        all_messages=group.messages,
         counts=dict(sorted(group.counts.items())),
-        steps=group.loop.happenings,
-        wall_s=round(time.perf_counter() - began, 4),
-        replay=f"pulsarcast simulate-sequencers --first-seed {seed} --seeds 1{spoilt}",
+        sim_s=round(group.loop.now, 3),
+        wall_s=round(time.perf_counter() - wall_s, 3),
+        cpu_s=round(cpu_s, 3),
+        messages_per_s=round(group.messages / cpu_s),
+        replay=options.replay_command(),
     )
 
 
@@ -77,8 +75,11 @@ class _Play:
         self.kinds = [
             kind for kind in ("kill", "wipe", "pause", "cut", "storm") if rng.random() < 0.65
         ]
+        if rng.random() < AMBUSH_SHARE:
+            self.group.checkers.on_leader = self._ambush
         self.eagerness_s = rng.choice((0.2, 0.6, 1.5))
-        self._asked = 0
+        self.asked = 0
+        self.faults: dict[str, int] = {}
         self._talk_s: float | None = None
         self._calm = False
 
@@ -104,8 +105,8 @@ class _Play:
         if self._calm:
             return
         if len(self.group.asked) < 8:
-            self._asked += 1
-            self.group.ask(b"request %d" % self._asked)
+            self.asked += 1
+            self.group.ask(b"request %d" % self.asked)
         self.group.loop.after(self.rng.expovariate(1 / self.eagerness_s), self._ask)
 
     # Faults.
@@ -137,8 +138,30 @@ class _Play:
             usual = self.group.weather.loss
             self.group.weather.loss = 0.5
             self.group.loop.after(lasts_s, lambda _: self._calm_down(usual))
-        self._changed()
+        else:
+            kind = ""
+        if kind:
+            self._did(kind)
         self.group.loop.after(rng.expovariate(1 / rng.choice((0.3, 2.0, 8.0))), self._break)
+
+    def _ambush(self, leader: Peer) -> None:
+        """Cut a new leader off, and kill one that voted for it, for a moment."""
+        rng = self.rng
+        if self._calm or rng.random() < 0.4:
+            return
+        voters = [peer for peer in self.group.peers if peer is not leader and peer.up]
+        others = [peer for peer in voters if peer.sequencer.voted_for == leader.id]
+        lasts_s = rng.uniform(2.0, 6.0)
+
+        def strike(_: None) -> None:
+            self.group.side = [int(peer is leader) for peer in self.group.peers]
+            for peer in others:
+                if peer.up and rng.random() < 0.7:
+                    self._kill(peer, rng.uniform(0.01, 0.2), wipe=False)
+            self._did("ambush")
+            self.group.loop.after(lasts_s, lambda _: self._heal())
+
+        self.group.loop.after(rng.uniform(0.0, 0.1), strike)
 
     def _may_wipe(self, peer: Peer) -> bool:
         lost = sum(each.wiped for each in self.group.peers if each is not peer)
@@ -178,6 +201,10 @@ class _Play:
 
     # Progress.
 
+    def _did(self, fault: str) -> None:
+        self.faults[fault] = self.faults.get(fault, 0) + 1
+        self._changed()
+
     def _changed(self) -> None:
         """The world is another one: ten timeouts begin anew."""
         self._talk_s = None
@@ -189,7 +216,9 @@ class _Play:
             self._talk_s = None
         elif self._talk_s is None:
             self._talk_s = now
-        since_s = None if self._talk_s is None else max(self._talk_s, self.group.checkers.certified_s)
+        since_s = (
+            None if self._talk_s is None else max(self._talk_s, self.group.checkers.certified_s)
+        )
         if since_s is not None and now - since_s > TIMEOUTS_MAX * TIMEOUT_S:
             self.group.checkers.findings.add(
                 "stalled", f"at {now:.3f} s: nothing was ordered since {since_s:.3f} s"
