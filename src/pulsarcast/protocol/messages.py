@@ -41,6 +41,8 @@ class EventMessage(Struct, frozen=True):
 
     block: bytes
     hops: int
+    certificate: bytes = b""
+    """What proves its place, where several sequencers agreed on it."""
 
 
 class Credit(Struct, frozen=True):
@@ -180,6 +182,8 @@ class Range(Struct, frozen=True):
     blocks: tuple[bytes, ...]
     more: bool
     """The sender holds further events of the range: ask again from where this ends."""
+    certificates: tuple[bytes, ...] = ()
+    """What proves the place of each, where several sequencers agreed on it."""
 
 
 # The DHT.

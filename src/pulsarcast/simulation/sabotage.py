@@ -11,7 +11,7 @@ import msgspec
 
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.events import EventDescriptor
-from pulsarcast.model.ids import PeerId
+from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.messages import EventMessage, FetchRange, FrontierPage, Range, Status
 from pulsarcast.protocol.node import Node
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
@@ -43,7 +43,7 @@ def _topics_are(topic_type: type[Topic]) -> Callable[[Any], None]:
 class _SeesEverythingAsNew(Topic):
     """Forgets what it had: every copy of an event is delivered and passed on."""
 
-    def _known(self, event: EventDescriptor) -> bool:
+    def _known(self, event: EventDescriptor, certificate: bytes = b"") -> bool:
         return False
 
 
@@ -114,6 +114,34 @@ def _write_votes_late(sequencer: Sequencer) -> None:
     sequencer._sync_vote = tell_first  # type: ignore[method-assign]
 
 
+def _sequencers_are(spoil: Callable[[Sequencer], None]) -> Callable[[Any], None]:
+    def prepare(node: Node) -> None:
+        def make(*args: Any, **kwargs: Any) -> Sequencer:
+            made = Sequencer(*args, **kwargs)
+            spoil(made)
+            return made
+
+        node.seats.make_sequencer = make
+
+    return prepare
+
+
+class _BelievesAnySequencer(Topic):
+    """Takes one sequencer's word for an event's place."""
+
+    def _is_proven(self, event: EventDescriptor, sender: PeerId, certificate: bytes) -> bool:
+        return True
+
+    def _halt(self, event: EventDescriptor, held: Cid, certificate: bytes) -> None:
+        """Goes on whatever comes."""
+
+
+def _believe_one(node: Node) -> None:
+    node.following.topic_type = _BelievesAnySequencer
+    _sequencers_are(_need_no_others)(node)
+    node.seats.make_certificate = lambda sequencers, signatures: b"anything"
+
+
 def _need_no_others(sequencer: Sequencer) -> None:
     """A leader lets events go with nobody's signature but its own."""
     sequencer._is_committed = lambda index: True  # type: ignore[method-assign]
@@ -129,8 +157,14 @@ SAFEGUARDS: dict[str, Sabotage] = {
     "outbox": Sabotage("requests are neither kept nor repeated", _forget_requests),
     "lazy-neighbours": Sabotage("nobody has lazy neighbours", _topics_are(_HasNoLazyNeighbours)),
     "hand-over": Sabotage("those who leave just leave", _topics_are(_LeavesAtOnce)),
-    "vote-sync": Sabotage("votes are told before they are synced", sequencer=_write_votes_late),
-    "certificates": Sabotage("a leader's own signature is enough", sequencer=_need_no_others),
+    "vote-sync": Sabotage(
+        "votes are told before they are synced",
+        _sequencers_are(_write_votes_late),
+        sequencer=_write_votes_late,
+    ),
+    "certificates": Sabotage(
+        "one sequencer's own signature is enough", _believe_one, sequencer=_need_no_others
+    ),
     "disk-sync": Sabotage("the disk says it has synced when it has not", disk=DiskModel(lies=True)),
 }
 
