@@ -87,7 +87,7 @@ def _options(scenario: str, changes: dict[str, Any]) -> Options:
 
     given = {name: value for name, value in changes.items() if value is not None}
     options = load(scenario)
-    by_seed = options.kind in ("random", "sequencers")
+    by_seed = options.kind in ("random", "sequenced", "sequencers")
     fixed = sorted(set(given) & FROM_THE_SEED) if by_seed else []
     if fixed:
         names = ", ".join("--" + name.replace("_", "-") for name in fixed)

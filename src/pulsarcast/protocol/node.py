@@ -354,6 +354,7 @@ class Node:
             "topics": len(self.topics),
             "outbox": len(self.outbox),
             "requests": len(self.desk) + len(self.seats),
+            "sequencer_entries": self.seats.entries,
             "offers": len(self.visits),
             "numberings": len(self.numberings),
             "descriptors": len(self.descriptors),

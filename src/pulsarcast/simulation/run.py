@@ -12,10 +12,12 @@ from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid, PeerId, peer_text
 from pulsarcast.protocol.dissemination.tree import TreeView
 from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.sequencing.sequencer import Sequencer
 from pulsarcast.simulation import sabotage
 from pulsarcast.simulation.applications import Applications
 from pulsarcast.simulation.checkers.coverage import check_coverage, complete
 from pulsarcast.simulation.checkers.memory import bounds, check_memory
+from pulsarcast.simulation.checkers.sequencers import check_sequencers
 from pulsarcast.simulation.checkers.trees import check_trees
 from pulsarcast.simulation.clocks import NodeClock
 from pulsarcast.simulation.findings import Findings
@@ -154,6 +156,7 @@ class Run:
         trees, fanout_max = self._tree_findings()
         for finding in trees.details:
             observer.findings.add(finding.kind, finding.detail)
+        self._check_sequencers()
         footprint_max = self._check_memory()
         self._check_answers()
         if self.trace is not None:
@@ -241,6 +244,13 @@ class Run:
         names = {topic: book.name for topic, book in self.observer.books.items()}
         widest = check_trees(trees, found, fanout_max=self.parameters.fanout, names=names)
         return found, widest
+
+    def _check_sequencers(self) -> None:
+        groups: dict[Cid, list[tuple[int, Sequencer]]] = {}
+        for index in self.fleet.living():
+            for topic, seat in self.world.node(index).seats.by_topic.items():
+                groups.setdefault(topic, []).append((index, seat.sequencer))
+        check_sequencers(groups, self.observer.findings)
 
     def _check_memory(self) -> dict[str, int]:
         footprints = {index: self.world.node(index).footprint() for index in self.fleet.living()}

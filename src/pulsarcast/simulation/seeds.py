@@ -56,7 +56,14 @@ SEQUENCER_PATHS = {
     "readmitted": "one that had lost its store was given its vote back",
 }
 """The same of sequencers alone."""
-PATHS = {"sequencers": SEQUENCER_PATHS}
+SEQUENCED_PATHS = {
+    **SEQUENCER_PATHS,
+    "gap_filled": "missing events were fetched from a neighbour",
+    "outbox_retry": "a request was sent again",
+    "request_repeated": "a sequencer answered a request a second time",
+}
+"""The same of whole nodes with several sequencers."""
+PATHS = {"sequencers": SEQUENCER_PATHS, "sequenced": SEQUENCED_PATHS}
 SHARE_MIN = 0.05
 RUNS_MIN = 200
 """Runs from which on shares are judged."""

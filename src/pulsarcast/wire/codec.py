@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 from pulsarcast.model.errors import LocalError, RemoteError, Verdict
 from pulsarcast.protocol import messages
 from pulsarcast.protocol.messages import Message
+from pulsarcast.protocol.sequencing import messages as talk
 from pulsarcast.wire import dht, dissemination, sequencing
 from pulsarcast.wire import pulsarcast_pb2 as pb
 from pulsarcast.wire.limits import FRAME_BYTES_MAX
@@ -45,12 +46,12 @@ _PACK: Final[dict[type, Callable[[Any], pb.Frame]]] = {
     messages.CompareKeys: dht.pack_compare_keys,
     messages.KeysDiffer: dht.pack_keys_differ,
     messages.WantBlocks: dht.pack_want_blocks,
-    messages.AskVote: sequencing.pack_ask_vote,
-    messages.Vote: sequencing.pack_vote,
-    messages.Append: sequencing.pack_append,
-    messages.Appended: sequencing.pack_appended,
-    messages.Summon: sequencing.pack_summon,
-    messages.RequestReferred: sequencing.pack_request_referred,
+    talk.AskVote: sequencing.pack_ask_vote,
+    talk.Vote: sequencing.pack_vote,
+    talk.Append: sequencing.pack_append,
+    talk.Appended: sequencing.pack_appended,
+    talk.Summon: sequencing.pack_summon,
+    talk.RequestReferred: sequencing.pack_request_referred,
 }
 
 # By the name of the field of Frame.

@@ -45,7 +45,12 @@ class Seats:
         self._strange: dict[Cid, None] = {}
 
     def __len__(self) -> int:
-        return sum(len(seat.desk) + len(seat.sequencer.log) for seat in self.by_topic.values())
+        return sum(len(seat.desk) for seat in self.by_topic.values())
+
+    @property
+    def entries(self) -> int:
+        """How much is in our logs."""
+        return sum(len(seat.sequencer.log) for seat in self.by_topic.values())
 
     # Coming and going.
 

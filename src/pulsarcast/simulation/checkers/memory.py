@@ -7,6 +7,7 @@ parameters and of what the node has chosen to do itself: its topics and its neig
 from collections.abc import Mapping
 
 from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.sequencing.sequencer import PENDING_MAX
 from pulsarcast.simulation.findings import Findings
 
 COUNT_MAX = 20_000
@@ -22,6 +23,7 @@ def bounds(parameters: Parameters, *, topics: int) -> dict[str, int]:
         # Parent, children, lazy neighbours, and those that are on their way in or out.
         "links": each * 4 * (parameters.fanout + parameters.lazy_neighbours + 2),
         "requests": each * parameters.requests_held_max,
+        "sequencer_entries": each * 2 * (parameters.sequencer_log + PENDING_MAX),
         "outbox": parameters.outbox_max,
         "dht_contacts": 256 * parameters.bucket_size,
         "dht_spares": 256 * parameters.bucket_size,
