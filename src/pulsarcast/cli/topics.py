@@ -27,6 +27,12 @@ def setting_options(command: Any) -> Any:
     """What an author can choose."""
     for option in (
         click.option("--order", type=click.Choice(ORDERS), help="In which order events come."),
+        click.option(
+            "--sequencer",
+            multiple=True,
+            metavar="PEER",
+            help="Who gives a total order its places; of several, most must be up.",
+        ),
         click.option("--publisher", multiple=True, metavar="PEER", help="Who may publish."),
         click.option("--anyone", is_flag=True, help="Anyone may publish."),
         click.option(
@@ -57,6 +63,7 @@ def _named(below: tuple[str, ...]) -> dict[str, str]:
 def _changed(
     base: api.SettingsView,
     order: str | None,
+    sequencer: tuple[str, ...],
     publisher: tuple[str, ...],
     anyone: bool,
     requests: bool | None,
@@ -67,6 +74,11 @@ def _changed(
     changes: dict[str, Any] = {}
     if order is not None:
         changes["order"] = order
+    if sequencer:
+        if changes.get("order", base.order) != "total":
+            raise click.UsageError("--sequencer goes with --order total")
+        changes["sequencers"] = list(sequencer)
+        changes["publishers"] = None
     if publisher and anyone:
         raise click.UsageError("give --publisher or --anyone")
     if publisher or anyone:
@@ -124,6 +136,11 @@ def show(client: Client, topic: str, as_json: bool) -> None:
         ("author", found.author),
         ("version", str(found.version)),
         ("order", settings.order),
+        *(
+            [("sequencers", " ".join(settings.sequencers))]
+            if settings.sequencers is not None
+            else []
+        ),
         ("publishers", "anyone" if settings.publishers is None else " ".join(settings.publishers)),
         ("requests", "taken" if settings.request_to_publish else "refused"),
         ("kept", ", ".join(bounds) or "everything"),
