@@ -14,7 +14,7 @@ from pulsarcast.simulation.options import load, names
 
 
 def test_the_scenarios_of_the_package_can_be_read() -> None:
-    assert names() == ["random", "thesis", "tree"]
+    assert names() == ["random", "sequenced", "sequencers", "thesis", "tree"]
     for name in names():
         assert load(name).scenario == name
         assert load(name).about
@@ -42,7 +42,7 @@ def test_a_mistake_in_a_scenario_is_named(tmp_path: Path, text: str, complaint: 
 
 
 def test_an_unknown_scenario_is_answered_with_those_there_are() -> None:
-    with pytest.raises(LocalError, match="random, thesis, tree"):
+    with pytest.raises(LocalError, match="random, sequenced, sequencers, thesis, tree"):
         load("forest")
 
 

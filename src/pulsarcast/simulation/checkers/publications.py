@@ -37,7 +37,8 @@ def enter(observer: Observer, time_s: float, index: int, record: trace.Published
         # Told again after a crash: the same event is the same event.
         return
     if known is not None and is_shared:
-        findings.add("fork", f"{what} has the position of {known.hex()[8:20]}")
+        # What several agreed on nobody takes back.
+        findings.add("equivocation", f"{what} has the position of {known.hex()[8:20]}")
         return
     if known is not None and not _never_left(stream, number):
         findings.add("equivocation", f"{what} has the number of {known.hex()[8:20]}")
