@@ -193,6 +193,9 @@ class Outbox:
         epoch = signed.request.sequence.epoch
         lowest = next(each for each in self._open[signed.request.topic] if each.epoch == epoch)
         settled = lowest.number - 1
+        message = RequestToPublish(signed.block, asked.replicated, settled)
+        if asked.target != self.turn.me:
+            self.turn.send(asked.target, message)
         delay = self.parameters.outbox_retry_s * 2 ** min(asked.attempts, BACKOFF_DOUBLINGS_MAX)
         if asked.is_sequenced:
             # Another one may lead by then.
@@ -200,11 +203,9 @@ class Outbox:
             delay = min(delay, self.parameters.election_timeout_s * 2**doublings)
         asked.attempts += 1
         asked.timer = self.turn.after(self.turn.jitter(delay), lambda: self._try_another(asked))
-        message = RequestToPublish(signed.block, asked.replicated, settled)
         if asked.target == self.turn.me:
+            # Last: the answer may come at once.
             self.ask_self(message)
-        else:
-            self.turn.send(asked.target, message)
 
     def _choose(self, asked: _Asked) -> PeerId:
         """Whom to ask: the acting sequencer if we know it, else each in turn."""

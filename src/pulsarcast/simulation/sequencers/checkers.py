@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.protocol.sequencing.entries import FORGOTTEN
 from pulsarcast.protocol.sequencing.log import Entry, EntryKind, unpack_members
-from pulsarcast.protocol.sequencing.sequencer import FORGOTTEN, Role
+from pulsarcast.protocol.sequencing.roles import Role
 from pulsarcast.simulation.findings import Findings
 
 if TYPE_CHECKING:
