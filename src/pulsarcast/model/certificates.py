@@ -65,7 +65,8 @@ def check_certificate(
     sequencers: tuple[PeerId, ...], event: EventDescriptor, certificate: bytes
 ) -> None:
     """Refuse an event whose place most of its sequencers did not sign."""
-    assert event.position is not None, "only total order has places"
+    if event.position is None:
+        raise RemoteError("a certificate of an event that has no place")
     body = _body(event.topic, event.position, event.cid)
     if not _proves(sequencers, body, certificate):
         raise RemoteError("a certificate that proves nothing")

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 SIGNATURES_MAX = 64
 """Signatures in one answer."""
+NUMBER_MAX = 1 << 62
+"""Of terms, indices and positions: far beyond what there is, and far below what can be said."""
 OUT_OF_POSITION = "an entry out of its position"
 FORGOTTEN = "a leader lacks what was committed"
 
@@ -68,8 +70,13 @@ class Entries:
     def _check_entries(self, message: Append) -> None:
         """Refuse what no leader sends, before any of it is taken over."""
         sequencer = self.sequencer
-        if message.base is not None and message.entries:
+        base = message.base
+        if base is not None and message.entries:
             raise RemoteError("entries beside a base")
+        if base is not None and max(base.index, base.term, base.position) > NUMBER_MAX:
+            raise RemoteError("a base that nobody can have come to")
+        if any(entry.position > NUMBER_MAX for entry in message.entries):
+            raise RemoteError(OUT_OF_POSITION)
         before: Entry | None = None
         for entry in message.entries:
             is_event = entry.kind is EntryKind.EVENT

@@ -23,7 +23,7 @@ from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.ids import PEER_ID_BYTES, Cid, PeerId
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.sequencing.elections import Elections
-from pulsarcast.protocol.sequencing.entries import Entries
+from pulsarcast.protocol.sequencing.entries import NUMBER_MAX, Entries
 from pulsarcast.protocol.sequencing.followers import Followers
 from pulsarcast.protocol.sequencing.log import (
     STORE_BYTES,
@@ -210,6 +210,8 @@ class Sequencer:
         """Another sequencer of the topic says something."""
         if self._stopped or sender not in self.peers or sender == self.turn.me:
             raise RemoteError("not a sequencer of this topic")
+        if message.term > NUMBER_MAX:
+            raise RemoteError("a term that nobody can have come to")
         match message:
             case AskVote():
                 self.elections.receive_ask(sender, message)
