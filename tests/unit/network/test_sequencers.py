@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import trio
@@ -35,19 +34,27 @@ async def leader_of(nodes: list[Node], topic: str) -> int:
         await trio.sleep(0.1)
 
 
+async def live(
+    home: Path, bootstrap: list[str], *, task_status: trio.TaskStatus[tuple[Node, trio.Event]]
+) -> None:
+    """One node, until it is told to go."""
+    stop = trio.Event()
+    async with Node.open(home, bootstrap=bootstrap, parameters=QUICK) as node:
+        task_status.started((node, stop))
+        await stop.wait()
+
+
 def test_a_successor_takes_over_from_a_sequencer_that_is_gone(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with AsyncExitStack() as stack, AsyncExitStack() as doomed:
-            ann = await stack.enter_async_context(Node.open(tmp_path / "ann", parameters=QUICK))
-            nodes: list[Node] = []
-            homes: list[AsyncExitStack] = []
-            for number in range(3):
-                home = await doomed.enter_async_context(AsyncExitStack())
-                opened = Node.open(
-                    tmp_path / f"{number}", bootstrap=ann.addresses, parameters=QUICK
-                )
-                nodes.append(await home.enter_async_context(opened))
-                homes.append(home)
+        async with (
+            Node.open(tmp_path / "ann", parameters=QUICK) as ann,
+            trio.open_nursery() as nursery,
+        ):
+            begun = [
+                await nursery.start(live, tmp_path / name, list(ann.addresses))
+                for name in ("one", "two", "three")
+            ]
+            nodes = [node for node, _ in begun]
             settings = TopicSettings(
                 delivery_order=DeliveryOrder.TOTAL,
                 sequencers=tuple(parse_peer(node.peer_id) for node in nodes),
@@ -56,11 +63,13 @@ def test_a_successor_takes_over_from_a_sequencer_that_is_gone(tmp_path: Path) ->
             events = await ann.subscribe(topic)
             first = await leader_of(nodes, topic.id)
             await ann.publish(topic, b"one", ack="accepted")
-            await homes.pop(first).aclose()
+            begun.pop(first)[1].set()
             nodes.pop(first)
             await ann.publish(topic, b"two", ack="accepted")
             await leader_of(nodes, topic.id)
             await nodes[0].publish(topic, b"three", ack="accepted")
             assert [(await anext(events)).payload for _ in range(3)] == [b"one", b"two", b"three"]
+            for _, stop in begun:
+                stop.set()
 
     play(scene)
