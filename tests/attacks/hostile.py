@@ -138,7 +138,7 @@ class Hostile:
     def entry(self) -> Entry:
         rng = self.rng
         kind = rng.choice(list(EntryKind))
-        bodies = {
+        bodies: dict[EntryKind, Callable[[], bytes]] = {
             EntryKind.EVENT: self.event,
             EntryKind.NOTHING: lambda: b"",
             EntryKind.MEMBERS: lambda: pack_members(self.founders()),

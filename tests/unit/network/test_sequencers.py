@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import trio
 
@@ -34,9 +35,7 @@ async def leader_of(nodes: list[Node], topic: str) -> int:
         await trio.sleep(0.1)
 
 
-async def live(
-    home: Path, bootstrap: list[str], *, task_status: trio.TaskStatus[tuple[Node, trio.Event]]
-) -> None:
+async def live(home: Path, bootstrap: list[str], *, task_status: Any) -> None:
     """One node, until it is told to go."""
     stop = trio.Event()
     async with Node.open(home, bootstrap=bootstrap, parameters=QUICK) as node:

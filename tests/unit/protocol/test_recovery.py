@@ -539,7 +539,7 @@ def test_an_event_of_the_topic_is_what_the_tests_above_stand_for() -> None:
     event = event_of(ALICE, TOPIC, 1)
     desk = Desk()
     taken: list[bytes] = []
-    desk.recovery.take = lambda block, sender, certificate=b"": taken.append(block)
+    desk.recovery.take = lambda block, sender, certificate: taken.append(block)
     desk.shows(CAROL.peer_id, 1)
     (asked,) = desk.asked()
     desk.recovery.receive(
