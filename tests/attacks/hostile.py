@@ -35,6 +35,7 @@ from pulsarcast.model.topics import (
 )
 from pulsarcast.protocol import messages
 from pulsarcast.protocol.messages import Contact, Message, Role
+from pulsarcast.protocol.sequencing.log import Base, Entry, EntryKind, Member, pack_members
 from pulsarcast.protocol.store import MarkState
 from pulsarcast.wire import codec
 from pulsarcast.wire.limits import COUNT_MAX, HOPS_MAX, INTEGER_MAX
@@ -102,7 +103,56 @@ class Hostile:
             "root": self.peer,
             "settled": self.number,
             "topic": lambda: rng.choice((self.topic().topic, self.cid())),
+            "agreed": self.flip,
+            "base": lambda: self.base() if rng.random() < 0.2 else None,
+            "before_index": self.small,
+            "before_term": self.small,
+            "certificate": lambda: rng.choice((b"", rng.randbytes(130), rng.randbytes(195))),
+            "certificates": lambda: (),
+            "certify": self.small,
+            "committed": self.small,
+            "entries": lambda: tuple(self.entry() for _ in range(rng.randrange(4))),
+            "granted": self.flip,
+            "held": self.small,
+            "last_index": self.small,
+            "last_term": self.small,
+            "leader": lambda: rng.choice((None, self.peer())),
+            "matched": self.small,
+            "signatures": lambda: tuple(
+                (self.small(), rng.randbytes(64)) for _ in range(rng.randrange(3))
+            ),
+            "store": self.store,
+            "term": self.small,
+            "trial": self.flip,
         }
+
+    # What sequencers say.
+
+    def small(self) -> int:
+        """Numbers of terms, indices and positions: mostly those that there are."""
+        return self.rng.choice((0, 0, 1, 1, 2, 3, self.rng.randrange(9), INTEGER_MAX))
+
+    def store(self) -> bytes:
+        return self.rng.choice((bytes(8), b"a store.", self.rng.randbytes(8)))
+
+    def entry(self) -> Entry:
+        rng = self.rng
+        kind = rng.choice(list(EntryKind))
+        bodies: dict[EntryKind, Callable[[], bytes]] = {
+            EntryKind.EVENT: self.event,
+            EntryKind.NOTHING: lambda: b"",
+            EntryKind.MEMBERS: lambda: pack_members(self.founders()),
+        }
+        body = bodies[kind]() if rng.random() < 0.8 else rng.randbytes(rng.randrange(99))
+        return Entry(self.small(), self.small(), kind, body)
+
+    def founders(self) -> tuple[Member, ...]:
+        sequencers = self.topic().sequencers if self.flip() else (self.peer(),)
+        return tuple(Member(peer, self.store()) for peer in sequencers)
+
+    def base(self) -> Base:
+        cid = self.rng.choice((None, self.cid()))
+        return Base(self.small(), self.small(), self.small(), cid, self.founders()[:7])
 
     # Small things.
 
@@ -371,7 +421,7 @@ class Hostile:
     def message(self) -> Message:
         """A message of any kind that the wire lets pass."""
         kind: Any = messages.EventMessage if self.rng.random() < 0.3 else self.rng.choice(KINDS)
-        fields = {name: self._makers[name]() for name in kind.__struct_fields__}
+        fields: dict[str, Any] = {name: self._makers[name]() for name in kind.__struct_fields__}
         if kind is messages.FetchRange:
             fields["first"], fields["last"] = sorted((self.number(), self.number()))
         elif kind is messages.CompareKeys:
@@ -380,6 +430,10 @@ class Hostile:
             fields["block"] = self.request() if self.rng.random() < 0.9 else self.block()
         elif kind is messages.EventMessage:
             fields["block"] = self.rng.choice((self.next_event, self.event, self.block))()
+        elif kind is messages.Range and self.flip():
+            fields["certificates"] = tuple(
+                self._makers["certificate"]() for _ in range(len(fields["blocks"]))
+            )
         elif kind is messages.BlockFound and self.flip():
             fields["block"] = None
         elif kind is messages.PointerFound and self.flip():

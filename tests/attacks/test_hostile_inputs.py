@@ -150,6 +150,11 @@ class Victim(Solo):
 def following() -> tuple[Victim, list[TopicDescriptor]]:
     """The victim, and the topics that it follows or knows."""
     author = HOSTILES[0]
+    victim = Victim()
+    shared = TopicSettings(
+        delivery_order=DeliveryOrder.TOTAL,
+        sequencers=(author.peer_id, HOSTILES[1].peer_id, victim.me),
+    )
     total = TopicSettings(
         delivery_order=DeliveryOrder.TOTAL,
         allowed_publishers=(author.peer_id,),
@@ -160,6 +165,7 @@ def following() -> tuple[Victim, list[TopicDescriptor]]:
         topic_of(author, name="open"),
         topic_of(author, total, name="total"),
         topic_of(author, TopicSettings(allowed_publishers=(author.peer_id,)), name="asked"),
+        topic_of(author, shared, name="shared"),
     ]
     alices = [
         topic_of(ALICE, TopicSettings(delivery_order=DeliveryOrder.PER_PUBLISHER), name="each"),
@@ -171,7 +177,6 @@ def following() -> tuple[Victim, list[TopicDescriptor]]:
     metas = [meta_of(author, topic.name) for topic in theirs]
     metas += [meta_of(ALICE, topic.name) for topic in alices]
     everything = [descriptor.block for descriptor in (*theirs, *alices, *metas)]
-    victim = Victim()
     for who in HOSTILES:
         victim.peers[who.peer_id] = Parent(f"hostile {HOSTILES.index(who)}", everything)
     victim.start()
@@ -180,7 +185,7 @@ def following() -> tuple[Victim, list[TopicDescriptor]]:
         victim.create(causal, name="mine too"),
         victim.create(TopicSettings(dissemination=Dissemination.CUBE), name="mine and hot"),
     ]
-    for topic in (*theirs[:2], *alices):
+    for topic in (*theirs[:2], theirs[3], *alices):
         victim.ask(lambda call, cid=topic.cid: Subscribe(call, cid))  # type: ignore[misc]
     # Something in the outbox, something to hand in, and two children.
     victim.give(Publish(900, theirs[2].cid, b"please"))

@@ -24,9 +24,15 @@ OBJECTS = {
 SCENARIOS = {"cube-comparison": "random-cube", "cube-skip": "random-cube"}
 """Where it takes another scenario than `random`."""
 
+AMONG_SEQUENCERS = {
+    "certificates": (3, "fork"),
+    "vote-sync": (3, "election"),
+}
+"""The same of sequencers alone (`simulate sequencers`), and what they find."""
+
 
 def test_every_safeguard_has_its_seed() -> None:
-    assert OBJECTS.keys() == SAFEGUARDS.keys()
+    assert OBJECTS.keys() | AMONG_SEQUENCERS.keys() == SAFEGUARDS.keys()
 
 
 @pytest.mark.parametrize(("safeguard", "seed"), sorted(OBJECTS.items()))
@@ -36,5 +42,15 @@ def test_without_this_safeguard_its_seed_finds_a_violation(safeguard: str, seed:
     spoilt = msgspec.structs.replace(whole, without=safeguard, settle_s_max=200.0)
     result = run_scenario(spoilt)
     assert not result.ok
+    assert safeguard in result.replay
+    assert run_scenario(whole).ok, "the violation must come from the missing safeguard"
+
+
+@pytest.mark.parametrize("safeguard", sorted(AMONG_SEQUENCERS))
+def test_without_this_safeguard_sequencers_break_their_promises(safeguard: str) -> None:
+    seed, kind = AMONG_SEQUENCERS[safeguard]
+    whole = msgspec.structs.replace(load("sequencers"), seed=seed)
+    result = run_scenario(msgspec.structs.replace(whole, without=safeguard))
+    assert kind in result.findings
     assert safeguard in result.replay
     assert run_scenario(whole).ok, "the violation must come from the missing safeguard"

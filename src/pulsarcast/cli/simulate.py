@@ -89,7 +89,8 @@ def _options(scenario: str, changes: dict[str, Any]) -> Options:
 
     given = {name: value for name, value in changes.items() if value is not None}
     options = load(scenario)
-    fixed = sorted(set(given) & FROM_THE_SEED) if options.kind == "random" else []
+    by_seed = options.kind in ("random", "sequenced", "sequencers")
+    fixed = sorted(set(given) & FROM_THE_SEED) if by_seed else []
     if fixed:
         names = ", ".join("--" + name.replace("_", "-") for name in fixed)
         raise LocalError(f"a random run takes these from its seed: {names}")
@@ -126,7 +127,7 @@ def _run_one(options: Options, *, as_json: bool) -> bool:
 def _run_seeds(options: Options, seeds: range, *, as_json: bool) -> bool:
     from pulsarcast.simulation.seeds import Summary, run_seeds
 
-    summary = Summary(options.dissemination)
+    summary = Summary(options.kind, options.dissemination)
     bar = tqdm(run_seeds(options, seeds), total=len(seeds), disable=None, unit="run")
     for result in bar:
         summary.add(result)

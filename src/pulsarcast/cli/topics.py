@@ -33,6 +33,12 @@ def setting_options(command: Any) -> Any:
             type=click.Choice(TRAVELS),
             help="How events travel: cube where many publish at once.",
         ),
+        click.option(
+            "--sequencer",
+            multiple=True,
+            metavar="PEER",
+            help="Who gives a total order its places; of several, most must be up.",
+        ),
         click.option("--publisher", multiple=True, metavar="PEER", help="Who may publish."),
         click.option("--anyone", is_flag=True, help="Anyone may publish."),
         click.option(
@@ -64,6 +70,7 @@ def _changed(
     base: api.SettingsView,
     order: str | None,
     dissemination: str | None,
+    sequencer: tuple[str, ...],
     publisher: tuple[str, ...],
     anyone: bool,
     requests: bool | None,
@@ -76,6 +83,11 @@ def _changed(
         changes["order"] = order
     if dissemination is not None:
         changes["dissemination"] = dissemination
+    if sequencer:
+        if changes.get("order", base.order) != "total":
+            raise click.UsageError("--sequencer goes with --order total")
+        changes["sequencers"] = list(sequencer)
+        changes["publishers"] = None
     if publisher and anyone:
         raise click.UsageError("give --publisher or --anyone")
     if publisher or anyone:
@@ -134,6 +146,11 @@ def show(client: Client, topic: str, as_json: bool) -> None:
         ("version", str(found.version)),
         ("order", settings.order),
         ("travel by", settings.dissemination),
+        *(
+            [("sequencers", " ".join(settings.sequencers))]
+            if settings.sequencers is not None
+            else []
+        ),
         ("publishers", "anyone" if settings.publishers is None else " ".join(settings.publishers)),
         ("requests", "taken" if settings.request_to_publish else "refused"),
         ("kept", ", ".join(bounds) or "everything"),

@@ -32,6 +32,7 @@ _MEANINGS: Final = (
     ("the node is stopping", 503, "stopping"),
     ("the author may not request", 403, "rights"),
     ("the outbox is full", 503, "busy"),
+    ("halted: two events are certified", 503, "halted"),
 )
 
 

@@ -128,16 +128,34 @@ class NodeCollector(Collector):
             "pulsarcast_reader_behind", "Events a reader is not done with.",
             labels=(*labels, "reader"),
         )  # fmt: skip
+        halted = GaugeMetricFamily(
+            "pulsarcast_topic_halted", "Whether a topic does not go on.", labels=labels
+        )
+        term = GaugeMetricFamily(
+            "pulsarcast_topic_term", "The term of a topic's sequencers, of which we are one.",
+            labels=labels,
+        )  # fmt: skip
+        leads = GaugeMetricFamily(
+            "pulsarcast_topic_leads", "Whether we are the acting one of them.", labels=labels
+        )
+        led = GaugeMetricFamily(
+            "pulsarcast_topic_led", "Whether we know of an acting one.", labels=labels
+        )
         for topic in self._service.node.followed()[:TOPICS_MAX]:
             key = (topic.id, topic.name)
             newest.add_metric(key, topic.newest)
             held.add_metric(key, topic.held_back)
             missing.add_metric(key, topic.missing)
             neighbours.add_metric(key, len(topic.children) + (topic.parent is not None))
+            halted.add_metric(key, topic.halted is not None)
+            if topic.sequencing is not None:
+                term.add_metric(key, topic.sequencing.term)
+                leads.add_metric(key, topic.sequencing.leads)
+                led.add_metric(key, topic.sequencing.leader is not None)
             for reader in topic.readers:
                 if not reader.name.startswith("~"):
                     behind.add_metric((*key, reader.name), reader.behind)
-        yield from (newest, held, missing, neighbours, behind)
+        yield from (newest, held, missing, neighbours, behind, halted, term, leads, led)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

@@ -78,6 +78,8 @@ class SettingsView(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unkn
     request_to_publish: bool = True
     requesters: list[str] | None = None
     linking: Linking = "LAST_SEEN"
+    sequencers: list[str] | None = None
+    """Of total order: who gives events their places, 1 to 7; left out: the author alone."""
     retention: RetentionView = msgspec.field(default_factory=RetentionView)
     payload_bytes_max: int | None = None
 
@@ -125,6 +127,20 @@ class ReaderView(msgspec.Struct, kw_only=True):
     connected: bool
 
 
+class SequencingView(msgspec.Struct, kw_only=True):
+    """What one of several sequencers knows of their work."""
+
+    leader: str | None
+    """Who gives events their places now; nobody, while they choose."""
+    term: int
+    leads: bool
+    """Whether it is this node."""
+    has_vote: bool
+    """Whether this node counts: not before it is admitted again with a new store."""
+    held: int
+    """The position up to which the node has every event."""
+
+
 class FollowedView(msgspec.Struct, kw_only=True):
     """A topic that the node follows, and how it does."""
 
@@ -147,6 +163,10 @@ class FollowedView(msgspec.Struct, kw_only=True):
     missing: int
     """Ranges of numbers that were seen to exist and are being fetched."""
     readers: list[ReaderView]
+    sequencing: SequencingView | None = None
+    """Where the node is one of several sequencers of the topic: how these do."""
+    halted: str | None = None
+    """Why the topic does not go on, where it does not."""
 
 
 class Topics(msgspec.Struct):
@@ -438,6 +458,7 @@ def settings_view(settings: TopicSettings) -> SettingsView:
         request_to_publish=settings.request_to_publish,
         requesters=_peer_texts(settings.requesters),
         linking=settings.event_linking.value,
+        sequencers=_peer_texts(settings.sequencers) or None,
         retention=RetentionView(retention.age_s, retention.count, retention.bytes),
         payload_bytes_max=settings.payload_bytes_max,
     )
@@ -459,6 +480,8 @@ def settings_from(view: SettingsView, base: TopicSettings) -> TopicSettings:
         changes["payload_bytes_max"] = view.payload_bytes_max
     if order is not DeliveryOrder.TOTAL:
         changes["sequencers"] = ()
+    elif view.sequencers is not None:
+        changes["sequencers"] = _parse_peers(view.sequencers)
     return msgspec.structs.replace(base, **changes)
 
 

@@ -38,7 +38,7 @@ from pulsarcast.model.fields import (
     read_signature,
 )
 from pulsarcast.model.identity import Identity, verify_signature
-from pulsarcast.model.ids import Cid, PeerId, check_cid, check_peer_id, cid_of
+from pulsarcast.model.ids import Cid, PeerId, check_cid, check_peer_id, cid_of, order_of
 from pulsarcast.model.marks import Mark, read_marks, write_marks
 from pulsarcast.model.requests import (
     AFTER_MAX,
@@ -130,6 +130,17 @@ class EventDescriptor(msgspec.Struct, frozen=True):
     def payload(self) -> bytes:
         """What was said."""
         return self.request.payload
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether its place was agreed on by several sequencers, whose count it is part of."""
+        position = self.position
+        return position is not None and position.term > 0 and self.sequence == (0, position.number)
+
+    @property
+    def numbered_by(self) -> PeerId:
+        """In whose numbering its sequence counts: the publisher's, or the sequencers' own."""
+        return order_of(self.request.topic) if self.is_ordered else self.publisher
 
     def __hash__(self) -> int:
         """Hash by content id, which covers every byte of the event."""

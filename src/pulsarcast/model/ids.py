@@ -100,6 +100,12 @@ def parse_cid(text: str) -> Cid:
     return cid
 
 
+@lru_cache(maxsize=_CIDS_KNOWN)
+def order_of(topic: Cid) -> PeerId:
+    """In whose name a topic's sequencers count, all of them together: nobody has its key."""
+    return PeerId(PEER_ID_PREFIX + sha256(b"pulsarcast/order/1" + topic).digest())
+
+
 @lru_cache(maxsize=_PEERS_KNOWN)
 def peer_key(peer: PeerId) -> Key:
     """Where a peer lives in the keyspace."""

@@ -18,6 +18,7 @@ from pulsarcast.model.requests import PAYLOAD_BYTES_MAX
 __all__ = [
     "ATTRIBUTE_TYPES",
     "META",
+    "SEQUENCERS_MAX",
     "AttributeRule",
     "DeliveryOrder",
     "Dissemination",
@@ -28,6 +29,7 @@ __all__ = [
     "TopicSettings",
 ]
 
+SEQUENCERS_MAX: Final = 7  # of total order: two may be lost of five, three of seven
 META: Final = "meta"  # the sub-topic in which new versions are announced (thesis, 3.3.1)
 
 
@@ -126,6 +128,11 @@ class TopicDescriptor(TopicSettings, frozen=True, kw_only=True):
         """What was chosen in this version: a start for choosing the next one's."""
         chosen = {field: getattr(self, field) for field in TopicSettings.__struct_fields__}
         return TopicSettings(**chosen)
+
+    @property
+    def is_sequenced(self) -> bool:
+        """Whether several sequencers agree on the order, so that it outlives some of them."""
+        return self.delivery_order is DeliveryOrder.TOTAL and len(self.sequencers) > 1
 
     def may_publish(self, peer: PeerId) -> bool:
         """Whether this version lets a peer publish."""

@@ -22,6 +22,7 @@ from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topic_types import (
     ATTRIBUTE_TYPES,
     META,
+    SEQUENCERS_MAX,
     AttributeRule,
     DeliveryOrder,
     Dissemination,
@@ -201,6 +202,8 @@ def _check_rules(topic: TopicDescriptor) -> None:
     linked = topic.event_linking is EventLinking.LAST_SEEN
     if topic.delivery_order is DeliveryOrder.CAUSAL and not linked:
         raise RemoteError("in causal order events are linked by what was delivered, not by hand")
+    if len(topic.sequencers) > SEQUENCERS_MAX:
+        raise RemoteError(f"more than {SEQUENCERS_MAX} sequencers")
     if topic.is_meta:
         if topic.allowed_publishers != (topic.author,) or topic.request_to_publish:
             raise RemoteError("only its author publishes in a meta topic")
@@ -240,6 +243,10 @@ def check_succession(previous: TopicDescriptor, candidate: TopicDescriptor) -> N
     ):
         # Members change versions at different moments: they must agree on these throughout.
         raise RemoteError("how a topic orders and spreads its events never changes")
+    changed = candidate.sequencers != previous.sequencers
+    if changed and (candidate.is_sequenced or previous.is_sequenced):
+        # Who has a vote is changed in the sequencers' own log (decision 0021): not built yet.
+        raise RemoteError("a topic's sequencers cannot be changed where there are several")
     if candidate.is_meta != previous.is_meta:
         raise RemoteError("a topic is a meta topic always or never")
     if candidate.subtopics.get(META) != previous.subtopics.get(META):
@@ -255,7 +262,8 @@ def check_event(topic_version: TopicDescriptor, event: EventDescriptor) -> None:
         raise RemoteError("an event of another topic, or of another version of it")
     if not topic_version.may_publish(event.publisher):
         raise RemoteError("published by a peer that may not publish")
-    if event.author != event.publisher and not topic_version.may_request(event.author):
+    by_request = event.author != event.publisher and event.author not in topic_version.sequencers
+    if by_request and not topic_version.may_request(event.author):
         raise RemoteError("published for a peer that may not request it")
     if len(event.payload) > topic_version.payload_bytes_max:
         raise RemoteError("a payload larger than the topic allows")
@@ -278,6 +286,8 @@ def _check_links(topic: TopicDescriptor, event: EventDescriptor) -> None:
             raise RemoteError("in causal order everything a request is after has its mark")
     elif event.marks or event.request.marks or event.is_merge:
         raise RemoteError("marks and merges belong to causal order, and to no other")
+    if event.position is not None and event.is_ordered != topic.is_sequenced:
+        raise RemoteError("several sequencers count together, and one by itself")
 
 
 def _check_attributes(

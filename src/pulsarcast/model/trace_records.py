@@ -183,6 +183,14 @@ class Delivered(Record, frozen=True):
     redelivery: bool = False
 
 
+class LeaderChanged(Record, frozen=True):
+    """As one of a topic's sequencers we learned who leads from now on; None: nobody we know of."""
+
+    topic: Cid
+    term: int
+    leader: PeerId | None
+
+
 class Retired(Record, frozen=True):
     """What we lack up to `number` will not be delivered: the topic's retention let go of it."""
 
@@ -263,6 +271,7 @@ RECORDS: Final[tuple[type[Record], ...]] = (
     Acknowledged,
     Refused,
     Delivered,
+    LeaderChanged,
     Retired,
     RpcSent,
     RpcReceived,

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pulsarcast.model.api import FollowedView, PeerView, ReaderView
+from pulsarcast.model.api import FollowedView, PeerView, ReaderView, SequencingView
 from pulsarcast.model.ids import Cid, PeerId, cid_text, peer_text
 from pulsarcast.model.topic_types import Dissemination
 from pulsarcast.network.neighbours import Neighbours
 from pulsarcast.network.subscriptions import Feed
+from pulsarcast.protocol.sequencing.seat import Seat
 from pulsarcast.protocol.topic import Topic
 
 
-def topic_view(topic: Topic, feed: Feed | None, aliases: Mapping[str, str]) -> FollowedView:
+def topic_view(
+    topic: Topic, feed: Feed | None, aliases: Mapping[str, str], seat: Seat | None = None
+) -> FollowedView:
     """How a topic that we follow does."""
     tree, footprint, descriptor = topic.view(), topic.footprint(), topic.descriptor
     topic_id = cid_text(topic.id)
@@ -37,6 +40,20 @@ def topic_view(topic: Topic, feed: Feed | None, aliases: Mapping[str, str]) -> F
         held_back=footprint["held_back"],
         missing=footprint["wants"],
         readers=[] if feed is None else readers_of(feed),
+        sequencing=None if seat is None else sequencing_of(seat),
+        halted=topic.halted,
+    )
+
+
+def sequencing_of(seat: Seat) -> SequencingView:
+    """What we know of a topic's sequencers, as one of them."""
+    sequencer = seat.sequencer
+    return SequencingView(
+        leader=None if sequencer.leader is None else peer_text(sequencer.leader),
+        term=sequencer.term,
+        leads=sequencer.leads,
+        has_vote=sequencer.has_vote,
+        held=seat.held(),
     )
 
 
@@ -54,11 +71,14 @@ def readers_of(feed: Feed) -> list[ReaderView]:
 
 
 def followed(
-    topics: Mapping[Cid, Topic], feeds: Mapping[Cid, Feed], aliases: Mapping[str, str]
+    topics: Mapping[Cid, Topic],
+    feeds: Mapping[Cid, Feed],
+    aliases: Mapping[str, str],
+    seats: Mapping[Cid, Seat],
 ) -> list[FollowedView]:
     """All topics that we follow, but for those that only announce versions of others."""
     return [
-        topic_view(topic, feeds.get(cid), aliases)
+        topic_view(topic, feeds.get(cid), aliases, seats.get(cid))
         for cid, topic in topics.items()
         if not topic.is_meta
     ]

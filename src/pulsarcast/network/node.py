@@ -282,7 +282,8 @@ class Node:
 
     def followed(self, aliases: Mapping[str, str] = {}) -> list[FollowedView]:
         """The topics that we follow, and how they do."""
-        return insight.followed(self._running.core.topics, self._feeds, aliases)
+        core = self._running.core
+        return insight.followed(core.topics, self._feeds, aliases, core.seats.by_topic)
 
     def neighbours(self) -> list[PeerView]:
         """The connections to other peers."""

@@ -142,6 +142,8 @@ class Commands:
                     topic.retention.bytes,
                 )
             )
+            if topic.is_sequenced:
+                self.node.seats.summon(versions)
             self.node.following.follow(
                 versions,
                 Why.AUTHOR,
@@ -319,11 +321,17 @@ class Commands:
         try:
             if len(given.payload) > descriptor.payload_bytes_max:
                 raise LocalError("the payload is larger than the topic allows")
-            if descriptor.may_publish(me):
+            topic = self.node.topics.get(given.topic)
+            if topic is not None and topic.halted is not None:
+                raise LocalError(topic.halted)
+            if descriptor.is_sequenced and descriptor.may_publish(me):
+                # Whoever leads among us gives it its place, as it does for anybody.
+                self.node.outbox.ask(given, descriptor, nonce, self._settle(given))
+            elif descriptor.may_publish(me):
                 self.node.publisher.publish(
                     given,
                     descriptor,
-                    self.node.topics.get(given.topic),
+                    topic,
                     nonce,
                     lambda event, replicas: self._acknowledge(given, event.cid, replicas),
                 )
@@ -365,9 +373,13 @@ class Commands:
 
     def receive_request(self, sender: PeerId, message: RequestToPublish) -> None:
         """A peer asks us to publish for it; we do so only for topics that we follow."""
-        topic = self.node.topics.get(decode_request(message.block).request.topic)
+        cid = decode_request(message.block).request.topic
+        topic = self.node.topics.get(cid)
+        if topic is None or topic.is_sequenced:
+            self.node.seats.receive_request(sender, cid, message)
+            return
         refuses = self.node.numberings.refusal is not None
-        if topic is None or not topic.started or topic.is_behind_its_log or refuses:
+        if not topic.started or topic.is_behind_its_log or refuses:
             # Left without an answer the author asks others, or again.
             return
         if not self.node.doubts.has(topic.id):
@@ -482,5 +494,3 @@ def nonce_of(key: bytes) -> bytes:
 
 def check_built(settings: TopicSettings) -> None:
     """Refuse what the descriptors can say but the protocol cannot do yet."""
-    if len(settings.sequencers) > 1:
-        raise LocalError("total order with successors is not built yet")

@@ -66,6 +66,12 @@ class Why(enum.IntFlag):
     """It is our own topic: its tree is rooted with us whether or not we subscribe."""
     KEEPER = 16
     """We are the closest live peer to the root's key. Not remembered over a restart."""
+    SEQUENCER = 32
+    """We are one of its sequencers: we hold all of it, whether or not anyone here subscribes."""
+
+
+LASTING = Why.AUTHOR | Why.SEQUENCER
+"""What does not end with a subscription."""
 
 
 class Following:
@@ -120,6 +126,12 @@ class Following:
             self.follow(versions, why, from_start=from_start, then=then)
             topic.close()
             return
+        is_ours = versions.first.is_sequenced and self.turn.me in versions.first.sequencers
+        if is_ours and Why.SEQUENCER not in why | self._why.get(cid, Why(0)):
+            # A sequencer needs the whole history, wherever a subscription begins.
+            again = partial(self.follow, versions, why, from_start=from_start, then=then)
+            self.follow(versions, Why.SEQUENCER, from_start=True, then=again)
+            return
         self._why[cid] = why | self._why.get(cid, Why(0))
         if topic is None:
             topic = self._open(versions, self._why[cid])
@@ -128,6 +140,7 @@ class Following:
             if Why.KEEPER in why:
                 topic.be_blank()
             topic.open(from_start=from_start or Why.META in why)
+            self.node.seats.open(topic)
         else:
             if then is not None:
                 self._on_start.setdefault(cid, []).append(then)
@@ -233,10 +246,10 @@ class Following:
         if then is not None:
             self._on_stop.setdefault(topic.id, []).append(then)
         was_subscribed, topic.subscribed = topic.subscribed, False
-        author = Why.AUTHOR in self._why.pop(topic.id, Why(0))
+        lasting = self._why.pop(topic.id, Why(0)) & LASTING
         rows = (DropState("follow", topic.id), DropState("cursor", topic.id))
-        if author:
-            self._why[topic.id] = Why.AUTHOR
+        if lasting:
+            self._why[topic.id] = lasting
         else:
             self._ending[topic.id] = None
 
@@ -248,7 +261,7 @@ class Following:
             # Said only now: a crash before would have left us with the subscription.
             if was_subscribed:
                 self.turn.trace(trace.Unsubscribed(topic.id, topic.known()))
-            if author:
+            if lasting:
                 for done in self._on_stop.pop(topic.id, []):
                     done()
             else:
@@ -257,7 +270,7 @@ class Following:
                 topic.close()
 
         self.turn.persist(*rows, *self._rows(topic.id), then=synced)
-        if author:
+        if lasting:
             return
         meta = self.topics.get(topic.descriptor.subtopics.get(META, topic.id))
         if meta is not None and meta is not topic:
@@ -281,6 +294,7 @@ class Following:
         self._stopped = then
         self.turn.trace(trace.NodeStopped("asked to"))
         for topic in list(self.topics.values()):
+            self.node.seats.close(topic.id)
             topic.close()
         self._stop_if_empty()
 
@@ -342,6 +356,7 @@ class Following:
 
     def stopped(self, topic: Topic) -> None:
         """We are out of a topic's tree."""
+        self.node.seats.close(topic.id)
         self.topics.pop(topic.id, None)
         self._ending.pop(topic.id, None)
         if self.is_stopping:
@@ -405,6 +420,9 @@ class Following:
         """An event is on our disk: in a meta topic it tells of a version."""
         self.node.desk.advance(topic)
         if not topic.is_meta:
+            seat = self.node.seats.by_topic.get(topic.id)
+            if seat is not None:
+                seat.arrived(event)
             return
         try:
             self._take_version(topic, decode_topic(event.payload))
@@ -631,9 +649,13 @@ class Following:
         for cid, held in marks.items():
             if cid not in self.topics:
                 self.node.visits.remember(cid, held)
+        for key, reason in tables.get("halted", {}).items():
+            if Cid(key) in self.topics:
+                self.topics[Cid(key)].halted = reason.decode()
         for topic in list(self.topics.values()):
             self.node.commands.say_again(topic)
             topic.open()
+            self.node.seats.open(topic)
             self._follow_below(topic)
 
     def _finish_leaving(

@@ -15,6 +15,14 @@ from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import topic_named_in
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.keys import Key
+from pulsarcast.protocol.sequencing.messages import (
+    Append,
+    Appended,
+    AskVote,
+    RequestReferred,
+    Summon,
+    Vote,
+)
 from pulsarcast.protocol.store import MarkState
 
 
@@ -33,6 +41,8 @@ class EventMessage(Struct, frozen=True):
 
     block: bytes
     hops: int
+    certificate: bytes = b""
+    """What proves its place, where several sequencers agreed on it."""
 
 
 class Credit(Struct, frozen=True):
@@ -191,6 +201,8 @@ class Range(Struct, frozen=True):
     blocks: tuple[bytes, ...]
     more: bool
     """The sender holds further events of the range: ask again from where this ends."""
+    certificates: tuple[bytes, ...] = ()
+    """What proves the place of each, where several sequencers agreed on it."""
 
 
 # The DHT.
@@ -329,6 +341,12 @@ TopicMessage: TypeAlias = (
     | HandOver
     | Meet
     | Members
+    | AskVote
+    | Vote
+    | Append
+    | Appended
+    | Summon
+    | RequestReferred
 )
 
 Message: TypeAlias = TopicMessage | DhtMessage

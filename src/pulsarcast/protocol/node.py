@@ -61,6 +61,15 @@ from pulsarcast.protocol.numbering import Numberings
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.publishing import Publisher
 from pulsarcast.protocol.requests import Outbox, RequestDesk
+from pulsarcast.protocol.sequencing.messages import (
+    Append,
+    Appended,
+    AskVote,
+    RequestReferred,
+    Summon,
+    Vote,
+)
+from pulsarcast.protocol.sequencing.seats import Seats
 from pulsarcast.protocol.store import RESTORED, DropState
 from pulsarcast.protocol.turn import Turn
 from pulsarcast.protocol.visiting import Visits
@@ -98,10 +107,11 @@ class Node:
         self.numberings = Numberings(self.turn)
         self.doubts = Doubts(self.turn, parameters, self.numberings, self.visits, self.counts)
         self.publisher = Publisher(self.turn, self.dht, parameters, self.numberings, self.visits)
-        self.outbox = Outbox(self.turn, parameters, self.counts)
+        self.outbox = Outbox(self.turn, parameters, self.counts, ask_self=self._ask_self)
         self.desk = RequestDesk(self.turn, parameters, self.publisher, self.counts)
         self.descriptors = Descriptors(self.turn, self.dht, in_use=self._has_yet_to_say)
         self.following = Following(self)
+        self.seats = Seats(self)
         self.commands = Commands(self)
         self.topics = self.following.topics
 
@@ -157,12 +167,12 @@ class Node:
 
     def _dispatch(self, sender: PeerId, message: Message) -> None:
         match message:
-            case EventMessage(block, hops):
+            case EventMessage(block, hops, certificate):
                 event = self.decode(block)
                 self._check_parents(event)
                 topic = self.topics.get(event.topic)
                 if topic is not None:
-                    topic.receive_live(event, sender, hops)
+                    topic.receive_live(event, sender, hops, certificate)
             case Credit() | Status() | Leave() | HandOver() | Meet() | Members():
                 self._tell_topic(sender, message)
             case FrontierPage():
@@ -187,8 +197,12 @@ class Node:
                 self._answer_joiner(sender, message)
             case RequestToPublish():
                 self.commands.receive_request(sender, message)
-            case RequestAnswered():
+            case RequestAnswered() | RequestReferred():
                 self.outbox.receive(sender, message)
+            case AskVote() | Vote() | Append() | Appended():
+                self.seats.receive(sender, message)
+            case Summon(cid):
+                self.seats.summoned(cid)
             case _:
                 self.dht.receive(sender, message)
 
@@ -201,6 +215,10 @@ class Node:
         recent[event.cid] = event.topic
         if len(recent) > RECENT_MAX:
             del recent[next(iter(recent))]
+
+    def hear(self, message: RequestAnswered | RequestReferred) -> None:
+        """What we say to ourselves: one of our own requests is answered."""
+        self.outbox.receive(self.turn.me, message)
 
     def _tell_topic(
         self, sender: PeerId, message: Credit | Status | Leave | HandOver | Meet | Members
@@ -245,6 +263,7 @@ class Node:
         self.dht.lost(peer)
         self.visits.lost(peer)
         self.doubts.lost(peer)
+        self.outbox.lost(peer)
         for topic in list(self.topics.values()):
             topic.lost(peer)
 
@@ -288,6 +307,7 @@ class Node:
         else:
             for key, value in asked.items():
                 self.outbox.restore_number(Cid(key), value)
+        self.seats.restore(tables, is_restored=RESTORED.table in tables)
         self.following.restore(given, tables)
         self.outbox.resume(list(tables.get("outbox", {}).values()), self.descriptors.current)
         for block in tables.get("offer", {}).values():
@@ -297,6 +317,10 @@ class Node:
     def _is_total(self, topic: Cid) -> bool:
         descriptor = self.descriptors.current(topic)
         return descriptor is not None and descriptor.delivery_order is DeliveryOrder.TOTAL
+
+    def _ask_self(self, message: RequestToPublish) -> None:
+        """A request of ours, where we are a sequencer ourselves."""
+        self.commands.receive_request(self.turn.me, message)
 
     def _has_yet_to_say(self, topic: Cid) -> bool:
         """Whether we have something for a topic that nobody took from us yet."""
@@ -341,7 +365,8 @@ class Node:
         total = {
             "topics": len(self.topics),
             "outbox": len(self.outbox),
-            "requests": len(self.desk),
+            "requests": len(self.desk) + len(self.seats),
+            "sequencer_entries": self.seats.entries,
             "offers": len(self.visits),
             "numberings": len(self.numberings),
             "descriptors": len(self.descriptors),

@@ -43,7 +43,7 @@ class Ordering:
         if self.order is DeliveryOrder.NONE:
             return True
         epoch, number = event.sequence
-        expected = self.frontier.high(event.publisher, epoch) + 1
+        expected = self.frontier.high(event.numbered_by, epoch) + 1
         if number == expected:
             if self.order is DeliveryOrder.TOTAL:
                 self._check_chain(event)
@@ -52,7 +52,7 @@ class Ordering:
         room = self._waiting_count < self.held_back_max and self._waiting_bytes + size <= BYTES_MAX
         if room:
             self._waiting_bytes += size
-            self._waiting.setdefault((event.publisher, epoch), {})[number] = (event, hops)
+            self._waiting.setdefault((event.numbered_by, epoch), {})[number] = (event, hops)
             self._waiting_count += 1
         return False
 
@@ -81,7 +81,7 @@ class Ordering:
         assert event.position is not None
         if event.position.number != number:
             raise RemoteError("an event whose position is not its number")
-        before = self.frontier.cid_at(event.publisher, epoch, number - 1)
+        before = self.frontier.cid_at(event.numbered_by, epoch, number - 1)
         if number > 1 and before is not None and event.parents != (before,):
             raise RemoteError("an event that forks a total order")
         if number == 1 and event.parents:

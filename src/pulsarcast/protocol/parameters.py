@@ -71,3 +71,11 @@ class Parameters(Struct, frozen=True):
     outbox_max: int = 10_000
     requests_held_max: int = 1024
     retention_interval_s: float = 60.0
+
+    # Total order with several sequencers (Raft).
+    election_timeout_s: float = 3.0
+    """A leader silent for one to two of these is replaced. Raft, 9.3: well above a round trip."""
+    leader_heartbeat_s: float = 0.5
+    """How often a leader gives a sign of life: several times in an election timeout (Raft, 5.6)."""
+    sequencer_log: int = 256
+    """Entries that a sequencer keeps for those who lag, though its history has them already."""

@@ -268,7 +268,7 @@ class Publisher:
                 event.topic,
                 event.cid,
                 event.version,
-                event.publisher,
+                event.numbered_by,
                 event.author,
                 event.sequence.epoch,
                 event.sequence.number,

@@ -102,10 +102,11 @@ class Recovery:
         frontier: Frontier,
         *,
         author: PeerId,
+        publishers_of: Callable[[PeerId], tuple[PeerId, ...]],
         parent: Callable[[], PeerId | None],
         lazy: Callable[[], Collection[PeerId]],
         neighbours: Callable[[], Iterable[PeerId]],
-        take: Callable[[bytes, PeerId], None],
+        take: Callable[[bytes, PeerId, bytes], None],
         find_block: Callable[[Cid, Callable[[bytes | None], None]], None],
         seen: Callable[[PeerId, int], int],
         consult: Callable[[PeerId, int], None],
@@ -120,6 +121,8 @@ class Recovery:
         self.parameters = parameters
         self.frontier = frontier
         self.author = author
+        self.publishers_of = publishers_of
+        """Who can speak for a numbering."""
         self.parent = parent
         self.lazy = lazy
         self.neighbours = neighbours
@@ -141,6 +144,8 @@ class Recovery:
         """How many of them are on each peer's account."""
         self._requests: dict[int, Source] = {}
         self._request = 0
+        self._look: tuple[int, PeerId] | None = None
+        """A question about what we hold, and whom we asked."""
         self._timer: int | None = None
         self._timer_due_s = 0.0
 
@@ -248,7 +253,8 @@ class Recovery:
         return [*(() if parent is None else (parent,)), *self.lazy()]
 
     def _has_a_say(self, peer: PeerId, publisher: PeerId) -> bool:
-        return peer in (publisher, self.author) or peer in self._chosen()
+        speakers = (*self.publishers_of(publisher), self.author)
+        return peer in speakers or peer in self._chosen()
 
     def _pump(self) -> None:
         """Ask for whatever is due, within the limits."""
@@ -334,20 +340,24 @@ class Recovery:
         order.update(dict.fromkeys(self._chosen()))
         order.update(dict.fromkeys(shown))
         order.update(dict.fromkeys(self.neighbours()))
-        if publisher != self.turn.me:
-            order[publisher] = None
+        for speaker in self.publishers_of(publisher):
+            if speaker != self.turn.me:
+                order[speaker] = None
         return order
 
     def receive(self, sender: PeerId, message: Range) -> None:
         """A peer answers with events: take them in, and ask on where something is left."""
+        if self._look == (message.request, sender):
+            self._look = None
+            self._take(message, sender)
+            return
         source = self._requests.get(message.request)
         want = self._wants.get(source) if source is not None else None
         if source is None or want is None or want.request != (message.request, sender):
             return
         self._end_request(source, want)
         before = self.frontier.high(*source)
-        for block in message.blocks:
-            self.take(block, sender)
+        self._take(message, sender)
         if self._wants.get(source) is not want:
             return
         if self._satisfied(source, want):
@@ -356,6 +366,19 @@ class Recovery:
         elif message.more and self.frontier.high(*source) > before:
             want.asked.pop(sender, None)
         self._pump()
+
+    def _take(self, message: Range, sender: PeerId) -> None:
+        certificates = message.certificates or (b"",) * len(message.blocks)
+        for block, certificate in zip(message.blocks, certificates, strict=False):
+            self.take(block, sender, certificate)
+
+    def look_at(self, peer: PeerId, publisher: PeerId, epoch: int, number: int) -> None:
+        """Ask a peer for the event that it has under a number which we hold."""
+        self._request += 1
+        self._look = (self._request, peer)
+        self.turn.send(
+            peer, FetchRange(self._request, self.topic, publisher, epoch, number, number)
+        )
 
     def _timed_out(self, number: int) -> None:
         source = self._requests.get(number)
@@ -414,7 +437,7 @@ class Recovery:
         chosen = self._chosen()
         if any(peer not in want.asked for peer in chosen):
             return 0
-        for peer in (publisher, self.author):
+        for peer in (*self.publishers_of(publisher), self.author):
             voice = want.voices.get(peer)
             if voice is not None and voice.retired >= first:
                 return voice.retired
@@ -429,7 +452,7 @@ class Recovery:
     def _found(self, block: bytes | None) -> None:
         if block is not None:
             self.counts["dht_recovery"] = self.counts.get("dht_recovery", 0) + 1
-            self.take(block, self.turn.me)
+            self.take(block, self.turn.me, b"")
 
     def stop(self) -> None:
         """Forget everything: the topic is being left."""

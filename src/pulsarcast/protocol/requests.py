@@ -26,6 +26,7 @@ from pulsarcast.protocol.inputs import Publish
 from pulsarcast.protocol.messages import RequestAnswered, RequestToPublish
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.publishing import Publisher
+from pulsarcast.protocol.sequencing.messages import RequestReferred
 from pulsarcast.protocol.store import Block, DropState, LoadRequest, PutState, StateRow
 from pulsarcast.protocol.turn import Turn
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from pulsarcast.protocol.topic import Topic
 
 BACKOFF_DOUBLINGS_MAX = 5
+SEQUENCED_DOUBLINGS_MAX = 2
+REFERRALS_MAX = 3
+"""How often a request is sent on at once by those who say that another leads."""
 BYTES_MAX = 8 << 20
 """Bytes of requests that wait in memory for earlier ones; their authors send them again."""
 
@@ -43,7 +47,17 @@ Settled = Callable[[Cid | None, int, str], None]
 class _Asked:
     """A request of ours that is not answered yet."""
 
-    __slots__ = ("attempts", "replicated", "settled", "signed", "targets", "timer")
+    __slots__ = (
+        "attempts",
+        "is_sequenced",
+        "referrals",
+        "replicated",
+        "settled",
+        "signed",
+        "target",
+        "targets",
+        "timer",
+    )
 
     def __init__(
         self,
@@ -51,11 +65,17 @@ class _Asked:
         targets: tuple[PeerId, ...],
         replicated: bool,
         settled: Settled | None,
+        is_sequenced: bool,
     ) -> None:
         self.signed = signed
         self.targets = targets
         self.replicated = replicated
         self.settled = settled
+        self.is_sequenced = is_sequenced
+        """Whether the targets agree on one of them, who takes it."""
+        self.target = targets[0]
+        """Whom we asked last."""
+        self.referrals = 0
         self.attempts = 0
         self.timer: int | None = None
 
@@ -63,10 +83,20 @@ class _Asked:
 class Outbox:
     """Requests that we author."""
 
-    def __init__(self, turn: Turn, parameters: Parameters, counts: dict[str, int]) -> None:
+    def __init__(
+        self,
+        turn: Turn,
+        parameters: Parameters,
+        counts: dict[str, int],
+        *,
+        ask_self: Callable[[RequestToPublish], None] = lambda message: None,
+    ) -> None:
         self.turn = turn
         self.parameters = parameters
         self.counts = counts
+        self.ask_self = ask_self
+        self._leaders: dict[Cid, PeerId] = {}
+        """Who acts as sequencer, of topics that we ask in, as far as we were told."""
         self._asked: dict[bytes, _Asked] = {}
         self._open: dict[Cid, dict[Sequence, bytes]] = {}
         """Per topic: requests that are not answered, of each epoch the lowest number first."""
@@ -110,7 +140,7 @@ class Outbox:
             after=after.parents,
             marks=after.marks,
         )
-        asked = self._remember(signed, publishers_of(descriptor), given.replicated, settled)
+        asked = self._remember(signed, descriptor, given.replicated, settled)
         number = sequence.epoch.to_bytes(8, "big") + sequence.number.to_bytes(8, "big")
         self.turn.persist(
             PutState(StateRow("outbox", signed.request_id, signed.block)),
@@ -135,11 +165,12 @@ class Outbox:
     def _remember(
         self,
         signed: SignedRequest,
-        targets: tuple[PeerId, ...],
+        descriptor: TopicDescriptor,
         replicated: bool,
         settled: Settled | None,
     ) -> _Asked:
-        asked = _Asked(signed, targets, replicated, settled)
+        targets = publishers_of(descriptor)
+        asked = _Asked(signed, targets, replicated, settled, descriptor.is_sequenced)
         self._asked[signed.request_id] = asked
         open_numbers = self._open.setdefault(signed.request.topic, {})
         open_numbers[signed.request.sequence] = signed.request_id
@@ -171,8 +202,7 @@ class Outbox:
             if descriptor is None:
                 continue
             self.counts["outbox_resumed"] = self.counts.get("outbox_resumed", 0) + 1
-            targets = publishers_of(descriptor)
-            asked = self._remember(signed, targets, replicated=True, settled=None)
+            asked = self._remember(signed, descriptor, replicated=True, settled=None)
             asked.timer = self.turn.after(
                 self.turn.jitter(1.0),
                 lambda asked=asked: self._send(asked),  # type: ignore[misc]
@@ -184,19 +214,74 @@ class Outbox:
             return
         if asked.attempts:
             self.counts["outbox_retry"] = self.counts.get("outbox_retry", 0) + 1
-        target = asked.targets[asked.attempts % len(asked.targets)]
+        asked.target = self._choose(asked)
         epoch = signed.request.sequence.epoch
         lowest = next(each for each in self._open[signed.request.topic] if each.epoch == epoch)
         settled = lowest.number - 1
-        self.turn.send(target, RequestToPublish(signed.block, asked.replicated, settled))
+        message = RequestToPublish(signed.block, asked.replicated, settled)
+        if asked.target != self.turn.me:
+            self.turn.send(asked.target, message)
         delay = self.parameters.outbox_retry_s * 2 ** min(asked.attempts, BACKOFF_DOUBLINGS_MAX)
+        if asked.is_sequenced:
+            # Another one may lead by then.
+            doublings = min(asked.attempts, SEQUENCED_DOUBLINGS_MAX)
+            delay = min(delay, self.parameters.election_timeout_s * 2**doublings)
         asked.attempts += 1
-        asked.timer = self.turn.after(self.turn.jitter(delay), lambda: self._send(asked))
+        asked.timer = self.turn.after(self.turn.jitter(delay), lambda: self._try_another(asked))
+        if asked.target == self.turn.me:
+            # Last: the answer may come at once.
+            self.ask_self(message)
 
-    def receive(self, sender: PeerId, message: RequestAnswered) -> None:
+    def _choose(self, asked: _Asked) -> PeerId:
+        """Whom to ask: the acting sequencer if we know it, else each in turn."""
+        leader = self._leaders.get(asked.signed.request.topic)
+        if asked.is_sequenced and leader in asked.targets:
+            return leader
+        if asked.is_sequenced and not asked.attempts and self.turn.me in asked.targets:
+            return self.turn.me
+        return asked.targets[asked.attempts % len(asked.targets)]
+
+    def _try_another(self, asked: _Asked) -> None:
+        """No answer came."""
+        topic = asked.signed.request.topic
+        if self._leaders.get(topic) == asked.target:
+            del self._leaders[topic]
+        asked.referrals = 0
+        self._send(asked)
+
+    def lost(self, peer: PeerId) -> None:
+        """A sequencer is gone: what we asked of it, we ask another soon."""
+        for asked in self._asked.values():
+            if asked.is_sequenced and asked.target == peer:
+                self._ask_soon(asked)
+
+    def _ask_soon(self, asked: _Asked) -> None:
+        self.turn.cancel(asked.timer)
+        delay_s = self.turn.jitter(self.parameters.leader_heartbeat_s)
+        asked.timer = self.turn.after(delay_s, lambda: self._try_another(asked))
+
+    def _referred(self, asked: _Asked, sender: PeerId, leader: PeerId | None) -> None:
+        """A sequencer says that another leads, or that it knows of none."""
+        topic = asked.signed.request.topic
+        if leader is None or leader == sender or leader not in asked.targets:
+            if self._leaders.get(topic) == sender:
+                del self._leaders[topic]
+            if sender == asked.target and leader is None:
+                self._ask_soon(asked)
+            return
+        self._leaders[topic] = leader
+        if asked.target != leader and asked.referrals < REFERRALS_MAX:
+            asked.referrals += 1
+            self.turn.cancel(asked.timer)
+            self._send(asked)
+
+    def receive(self, sender: PeerId, message: RequestAnswered | RequestReferred) -> None:
         """A publisher answers. Only those whom we asked are believed."""
         asked = self._asked.get(message.request_id)
         if asked is None or sender not in asked.targets:
+            return
+        if isinstance(message, RequestReferred):
+            self._referred(asked, sender, message.leader)
             return
         self.turn.cancel(asked.timer)
         self._close(asked)
@@ -210,6 +295,7 @@ class Outbox:
         open_numbers.pop(request.sequence, None)
         if not open_numbers:
             del self._open[request.topic]
+            self._leaders.pop(request.topic, None)
         self.turn.persist(DropState("outbox", asked.signed.request_id))
 
 
@@ -242,7 +328,7 @@ class RequestDesk:
         """Take a request in its turn, refuse it, or repeat the answer it got before."""
         signed = decode_request(message.block)
         request = signed.request
-        refusal = self._refusal(signed, topic.descriptor)
+        refusal = refusal_of(signed, topic.descriptor, self.turn.me, self.turn.wall_us)
         if refusal is not None:
             self._answer(sender, signed, None, 0, refusal)
             return
@@ -260,22 +346,6 @@ class RequestDesk:
             return
         if len(self._taking) < self.parameters.requests_held_max:
             self._take_after(sender, signed, topic, replicated=message.replicated)
-
-    def _refusal(self, signed: SignedRequest, descriptor: TopicDescriptor) -> str | None:
-        request = signed.request
-        if not descriptor.may_publish(self.turn.me):
-            return "this peer may not publish"
-        if not descriptor.may_request(request.author):
-            return "the author may not request"
-        if len(request.payload) > descriptor.payload_bytes_max:
-            return "the payload is too large"
-        if request.expires is not None and request.expires < self.turn.wall_us:
-            return "the request has expired"
-        # Published all the same, nobody would take it, and our numbering would have a gap.
-        is_causal = descriptor.delivery_order is DeliveryOrder.CAUSAL
-        if len(request.marks) != (len(request.after) if is_causal else 0):
-            return "the request's marks are not those that the topic's order asks for"
-        return None
 
     def _hold(self, sender: PeerId, signed: SignedRequest, replicated: bool) -> None:
         """An earlier request of this author is still on its way."""
@@ -380,10 +450,31 @@ class RequestDesk:
         )
 
 
+def refusal_of(
+    signed: SignedRequest, descriptor: TopicDescriptor, me: PeerId, wall_us: int
+) -> str | None:
+    """Why a request cannot be published, if it cannot."""
+    request = signed.request
+    if not descriptor.may_publish(me):
+        return "this peer may not publish"
+    is_sequencer = descriptor.is_sequenced and request.author in descriptor.sequencers
+    if not is_sequencer and not descriptor.may_request(request.author):
+        return "the author may not request"
+    if len(request.payload) > descriptor.payload_bytes_max:
+        return "the payload is too large"
+    if request.expires is not None and request.expires < wall_us:
+        return "the request has expired"
+    # Published all the same, nobody would take it, and our numbering would have a gap.
+    is_causal = descriptor.delivery_order is DeliveryOrder.CAUSAL
+    if len(request.marks) != (len(request.after) if is_causal else 0):
+        return "the request's marks are not those that the topic's order asks for"
+    return None
+
+
 def publishers_of(descriptor: TopicDescriptor) -> tuple[PeerId, ...]:
     """Whom to ask to publish, best first."""
     if descriptor.delivery_order is DeliveryOrder.TOTAL:
-        return descriptor.sequencers[:1]
+        return descriptor.sequencers
     allowed = descriptor.allowed_publishers or (descriptor.author,)
     if descriptor.author in allowed:
         return (descriptor.author, *(peer for peer in allowed if peer != descriptor.author))

@@ -54,6 +54,8 @@ class PutEvent(Struct, frozen=True):
     received_us: int
     asked_for: bool = True
     """Whether it may be looked for by its request: we are its author, or it answers somebody's."""
+    certificate: bytes = b""
+    """What proves its place, where several sequencers agreed on it."""
 
 
 class PutMark(Struct, frozen=True):
@@ -206,6 +208,8 @@ class Events(Struct, frozen=True):
     """Events in the order asked for, with their place in our log (0: not in it)."""
 
     events: tuple[tuple[int, EventDescriptor], ...]
+    certificates: tuple[bytes, ...] = ()
+    """What proves the place of each, where they were asked for by number and have any."""
 
 
 class Keys(Struct, frozen=True):

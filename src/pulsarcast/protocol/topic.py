@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from pulsarcast.model import trace
+from pulsarcast.model.certificates import check_certificate
 from pulsarcast.model.errors import RemoteError, Verdict
 from pulsarcast.model.events import EventDescriptor
-from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.ids import Cid, PeerId, cid_text, order_of
 from pulsarcast.model.topic_types import Mark
 from pulsarcast.model.topics import DeliveryOrder, Dissemination, TopicDescriptor
 from pulsarcast.protocol.barrier import CausalBarrier
@@ -142,6 +143,11 @@ class Topic:
         self.announced = self.started and log_index == 0
         """Whether our start is on the disk, and so known to whoever asked for the subscription."""
         self.frontier = Frontier() if frontier is None else frontier
+        self.is_sequenced = versions.first.is_sequenced
+        self.halted: str | None = None
+        """Why the topic does not go on, for anyone."""
+        self._proofs: dict[Cid, bytes] = {}
+        """Certificates of events on their way into our log."""
         self.requests = Frontier()
         """Which authors' requests were published already, by request number."""
         self.last_seen: Cid | None = None
@@ -175,6 +181,7 @@ class Topic:
             parameters,
             self.frontier,
             author=versions.first.author,
+            publishers_of=self.publishers_of,
             parent=lambda: self.overlay.mainstay,
             lazy=lambda: self.heartbeat.lazy,
             neighbours=self.neighbours,
@@ -198,7 +205,7 @@ class Topic:
         self._unsynced = 0
         self._stingy = False
         """We hold credit back until our disk has caught up."""
-        self._parked: dict[Cid, list[tuple[EventDescriptor, PeerId, int, bool]]] = {}
+        self._parked: dict[Cid, list[tuple[EventDescriptor, PeerId, int, bytes, bool]]] = {}
         self._parked_count = 0
         self._start_from: PeerId | None = None
         self._urgent: dict[PeerId, None] = {}
@@ -317,28 +324,38 @@ class Topic:
 
     # Events.
 
-    def receive_live(self, event: EventDescriptor, sender: PeerId, hops: int) -> None:
+    def receive_live(
+        self, event: EventDescriptor, sender: PeerId, hops: int, certificate: bytes = b""
+    ) -> None:
         """Take an event in that a neighbour passed on."""
         link = self.overlay.links.get(sender)
         if link is not None:
             self._took_from(sender, link)
         else:
             self.overlay.receive_from_stranger(sender)
-        self.receive(event, sender, hops, passed_on=True)
+        self.receive(event, sender, hops, certificate, passed_on=True)
 
     def receive(
-        self, event: EventDescriptor, sender: PeerId, hops: int, *, passed_on: bool = False
+        self,
+        event: EventDescriptor,
+        sender: PeerId,
+        hops: int,
+        certificate: bytes = b"",
+        *,
+        passed_on: bool = False,
     ) -> None:
         """Take an event in, from wherever it comes; `passed_on`: through the overlay."""
-        if not self.started:
+        if not self.started or self.halted is not None:
             return
-        if self._known(event):
+        if self._known(event, certificate):
             return
-        epoch, number = event.sequence
-        if self.frontier.is_full(event.publisher, epoch, number):
+        source, (epoch, number) = event.numbered_by, event.sequence
+        if self.frontier.is_full(source, epoch, number):
             return
         if event.version not in self.versions.by_cid:
-            self._park(event, sender, hops, passed_on)
+            self._park(event, sender, hops, certificate, passed_on)
+            return
+        if self.is_sequenced and not self._is_proven(event, sender, certificate):
             return
         try:
             self.versions.judge(event)
@@ -347,18 +364,20 @@ class Topic:
                 self._void(event)
             raise
         self._check_links(event)
-        if event.publisher == self.turn.me:
+        if source == self.turn.me:
             self.owner.met_own(event, sender)
-        missing = self.frontier.gap_before(event.publisher, epoch, number)
+        missing = self.frontier.gap_before(source, epoch, number)
         in_turn = self.ordering.offer(event, hops)
-        message = EventMessage(event.block, min(hops, HOPS_MAX - 1) + 1)
+        if certificate and (in_turn or self.ordering.held_back(source, epoch, number)):
+            self._proofs[event.cid] = certificate
+        message = EventMessage(event.block, min(hops, HOPS_MAX - 1) + 1, certificate)
         self.overlay.forward(message, source=sender, passed_on=passed_on)
         if in_turn:
             self._accept(event, hops)
             if len(self.ordering):
-                self._accept_waiting(event.publisher, epoch)
+                self._accept_waiting(source, epoch)
         if missing is not None:
-            self.recovery.gap(event.publisher, epoch, missing, sender)
+            self.recovery.gap(source, epoch, missing, sender)
         if self.causal is not None and not in_turn:
             for mark, cid in self.causal.lacking(event):
                 self.counts["parent_missing"] = self.counts.get("parent_missing", 0) + 1
@@ -378,32 +397,81 @@ class Topic:
             self._void(event)
             raise
 
+    # Where several sequencers agree on the order.
+
+    def _is_proven(self, event: EventDescriptor, sender: PeerId, certificate: bytes) -> bool:
+        """Nothing is taken in without its certificate, whoever published it (design 7).
+
+        A copy from the DHT has none: whoever holds the event in the topic has it with both.
+        """
+        if certificate:
+            check_certificate(self._sequencers_of(event), event, certificate)
+            return True
+        self.versions.judge(event)
+        number = event.sequence.number
+        place = (event.numbered_by, event.sequence.epoch)
+        self.recovery.gap(*place, (self.frontier.high(*place) + 1, number), sender)
+        return False
+
+    def _sequencers_of(self, event: EventDescriptor) -> tuple[PeerId, ...]:
+        version = self.versions.by_cid.get(event.version)
+        if version is None:
+            raise RemoteError("a version that we do not know", Verdict.IGNORE)
+        return version.sequencers
+
+    def _halt(self, event: EventDescriptor, held: Cid, certificate: bytes) -> None:
+        """Two certificates for one position: there is no order any more, and both prove it.
+
+        Sequencers crash and do not lie; where they did, going on would hide it.
+        """
+        check_certificate(self._sequencers_of(event), event, certificate)
+        self.halted = (
+            f"halted: two events are certified for position {event.sequence.number}: "
+            f"{cid_text(held)} and {cid_text(event.cid)}"
+        )
+        self.turn.persist(
+            PutState(StateRow("proof", held, event.block)),
+            PutState(StateRow("certificate", event.cid, certificate)),
+            PutState(StateRow("halted", self.id, self.halted.encode())),
+        )
+        self.overlay.forward(EventMessage(event.block, 1, certificate), source=None)
+        raise RemoteError("two certificates for one position")
+
+    def held_position(self) -> int:
+        """The position up to which every event, with its certificate, is on our disk."""
+        return self.frontier.high(order_of(self.id), 0) - self._unsynced
+
+    def publishers_of(self, numbered_by: PeerId) -> tuple[PeerId, ...]:
+        """Who can speak for a numbering: its publisher, or all who count in it together."""
+        is_shared = self.is_sequenced and numbered_by == order_of(self.id)
+        return self.versions.first.sequencers if is_shared else (numbered_by,)
+
     def holds(self, event: EventDescriptor) -> bool:
         """Whether we have this event, as far as we can tell without asking the disk."""
-        place = (event.publisher, *event.sequence)
+        place = (event.numbered_by, *event.sequence)
         return self.frontier.holds(*place) and self.frontier.cid_at(*place) in (None, event.cid)
 
-    def _known(self, event: EventDescriptor) -> bool:
+    def _known(self, event: EventDescriptor, certificate: bytes = b"") -> bool:
         """Whether we had this number before; another event under the same number is a proof."""
-        publisher, (epoch, number) = event.publisher, event.sequence
+        publisher, (epoch, number) = event.numbered_by, event.sequence
         if self.frontier.holds(publisher, epoch, number):
             held = self.frontier.cid_at(publisher, epoch, number)
             if held is None:
-                self._compare_with_log(event)
+                self._compare_with_log(event, certificate)
         else:
             held = self.ordering.held_back(publisher, epoch, number)
             if held is None:
                 return False
         if held is not None and held != event.cid:
-            self._keep_proof(event, held)
+            self._keep_proof(event, held, certificate)
         return True
 
-    def _compare_with_log(self, event: EventDescriptor) -> None:
+    def _compare_with_log(self, event: EventDescriptor, certificate: bytes) -> None:
         """The frontier no longer knows what stood under an older number; our disk may.
 
         One question at a time: replays would else keep the disk busy.
         """
-        publisher, (epoch, number) = event.publisher, event.sequence
+        publisher, (epoch, number) = event.numbered_by, event.sequence
         if self._comparing or number <= self.frontier.floor(publisher, epoch):
             return
         self._comparing = True
@@ -413,17 +481,19 @@ class Topic:
             try:
                 for _, held in answer.events:
                     if held.cid != event.cid:
-                        self._keep_proof(event, held.cid)
+                        self._keep_proof(event, held.cid, certificate)
             except RemoteError as error:
-                self.owner.rejected(publisher, self.id, error)
+                self.owner.rejected(event.publisher, self.id, error)
 
         self.turn.load(LoadNumbers(self.id, publisher, epoch, number, number, 1), Events, found)
 
-    def _keep_proof(self, event: EventDescriptor, held: Cid) -> None:
+    def _keep_proof(self, event: EventDescriptor, held: Cid, certificate: bytes) -> None:
         """Two events with one number: the publisher lied to somebody (design 5).
 
         One proof of each liar is enough: it could make as many as it has numbers.
         """
+        if self.is_sequenced:
+            self._halt(event, held, certificate)
         if event.publisher not in self._liars and len(self._liars) < LIARS_MAX:
             self._liars[event.publisher] = None
             self.turn.persist(PutState(StateRow("proof", held, event.block)))
@@ -456,8 +526,8 @@ class Topic:
             # It waited for the one about which it lies.
             self.owner.rejected(event.publisher, self.id, error)
             return
-        mark = self.frontier.add(event.publisher, *event.sequence, event.cid)
-        if event.author != event.publisher and not self._first_time(event):
+        mark = self.frontier.add(event.numbered_by, *event.sequence, event.cid)
+        if _is_request(event) and not self._first_time(event):
             self.counts["request_deduplicated"] = self.counts.get("request_deduplicated", 0) + 1
             self._keep_undelivered(event, mark)
             return
@@ -491,9 +561,10 @@ class Topic:
         index = self._log_index
         self.last_seen = event.cid
         self._unsynced += 1
-        is_request = event.author != event.publisher
+        is_request = _is_request(event)
         asked_for = is_request or event.author == self.turn.me
-        kept = PutEvent(index, event, mark, self.turn.wall_us, asked_for)
+        certificate = self._proofs.pop(event.cid, b"")
+        kept = PutEvent(index, event, mark, self.turn.wall_us, asked_for, certificate)
         writes: tuple[Write, ...] = (kept, *more)
         if self.barrier is not None:
             writes = (*writes, *self.barrier.take(event))
@@ -540,14 +611,14 @@ class Topic:
         while (found := self.ordering.next_of(publisher, epoch)) is not None:
             self._accept(*found)
 
-    def _take_recovered(self, block: bytes, sender: PeerId) -> None:
+    def _take_recovered(self, block: bytes, sender: PeerId, certificate: bytes = b"") -> None:
         """A fetched event is taken in, and so passed on, like a new one."""
         try:
             event = self.owner.decode(block)
             if event.topic != self.id:
                 raise RemoteError("an answer from another topic")
             self.counts["recovered"] = self.counts.get("recovered", 0) + 1
-            self.receive(event, sender, 1)
+            self.receive(event, sender, 1, certificate)
         except RemoteError as error:
             self.owner.rejected(sender, self.id, error)
 
@@ -556,24 +627,33 @@ class Topic:
 
         We do not pass it on: one who joins late may not know yet that its publisher lost the right.
         """
-        mark = self.frontier.add(event.publisher, *event.sequence, event.cid)
+        mark = self.frontier.add(event.numbered_by, *event.sequence, event.cid)
         self.turn.persist(PutMark(self.id, mark))
         if self.causal is not None:
             self._accept_waiting(event.publisher, event.sequence.epoch)
 
     def _keep_undelivered(self, event: EventDescriptor, mark: MarkState) -> None:
         """Others that lack the number need the event to see for themselves: keep it for them."""
-        self.turn.persist(PutEvent(0, event, mark, self.turn.wall_us))
+        certificate = self._proofs.pop(event.cid, b"")
+        self.turn.persist(PutEvent(0, event, mark, self.turn.wall_us, True, certificate))
 
     # Versions.
 
-    def _park(self, event: EventDescriptor, sender: PeerId, hops: int, passed_on: bool) -> None:
+    def _park(
+        self,
+        event: EventDescriptor,
+        sender: PeerId,
+        hops: int,
+        certificate: bytes,
+        passed_on: bool,
+    ) -> None:
         """Keep an event aside until the version it names is known."""
         if self._parked_count >= PARKED_MAX:
             return
         self._parked_count += 1
         first = event.version not in self._parked
-        self._parked.setdefault(event.version, []).append((event, sender, hops, passed_on))
+        parked = (event, sender, hops, certificate, passed_on)
+        self._parked.setdefault(event.version, []).append(parked)
         if first:
             self.owner.want_version(self, event.version, sender)
 
@@ -583,9 +663,9 @@ class Topic:
         self._parked_count -= len(parked)
         if version not in self.versions.by_cid:
             return
-        for event, sender, hops, passed_on in parked:
+        for event, sender, hops, certificate, passed_on in parked:
             try:
-                self.receive(event, sender, hops, passed_on=passed_on)
+                self.receive(event, sender, hops, certificate, passed_on=passed_on)
             except RemoteError as error:
                 self.owner.rejected(sender, self.id, error)
 
@@ -607,7 +687,7 @@ class Topic:
         def found(page: Events) -> None:
             last = 0
             for index, event in page.events:
-                mark = self.frontier.mark(event.publisher, event.sequence.epoch)
+                mark = self.frontier.mark(event.numbered_by, event.sequence.epoch)
                 if mark is None or event.sequence.number > mark.retired:
                     break
                 last = index
@@ -623,11 +703,13 @@ class Topic:
     def _deliver(self, index: int, event: EventDescriptor, hops: int) -> None:
         if not self.subscribed or self._replaying or index <= self._delivered_index:
             return
+        if self.halted is not None:
+            return
         self._delivered_index = index
         self._emit(index, event, hops, redelivery=False)
 
     def _emit(self, index: int, event: EventDescriptor, hops: int, *, redelivery: bool) -> None:
-        publisher, (epoch, number) = event.publisher, event.sequence
+        publisher, (epoch, number) = event.numbered_by, event.sequence
         record = trace.Delivered(
             self.id, event.cid, publisher, epoch, number, index, hops, redelivery
         )
@@ -757,7 +839,7 @@ class Topic:
                 self._start_at(message)
             return
         self.owner.shown(self, sender, message)
-        self._check_claims(message.marks)
+        self._check_claims(sender, message.marks)
         if self._blank and self.overlay.is_neighbour(sender):
             self._adopt_start(message.marks)
             self.turn.persist(*(PutMark(self.id, mark) for mark in self.frontier.marks()))
@@ -774,7 +856,7 @@ class Topic:
             ours = self.frontier.marks() if whole else self._marks_like(message.marks)
             self._send_pages(sender, ours, answer=False)
 
-    def _check_claims(self, marks: Iterable[MarkState]) -> None:
+    def _check_claims(self, sender: PeerId, marks: Iterable[MarkState]) -> None:
         """A peer has another event than we under one number: now and then, see for ourselves.
 
         Frontiers are alike then, so nothing else would show it.
@@ -787,7 +869,11 @@ class Topic:
             if claimed and mark.publisher not in self._liars:
                 assert mark.cid is not None
                 self._next_claim_s = self.turn.now + COMPARE_INTERVAL_S
-                self._find_block(mark.cid, self._claim_found)
+                if self.is_sequenced:
+                    # Only with its certificate does it prove anything.
+                    self.recovery.look_at(sender, mark.publisher, mark.epoch, mark.high)
+                else:
+                    self._find_block(mark.cid, self._claim_found)
                 return
 
     def _claim_found(self, block: bytes | None) -> None:
@@ -827,7 +913,8 @@ class Topic:
             last = answer.events[-1][1].sequence.number if answer.events else message.last
             held = self.frontier.high(message.publisher, message.epoch)
             more = last < min(message.last, held)
-            self.turn.send(sender, Range(message.request, self.id, blocks, more))
+            answered = Range(message.request, self.id, blocks, more, answer.certificates)
+            self.turn.send(sender, answered)
 
         self.turn.load(query, Events, found)
 
@@ -845,7 +932,7 @@ class Topic:
     def _consult(self, publisher: PeerId, epoch: int) -> None:
         """Ask the two who may say it alone how far a numbering is retired."""
         mark = self.frontier.mark(publisher, epoch) or MarkState(publisher, epoch, 0, 0, None)
-        for peer in dict.fromkeys((publisher, self.versions.first.author)):
+        for peer in dict.fromkeys((*self.publishers_of(publisher), self.versions.first.author)):
             if peer != self.turn.me:
                 self._send_pages(peer, [mark], answer=True)
 
@@ -945,6 +1032,11 @@ class Topic:
             "parked": self._parked_count,
             **self.overlay.footprint(),
         }
+
+
+def _is_request(event: EventDescriptor) -> bool:
+    """Whether others may ask what became of it: several sequencers publish requests only."""
+    return event.author != event.publisher or event.is_ordered
 
 
 def _asks_only(marks: tuple[MarkState, ...]) -> bool:

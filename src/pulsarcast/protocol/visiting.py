@@ -120,7 +120,7 @@ class Visits:
             visit = self._visits[event.topic] = _Visit(root)
         if visit.count >= OFFERS_MAX and not own:
             return
-        numbers = visit.offers.setdefault((event.publisher, event.sequence.epoch), {})
+        numbers = visit.offers.setdefault((event.numbered_by, event.sequence.epoch), {})
         if event.sequence.number not in numbers:
             visit.count += 1
         numbers[event.sequence.number] = event.cid

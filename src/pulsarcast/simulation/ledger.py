@@ -39,6 +39,7 @@ class Stream:
         "epoch",
         "got",
         "home",
+        "is_shared",
         "lasts",
         "levels",
         "places",
@@ -53,6 +54,8 @@ class Stream:
         self.epoch = epoch
         self.home = home
         """The node that publishes here."""
+        self.is_shared = False
+        """Whether several sequencers count here together: what they say is out is on most disks."""
         self.cids: list[Cid | None] = [None]
         self.times: list[float] = [0.0]
         """When each was published, by the simulation's own clock: nobody's node has it."""

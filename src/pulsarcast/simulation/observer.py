@@ -59,6 +59,8 @@ class Observer:
         self.allowed: dict[Cid, frozenset[PeerId] | None] = {}
         """Who may publish under each topic version that was declared to us."""
         self.peers: dict[int, PeerId] = {}
+        self.leaders: dict[tuple[Cid, int], int] = {}
+        """Who led in each term of a topic with several sequencers."""
         self.disk_lost_s: dict[int, float] = {}
         """When a node last lost its disk, or was lost whole."""
         self.killed_s: dict[int, float] = {}
@@ -157,6 +159,8 @@ class Observer:
                 self._end(self.book(record.topic), index, record.end)
             case trace.Retired():
                 self._retired(index, record)
+            case trace.LeaderChanged():
+                self._led(index, record)
             case trace.Rejected():
                 self.rejections[record.reason] = self.rejections.get(record.reason, 0) + 1
             case _:
@@ -173,6 +177,16 @@ class Observer:
             self._forget(book, index)
         start = {(publisher, epoch): number for publisher, epoch, number in record.start}
         book.subscriptions[index] = Subscription(index, start)
+
+    def _led(self, index: int, record: trace.LeaderChanged) -> None:
+        """A sequencer says who leads: in one term nobody else does (Raft, figure 3)."""
+        if record.leader is None or self.peers.get(index) != record.leader:
+            return
+        known = self.leaders.setdefault((record.topic, record.term), index)
+        if known != index:
+            self.findings.add(
+                "election", f"nodes {known} and {index} lead in term {record.term} of one topic"
+            )
 
     def _retired(self, index: int, record: trace.Retired) -> None:
         subscription = self.book(record.topic).subscriptions.get(index)

@@ -22,7 +22,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """One scenario, ready to run."""
 
     scenario: str = ""
-    kind: Literal["workload", "tree", "random"]
+    kind: Literal["workload", "tree", "random", "sequenced", "sequencers"]
     about: str = ""
     seed: int = 1
     nodes: int | None = None

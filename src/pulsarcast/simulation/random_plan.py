@@ -43,6 +43,8 @@ class TopicPlan(msgspec.Struct, frozen=True):
     """Those there from the beginning."""
     authors: tuple[int, ...] = ()
     """Those who publish or request, subscribed or not."""
+    sequencers: tuple[int, ...] = ()
+    """Of total order; none: the creator alone."""
 
 
 class Step(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pulsarcast.model.ids import Cid
+from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topic_types import (
     DeliveryOrder,
     Dissemination,
@@ -23,6 +23,7 @@ from pulsarcast.simulation.random_plan import RandomPlan, Step, TopicPlan, make_
 from pulsarcast.simulation.results import Result
 from pulsarcast.simulation.run import Progress, Run, no_progress
 from pulsarcast.simulation.sabotage import make_withhold
+from pulsarcast.simulation.sequenced_plan import make_sequenced_plan
 
 SETUP_S_MAX = 1_800.0
 ANSWERS_S_MAX = 1_800.0
@@ -43,6 +44,23 @@ def run_random(options: Options, *, progress: Progress = no_progress) -> Result:
     )
     _Performance(run, plan).play()
     return run.result()
+
+
+def run_sequenced(options: Options, *, progress: Progress = no_progress) -> Result:
+    """Carry out the plan of one seed whose topics have several sequencers each."""
+    plan = make_sequenced_plan(options.seed)
+    run = Run(
+        options,
+        links=Jittered(plan.latency_s, plan.jitter_s),
+        parameters=plan.parameters,
+        progress=progress,
+    )
+    _Performance(run, plan).play()
+    return run.result()
+
+
+def _sequencers(topic: TopicPlan, peer: Callable[[int], PeerId]) -> tuple[PeerId, ...]:
+    return tuple(peer(node) for node in topic.sequencers or (topic.creator,))
 
 
 class _Performance:
@@ -145,7 +163,7 @@ class _Performance:
             request_to_publish=topic.requests,
             event_linking=EventLinking(topic.linking),
             delivery_order=order,
-            sequencers=(peer(topic.creator),) if order is DeliveryOrder.TOTAL else (),
+            sequencers=_sequencers(topic, peer) if order is DeliveryOrder.TOTAL else (),
             retention=Retention(count=topic.retention_count),
             dissemination=Dissemination(topic.dissemination),
         )

@@ -12,12 +12,14 @@ from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid, PeerId, peer_text
 from pulsarcast.protocol.dissemination.overlay import CubeView, TreeView
 from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.sequencing.sequencer import Sequencer
 from pulsarcast.simulation import sabotage
 from pulsarcast.simulation.applications import Applications
 from pulsarcast.simulation.checkers.causality import settle_causality
 from pulsarcast.simulation.checkers.coverage import check_coverage, complete
 from pulsarcast.simulation.checkers.cubes import check_cubes
 from pulsarcast.simulation.checkers.memory import bounds, check_memory
+from pulsarcast.simulation.checkers.sequencers import check_sequencers
 from pulsarcast.simulation.checkers.trees import check_trees
 from pulsarcast.simulation.clocks import NodeClock
 from pulsarcast.simulation.findings import Findings
@@ -157,6 +159,7 @@ class Run:
         trees, fanout_max = self._tree_findings()
         for finding in trees.details:
             observer.findings.add(finding.kind, finding.detail)
+        self._check_sequencers()
         footprint_max = self._check_memory()
         self._check_answers()
         if self.trace is not None:
@@ -248,6 +251,13 @@ class Run:
         }
         shapes = check_cubes(cubes, found, names=names)
         return found, max((widest, *(shape.fanout_max for shape in shapes)))
+
+    def _check_sequencers(self) -> None:
+        groups: dict[Cid, list[tuple[int, Sequencer]]] = {}
+        for index in self.fleet.living():
+            for topic, seat in self.world.node(index).seats.by_topic.items():
+                groups.setdefault(topic, []).append((index, seat.sequencer))
+        check_sequencers(groups, self.observer.findings)
 
     def _check_memory(self) -> dict[str, int]:
         footprints = {index: self.world.node(index).footprint() for index in self.fleet.living()}

@@ -11,14 +11,18 @@ import msgspec
 
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.events import EventDescriptor
-from pulsarcast.model.ids import PeerId
+from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.dissemination.cube import DisseminationCube
 from pulsarcast.protocol.dissemination.tree import DisseminationTree
 from pulsarcast.protocol.heartbeat import Heartbeat
 from pulsarcast.protocol.messages import EventMessage, FetchRange, FrontierPage, Range, Status
 from pulsarcast.protocol.node import Node
+from pulsarcast.protocol.sequencing.sequencer import Sequencer
 from pulsarcast.protocol.topic import Topic
 from pulsarcast.simulation.disk import DiskModel
+
+VOTE_LATE_S = 1.0
+"""How late a vote is written where its sync is switched off."""
 
 
 class Sabotage(NamedTuple):
@@ -28,6 +32,8 @@ class Sabotage(NamedTuple):
     prepare: Callable[[Any], None] = lambda node: None
     """Called with every new node, before its start."""
     disk: DiskModel | None = None
+    sequencer: Callable[[Any], None] | None = None
+    """Called with every new sequencer that is run alone, without a node around it."""
 
 
 def _topics_are(topic_type: type[Topic]) -> Callable[[Any], None]:
@@ -40,7 +46,7 @@ def _topics_are(topic_type: type[Topic]) -> Callable[[Any], None]:
 class _SeesEverythingAsNew(Topic):
     """Forgets what it had: every copy of an event is delivered and passed on."""
 
-    def _known(self, event: EventDescriptor) -> bool:
+    def _known(self, event: EventDescriptor, certificate: bytes = b"") -> bool:
         return False
 
 
@@ -147,6 +153,51 @@ def _forget_requests(node: Node) -> None:
     outbox.resume = lambda *args: None  # type: ignore[method-assign]
 
 
+def _write_votes_late(sequencer: Sequencer) -> None:
+    """A vote is told first and written a second later: a kill in between takes it back."""
+
+    def tell_first(then: Callable[[], None]) -> None:
+        then()
+        row = sequencer._vote_row()
+        sequencer.turn.after(VOTE_LATE_S, lambda: sequencer._sync(row))
+
+    sequencer._sync_vote = tell_first  # type: ignore[method-assign]
+
+
+def _sequencers_are(spoil: Callable[[Sequencer], None]) -> Callable[[Any], None]:
+    def prepare(node: Node) -> None:
+        def make(*args: Any, **kwargs: Any) -> Sequencer:
+            made = Sequencer(*args, **kwargs)
+            spoil(made)
+            return made
+
+        node.seats.make_sequencer = make
+
+    return prepare
+
+
+class _BelievesAnySequencer(Topic):
+    """Takes one sequencer's word for an event's place."""
+
+    def _is_proven(self, event: EventDescriptor, sender: PeerId, certificate: bytes) -> bool:
+        return True
+
+    def _halt(self, event: EventDescriptor, held: Cid, certificate: bytes) -> None:
+        """Goes on whatever comes."""
+
+
+def _believe_one(node: Node) -> None:
+    node.following.topic_type = _BelievesAnySequencer
+    _sequencers_are(_need_no_others)(node)
+    node.seats.make_certificate = lambda sequencers, signatures: b"anything"
+
+
+def _need_no_others(sequencer: Sequencer) -> None:
+    """A leader lets events go with nobody's signature but its own."""
+    sequencer._is_committed = lambda index: True  # type: ignore[method-assign]
+    sequencer._signatures_needed = lambda: 1  # type: ignore[method-assign]
+
+
 SAFEGUARDS: dict[str, Sabotage] = {
     "duplicate-suppression": Sabotage(
         "every copy of an event counts as new", _topics_are(_SeesEverythingAsNew)
@@ -164,6 +215,14 @@ SAFEGUARDS: dict[str, Sabotage] = {
         "nobody waits for what an event follows", _topics_are(_IgnoresBarriers)
     ),
     "merge-events": Sabotage("heads that do not fit are dropped", _drop_heads),
+    "vote-sync": Sabotage(
+        "votes are told before they are synced",
+        _sequencers_are(_write_votes_late),
+        sequencer=_write_votes_late,
+    ),
+    "certificates": Sabotage(
+        "one sequencer's own signature is enough", _believe_one, sequencer=_need_no_others
+    ),
     "disk-sync": Sabotage("the disk says it has synced when it has not", disk=DiskModel(lies=True)),
 }
 

@@ -6,11 +6,12 @@ import traceback
 
 from pulsarcast.model.errors import LocalError
 from pulsarcast.simulation.options import Options
-from pulsarcast.simulation.random_runs import run_random
+from pulsarcast.simulation.random_runs import run_random, run_sequenced
 from pulsarcast.simulation.results import Result
 from pulsarcast.simulation.run import Progress, no_progress
 from pulsarcast.simulation.scenario_tree import run_tree
 from pulsarcast.simulation.scenario_workload import run_workload
+from pulsarcast.simulation.sequencers.run import run_sequencers
 
 FRAMES_TOLD = 4
 
@@ -25,6 +26,10 @@ def run_scenario(options: Options, *, progress: Progress = no_progress) -> Resul
                 return run_tree(options, progress=progress)
             case "random":
                 return run_random(options, progress=progress)
+            case "sequenced":
+                return run_sequenced(options, progress=progress)
+            case "sequencers":
+                return run_sequencers(options)
     except LocalError:
         raise
     except Exception as error:  # with many seeds, the others go on

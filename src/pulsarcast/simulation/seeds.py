@@ -67,6 +67,21 @@ CUBE_PATHS = {
     "cube_merge": "parts of a cube that did not know each other met",
     "silent_member": "a member of a cube did not answer and was left",
 }
+SEQUENCER_PATHS = {
+    "election": "a sequencer stood for election",
+    "stepped_down": "a leader did not hear from most of the others, and stepped back",
+    "base_taken": "a sequencer had missed more than the others' logs still held",
+    "readmitted": "one that had lost its store was given its vote back",
+}
+"""The same of sequencers alone."""
+SEQUENCED_PATHS = {
+    **SEQUENCER_PATHS,
+    "gap_filled": "missing events were fetched from a neighbour",
+    "outbox_retry": "a request was sent again",
+    "request_repeated": "a sequencer answered a request a second time",
+}
+"""The same of whole nodes with several sequencers."""
+PATHS = {"sequencers": SEQUENCER_PATHS, "sequenced": SEQUENCED_PATHS}
 SHARE_MIN = 0.05
 RUNS_MIN = 200
 """Runs from which on shares are judged."""
@@ -75,13 +90,13 @@ RUNS_MIN = 200
 class Summary:
     """What many seeds came to."""
 
-    def __init__(self, dissemination: str = "tree") -> None:
-        self.paths = dict(RECOVERY_PATHS)
+    def __init__(self, kind: str = "random", dissemination: str = "tree") -> None:
+        self.paths = dict(PATHS.get(kind, RECOVERY_PATHS))
         """The ways of recovery that these runs should have taken."""
         if dissemination == "cube":
             self.paths.update(CUBE_PATHS)
             for name in TREE_PATHS:
-                del self.paths[name]
+                self.paths.pop(name, None)
         self.runs = 0
         self.failed: list[Result] = []
         self.due = 0

@@ -33,6 +33,7 @@ class TopicHistory:
         "_by_cid",
         "_by_nonce",
         "_bytes",
+        "_certificates",
         "_first",
         "_found_to",
         "_indices",
@@ -52,6 +53,8 @@ class TopicHistory:
         self._indices: dict[Numbering, dict[int, int]] = {}
         # Events that are kept and not in the log (index 0): few.
         self._undelivered: dict[Numbering, dict[int, EventDescriptor]] = {}
+        # By content id: of what is held, and has one.
+        self._certificates: dict[Cid, bytes] = {}
         # Lazy: they know the log below `_found_to` and every undelivered event.
         self._by_cid: dict[Cid, EventDescriptor] = {}
         self._by_nonce: dict[bytes, tuple[EventDescriptor, ...]] = {}
@@ -65,8 +68,8 @@ class TopicHistory:
     def put(self, put: PutEvent) -> None:
         """Keep an event, at its place in the log if it has one, and move the frontier."""
         event = put.event
-        epoch, number = event.sequence
-        numbering = (event.publisher, epoch)
+        number = event.sequence.number
+        numbering = put.mark[:2]
         index = put.index
         if index:
             log = self._log
@@ -85,6 +88,8 @@ class TopicHistory:
             self._undelivered.setdefault(numbering, {})[number] = event
             self._index(event)
         self.marks[numbering] = put.mark
+        if put.certificate:
+            self._certificates[event.cid] = put.certificate
 
     def move(self, mark: MarkState) -> None:
         """Move the frontier of one numbering."""
@@ -105,7 +110,8 @@ class TopicHistory:
             if event is None:
                 continue
             self._bytes -= len(event.block)
-            indices = self._indices[event.publisher, event.sequence.epoch]
+            self._certificates.pop(event.cid, None)
+            indices = self._indices[event.numbered_by, event.sequence.epoch]
             # The same number may have been written twice; only the later place counts.
             if indices.get(event.sequence.number) == self._first + place:
                 del indices[event.sequence.number]
@@ -126,6 +132,10 @@ class TopicHistory:
                 break
             found.append((index, event))
         return tuple(found)
+
+    def certificate_of(self, event: EventDescriptor) -> bytes:
+        """What proves an event's place, where it needs that."""
+        return self._certificates.get(event.cid, b"")
 
     def log(self, query: LoadLog) -> tuple[tuple[int, EventDescriptor], ...]:
         """Events of the log from an index on."""
@@ -160,7 +170,7 @@ class TopicHistory:
             count -= 1
             if event is not None:
                 size -= len(event.block)
-                numbering = (event.publisher, event.sequence.epoch)
+                numbering = (event.numbered_by, event.sequence.epoch)
                 floors[numbering] = max(floors.get(numbering, 0), event.sequence.number)
         return Oldest(
             self._first + dropped - 1 if dropped else 0,
@@ -189,6 +199,7 @@ class TopicHistory:
         twin._log = self._log.copy()
         twin._received_us = self._received_us[:]
         twin._bytes = self._bytes
+        twin._certificates = self._certificates.copy()
         twin._indices = {key: indices.copy() for key, indices in self._indices.items()}
         twin._undelivered = {key: events.copy() for key, events in self._undelivered.items()}
         twin._by_cid = self._by_cid.copy()

@@ -97,8 +97,7 @@ class MemoryStore:
         """Answer one query from what was applied."""
         match query:
             case LoadNumbers():
-                history = self._topics.get(query.topic)
-                return Events(() if history is None else history.numbers(query))
+                return self._numbers(query)
             case LoadBlock(cid=cid):
                 return Block(self._find_block(cid))
             case LoadLog(topic=topic):
@@ -119,6 +118,14 @@ class MemoryStore:
                 return Oldest(0, ()) if history is None else history.oldest(query)
             case _ as unreachable:
                 assert_never(unreachable)
+
+    def _numbers(self, query: LoadNumbers) -> Events:
+        history = self._topics.get(query.topic)
+        if history is None:
+            return Events(())
+        found = history.numbers(query)
+        certificates = tuple(history.certificate_of(event) for _, event in found)
+        return Events(found, certificates if any(certificates) else ())
 
     def rows(self) -> tuple[StateRow, ...]:
         """Every small record, by table and key."""

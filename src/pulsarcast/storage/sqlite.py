@@ -64,8 +64,8 @@ SETTINGS: Final = (
 )
 
 _PUT_EVENT: Final = (
-    "INSERT INTO event (topic, place, numbering, number, cid_head, nonce, received_us, block) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO event (topic, place, numbering, number, cid_head, nonce, received_us, block, "
+    "certificate) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _PUT_MARK: Final = (
     "UPDATE numbering SET floor = ?, high = ?, cid = ?, beyond = ?, retired = ? WHERE id = ?"
@@ -224,7 +224,7 @@ class SqliteStore:
         head = _head(event.cid)
         nonce = event.request.nonce if put.asked_for else b""
         fields = (topic, place, numbering, number, head, nonce, put.received_us)
-        self._database.execute(_PUT_EVENT, (*fields, event.block))
+        self._database.execute(_PUT_EVENT, (*fields, event.block, put.certificate))
 
     def _put_block(self, put: PutBlock) -> None:
         if put.key is None:
@@ -279,7 +279,10 @@ class SqliteStore:
         try:
             match query:
                 case LoadNumbers():
-                    return Events(tuple(self._numbers(query)))
+                    found = tuple(self._numbers(query))
+                    certificates = tuple(certificate for _, _, certificate in found)
+                    events = tuple((place, event) for place, event, _ in found)
+                    return Events(events, certificates if any(certificates) else ())
                 case LoadBlock(cid=cid):
                     return Block(self._find_block(cid))
                 case LoadLog():
@@ -338,26 +341,26 @@ class SqliteStore:
         )
         return tuple((Cid(topic), newest) for topic, newest in rows)
 
-    def _numbers(self, query: LoadNumbers) -> Iterator[tuple[int, EventDescriptor]]:
+    def _numbers(self, query: LoadNumbers) -> Iterator[tuple[int, EventDescriptor, bytes]]:
         """Events by number until their bytes exceed the limit, but one at least, to get on."""
         topic = self._topics.get(query.topic, 0)
         numbering = self._numberings.get((topic, query.publisher, query.epoch))
         if numbering is None:
             return
         rows = self._database.execute(
-            "SELECT number, place, block FROM event WHERE numbering = ? "
+            "SELECT number, place, block, certificate FROM event WHERE numbering = ? "
             "AND number BETWEEN ? AND ? ORDER BY number, place DESC",
             (numbering, query.first, min(query.last, NUMBER_MAX)),
         )
         size, last = 0, 0
-        for number, place, block in rows:
+        for number, place, block, certificate in rows:
             # The same number may have been written twice; only the later place counts.
             if number == last:
                 continue
             if size and size + len(block) > query.bytes_max:
                 break
             size, last = size + len(block), number
-            yield place, read_own_event(block)
+            yield place, read_own_event(block), certificate
 
     def _log(self, query: LoadLog) -> Iterator[tuple[int, EventDescriptor]]:
         rows = self._database.execute(

@@ -81,7 +81,12 @@ DROP INDEX event_by_nonce;
 CREATE INDEX event_by_nonce ON event (nonce) WHERE nonce != x'';
 """
 
-STEPS: Final[Mapping[int, str]] = {1: TABLES, 2: BY_NONCE}
+CERTIFICATES: Final = """
+-- What proves an event's place, where several sequencers agreed on it.
+ALTER TABLE event ADD COLUMN certificate BLOB NOT NULL DEFAULT x'';
+"""
+
+STEPS: Final[Mapping[int, str]] = {1: TABLES, 2: BY_NONCE, 3: CERTIFICATES}
 """What makes a store of each number from one of the number before."""
 NUMBER: Final = max(STEPS)
 

@@ -12,7 +12,8 @@ from google.protobuf.message import DecodeError
 from pulsarcast.model.errors import LocalError, RemoteError, Verdict
 from pulsarcast.protocol import messages
 from pulsarcast.protocol.messages import Message
-from pulsarcast.wire import dht, dissemination
+from pulsarcast.protocol.sequencing import messages as talk
+from pulsarcast.wire import dht, dissemination, sequencing
 from pulsarcast.wire import pulsarcast_pb2 as pb
 from pulsarcast.wire.limits import FRAME_BYTES_MAX
 
@@ -47,6 +48,12 @@ _PACK: Final[dict[type, Callable[[Any], pb.Frame]]] = {
     messages.CompareKeys: dht.pack_compare_keys,
     messages.KeysDiffer: dht.pack_keys_differ,
     messages.WantBlocks: dht.pack_want_blocks,
+    talk.AskVote: sequencing.pack_ask_vote,
+    talk.Vote: sequencing.pack_vote,
+    talk.Append: sequencing.pack_append,
+    talk.Appended: sequencing.pack_appended,
+    talk.Summon: sequencing.pack_summon,
+    talk.RequestReferred: sequencing.pack_request_referred,
 }
 
 # By the name of the field of Frame.
@@ -79,6 +86,12 @@ _READ: Final[dict[str, Callable[[Any], Message]]] = {
     "compare_keys": dht.read_compare_keys,
     "keys_differ": dht.read_keys_differ,
     "want_blocks": dht.read_want_blocks,
+    "ask_vote": sequencing.read_ask_vote,
+    "vote": sequencing.read_vote,
+    "append": sequencing.read_append,
+    "appended": sequencing.read_appended,
+    "summon": sequencing.read_summon,
+    "request_referred": sequencing.read_request_referred,
 }
 
 

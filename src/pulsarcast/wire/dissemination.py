@@ -37,6 +37,7 @@ from pulsarcast.wire.fields import (
     pack_key,
     read_block,
     read_blocks,
+    read_certificate,
     read_contact,
     read_contacts,
     read_digest,
@@ -51,6 +52,11 @@ from pulsarcast.wire.limits import BEYOND_MAX, COUNT_MAX, HOPS_MAX, MARKS_MAX, R
 
 
 def pack_event(message: EventMessage) -> pb.Frame:
+    certificate = message.certificate
+    if certificate:
+        return pb.Frame(
+            event={"block": message.block, "hops": message.hops, "certificate": certificate}
+        )
     return pb.Frame(event={"block": message.block, "hops": message.hops})
 
 
@@ -58,6 +64,7 @@ def read_event(given: pb.Event) -> EventMessage:
     return EventMessage(
         read_block(given.block),
         read_integer(given.hops, "a count of hops", high=HOPS_MAX),
+        read_certificate(given.certificate),
     )
 
 
@@ -388,14 +395,19 @@ def pack_range(message: Range) -> pb.Frame:
             "topic": message.topic,
             "blocks": message.blocks,
             "more": message.more,
+            "certificates": message.certificates,
         }
     )
 
 
 def read_range(given: pb.Range) -> Range:
+    certificates = given.certificates
+    if certificates and len(certificates) != len(given.blocks):
+        raise RemoteError("not one certificate for each event")
     return Range(
         read_integer(given.request, "a request"),
         check_cid(given.topic),
         read_blocks(given.blocks),
         given.more,
+        tuple(map(read_certificate, certificates)),
     )

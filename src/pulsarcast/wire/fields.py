@@ -16,6 +16,7 @@ from pulsarcast.wire.limits import (
     ADDRESS_BYTES_MAX,
     ADDRESSES_MAX,
     BLOCKS_MAX,
+    CERTIFICATE_BYTES_MAX,
     CIDS_MAX,
     CONTACTS_MAX,
     DIGEST_BYTES_MAX,
@@ -24,6 +25,7 @@ from pulsarcast.wire.limits import (
     KEY_BYTES,
     PATH_MAX,
     REASON_BYTES_MAX,
+    STORE_BYTES,
 )
 
 # A message as keyword arguments. Made from these rather than from a message object, a frame is
@@ -89,6 +91,20 @@ def read_blocks(raw: Collection[bytes]) -> tuple[bytes, ...]:
     if not all(blocks):
         raise RemoteError("an empty block")
     return blocks
+
+
+def read_certificate(raw: bytes) -> bytes:
+    """What proves an event's place, to be judged by the core."""
+    if len(raw) > CERTIFICATE_BYTES_MAX:
+        raise RemoteError(f"a certificate of more than {CERTIFICATE_BYTES_MAX} bytes")
+    return raw
+
+
+def read_store(raw: bytes) -> bytes:
+    """Which store of a sequencer speaks."""
+    if len(raw) != STORE_BYTES:
+        raise RemoteError(f"a store's id has {len(raw)} bytes, not {STORE_BYTES}")
+    return raw
 
 
 def read_cids(raw: Collection[bytes]) -> tuple[Cid, ...]:

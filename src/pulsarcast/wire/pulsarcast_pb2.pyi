@@ -11,11 +11,20 @@ class Role(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     MEMBER: _ClassVar[Role]
     VISITOR: _ClassVar[Role]
+
+class EntryKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    EVENT: _ClassVar[EntryKind]
+    NOTHING: _ClassVar[EntryKind]
+    MEMBERS: _ClassVar[EntryKind]
 MEMBER: Role
 VISITOR: Role
+EVENT: EntryKind
+NOTHING: EntryKind
+MEMBERS: EntryKind
 
 class Frame(_message.Message):
-    __slots__ = ("event", "credit", "status", "find_peers", "peers", "store_blocks", "stored", "find_block", "block_found", "frontier_page", "fetch_range", "range", "compare_keys", "request_to_publish", "request_answered", "join", "join_accepted", "join_referred", "join_refused", "leave", "hand_over", "keys_differ", "want_blocks", "find_pointer", "pointer_found", "store_pointer", "hello", "meet", "members")
+    __slots__ = ("event", "credit", "status", "find_peers", "peers", "store_blocks", "stored", "find_block", "block_found", "frontier_page", "fetch_range", "range", "compare_keys", "request_to_publish", "request_answered", "join", "join_accepted", "join_referred", "join_refused", "leave", "hand_over", "keys_differ", "want_blocks", "find_pointer", "pointer_found", "store_pointer", "hello", "meet", "members", "ask_vote", "vote", "append", "appended", "summon", "request_referred")
     EVENT_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
@@ -45,6 +54,12 @@ class Frame(_message.Message):
     HELLO_FIELD_NUMBER: _ClassVar[int]
     MEET_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    ASK_VOTE_FIELD_NUMBER: _ClassVar[int]
+    VOTE_FIELD_NUMBER: _ClassVar[int]
+    APPEND_FIELD_NUMBER: _ClassVar[int]
+    APPENDED_FIELD_NUMBER: _ClassVar[int]
+    SUMMON_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_REFERRED_FIELD_NUMBER: _ClassVar[int]
     event: Event
     credit: Credit
     status: Status
@@ -74,7 +89,13 @@ class Frame(_message.Message):
     hello: Hello
     meet: Meet
     members: Members
-    def __init__(self, event: _Optional[_Union[Event, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., find_peers: _Optional[_Union[FindPeers, _Mapping]] = ..., peers: _Optional[_Union[Peers, _Mapping]] = ..., store_blocks: _Optional[_Union[StoreBlocks, _Mapping]] = ..., stored: _Optional[_Union[Stored, _Mapping]] = ..., find_block: _Optional[_Union[FindBlock, _Mapping]] = ..., block_found: _Optional[_Union[BlockFound, _Mapping]] = ..., frontier_page: _Optional[_Union[FrontierPage, _Mapping]] = ..., fetch_range: _Optional[_Union[FetchRange, _Mapping]] = ..., range: _Optional[_Union[Range, _Mapping]] = ..., compare_keys: _Optional[_Union[CompareKeys, _Mapping]] = ..., request_to_publish: _Optional[_Union[RequestToPublish, _Mapping]] = ..., request_answered: _Optional[_Union[RequestAnswered, _Mapping]] = ..., join: _Optional[_Union[Join, _Mapping]] = ..., join_accepted: _Optional[_Union[JoinAccepted, _Mapping]] = ..., join_referred: _Optional[_Union[JoinReferred, _Mapping]] = ..., join_refused: _Optional[_Union[JoinRefused, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., keys_differ: _Optional[_Union[KeysDiffer, _Mapping]] = ..., want_blocks: _Optional[_Union[WantBlocks, _Mapping]] = ..., find_pointer: _Optional[_Union[FindPointer, _Mapping]] = ..., pointer_found: _Optional[_Union[PointerFound, _Mapping]] = ..., store_pointer: _Optional[_Union[StorePointer, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., meet: _Optional[_Union[Meet, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ...) -> None: ...
+    ask_vote: AskVote
+    vote: Vote
+    append: Append
+    appended: Appended
+    summon: Summon
+    request_referred: RequestReferred
+    def __init__(self, event: _Optional[_Union[Event, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., find_peers: _Optional[_Union[FindPeers, _Mapping]] = ..., peers: _Optional[_Union[Peers, _Mapping]] = ..., store_blocks: _Optional[_Union[StoreBlocks, _Mapping]] = ..., stored: _Optional[_Union[Stored, _Mapping]] = ..., find_block: _Optional[_Union[FindBlock, _Mapping]] = ..., block_found: _Optional[_Union[BlockFound, _Mapping]] = ..., frontier_page: _Optional[_Union[FrontierPage, _Mapping]] = ..., fetch_range: _Optional[_Union[FetchRange, _Mapping]] = ..., range: _Optional[_Union[Range, _Mapping]] = ..., compare_keys: _Optional[_Union[CompareKeys, _Mapping]] = ..., request_to_publish: _Optional[_Union[RequestToPublish, _Mapping]] = ..., request_answered: _Optional[_Union[RequestAnswered, _Mapping]] = ..., join: _Optional[_Union[Join, _Mapping]] = ..., join_accepted: _Optional[_Union[JoinAccepted, _Mapping]] = ..., join_referred: _Optional[_Union[JoinReferred, _Mapping]] = ..., join_refused: _Optional[_Union[JoinRefused, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., keys_differ: _Optional[_Union[KeysDiffer, _Mapping]] = ..., want_blocks: _Optional[_Union[WantBlocks, _Mapping]] = ..., find_pointer: _Optional[_Union[FindPointer, _Mapping]] = ..., pointer_found: _Optional[_Union[PointerFound, _Mapping]] = ..., store_pointer: _Optional[_Union[StorePointer, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., meet: _Optional[_Union[Meet, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., ask_vote: _Optional[_Union[AskVote, _Mapping]] = ..., vote: _Optional[_Union[Vote, _Mapping]] = ..., append: _Optional[_Union[Append, _Mapping]] = ..., appended: _Optional[_Union[Appended, _Mapping]] = ..., summon: _Optional[_Union[Summon, _Mapping]] = ..., request_referred: _Optional[_Union[RequestReferred, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("network", "versions", "features", "frame_bytes_max", "addresses", "instance")
@@ -101,12 +122,14 @@ class Contact(_message.Message):
     def __init__(self, peer: _Optional[bytes] = ..., addresses: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Event(_message.Message):
-    __slots__ = ("block", "hops")
+    __slots__ = ("block", "hops", "certificate")
     BLOCK_FIELD_NUMBER: _ClassVar[int]
     HOPS_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
     block: bytes
     hops: int
-    def __init__(self, block: _Optional[bytes] = ..., hops: _Optional[int] = ...) -> None: ...
+    certificate: bytes
+    def __init__(self, block: _Optional[bytes] = ..., hops: _Optional[int] = ..., certificate: _Optional[bytes] = ...) -> None: ...
 
 class Credit(_message.Message):
     __slots__ = ("topic", "count")
@@ -285,16 +308,148 @@ class FetchRange(_message.Message):
     def __init__(self, request: _Optional[int] = ..., topic: _Optional[bytes] = ..., publisher: _Optional[bytes] = ..., epoch: _Optional[int] = ..., first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
 
 class Range(_message.Message):
-    __slots__ = ("request", "topic", "blocks", "more")
+    __slots__ = ("request", "topic", "blocks", "more", "certificates")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     BLOCKS_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATES_FIELD_NUMBER: _ClassVar[int]
     request: int
     topic: bytes
     blocks: _containers.RepeatedScalarFieldContainer[bytes]
     more: bool
-    def __init__(self, request: _Optional[int] = ..., topic: _Optional[bytes] = ..., blocks: _Optional[_Iterable[bytes]] = ..., more: bool = ...) -> None: ...
+    certificates: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, request: _Optional[int] = ..., topic: _Optional[bytes] = ..., blocks: _Optional[_Iterable[bytes]] = ..., more: bool = ..., certificates: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class AskVote(_message.Message):
+    __slots__ = ("topic", "term", "store", "last_index", "last_term", "trial")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    STORE_FIELD_NUMBER: _ClassVar[int]
+    LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
+    LAST_TERM_FIELD_NUMBER: _ClassVar[int]
+    TRIAL_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    term: int
+    store: bytes
+    last_index: int
+    last_term: int
+    trial: bool
+    def __init__(self, topic: _Optional[bytes] = ..., term: _Optional[int] = ..., store: _Optional[bytes] = ..., last_index: _Optional[int] = ..., last_term: _Optional[int] = ..., trial: bool = ...) -> None: ...
+
+class Vote(_message.Message):
+    __slots__ = ("topic", "term", "store", "granted", "trial")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    STORE_FIELD_NUMBER: _ClassVar[int]
+    GRANTED_FIELD_NUMBER: _ClassVar[int]
+    TRIAL_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    term: int
+    store: bytes
+    granted: bool
+    trial: bool
+    def __init__(self, topic: _Optional[bytes] = ..., term: _Optional[int] = ..., store: _Optional[bytes] = ..., granted: bool = ..., trial: bool = ...) -> None: ...
+
+class Entry(_message.Message):
+    __slots__ = ("term", "position", "kind", "body")
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    term: int
+    position: int
+    kind: EntryKind
+    body: bytes
+    def __init__(self, term: _Optional[int] = ..., position: _Optional[int] = ..., kind: _Optional[_Union[EntryKind, str]] = ..., body: _Optional[bytes] = ...) -> None: ...
+
+class SequencerMember(_message.Message):
+    __slots__ = ("peer", "store")
+    PEER_FIELD_NUMBER: _ClassVar[int]
+    STORE_FIELD_NUMBER: _ClassVar[int]
+    peer: bytes
+    store: bytes
+    def __init__(self, peer: _Optional[bytes] = ..., store: _Optional[bytes] = ...) -> None: ...
+
+class Base(_message.Message):
+    __slots__ = ("index", "term", "position", "cid", "members")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    CID_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    term: int
+    position: int
+    cid: bytes
+    members: _containers.RepeatedCompositeFieldContainer[SequencerMember]
+    def __init__(self, index: _Optional[int] = ..., term: _Optional[int] = ..., position: _Optional[int] = ..., cid: _Optional[bytes] = ..., members: _Optional[_Iterable[_Union[SequencerMember, _Mapping]]] = ...) -> None: ...
+
+class Append(_message.Message):
+    __slots__ = ("topic", "term", "store", "before_index", "before_term", "entries", "committed", "certify", "settled", "base")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    STORE_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_TERM_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    CERTIFY_FIELD_NUMBER: _ClassVar[int]
+    SETTLED_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    term: int
+    store: bytes
+    before_index: int
+    before_term: int
+    entries: _containers.RepeatedCompositeFieldContainer[Entry]
+    committed: int
+    certify: int
+    settled: int
+    base: Base
+    def __init__(self, topic: _Optional[bytes] = ..., term: _Optional[int] = ..., store: _Optional[bytes] = ..., before_index: _Optional[int] = ..., before_term: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., committed: _Optional[int] = ..., certify: _Optional[int] = ..., settled: _Optional[int] = ..., base: _Optional[_Union[Base, _Mapping]] = ...) -> None: ...
+
+class Signature(_message.Message):
+    __slots__ = ("position", "signature")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    position: int
+    signature: bytes
+    def __init__(self, position: _Optional[int] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
+class Appended(_message.Message):
+    __slots__ = ("topic", "term", "store", "agreed", "matched", "held", "signatures")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    STORE_FIELD_NUMBER: _ClassVar[int]
+    AGREED_FIELD_NUMBER: _ClassVar[int]
+    MATCHED_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURES_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    term: int
+    store: bytes
+    agreed: bool
+    matched: int
+    held: int
+    signatures: _containers.RepeatedCompositeFieldContainer[Signature]
+    def __init__(self, topic: _Optional[bytes] = ..., term: _Optional[int] = ..., store: _Optional[bytes] = ..., agreed: bool = ..., matched: _Optional[int] = ..., held: _Optional[int] = ..., signatures: _Optional[_Iterable[_Union[Signature, _Mapping]]] = ...) -> None: ...
+
+class Summon(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    def __init__(self, topic: _Optional[bytes] = ...) -> None: ...
+
+class RequestReferred(_message.Message):
+    __slots__ = ("topic", "request_id", "leader")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    request_id: bytes
+    leader: bytes
+    def __init__(self, topic: _Optional[bytes] = ..., request_id: _Optional[bytes] = ..., leader: _Optional[bytes] = ...) -> None: ...
 
 class FindPeers(_message.Message):
     __slots__ = ("request", "key", "count")

@@ -77,7 +77,8 @@ def _contacts(contacts: tuple[Contact, ...]) -> int:
 
 
 def _event(message: EventMessage) -> int:
-    return _bytes(len(message.block)) + _integer(message.hops)
+    size = _bytes(len(message.block)) + _integer(message.hops)
+    return size + _bytes(len(message.certificate)) if message.certificate else size
 
 
 def _credit(message: Credit) -> int:
@@ -93,6 +94,7 @@ def _status(message: Status) -> int:
 
 def _range(message: Range) -> int:
     size = _integer(message.request) + _CID + _blocks(message.blocks)
+    size += _blocks(message.certificates)
     return size + _TRUE if message.more else size
 
 

@@ -39,6 +39,7 @@ RECORDS: list[trace.Record] = [
     trace.Subscribed(CID, (Mark(PEER, (1 << 63) - 1, 2), Mark(PEER, 1, 1))),
     trace.Unsubscribed(CID),
     trace.Unsubscribed(CID, (Mark(PEER, 1, 1),)),
+    trace.LeaderChanged(CID, 3, PEER),
     trace.Retired(CID, PEER, 1, 2),
     trace.Injected(CID, "i-1", PEER),
     trace.Published(CID, CID, CID, PEER, PEER, 1, 2, (CID,), Position(1, 2), b"r" * 32, "i-1"),

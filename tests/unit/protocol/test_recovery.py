@@ -54,6 +54,7 @@ class Desk:
             parent=lambda: parent,
             lazy=lambda: lazy,
             neighbours=lambda: neighbours,
+            publishers_of=lambda publisher: (publisher,),
             take=self.take,
             find_block=lambda cid, then: self.looked_up.append((cid, then)),
             seen=self.frontier.highest,
@@ -65,7 +66,7 @@ class Desk:
             counts={},
         )
 
-    def take(self, block: bytes, sender: PeerId) -> None:
+    def take(self, block: bytes, sender: PeerId, certificate: bytes = b"") -> None:
         """Take an event in as a topic without order does: what comes ahead shows a gap."""
         number = int(block)
         gap = self.frontier.gap_before(ALICE.peer_id, EPOCH, number)
@@ -540,7 +541,7 @@ def test_an_event_of_the_topic_is_what_the_tests_above_stand_for() -> None:
     event = event_of(ALICE, TOPIC, 1)
     desk = Desk()
     taken: list[bytes] = []
-    desk.recovery.take = lambda block, sender: taken.append(block)
+    desk.recovery.take = lambda block, sender, certificate: taken.append(block)
     desk.shows(CAROL.peer_id, 1)
     (asked,) = desk.asked()
     desk.recovery.receive(

@@ -14,7 +14,15 @@ from pulsarcast.simulation.options import load, names
 
 
 def test_the_scenarios_of_the_package_can_be_read() -> None:
-    assert names() == ["cube", "random", "random-cube", "thesis", "tree"]
+    assert names() == [
+        "cube",
+        "random",
+        "random-cube",
+        "sequenced",
+        "sequencers",
+        "thesis",
+        "tree",
+    ]
     for name in names():
         assert load(name).scenario == name
         assert load(name).about
@@ -42,7 +50,8 @@ def test_a_mistake_in_a_scenario_is_named(tmp_path: Path, text: str, complaint: 
 
 
 def test_an_unknown_scenario_is_answered_with_those_there_are() -> None:
-    with pytest.raises(LocalError, match="cube, random, random-cube, thesis, tree"):
+    there = "cube, random, random-cube, sequenced, sequencers, thesis, tree"
+    with pytest.raises(LocalError, match=there):
         load("forest")
 
 

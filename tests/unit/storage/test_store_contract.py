@@ -11,10 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsarcast.model.events import EventDescriptor, publish_own, publish_request, sign_request
+from pulsarcast.model.events import (
+    EventDescriptor,
+    Position,
+    publish_own,
+    publish_request,
+    sign_request,
+)
 from pulsarcast.model.events import Sequence as Numbered
 from pulsarcast.model.identity import Identity
-from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of
+from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of, order_of
 from pulsarcast.model.keys import Key
 from pulsarcast.protocol.store import (
     Answer,
@@ -188,6 +194,38 @@ def test_an_event_that_is_delivered_after_all_is_found_once(store: Store) -> Non
     kept = event(1)
     store.apply([put(0, kept), put(1, kept)])
     assert store.answer(numbers(1, 9)) == Events(((1, kept),))
+
+
+def test_events_of_several_sequencers_are_one_numbering_with_their_certificates(
+    store: Store,
+) -> None:
+    """Whoever published them: they count in the name of the topic's order (decision 0021)."""
+    order = order_of(TOPIC)
+    events = [
+        publish_own(
+            publisher,
+            topic=TOPIC,
+            version=TOPIC,
+            payload=b"",
+            created=1,
+            nonce=number.to_bytes(16),
+            sequence=Numbered(0, number),
+            parents=(),
+            position=Position(1, number),
+        )
+        for number, publisher in enumerate((ANN, BOB, ANN), 1)
+    ]
+    for number, kept in enumerate(events, 1):
+        mark = MarkState(order, 0, 0, number, kept.cid)
+        store.apply([PutEvent(number, kept, mark, 0, True, b"proof %d" % number)])
+    assert store.answer(LoadNumbers(TOPIC, order, 0, 2, 9, 1 << 20)) == Events(
+        ((2, events[1]), (3, events[2])), (b"proof 2", b"proof 3")
+    )
+    assert [mark[:2] for _, mark in store.marks()] == [(order, 0)]
+    store.apply([DropEvents(TOPIC, 2)])
+    assert store.answer(LoadNumbers(TOPIC, order, 0, 1, 9, 1 << 20)) == Events(
+        ((3, events[2]),), (b"proof 3",)
+    )
 
 
 def test_a_publishers_epochs_and_other_publishers_are_kept_apart(store: Store) -> None:

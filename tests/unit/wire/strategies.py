@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from pulsarcast.model.ids import CID_PREFIX, PEER_ID_PREFIX, Cid, PeerId
 from pulsarcast.protocol import messages
 from pulsarcast.protocol.messages import Contact, Message, Role
+from pulsarcast.protocol.sequencing.log import Base, Entry, EntryKind, Member
 from pulsarcast.protocol.store import MarkState
 
 KINDS: tuple[type, ...] = get_args(Message)
@@ -43,7 +44,38 @@ def marks(draw: st.DrawFn) -> MarkState:
     )
 
 
+_stores = st.binary(min_size=8, max_size=8)
+_signatures = st.binary(min_size=64, max_size=64)
+_certificates = st.binary(max_size=512)
+_entries = st.builds(Entry, integers, integers, st.sampled_from(EntryKind), st.binary(max_size=99))
+_bases = st.builds(
+    Base,
+    integers,
+    integers,
+    integers,
+    st.none() | cids,
+    tuples(st.builds(Member, peers, _stores), 7),
+)
+
 _FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "agreed": st.booleans(),
+    "base": st.none() | _bases,
+    "before_index": integers,
+    "before_term": integers,
+    "certificate": _certificates,
+    "certify": integers,
+    "committed": integers,
+    "entries": tuples(_entries),
+    "granted": st.booleans(),
+    "held": integers,
+    "last_index": integers,
+    "last_term": integers,
+    "leader": st.none() | peers,
+    "matched": integers,
+    "signatures": tuples(st.tuples(integers, _signatures)),
+    "store": _stores,
+    "term": integers,
+    "trial": st.booleans(),
     "answer": st.booleans(),
     "attempt": integers,
     "block": blocks,
@@ -96,7 +128,15 @@ def of_kind(kind: type) -> st.SearchStrategy[Any]:
         return st.tuples(numbers, numbers).flatmap(
             lambda ends: _build(kind, {"first": st.just(min(ends)), "last": st.just(max(ends))})
         )
+    if kind is messages.Range:
+        return st.lists(st.tuples(blocks, _certificates), max_size=4).flatmap(_range_of)
     return _build(kind, _OWN_FIELDS.get(kind, {}))
+
+
+def _range_of(parts: list[tuple[bytes, bytes]]) -> st.SearchStrategy[Any]:
+    events, certificates = (tuple(each) for each in zip(*parts, strict=True)) if parts else ((), ())
+    own = {"blocks": st.just(events), "certificates": st.sampled_from([(), certificates])}
+    return _build(messages.Range, own)
 
 
 def _build(kind: Any, own: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[Any]:

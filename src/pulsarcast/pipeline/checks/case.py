@@ -44,7 +44,8 @@ class Case:
     It `stands`, or was `taken_back` (another event took its number), or `equivocates`: `rival` is
     the event that stands, and `rival_at` where that was said. `rank` is where the event belongs in
     its topic's order (`is_tied`: with another event); `stream` numbers its numbering, `line_up`
-    what it is in one order with.
+    what it is in one order with. `sayer` is the node that said so first; where several sequencers
+    count together (`is_shared`) that is any of them.
     """
     periods: DataFrame
     """As `history.periods`, with `from_at` and `to_at`, and numbered: `seat` and `period_key`."""
@@ -64,7 +65,7 @@ class Case:
         whose = self.periods.select("period_key", "node_id", "period", "from_at")
         what = self.standing.select(
             "stream", "number", "run_id", "topic", "publisher", "epoch", "event", "request_id",
-            "told_at",
+            "told_at", "sayer",
         )  # fmt: skip
         return entries.join(whose, ["period_key"], how="inner").join(
             what, ["stream", "number"], how="inner"
@@ -102,7 +103,7 @@ def _promised() -> Column:
 def _told(lines: DataFrame, topics: DataFrame) -> DataFrame:
     at = history.place()
     said = (
-        lines.where((F.col("kind") == "published") & (F.col("node_id") == F.col("publisher")))
+        lines.where((F.col("kind") == "published") & history.in_own_name())
         .select(
             *SLOT,
             "event",
@@ -113,9 +114,11 @@ def _told(lines: DataFrame, topics: DataFrame) -> DataFrame:
             F.col("position.number").alias("position"),
             "request_id",
             "injection",
+            F.col("node_id").alias("sayer"),
+            history.is_shared().alias("is_shared"),
             at.alias("told_at"),
             F.row_number()
-            .over(Window.partitionBy(*SLOT, "event").orderBy("incarnation", "seq"))
+            .over(Window.partitionBy(*SLOT, "event").orderBy("incarnation", "seq", "node_id"))
             .alias("_time"),
         )
         .where("_time = 1")
@@ -128,12 +131,14 @@ def _told(lines: DataFrame, topics: DataFrame) -> DataFrame:
     there = Window.partitionBy("run_id", "topic", "rank")
     in_order = F.col("order") == "total"
     is_standing = F.col("event") == F.col("rival")
+    shared = F.col("is_shared")
     return (
         said.join(stands, [*SLOT], how="left")
         .join(topics.select("run_id", "topic", "order", "linking"), ["run_id", "topic"], how="left")
         .withColumn("stands", is_standing)
-        .withColumn("taken_back", ~is_standing & (F.col("told_at") < F.col("rival_at")))
-        .withColumn("equivocates", ~is_standing & (F.col("told_at") > F.col("rival_at")))
+        # What several agreed on nobody takes back.
+        .withColumn("taken_back", ~is_standing & ~shared & (F.col("told_at") < F.col("rival_at")))
+        .withColumn("equivocates", ~is_standing & (shared | (F.col("told_at") > F.col("rival_at"))))
         .withColumn(
             "has_twin",
             F.col("stands")

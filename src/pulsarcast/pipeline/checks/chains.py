@@ -17,9 +17,9 @@ def find_forks(case: Case) -> DataFrame:
     there = Window.partitionBy("run_id", "topic", "position").orderBy("told_at", "event")
     found = (
         case.standing.where("position is not null")
-        .withColumn("node_id", F.col("publisher"))
+        .withColumn("node_id", F.col("sayer"))
         .withColumn("other_event", F.lag("event").over(there))
-        .withColumn("other_node", F.lag("publisher").over(there))
+        .withColumn("other_node", F.lag("sayer").over(there))
         .withColumn("other_at", F.lag("told_at").over(there))
         .where("other_event is not null")
     )
@@ -40,18 +40,19 @@ def find_broken_chains(case: Case) -> DataFrame:
     placed = case.told.where(
         (F.col("position").isNotNull()) & ~F.col("equivocates") & (F.col("linking") != "CUSTOM")
     ).select(
-        "run_id", "topic", "publisher", "epoch", "number", "event", "parents", "position", "told_at"
+        "run_id", "topic", "publisher", "epoch", "number", "event", "parents", "position",
+        "told_at", "sayer",
     )  # fmt: skip
     lowest = placed.groupBy("run_id", "topic").agg(F.min("position").alias("lowest"))
     before = placed.select(
         "run_id",
         "topic",
         (F.col("position") + 1).alias("position"),
-        F.col("publisher").alias("other_node"),
+        F.col("sayer").alias("other_node"),
         F.col("event").alias("other_event"),
         F.col("told_at").alias("other_at"),
     )
-    own = F.col("other_node") == F.col("publisher")
+    own = F.col("other_node") == F.col("sayer")
     known_by_then = ~own | (F.col("other_at") < F.col("told_at"))
     pairs = placed.join(before, ["run_id", "topic", "position"], how="left").withColumn(
         "candidate",
@@ -66,6 +67,7 @@ def find_broken_chains(case: Case) -> DataFrame:
             F.first("parents").alias("parents"),
             F.first("position").alias("position"),
             F.first("told_at").alias("told_at"),
+            F.first("sayer").alias("sayer"),
             F.max(F.when(own, F.col("candidate"))).alias("own_before"),
             F.collect_list(F.when(~own, F.col("candidate"))).alias("others_before"),
         )
@@ -84,7 +86,7 @@ def find_broken_chains(case: Case) -> DataFrame:
     ).withColumn("there", F.get("before", F.lit(0)))
     return findings(
         "chain",
-        found.withColumn("node_id", F.col("publisher")).withColumn(
+        found.withColumn("node_id", F.col("sayer")).withColumn(
             "other_event", F.col("there.other_event")
         ),
         reference(F.col("node_id"), F.col("told_at")),

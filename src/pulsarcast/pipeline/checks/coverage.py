@@ -29,7 +29,7 @@ def find_lost(case: Case, entered: DataFrame, short: DataFrame) -> DataFrame:
     return findings(
         "lost",
         found,
-        reference(F.col("publisher"), F.col("told_at")),
+        reference(F.col("sayer"), F.col("told_at")),
         reference(F.col("node_id"), F.col("from_at")),
     )
 
@@ -77,7 +77,9 @@ def _covered(case: Case) -> DataFrame:
 
 def _missing(case: Case, short: DataFrame) -> DataFrame:
     """Every event that stands, beyond the start, and not delivered, of these periods."""
-    events = case.standing.select(*SLOT, "event", "stream", "request_id", "has_twin", "told_at")
+    events = case.standing.select(
+        *SLOT, "event", "stream", "request_id", "has_twin", "told_at", "sayer"
+    )
     wanted = short.select("run_id", "topic", "period_key", "node_id", "from_at")
     starts = case.starts.select("period_key", "stream", "start")
     due = (

@@ -11,13 +11,13 @@ from pulsarcast.pipeline.checks.findings import findings, life, reference
 
 def find_forged(case: Case, entered: DataFrame) -> DataFrame:
     """Delivered, and not what was published under that number, if anything was."""
-    rivals = case.standing.select(*SLOT, F.col("event").alias("other_event"), "told_at")
+    rivals = case.standing.select(*SLOT, F.col("event").alias("other_event"), "told_at", "sayer")
     forged = _with_verdict(entered, "forged").join(rivals, [*SLOT], how="left")
     return findings(
         "forged",
         forged,
         reference(F.col("node_id"), F.col("at")),
-        reference(F.col("publisher"), F.col("told_at")),
+        reference(F.col("sayer"), F.col("told_at")),
     )
 
 

@@ -13,7 +13,7 @@ from pulsarcast.pipeline.history.lives import harms
 
 def find_in_anothers_name(case: Case) -> DataFrame:
     """Published by a node under the name of another."""
-    found = _said(case).where(F.col("node_id") != F.col("publisher"))
+    found = _said(case).where("not in_own_name")
     return findings("forged", found, _here())
 
 
@@ -26,7 +26,7 @@ def find_never_injected(case: Case) -> DataFrame:
         case.told.where("injection <> ''")
         .join(driven, ["run_id"], how="left_semi")
         .join(asked, ["run_id", "topic", "injection", "author"], how="left_anti")
-        .withColumn("node_id", F.col("publisher"))
+        .withColumn("node_id", F.col("sayer"))
     )
     return findings("forged", found, reference(F.col("node_id"), F.col("told_at")))
 
@@ -47,9 +47,9 @@ def find_not_allowed(case: Case) -> DataFrame:
     )
     found = (
         _said(case)
-        .where(F.col("node_id") == F.col("publisher"))
+        .where("in_own_name")
         .join(declared, ["run_id", "version"], how="inner")
-        .where(~F.array_contains("declared.allowed", F.col("publisher")))
+        .where(~F.array_contains("declared.allowed", F.col("node_id")))
     )
     declaration = reference(F.col("declared.node_id"), F.col("declared.at"))
     return findings("not_allowed", found, _here(), declaration)
@@ -57,25 +57,25 @@ def find_not_allowed(case: Case) -> DataFrame:
 
 def find_equivocations(case: Case) -> DataFrame:
     """Two events under one number, of which the first has left: every line that says the other."""
-    rivals = case.told.where("equivocates").select(
-        *SLOT, "event", F.col("rival").alias("other_event"), "rival_at"
+    stands = case.standing.select(*SLOT, F.col("sayer").alias("rival_sayer"))
+    rivals = (
+        case.told.where("equivocates")
+        .select(*SLOT, "event", F.col("rival").alias("other_event"), "rival_at")
+        .join(stands, [*SLOT], how="inner")
     )
-    found = (
-        _said(case)
-        .where(F.col("node_id") == F.col("publisher"))
-        .join(rivals, [*SLOT, "event"], how="inner")
-    )
-    return findings("equivocation", found, _here(), reference(F.col("node_id"), F.col("rival_at")))
+    found = _said(case).where("in_own_name").join(rivals, [*SLOT, "event"], how="inner")
+    rival = reference(F.col("rival_sayer"), F.col("rival_at"))
+    return findings("equivocation", found, _here(), rival)
 
 
 def find_published_twice(case: Case) -> DataFrame:
     """One injection, two events; a publisher that lost its disk in between cannot know."""
-    of_injection = Window.partitionBy("run_id", "injection").orderBy("publisher", "told_at")
+    of_injection = Window.partitionBy("run_id", "injection").orderBy("sayer", "told_at")
     pairs = (
         case.standing.where("injection <> ''")
-        .withColumn("node_id", F.col("publisher"))
+        .withColumn("node_id", F.col("sayer"))
         .withColumn("other_event", F.lag("event").over(of_injection))
-        .withColumn("other_node", F.lag("publisher").over(of_injection))
+        .withColumn("other_node", F.lag("sayer").over(of_injection))
         .withColumn("other_at", F.lag("told_at").over(of_injection))
         .where("other_event is not null")
     )
@@ -85,12 +85,27 @@ def find_published_twice(case: Case) -> DataFrame:
     forgot = pairs.join(
         lost.withColumn("lost_at", lost_at), ["run_id", "node_id"], how="inner"
     ).where((F.col("lost_at") > began) & (F.col("lost_at") < F.col("told_at")))
-    found = pairs.join(forgot, ["run_id", "event"], how="left_anti")
+    found = pairs.join(forgot, ["run_id", "event"], how="left_anti").unionByName(
+        _ordered_twice(case), allowMissingColumns=True
+    )
     return findings(
         "published_twice",
         found,
         reference(F.col("node_id"), F.col("told_at")),
         reference(F.col("other_node"), F.col("other_at")),
+    )
+
+
+def _ordered_twice(case: Case) -> DataFrame:
+    """One request, two places: sequencers that agree on an order agree on each request once."""
+    of_request = Window.partitionBy("run_id", "topic", "request_id").orderBy("rank")
+    return (
+        case.standing.where("is_shared")
+        .withColumn("node_id", F.col("sayer"))
+        .withColumn("other_event", F.lag("event").over(of_request))
+        .withColumn("other_node", F.lag("sayer").over(of_request))
+        .withColumn("other_at", F.lag("told_at").over(of_request))
+        .where("other_event is not null")
     )
 
 
@@ -101,13 +116,13 @@ def find_number_gaps(case: Case) -> DataFrame:
         "below", F.coalesce(F.lag("number").over(upwards), F.lit(0))
     ).where("number > below + 1")
     found = above_a_gap.groupBy(*NUMBERING).agg(
-        F.min_by(F.struct("below", "event", "told_at"), "number").alias("first")
+        F.min_by(F.struct("below", "event", "told_at", "sayer"), "number").alias("first")
     )
     return findings(
         "number_gap",
         found.select(
             *NUMBERING,
-            F.col("publisher").alias("node_id"),
+            F.col("first.sayer").alias("node_id"),
             (F.col("first.below") + 1).alias("number"),
             F.col("first.event").alias("other_event"),
             "first.told_at",
@@ -129,7 +144,12 @@ def find_acknowledged_unpublished(case: Case) -> DataFrame:
 
 def _said(case: Case) -> DataFrame:
     return case.lines.where(F.col("kind") == "published").select(
-        *SLOT, "event", "version", "node_id", history.place().alias("at")
+        *SLOT,
+        "event",
+        "version",
+        "node_id",
+        history.in_own_name().alias("in_own_name"),
+        history.place().alias("at"),
     )
 
 

@@ -9,7 +9,14 @@ Every function takes the table `lines` (`schema.LINES`), of one run or of many.
 
 from pulsarcast.pipeline.history.deliveries import deliveries
 from pulsarcast.pipeline.history.lives import DRIVER, lives
-from pulsarcast.pipeline.history.places import END_OF_LIFE, LEVELS, is_within, place
+from pulsarcast.pipeline.history.places import (
+    END_OF_LIFE,
+    LEVELS,
+    in_own_name,
+    is_shared,
+    is_within,
+    place,
+)
 from pulsarcast.pipeline.history.publications import publications, standing
 from pulsarcast.pipeline.history.subscriptions import periods, starts
 from pulsarcast.pipeline.history.topics import topics, versions
@@ -19,6 +26,8 @@ __all__ = [
     "END_OF_LIFE",
     "LEVELS",
     "deliveries",
+    "in_own_name",
+    "is_shared",
     "is_within",
     "lives",
     "periods",

@@ -24,6 +24,19 @@ def of_kind(lines: DataFrame, *kinds: str) -> DataFrame:
     return lines.where(F.col("kind").isin(*kinds))
 
 
+def is_shared() -> Column:
+    """Of a line that says something is out: whether several sequencers count together in its topic.
+
+    Then each of them may say it, and `publisher` names their count and not a node.
+    """
+    return F.coalesce(F.col("position.term") > 0, F.lit(False))
+
+
+def in_own_name() -> Column:
+    """Whether a node may say that an event is out: it is its own, or that of its sequencers."""
+    return (F.col("node_id") == F.col("publisher")) | is_shared()
+
+
 def place(incarnation: str | Column = "incarnation", seq: str | Column = "seq") -> Column:
     """Where in a node's own order a line stands, as one number.
 

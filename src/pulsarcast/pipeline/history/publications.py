@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from pulsarcast.pipeline.history.lives import last_harms
-from pulsarcast.pipeline.history.places import LEVELS, NUMBERING, of_kind, place
+from pulsarcast.pipeline.history.places import LEVELS, NUMBERING, in_own_name, of_kind, place
 
 EVENT = ("run_id", "event")
 
@@ -39,16 +39,18 @@ def publications(lines: DataFrame) -> DataFrame:
     """One row per event that stands, with `excusable`: whether its publisher may have lost it.
 
     That is so if it was not replicated and the publisher lost its disk, or if nobody was promised
-    anything, the publisher was killed, and no other node ever delivered the event.
+    anything, the publisher was killed, and no other node ever delivered the event. What several
+    sequencers agreed on is on most of their disks: no one of them can lose it.
     """
     stands = standing(lines)
     harmed = stands.join(last_harms(lines), ["run_id", "node_id"], how="left")
     disk_lost = F.coalesce(F.col("last_disk_lost") >= F.col("incarnation"), F.lit(False))
     killed = F.coalesce(F.col("last_killed") >= F.col("incarnation"), F.lit(False))
+    alone = F.coalesce(F.col("position_term"), F.lit(0)) == 0
     judged = harmed.select(
         *stands.columns,
-        (disk_lost & (F.col("level") < LEVELS["replicated"])).alias("_with_disk"),
-        (~disk_lost & killed & (F.col("level") == 0)).alias("_perhaps"),
+        (alone & disk_lost & (F.col("level") < LEVELS["replicated"])).alias("_with_disk"),
+        (alone & ~disk_lost & killed & (F.col("level") == 0)).alias("_perhaps"),
     )
     left = delivered_elsewhere(lines, judged.where("_perhaps").select(*EVENT))
     return (
@@ -89,11 +91,12 @@ def standing(lines: DataFrame) -> DataFrame:
 
 def _told(lines: DataFrame) -> DataFrame:
     """One row per event that its own publisher said to be out, where it first did."""
-    first = Window.partitionBy(*NUMBERING, "number", "event").orderBy("incarnation", "seq")
+    by_place = ("incarnation", "seq", "node_id")
+    first = Window.partitionBy(*NUMBERING, "number", "event").orderBy(*by_place)
     said = (
         of_kind(lines, "published")
         # In another's name nothing can be published: such an event is forged.
-        .where(F.col("node_id") == F.col("publisher"))
+        .where(in_own_name())
         .select(*_SAID, "position")
         .withColumn("_time", F.row_number().over(first))
         .where("_time = 1")

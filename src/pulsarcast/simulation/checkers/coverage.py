@@ -171,6 +171,8 @@ def _began_after_its_twin(
 
 def _lost_unacknowledged(observer: Observer, stream: Stream, number: int) -> bool:
     """Whether the publisher lost this event before anyone was promised that it would not."""
+    if stream.is_shared:
+        return False
     level, published_s = stream.levels[number], stream.times[number]
     if observer.disk_lost_s.get(stream.home, -1.0) >= published_s:
         return level < REPLICATED

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pulsarcast.protocol.dissemination.cube import LINKS_MAX
 from pulsarcast.protocol.dissemination.meetings import CANDIDATES_MAX, LOST_MAX, TRIED_MAX
 from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.sequencing.sequencer import PENDING_MAX
 from pulsarcast.simulation.findings import Findings
 
 COUNT_MAX = 20_000
@@ -27,6 +28,7 @@ def bounds(parameters: Parameters, *, topics: int) -> dict[str, int]:
         "cube_links": each * LINKS_MAX,
         "cube_candidates": each * (CANDIDATES_MAX + LOST_MAX + 4 * TRIED_MAX),
         "requests": each * parameters.requests_held_max,
+        "sequencer_entries": each * 2 * (parameters.sequencer_log + PENDING_MAX),
         "outbox": parameters.outbox_max,
         "dht_contacts": 256 * parameters.bucket_size,
         "dht_spares": 256 * parameters.bucket_size,

@@ -20,17 +20,25 @@ def enter(observer: Observer, time_s: float, index: int, record: trace.Published
     """Enter a published event into the ledger, and object where it should not exist."""
     findings = observer.findings
     what = f"node {index}: event {record.event.hex()[8:20]}, number {record.number}"
-    if observer.peers.get(index, record.publisher) != record.publisher:
+    # Where several sequencers count together, each of them may say what they agreed on.
+    is_shared = record.position is not None and record.position.term > 0
+    sayer = observer.peers.get(index, record.publisher)
+    if sayer != record.publisher and not is_shared:
         findings.add("forged", f"{what} is published in another's name")
         return
     allowed = observer.allowed.get(record.version)
-    if allowed is not None and record.publisher not in allowed:
+    if allowed is not None and sayer not in allowed:
         findings.add("not_allowed", f"{what} is published by one who may not")
     stream = observer.stream(record.topic, record.publisher, record.epoch, index)
+    stream.is_shared = is_shared
     number = record.number
     known = stream.cid_at(number)
     if known == record.event:
         # Told again after a crash: the same event is the same event.
+        return
+    if known is not None and is_shared:
+        # What several agreed on nobody takes back.
+        findings.add("equivocation", f"{what} has the position of {known.hex()[8:20]}")
         return
     if known is not None and not _never_left(stream, number):
         findings.add("equivocation", f"{what} has the number of {known.hex()[8:20]}")
@@ -71,6 +79,8 @@ def _chain(observer: Observer, book: TopicBook, what: str, record: trace.Publish
 def _once(observer: Observer, index: int, what: str, record: trace.Published) -> None:
     """One event per request and per injection; receivers sort twins of a request out."""
     first = observer.requests.setdefault(record.request_id, record.event)
+    if first != record.event and record.position is not None and record.position.term > 0:
+        observer.findings.add("published_twice", f"{what} has the request of {first.hex()[8:20]}")
     if first != record.event:
         observer.twins[first] = observer.twins[record.event] = record.request_id
         stream, number = observer.events[first]

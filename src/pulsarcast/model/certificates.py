@@ -1,0 +1,89 @@
+"""Certificates: most of a topic's sequencers say that an event has its place (design, 7).
+
+A certificate belongs beside an event and not into it: the event's content id does not cover it, and
+two certificates of one event are as good as one. It is as many signatures as make a majority, each
+behind the number of its signer in the topic's list of sequencers, in the order of that list:
+    1 byte   the signer's place in the list
+    64 bytes its Ed25519 signature of kind `certificate`
+What is signed are the topic (36 bytes), the term and the position (8 each, big end first), and the
+event's content id (36): fixed lengths, so that nothing can be read in two ways.
+
+A topic with one sequencer needs none: the event's own signature says the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.events import EventDescriptor, Position
+from pulsarcast.model.identity import SIGNATURE_BYTES, Identity, verify_signature
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.topic_types import SEQUENCERS_MAX
+
+KIND: Final = "certificate"
+PART_BYTES: Final = 1 + SIGNATURE_BYTES
+CERTIFICATE_BYTES_MAX: Final = PART_BYTES * (SEQUENCERS_MAX // 2 + 1)
+_KNOWN_MAX: Final = 1 << 13
+
+
+def quorum_of(sequencers: tuple[PeerId, ...]) -> int:
+    """How many of them are most of them."""
+    return len(sequencers) // 2 + 1
+
+
+def _body(topic: Cid, position: Position, cid: Cid) -> bytes:
+    return topic + position.term.to_bytes(8, "big") + position.number.to_bytes(8, "big") + cid
+
+
+def sign_place(identity: Identity, topic: Cid, position: Position, cid: Cid) -> bytes:
+    """Say, as a sequencer, that an event has its place."""
+    return identity.sign(KIND, _body(topic, position, cid))
+
+
+def is_place_signed(
+    peer: PeerId, topic: Cid, position: Position, cid: Cid, signature: bytes
+) -> bool:
+    """Whether a sequencer said so."""
+    return verify_signature(peer, KIND, _body(topic, position, cid), signature)
+
+
+def make_certificate(sequencers: tuple[PeerId, ...], signatures: Mapping[PeerId, bytes]) -> bytes:
+    """A certificate of these signatures, which are enough."""
+    parts = [
+        bytes([place]) + signatures[peer]
+        for place, peer in enumerate(sequencers)
+        if peer in signatures
+    ]
+    assert len(parts) >= quorum_of(sequencers), "most of the sequencers signed"
+    return b"".join(parts[: quorum_of(sequencers)])
+
+
+def check_certificate(
+    sequencers: tuple[PeerId, ...], event: EventDescriptor, certificate: bytes
+) -> None:
+    """Refuse an event whose place most of its sequencers did not sign."""
+    if event.position is None:
+        raise RemoteError("a certificate of an event that has no place")
+    body = _body(event.topic, event.position, event.cid)
+    if not _proves(sequencers, body, certificate):
+        raise RemoteError("a certificate that proves nothing")
+
+
+@lru_cache(maxsize=_KNOWN_MAX)
+def _proves(sequencers: tuple[PeerId, ...], body: bytes, certificate: bytes) -> bool:
+    """Whether a certificate is one; many nodes of a simulation ask the same."""
+    if len(certificate) != PART_BYTES * quorum_of(sequencers):
+        return False
+    last = -1
+    for at in range(0, len(certificate), PART_BYTES):
+        place = certificate[at]
+        if not last < place < len(sequencers):
+            return False
+        signature = certificate[at + 1 : at + PART_BYTES]
+        if not verify_signature(sequencers[place], KIND, body, signature):
+            return False
+        last = place
+    return True

@@ -1,0 +1,214 @@
+"""The acting sequencer's desk: requests that wait for their place, and answers (thesis, 3.3.3).
+
+Whoever does not lead says who does. The leader takes an author's requests in the order of their
+numbers and puts each into the log once: what is in the log, or in the topic's history, is not
+proposed again, whoever proposed it first. An answer goes out once the event is certified and in our
+own history; if the author asked for replicas, once these are counted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pulsarcast.model.events import (
+    EventDescriptor,
+    Position,
+    Sequence,
+    SignedRequest,
+    decode_event,
+    decode_request,
+    publish_request,
+)
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.topics import EventLinking
+from pulsarcast.protocol.messages import RequestAnswered, RequestToPublish
+from pulsarcast.protocol.requests import BYTES_MAX, refusal_of
+from pulsarcast.protocol.sequencing.log import EntryKind
+from pulsarcast.protocol.sequencing.messages import RequestReferred
+from pulsarcast.protocol.store import Block, LoadRequest
+
+if TYPE_CHECKING:
+    from pulsarcast.protocol.sequencing.seat import Seat
+
+Author = tuple[PeerId, int]
+"""An author's numbering of its requests."""
+
+
+class _Early(NamedTuple):
+    """A request that came before one of its author with a lower number."""
+
+    sender: PeerId
+    signed: SignedRequest
+    replicated: bool
+
+
+class SequencerDesk:
+    """Requests to the sequencers of one topic."""
+
+    def __init__(self, seat: Seat) -> None:
+        self.seat = seat
+        self.turn = seat.turn
+        self._waiting: dict[bytes, dict[PeerId, bool]] = {}
+        """Requests that have their place, who wants to know, and whether it waits for replicas."""
+        self._taken: dict[Author, int] = {}
+        """Of each author the highest number that is in our log."""
+        self._early: dict[Author, dict[int, _Early]] = {}
+        self._early_count = 0
+        self._early_bytes = 0
+
+    def __len__(self) -> int:
+        return self._early_count + len(self._waiting)
+
+    def receive(self, sender: PeerId, message: RequestToPublish) -> None:
+        """Give a request its place, say who does, or repeat the answer that it got before."""
+        signed = decode_request(message.block)
+        request, topic = signed.request, self.seat.topic
+        refusal = topic.halted or refusal_of(
+            signed, topic.descriptor, self.turn.me, self.turn.wall_us
+        )
+        if refusal is not None:
+            self._answer(sender, signed.request_id, None, 0, refusal)
+            return
+        if topic.requests.holds(request.author, *request.sequence):
+            self._repeat(sender, signed, message.replicated)
+            return
+        sequencer = self.seat.sequencer
+        if not sequencer.leads:
+            self._refer(sender, signed.request_id)
+            return
+        if sequencer.position_of(signed.request_id) is not None:
+            self._wait(sender, signed.request_id, message.replicated)
+            return
+        settled = message.settled if sender == request.author else 0
+        author = (request.author, request.sequence.epoch)
+        before = max(settled, topic.requests.high(*author), self._taken.get(author, 0))
+        if request.sequence.number > before + 1:
+            self._hold(author, _Early(sender, signed, message.replicated))
+        elif sequencer.may_propose and len(self) < self.seat.parameters.requests_held_max:
+            self._propose(sender, signed, message.replicated)
+
+    def _wait(self, sender: PeerId, request_id: bytes, replicated: bool) -> None:
+        if len(self) < self.seat.parameters.requests_held_max:
+            self._waiting.setdefault(request_id, {})[sender] = replicated
+
+    def _hold(self, author: Author, early: _Early) -> None:
+        """An earlier request of this author is still on its way."""
+        size = len(early.signed.block)
+        if len(self) >= self.seat.parameters.requests_held_max:
+            return
+        if self._early_bytes + size > BYTES_MAX:
+            return
+        number = early.signed.request.sequence.number
+        held = self._early.setdefault(author, {})
+        if number not in held:
+            self._early_count += 1
+            self._early_bytes += size
+            held[number] = early
+
+    def _propose(self, sender: PeerId, signed: SignedRequest, replicated: bool) -> None:
+        descriptor = self.seat.topic.descriptor
+
+        def make(term: int, position: int, parent: Cid | None) -> bytes:
+            is_custom = descriptor.event_linking is EventLinking.CUSTOM
+            last = () if parent is None else (parent,)
+            event = publish_request(
+                self.turn.identity,
+                signed,
+                version=descriptor.cid,
+                sequence=Sequence(0, position),
+                parents=signed.request.after if is_custom else last,
+                position=Position(term, position),
+            )
+            return event.block
+
+        self._waiting.setdefault(signed.request_id, {})[sender] = replicated
+        epoch, number = signed.request.sequence
+        author = (signed.request.author, epoch)
+        self._taken[author] = max(number, self._taken.get(author, 0))
+        self.seat.sequencer.propose(make)
+        self._propose_next(author, number + 1)
+
+    def _propose_next(self, author: Author, number: int) -> None:
+        held = self._early.get(author)
+        early = None if held is None else held.pop(number, None)
+        if held is not None and not held:
+            del self._early[author]
+        if early is None:
+            return
+        self._early_count -= 1
+        self._early_bytes -= len(early.signed.block)
+        if self.seat.sequencer.may_propose:
+            self._propose(early.sender, early.signed, early.replicated)
+
+    def turned(self) -> None:
+        """Who leads has changed: send those who wait with us to whoever it is now."""
+        sequencer = self.seat.sequencer
+        waiting = [(sender, each) for each, who in self._waiting.items() for sender in who]
+        held = [early for numbers in self._early.values() for early in numbers.values()]
+        self._waiting.clear()
+        self._early.clear()
+        self._taken.clear()
+        self._early_count = self._early_bytes = 0
+        if sequencer.leads:
+            for _, entry in sequencer.log:
+                if entry.kind is EntryKind.EVENT:
+                    request = self.seat.event_of(entry.body).request
+                    author = (request.author, request.sequence.epoch)
+                    taken = self._taken.get(author, 0)
+                    self._taken[author] = max(taken, request.sequence.number)
+        for sender, request_id in waiting:
+            self._refer(sender, request_id)
+        for early in held:
+            self._refer(early.sender, early.signed.request_id)
+
+    # Answers.
+
+    def arrived(self, event: EventDescriptor) -> None:
+        """An event is certified and in our history."""
+        self._answer_all(event, 0, replicated=False)
+
+    def replicated(self, event: EventDescriptor, replicas: int) -> None:
+        """An event's replicas are counted."""
+        self._answer_all(event, replicas, replicated=True)
+
+    def _answer_all(self, event: EventDescriptor, replicas: int, *, replicated: bool) -> None:
+        waiting = self._waiting.get(event.request_id, {})
+        for sender in [who for who, wants in waiting.items() if wants is replicated]:
+            del waiting[sender]
+            self._answer(sender, event.request_id, event.cid, replicas, "")
+        if not waiting:
+            self._waiting.pop(event.request_id, None)
+
+    def _repeat(self, sender: PeerId, signed: SignedRequest, replicated: bool) -> None:
+        """It was published before: say again as what."""
+        counts = self.seat.counts
+        counts["request_repeated"] = counts.get("request_repeated", 0) + 1
+        request = signed.request
+
+        def found(answer: Block) -> None:
+            if answer.block is None:
+                reason = "this request number was used before"
+                self._answer(sender, signed.request_id, None, 0, reason)
+                return
+            event = decode_event(answer.block)
+            if not replicated:
+                self._answer(sender, signed.request_id, event.cid, 0, "")
+                return
+            self.seat.publisher.replicate_again(
+                event,
+                lambda event, replicas: self._answer(
+                    sender, signed.request_id, event.cid, replicas, ""
+                ),
+            )
+
+        self.turn.load(LoadRequest(request.topic, request.author, request.nonce), Block, found)
+
+    def _answer(
+        self, to: PeerId, request_id: bytes, event: Cid | None, replicas: int, reason: str
+    ) -> None:
+        topic = self.seat.topic.id
+        self.seat.tell(to, RequestAnswered(topic, request_id, event, replicas, reason))
+
+    def _refer(self, to: PeerId, request_id: bytes) -> None:
+        leader = self.seat.sequencer.leader
+        self.seat.tell(to, RequestReferred(self.seat.topic.id, request_id, leader))

@@ -1,0 +1,142 @@
+"""Elections: who leads the sequencers of a topic, term by term (Raft, 5.2 and 5.4.1).
+
+Before anyone begins a term it asks whether it would be elected (Ongaro's thesis, 9.6): so one that
+comes back after a while deposes nobody.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pulsarcast.model.ids import PeerId
+from pulsarcast.protocol.sequencing.messages import AskVote, Vote
+from pulsarcast.protocol.sequencing.roles import Role
+
+if TYPE_CHECKING:
+    from pulsarcast.protocol.sequencing.sequencer import Sequencer
+
+
+class Elections:
+    """One sequencer's part in elections."""
+
+    def __init__(self, sequencer: Sequencer) -> None:
+        self.sequencer = sequencer
+        self.heard_s = float("-inf")
+        """When we last heard from a leader."""
+        self.votes: dict[PeerId, bytes] = {}
+        """Who voted for us, with which store."""
+        self._trial = False
+        self._timer: int | None = None
+        self._asking: int | None = None
+
+    def stop(self) -> None:
+        """Somebody leads, or we are no sequencer any more."""
+        self.sequencer.turn.cancel(self._timer)
+        self.sequencer.turn.cancel(self._asking)
+
+    def wait(self) -> None:
+        """Give a leader time to be heard; each of us another, so that not all ask at once."""
+        turn = self.sequencer.turn
+        turn.cancel(self._timer)
+        delay_s = self.sequencer.parameters.election_timeout_s * (1.0 + turn.rng.random())
+        self._timer = turn.after(delay_s, self._campaign)
+
+    def _campaign(self) -> None:
+        """Nobody leads: ask whether we would be elected, and only then for votes."""
+        sequencer = self.sequencer
+        self.wait()
+        if not sequencer.has_vote:
+            return
+        if sequencer.leader is not None:
+            sequencer.leader = None
+            sequencer.owner.turned()
+        sequencer.role = Role.CANDIDATE
+        self._trial = True
+        self.votes = {sequencer.turn.me: sequencer.store}
+        self._ask(sequencer.term + 1)
+
+    def _ask(self, term: int) -> None:
+        """Ask everyone who has not answered, and again until all have."""
+        sequencer = self.sequencer
+        log, turn = sequencer.log, sequencer.turn
+        for peer in sequencer.peers:
+            if peer not in self.votes:
+                last = (log.last_index, log.last_term)
+                turn.send(peer, AskVote(sequencer.topic, term, sequencer.store, *last, self._trial))
+        again = partial(self._ask_again, sequencer.term, self._trial)
+        turn.cancel(self._asking)
+        self._asking = turn.after(sequencer.parameters.leader_heartbeat_s, again)
+        self._count()
+
+    def _ask_again(self, term: int, trial: bool) -> None:
+        sequencer = self.sequencer
+        unchanged = (sequencer.term, self._trial) == (term, trial)
+        if unchanged and sequencer.role is Role.CANDIDATE:
+            self._ask(term + trial)
+
+    def _stand(self) -> None:
+        """Most would vote for us: begin a term."""
+        sequencer = self.sequencer
+        sequencer.term += 1
+        sequencer.voted_for = sequencer.turn.me
+        self._trial = False
+        self.votes = {sequencer.turn.me: sequencer.store}
+        sequencer.counts["election"] = sequencer.counts.get("election", 0) + 1
+        self.wait()
+        sequencer._sync_vote(partial(self._stood, sequencer.term))
+
+    def _stood(self, term: int) -> None:
+        sequencer = self.sequencer
+        if sequencer.term == term and sequencer.role is Role.CANDIDATE and not self._trial:
+            self._ask(term)
+
+    def receive_ask(self, sender: PeerId, message: AskVote) -> None:
+        """Somebody wants to lead."""
+        sequencer = self.sequencer
+        # Whether our vote counts is the candidate's to say: we may have been admitted and not know.
+        ours = (sequencer.log.last_term, sequencer.log.last_index)
+        good = (message.last_term, message.last_index) >= ours
+        topic, store = sequencer.topic, sequencer.store
+        if message.trial:
+            silent_s = sequencer.turn.now - self.heard_s
+            is_led = sequencer.leads or silent_s < sequencer.parameters.election_timeout_s
+            granted = good and message.term > sequencer.term and not is_led
+            sequencer.reply(sender, Vote(topic, sequencer.term, store, granted, True))
+            return
+        if message.term > sequencer.term:
+            sequencer.adopt(message.term)
+        may = message.term == sequencer.term and sequencer.voted_for in (None, sender)
+        granted = good and may
+        answer = Vote(topic, sequencer.term, store, granted, False)
+        if granted:
+            sequencer.voted_for = sender
+            self.wait()
+            sequencer._sync_vote(lambda: sequencer.turn.send(sender, answer))
+        else:
+            sequencer.reply(sender, answer)
+
+    def receive_vote(self, sender: PeerId, message: Vote) -> None:
+        """Somebody votes for us, or would."""
+        sequencer = self.sequencer
+        if sequencer.role is not Role.CANDIDATE or not message.granted:
+            return
+        if message.trial == self._trial and (message.trial or message.term == sequencer.term):
+            self.votes[sender] = message.store
+            self._count()
+
+    def _count(self) -> None:
+        if self.sequencer.role is not Role.CANDIDATE or not self._is_quorum():
+            return
+        if self._trial:
+            self._stand()
+        else:
+            self.sequencer.lead(self.votes)
+
+    def _is_quorum(self) -> bool:
+        """Most members, each with its store; before the founding, all sequencers."""
+        members = self.sequencer.log.members()
+        if not members:
+            return len(self.votes) == len(self.sequencer.peers)
+        counted = sum(self.votes.get(member.peer) == member.store for member in members)
+        return counted > len(members) // 2

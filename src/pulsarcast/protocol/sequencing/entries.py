@@ -1,0 +1,167 @@
+"""A follower's side of the log: taking a leader's entries over, and signing them (Raft, 5.3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.ids import PeerId
+from pulsarcast.protocol.sequencing.log import Entry, EntryKind, Member, unpack_members
+from pulsarcast.protocol.sequencing.messages import Append, Appended
+from pulsarcast.protocol.sequencing.roles import Role
+from pulsarcast.protocol.store import Write
+
+if TYPE_CHECKING:
+    from pulsarcast.protocol.sequencing.sequencer import Sequencer
+
+SIGNATURES_MAX = 64
+"""Signatures in one answer."""
+NUMBER_MAX = 1 << 62
+"""Of terms, indices and positions: far beyond what there is, and far below what can be said."""
+OUT_OF_POSITION = "an entry out of its position"
+FORGOTTEN = "a leader lacks what was committed"
+
+
+class Entries:
+    """What one sequencer takes over from its leader."""
+
+    def __init__(self, sequencer: Sequencer) -> None:
+        self.sequencer = sequencer
+        self.signed_to = 0
+        """The position up to which we have told the leader of this term our signatures."""
+
+    def receive(self, sender: PeerId, message: Append) -> None:
+        """A leader sends entries, or just a sign of life."""
+        sequencer = self.sequencer
+        if message.term < sequencer.term:
+            sequencer.reply(sender, self._appended(False, 0))
+            return
+        if message.term == sequencer.term and sequencer.leads:
+            raise RemoteError("a second leader in one term")
+        self._check_entries(message)
+        if message.term > sequencer.term or sequencer.role is not Role.FOLLOWER:
+            sequencer.adopt(message.term)
+        sequencer.elections.heard_s = sequencer.turn.now
+        sequencer.elections.wait()
+        if sequencer.leader != sender:
+            sequencer.leader = sender
+            sequencer.owner.turned()
+        writes: list[Write] = []
+        matched = self._match(message, writes)
+        if matched is None:
+            is_short = sequencer.log.last_index < message.before_index
+            # What is committed is the same everywhere.
+            hint = sequencer.log.last_index if is_short else sequencer.committed
+            sequencer.sync_reply(sender, writes, lambda: self._appended(False, hint))
+            return
+        sequencer.committed = max(sequencer.committed, min(message.committed, matched))
+        sequencer.settled = max(sequencer.settled, message.settled)
+        again = not message.entries
+        certify = message.certify if again else max(message.certify, self.signed_to + 1)
+        term = sequencer.term
+
+        def answer() -> Appended | None:
+            # Where another term has begun meanwhile, this may be true no more.
+            return self._appended(True, matched, certify) if term == sequencer.term else None
+
+        sequencer.sync_reply(sender, writes, answer)
+        sequencer.settle()
+
+    def _check_entries(self, message: Append) -> None:
+        """Refuse what no leader sends, before any of it is taken over."""
+        sequencer = self.sequencer
+        base = message.base
+        if base is not None and message.entries:
+            raise RemoteError("entries beside a base")
+        if base is not None and max(base.index, base.term, base.position) > NUMBER_MAX:
+            raise RemoteError("a base that nobody can have come to")
+        if any(entry.position > NUMBER_MAX for entry in message.entries):
+            raise RemoteError(OUT_OF_POSITION)
+        before: Entry | None = None
+        for entry in message.entries:
+            is_event = entry.kind is EntryKind.EVENT
+            if entry.term > message.term or (before is not None and entry.term < before.term):
+                raise RemoteError("an entry of a term that is not its leader's, or goes back")
+            if before is not None and entry.position != before.position + is_event:
+                raise RemoteError(OUT_OF_POSITION)
+            if is_event:
+                sequencer.owner.request_of(entry.body)
+            elif entry.kind is EntryKind.MEMBERS:
+                self._check_members(unpack_members(entry.body))
+            before = entry
+        if message.base is not None:
+            self._check_members(message.base.members)
+
+    def _check_members(self, members: tuple[Member, ...]) -> None:
+        sequencer = self.sequencer
+        if tuple(member.peer for member in members) != sequencer.peers:
+            raise RemoteError("other members than the topic's sequencers")
+
+    def _match(self, message: Append, writes: list[Write]) -> int | None:
+        """Take entries over; up to which index we agree then, or None where there is a gap."""
+        sequencer = self.sequencer
+        log, base = sequencer.log, message.base
+        if base is not None:
+            if base.index > log.last_index or log.term_at(base.index) not in (base.term, None):
+                if base.index <= sequencer.committed:
+                    raise RemoteError(FORGOTTEN)
+                writes += log.begin_at(sequencer.topic, base)
+                sequencer.forget_requests()
+                sequencer.counts["base_taken"] = sequencer.counts.get("base_taken", 0) + 1
+            sequencer.committed = max(sequencer.committed, base.index)
+            return max(base.index, log.base.index)
+        index = message.before_index
+        entries = message.entries
+        if index < log.base.index:
+            # Those are committed, and the same everywhere.
+            entries = entries[log.base.index - index :]
+            index = log.base.index
+        elif log.term_at(index) != message.before_term:
+            return None
+        for entry in entries:
+            index += 1
+            if index <= log.last_index and log.term_at(index) == entry.term:
+                continue
+            if entry.position != log.position_at(index - 1) + (entry.kind is EntryKind.EVENT):
+                raise RemoteError(OUT_OF_POSITION)
+            if index <= log.last_index:
+                if index <= sequencer.committed:
+                    raise RemoteError(FORGOTTEN)
+                for cut in range(index, log.last_index + 1):
+                    sequencer.forget(log.at(cut))
+                writes += log.cut_from(sequencer.topic, index)
+            sequencer.note(entry)
+            writes.append(log.append(sequencer.topic, entry))
+        return index
+
+    def _appended(self, agreed: bool, matched: int, certify: int | None = None) -> Appended:
+        sequencer = self.sequencer
+        signatures: tuple[tuple[int, bytes], ...] = ()
+        if certify is not None:
+            signatures = tuple(self._sign_from(certify, matched))
+        held = sequencer.owner.held()
+        return Appended(
+            sequencer.topic, sequencer.term, sequencer.store, agreed, matched, held, signatures
+        )
+
+    def _sign_from(self, position: int, matched: int) -> list[tuple[int, bytes]]:
+        """Sign what is on our disk: made in this term, or known to be committed."""
+        sequencer = self.sequencer
+        signed: list[tuple[int, bytes]] = []
+        position = max(position, sequencer.log.base.position + 1)
+        while len(signed) < SIGNATURES_MAX:
+            found = sequencer.log.event_at(position)
+            if found is None or found[0] > matched or not self._may_sign(*found):
+                break
+            signed.append((position, sequencer.owner.sign(found[1])))
+            position += 1
+        self.signed_to = max(self.signed_to, position - 1)
+        return signed
+
+    def _may_sign(self, index: int, entry: Entry) -> bool:
+        """Whether most signatures like ours would mean that an entry is committed.
+
+        Kept by most in the term that made it: then it is (5.4.2). Kept in a later term: not yet.
+        """
+        sequencer = self.sequencer
+        return index <= sequencer.committed or (entry.term == sequencer.term and sequencer.has_vote)

@@ -1,0 +1,270 @@
+"""The sequencers' log: what they agree on before an event leaves them (Raft, 5.3 and 7).
+
+An entry is an event, a change of members, or nothing: the first entry of a term. Only events take
+a **position**. What is certified and in our topic's own history is dropped from the front; of that
+a `Base` remembers all that later entries need. So the log holds what is under way, and a little
+more for those who lag.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from pulsarcast.model.ids import CID_BYTES, PEER_ID_BYTES, Cid, PeerId, cid_of
+from pulsarcast.protocol.store import DropState, PutState, StateRow, Write
+
+STORE_BYTES: Final = 8
+INDEX_BYTES: Final = 8
+ENTRY: Final = "entry"
+BASE: Final = "base"
+
+
+class Member(NamedTuple):
+    """A sequencer, and which store of it has a vote: one that lost its store is another member."""
+
+    peer: PeerId
+    store: bytes
+
+
+class EntryKind(enum.IntEnum):
+    """What an entry is."""
+
+    EVENT = 0
+    NOTHING = 1
+    """A new leader's first entry, which lets it commit what others left (Raft, 5.4.2)."""
+    MEMBERS = 2
+    """Who has a vote from here on."""
+
+
+class Entry(NamedTuple):
+    """One place of the log."""
+
+    term: int
+    position: int
+    """How many events there are up to here, this one included."""
+    kind: EntryKind
+    body: bytes
+
+    @property
+    def cid(self) -> Cid:
+        """Of an event: its content id."""
+        return cid_of(self.body)
+
+
+class Base(Struct, frozen=True):
+    """Everything before the log's first entry, as far as anyone still needs it."""
+
+    index: int
+    term: int
+    position: int
+    cid: Cid | None
+    """The last event's."""
+    members: tuple[Member, ...]
+
+
+NO_BASE: Final = Base(0, 0, 0, None, ())
+
+
+class Log:
+    """Entries from `base.index + 1` on."""
+
+    def __init__(self, base: Base = NO_BASE, entries: Iterable[Entry] = ()) -> None:
+        self.base = base
+        self._entries = list(entries)
+        self._members: tuple[Member, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def last_index(self) -> int:
+        """The index of the last entry."""
+        return self.base.index + len(self._entries)
+
+    @property
+    def last_term(self) -> int:
+        """The term of the last entry."""
+        return self._entries[-1].term if self._entries else self.base.term
+
+    @property
+    def last_position(self) -> int:
+        """The position of the last event."""
+        return self._entries[-1].position if self._entries else self.base.position
+
+    def last_cid(self) -> Cid | None:
+        """The last event's content id."""
+        for entry in reversed(self._entries):
+            if entry.kind is EntryKind.EVENT:
+                return entry.cid
+        return self.base.cid
+
+    def members(self) -> tuple[Member, ...]:
+        """Who has a vote by this log, committed or not (Raft, 6); nobody before the founding."""
+        if self._members is None:
+            found = self.last_change()
+            body = None if found is None else self.at(found).body
+            self._members = self.base.members if body is None else unpack_members(body)
+        return self._members
+
+    def last_change(self) -> int | None:
+        """The index of the newest change of members that is not in the base."""
+        for place in range(len(self._entries) - 1, -1, -1):
+            if self._entries[place].kind is EntryKind.MEMBERS:
+                return self.base.index + place + 1
+        return None
+
+    def at(self, index: int) -> Entry:
+        """The entry at an index."""
+        assert index > self.base.index, "this entry was dropped"
+        return self._entries[index - self.base.index - 1]
+
+    def term_at(self, index: int) -> int | None:
+        """The term of the entry at an index; None where we have none, or have it no more."""
+        if index == self.base.index:
+            return self.base.term
+        if not self.base.index < index <= self.last_index:
+            return None
+        return self.at(index).term
+
+    def position_at(self, index: int) -> int:
+        """How many events there are up to an index."""
+        return self.base.position if index == self.base.index else self.at(index).position
+
+    def event_at(self, position: int) -> tuple[int, Entry] | None:
+        """The index and the entry of an event, by its position."""
+        if not self.base.position < position <= self.last_position:
+            return None
+        low, high = 0, len(self._entries) - 1
+        while low < high:
+            middle = (low + high) // 2
+            if self._entries[middle].position < position:
+                low = middle + 1
+            else:
+                high = middle
+        return self.base.index + low + 1, self._entries[low]
+
+    def since(self, index: int, count_max: int, bytes_max: int) -> tuple[Entry, ...]:
+        """Entries from an index on, one at least if there is one."""
+        place = index - self.base.index - 1
+        found: list[Entry] = []
+        size = 0
+        while place < len(self._entries) and len(found) < count_max:
+            entry = self._entries[place]
+            size += len(entry.body)
+            if found and size > bytes_max:
+                break
+            found.append(entry)
+            place += 1
+        return tuple(found)
+
+    def __iter__(self) -> Iterator[tuple[int, Entry]]:
+        return enumerate(self._entries, self.base.index + 1)
+
+    # Changing it. Each says what has to be written.
+
+    def append(self, topic: Cid, entry: Entry) -> Write:
+        """Add an entry."""
+        self._entries.append(entry)
+        if entry.kind is EntryKind.MEMBERS:
+            self._members = None
+        return PutState(StateRow(ENTRY, _key(topic, self.last_index), pack_entry(entry)))
+
+    def cut_from(self, topic: Cid, index: int) -> list[Write]:
+        """Forget the entries from an index on: another leader has others there."""
+        gone = range(index, self.last_index + 1)
+        del self._entries[index - self.base.index - 1 :]
+        self._members = None
+        return [DropState(ENTRY, _key(topic, each)) for each in gone]
+
+    def drop_to(self, topic: Cid, index: int) -> list[Write]:
+        """Forget the entries up to an index: they are in our history."""
+        base = self.base_at(index)
+        gone = range(self.base.index + 1, index + 1)
+        del self._entries[: index - self.base.index]
+        self.base = base
+        return [
+            *(DropState(ENTRY, _key(topic, each)) for each in gone),
+            PutState(StateRow(BASE, topic, pack_base(base))),
+        ]
+
+    def begin_at(self, topic: Cid, base: Base) -> list[Write]:
+        """Forget everything, and go on behind what others hold (Raft, 7)."""
+        writes = self.cut_from(topic, self.base.index + 1)
+        self.base = base
+        self._members = None
+        return [*writes, PutState(StateRow(BASE, topic, pack_base(base)))]
+
+    def base_at(self, index: int) -> Base:
+        """What there is to know of everything up to an index."""
+        members, cid = self.base.members, self.base.cid
+        entry: Entry | None = None
+        for _, entry in zip(range(self.base.index, index), self._entries, strict=False):
+            if entry.kind is EntryKind.MEMBERS:
+                members = unpack_members(entry.body)
+        for each in reversed(self._entries[: index - self.base.index]):
+            if each.kind is EntryKind.EVENT:
+                cid = each.cid
+                break
+        if entry is None:
+            return self.base
+        return Base(index, entry.term, entry.position, cid, members)
+
+
+def _key(topic: Cid, index: int) -> bytes:
+    return topic + index.to_bytes(INDEX_BYTES, "big")
+
+
+def read_log(rows: dict[int, bytes], base: bytes | None) -> Log:
+    """A log from our disk: entries by index, and the base."""
+    log = Log(NO_BASE if base is None else unpack_base(base))
+    for index in sorted(rows):
+        if index == log.last_index + 1:
+            log._entries.append(unpack_entry(rows[index]))
+    return log
+
+
+# As bytes, on our disk and in entries.
+
+
+def pack_entry(entry: Entry) -> bytes:
+    """An entry as our disk keeps it."""
+    head = entry.term.to_bytes(8, "big") + entry.position.to_bytes(8, "big")
+    return head + bytes([entry.kind]) + entry.body
+
+
+def unpack_entry(value: bytes) -> Entry:
+    """An entry from our disk."""
+    term, position = int.from_bytes(value[:8], "big"), int.from_bytes(value[8:16], "big")
+    return Entry(term, position, EntryKind(value[16]), value[17:])
+
+
+def pack_members(members: Iterable[Member]) -> bytes:
+    """Members as the body of an entry."""
+    return b"".join(member.peer + member.store for member in members)
+
+
+def unpack_members(value: bytes) -> tuple[Member, ...]:
+    """Members from the body of an entry."""
+    size = PEER_ID_BYTES + STORE_BYTES
+    parts = (value[at : at + size] for at in range(0, len(value), size))
+    return tuple(Member(PeerId(each[:PEER_ID_BYTES]), each[PEER_ID_BYTES:]) for each in parts)
+
+
+def pack_base(base: Base) -> bytes:
+    """A base as our disk keeps it."""
+    numbers = (base.index, base.term, base.position)
+    head = b"".join(number.to_bytes(8, "big") for number in numbers)
+    cid = bytes(CID_BYTES) if base.cid is None else base.cid
+    return head + cid + pack_members(base.members)
+
+
+def unpack_base(value: bytes) -> Base:
+    """A base from our disk."""
+    index, term, position = (int.from_bytes(value[at : at + 8], "big") for at in (0, 8, 16))
+    cid = value[24 : 24 + CID_BYTES]
+    members = unpack_members(value[24 + CID_BYTES :])
+    return Base(index, term, position, Cid(cid) if any(cid) else None, members)

@@ -1,0 +1,82 @@
+"""What sequencers of one topic say to each other: Raft's two questions and their answers.
+
+Every message names the sender's store: a vote, or an entry kept, counts for a member and its store
+together, so one that has lost its store has lost its vote as well (decision 0021).
+"""
+
+from msgspec import Struct
+
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.protocol.sequencing.log import Base, Entry
+
+
+class AskVote(Struct, frozen=True):
+    """May I lead in this term? (Raft, 5.2)."""
+
+    topic: Cid
+    term: int
+    store: bytes
+    last_index: int
+    last_term: int
+    trial: bool
+    """Only to find out whether it would be granted: nobody's term changes (Raft thesis, 9.6)."""
+
+
+class Vote(Struct, frozen=True):
+    """You may, or not; the sender's term."""
+
+    topic: Cid
+    term: int
+    store: bytes
+    granted: bool
+    trial: bool
+
+
+class Append(Struct, frozen=True):
+    """The leader's entries behind one that the receiver should have, or just a sign of life."""
+
+    topic: Cid
+    term: int
+    store: bytes
+    before_index: int
+    before_term: int
+    entries: tuple[Entry, ...]
+    committed: int
+    certify: int
+    """From this position on the leader lacks signatures."""
+    settled: int
+    """Up to this position most members have every event in their histories, with its proof."""
+    base: Base | None = None
+    """What the receiver lacks was dropped: go on behind this (Raft, 7)."""
+
+
+class Appended(Struct, frozen=True):
+    """What the receiver has: everything up to `matched` is on its disk, if it agrees."""
+
+    topic: Cid
+    term: int
+    store: bytes
+    agreed: bool
+    matched: int
+    """Where it does not agree: from behind where the leader should try."""
+    held: int
+    """Up to this position every event is in the receiver's history, with its proof."""
+    signatures: tuple[tuple[int, bytes], ...] = ()
+    """(position, signature), of events that are committed if so many others sign them too."""
+
+
+class Summon(Struct, frozen=True):
+    """This topic names you as one of its sequencers."""
+
+    topic: Cid
+
+
+class RequestReferred(Struct, frozen=True):
+    """Not me: this sequencer leads, or nobody that I know of."""
+
+    topic: Cid
+    request_id: bytes
+    leader: PeerId | None
+
+
+SequencerMessage = AskVote | Vote | Append | Appended

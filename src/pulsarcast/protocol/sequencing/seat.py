@@ -1,0 +1,128 @@
+"""A seat: our place among the sequencers of one topic that we follow.
+
+It stands between the machine, which knows terms, logs and votes, and the topic, which knows events:
+it signs and verifies, lets certified events out, and tells the machine what is in our history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pulsarcast.model import trace
+from pulsarcast.model.certificates import is_place_signed, sign_place
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.events import EventDescriptor, Position
+from pulsarcast.model.ids import Cid, PeerId, cid_of
+from pulsarcast.model.topics import check_event
+from pulsarcast.protocol.messages import RequestAnswered
+from pulsarcast.protocol.sequencing.desk import SequencerDesk
+from pulsarcast.protocol.sequencing.log import Entry, Log
+from pulsarcast.protocol.sequencing.messages import RequestReferred
+from pulsarcast.protocol.sequencing.sequencer import Saved, Sequencer
+
+if TYPE_CHECKING:
+    from pulsarcast.protocol.node import Node
+    from pulsarcast.protocol.topic import Topic
+
+KNOWN_MAX = 2048
+"""Events under way that we need not verify again."""
+
+
+class Seat:
+    """One topic that we are a sequencer of."""
+
+    def __init__(
+        self,
+        node: Node,
+        topic: Topic,
+        make: Callable[..., Sequencer],
+        *,
+        saved: Saved | None = None,
+        log: Log | None = None,
+    ) -> None:
+        self.node = node
+        self.topic = topic
+        self.turn = node.turn
+        self.parameters = node.parameters
+        self.counts = node.counts
+        self.publisher = node.publisher
+        self._known: dict[Cid, EventDescriptor] = {}
+        self.desk = SequencerDesk(self)
+        self.sequencers = topic.versions.first.sequencers
+        self.sequencer = make(
+            topic.id,
+            self.sequencers,
+            self.turn,
+            self.parameters,
+            self,
+            self.counts,
+            saved=saved,
+            log=log,
+        )
+
+    def tell(self, peer: PeerId, message: RequestAnswered | RequestReferred) -> None:
+        """Answer a request, which may be our own."""
+        if peer != self.turn.me:
+            self.turn.send(peer, message)
+        else:
+            self.node.hear(message)
+
+    def arrived(self, event: EventDescriptor) -> None:
+        """An event is in our history: the log need not keep it, and whoever asked may know."""
+        self._known.pop(event.cid, None)
+        self.sequencer.settle()
+        self.desk.arrived(event)
+
+    # What the sequencer asks of its topic.
+
+    def held(self) -> int:
+        """The position up to which our history has everything."""
+        return self.topic.held_position()
+
+    def sign(self, entry: Entry) -> bytes:
+        """Our signature under an event's place."""
+        place = Position(entry.term, entry.position)
+        return sign_place(self.turn.identity, self.topic.id, place, entry.cid)
+
+    def is_signed(self, peer: PeerId, entry: Entry, signature: bytes) -> bool:
+        """Whether a peer signed an event's place."""
+        place = Position(entry.term, entry.position)
+        return is_place_signed(peer, self.topic.id, place, entry.cid, signature)
+
+    def request_of(self, block: bytes) -> bytes:
+        """The id of the request that an event answers."""
+        return self.event_of(block).request_id
+
+    def event_of(self, block: bytes) -> EventDescriptor:
+        """An event of this topic under way, verified once."""
+        cid = cid_of(block)
+        event = self._known.get(cid)
+        if event is None:
+            event = self.node.decode(block)
+            version = self.topic.versions.by_cid.get(event.version)
+            if version is not None:
+                check_event(version, event)
+            elif event.topic != self.topic.id:
+                raise RemoteError("an event of another topic")
+            self._known[cid] = event
+            if len(self._known) > KNOWN_MAX:
+                del self._known[next(iter(self._known))]
+        return event
+
+    def certified(self, entry: Entry, signatures: dict[PeerId, bytes]) -> None:
+        """An event is committed and proven: it leaves, and is replicated, at once."""
+        event = self.event_of(entry.body)
+        certificate = self.node.seats.make_certificate(self.sequencers, signatures)
+        self.publisher.trace_published(event, "")
+        try:
+            self.topic.receive(event, self.turn.me, 0, certificate)
+        except RemoteError as error:
+            self.node.rejected(self.turn.me, self.topic.id, error)
+        self.publisher.replicate_again(event, self.desk.replicated)
+
+    def turned(self) -> None:
+        """Who leads has changed."""
+        sequencer = self.sequencer
+        self.turn.trace(trace.LeaderChanged(self.topic.id, sequencer.term, sequencer.leader))
+        self.desk.turned()

@@ -1,0 +1,384 @@
+"""A sequencer: one member of the group that gives a topic's events their order.
+
+The algorithm is Raft (Ongaro and Ousterhout, "In Search of an Understandable Consensus Algorithm",
+2014; section numbers below are its), with trial votes from Ongaro's thesis (9.6). Three things are
+ours (decision 0021):
+
+- **Certificates.** A follower signs an event as soon as it has it on its disk in the term in which
+  it was made, or later if it knows it to be committed. So whatever a majority has signed is
+  committed, and the signatures prove it to anyone.
+- **Stores have votes.** A member is a peer and its store. Whoever has lost its store is a stranger
+  until a committed change of members admits the new one.
+- **The founding.** The first leader needs the votes of all, and its first entry says which stores
+  these were. So as long as most of them keep their disks, there is one founding.
+
+Votes and entries are on the disk before anyone hears of them (figure 2).
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.ids import PEER_ID_BYTES, Cid, PeerId
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.sequencing.elections import Elections
+from pulsarcast.protocol.sequencing.entries import NUMBER_MAX, Entries
+from pulsarcast.protocol.sequencing.followers import Followers
+from pulsarcast.protocol.sequencing.log import (
+    STORE_BYTES,
+    Entry,
+    EntryKind,
+    Log,
+    Member,
+    pack_members,
+)
+from pulsarcast.protocol.sequencing.messages import (
+    Append,
+    Appended,
+    AskVote,
+    SequencerMessage,
+    Vote,
+)
+from pulsarcast.protocol.sequencing.roles import Role
+from pulsarcast.protocol.store import PutState, StateRow, Write
+from pulsarcast.protocol.turn import Turn
+
+PENDING_MAX = 1024
+"""Events that are proposed and not committed: beyond this a leader takes no more requests."""
+VOTE = "vote"
+STORE = "store"
+
+
+class SequencerOwner(Protocol):
+    """What a sequencer asks of the topic that it works for."""
+
+    def held(self) -> int:
+        """The position up to which every event is in our history, certified and synced."""
+
+    def sign(self, entry: Entry) -> bytes:
+        """Our signature under an event's place."""
+
+    def is_signed(self, peer: PeerId, entry: Entry, signature: bytes) -> bool:
+        """Whether a peer signed an event's place."""
+
+    def request_of(self, block: bytes) -> bytes:
+        """The id of the request that an event answers; raises RemoteError where it is none."""
+
+    def certified(self, entry: Entry, signatures: dict[PeerId, bytes]) -> None:
+        """An event is committed, and so many signatures prove it: it may leave."""
+
+    def turned(self) -> None:
+        """Who leads has changed."""
+
+
+class Saved(NamedTuple):
+    """What a sequencer's disk remembers, but for the log."""
+
+    store: bytes
+    term: int = 0
+    voted_for: PeerId | None = None
+
+
+class Sequencer:
+    """One sequencer of one topic."""
+
+    def __init__(
+        self,
+        topic: Cid,
+        peers: tuple[PeerId, ...],
+        turn: Turn,
+        parameters: Parameters,
+        owner: SequencerOwner,
+        counts: dict[str, int],
+        *,
+        saved: Saved | None = None,
+        log: Log | None = None,
+    ) -> None:
+        self.topic = topic
+        self.peers = peers
+        self.turn = turn
+        self.parameters = parameters
+        self.owner = owner
+        self.counts = counts
+        self.log = Log() if log is None else log
+        self.fresh = saved is None
+        self.store = turn.rng.randbytes(STORE_BYTES) if saved is None else saved.store
+        self.term = 0 if saved is None else saved.term
+        self.voted_for = None if saved is None else saved.voted_for
+        self.committed = self.log.base.index
+        self.role = Role.FOLLOWER
+        self.leader: PeerId | None = None
+        self.elections = Elections(self)
+        self.entries = Entries(self)
+        self.followers = Followers(self)
+        self.settled = self.log.base.position
+        """Up to here most members have every event in their histories: no log has to keep it."""
+        self.emitted = 0
+        """The position up to which we have let events leave, or have them from others."""
+        self._requests: dict[bytes, int] = {}
+        """Requests that are in our log, and the positions of their events."""
+        self._requested: dict[int, bytes] = {}
+        """The same by position."""
+        self._unsynced = 0
+        self._stopped = False
+        for _, entry in self.log:
+            self.note(entry)
+
+    # Coming and going.
+
+    def start(self) -> None:
+        """Take part, once our disk knows which store it is."""
+        if self.fresh:
+            row = StateRow(STORE, self.topic, self.store)
+            self._sync(PutState(row), then=self.elections.wait)
+        else:
+            self.elections.wait()
+
+    def stop(self) -> None:
+        """Fall silent."""
+        self._stopped = True
+        self.role = Role.FOLLOWER
+        self.elections.stop()
+        self.followers.stop()
+
+    @property
+    def leads(self) -> bool:
+        """Whether we act as sequencer."""
+        return self.role is Role.LEADER
+
+    @property
+    def has_vote(self) -> bool:
+        """Whether we are a member with this store; before the founding everyone is."""
+        members = self.log.members()
+        return not members or Member(self.turn.me, self.store) in members
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether we hold all events that our log no longer has."""
+        return self.owner.held() >= self.log.base.position
+
+    # Terms.
+
+    def _sync_vote(self, then: Callable[[], None]) -> None:
+        """Nobody hears of a vote or a term before it is on our disk (figure 2)."""
+        self._sync(self._vote_row(), then=then)
+
+    def _vote_row(self) -> Write:
+        value = self.term.to_bytes(8, "big") + (self.voted_for or b"")
+        return PutState(StateRow(VOTE, self.topic, value))
+
+    def lead(self, votes: dict[PeerId, bytes]) -> None:
+        """Most have voted for us: say so, and put a first entry of our term into the log."""
+        self.role = Role.LEADER
+        self.leader = self.turn.me
+        self.emitted = max(self.owner.held(), self.log.base.position)
+        self.elections.stop()
+        self.followers.begin(votes)
+        if self.log.members():
+            self._add(EntryKind.NOTHING, b"")
+        else:
+            founders = tuple(Member(peer, votes[peer]) for peer in self.peers)
+            self._add(EntryKind.MEMBERS, pack_members(founders))
+        self.owner.turned()
+
+    def adopt(self, term: int) -> None:
+        """A later term has begun: whatever we were, we are a follower in it (5.1)."""
+        was = (self.role, self.leader)
+        if self.leads:
+            self.followers.stop()
+        if self.leads or term > self.term:
+            self.elections.wait()
+        if term > self.term:
+            self.term = term
+            self.voted_for = None
+            self.entries.signed_to = 0
+            self._sync_vote(lambda: None)
+        self.role = Role.FOLLOWER
+        self.leader = None
+        if was != (self.role, self.leader):
+            self.owner.turned()
+
+    def step_down(self) -> None:
+        """We have not heard from most of the others for too long: let them find another."""
+        self.counts["stepped_down"] = self.counts.get("stepped_down", 0) + 1
+        self.adopt(self.term)
+
+    # What others say.
+
+    def receive(self, sender: PeerId, message: SequencerMessage) -> None:
+        """Another sequencer of the topic says something."""
+        if self._stopped or sender not in self.peers or sender == self.turn.me:
+            raise RemoteError("not a sequencer of this topic")
+        if message.term > NUMBER_MAX:
+            raise RemoteError("a term that nobody can have come to")
+        match message:
+            case AskVote():
+                self.elections.receive_ask(sender, message)
+                return
+            case Append():
+                self.entries.receive(sender, message)
+                return
+            case _:
+                pass
+        if message.term > self.term:
+            self.adopt(message.term)
+            return
+        match message:
+            case Vote():
+                self.elections.receive_vote(sender, message)
+            case Appended():
+                if self.leads and message.term == self.term:
+                    self.followers.receive(sender, message)
+
+    # A leader's log.
+
+    def position_of(self, request_id: bytes) -> int | None:
+        """The position of the event that answers a request, where it is in our log."""
+        return self._requests.get(request_id)
+
+    @property
+    def may_propose(self) -> bool:
+        """Whether we can give events their places now."""
+        if not self.leads or not self.is_whole:
+            return False
+        return self.log.last_index - self.committed < PENDING_MAX
+
+    def propose(self, make: Callable[[int, int, Cid | None], bytes]) -> None:
+        """Put an event into the log; `make` gets its term, its position and its parent."""
+        assert self.may_propose
+        position = self.log.last_position + 1
+        self._add(EntryKind.EVENT, make(self.term, position, self.log.last_cid()))
+
+    def admit(self, member: Member) -> None:
+        """A sequencer is back with another store, and has caught up: let it vote again (6)."""
+        change = self.log.last_change()
+        if change is not None and change > self.committed:
+            return
+        if self.log.term_at(self.committed) != self.term:
+            # Not before something of our own term is committed, or two changes could be open.
+            return
+        members = [member if each.peer == member.peer else each for each in self.log.members()]
+        self.counts["readmitted"] = self.counts.get("readmitted", 0) + 1
+        self._add(EntryKind.MEMBERS, pack_members(members))
+
+    def _add(self, kind: EntryKind, body: bytes) -> None:
+        position = self.log.last_position + (kind is EntryKind.EVENT)
+        entry = Entry(self.term, position, kind, body)
+        self.note(entry)
+        write = self.log.append(self.topic, entry)
+        self._sync(write, then=partial(self._kept, self.term, self.log.last_index))
+
+    def _kept(self, term: int, index: int) -> None:
+        if self.leads and self.term == term:
+            self.followers.kept(index)
+
+    def commit(self, index: int) -> None:
+        """Most members have everything up to an index on their disks."""
+        self.committed = index
+
+    def certify(self) -> None:
+        """Let events leave that are committed and signed by most sequencers, in their order."""
+        while True:
+            position = self.emitted + 1
+            found = self.log.event_at(position)
+            if found is None or not self._is_committed(found[0]):
+                return
+            _, entry = found
+            signatures = self.followers.signatures.setdefault(position, {})
+            if self.turn.me not in signatures:
+                signatures[self.turn.me] = self.owner.sign(entry)
+            if len(signatures) < self._signatures_needed():
+                return
+            self.emitted = position
+            del self.followers.signatures[position]
+            self.owner.certified(entry, signatures)
+
+    def _is_committed(self, index: int) -> bool:
+        return index <= self.committed
+
+    def _signatures_needed(self) -> int:
+        return len(self.peers) // 2 + 1
+
+    # Forgetting.
+
+    def settle(self) -> None:
+        """Our history has grown, or more is committed: the log need not keep all of it."""
+        if self._stopped:
+            return
+        held = self.owner.held()
+        if self.leads and held > self.emitted:
+            for position in range(self.emitted + 1, held + 1):
+                self.followers.signatures.pop(position, None)
+            self.emitted = held
+        kept = self.parameters.sequencer_log
+        # Were it only in our own history, its proof could go with our disk, and nobody could
+        # make another: those who took our base do not know what they would sign.
+        droppable = min(held, self.settled)
+        if len(self.log) < 2 * kept or droppable <= self.log.base.position:
+            return
+        index = min(self.committed, self.log.last_index - kept)
+        while index > self.log.base.index and self.log.at(index).position > droppable:
+            index -= 1
+        if index > self.log.base.index:
+            for gone in range(self.log.base.index + 1, index + 1):
+                self.forget(self.log.at(gone))
+            self._sync(*self.log.drop_to(self.topic, index))
+
+    def note(self, entry: Entry) -> None:
+        """An entry is in our log."""
+        if entry.kind is EntryKind.EVENT:
+            request_id = self.owner.request_of(entry.body)
+            self._requests[request_id] = entry.position
+            self._requested[entry.position] = request_id
+
+    def forget(self, entry: Entry) -> None:
+        """An entry is not in our log any more."""
+        if entry.kind is EntryKind.EVENT:
+            self._requests.pop(self._requested.pop(entry.position, b""), None)
+
+    def forget_requests(self) -> None:
+        """Our log begins anew."""
+        self._requests.clear()
+        self._requested.clear()
+
+    # The disk.
+
+    def _sync(self, *writes: Write, then: Callable[[], None] | None = None) -> None:
+        self._unsynced += 1
+
+        def synced() -> None:
+            self._unsynced -= 1
+            if then is not None and not self._stopped:
+                then()
+
+        self.turn.persist(*writes, then=synced)
+
+    def reply(self, to: PeerId, message: SequencerMessage) -> None:
+        """Answer once everything that the answer rests on is synced."""
+        self.sync_reply(to, [], lambda: message)
+
+    def sync_reply(
+        self, to: PeerId, writes: list[Write], answer: Callable[[], SequencerMessage | None]
+    ) -> None:
+        """Write, and answer once that is synced; with None there is nothing to answer any more."""
+
+        def send() -> None:
+            message = answer()
+            if message is not None:
+                self.turn.send(to, message)
+
+        if writes or self._unsynced:
+            self._sync(*writes, then=send)
+        else:
+            send()
+
+
+def read_saved(store: bytes | None, vote: bytes | None) -> Saved | None:
+    """What our disk remembers of a sequencer's votes; None where it has no store of it."""
+    if store is None:
+        return None
+    if vote is None:
+        return Saved(store)
+    voted_for = vote[8 : 8 + PEER_ID_BYTES]
+    return Saved(store, int.from_bytes(vote[:8], "big"), PeerId(voted_for) if voted_for else None)

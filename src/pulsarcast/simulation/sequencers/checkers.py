@@ -1,0 +1,148 @@
+"""What must hold of a group of sequencers after every step (Raft, figure 3).
+
+- Election safety: at most one leader in a term.
+- Log matching: two logs with an entry of one index and term are the same up to it.
+- Leader completeness: a leader has everything that was committed before its term.
+- State machine safety: nobody commits another entry under an index than anyone else.
+And what certificates add: each names one event for a position, proves it by most of the sequencers,
+is linked to the one before, and no request is certified twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.protocol.sequencing.entries import FORGOTTEN
+from pulsarcast.protocol.sequencing.log import Entry, EntryKind, unpack_members
+from pulsarcast.protocol.sequencing.roles import Role
+from pulsarcast.simulation.findings import Findings
+
+if TYPE_CHECKING:
+    from pulsarcast.simulation.sequencers.group import Peer
+
+
+class Checkers:
+    """Watches all sequencers at once."""
+
+    def __init__(self, size: int) -> None:
+        self.needed = size // 2 + 1
+        self.findings = Findings()
+        self.leaders: dict[int, int] = {}
+        self.entries: dict[tuple[int, int], tuple[Entry, int]] = {}
+        """By index and term: the entry, and the term of the one before."""
+        self.committed: dict[int, tuple[int, Entry]] = {}
+        """By index: the entry, and the term in which it was first known to be committed."""
+        self.committed_to = 0
+        self.members: dict[PeerId, bytes] = {}
+        """Who has a vote, by the newest committed change."""
+        self.order: dict[int, tuple[Cid, bytes]] = {}
+        """By position: the event that was certified, and its request."""
+        self.requests: dict[bytes, int] = {}
+        self.certified_s = 0.0
+        self.on_leader: Callable[[Peer], None] | None = None
+        """Somebody was elected."""
+        self._broken = False
+        self._seen: dict[int, tuple[int, int, int]] = {}
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether something happened that must not: no mere delay, and no short certificate."""
+        return self._broken
+
+    def began(self, peer: Peer) -> None:
+        """A new life: look at its log from the beginning."""
+        self._seen[peer.index] = (0, 0, 0)
+
+    def look(self, peer: Peer) -> None:
+        """A sequencer has taken a step."""
+        sequencer = peer.sequencer
+        log = sequencer.log
+        seen, seen_term, seen_commit = self._seen[peer.index]
+        now = (log.last_index, log.last_term, sequencer.committed)
+        if (seen, seen_term) != now[:2]:
+            self._match(peer, seen, seen_term)
+        if seen_commit != now[2]:
+            self._commit(peer, seen_commit)
+        self._seen[peer.index] = now
+        if sequencer.role is Role.LEADER and sequencer.term not in self.leaders:
+            self.leaders[sequencer.term] = peer.index
+            self._complete(peer)
+            if self.on_leader is not None:
+                self.on_leader(peer)
+        elif sequencer.role is Role.LEADER and self.leaders[sequencer.term] != peer.index:
+            self._object(peer, "election", f"a second leader in term {sequencer.term}")
+
+    def _match(self, peer: Peer, seen: int, seen_term: int) -> None:
+        log = peer.sequencer.log
+        if seen <= log.last_index and log.term_at(seen) == seen_term:
+            first = seen + 1
+        else:
+            first = log.base.index + 1
+        for index in range(max(first, log.base.index + 1), log.last_index + 1):
+            entry = log.at(index)
+            before = log.term_at(index - 1)
+            assert before is not None
+            known = self.entries.setdefault((index, entry.term), (entry, before))
+            if known != (entry, before):
+                self._object(peer, "log_matching", f"index {index}, term {entry.term}")
+
+    def _commit(self, peer: Peer, seen: int) -> None:
+        sequencer = peer.sequencer
+        log = sequencer.log
+        for index in range(max(seen, log.base.index) + 1, sequencer.committed + 1):
+            entry = log.at(index)
+            known = self.committed.setdefault(index, (sequencer.term, entry))
+            if known[1] != entry:
+                self._object(peer, "state_machine", f"another entry is committed at {index}")
+            elif index > self.committed_to:
+                self.committed_to = index
+                if entry.kind is EntryKind.MEMBERS:
+                    self.members = dict(unpack_members(entry.body))
+                    for each in peer.group.peers:
+                        if each.up and self.members.get(each.id) == each.sequencer.store:
+                            each.wiped = False
+
+    def _complete(self, peer: Peer) -> None:
+        sequencer = peer.sequencer
+        log = sequencer.log
+        for index, (term, entry) in self.committed.items():
+            if term >= sequencer.term or index <= log.base.index:
+                continue
+            if index > log.last_index or log.at(index) != entry:
+                self._object(peer, "leader_completeness", f"it lacks what is committed at {index}")
+                return
+
+    def certified(self, peer: Peer, entry: Entry, signatures: dict[PeerId, bytes]) -> None:
+        """An event leaves the sequencers."""
+        cid, request = entry.cid, peer.request_of(entry.body)
+        right = sum(peer.is_signed(each, entry, mark) for each, mark in signatures.items())
+        if right < self.needed:
+            self._object(peer, "certificate", f"{right} signatures for position {entry.position}")
+        known = self.order.setdefault(entry.position, (cid, request))
+        if known[0] != cid:
+            self._object(peer, "fork", f"two events are certified for position {entry.position}")
+            return
+        if self.requests.setdefault(request, entry.position) != entry.position:
+            self._object(peer, "twice", f"request {request!r} has two positions")
+        before = self.order.get(entry.position - 1)
+        parent = entry.body.rsplit(b"/", 1)[1].decode()
+        if parent != ("" if before is None else before[0].hex()):
+            self._object(peer, "chain", f"position {entry.position} is not linked to the last")
+        self.certified_s = peer.group.loop.now
+
+    def compare(self, peer: Peer, position: int, cid: Cid) -> None:
+        """An event came a second time."""
+        if peer.history[position][0] != cid:
+            self._object(peer, "fork", f"two events are in history at position {position}")
+
+    def refused(self, peer: Peer, error: RemoteError) -> None:
+        """A sequencer rejected what another said: here nobody lies."""
+        kind = "leader_completeness" if error.reason == FORGOTTEN else "refused"
+        self._object(peer, kind, error.reason)
+
+    def _object(self, peer: Peer, kind: str, what: str) -> None:
+        self._broken = self._broken or kind != "certificate"
+        self.findings.add(kind, f"at {peer.group.loop.now:.3f} s, sequencer {peer.index}: {what}")

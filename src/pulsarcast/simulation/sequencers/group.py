@@ -1,0 +1,355 @@
+"""A group of sequencers, their network, their disks, and what is done to them.
+
+Messages are late, lost, doubled and out of order. A disk takes its time, and a kill loses what was
+not synced. Histories, which in a node come with the topic, spread by themselves between those who
+can talk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from hashlib import blake2b, sha256
+from random import Random
+from typing import Any
+
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.ids import PEER_ID_PREFIX, Cid, PeerId, cid_of
+from pulsarcast.protocol.effects import Effect, Persist, Send, SetTimer
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.sequencing.log import BASE, ENTRY, INDEX_BYTES, Entry, read_log
+from pulsarcast.protocol.sequencing.messages import SequencerMessage
+from pulsarcast.protocol.sequencing.sequencer import STORE, VOTE, Sequencer, read_saved
+from pulsarcast.protocol.store import DropState, PutState, StateRow
+from pulsarcast.protocol.turn import Turn
+from pulsarcast.simulation.loop import Loop
+from pulsarcast.simulation.sequencers.checkers import Checkers
+
+TOPIC = cid_of(b"the topic")
+HISTORY = "history"
+SPREAD_S = 0.5
+"""How often a member looks for history that another has."""
+
+
+class Weather:
+    """What the network and the disks are like."""
+
+    def __init__(self, rng: Random) -> None:
+        self.latency_s = 0.002 * 50.0 ** rng.random()
+        self.sync_s = 0.001 * 30.0 ** rng.random()
+        self.loss = rng.choice((0.0, 0.0, 0.01, 0.1))
+        self.doubling = rng.choice((0.0, 0.02))
+
+
+class _Key:
+    """A key for `Turn`: signatures that cost nothing, since nobody lies here."""
+
+    def __init__(self, peer: PeerId) -> None:
+        self.peer_id = peer
+
+
+def _signature(peer: PeerId, entry: Entry) -> bytes:
+    place = f"{entry.term}/{entry.position}/".encode()
+    return blake2b(place + entry.cid, key=peer[-32:], digest_size=8).digest()
+
+
+class Peer:
+    """One sequencer: its disk, and its process while it has one."""
+
+    def __init__(self, group: Group, index: int) -> None:
+        self.group = group
+        self.index = index
+        self.id = PeerId(PEER_ID_PREFIX + sha256(b"sequencer %d" % index).digest())
+        self.disk: dict[tuple[str, bytes], bytes] = {}
+        self.life = 0
+        self.up = False
+        self.paused = False
+        self.wiped = False
+        """Its store was lost, and its new one was not admitted yet."""
+        self.sequencer: Sequencer
+        self.history: dict[int, tuple[Cid, bytes]] = {}
+        """By position: the event, and its request."""
+        self.requests: dict[bytes, int] = {}
+        self._held = 0
+        self._synced: dict[int, None] = {}
+        self._turn: Turn
+        self._waiting: list[Callable[[], None]] = []
+        self._writes: list[Persist] = []
+
+    # A life.
+
+    def start(self) -> None:
+        """Begin a life with what is on the disk."""
+        self.life += 1
+        self.up = True
+        self.paused = False
+        self._waiting = []
+        self._writes = []
+        rng = Random(f"{self.group.seed}/{self.index}/{self.life}")
+        self._turn = Turn(_Key(self.id), rng)  # type: ignore[arg-type]
+        rows = self.disk
+        self.history = {
+            int.from_bytes(key, "big"): (Cid(value[:36]), value[36:])
+            for (table, key), value in sorted(rows.items())
+            if table == HISTORY
+        }
+        self.requests = {request: position for position, (_, request) in self.history.items()}
+        self._held = 0
+        self._synced = dict.fromkeys(self.history)
+        self._count_held()
+        entries = {
+            int.from_bytes(key[-INDEX_BYTES:], "big"): value
+            for (table, key), value in rows.items()
+            if table == ENTRY
+        }
+        self.sequencer = self.group.make(
+            TOPIC,
+            self.group.ids,
+            self._turn,
+            self.group.parameters,
+            self,
+            self.group.counts,
+            saved=read_saved(rows.get((STORE, TOPIC)), rows.get((VOTE, TOPIC))),
+            log=read_log(entries, rows.get((BASE, TOPIC))),
+        )
+        self.group.checkers.began(self)
+        self.step(self.sequencer.start)
+        self._after(SPREAD_S, self._spread, None)
+
+    def end(self, *, wipe: bool = False) -> None:
+        """SIGKILL, perhaps with the disk."""
+        self.up = False
+        self.life += 1
+        if wipe:
+            self.disk = {}
+            self.wiped = True
+
+    def step(self, act: Callable[[], None]) -> None:
+        """Let the machine take one input, carry its effects out, and look at what it did."""
+        if self.paused:
+            self._waiting.append(act)
+            return
+        if self.group.checkers.is_broken:
+            # From here on anything can happen, and none of it would tell us more.
+            return
+        turn = self._turn
+        turn.now = self.group.loop.now
+        effects: list[Effect] = []
+        turn.effects = effects
+        try:
+            act()
+        except RemoteError as error:
+            self.group.checkers.refused(self, error)
+        for effect in effects:
+            if type(effect) is Send:
+                self.group.send(self, effect.peer, effect.message)
+            elif type(effect) is SetTimer:
+                self._after(effect.delay_s, self._fire, effect.timer)
+            elif type(effect) is Persist:
+                self._writes.append(effect)
+                self._after(self.group.weather.sync_s, self._flush, effect)
+        self.group.checkers.look(self)
+
+    def resume(self) -> None:
+        """SIGCONT: everything that waited happens now."""
+        self.paused = False
+        waiting, self._waiting = self._waiting, []
+        for act in waiting:
+            self.step(act)
+
+    def _after(self, delay_s: float, act: Callable[[Any], None], given: Any) -> None:
+        life = self.life
+
+        def happen(_: None) -> None:
+            if self.life == life:
+                act(given)
+
+        self.group.loop.after(delay_s, happen)
+
+    def _fire(self, timer: int) -> None:
+        self.step(lambda: self._turn.fired(timer))
+
+    def _flush(self, persist: Persist) -> None:
+        """The disk itself does not care whether the process is paused."""
+        for write in persist.writes:
+            if isinstance(write, PutState):
+                self.disk[write.row.table, write.row.key] = write.row.value
+            elif isinstance(write, DropState):
+                self.disk.pop((write.table, write.key), None)
+        self.step(lambda: self._turn.persisted(persist.token))
+
+    # What the sequencer asks of its topic.
+
+    def held(self) -> int:
+        """The position up to which we have everything."""
+        return self._held
+
+    def sign(self, entry: Entry) -> bytes:
+        """Our signature."""
+        return _signature(self.id, entry)
+
+    def is_signed(self, peer: PeerId, entry: Entry, signature: bytes) -> bool:
+        """Whether it is a peer's."""
+        return signature == _signature(peer, entry)
+
+    def request_of(self, block: bytes) -> bytes:
+        """An event here is its request, its place and its parent."""
+        return block.split(b"/", 1)[0]
+
+    def certified(self, entry: Entry, signatures: dict[PeerId, bytes]) -> None:
+        """An event leaves."""
+        self.group.checkers.certified(self, entry, signatures)
+        self.take(entry.position, entry.cid, self.request_of(entry.body))
+
+    def turned(self) -> None:
+        """Who leads has changed."""
+
+    # History.
+
+    def take(self, position: int, cid: Cid, request: bytes) -> None:
+        """An event is certified: keep it; called within a step."""
+        if position in self.history:
+            self.group.checkers.compare(self, position, cid)
+            return
+        self.history[position] = (cid, request)
+        self.requests[request] = position
+        row = StateRow(HISTORY, position.to_bytes(8, "big"), cid + request)
+        self._turn.persist(PutState(row), then=lambda: self._kept(position))
+
+    def _kept(self, position: int) -> None:
+        self._synced[position] = None
+        self._count_held()
+        self.sequencer.settle()
+        if self.sequencer.leads:
+            self.group.acknowledge(self.history[position][1], position)
+
+    def _count_held(self) -> None:
+        while self._held + 1 in self._synced:
+            self._held += 1
+
+    def _spread(self, _: None) -> None:
+        """Get what somebody has that we can talk to."""
+        self._after(SPREAD_S, self._spread, None)
+        others = [peer for peer in self.group.peers if peer is not self and not peer.paused]
+        other = self.group.rng.choice(others) if others else self
+        if self.paused or not self.group.can_talk(self, other):
+            return
+        missing = [each for each in other.history.items() if each[0] not in self.history]
+        if missing:
+            self.step(lambda: self._take_all(missing))
+
+    def _take_all(self, missing: Iterable[tuple[int, tuple[Cid, bytes]]]) -> None:
+        for position, (cid, request) in sorted(missing):
+            self.take(position, cid, request)
+
+    def submit(self, request: bytes) -> None:
+        """A client asks: published before, under way, or given a place now."""
+        self.step(lambda: self._submit(request))
+
+    def _submit(self, request: bytes) -> None:
+        sequencer = self.sequencer
+        position = self.requests.get(request)
+        if position in self._synced:
+            self.group.acknowledge(request, position)
+        if position is not None or sequencer.position_of(request) is not None:
+            return
+        if sequencer.may_propose:
+            sequencer.propose(
+                lambda term, position, parent: (
+                    b"%s/%d/%d/%s" % (request, term, position, (parent or b"").hex().encode())
+                )
+            )
+
+
+class Group:
+    """All sequencers of one topic."""
+
+    def __init__(
+        self,
+        seed: int,
+        size: int,
+        parameters: Parameters,
+        *,
+        prepare: Callable[[Any], None] | None = None,
+    ) -> None:
+        self.seed = seed
+        self.parameters = parameters
+        self.rng = Random(f"group/{seed}")
+        self.weather = Weather(self.rng)
+        self.loop = Loop()
+        self.counts: dict[str, int] = {}
+        self.prepare = prepare
+        self.peers = [Peer(self, index) for index in range(size)]
+        self.ids = tuple(peer.id for peer in self.peers)
+        self.by_id = {peer.id: peer for peer in self.peers}
+        self.checkers = Checkers(size)
+        self.messages = 0
+        self.side = [0] * size
+        """Who is on which side of a cut."""
+        self.acknowledged: dict[bytes, int] = {}
+        """What clients were told: the position of each request."""
+        self.asked: dict[bytes, None] = {}
+        """What clients still wait for."""
+
+    def make(self, *args: Any, **kwargs: Any) -> Sequencer:
+        """A sequencer, perhaps with a safeguard less."""
+        made = Sequencer(*args, **kwargs)
+        if self.prepare is not None:
+            self.prepare(made)
+        return made
+
+    def can_talk(self, one: Peer, other: Peer) -> bool:
+        """Whether both are up and nothing is between them."""
+        return one.up and other.up and self.side[one.index] == self.side[other.index]
+
+    def send(self, sender: Peer, to: PeerId, message: Any) -> None:
+        """A message leaves; it may arrive late, twice, or never."""
+        self.messages += 1
+        receiver = self.by_id[to]
+        rng, weather = self.rng, self.weather
+        if not self.can_talk(sender, receiver) or rng.random() < weather.loss:
+            return
+        for _ in range(1 + (rng.random() < weather.doubling)):
+            delay_s = weather.latency_s * (0.5 + rng.expovariate(2.0))
+            self.loop.after(delay_s, self._arrive, (sender, receiver, receiver.life, message))
+
+    def _arrive(self, given: tuple[Peer, Peer, int, SequencerMessage]) -> None:
+        sender, receiver, life, message = given
+        if receiver.life == life and self.side[sender.index] == self.side[receiver.index]:
+            receiver.step(lambda: receiver.sequencer.receive(sender.id, message))
+
+    def acknowledge(self, request: bytes, position: int) -> None:
+        """An event is in a sequencer's history for good: its client hears of it."""
+        if request in self.asked:
+            del self.asked[request]
+            self.acknowledged[request] = position
+
+    def ask(self, request: bytes) -> None:
+        """A client asks for something to be published, until it is."""
+        self.asked[request] = None
+        self._try(request)
+
+    def _try(self, request: bytes) -> None:
+        if request not in self.asked:
+            return
+        living = [peer for peer in self.peers if peer.up]
+        if living:
+            peer = self.rng.choice(living)
+            leader = peer.sequencer.leader
+            if leader is not None and self.by_id[leader].up:
+                peer = self.by_id[leader]
+            peer.submit(request)
+        delay_s = self.parameters.election_timeout_s * self.rng.uniform(0.2, 0.6)
+        self.loop.after(delay_s, self._try, request)
+
+    def quorum_can_talk(self) -> bool:
+        """Whether enough members are up and together; for the founding that is all of them."""
+        members = self.checkers.members
+        sides: dict[int, int] = {}
+        for peer in self.peers:
+            has_vote = not members or members.get(peer.id) == (
+                peer.sequencer.store if peer.up else None
+            )
+            if peer.up and not peer.paused and has_vote:
+                sides[self.side[peer.index]] = sides.get(self.side[peer.index], 0) + 1
+        needed = len(self.peers) // 2 + 1 if members else len(self.peers)
+        return max(sides.values(), default=0) >= needed

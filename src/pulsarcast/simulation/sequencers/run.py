@@ -1,0 +1,252 @@
+"""Random runs of sequencers: clients ask all the time, and everything breaks that may.
+
+Of 2f+1 sequencers at most f are without their store at a time; kills, pauses and cuts may hit any
+number. Whenever enough of them can talk for ten election timeouts, something must get its place.
+In the end everything heals, and every client must have its answer.
+"""
+
+from __future__ import annotations
+
+import time
+from random import Random
+
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.simulation.options import Options
+from pulsarcast.simulation.results import Result
+from pulsarcast.simulation.sabotage import find
+from pulsarcast.simulation.sequencers.group import Group, Peer
+
+TIMEOUT_S = 1.0
+TIMEOUTS_MAX = 10
+"""How many election timeouts a group that can talk may take to make progress."""
+LOOK_S = 0.25
+AMBUSH_SHARE = 0.3
+"""Seeds that wait for a leader to be elected, and then break what it stands on."""
+
+
+def run_sequencers(options: Options) -> Result:
+    """Play one seed."""
+    wall_s, cpu_s = time.perf_counter(), time.process_time()
+    play = _Play(options.seed, options.without)
+    play.run()
+    group, checkers = play.group, play.group.checkers
+    findings = checkers.findings
+    cpu_s = max(time.process_time() - cpu_s, 1e-6)
+    return Result(
+        scenario=options.scenario,
+        seed=options.seed,
+        nodes=len(group.peers),
+        order="total",
+        faults=dict(sorted(play.faults.items())),
+        ok=not findings,
+        due=play.asked,
+        delivered=len(group.acknowledged),
+        order_violations=findings.count("fork", "chain", "state_machine", "log_matching"),
+        lost_acknowledged=findings.count("lost"),
+        findings=findings.by_kind(),
+        details=[f"{each.kind}: {each.detail}" for each in findings.details],
+        topics=1,
+        events=len(checkers.order),
+        acknowledged=len(group.acknowledged),
+        all_messages=group.messages,
+        counts=dict(sorted(group.counts.items())),
+        sim_s=round(group.loop.now, 3),
+        wall_s=round(time.perf_counter() - wall_s, 3),
+        cpu_s=round(cpu_s, 3),
+        messages_per_s=round(group.messages / cpu_s),
+        replay=options.replay_command(),
+    )
+
+
+class _Play:
+    """One seed: what is done to the group, and what clients do."""
+
+    def __init__(self, seed: int, without: str | None) -> None:
+        rng = self.rng = Random(f"sequencers/{seed}")
+        size = rng.choice((3, 3, 5))
+        parameters = Parameters(
+            election_timeout_s=TIMEOUT_S,
+            leader_heartbeat_s=TIMEOUT_S / 3,
+            sequencer_log=rng.choice((2, 8, 64)),
+        )
+        self.group = Group(seed, size, parameters, prepare=find(without).sequencer)
+        self.faults_max = (size - 1) // 2
+        self.duration_s = rng.uniform(15.0, 40.0)
+        self.kinds = [
+            kind for kind in ("kill", "wipe", "pause", "cut", "storm") if rng.random() < 0.65
+        ]
+        if rng.random() < AMBUSH_SHARE:
+            self.group.checkers.on_leader = self._ambush
+        self.eagerness_s = rng.choice((0.2, 0.6, 1.5))
+        self.asked = 0
+        self.faults: dict[str, int] = {}
+        self._talk_s: float | None = None
+        self._calm = False
+
+    def run(self) -> None:
+        """Everything at once, then calm, and the end."""
+        group, loop = self.group, self.group.loop
+        for peer in group.peers:
+            loop.at(self.rng.uniform(0.0, 2.0), lambda peer: peer.start(), peer)
+        loop.at(0.5, self._ask)
+        loop.at(self.rng.uniform(0.0, 8.0), self._break)
+        loop.at(0.0, self._look)
+        loop.run(self.duration_s)
+        self._mend()
+        loop.run(loop.now + TIMEOUT_S)
+        until_s = loop.now + 4 * TIMEOUTS_MAX * TIMEOUT_S
+        while loop.now < until_s and not self._is_done():
+            loop.run(loop.now + TIMEOUT_S)
+        self._judge()
+
+    # Clients.
+
+    def _ask(self, _: None) -> None:
+        if self._calm:
+            return
+        if len(self.group.asked) < 8:
+            self.asked += 1
+            self.group.ask(b"request %d" % self.asked)
+        self.group.loop.after(self.rng.expovariate(1 / self.eagerness_s), self._ask)
+
+    # Faults.
+
+    def _break(self, _: None) -> None:
+        """One thing breaks, for a while."""
+        if self._calm:
+            return
+        rng = self.rng
+        peer = rng.choice(self.group.peers)
+        leaders = [each for each in self.group.peers if each.up and each.sequencer.leads]
+        if leaders and rng.random() < 0.5:
+            # It is the leader that matters most.
+            peer = rng.choice(leaders)
+        lasts_s = rng.choice((0.05, 1.0, 4.0, 12.0)) * rng.uniform(0.5, 1.5)
+        kind = rng.choice(self.kinds) if self.kinds else ""
+        if kind == "kill" and peer.up:
+            self._kill(peer, lasts_s, wipe=False)
+        elif kind == "wipe" and peer.up and self._may_wipe(peer):
+            self._kill(peer, lasts_s, wipe=True)
+        elif kind == "pause" and peer.up and not peer.paused:
+            peer.paused = True
+            life = peer.life
+            self.group.loop.after(lasts_s, lambda _: self._resume(peer, life))
+        elif kind == "cut":
+            self.group.side = [rng.randrange(2) for _ in self.group.peers]
+            self.group.loop.after(lasts_s, lambda _: self._heal())
+        elif kind == "storm":
+            usual = self.group.weather.loss
+            self.group.weather.loss = 0.5
+            self.group.loop.after(lasts_s, lambda _: self._calm_down(usual))
+        else:
+            kind = ""
+        if kind:
+            self._did(kind)
+        self.group.loop.after(rng.expovariate(1 / rng.choice((0.3, 2.0, 8.0))), self._break)
+
+    def _ambush(self, leader: Peer) -> None:
+        """Cut a new leader off, and kill one that voted for it, for a moment."""
+        rng = self.rng
+        if self._calm or rng.random() < 0.4:
+            return
+        voters = [peer for peer in self.group.peers if peer is not leader and peer.up]
+        others = [peer for peer in voters if peer.sequencer.voted_for == leader.id]
+        lasts_s = rng.uniform(2.0, 6.0)
+
+        def strike(_: None) -> None:
+            self.group.side = [int(peer is leader) for peer in self.group.peers]
+            for peer in others:
+                if peer.up and rng.random() < 0.7:
+                    self._kill(peer, rng.uniform(0.01, 0.2), wipe=False)
+            self._did("ambush")
+            self.group.loop.after(lasts_s, lambda _: self._heal())
+
+        self.group.loop.after(rng.uniform(0.0, 0.1), strike)
+
+    def _may_wipe(self, peer: Peer) -> bool:
+        lost = sum(each.wiped for each in self.group.peers if each is not peer)
+        return not peer.wiped and lost < self.faults_max
+
+    def _kill(self, peer: Peer, lasts_s: float, *, wipe: bool) -> None:
+        peer.end(wipe=wipe)
+        self.group.loop.after(lasts_s, lambda _: self._restart(peer))
+
+    def _restart(self, peer: Peer) -> None:
+        if not peer.up:
+            peer.start()
+            self._changed()
+
+    def _resume(self, peer: Peer, life: int) -> None:
+        if peer.life == life and peer.paused:
+            peer.resume()
+            self._changed()
+
+    def _heal(self) -> None:
+        self.group.side = [0] * len(self.group.peers)
+        self._changed()
+
+    def _calm_down(self, usual: float) -> None:
+        self.group.weather.loss = min(usual, 0.1)
+        self._changed()
+
+    def _mend(self) -> None:
+        self._calm = True
+        self._heal()
+        self.group.weather.loss = min(self.group.weather.loss, 0.1)
+        for peer in self.group.peers:
+            if not peer.up:
+                peer.start()
+            elif peer.paused:
+                peer.resume()
+
+    # Progress.
+
+    def _did(self, fault: str) -> None:
+        self.faults[fault] = self.faults.get(fault, 0) + 1
+        self._changed()
+
+    def _changed(self) -> None:
+        """The world is another one: ten timeouts begin anew."""
+        self._talk_s = None
+
+    def _look(self, _: None) -> None:
+        now = self.group.loop.now
+        stormy = self.group.weather.loss > 0.1
+        if stormy or not self.group.asked or not self.group.quorum_can_talk():
+            self._talk_s = None
+        elif self._talk_s is None:
+            self._talk_s = now
+        since_s = (
+            None if self._talk_s is None else max(self._talk_s, self.group.checkers.certified_s)
+        )
+        if since_s is not None and now - since_s > TIMEOUTS_MAX * TIMEOUT_S:
+            self.group.checkers.findings.add(
+                "stalled", f"at {now:.3f} s: nothing was ordered since {since_s:.3f} s"
+            )
+            self._talk_s = None
+        self.group.loop.after(LOOK_S, self._look)
+
+    # The end.
+
+    def _is_done(self) -> bool:
+        order = self.group.checkers.order
+        return not self.group.asked and all(
+            len(peer.history) == len(order) for peer in self.group.peers
+        )
+
+    def _judge(self) -> None:
+        findings, order = self.group.checkers.findings, self.group.checkers.order
+        if self.group.asked:
+            findings.add("unanswered", f"{len(self.group.asked)} requests")
+        for request, position in self.group.acknowledged.items():
+            if order.get(position, (None, None))[1] != request:
+                findings.add("lost", f"request {request!r} was acknowledged at {position}")
+        for position in range(1, len(order) + 1):
+            if position not in order:
+                findings.add("number_gap", f"no event at position {position}")
+        for peer in self.group.peers:
+            for position, (cid, _) in peer.history.items():
+                if order.get(position, (None, None))[0] != cid:
+                    findings.add("fork", f"sequencer {peer.index} has another at {position}")
+            if len(peer.history) < len(order):
+                findings.add("lost", f"sequencer {peer.index} lacks history")

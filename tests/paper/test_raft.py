@@ -1,0 +1,306 @@
+"""Raft, claim by claim (Ongaro and Ousterhout 2014), and what our certificates add to it.
+
+Deviations: trial votes (Ongaro's thesis, 9.6); members are peers with their stores; the first
+leader needs all votes (decision 0021).
+"""
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.ids import PeerId, cid_of
+from pulsarcast.protocol.effects import Effect, Persist, Send, SetTimer
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.sequencing.log import Entry, EntryKind, Log, Member, pack_members
+from pulsarcast.protocol.sequencing.messages import Append, Appended, AskVote, Vote
+from pulsarcast.protocol.sequencing.sequencer import Saved, Sequencer
+from pulsarcast.protocol.turn import Turn
+from tests.support.people import identity
+
+TOPIC = cid_of(b"a topic")
+ME, ANN, BEN = (identity(name).peer_id for name in ("me", "ann", "ben"))
+PEERS = (ME, ANN, BEN)
+STORES = {ME: b"my store", ANN: b"anns own", BEN: b"bens own"}
+MEMBERS = tuple(Member(peer, STORES[peer]) for peer in PEERS)
+
+
+class Bench:
+    """One sequencer, whose disk and network the test is."""
+
+    def __init__(self, *entries: Entry, term: int = 0, founded: bool = True) -> None:
+        self.turn = Turn(identity("me"), Random(1))
+        self.certified_events: list[tuple[Entry, dict[PeerId, bytes]]] = []
+        founding = Entry(1, 0, EntryKind.MEMBERS, pack_members(MEMBERS))
+        log = Log(entries=(founding, *entries) if founded else ())
+        saved = Saved(STORES[ME], max(term, log.last_term))
+        parameters = Parameters(election_timeout_s=1.0, leader_heartbeat_s=0.3)
+        self.sequencer = Sequencer(
+            TOPIC, PEERS, self.turn, parameters, self, {}, saved=saved, log=log
+        )
+        self.effects: list[Effect] = []
+        self.do(self.sequencer.start)
+
+    def do(self, act: Callable[[], None]) -> list[Effect]:
+        self.turn.effects = self.effects = []
+        act()
+        return self.effects
+
+    def hear(self, sender: PeerId, message: Append | Appended | AskVote | Vote) -> list[Effect]:
+        return self.do(lambda: self.sequencer.receive(sender, message))
+
+    def sync(self) -> list[Effect]:
+        """Everything written so far is on the disk."""
+        return self.do(lambda: self.turn.persisted(1 << 60))
+
+    def wait(self, seconds: float = 10.0) -> list[Effect]:
+        """Time passes, and the last timers run out."""
+        self.turn.now += seconds
+        timers = [effect.timer for effect in self.effects if isinstance(effect, SetTimer)]
+
+        def fire() -> None:
+            for timer in timers:
+                self.turn.fired(timer)
+
+        return self.do(fire)
+
+    def elect(self) -> None:
+        """Let it be elected by ann."""
+        self.wait()
+        term = self.sequencer.term
+        self.hear(ANN, Vote(TOPIC, term, STORES[ANN], True, True))
+        self.sync()
+        self.hear(ANN, Vote(TOPIC, term + 1, STORES[ANN], True, False))
+
+    def leads(self) -> bool:
+        return self.sequencer.leads
+
+    # What the sequencer asks of its topic.
+
+    def held(self) -> int:
+        return 0
+
+    def sign(self, entry: Entry) -> bytes:
+        return b"mine"
+
+    def is_signed(self, peer: PeerId, entry: Entry, signature: bytes) -> bool:
+        return signature == b"theirs"
+
+    def request_of(self, block: bytes) -> bytes:
+        return block
+
+    def certified(self, entry: Entry, signatures: dict[PeerId, bytes]) -> None:
+        self.certified_events.append((entry, signatures))
+
+    def turned(self) -> None:
+        pass
+
+
+def said(effects: list[Effect]) -> list[object]:
+    return [effect.message for effect in effects if isinstance(effect, Send)]
+
+
+def event(term: int, position: int) -> Entry:
+    return Entry(term, position, EntryKind.EVENT, b"%d/%d" % (term, position))
+
+
+def ask(term: int, index: int, last_term: int, *, store: bytes = STORES[ANN]) -> AskVote:
+    return AskVote(TOPIC, term, store, index, last_term, False)
+
+
+def append(
+    term: int, before: int, before_term: int, *entries: Entry, committed: int = 0, certify: int = 1
+) -> Append:
+    store = STORES[ANN]
+    return Append(TOPIC, term, store, before, before_term, entries, committed, certify, 0)
+
+
+def test_a_vote_is_on_the_disk_before_anyone_hears_of_it() -> None:
+    """Figure 2: persistent state is updated before responding."""
+    bench = Bench()
+    effects = bench.hear(ANN, ask(2, 1, 1))
+    assert not said(effects)
+    assert any(isinstance(effect, Persist) for effect in effects)
+    [vote] = said(bench.sync())
+    assert vote == Vote(TOPIC, 2, STORES[ME], True, False)
+
+
+def test_each_server_votes_for_one_candidate_in_a_term() -> None:
+    """5.2: first come, first served."""
+    bench = Bench()
+    bench.hear(ANN, ask(2, 1, 1))
+    bench.sync()
+    [vote] = said(bench.hear(BEN, ask(2, 1, 1, store=STORES[BEN])) + bench.sync())
+    assert vote == Vote(TOPIC, 2, STORES[ME], False, False)
+    assert bench.sequencer.voted_for == ANN
+
+
+def test_a_candidate_whose_log_is_older_gets_no_vote() -> None:
+    """5.4.1: the later term of the last entry, then the longer log."""
+    for index, last_term in ((3, 1), (1, 2)):
+        bench = Bench(event(2, 1), event(2, 2))
+        effects = bench.hear(ANN, ask(5, index, last_term)) + bench.sync()
+        votes = [message for message in said(effects) if isinstance(message, Vote)]
+        assert [vote.granted for vote in votes] == [False]
+
+
+def test_a_leaders_entry_is_on_its_disk_before_it_is_sent() -> None:
+    """The brief of figure 2 again, for entries."""
+    bench = Bench()
+    bench.elect()
+    assert bench.sequencer.leads
+    assert not [m for m in said(bench.effects) if isinstance(m, Append) and m.entries]
+    appends = [m for m in said(bench.sync()) if isinstance(m, Append) and m.entries]
+    assert [entry.kind for entry in appends[0].entries] == [EntryKind.NOTHING]
+
+
+def test_a_follower_refuses_what_does_not_follow_its_log() -> None:
+    """5.3: the consistency check."""
+    bench = Bench(event(1, 1))
+    [answer] = said(bench.hear(ANN, append(3, 4, 2)) + bench.sync())
+    assert isinstance(answer, Appended)
+    assert (answer.agreed, answer.matched) == (False, 2)
+
+
+def test_conflicting_entries_are_replaced_by_the_leaders() -> None:
+    """5.3: the leader forces the followers' logs to duplicate its own."""
+    bench = Bench(event(1, 1), event(1, 2), event(1, 3))
+    effects = bench.hear(ANN, append(3, 2, 1, event(2, 2))) + bench.sync()
+    [answer] = said(effects)
+    assert isinstance(answer, Appended)
+    assert (answer.agreed, answer.matched) == (True, 3)
+    assert [entry.term for _, entry in bench.sequencer.log] == [1, 1, 2]
+
+
+def test_what_was_committed_is_never_replaced() -> None:
+    """State machine safety: a leader that tries lacks what was committed, and lies."""
+    bench = Bench(event(1, 1), event(1, 2))
+    bench.hear(ANN, append(2, 3, 1, committed=3))
+    with pytest.raises(RemoteError, match="lacks what was committed"):
+        bench.hear(ANN, append(2, 2, 1, event(2, 2)))
+
+
+def test_an_event_is_signed_at_once_in_the_term_that_made_it() -> None:
+    bench = Bench()
+    [answer] = said(bench.hear(ANN, append(2, 1, 1, event(2, 1))) + bench.sync())
+    assert isinstance(answer, Appended)
+    assert answer.signatures == ((1, b"mine"),)
+
+
+def test_an_event_of_an_earlier_term_is_not_signed_before_it_is_committed() -> None:
+    """5.4.2 and figure 8: kept by most in a later term, it may still be replaced."""
+    bench = Bench()
+    [answer] = said(bench.hear(ANN, append(4, 1, 1, event(2, 1))) + bench.sync())
+    assert isinstance(answer, Appended)
+    assert answer.agreed
+    assert answer.signatures == ()
+    [later] = said(bench.hear(ANN, append(4, 2, 2, committed=2)) + bench.sync())
+    assert isinstance(later, Appended)
+    assert later.signatures == ((1, b"mine"),)
+
+
+def test_a_leader_commits_an_earlier_terms_entry_only_with_one_of_its_own() -> None:
+    """5.4.2."""
+    bench = Bench(event(1, 1))
+    bench.elect()
+    bench.sync()
+    term = bench.sequencer.term
+    answer = Appended(TOPIC, term, STORES[ANN], True, 2, 0, ((1, b"theirs"),))
+    bench.hear(ANN, answer)
+    assert bench.sequencer.committed == 0
+    assert bench.certified_events == []
+    bench.hear(ANN, Appended(TOPIC, term, STORES[ANN], True, 3, 0, ()))
+    assert bench.sequencer.committed == 3
+    [(entry, signatures)] = bench.certified_events
+    assert entry == event(1, 1)
+    assert signatures.keys() == {ME, ANN}
+
+
+def test_a_signature_that_is_none_certifies_nothing() -> None:
+    bench = Bench(event(1, 1))
+    bench.elect()
+    bench.sync()
+    term = bench.sequencer.term
+    bench.hear(ANN, Appended(TOPIC, term, STORES[ANN], True, 3, 0, ((1, b"forged"),)))
+    assert bench.sequencer.committed == 3
+    assert bench.certified_events == []
+
+
+def test_another_store_of_a_member_has_no_vote() -> None:
+    """Decision 0021: whoever lost its store lost its vote."""
+    bench = Bench()
+    bench.wait()
+    bench.hear(ANN, Vote(TOPIC, 1, b"another!", True, True))
+    assert bench.sequencer.term == 1
+    assert not bench.sequencer.leads
+    bench.hear(BEN, Vote(TOPIC, 1, STORES[BEN], True, True))
+    assert bench.sequencer.term == 2
+
+
+def test_what_another_store_keeps_counts_for_nothing() -> None:
+    bench = Bench()
+    bench.elect()
+    bench.sync()
+    bench.hear(ANN, Appended(TOPIC, bench.sequencer.term, b"another!", True, 2, 0, ()))
+    assert bench.sequencer.committed == 0
+
+
+def test_the_first_leader_needs_the_votes_of_all() -> None:
+    """Decision 0021: nobody can tell a first start from a lost disk."""
+    bench = Bench(founded=False)
+    bench.wait()
+    bench.hear(ANN, Vote(TOPIC, 0, STORES[ANN], True, True))
+    assert bench.sequencer.term == 0
+    bench.hear(BEN, Vote(TOPIC, 0, STORES[BEN], True, True))
+    assert bench.sequencer.term == 1
+    bench.sync()
+    bench.hear(ANN, Vote(TOPIC, 1, STORES[ANN], True, False))
+    assert bench.leads() is False
+    bench.hear(BEN, Vote(TOPIC, 1, STORES[BEN], True, False))
+    assert bench.leads() is True
+    assert bench.sequencer.log.members() == MEMBERS
+
+
+def test_whoever_meets_a_later_term_is_a_follower_in_it() -> None:
+    """5.1."""
+    bench = Bench()
+    bench.elect()
+    assert bench.leads() is True
+    bench.hear(BEN, Appended(TOPIC, 9, STORES[BEN], False, 0, 0, ()))
+    assert bench.leads() is False
+    assert bench.sequencer.term == 9
+
+
+def test_a_trial_changes_nobodys_term_and_fails_while_somebody_leads() -> None:
+    """Ongaro's thesis, 9.6."""
+    bench = Bench()
+    bench.hear(ANN, append(1, 1, 1))
+    trial = AskVote(TOPIC, 2, STORES[BEN], 9, 1, True)
+    [vote] = [m for m in said(bench.hear(BEN, trial) + bench.sync()) if isinstance(m, Vote)]
+    assert not vote.granted
+    bench.turn.now += 5.0
+    [vote] = [m for m in said(bench.hear(BEN, trial)) if isinstance(m, Vote)]
+    assert vote.granted
+    assert bench.sequencer.term == 1
+
+
+def test_strangers_and_impossible_terms_are_not_heard() -> None:
+    bench = Bench()
+    with pytest.raises(RemoteError, match="not a sequencer"):
+        bench.hear(identity("eve").peer_id, ask(2, 1, 1))
+    with pytest.raises(RemoteError, match="nobody can have come to"):
+        bench.hear(ANN, ask(1 << 63, 1, 1))
+
+
+def test_entries_that_no_leader_sends_are_refused_whole() -> None:
+    for entries in (
+        (event(9, 1),),
+        (event(2, 1), event(2, 3)),
+        (event(2, 5),),
+        (Entry(2, 0, EntryKind.MEMBERS, pack_members(MEMBERS[:2])),),
+    ):
+        bench = Bench()
+        with pytest.raises(RemoteError):
+            bench.hear(ANN, append(2, 1, 1, *entries))
+        assert len(bench.sequencer.log) == 1

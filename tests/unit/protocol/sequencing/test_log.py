@@ -1,0 +1,121 @@
+"""The sequencers' log: what it holds, what it forgets, and what comes back from a disk."""
+
+from pulsarcast.model.ids import PEER_ID_PREFIX, PeerId, cid_of
+from pulsarcast.protocol.sequencing.log import (
+    NO_BASE,
+    Base,
+    Entry,
+    EntryKind,
+    Log,
+    Member,
+    pack_base,
+    pack_members,
+    read_log,
+    unpack_base,
+    unpack_members,
+)
+from pulsarcast.protocol.store import DropState, PutState, Write
+
+TOPIC = cid_of(b"a topic")
+MEMBERS = tuple(Member(PeerId(PEER_ID_PREFIX + bytes([n]) * 32), bytes([n]) * 8) for n in (1, 2, 3))
+
+
+def event(term: int, position: int) -> Entry:
+    return Entry(term, position, EntryKind.EVENT, b"event %d/%d" % (term, position))
+
+
+def filled() -> tuple[Log, list[Write]]:
+    log = Log()
+    writes = [
+        log.append(TOPIC, Entry(1, 0, EntryKind.MEMBERS, pack_members(MEMBERS))),
+        log.append(TOPIC, event(1, 1)),
+        log.append(TOPIC, Entry(2, 1, EntryKind.NOTHING, b"")),
+        log.append(TOPIC, event(2, 2)),
+        log.append(TOPIC, event(2, 3)),
+    ]
+    return log, writes
+
+
+class Disk:
+    """Rows as a store keeps them."""
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[str, bytes], bytes] = {}
+
+    def apply(self, writes: list[Write]) -> None:
+        for write in writes:
+            if isinstance(write, PutState):
+                self.rows[write.row.table, write.row.key] = write.row.value
+            elif isinstance(write, DropState):
+                self.rows.pop((write.table, write.key), None)
+
+    def log(self) -> Log:
+        entries = {
+            int.from_bytes(key[-8:], "big"): value
+            for (table, key), value in self.rows.items()
+            if table == "entry"
+        }
+        return read_log(entries, self.rows.get(("base", TOPIC)))
+
+
+def test_events_are_found_by_their_positions() -> None:
+    log, _ = filled()
+    assert (log.last_index, log.last_term, log.last_position) == (5, 2, 3)
+    assert [log.event_at(position) for position in (0, 1, 2, 3, 4)] == [
+        None,
+        (2, event(1, 1)),
+        (4, event(2, 2)),
+        (5, event(2, 3)),
+        None,
+    ]
+    assert log.members() == MEMBERS
+    assert log.last_cid() == event(2, 3).cid
+
+
+def test_what_is_dropped_is_remembered_as_far_as_it_is_needed() -> None:
+    log, writes = filled()
+    disk = Disk()
+    disk.apply([*writes, *log.drop_to(TOPIC, 4)])
+    assert log.base == Base(4, 2, 2, event(2, 2).cid, MEMBERS)
+    assert len(log) == 1
+    assert log.event_at(2) is None
+    assert log.event_at(3) == (5, event(2, 3))
+    assert (log.term_at(3), log.term_at(4), log.term_at(5), log.term_at(6)) == (None, 2, 2, None)
+    assert log.members() == MEMBERS
+    again = disk.log()
+    assert again.base == log.base
+    assert list(again) == list(log)
+
+
+def test_what_is_cut_off_is_gone_from_the_disk_too() -> None:
+    log, writes = filled()
+    disk = Disk()
+    disk.apply([*writes, *log.cut_from(TOPIC, 3)])
+    disk.apply([log.append(TOPIC, event(3, 2))])
+    assert list(disk.log()) == list(log)
+    assert [entry.term for _, entry in log] == [1, 1, 3]
+
+
+def test_a_log_that_begins_behind_others_has_nothing_before() -> None:
+    log, writes = filled()
+    disk = Disk()
+    base = Base(9, 4, 7, event(4, 7).cid, MEMBERS)
+    disk.apply([*writes, *log.begin_at(TOPIC, base)])
+    assert (log.last_index, log.last_term, log.last_position) == (9, 4, 7)
+    assert log.last_cid() == base.cid
+    assert disk.log().base == base
+    assert len(disk.log()) == 0
+
+
+def test_members_and_bases_survive_being_bytes() -> None:
+    assert unpack_members(pack_members(MEMBERS)) == MEMBERS
+    for base in (NO_BASE, Base(1, 2, 3, TOPIC, MEMBERS), Base(1, 2, 0, None, MEMBERS)):
+        assert unpack_base(pack_base(base)) == base
+
+
+def test_a_page_of_entries_ends_at_its_bounds_and_has_one_at_least() -> None:
+    log, _ = filled()
+    assert len(log.since(1, 9, 1 << 20)) == 5
+    assert len(log.since(2, 2, 1 << 20)) == 2
+    assert len(log.since(2, 9, 1)) == 1
+    assert log.since(6, 9, 1) == ()
