@@ -326,7 +326,7 @@ class Commands:
                 raise LocalError(topic.halted)
             if descriptor.is_sequenced and descriptor.may_publish(me):
                 # Whoever leads among us gives it its place, as it does for anybody.
-                self.node.outbox.ask(given, descriptor, nonce, self._settle(given))
+                self.node.outbox.ask(given, descriptor, topic, nonce, self._settle(given))
             elif descriptor.may_publish(me):
                 self.node.publisher.publish(
                     given,
@@ -336,7 +336,6 @@ class Commands:
                     lambda event, replicas: self._acknowledge(given, event.cid, replicas),
                 )
             elif descriptor.may_request(me):
-                topic = self.node.topics.get(given.topic)
                 self.node.outbox.ask(given, descriptor, topic, nonce, self._settle(given))
             else:
                 raise LocalError("we may neither publish nor request to publish here")

@@ -378,7 +378,7 @@ class RequestDesk:
         if not len(self._behind) or topic.causal is None:
             return
         for sender, signed, replicated in self._behind.take_ready(topic.id, topic.causal):
-            refusal = self._refusal(signed, topic.descriptor)
+            refusal = refusal_of(signed, topic.descriptor, self.turn.me, self.turn.wall_us)
             epoch, number = signed.request.sequence
             if refusal is not None:
                 self._answer(sender, signed, None, 0, refusal)
