@@ -289,6 +289,8 @@ def topic_settings(draw: st.DrawFn, before: TopicDescriptor | None = None) -> To
     else:
         order, dissemination, root = before.delivery_order, before.dissemination, before.root
     total = order is DeliveryOrder.TOTAL
+    # Where there are several, they cannot be changed.
+    sequencers = draw(_peer_lists()) if before is None or not total else before.sequencers
     takes_requests = draw(st.booleans())
     bounds = st.none() | st.integers(0, (1 << 63) - 1)
     return TopicSettings(
@@ -301,7 +303,7 @@ def topic_settings(draw: st.DrawFn, before: TopicDescriptor | None = None) -> To
         delivery_order=order,
         dissemination=dissemination,
         root=root,
-        sequencers=draw(_peer_lists()),
+        sequencers=sequencers,
         recovery_keys=draw(_peer_lists()),
         retention=draw(st.builds(Retention, bounds, bounds, bounds)),
         attributes=draw(st.lists(rules(), max_size=3, unique_by=lambda rule: rule.name).map(tuple)),
