@@ -416,7 +416,7 @@ def test_a_request_of_causal_order_has_marks_for_what_it_is_after() -> None:
             ALICE, signed, version=causal.cid, sequence=Sequence(1, 1), parents=()
         )
 
-    check_event(causal, published(Mark(ALICE.peer_id, 1, 1)))
+    check_event(causal, published(Mark(BOB.peer_id, 1, 1)))
     with pytest.raises(RemoteError, match="mark"):
         check_event(causal, published())
 

@@ -73,7 +73,7 @@ def test_the_kinds_are_those_of_the_design() -> None:
         "node_started", "node_stopped", "topic_created", "topic_version", "subscribed",
         "unsubscribed", "injected", "published", "acknowledged", "refused", "delivered",
         "rpc_sent", "rpc_received", "gap_found", "gap_filled", "rejected", "resources", "fault",
-        "retired",
+        "retired", "leader_changed",
     }  # fmt: skip
 
 
