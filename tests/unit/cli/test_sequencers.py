@@ -14,6 +14,7 @@ from tests.support.people import identity
 PEERS = [peer_text(identity(name).peer_id) for name in ("one", "two", "three")]
 NOTHING: dict[str, Any] = {
     "order": None,
+    "dissemination": None,
     "sequencer": (),
     "publisher": (),
     "anyone": False,
