@@ -11,6 +11,7 @@ import pytest
 import zstandard
 
 from pulsarcast.model import trace
+from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.simulation.options import Options, load
 from pulsarcast.simulation.results import Result
 from pulsarcast.simulation.scenario import run_scenario
@@ -31,7 +32,7 @@ def test_a_workload_reaches_every_subscriber(order: str) -> None:
     result = run("thesis", order=order, **SMALL_LOAD)
     assert result.due == result.delivered == result.expected_due
     assert result.acknowledged == result.events == 150
-    assert result.fanout_max <= 8
+    assert result.fanout_max <= Parameters().fanout
 
 
 def test_whoever_leaves_and_comes_back_gets_all_that_is_due() -> None:

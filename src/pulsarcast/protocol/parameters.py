@@ -4,7 +4,7 @@ from msgspec import Struct
 
 
 class Parameters(Struct, frozen=True):
-    """What an operator may tune. The defaults are those every figure in the docs was made with."""
+    """What an operator may tune; figures in the docs say where a default was another one then."""
 
     # The DHT (Kademlia).
     bucket_size: int = 20
@@ -25,7 +25,7 @@ class Parameters(Struct, frozen=True):
 
     # The dissemination tree.
     fanout: int = 6
-    """Children per node and topic: as flat as with 8 at 100 nodes, and the busiest sends less."""
+    """Children per node and topic: fewer make trees deeper and the busiest node less busy."""
     join_timeout_s: float = 6.0
     join_backoff_s: float = 1.0
     """First delay before a join is tried again; it doubles, up to 16 times as long."""

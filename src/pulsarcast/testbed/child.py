@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import logging
 import os
@@ -23,6 +22,7 @@ from pulsarcast.model.errors import PulsarcastError
 from pulsarcast.model.ids import Cid
 from pulsarcast.testbed.contestants import Contestant, Opener, Seat, Settings
 from pulsarcast.testbed.ledger import Ledger, Teller
+from pulsarcast.testbed.lifelines import end_with
 from pulsarcast.testbed.messages import (
     Answer,
     Command,
@@ -47,10 +47,7 @@ from pulsarcast.testbed.messages import (
 METER_S: Final = 0.2
 """How often a node writes into shared memory what it received and sent."""
 _RECEIVE_BYTES: Final = 64 * 1024
-_PR_SET_PDEATHSIG: Final = 1
 _left_behind: Final[list[object]] = []
-# Loaded before any fork: a child should not have to.
-_libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,9 +79,7 @@ def run(
 
 def _detach(control: socket.socket, home: Path, parent: int) -> None:
     """Leave behind what was the parent's: its signals, files, output and rules for warnings."""
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)  # it ended before we could ask to end with it
+    end_with(parent)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     # A terminal sends this to everyone in front of it; the parent decides what it means.

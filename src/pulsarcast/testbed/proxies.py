@@ -10,7 +10,6 @@ said across a cut waits, as it does in TCP, and arrives when the cut is healed.
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import random
 import signal
@@ -24,6 +23,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 import msgspec
 
 from pulsarcast.model.errors import LocalError
+from pulsarcast.testbed.lifelines import end_with
 
 INNER: Final = "127.1"
 """Where nodes are, by the first half of their addresses."""
@@ -36,8 +36,6 @@ _ORDER_BYTES_MAX: Final = 64 << 20
 _STEP_S: Final = 1e-6
 _CHUNK_BYTES: Final = 64 * 1024
 _PORTS_TRIED: Final = 50
-_PR_SET_PDEATHSIG: Final = 1
-_libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 class Delay(msgspec.Struct, frozen=True):
@@ -220,12 +218,11 @@ def _listener(host: str, port: int) -> socket.socket:
 def _run(server: _Server, control: socket.socket, parent: int) -> NoReturn:
     code = 1
     try:
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() == parent:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            asyncio.run(server.run(control))
-            code = 0
+        end_with(parent)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        asyncio.run(server.run(control))
+        code = 0
     finally:
         os._exit(code)
 

@@ -3,7 +3,7 @@
 OUT/runs/NAME     one run: traces, summary.json, and asked.json, which says what it is a run of
 OUT/tables        the traces of all of ours, as `pipeline ingest` lands them
 OUT/verdict.json  what `pipeline check` says of them
-OUT/report        what `pipeline report` draws of them
+OUT/report        what `pipeline report` draws of them, with what is in OUT/beside.json
 OUT/results.json  all figures; OUT/table.md: those that the thesis has, beside the thesis'
 
 It can be killed at any moment: a run counts once its summary is there, and is then not played

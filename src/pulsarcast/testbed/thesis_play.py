@@ -6,7 +6,6 @@ it. Spark is a child too: a fleet's parent forks, so there must be no thread of 
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -21,6 +20,7 @@ from typing import IO, Final, NoReturn
 from pulsarcast.model.errors import LocalError
 from pulsarcast.testbed.claims import play
 from pulsarcast.testbed.compare import Progress
+from pulsarcast.testbed.lifelines import end_with
 from pulsarcast.testbed.sessions import TRACES
 from pulsarcast.testbed.thesis_runs import Planned
 
@@ -32,8 +32,6 @@ SAID: Final = "ingest.log"
 SPARK_STARTS_S_MAX: Final = 120.0
 DRAINED_S_MAX: Final = 1_800.0
 """How long the stream may take for what is left when a run is over."""
-_PR_SET_PDEATHSIG: Final = 1
-_libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def play_apart(run: Planned, progress: Progress, lock: int) -> None:
@@ -59,11 +57,14 @@ def start(
     lock: int,
     stdin: int = subprocess.DEVNULL,
 ) -> subprocess.Popen[bytes]:
-    """Start a program that ends with us, however we end."""
+    """Start a program that ends with us, however we end.
+
+    At once: whoever took its time would write into the folders of the next attempt.
+    """
     parent = os.getpid()
 
     def end_with_parent() -> None:
-        _end_with(parent)
+        end_with(parent)
 
     return subprocess.Popen(
         command,
@@ -73,13 +74,6 @@ def start(
         pass_fds=(lock,),
         preexec_fn=end_with_parent,  # noqa: PLW1509 (there are no threads here)
     )
-
-
-def _end_with(parent: int) -> None:
-    # At once: whoever took its time would write into the folders of the next attempt.
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 def _play_in_child(run: Planned, progress: Progress) -> None:
@@ -106,7 +100,7 @@ def _play_in_child(run: Planned, progress: Progress) -> None:
 def _be_the_run(run: Planned, progress: Progress, parent: int) -> NoReturn:
     code = 1
     try:
-        _end_with(parent)
+        end_with(parent)
         play(run.options, progress=progress)
         code = 0
     except Exception as error:
