@@ -126,6 +126,13 @@ def test_without_messages_nothing_is_drawn_about_them() -> None:
     assert "events-against-rpc" not in draw(silent)
 
 
+def test_the_column_of_messages_is_there_where_somebody_traced_them(tmp_path: Path) -> None:
+    frames = made_up()
+    assert "messages per delivery" in write_report(frames, tmp_path)[0].read_text()
+    silent = frames._replace(totals=frames.totals.assign(rpc_sent=None))
+    assert "messages per delivery" not in write_report(silent, tmp_path)[0].read_text()
+
+
 def test_topics_beyond_the_busiest_are_added_up(spark: SparkSession) -> None:
     rows = [("r", f"cid-{at}", f"topic-{at}", at, 2 * at, at, 0) for at in range(TOPICS_MAX + 5)]
     columns = "run_id string, topic string, name string, published bigint, due bigint"

@@ -6,13 +6,14 @@ on the same random graph.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
 import trio
 from libp2p.abc import IHost, ISubscriptionAPI
 from libp2p.custom_types import TProtocol
+from libp2p.peer.id import ID
 from libp2p.pubsub import floodsub, gossipsub
 from libp2p.pubsub.pubsub import Pubsub
 from libp2p.tools.anyio_service import background_trio_service
@@ -31,6 +32,11 @@ DEGREE: Final = 6
 DEGREE_LOW: Final = 4
 DEGREE_HIGH: Final = 12
 HEARTBEAT_S: Final = 1
+SEEN_S: Final = 4 * 3_600
+"""How long a node knows a message again. With the default of 120 s, whoever falls further behind
+than that takes old messages for new ones and floods them once more, for ever."""
+STREAM_S_MAX: Final = 20.0
+"""When a neighbour with whom there is no stream yet is dialled anew."""
 
 
 class PubsubNode:
@@ -50,11 +56,24 @@ class PubsubNode:
         """Dial our part of the graph, then wait for those whose part we are."""
         settings, me = self._seat.settings, self._seat.index
         graph = random_graph(size=len(addresses), dials=settings.dials, seed=settings.seed)
-        for other in graph[me]:
-            await stock.dial(self._host, addresses[other])
-        neighbours = [*graph[me], *(i for i, dialled in enumerate(graph) if me in dialled)]
-        wanted = {stock.peer_of(addresses[other]) for other in neighbours}
-        await stock.wait_for(lambda: wanted <= self._pubsub.peers.keys(), "pubsub streams")
+        ours = {stock.peer_of(addresses[other]): addresses[other] for other in graph[me]}
+        for address in ours.values():
+            await stock.dial(self._host, address)
+        theirs = {stock.peer_of(addresses[i]) for i, dialled in enumerate(graph) if me in dialled}
+        wanted = ours.keys() | theirs
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._dial_again, ours)
+            await stock.wait_for(lambda: wanted <= self._pubsub.peers.keys(), "pubsub streams")
+            nursery.cancel_scope.cancel()
+
+    async def _dial_again(self, ours: Mapping[ID, str]) -> None:
+        """On a busy machine a stream can miss its 10 s, and is opened anew only when we are."""
+        while True:
+            await trio.sleep(STREAM_S_MAX)
+            for peer, address in ours.items():
+                if peer not in self._pubsub.peers:
+                    await self._host.disconnect(peer)
+                    await stock.dial(self._host, address)
 
     async def create_topic(self, name: str, order: str, dissemination: str = "tree") -> Cid:
         """A topic is no more than a name; a CID is made of it for the traces."""
@@ -118,7 +137,7 @@ async def _open(
 ) -> AsyncIterator[PubsubNode]:
     async with AsyncExitStack() as stack:
         host = await stack.enter_async_context(stock.open_host(seat.listen))
-        pubsub = Pubsub(host, router)
+        pubsub = Pubsub(host, router, seen_ttl=SEEN_S)
         await stack.enter_async_context(background_trio_service(pubsub))
         if isinstance(router, gossipsub.GossipSub):
             await stack.enter_async_context(background_trio_service(router))

@@ -27,7 +27,7 @@ from pulsarcast.testbed.contestants import Traffic
 
 DIAL_ATTEMPTS: Final = 5
 DIAL_RETRY_S: Final = 0.5
-CONNECTED_S_MAX: Final = 30.0
+CONNECTED_S_MAX: Final = 300.0
 
 
 class _Counted:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -119,19 +119,14 @@ def _for_script(spec: object) -> str:
 
 
 def _totals_table(totals: pd.DataFrame) -> str:
-    head = (
-        "run", "nodes", "events", "delivered of due", "undecided", "lost", "duplicates",
-        "messages per delivery", "hops, max", "faults",
-    )  # fmt: skip
+    traced = any(pd.notna(sent) and sent for sent in totals["rpc_sent"])
+    head = ["run", "nodes", "events", "delivered of due", "undecided", "lost", "duplicates"]
+    head += ["messages per delivery"] * traced
+    head += ["hops, max", "faults"]
     rows = []
     for row in totals.to_dict("records"):
         complete = row["delivered"] == row["due"]
         share = f"{row['delivered'] / row['due']:.4%}" if row["due"] else "–"
-        messages = (
-            row["rpc_sent"] / row["delivered"]
-            if pd.notna(row["rpc_sent"]) and row["rpc_sent"] and row["delivered"]
-            else None
-        )
         rows.append(
             [
                 _cell(str(row["run_id"])),
@@ -144,16 +139,20 @@ def _totals_table(totals: pd.DataFrame) -> str:
                 _cell(_count(row["undecided"])),
                 _cell(_count(row["lost"]), "bad" if row["lost"] else ""),
                 _cell(_count(row["duplicates"]), "bad" if row["duplicates"] else ""),
-                _cell("–" if messages is None else f"{messages:.2f}"),
-                _cell("–" if pd.isna(row["hops_max"]) else _count(row["hops_max"])),
+                *[_cell(_per_delivery(row))] * traced,
+                _cell(_count(row["hops_max"])),
                 _cell(_count(row["faults"])),
             ]
         )
-    about = (
-        "Messages are all that were sent, upkeep included, of runs traced at level rpc. Undecided: "
-        "events concurrent with a join or a leave."
-    )
+    about = "Undecided: events concurrent with a join or a leave."
+    if traced:
+        about += " Messages are all that were sent, upkeep included, of runs traced at level rpc."
     return _table(head, rows, about)
+
+
+def _per_delivery(row: Mapping[Hashable, Any]) -> str:
+    sent, delivered = row["rpc_sent"], row["delivered"]
+    return f"{sent / delivered:.2f}" if pd.notna(sent) and sent and delivered else "–"
 
 
 def _thesis_table() -> str:
