@@ -78,7 +78,7 @@ class Commands:
                 case Acknowledge(topic, index):
                     followed = self.node.topics.get(topic)
                     if followed is not None:
-                        followed.acknowledge(index)
+                        followed.log.acknowledge(index)
                 case Subscribe():
                     self._subscribe(given)
                 case Unsubscribe():
@@ -227,7 +227,7 @@ class Commands:
 
     def _subscribed(self, given: Subscribe) -> None:
         topic = self.node.topics.get(given.topic)
-        places = () if topic is None else (topic.delivered_index,)
+        places = () if topic is None else (topic.log.delivered,)
         self.turn.effects.append(Reply(given.call, cid=given.topic, places=places))
 
     def _unsubscribe(self, given: Unsubscribe) -> None:

@@ -26,6 +26,7 @@ from pulsarcast.protocol.messages import (
     JoinRefused,
     Role,
 )
+from pulsarcast.protocol.published_requests import topic_of_request
 from pulsarcast.protocol.store import (
     DropState,
     DropTopic,
@@ -138,7 +139,7 @@ class Following:
             if then is not None:
                 self._on_start.setdefault(cid, []).append(then)
             if Why.KEEPER in why:
-                topic.be_blank()
+                topic.comparing.is_blank = True
             topic.open(from_start=from_start or Why.META in why)
             self.node.seats.open(topic)
         else:
@@ -155,7 +156,7 @@ class Following:
     def _subscribe_too(self, topic: Topic, *, from_start: bool) -> None:
         """An application wants the events of a topic that we follow for another reason."""
         if not topic.started:
-            topic.subscribed = True
+            topic.log.subscribed = True
             return
         if not from_start and topic.has_gaps():
             # What we hold beyond a gap would be neither before the start nor delivered after it.
@@ -163,13 +164,13 @@ class Following:
             self.turn.after(wait_s, lambda: self._subscribe_later(topic))
             return
         start = _start_of([] if from_start else self._marks_with_own(topic))
-        cursor = topic.cursor_for(from_start=from_start)
+        cursor = topic.log.cursor_for(from_start=from_start)
 
         def synced() -> None:
             if self.topics.get(topic.id) is not topic:
                 return
             self.turn.trace(trace.Subscribed(topic.id, start))
-            topic.subscribe(cursor)
+            topic.log.subscribe(cursor)
             self._run_on_start(topic.id)
 
         row = StateRow("cursor", topic.id, cursor.to_bytes(8, "big"))
@@ -245,7 +246,7 @@ class Following:
         """Leave a topic, and its meta topic with it."""
         if then is not None:
             self._on_stop.setdefault(topic.id, []).append(then)
-        was_subscribed, topic.subscribed = topic.subscribed, False
+        was_subscribed, topic.log.subscribed = topic.subscribed, False
         lasting = self._why.pop(topic.id, Why(0)) & LASTING
         rows = (DropState("follow", topic.id), DropState("cursor", topic.id))
         if lasting:
@@ -260,7 +261,7 @@ class Following:
                 done()
             # Said only now: a crash before would have left us with the subscription.
             if was_subscribed:
-                self.turn.trace(trace.Unsubscribed(topic.id, topic.known()))
+                self.turn.trace(trace.Unsubscribed(topic.id, topic.ordering.known()))
             if lasting:
                 for done in self._on_stop.pop(topic.id, []):
                     done()
@@ -321,7 +322,7 @@ class Following:
         """A new parent holds the same numbers as we do: ask whether the events are the same."""
         own = self.node.numberings.last_of(topic.id)
         if own is not None and self.node.numberings.is_in_use(topic.id, own[0]):
-            topic.ask_about(parent, self.turn.me, own[0])
+            topic.sharing.ask_about(parent, self.turn.me, own[0])
 
     def met_own(self, event: EventDescriptor, sender: PeerId) -> None:
         """An event of ours has come that the topic did not have from us."""
@@ -368,7 +369,7 @@ class Following:
         self._ending[topic.id] = None
         self.node.desk.forget(topic.id)
         # Whoever follows it again must not take an event for one that was delivered before.
-        forgotten: list[Write] = [DropState("request", key) for key in topic.request_keys()]
+        forgotten = topic.requests.forget()
         if topic.barrier is not None:
             forgotten += topic.barrier.forget()
         marks = topic.frontier.marks()
@@ -468,7 +469,7 @@ class Following:
                     self.adopt(topic, newer)
             except RemoteError as error:
                 self.rejected(sender, topic.id, error)
-            topic.unpark(version)
+            topic.arrivals.unpark(version)
 
         self.node.descriptors.find_version(topic.id, version, found)
 
@@ -601,7 +602,7 @@ class Following:
                 continue
             self.counts["replica_handed_in"] = self.counts.get("replica_handed_in", 0) + 1
             try:
-                topic.receive(event, sender, 1)
+                topic.arrivals.receive(event, sender, 1)
             except RemoteError as error:
                 self.rejected(sender, topic.id, error)
 
@@ -651,7 +652,7 @@ class Following:
                 self.node.visits.remember(cid, held)
         for key, reason in tables.get("halted", {}).items():
             if Cid(key) in self.topics:
-                self.topics[Cid(key)].halted = reason.decode()
+                self.topics[Cid(key)].equivocation.halted = reason.decode()
         for topic in list(self.topics.values()):
             self.node.commands.say_again(topic)
             topic.open()
@@ -680,10 +681,9 @@ class Following:
                 self.turn.persist(DropState(HEADS, key))
 
     def _restore_request(self, key: bytes, value: bytes) -> None:
-        topic = self.topics.get(Cid(key[:36]))
+        topic = self.topics.get(topic_of_request(key))
         if topic is not None:
-            author, epoch = PeerId(key[36:74]), int.from_bytes(key[74:], "big")
-            topic.restore_request(author, epoch, value)
+            topic.requests.restore(key, value)
 
 
 def _start_of(marks: list[MarkState]) -> tuple[Mark, ...]:

@@ -172,7 +172,7 @@ class Node:
                 self._check_parents(event)
                 topic = self.topics.get(event.topic)
                 if topic is not None:
-                    topic.receive_live(event, sender, hops, certificate)
+                    topic.arrivals.receive_live(event, sender, hops, certificate)
             case Credit() | Status() | Leave() | HandOver() | Meet() | Members():
                 self._tell_topic(sender, message)
             case FrontierPage():
@@ -184,7 +184,7 @@ class Node:
             case FetchRange():
                 topic = self.topics.get(message.topic)
                 if topic is not None:
-                    topic.serve(sender, message)
+                    topic.sharing.serve(sender, message)
                 else:
                     self.visits.serve(sender, message)
             case Range():
@@ -231,7 +231,7 @@ class Node:
             return
         match message:
             case Credit():
-                topic.receive_credit(sender, message)
+                topic.flow.receive(sender, message)
             case Status():
                 topic.heartbeat.receive(sender, message)
             case Leave():
