@@ -31,7 +31,7 @@ def topic_view(
         dissemination=descriptor.dissemination.value,
         aliases=[alias for alias, named in aliases.items() if named == topic_id],
         subscribed=tree.subscribed,
-        newest=topic.newest_index,
+        newest=topic.log.newest,
         parent=None if tree.parent is None else peer_text(tree.parent),
         children=_texts(tree.children),
         lazy=_texts(tree.lazy),

@@ -297,7 +297,7 @@ class Node:
     def newest(self, topic: Cid) -> int:
         """The index of the newest event of a topic in our log, 0 if we have none."""
         followed = self._running.core.topics.get(topic)
-        return 0 if followed is None else followed.newest_index
+        return 0 if followed is None else followed.log.newest
 
     def descriptor(self, topic: Cid) -> TopicDescriptor:
         """The newest version that we know of a topic that we follow."""

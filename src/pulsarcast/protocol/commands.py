@@ -21,7 +21,7 @@ from pulsarcast.model.topics import (
     next_version,
 )
 from pulsarcast.protocol.effects import Reply
-from pulsarcast.protocol.following import RETRACED_MAX, Why
+from pulsarcast.protocol.following import Why
 from pulsarcast.protocol.inputs import (
     Acknowledge,
     Command,
@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 
 
 STOPPING = "the node is stopping"
+RETRACED_MAX = 256
+"""At least so many of our newest events in a topic are said again after a restart."""
 
 
 class Commands:
@@ -78,7 +80,7 @@ class Commands:
                 case Acknowledge(topic, index):
                     followed = self.node.topics.get(topic)
                     if followed is not None:
-                        followed.acknowledge(index)
+                        followed.log.acknowledge(index)
                 case Subscribe():
                     self._subscribe(given)
                 case Unsubscribe():
@@ -183,7 +185,7 @@ class Commands:
             flushed=frontier if given.flush else (),
             subtopics=given.subtopics,
         )
-        self.node.following.adopt(topic, version)
+        self.node.renewal.adopt(topic, version)
         self._point_to(version, lambda: None)
         announcement = Publish(given.call, meta.id, version.block, replicated=True)
         done = Reply(given.call, cid=version.cid, block=version.block)
@@ -227,7 +229,7 @@ class Commands:
 
     def _subscribed(self, given: Subscribe) -> None:
         topic = self.node.topics.get(given.topic)
-        places = () if topic is None else (topic.delivered_index,)
+        places = () if topic is None else (topic.log.delivered,)
         self.turn.effects.append(Reply(given.call, cid=given.topic, places=places))
 
     def _unsubscribe(self, given: Unsubscribe) -> None:
@@ -459,7 +461,7 @@ class Commands:
             self.node.publisher.trace_published(event, "")
             self.node.publisher.resume(event)
             if event.topic in self.node.topics:
-                self.node.following.hand_in_own(event)
+                self.node.handing_in.hand_in_own(event)
             else:
                 self.node.visits.offer(event, versions.first.root_peer, own=True)
 
@@ -481,7 +483,7 @@ class Commands:
         def found(answer: Block) -> None:
             if answer.block is not None:
                 event = self.node.decode(answer.block)
-                self.node.following.hand_in(event, self.turn.me)
+                self.node.handing_in.hand_in(event, self.turn.me)
 
         self.turn.load(LoadBlock(cid), Block, found)
 

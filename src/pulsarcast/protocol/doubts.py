@@ -175,7 +175,7 @@ class Doubts:
             peers = [peer for peer in known if peer != self.turn.me][:ASKED_MAX]
             doubt.asked, doubt.due = len(peers), dict.fromkeys(peers)
             for peer in peers:
-                topic.ask_about(peer, self.turn.me, saved.epoch)
+                topic.sharing.ask_about(peer, self.turn.me, saved.epoch)
         self._later(cid, doubt, 2 * self.parameters.rpc_timeout_s)
         self._decide(cid, doubt, late=False)
 

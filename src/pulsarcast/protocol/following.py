@@ -12,28 +12,18 @@ from typing import TYPE_CHECKING
 from pulsarcast.model import trace
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import EventDescriptor
-from pulsarcast.model.ids import Cid, PeerId, peer_key
-from pulsarcast.model.topics import META, Mark, TopicDescriptor, decode_topic
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.topics import META, Mark
 from pulsarcast.protocol.barrier import TABLE as HEADS
 from pulsarcast.protocol.barrier import topic_of_head
 from pulsarcast.protocol.frontier import Frontier
 from pulsarcast.protocol.inputs import Start
-from pulsarcast.protocol.messages import (
-    Contact,
-    FrontierPage,
-    Join,
-    JoinReferred,
-    JoinRefused,
-    Role,
-)
+from pulsarcast.protocol.messages import FrontierPage
+from pulsarcast.protocol.published_requests import topic_of_request
 from pulsarcast.protocol.store import (
     DropState,
     DropTopic,
-    Events,
-    LoadNumbers,
     MarkState,
-    PutEvent,
-    PutMark,
     PutState,
     StateRow,
     Write,
@@ -43,15 +33,6 @@ from pulsarcast.protocol.versions import Versions
 
 if TYPE_CHECKING:
     from pulsarcast.protocol.node import Node
-
-HANDED_IN_MAX = 4096
-"""Replicated events of topics we follow that we have yet to see arrive through the tree."""
-KEPT_MAX = 64
-"""Trees of other peers' topics that we keep together at a time."""
-KEEPER_CHECK_S = 60.0
-RETRACED_MAX = 256
-OWN_KEPT_MAX = 256
-"""Events of our own that we see handed in after we have left their topic."""
 
 
 class Why(enum.IntFlag):
@@ -90,10 +71,6 @@ class Following:
         self._on_stop: dict[Cid, list[Callable[[], None]]] = {}
         self._ending: dict[Cid, None] = {}
         """Topics that we are leaving: whoever wants to follow one again waits until we are out."""
-        self._own_offers: dict[Cid, dict[Cid, None]] = {}
-        """Events of ours from before we followed a topic: no other member may have them yet."""
-        self._late: dict[Cid, tuple[EventDescriptor, PeerId]] = {}
-        self._late_timer: int | None = None
         self._stopped: Callable[[], None] | None = None
         self.is_stopping = False
         """Whether the node was asked to go: what we leave now is on our disk, and stays there."""
@@ -138,7 +115,7 @@ class Following:
             if then is not None:
                 self._on_start.setdefault(cid, []).append(then)
             if Why.KEEPER in why:
-                topic.be_blank()
+                topic.comparing.is_blank = True
             topic.open(from_start=from_start or Why.META in why)
             self.node.seats.open(topic)
         else:
@@ -150,12 +127,12 @@ class Following:
                 self.turn.persist(*self._rows(cid))
                 self._run_on_start(cid)
         if Why.KEEPER not in why:
-            self._follow_below(topic)
+            self.follow_below(topic)
 
     def _subscribe_too(self, topic: Topic, *, from_start: bool) -> None:
         """An application wants the events of a topic that we follow for another reason."""
         if not topic.started:
-            topic.subscribed = True
+            topic.log.subscribed = True
             return
         if not from_start and topic.has_gaps():
             # What we hold beyond a gap would be neither before the start nor delivered after it.
@@ -163,13 +140,13 @@ class Following:
             self.turn.after(wait_s, lambda: self._subscribe_later(topic))
             return
         start = _start_of([] if from_start else self._marks_with_own(topic))
-        cursor = topic.cursor_for(from_start=from_start)
+        cursor = topic.log.cursor_for(from_start=from_start)
 
         def synced() -> None:
             if self.topics.get(topic.id) is not topic:
                 return
             self.turn.trace(trace.Subscribed(topic.id, start))
-            topic.subscribe(cursor)
+            topic.log.subscribe(cursor)
             self._run_on_start(topic.id)
 
         row = StateRow("cursor", topic.id, cursor.to_bytes(8, "big"))
@@ -218,19 +195,16 @@ class Following:
 
     def _add(self, topic: Topic) -> None:
         self.topics[topic.id] = topic
-        for cid, own in self.node.visits.forget(topic.id):
-            if own:
-                self._own_offers.setdefault(topic.id, {})[cid] = None
-            self.node.commands.receive_again(cid)
+        self.node.handing_in.followed(topic.id)
 
-    def _follow_below(self, topic: Topic) -> None:
+    def follow_below(self, topic: Topic) -> None:
         """Follow the meta topic, and all sub-topics where the subscription takes them in."""
         why = self._why.get(topic.id, Why(0))
         for name, cid in topic.descriptor.subtopics.items():
             if name == META:
-                if not self._is_followed(cid):
+                if not self.is_followed(cid):
                     self.node.descriptors.find(cid, self._follow_meta)
-            elif Why.BELOW in why and not self._is_followed(cid):
+            elif Why.BELOW in why and not self.is_followed(cid):
                 self.node.descriptors.find(cid, self._follow_sub_topic)
 
     def _follow_meta(self, versions: Versions | None) -> None:
@@ -245,7 +219,7 @@ class Following:
         """Leave a topic, and its meta topic with it."""
         if then is not None:
             self._on_stop.setdefault(topic.id, []).append(then)
-        was_subscribed, topic.subscribed = topic.subscribed, False
+        was_subscribed, topic.log.subscribed = topic.subscribed, False
         lasting = self._why.pop(topic.id, Why(0)) & LASTING
         rows = (DropState("follow", topic.id), DropState("cursor", topic.id))
         if lasting:
@@ -260,7 +234,7 @@ class Following:
                 done()
             # Said only now: a crash before would have left us with the subscription.
             if was_subscribed:
-                self.turn.trace(trace.Unsubscribed(topic.id, topic.known()))
+                self.turn.trace(trace.Unsubscribed(topic.id, topic.ordering.known()))
             if lasting:
                 for done in self._on_stop.pop(topic.id, []):
                     done()
@@ -275,6 +249,10 @@ class Following:
         meta = self.topics.get(topic.descriptor.subtopics.get(META, topic.id))
         if meta is not None and meta is not topic:
             self.unfollow(meta)
+
+    def is_followed(self, cid: Cid) -> bool:
+        """Whether we follow a topic, and are not about to leave it."""
+        return cid in self.topics and cid not in self._ending
 
     def is_forgetting(self, cid: Cid) -> bool:
         """Whether we have left a topic, but our disk has not forgotten it yet."""
@@ -321,7 +299,7 @@ class Following:
         """A new parent holds the same numbers as we do: ask whether the events are the same."""
         own = self.node.numberings.last_of(topic.id)
         if own is not None and self.node.numberings.is_in_use(topic.id, own[0]):
-            topic.ask_about(parent, self.turn.me, own[0])
+            topic.sharing.ask_about(parent, self.turn.me, own[0])
 
     def met_own(self, event: EventDescriptor, sender: PeerId) -> None:
         """An event of ours has come that the topic did not have from us."""
@@ -343,7 +321,7 @@ class Following:
                 self.turn.trace(trace.Subscribed(topic.id, start))
             self._run_on_start(topic.id)
 
-        self._hand_in_missing(topic)
+        self.node.handing_in.hand_in_missing(topic)
         # Events that we published before, and that are still on their way into the topic, keep
         # their own epoch: the order of a numbering must not depend on how they get here.
         self.node.doubts.follow(topic)
@@ -363,247 +341,58 @@ class Following:
             self._stop_if_empty()
             return
         self.node.descriptors.unfollow(topic.id)
-        for cid in self._own_offers.pop(topic.id, {}):
-            self.node.commands.offer_block_again(cid)
+        self.node.handing_in.unfollowed(topic.id)
         self._ending[topic.id] = None
         self.node.desk.forget(topic.id)
         # Whoever follows it again must not take an event for one that was delivered before.
-        forgotten: list[Write] = [DropState("request", key) for key in topic.request_keys()]
+        forgotten = topic.requests.forget()
         if topic.barrier is not None:
             forgotten += topic.barrier.forget()
         marks = topic.frontier.marks()
-        self._see_own_handed_in(topic.id, topic.overlay.root_peer, marks, forgotten)
+        self._forget_later(topic.id, topic.overlay.root_peer, marks, forgotten)
 
-    def _forget(self, cid: Cid, *more: Write) -> None:
+    def _forget_later(
+        self, cid: Cid, root: PeerId, marks: Iterable[MarkState], forgotten: Iterable[Write]
+    ) -> None:
+        """Forget a topic, once a member is sure to get what we published in it."""
+        forget = partial(self._forget, cid)
+        self.node.handing_in.see_own_handed_in(cid, root, marks, forgotten, forget)
+
+    def _forget(self, cid: Cid, more: Iterable[Write]) -> None:
         self._ending.pop(cid, None)
         self.turn.persist(DropTopic(cid), *more)
         for then in self._on_stop.pop(cid, []):
             then()
 
-    def _see_own_handed_in(
-        self, cid: Cid, root: PeerId, marks: Iterable[MarkState], forgotten: Iterable[Write]
-    ) -> None:
-        """Before we forget a topic, a member must have the events that we published in it.
-
-        How far our numberings are retired we remember: only their publisher can say it alone.
-        """
-        retired = [mark for mark in marks if mark.publisher == self.turn.me and mark.retired]
-        self.node.visits.remember(cid, retired)
-        remembered = [*forgotten, *(PutMark(cid, mark) for mark in retired)]
-        own = self.node.numberings.last_of(cid)
-        if own is None:
-            self._forget(cid, *remembered)
-            return
-        epoch, last = own
-        first = max(1, last - OWN_KEPT_MAX + 1)
-
-        def found(answer: Events) -> None:
-            events = [event for _, event in answer.events]
-            # Kept outside of any log, to be handed in, and found again by an idempotency key.
-            kept = [self._keep_own(event) for event in events]
-            offers = [self.node.visits.offer_row(event) for event in events]
-            for event in events:
-                self.node.visits.offer(event, root, own=True)
-            # The remembered marks last: those of kept events know nothing of retirement.
-            self._forget(cid, *kept, *offers, *remembered)
-
-        self._load_own(cid, epoch, first, last, found)
-
-    def _load_own(
-        self, cid: Cid, epoch: int, first: int, last: int, found: Callable[[Events], None]
-    ) -> None:
-        query = LoadNumbers(cid, self.turn.me, epoch, first, last, 1 << 26)
-        # Not before what we published last is on the disk, where the query can see it.
-        self.turn.persist(then=lambda: self.turn.load(query, Events, found))
-
     def arrived(self, topic: Topic, event: EventDescriptor) -> None:
         """An event is on our disk: in a meta topic it tells of a version."""
         self.node.desk.advance(topic)
-        if not topic.is_meta:
-            seat = self.node.seats.by_topic.get(topic.id)
-            if seat is not None:
-                seat.arrived(event)
+        if topic.is_meta:
+            self.node.renewal.announced(topic, event)
             return
-        try:
-            self._take_version(topic, decode_topic(event.payload))
-        except RemoteError as error:
-            self.rejected(event.publisher, topic.id, error)
-
-    def _take_version(self, meta: Topic, version: TopicDescriptor) -> None:
-        main = self.topics.get(version.topic)
-        if main is None or version.first is None:
-            return
-        if main.descriptor.subtopics.get(META) != meta.id:
-            raise RemoteError("a version announced in another topic's meta topic")
-        if main.versions.knows_parent_of(version):
-            self.adopt(main, version)
-        else:
-            # Its author may have died before it announced the one in between.
-            self.want_version(main, version.cid, meta.overlay.root_peer)
-
-    def adopt(self, topic: Topic, version: TopicDescriptor) -> None:
-        """A topic that we follow has a newer version."""
-        if topic.adopt_version(version):
-            self.node.descriptors.save(version)
-            retention = version.retention
-            self.turn.trace(
-                trace.TopicVersion(
-                    topic.id,
-                    version.cid,
-                    version.number,
-                    version.allowed_publishers,
-                    retention.age_s,
-                    retention.count,
-                    retention.bytes,
-                )
-            )
-            self._follow_below(topic)
+        seat = self.node.seats.by_topic.get(topic.id)
+        if seat is not None:
+            seat.arrived(event)
 
     def want_version(self, topic: Topic, version: Cid, sender: PeerId) -> None:
-        """An event names a version that we have not seen: the DHT keeps it."""
-
-        def found(versions: list[TopicDescriptor]) -> None:
-            try:
-                for newer in versions:
-                    self.adopt(topic, newer)
-            except RemoteError as error:
-                self.rejected(sender, topic.id, error)
-            topic.unpark(version)
-
-        self.node.descriptors.find_version(topic.id, version, found)
-
-    def _keep_own(self, event: EventDescriptor) -> Write:
-        mark = MarkState(self.turn.me, event.sequence.epoch, 0, event.sequence.number, event.cid)
-        return PutEvent(0, event, mark, self.turn.wall_us)
+        """An event names a version that we have not seen."""
+        self.node.renewal.find(topic, version, sender)
 
     # Keeping a tree together.
 
-    def receive_join(self, sender: PeerId, message: Join) -> None:
-        """Somebody looks for a place in a tree: ours, or one that we know the way to."""
-        topic = self.topics.get(message.topic)
-        if topic is not None:
-            topic.overlay.receive_join(sender, message)
-            return
-        self.node.dht.saw(Contact(sender))
-        if self.is_stopping:
-            self.turn.send(sender, JoinRefused(message.topic, message.attempt, "stopping"))
-            return
-        key = peer_key(message.root)
-        if message.root != self.turn.me:
-            contacts = self.node.dht.closest_known(key, 1, exclude=(sender,))
-            if contacts and self._closer(contacts[0].peer, key):
-                self._refer(sender, message, contacts[0])
-                return
-        self._look_further(sender, message)
+    def kept_count(self) -> int:
+        """How many trees we keep together without any other reason to follow them."""
+        return sum(why == Why.KEEPER for why in self._why.values())
 
-    def _look_further(self, sender: PeerId, message: Join) -> None:
-        """Nobody we know is closer: ask the DHT, and if that knows nobody, keep the tree."""
-        key = peer_key(message.root)
+    def is_kept(self, cid: Cid) -> bool:
+        """Whether we follow a topic only to keep its tree together."""
+        return self._why.get(cid, Why(0)) == Why.KEEPER
 
-        def found(contacts: list[Contact]) -> None:
-            topic = self.topics.get(message.topic)
-            if topic is not None:
-                topic.overlay.receive_join(sender, message)
-                return
-            for contact in contacts:
-                if contact.peer != sender and self._closer(contact.peer, key):
-                    self._refer(sender, message, contact)
-                    return
-            if message.role is Role.VISITOR:
-                self.turn.send(sender, JoinRefused(message.topic, message.attempt, "no member"))
-                return
-            self.node.descriptors.find(message.topic, lambda found: self._keep(found, message))
-
-        self.node.dht.lookup(key, found)
-
-    def _keep(self, versions: Versions | None, message: Join) -> None:
-        """Act as root for a topic that we are not subscribed to, while it needs one."""
-        if versions is None or versions.first.root_peer != message.root:
-            return
-        kept = sum(why == Why.KEEPER for why in self._why.values())
-        if message.topic not in self.topics and kept < KEPT_MAX:
-            self.counts["keeper"] = self.counts.get("keeper", 0) + 1
-            self.follow(versions, Why.KEEPER)
-            self._check_keeper_later(message.topic)
-
-    def _check_keeper_later(self, cid: Cid) -> None:
-        self.turn.after(self.turn.jitter(KEEPER_CHECK_S), lambda: self._check_keeper(cid))
-
-    def _check_keeper(self, cid: Cid) -> None:
-        """Stop keeping a tree that has a better root now, or nobody in it."""
-        topic = self.topics.get(cid)
-        if topic is None or self._why.get(cid, Why(0)) != Why.KEEPER:
-            return
-        if not topic.overlay.keeps_together:
-            self._why.pop(cid, None)
-            self._ending[cid] = None
-            topic.close()
-        else:
-            self._check_keeper_later(cid)
-
-    def _refer(self, sender: PeerId, message: Join, contact: Contact) -> None:
-        referred = JoinReferred(message.topic, message.attempt, contact, handed_down=False)
-        self.turn.send(sender, referred)
-
-    def _closer(self, peer: PeerId, key: int) -> bool:
-        return (peer_key(peer) ^ key) < (peer_key(self.turn.me) ^ key)
-
-    # Replicas.
-
-    def hand_in(self, event: EventDescriptor, sender: PeerId) -> None:
-        """We keep a new replica: its topic gets the event even if its publisher is no more."""
-        if event.topic in self.topics:
-            if len(self._late) < HANDED_IN_MAX:
-                self._late[event.cid] = (event, sender)
-            if self._late_timer is None:
-                self._late_timer = self.turn.after(
-                    self.turn.jitter(self.parameters.offer_delay_s), self._check_late
-                )
-            return
-
-        def found(versions: Versions | None) -> None:
-            if versions is not None and not self._is_followed(event.topic):
-                self.node.visits.offer(event, versions.first.root_peer)
-
-        self.node.descriptors.find(event.topic, found)
-
-    def hand_in_own(self, event: EventDescriptor) -> None:
-        """An event of ours, from before we followed its topic, is not known to be handed in."""
-        self._own_offers.setdefault(event.topic, {})[event.cid] = None
-        self.hand_in(event, self.turn.me)
-
-    def _hand_in_missing(self, topic: Topic) -> None:
-        """What we once handed in may be gone again, with the disk of the member that took it."""
-        own = self.node.numberings.last_of(topic.id)
-        if own is None:
-            return
-        epoch, last = own
-        first = max(topic.frontier.high(self.turn.me, epoch), last - OWN_KEPT_MAX) + 1
-        if first > last:
-            return
-
-        def found(answer: Events) -> None:
-            for _, event in answer.events:
-                self.hand_in_own(event)
-
-        self._load_own(topic.id, epoch, first, last, found)
-
-    def _is_followed(self, cid: Cid) -> bool:
-        return cid in self.topics and cid not in self._ending
-
-    def _check_late(self) -> None:
-        """What did not come through the tree by now, we put into it ourselves."""
-        self._late_timer = None
-        late, self._late = self._late, {}
-        for event, sender in late.values():
-            topic = self.topics.get(event.topic)
-            if topic is None or topic.holds(event):
-                continue
-            self.counts["replica_handed_in"] = self.counts.get("replica_handed_in", 0) + 1
-            try:
-                topic.receive(event, sender, 1)
-            except RemoteError as error:
-                self.rejected(sender, topic.id, error)
+    def stop_keeping(self, topic: Topic) -> None:
+        """The tree needs us no longer."""
+        self._why.pop(topic.id, None)
+        self._ending[topic.id] = None
+        topic.close()
 
     # The disk.
 
@@ -651,12 +440,12 @@ class Following:
                 self.node.visits.remember(cid, held)
         for key, reason in tables.get("halted", {}).items():
             if Cid(key) in self.topics:
-                self.topics[Cid(key)].halted = reason.decode()
+                self.topics[Cid(key)].equivocation.halted = reason.decode()
         for topic in list(self.topics.values()):
             self.node.commands.say_again(topic)
             topic.open()
             self.node.seats.open(topic)
-            self._follow_below(topic)
+            self.follow_below(topic)
 
     def _finish_leaving(
         self, cid: Cid, marks: Iterable[MarkState], request_keys: Iterable[bytes]
@@ -666,9 +455,9 @@ class Following:
         self._ending[cid] = None
         requests = [DropState("request", key) for key in request_keys]
         if versions is None:
-            self._forget(cid, *requests)
+            self._forget(cid, requests)
         else:
-            self._see_own_handed_in(cid, versions.first.root_peer, marks, requests)
+            self._forget_later(cid, versions.first.root_peer, marks, requests)
 
     def _restore_heads(self, rows: dict[bytes, bytes]) -> None:
         """Link to what our log holds; a topic that we were about to forget has no heads."""
@@ -680,10 +469,9 @@ class Following:
                 self.turn.persist(DropState(HEADS, key))
 
     def _restore_request(self, key: bytes, value: bytes) -> None:
-        topic = self.topics.get(Cid(key[:36]))
+        topic = self.topics.get(topic_of_request(key))
         if topic is not None:
-            author, epoch = PeerId(key[36:74]), int.from_bytes(key[74:], "big")
-            topic.restore_request(author, epoch, value)
+            topic.requests.restore(key, value)
 
 
 def _start_of(marks: list[MarkState]) -> tuple[Mark, ...]:

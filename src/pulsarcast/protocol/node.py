@@ -22,6 +22,7 @@ from pulsarcast.protocol.doubts import Doubts
 from pulsarcast.protocol.effects import Effect, Know, Stopped
 from pulsarcast.protocol.expiry import Lifetime, event_lifetime, topic_lifetime
 from pulsarcast.protocol.following import Following
+from pulsarcast.protocol.handing_in import HandingIn
 from pulsarcast.protocol.inputs import (
     FindPeer,
     Halt,
@@ -37,6 +38,7 @@ from pulsarcast.protocol.inputs import (
     Stop,
     TimerFired,
 )
+from pulsarcast.protocol.joiners import Joiners
 from pulsarcast.protocol.messages import (
     Contact,
     Credit,
@@ -60,6 +62,7 @@ from pulsarcast.protocol.messages import (
 from pulsarcast.protocol.numbering import Numberings
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.publishing import Publisher
+from pulsarcast.protocol.renewal import Renewal
 from pulsarcast.protocol.requests import Outbox, RequestDesk
 from pulsarcast.protocol.sequencing.messages import (
     Append,
@@ -111,6 +114,9 @@ class Node:
         self.desk = RequestDesk(self.turn, parameters, self.publisher, self.counts)
         self.descriptors = Descriptors(self.turn, self.dht, in_use=self._has_yet_to_say)
         self.following = Following(self)
+        self.renewal = Renewal(self)
+        self.joiners = Joiners(self)
+        self.handing_in = HandingIn(self)
         self.seats = Seats(self)
         self.commands = Commands(self)
         self.topics = self.following.topics
@@ -172,7 +178,7 @@ class Node:
                 self._check_parents(event)
                 topic = self.topics.get(event.topic)
                 if topic is not None:
-                    topic.receive_live(event, sender, hops, certificate)
+                    topic.arrivals.receive_live(event, sender, hops, certificate)
             case Credit() | Status() | Leave() | HandOver() | Meet() | Members():
                 self._tell_topic(sender, message)
             case FrontierPage():
@@ -184,7 +190,7 @@ class Node:
             case FetchRange():
                 topic = self.topics.get(message.topic)
                 if topic is not None:
-                    topic.serve(sender, message)
+                    topic.sharing.serve(sender, message)
                 else:
                     self.visits.serve(sender, message)
             case Range():
@@ -192,7 +198,7 @@ class Node:
                 if topic is not None:
                     topic.recovery.receive(sender, message)
             case Join():
-                self.following.receive_join(sender, message)
+                self.joiners.receive_join(sender, message)
             case JoinAccepted() | JoinReferred() | JoinRefused():
                 self._answer_joiner(sender, message)
             case RequestToPublish():
@@ -231,7 +237,7 @@ class Node:
             return
         match message:
             case Credit():
-                topic.receive_credit(sender, message)
+                topic.flow.receive(sender, message)
             case Status():
                 topic.heartbeat.receive(sender, message)
             case Leave():
@@ -346,7 +352,7 @@ class Node:
             event = self.decode(block)
         except RemoteError:
             return
-        self.following.hand_in(event, sender)
+        self.handing_in.hand_in(event, sender)
 
     # For checkers and operators.
 

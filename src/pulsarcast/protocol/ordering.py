@@ -7,7 +7,7 @@ memory only, up to a bound; beyond it they are dropped and fetched again when th
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
-from pulsarcast.model.topics import DeliveryOrder
+from pulsarcast.model.topics import DeliveryOrder, Mark
 from pulsarcast.protocol.frontier import Frontier
 
 BYTES_MAX = 8 << 20
@@ -37,6 +37,17 @@ class Ordering:
     def highest(self, publisher: PeerId, epoch: int) -> int:
         """The highest number of a numbering that waits here."""
         return max(self._waiting.get((publisher, epoch), ()), default=0)
+
+    def seen(self, publisher: PeerId, epoch: int) -> int:
+        """The highest number of a numbering that a signed event shows to exist."""
+        return max(self.frontier.highest(publisher, epoch), self.highest(publisher, epoch))
+
+    def known(self) -> tuple[Mark, ...]:
+        """How far we have seen each numbering, delivered or not."""
+        return tuple(
+            Mark(mark.publisher, mark.epoch, self.seen(mark.publisher, mark.epoch))
+            for mark in self.frontier.marks()
+        )
 
     def offer(self, event: EventDescriptor, hops: int) -> bool:
         """Whether the event may be delivered now; if not it is held back, or dropped when full."""

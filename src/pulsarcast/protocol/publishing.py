@@ -129,7 +129,7 @@ class Publisher:
         if descriptor.delivery_order is DeliveryOrder.TOTAL or topic is None:
             last = numbering.last_cid
         else:
-            last = topic.last_seen
+            last = topic.log.last_seen
         return NO_LINKS if last is None else Links((last,))
 
     def _link_to_heads(
@@ -193,7 +193,7 @@ class Publisher:
             before = topic.frontier.mark(self.turn.me, epoch)
             floor = 0 if before is None else before.floor
             mark = MarkState(self.turn.me, epoch, floor, number, event.cid)
-            topic.keep(event, mark, 0, synced, record)
+            topic.keeping.keep(event, mark, 0, synced, record)
         else:
             # Not in our log, since we follow nothing here, but found by number and by nonce.
             mark = MarkState(self.turn.me, epoch, 0, number, event.cid)

@@ -396,7 +396,7 @@ class RequestDesk:
     ) -> None:
         request = signed.request
         epoch, number = request.sequence
-        topic.take_request(request.author, epoch, number)
+        topic.requests.take(request.author, epoch, number)
         self._taking[signed.request_id] = {sender: None}
 
         def done(event: EventDescriptor, replicas: int) -> None:

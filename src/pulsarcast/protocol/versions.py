@@ -8,7 +8,7 @@ an old version that lies beyond it is ignored where the newer version no longer 
 
 from pulsarcast.model.errors import RemoteError, Verdict
 from pulsarcast.model.events import EventDescriptor
-from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.ids import Cid, PeerId, order_of
 from pulsarcast.model.topics import TopicDescriptor, check_event, check_succession
 
 VERSIONS_MAX = 1024
@@ -71,6 +71,18 @@ class Versions:
             valid_until = self._valid_until[newer.cid].get((publisher, epoch), 0)
             if number > valid_until and not newer.may_publish(publisher):
                 raise RemoteError("the right to publish was revoked", Verdict.IGNORE)
+
+    def sequencers_of(self, event: EventDescriptor) -> tuple[PeerId, ...]:
+        """Who counted the event, by the version that it names."""
+        version = self.by_cid.get(event.version)
+        if version is None:
+            raise RemoteError("a version that we do not know", Verdict.IGNORE)
+        return version.sequencers
+
+    def publishers_of(self, numbered_by: PeerId) -> tuple[PeerId, ...]:
+        """Who can speak for a numbering: its publisher, or all who count in it together."""
+        is_shared = self.first.is_sequenced and numbered_by == order_of(self.first.cid)
+        return self.first.sequencers if is_shared else (numbered_by,)
 
     def all(self) -> list[TopicDescriptor]:
         """Every version we know, oldest first."""

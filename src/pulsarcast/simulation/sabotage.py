@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pulsarcast.model.errors import LocalError
-from pulsarcast.model.events import EventDescriptor
-from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.ids import PeerId
 from pulsarcast.protocol.dissemination.cube import DisseminationCube
 from pulsarcast.protocol.dissemination.tree import DisseminationTree
 from pulsarcast.protocol.heartbeat import Heartbeat
@@ -46,8 +45,9 @@ def _topics_are(topic_type: type[Topic]) -> Callable[[Any], None]:
 class _SeesEverythingAsNew(Topic):
     """Forgets what it had: every copy of an event is delivered and passed on."""
 
-    def _known(self, event: EventDescriptor, certificate: bytes = b"") -> bool:
-        return False
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.equivocation.knows = lambda event, certificate: False  # type: ignore[method-assign]
 
 
 class _NeverCompares(Topic):
@@ -177,13 +177,12 @@ def _sequencers_are(spoil: Callable[[Sequencer], None]) -> Callable[[Any], None]
 
 
 class _BelievesAnySequencer(Topic):
-    """Takes one sequencer's word for an event's place."""
+    """Takes one sequencer's word for an event's place, and goes on whatever comes."""
 
-    def _is_proven(self, event: EventDescriptor, sender: PeerId, certificate: bytes) -> bool:
-        return True
-
-    def _halt(self, event: EventDescriptor, held: Cid, certificate: bytes) -> None:
-        """Goes on whatever comes."""
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.arrivals._is_proven = lambda *args: True  # type: ignore[method-assign]
+        self.equivocation._halt = lambda *args: None  # type: ignore[method-assign]
 
 
 def _believe_one(node: Node) -> None:
@@ -283,4 +282,4 @@ def _withhold(topic: Topic) -> None:
     topic.heartbeat.receive = flatter  # type: ignore[method-assign]
     topic.overlay.forward = forward  # type: ignore[method-assign]
     topic.receive_page = hide  # type: ignore[method-assign]
-    topic.serve = serve  # type: ignore[method-assign]
+    topic.sharing.serve = serve  # type: ignore[method-assign]

@@ -238,7 +238,7 @@ def test_who_is_about_to_go_begins_nothing_anew() -> None:
     assert not solo.node.topics
     again = Solo(store=solo.store.copy()).start()
     again.advance(1.0)
-    assert again.topic(topic).newest_index == 1
+    assert again.topic(topic).log.newest == 1
     second = again.publish(topic)
     assert [each.cid for each in again.delivered][-2:] == [event, second]
 

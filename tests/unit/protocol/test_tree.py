@@ -10,11 +10,8 @@ from hypothesis import strategies as st
 
 from pulsarcast.model.ids import PeerId, cid_of, peer_key
 from pulsarcast.protocol.dht.kademlia import Kademlia
-from pulsarcast.protocol.dissemination.tree import (
-    BELOW_YOU,
-    REFERRALS_MAX,
-    DisseminationTree,
-)
+from pulsarcast.protocol.dissemination.parent_search import BELOW_YOU, REFERRALS_MAX
+from pulsarcast.protocol.dissemination.tree import DisseminationTree
 from pulsarcast.protocol.effects import Send, SetTimer
 from pulsarcast.protocol.messages import (
     Contact,
@@ -109,9 +106,9 @@ class Member:
             case JoinAccepted():
                 self.tree.accepted(sender, message)
             case JoinReferred():
-                self.tree.referred(sender, message)
+                self.tree.search.referred(sender, message)
             case JoinRefused():
-                self.tree.refused(sender, message)
+                self.tree.search.refused(sender, message)
             case Leave():
                 self.tree.receive_leave(sender)
             case HandOver():

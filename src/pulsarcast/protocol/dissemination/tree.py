@@ -10,10 +10,10 @@ key acts as root and keeps looking for a closer one, so that trees split by a pa
 from collections.abc import Callable
 from typing import assert_never
 
-from pulsarcast.model.ids import Cid, PeerId, peer_key
-from pulsarcast.model.keys import Key
+from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.overlay import Link, OverlayOwner, TreeView
+from pulsarcast.protocol.dissemination.parent_search import BELOW_YOU, ParentSearch
 from pulsarcast.protocol.effects import Send
 from pulsarcast.protocol.messages import (
     Contact,
@@ -33,32 +33,10 @@ from pulsarcast.protocol.messages import (
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.turn import Turn
 
-REFERRALS_MAX = 64
-"""Steps of one join; a longer way means that somebody sends us in circles."""
-BELOW_YOU = "below you"
-FAILURES_MAX = 3
-"""Failed joins after which we act as root, if nobody closer is left to ask."""
-FORGIVEN_S = 5.0
-"""How long we do not ask a peer again that failed us, even if others name it."""
 PATH_MAX = 255
 """Peers between us and the root; a longer way is a cycle, or a lie."""
-REASKS_MAX = 16
-"""Steps of a join up to which we ask a full parent again that named a child we avoid."""
 WAITING_MAX = 64
 """Joiners that wait for us to be attached ourselves."""
-
-
-class _Attempt:
-    """One way through the tree in search of a parent."""
-
-    __slots__ = ("handed_down", "number", "steps", "target", "timer")
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.target: PeerId | None = None
-        self.handed_down = False
-        self.steps = 0
-        self.timer: int | None = None
 
 
 class DisseminationTree:
@@ -76,9 +54,7 @@ class DisseminationTree:
     ) -> None:
         self.topic = topic
         self.root_peer = root
-        self.root_key: Key = peer_key(root)
         self.turn = turn
-        self.dht = dht
         self.parameters = parameters
         self.owner = owner
         self.counts = counts
@@ -93,18 +69,9 @@ class DisseminationTree:
         self.open = True
         """Whether we know enough of the topic to take children in."""
         self.leaving = False
-        self._attempt: _Attempt | None = None
-        self._failures = 0
-        self._avoid: dict[PeerId, float] = {}
-        """Peers that failed us, and when."""
-        self._below: dict[PeerId, None] = {}
-        """Peers that are in our own subtree, or know no other way than into it."""
-        self._moving = False
-        """Our parent is about to leave: we look for another while it still forwards to us."""
+        self.search = ParentSearch(topic, root, turn, dht, parameters, self)
         self._waiting: dict[PeerId, Join] = {}
         self._turn_of_child = 0
-        self._search_timer: int | None = None
-        self._retry_timer: int | None = None
         self._leave_timer: int | None = None
 
     # Where we stand.
@@ -140,132 +107,20 @@ class DisseminationTree:
 
     def join(self) -> None:
         """Find a parent, or become the root."""
-        if self.leaving or self._attempt is not None:
-            return
-        self.turn.cancel(self._retry_timer)
-        self._retry_timer = None
-        if self.root_peer == self.turn.me:
-            self._become_root()
-            return
-        self._attempt = _Attempt(self.turn.new_id())
-        self._step_closer()
+        self.search.begin()
 
-    def _step_closer(self) -> None:
-        """Ask the closest peer to the root that we know and that is closer than ourselves."""
-        attempt = self._attempt
-        assert attempt is not None
-        exclude = {**self._avoid, **self._below}
-        contacts = self.dht.closest_known(self.root_key, 1, exclude=exclude)
-        if contacts and self._is_closer(contacts[0].peer, self.turn.me):
-            self._ask(contacts[0], handed_down=False)
-        else:
-            self._look_up(attempt.number)
-
-    def _look_up(self, number: int) -> None:
-        """Nobody we know is closer: ask the DHT before we believe that we are the closest."""
-
-        def found(contacts: list[Contact]) -> None:
-            attempt = self._attempt
-            if attempt is None or attempt.number != number or attempt.target is not None:
-                return
-            for contact in contacts:
-                failed = contact.peer in self._avoid or contact.peer in self._below
-                if not failed and self._is_closer(contact.peer, self.turn.me):
-                    self._ask(contact, handed_down=False)
-                    return
-            self._attempt = None
-            if (self._avoid or not contacts) and self._failures < FAILURES_MAX:
-                # Somebody closer is there but did not take us, or we do not know anybody yet:
-                # try once more before we rule.
-                self._avoid.clear()
-                self._fail()
-            else:
-                # Nobody closer is alive, or they are all below us: the tree needs a root.
-                self._become_root()
-
-        self.dht.lookup(self.root_key, found)
-
-    def _ask(self, contact: Contact, *, handed_down: bool) -> None:
-        attempt = self._attempt
-        assert attempt is not None
-        attempt.target = contact.peer
-        attempt.handed_down = handed_down
-        attempt.steps += 1
-        self.turn.cancel(attempt.timer)
-        number = attempt.number
-        attempt.timer = self.turn.after(
-            self.parameters.join_timeout_s, lambda: self._timed_out(number)
-        )
-        self.turn.send(
-            contact.peer,
-            Join(self.topic, number, Role.MEMBER, self.root_peer, handed_down, fresh=self.fresh),
-        )
-
-    def _timed_out(self, number: int) -> None:
-        if self._attempt is not None and self._attempt.number == number:
-            self._give_up_target()
-
-    def _give_up_target(self) -> None:
-        """The peer we asked did not take us: start over without it."""
-        attempt = self._attempt
-        assert attempt is not None
-        if attempt.target is not None:
-            self._avoid[attempt.target] = self.turn.now
-        self._end_attempt()
-        self._fail()
-
-    def _end_attempt(self) -> None:
-        if self._attempt is not None:
-            self.turn.cancel(self._attempt.timer)
-            self._attempt = None
-
-    def _fail(self) -> None:
-        """Try again later, unless we have a place that we can stay in."""
-        if self.is_root or (self.parent is not None and not self._moving):
-            self._avoid.clear()
-            return
-        self._failures += 1
-        delay = self.parameters.join_backoff_s * min(2 ** (self._failures - 1), 16)
-        self._retry_timer = self.turn.after(self.turn.jitter(delay), self.join)
-
-    def _become_root(self) -> None:
-        self._end_attempt()
+    def become_root(self) -> None:
+        """Nobody is above us: the root itself, or the closest live peer to its key."""
+        self.search.end()
         if self.root_peer != self.turn.me:
             self.counts["acting_root"] = self.counts.get("acting_root", 0) + 1
-            self._search_later()
+            self.search.keep_a_lookout()
         old, self.parent, self.path = self.parent, None, ()
         if old is not None:
             self._unlink(old)
             self.turn.send(old, Leave(self.topic))
         self.is_root = True
         self._settled(None, None)
-
-    def _search_later(self) -> None:
-        self.turn.cancel(self._search_timer)
-        self._search_timer = self.turn.after(
-            self.turn.jitter(self.parameters.root_search_s), self._search_closer
-        )
-
-    def _search_closer(self) -> None:
-        """An acting root looks for a peer closer to the key, so that trees merge again."""
-        if not self.is_root or self.leaving:
-            return
-        self._search_later()
-        if self._attempt is not None:
-            return
-        self._attempt = attempt = _Attempt(self.turn.new_id())
-        self._avoid.clear()
-
-        def found(contacts: list[Contact]) -> None:
-            if self._attempt is not attempt or attempt.target is not None:
-                return
-            for contact in contacts:
-                if self._is_closer(contact.peer, self.turn.me):
-                    self._ask(contact, handed_down=False)
-                    return
-            self._attempt = None
-
-        self.dht.lookup(self.root_key, found)
 
     # What peers answer.
 
@@ -275,9 +130,9 @@ class DisseminationTree:
             case JoinAccepted():
                 self.accepted(sender, message)
             case JoinReferred():
-                self.referred(sender, message)
+                self.search.referred(sender, message)
             case JoinRefused():
-                self.refused(sender, message)
+                self.search.refused(sender, message)
             case Leave():
                 self.receive_leave(sender)
             case HandOver():
@@ -289,17 +144,16 @@ class DisseminationTree:
 
     def accepted(self, sender: PeerId, message: JoinAccepted) -> None:
         """We may be somebody's child; what it says of others counts only if we are."""
-        attempt = self._attempt
-        if attempt is None or message.attempt != attempt.number or sender != attempt.target:
-            if sender != self.parent and (attempt is None or sender != attempt.target):
+        if not self.search.is_answer(sender, message.attempt):
+            if sender != self.parent and not self.search.is_asking(sender):
                 self.turn.send(sender, Leave(self.topic))
             return
         if self._in_own_path(message.path):
             self.turn.send(sender, Leave(self.topic))
-            self._give_up_target()
+            self.search.give_up_target()
             return
         merged = self.is_root
-        self._end_attempt()
+        self.search.end()
         old = self.parent
         if old is not None and old != sender:
             self._unlink(old)
@@ -309,7 +163,7 @@ class DisseminationTree:
             del self.children[sender]
         self.parent, self.path, self.is_root = sender, message.path, False
         self.links[sender] = Link(self.parameters.window, self.turn.now)
-        self.turn.cancel(self._search_timer)
+        self.search.end_lookout()
         if merged:
             self.counts["tree_merge"] = self.counts.get("tree_merge", 0) + 1
         self.owner.learn(message.members)
@@ -322,50 +176,6 @@ class DisseminationTree:
     def _is_above(self, peer: PeerId) -> bool:
         """Whether a peer that wants to be our child is on our own way to the root."""
         return peer in self.path
-
-    def referred(self, sender: PeerId, message: JoinReferred) -> None:
-        """The peer we asked names another."""
-        attempt = self._attempt
-        if attempt is None or message.attempt != attempt.number or sender != attempt.target:
-            return
-        peer = message.contact.peer
-        if message.handed_down and peer in self._avoid and attempt.steps < REASKS_MAX:
-            # Its children take turns: next time it names another one.
-            self._ask(Contact(sender), handed_down=attempt.handed_down)
-            return
-        if peer in self._below and not message.handed_down:
-            self._try_without(sender)
-            return
-        if self.turn.now - self._avoid.get(peer, self.turn.now) > FORGIVEN_S:
-            # Somebody knows it as alive: it may be back.
-            del self._avoid[peer]
-        progress = message.handed_down or self._is_closer(peer, sender)
-        if (
-            not progress
-            or peer == self.turn.me
-            or peer in self._avoid
-            or attempt.steps >= REFERRALS_MAX
-        ):
-            self._give_up_target()
-            return
-        self._ask(message.contact, handed_down=message.handed_down)
-
-    def refused(self, sender: PeerId, message: JoinRefused) -> None:
-        """The peer we asked can do nothing for us."""
-        attempt = self._attempt
-        if attempt is None or message.attempt != attempt.number or sender != attempt.target:
-            return
-        if message.reason == BELOW_YOU:
-            self._try_without(sender)
-        else:
-            self._give_up_target()
-
-    def _try_without(self, peer: PeerId) -> None:
-        """A peer leads into our own subtree: whoever else is closer may still take us, at once."""
-        self._below[peer] = None
-        self._end_attempt()
-        if not self.attached or self._moving:
-            self.join()
 
     # Others that join us.
 
@@ -393,9 +203,7 @@ class DisseminationTree:
             self.receive_join(sender, message)
 
     def _wait(self, sender: PeerId, message: Join) -> None:
-        attempt = self._attempt
-        asked_it = attempt is not None and attempt.target == sender
-        if asked_it and self._is_closer(sender, self.turn.me):
+        if self.search.is_asking(sender) and self.search.is_closer(sender, self.turn.me):
             # We asked each other. Whoever is closer to the root's key goes on; the other waits.
             self._refuse(sender, message, "waiting for you")
             return
@@ -447,9 +255,8 @@ class DisseminationTree:
         self._waiting.pop(peer, None)
         self.links.pop(peer, None)
         self.children.pop(peer, None)
-        attempt = self._attempt
-        if attempt is not None and attempt.target == peer:
-            self._give_up_target()
+        if self.search.is_asking(peer):
+            self.search.give_up_target()
         if peer == self.parent:
             self._orphaned(avoid=peer)
         elif self.leaving:
@@ -470,11 +277,7 @@ class DisseminationTree:
             self._leave_if_free()
             return
         self.counts["rejoin"] = self.counts.get("rejoin", 0) + 1
-        self._avoid[avoid] = self.turn.now
-        self._failures = 0
-        self._end_attempt()
-        # Jittered: the siblings lost the same parent at the same time.
-        self._retry_timer = self.turn.after(0.2 * self.turn.rng.random(), self.join)
+        self.search.begin_again_without(avoid)
 
     def drop_child(self, child: PeerId) -> None:
         """Let go of a child that no longer speaks to us."""
@@ -513,8 +316,7 @@ class DisseminationTree:
     def leave(self) -> None:
         """Hand our children over, then go (design 6)."""
         self.leaving = True
-        self._end_attempt()
-        self.turn.cancel(self._retry_timer)
+        self.search.stop()
         for sender, message in self._waiting.items():
             self._refuse(sender, message, "leaving")
         self._waiting.clear()
@@ -531,15 +333,8 @@ class DisseminationTree:
 
     def receive_hand_over(self, sender: PeerId, message: HandOver) -> None:
         """Our parent is about to leave: find another while it still forwards to us."""
-        if sender != self.parent or self._attempt is not None or self.leaving:
-            return
-        self._avoid[sender] = self.turn.now
-        self._moving = True
-        self._attempt = _Attempt(self.turn.new_id())
-        if message.contact is not None and message.contact.peer != self.turn.me:
-            self._ask(message.contact, handed_down=True)
-        else:
-            self._step_closer()
+        if sender == self.parent and not self.search.is_under_way and not self.leaving:
+            self.search.move(sender, message.contact)
 
     def _leave_if_free(self) -> None:
         if not self.children:
@@ -547,7 +342,7 @@ class DisseminationTree:
 
     def _leave_now(self) -> None:
         self.turn.cancel(self._leave_timer)
-        self.turn.cancel(self._search_timer)
+        self.search.end_lookout()
         for peer in self.links:
             self.turn.send(peer, Leave(self.topic))
         self.links.clear()
@@ -589,10 +384,7 @@ class DisseminationTree:
     # Helpers.
 
     def _settled(self, parent: PeerId | None, digest: bytes | None) -> None:
-        self._failures = 0
-        self._moving = False
-        self._avoid.clear()
-        self._below.clear()
+        self.search.settled()
         self.owner.attached(parent, digest)
         if self.open:
             self.let_in()
@@ -601,6 +393,3 @@ class DisseminationTree:
     def _unlink(self, peer: PeerId) -> None:
         self.links.pop(peer, None)
         self.children.pop(peer, None)
-
-    def _is_closer(self, peer: PeerId, than: PeerId) -> bool:
-        return (peer_key(peer) ^ self.root_key) < (peer_key(than) ^ self.root_key)

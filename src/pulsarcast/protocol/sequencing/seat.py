@@ -116,7 +116,7 @@ class Seat:
         certificate = self.node.seats.make_certificate(self.sequencers, signatures)
         self.publisher.trace_published(event, "")
         try:
-            self.topic.receive(event, self.turn.me, 0, certificate)
+            self.topic.arrivals.receive(event, self.turn.me, 0, certificate)
         except RemoteError as error:
             self.node.rejected(self.turn.me, self.topic.id, error)
         self.publisher.replicate_again(event, self.desk.replicated)

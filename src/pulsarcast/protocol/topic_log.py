@@ -1,0 +1,150 @@
+"""Our log of one topic: from the disk to the application (design 6).
+
+What is kept gets the next place in our log, and is delivered once it is synced. After a restart,
+what the application did not acknowledge is delivered again from the log, page by page, and what
+arrives meanwhile waits in the log for its turn.
+"""
+
+from collections.abc import Callable
+
+from pulsarcast.model import trace
+from pulsarcast.model.events import EventDescriptor
+from pulsarcast.model.ids import Cid
+from pulsarcast.protocol.effects import Deliver
+from pulsarcast.protocol.store import (
+    Events,
+    LoadLog,
+    MarkState,
+    PutEvent,
+    PutState,
+    StateRow,
+    Write,
+)
+from pulsarcast.protocol.turn import Turn
+
+PAGE = 128
+"""Events of the log that are read at a time."""
+
+
+class TopicLog:
+    """The events of one topic in the order in which we took them in, and how far they were read."""
+
+    def __init__(
+        self,
+        topic: Cid,
+        turn: Turn,
+        *,
+        newest: int,
+        cursor: int,
+        subscribed: bool,
+        recalled: Callable[[], None],
+        replayed: Callable[[], None],
+    ) -> None:
+        self.subscribed = subscribed
+        """Whether an application wants the events."""
+        self.newest = newest
+        """The newest place."""
+        self.delivered = cursor
+        """The place up to which the application has got everything that it is to get."""
+        self.unsynced = 0
+        """Events on their way to the disk."""
+        self.last_seen: Cid | None = None
+        self.is_recalled = False
+        """Whether, after a restart, we know again which event we saw last."""
+        self.is_replaying = False
+        self._topic = topic
+        self._turn = turn
+        self._recalled = recalled
+        self._replayed = replayed
+        self._synced = newest
+        self._replay_until = newest
+
+    def open(self, *, replay: bool) -> None:
+        """After a restart: learn which event we saw last, and go on delivering."""
+        if self.newest:
+            self._turn.load(LoadLog(self._topic, self.newest, 1), Events, self._recall)
+        if replay and self.subscribed and self.delivered < self.newest:
+            self._replay()
+
+    def _recall(self, newest: Events) -> None:
+        """The last event we saw is the newest in our log."""
+        if self.last_seen is None and newest.events:
+            self.last_seen = newest.events[-1][1].cid
+        self.is_recalled = True
+        self._recalled()
+
+    def append(
+        self,
+        event: EventDescriptor,
+        mark: MarkState,
+        *more: Write,
+        asked_for: bool,
+        certificate: bytes,
+        then: Callable[[int], None],
+    ) -> None:
+        """Write an event to the next place; `then` hears of the place once it is synced."""
+        self.newest += 1
+        index = self.newest
+        self.last_seen = event.cid
+        self.unsynced += 1
+
+        def synced() -> None:
+            self.unsynced -= 1
+            self._synced = index
+            then(index)
+
+        kept = PutEvent(index, event, mark, self._turn.wall_us, asked_for, certificate)
+        self._turn.persist(kept, *more, then=synced)
+
+    def append_undelivered(
+        self, event: EventDescriptor, mark: MarkState, certificate: bytes
+    ) -> None:
+        """Others that lack the number need the event to see for themselves: keep it for them."""
+        self._turn.persist(PutEvent(0, event, mark, self._turn.wall_us, True, certificate))
+
+    def deliver(self, index: int, event: EventDescriptor, hops: int) -> None:
+        """An event is synced: give it to the application, unless the replay will come to it."""
+        if not self.subscribed or self.is_replaying or index <= self.delivered:
+            return
+        self.delivered = index
+        self._emit(index, event, hops, redelivery=False)
+
+    def _emit(self, index: int, event: EventDescriptor, hops: int, *, redelivery: bool) -> None:
+        publisher, (epoch, number) = event.numbered_by, event.sequence
+        record = trace.Delivered(
+            self._topic, event.cid, publisher, epoch, number, index, hops, redelivery
+        )
+        self._turn.effects.append(Deliver(event, record))
+
+    def cursor_for(self, *, from_start: bool) -> int:
+        """Where a subscription begins that is made now."""
+        return 0 if from_start else self.newest
+
+    def subscribe(self, cursor: int) -> None:
+        """An application wants the events of a topic that we follow already."""
+        self.subscribed = True
+        self._replay_until = 0
+        self.delivered = cursor
+        if cursor < self._synced:
+            self._replay()
+
+    def _replay(self) -> None:
+        """Deliver from the log, after a restart, what the application did not acknowledge."""
+        self.is_replaying = True
+        self._turn.load(LoadLog(self._topic, self.delivered + 1, PAGE), Events, self._replay_page)
+
+    def _replay_page(self, page: Events) -> None:
+        for index, event in page.events:
+            self.delivered = index
+            self._emit(index, event, 0, redelivery=index <= self._replay_until)
+        if page.events and self.delivered < self._synced:
+            self._replay()
+        else:
+            self.is_replaying = False
+            self._replayed()
+
+    def acknowledge(self, index: int) -> None:
+        """The application is done with everything up to `index`, as far as it was delivered."""
+        index = max(0, min(index, self.delivered))
+        row = StateRow("cursor", self._topic, index.to_bytes(8, "big"))
+        self._turn.persist(PutState(row))
