@@ -105,7 +105,13 @@ class Contestant(Protocol):
     async def join(self, addresses: Sequence[str]) -> None:
         """Connect to whom it needs of everyone."""
 
-    async def create_topic(self, name: str, order: str, dissemination: str = "tree") -> Cid:
+    async def create_topic(
+        self,
+        name: str,
+        order: str,
+        dissemination: str = "tree",
+        sequencers: Sequence[PeerId] = (),
+    ) -> Cid:
         """Create a topic that orders and spreads its events so, where there is such a thing."""
 
     async def subscribe(self, topic: Cid) -> None:
@@ -116,6 +122,9 @@ class Contestant(Protocol):
 
     def traffic(self) -> Traffic:
         """What went through its sockets."""
+
+    def term_led(self, topic: Cid) -> int | None:
+        """The term in which it leads a topic's sequencers, if it does; only ours can."""
 
     @property
     def halted(self) -> str | None:

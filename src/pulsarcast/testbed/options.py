@@ -49,6 +49,11 @@ class RunOptions:
     duration_s: float = 600.0
     sample_s: float = 5.0
     churn: bool = False
+    sequencers: int = 3
+    every_s: float = 20.0
+    """How often the acting sequencer is killed,"""
+    down_s: float = 5.0
+    """and how long it is down then."""
     by_kill: bool = False
     """Whether the subscriber that is away was killed, instead of stopped in good order."""
     latency_ms: float = 1.0
