@@ -150,6 +150,7 @@ def compare(
 )
 @click.option("--every-s", type=float, default=20.0, show_default=True, help="succession: a kill.")
 @click.option("--down-s", type=float, default=5.0, show_default=True, help="succession: after it.")
+@click.option("--election-timeout-s", type=float, help="Of all nodes; by default theirs.")
 @click.option("--latency-ms", type=float, default=1.0, show_default=True, help="mirror: simulated.")
 @click.option(
     "--latency", metavar="MS~MS", help="What comes in arrives so late: 500ms, or 500ms~300ms."

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.protocol.parameters import Parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,8 @@ class Settings:
     """Nodes that write down every message, whatever the others write."""
     trace_folder: Path | None = None
     run_id: str = "testbed"
+    parameters: Parameters = field(default_factory=Parameters)
+    """Of our protocol."""
 
     def trace_level_of(self, index: int) -> str | None:
         """How much one node writes down."""

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.simulation.workload_driver import CONCURRENCY
 from pulsarcast.testbed.proxies import Delay
 
@@ -54,6 +55,8 @@ class RunOptions:
     """How often the acting sequencer is killed,"""
     down_s: float = 5.0
     """and how long it is down then."""
+    election_timeout_s: float | None = None
+    """Of all nodes; None: as usual."""
     by_kill: bool = False
     """Whether the subscriber that is away was killed, instead of stopped in good order."""
     latency_ms: float = 1.0
@@ -68,6 +71,19 @@ class RunOptions:
     """What a node may take before it is killed; None: as much as there is."""
     without_limits: bool = False
     """Whether to go on where there can be no limits."""
+
+    def parameters(self) -> Parameters:
+        """Those of the protocol, as usual but for what is chosen here."""
+        usual = Parameters()
+        if self.election_timeout_s is None:
+            return usual
+        # A leader must be heard several times before anyone misses it.
+        share = usual.leader_heartbeat_s / usual.election_timeout_s
+        return msgspec.structs.replace(
+            usual,
+            election_timeout_s=self.election_timeout_s,
+            leader_heartbeat_s=share * self.election_timeout_s,
+        )
 
     def name_of_run(self) -> str:
         """What the traces call this run."""

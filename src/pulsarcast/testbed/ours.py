@@ -98,6 +98,7 @@ async def open_node(seat: Seat) -> AsyncIterator[OurNode]:
             announce=seat.announce,
             dial_from=seat.dial_from,
             bootstrap=seat.bootstrap,
+            parameters=settings.parameters,
             trace_level=settings.trace_level_of(seat.index),
             trace_folder=settings.trace_folder,
             run_id=settings.run_id,

@@ -66,6 +66,7 @@ class Faults(msgspec.Struct, kw_only=True):
     cut_s: _Seconds | None = None
     every_s: _Seconds | None = None
     down_s: _Seconds | None = None
+    election_timeout_s: _Seconds | None = None
 
 
 class Scenario(msgspec.Struct, kw_only=True):

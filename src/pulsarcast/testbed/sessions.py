@@ -84,6 +84,7 @@ def open_session(
             rpc_traced=frozenset(rpc_traced),
             trace_folder=traces,
             run_id=run_id,
+            parameters=options.parameters(),
         ),
         ledger=ledger,
         number_of=number_of,

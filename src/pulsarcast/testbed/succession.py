@@ -20,7 +20,6 @@ import msgspec
 
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import Cid
-from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.testbed.compare import Progress, no_progress, number_of
 from pulsarcast.testbed.hearing import NS_PER_S, Heard, hear
 from pulsarcast.testbed.ledger import Ledger, percentile_ms
@@ -244,7 +243,7 @@ class _Play:
         ledger, callers = session.ledger, session.callers
         account = load.account()
         pauses = self._measure(heard)
-        timeout_s = Parameters().election_timeout_s
+        timeout_s = options.parameters().election_timeout_s
         elected = [kill.elected_s for _, kill in self._kills if kill.elected_s is not None]
         lost, duplicates = account.due - account.delivered, ledger.duplicates
         orders = count_orders(ledger, range(session.size))
