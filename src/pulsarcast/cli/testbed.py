@@ -192,6 +192,17 @@ def run(
 
 
 @testbed.command()
+@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path))
+def beside(folders: tuple[Path, ...]) -> None:
+    """Print what finished runs in FOLDERS came to as one table, a column for each."""
+    with _telling():
+        from pulsarcast.testbed.beside import beside as put_beside
+
+        text = put_beside(folders)
+    click.echo(text, nl=False)
+
+
+@testbed.command()
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Runs and results.")
 @click.option("--workload", type=click.Path(path_type=Path), help="Its file; else one is made up.")
 @click.option(

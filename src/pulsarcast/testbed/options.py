@@ -111,14 +111,15 @@ class Outcome(msgspec.Struct, kw_only=True):
     def to_text(self) -> str:
         """Some lines, for people."""
         fields = msgspec.structs.asdict(self)
-        return "\n".join(f"{name:26} {_shown(value)}" for name, value in fields.items())
+        return "\n".join(f"{name:26} {shown(value)}" for name, value in fields.items())
 
 
-def _shown(value: object) -> object:
+def shown(value: object) -> object:
+    """A figure as people read it."""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_shown(inner)}" for key, inner in value.items()) or "none"
+        return ", ".join(f"{key} {shown(inner)}" for key, inner in value.items()) or "none"
     if isinstance(value, list):
         return "; ".join(map(str, value)) or "none"
     return value
