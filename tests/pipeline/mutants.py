@@ -161,6 +161,9 @@ MUTANTS: Final = (
     Mutant("chain/nothing", "total", plots.linked_to_nothing, {"chain": 1}),
     Mutant("chain/too far", "total", plots.linked_to_the_one_before_the_last, {"chain": 1}),
     Mutant("chain/hole", "total", plots.a_position_left_out, {"chain": 1}),
+    Mutant("election/two", "total", plots.two_lead_in_one_term, {"election": 1}),
+    Mutant("election/three", "total", plots.three_lead_in_one_term, {"election": 2}),
+    Mutant("election/later", "total", plots.two_lead_in_a_later_term, {"election": 1}),
     Mutant(
         "equivocation/acknowledged",
         "none",

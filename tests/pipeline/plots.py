@@ -179,6 +179,35 @@ def two_at_one_position(story: Story) -> None:
     story.publish(2, position=2, parents=[first.cid])
 
 
+def _lead(story: Story, node: int, term: int, heard_by: Iterable[int] = ()) -> None:
+    for each in (node, *heard_by):
+        leader = story.names[node]
+        story.say(each, "leader_changed", topic=story.topic, term=term, leader=leader)
+
+
+def two_lead_in_one_term(story: Story) -> None:
+    story.create()
+    story.publish(0)
+    _lead(story, 0, 1, heard_by=[1])
+    _lead(story, 2, 1)
+
+
+def three_lead_in_one_term(story: Story) -> None:
+    story.create()
+    story.publish(0)
+    for node in range(ROLES):
+        _lead(story, node, 4)
+
+
+def two_lead_in_a_later_term(story: Story) -> None:
+    story.create()
+    story.publish(0)
+    _lead(story, 0, 1, heard_by=[1, 2])
+    story.say(2, "leader_changed", topic=story.topic, term=1, leader=None)
+    _lead(story, 2, 2, heard_by=[1])
+    _lead(story, 0, 2)
+
+
 def the_position_of_an_earlier_epoch(story: Story) -> None:
     story.create()
     first = story.publish(0)

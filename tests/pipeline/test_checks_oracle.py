@@ -13,6 +13,7 @@ from pulsarcast.model import trace
 from pulsarcast.model.ids import parse_peer
 from pulsarcast.pipeline.checks import COMMON
 from pulsarcast.protocol.inputs import Now
+from pulsarcast.simulation.checkers.causality import settle_causality
 from pulsarcast.simulation.checkers.coverage import check_coverage
 from pulsarcast.simulation.observer import Observer
 from tests.pipeline.mutants import MUTANTS, Mutant
@@ -37,6 +38,7 @@ def hear(story: Story) -> dict[str, int]:
         observer.record(float(time_s), index, 1, Now(0, 0), said)
         if isinstance(said, trace.Subscribed):
             observer.confirmed(index, said.topic)
+    settle_causality(observer)
     check_coverage(observer, now_s=float(len(story.sequence)))
     return observer.findings.by_kind()
 

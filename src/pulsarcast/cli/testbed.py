@@ -135,10 +135,22 @@ def compare(
 @click.option("--topics", type=click.IntRange(min=1), help="away, soak, mirror.")
 @click.option("--payload", "payload_bytes", type=int, default=256, show_default=True)
 @click.option("--rate", "rate_per_s", type=float, default=20.0, show_default=True, help="A second.")
-@click.option("--duration-s", type=float, default=600.0, show_default=True, help="soak.")
+@click.option(
+    "--duration-s", type=float, default=600.0, show_default=True, help="soak, succession."
+)
 @click.option("--sample-s", type=float, default=5.0, show_default=True, help="soak: of memory.")
 @click.option("--churn", is_flag=True, help="soak: a third of the nodes come and go.")
 @click.option("--kill", "by_kill", is_flag=True, help="away: by SIGKILL, not in good order.")
+@click.option(
+    "--sequencers",
+    type=click.IntRange(1, 7),
+    default=3,
+    show_default=True,
+    help="succession: how many agree on the order.",
+)
+@click.option("--every-s", type=float, default=20.0, show_default=True, help="succession: a kill.")
+@click.option("--down-s", type=float, default=5.0, show_default=True, help="succession: after it.")
+@click.option("--election-timeout-s", type=float, help="Of all nodes; by default theirs.")
 @click.option("--latency-ms", type=float, default=1.0, show_default=True, help="mirror: simulated.")
 @click.option(
     "--latency", metavar="MS~MS", help="What comes in arrives so late: 500ms, or 500ms~300ms."
@@ -162,6 +174,7 @@ def run(
     mirror    one small load, simulated and on real nodes: do both send the same?
     soak      a steady rate for long: does memory grow?
     hot       one topic, everyone publishes at once: tree against cube
+    succession  total order whose acting sequencer is killed again and again
     """
     with Bars() as bars, _telling():
         from pulsarcast.testbed.claims import play
@@ -176,6 +189,17 @@ def run(
     click.echo(outcome.to_json() if as_json else outcome.to_text())
     if not outcome.ok:
         sys.exit(EXIT_LOST)
+
+
+@testbed.command()
+@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path))
+def beside(folders: tuple[Path, ...]) -> None:
+    """Print what finished runs in FOLDERS came to as one table, a column for each."""
+    with _telling():
+        from pulsarcast.testbed.beside import beside as put_beside
+
+        text = put_beside(folders)
+    click.echo(text, nl=False)
 
 
 @testbed.command()

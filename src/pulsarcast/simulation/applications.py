@@ -6,7 +6,7 @@ five attempts a command, as the thesis' harness did, with an idempotency key tha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid, PeerId
@@ -213,14 +213,23 @@ class Applications:
             self._note(record)
 
 
-def settings_for(order: str, creator: PeerId, dissemination: str = "tree") -> TopicSettings:
-    """The settings of a topic that orders and spreads its events so, and is as usual otherwise."""
+def settings_for(
+    order: str,
+    creator: PeerId,
+    dissemination: str = "tree",
+    sequencers: Sequence[PeerId] = (),
+) -> TopicSettings:
+    """The settings of a topic that orders and spreads its events so, and is as usual otherwise.
+
+    The sequencers of a total order are those named, or else its creator alone.
+    """
     chosen, travel = DeliveryOrder(order), Dissemination(dissemination)
     if chosen is DeliveryOrder.TOTAL:
+        named = tuple(sequencers) or (creator,)
         return TopicSettings(
             delivery_order=chosen,
-            allowed_publishers=(creator,),
-            sequencers=(creator,),
+            allowed_publishers=named,
+            sequencers=named,
             request_to_publish=True,
             dissemination=travel,
         )

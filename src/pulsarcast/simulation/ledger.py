@@ -147,11 +147,13 @@ class Stream:
 class Subscription:
     """One node's subscription to one topic, from its start frontier on."""
 
-    __slots__ = ("confirmed", "let_off", "node", "start")
+    __slots__ = ("confirmed", "let_off", "life", "node", "start")
 
-    def __init__(self, node: int, start: dict[tuple[PeerId, int], int]) -> None:
+    def __init__(self, node: int, start: dict[tuple[PeerId, int], int], *, life: int = 0) -> None:
         self.node = node
         self.start = start
+        self.life = life
+        """The incarnation of its node in which it began."""
         self.confirmed = False
         """The application was told that it is subscribed: from here on nothing excuses a loss."""
         self.let_off: dict[tuple[PeerId, int], int] = {}

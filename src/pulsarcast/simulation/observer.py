@@ -90,7 +90,7 @@ class Observer:
         if type(record) is trace.Delivered:
             self._delivered(time_s, index, incarnation, record)
         else:
-            self._other(time_s, index, record)
+            self._other(time_s, index, incarnation, record)
 
     def _delivered(
         self, time_s: float, index: int, incarnation: int, record: trace.Delivered
@@ -141,12 +141,12 @@ class Observer:
         if not record.index % CONSUMED_EVERY and self.consumer is not None:
             self.consumer(index, record.topic, record.index)
 
-    def _other(self, time_s: float, index: int, record: trace.Record) -> None:
+    def _other(self, time_s: float, index: int, incarnation: int, record: trace.Record) -> None:
         kind = type(record).__name__
         self.kinds[kind] = self.kinds.get(kind, 0) + 1
         match record:
             case trace.Published():
-                enter(self, time_s, index, record)
+                enter(self, time_s, index, incarnation, record)
             case trace.Acknowledged():
                 self.acknowledged(record.event, record.level)
             case trace.TopicCreated():
@@ -154,7 +154,7 @@ class Observer:
                 book.name = record.name
                 self.promise(book, record.order)
             case trace.Subscribed():
-                self._subscribed(index, record)
+                self._subscribed(index, incarnation, record)
             case trace.Unsubscribed():
                 self._end(self.book(record.topic), index, record.end)
             case trace.Retired():
@@ -166,7 +166,7 @@ class Observer:
             case _:
                 pass
 
-    def _subscribed(self, index: int, record: trace.Subscribed) -> None:
+    def _subscribed(self, index: int, incarnation: int, record: trace.Subscribed) -> None:
         book = self.book(record.topic)
         known = book.subscriptions.get(index)
         if known is not None:
@@ -176,7 +176,7 @@ class Observer:
             # It crashed before anyone was told; the application asked again.
             self._forget(book, index)
         start = {(publisher, epoch): number for publisher, epoch, number in record.start}
-        book.subscriptions[index] = Subscription(index, start)
+        book.subscriptions[index] = Subscription(index, start, life=incarnation)
 
     def _led(self, index: int, record: trace.LeaderChanged) -> None:
         """A sequencer says who leads: in one term nobody else does (Raft, figure 3)."""

@@ -76,9 +76,19 @@ class BareNode:
             stock.peer_of(address).to_bytes(): index for index, address in enumerate(addresses)
         }
 
-    async def create_topic(self, name: str, order: str, dissemination: str = "tree") -> Cid:
+    async def create_topic(
+        self,
+        name: str,
+        order: str,
+        dissemination: str = "tree",
+        sequencers: Sequence[PeerId] = (),
+    ) -> Cid:
         """A topic is no more than a name."""
         return cid_of(name.encode())
+
+    def term_led(self, topic: Cid) -> int | None:
+        """Nobody leads here."""
+        return None
 
     async def subscribe(self, topic: Cid) -> None:
         """Take our place in the topic's tree: a stream to the parent, and one to each child."""

@@ -232,13 +232,16 @@ class Callers:
         settings: TopicSettings,
         then: Callable[[Cid | None], None],
     ) -> None:
-        """Create a topic; `then` hears its CID. Of the settings, these two go to the node."""
+        """Create a topic; `then` hears its CID. Of the settings, these three go to the node."""
         order, travel = settings.delivery_order.value, settings.dissemination.value
+        sequencers = [bytes(peer) for peer in settings.sequencers]
 
         def answered(answer: Answer) -> None:
             then(Cid(answer.topic) if isinstance(answer, Created) else None)
 
-        self._insist(index, lambda call: CreateTopic(call, name, order, travel), answered)
+        self._insist(
+            index, lambda call: CreateTopic(call, name, order, travel, sequencers), answered
+        )
 
     def subscribe(self, index: int, topic: Cid, then: Callable[[bool], None] | None = None) -> None:
         """Subscribe a node, and again whenever it starts again."""

@@ -19,18 +19,20 @@ from typing import Final, NoReturn, assert_never
 import trio
 
 from pulsarcast.model.errors import PulsarcastError
-from pulsarcast.model.ids import Cid
+from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.testbed.contestants import Contestant, Opener, Seat, Settings
 from pulsarcast.testbed.ledger import Ledger, Teller
 from pulsarcast.testbed.lifelines import end_with
 from pulsarcast.testbed.messages import (
     Answer,
+    AskLead,
     Command,
     Created,
     CreateTopic,
     Done,
     Failed,
     Join,
+    Lead,
     Measure,
     Measured,
     Open,
@@ -189,14 +191,17 @@ async def _carry_out(command: Command, contestant: Contestant, ledger: Ledger) -
         case Subscribe(call, topic):
             await contestant.subscribe(Cid(topic))
             return Done(call)
-        case CreateTopic(call, name, order, travel):
-            return Created(call, await contestant.create_topic(name, order, travel))
+        case CreateTopic(call, name, order, travel, named):
+            sequencers = [PeerId(peer) for peer in named]
+            return Created(call, await contestant.create_topic(name, order, travel, sequencers))
         case Join(call, addresses):
             await contestant.join(addresses)
             return Done(call)
         case Measure(call):
             traffic = contestant.traffic()
             return Measured(call, traffic.bytes_in, traffic.bytes_out, contestant.halted)
+        case AskLead(call, topic):
+            return Lead(call, contestant.term_led(Cid(topic)))
         case Open(call) | Stop(call):
             return Failed(call, "the node is open already")
         case _ as unreachable:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.protocol.parameters import Parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,8 @@ class Settings:
     """Nodes that write down every message, whatever the others write."""
     trace_folder: Path | None = None
     run_id: str = "testbed"
+    parameters: Parameters = field(default_factory=Parameters)
+    """Of our protocol."""
 
     def trace_level_of(self, index: int) -> str | None:
         """How much one node writes down."""
@@ -105,7 +108,13 @@ class Contestant(Protocol):
     async def join(self, addresses: Sequence[str]) -> None:
         """Connect to whom it needs of everyone."""
 
-    async def create_topic(self, name: str, order: str, dissemination: str = "tree") -> Cid:
+    async def create_topic(
+        self,
+        name: str,
+        order: str,
+        dissemination: str = "tree",
+        sequencers: Sequence[PeerId] = (),
+    ) -> Cid:
         """Create a topic that orders and spreads its events so, where there is such a thing."""
 
     async def subscribe(self, topic: Cid) -> None:
@@ -116,6 +125,9 @@ class Contestant(Protocol):
 
     def traffic(self) -> Traffic:
         """What went through its sockets."""
+
+    def term_led(self, topic: Cid) -> int | None:
+        """The term in which it leads a topic's sequencers, if it does; only ours can."""
 
     @property
     def halted(self) -> str | None:

@@ -12,8 +12,10 @@ from typing import Final
 
 from pulsarcast.testbed.compare import SETTLE_S, Progress, no_progress, number_of
 from pulsarcast.testbed.contestants import Messages, Volume
+from pulsarcast.testbed.hearing import hear
 from pulsarcast.testbed.ledger import messages_since, spread
 from pulsarcast.testbed.options import Outcome, RunOptions
+from pulsarcast.testbed.reading import lines_of
 from pulsarcast.testbed.sessions import finish, open_session
 from pulsarcast.testbed.steady import SteadyLoad
 
@@ -41,6 +43,8 @@ class HotOutcome(Outcome, kw_only=True):
     pss_mib: float
     refused: dict[str, int]
     died: list[str]
+    findings: dict[str, int] | None = None
+    """What the simulator's checkers object to in the traces; None: there are none."""
 
 
 def run_hot(options: RunOptions, *, progress: Progress = no_progress) -> HotOutcome:
@@ -96,6 +100,9 @@ def run_hot(options: RunOptions, *, progress: Progress = no_progress) -> HotOutc
             refused=dict(sorted(session.callers.refused.items())),
             died=session.died(),
         )
+    if options.trace_level is not None and options.contestant == "ours":
+        outcome.findings = hear(lines_of(session.traces)).findings
+        outcome.ok = outcome.ok and not outcome.findings
     finish(options, outcome)
     return outcome
 

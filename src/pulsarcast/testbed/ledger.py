@@ -28,16 +28,22 @@ _MESSAGES: Final = 6
 
 
 class Ledger:
-    """A row for each event, a cell for each node: 0, or the latency in microseconds plus one."""
+    """A row for each event, a cell for each node: 0, or the latency in microseconds plus one.
 
-    def __init__(self, *, nodes: int, events: int) -> None:
+    One that is `ordered` has a second cell for each: as which one of its own it came to the node.
+    """
+
+    def __init__(self, *, nodes: int, events: int, ordered: bool = False) -> None:
         self.nodes = nodes
         self.events = events
         times, cells = 8 * events, 4 * events * nodes
-        counts = -(times + cells) % 8 + times + cells  # where they begin: a multiple of 8
+        used = times + cells * (1 + ordered)
+        counts = -used % 8 + used  # where they begin: a multiple of 8
         memory = memoryview(mmap.mmap(-1, max(1, counts + 8 * _COUNTS * nodes)))
         self._published_ns = memory[:times].cast("Q")
         self._cells = memory[times : times + cells].cast("I")
+        self._places = memory[times + cells : used].cast("I")
+        """Empty where nobody asked for the order."""
         self._counts = memory[counts : counts + 8 * _COUNTS * nodes].cast("Q")
 
     # Written by nodes.
@@ -70,6 +76,22 @@ class Ledger:
         first = number * self.nodes
         row = self._cells[first : first + self.nodes].tolist()
         return [row[node] - 1 for node in due if row[node]]
+
+    def delivered_ns(self, node: int) -> list[int]:
+        """When each event that a node has got first came to it, in the order of their times."""
+        cells, published_ns = self._cells[node :: self.nodes].tolist(), self._published_ns
+        return sorted(
+            published_ns[number] + (cell - 1) * NS_PER_US
+            for number, cell in enumerate(cells)
+            if cell
+        )
+
+    def order_at(self, node: int) -> list[int]:
+        """The events that a node has got, in the order in which they first came to it."""
+        assert self._places, "nobody asked for the order"
+        places = self._places[node :: self.nodes].tolist()
+        cells = self._cells[node :: self.nodes].tolist()
+        return sorted((n for n, cell in enumerate(cells) if cell), key=places.__getitem__)
 
     @property
     def deliveries(self) -> int:
@@ -124,11 +146,14 @@ class Teller:
         self._number_of = number_of
         self._published_ns = ledger._published_ns
         self._cells = ledger._cells
+        self._places = ledger._places
         self._counts = ledger._counts
         self._told = bytearray(ledger.events)
         """What this life was given."""
         self._before = ledger.messages(node) or Messages(0, 0)
         """What earlier lives received and sent."""
+        self._place = max(self._places[node :: self._nodes].tolist(), default=0)
+        """How many there were before: of what is given again, the last time counts."""
 
     def deliver(self, payload: bytes, now_ns: int) -> None:
         """The application of our node was handed this."""
@@ -144,6 +169,10 @@ class Teller:
         if self._cells[cell]:
             self._count(2)
             return
+        if self._places:
+            # Before the cell, which makes it count: a kill may come between them.
+            self._place += 1
+            self._places[cell] = self._place
         latency_us = (now_ns - self._published_ns[number]) // NS_PER_US
         self._cells[cell] = min(max(latency_us, 0), LATENCY_US_MAX) + 1
         self._count(0)

@@ -43,6 +43,8 @@ class CreateTopic(_Message, frozen=True):
     name: str
     order: str
     dissemination: str = "tree"
+    sequencers: list[bytes] = []
+    """Of a total order: peer ids; without any, whoever creates it."""
 
 
 class Subscribe(_Message, frozen=True):
@@ -63,6 +65,12 @@ class Publish(_Message, frozen=True):
 
 class Measure(_Message, frozen=True):
     """Say what went through your sockets, and whether you have halted."""
+
+
+class AskLead(_Message, frozen=True):
+    """Say whether you give the events of a topic their places now."""
+
+    topic: bytes
 
 
 class Stop(_Message, frozen=True):
@@ -101,6 +109,12 @@ class Measured(_Message, frozen=True):
     """Why it promises nothing any more, where that is so."""
 
 
+class Lead(_Message, frozen=True):
+    """The term in which the node acts as a topic's sequencer; None: it does not."""
+
+    term: int | None
+
+
 class Done(_Message, frozen=True):
     """Nothing more to say."""
 
@@ -111,8 +125,8 @@ class Failed(_Message, frozen=True):
     error: str
 
 
-Command: TypeAlias = Open | Join | CreateTopic | Subscribe | Publish | Measure | Stop
-Answer: TypeAlias = Opened | Created | Published | Measured | Done | Failed
+Command: TypeAlias = Open | Join | CreateTopic | Subscribe | Publish | Measure | AskLead | Stop
+Answer: TypeAlias = Opened | Created | Published | Measured | Lead | Done | Failed
 
 _LENGTH: Final = struct.Struct(">I")
 _encoder: Final = msgspec.msgpack.Encoder()

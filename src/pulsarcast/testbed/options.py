@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.simulation.workload_driver import CONCURRENCY
 from pulsarcast.testbed.proxies import Delay
 
@@ -49,6 +50,13 @@ class RunOptions:
     duration_s: float = 600.0
     sample_s: float = 5.0
     churn: bool = False
+    sequencers: int = 3
+    every_s: float = 20.0
+    """How often the acting sequencer is killed,"""
+    down_s: float = 5.0
+    """and how long it is down then."""
+    election_timeout_s: float | None = None
+    """Of all nodes; None: as usual."""
     by_kill: bool = False
     """Whether the subscriber that is away was killed, instead of stopped in good order."""
     latency_ms: float = 1.0
@@ -63,6 +71,19 @@ class RunOptions:
     """What a node may take before it is killed; None: as much as there is."""
     without_limits: bool = False
     """Whether to go on where there can be no limits."""
+
+    def parameters(self) -> Parameters:
+        """Those of the protocol, as usual but for what is chosen here."""
+        usual = Parameters()
+        if self.election_timeout_s is None:
+            return usual
+        # A leader must be heard several times before anyone misses it.
+        share = usual.leader_heartbeat_s / usual.election_timeout_s
+        return msgspec.structs.replace(
+            usual,
+            election_timeout_s=self.election_timeout_s,
+            leader_heartbeat_s=share * self.election_timeout_s,
+        )
 
     def name_of_run(self) -> str:
         """What the traces call this run."""
@@ -90,14 +111,15 @@ class Outcome(msgspec.Struct, kw_only=True):
     def to_text(self) -> str:
         """Some lines, for people."""
         fields = msgspec.structs.asdict(self)
-        return "\n".join(f"{name:26} {_shown(value)}" for name, value in fields.items())
+        return "\n".join(f"{name:26} {shown(value)}" for name, value in fields.items())
 
 
-def _shown(value: object) -> object:
+def shown(value: object) -> object:
+    """A figure as people read it."""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_shown(inner)}" for key, inner in value.items()) or "none"
+        return ", ".join(f"{key} {shown(inner)}" for key, inner in value.items()) or "none"
     if isinstance(value, list):
         return "; ".join(map(str, value)) or "none"
     return value

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from pulsarcast.model.errors import LocalError
-from pulsarcast.model.ids import Cid, parse_peer
+from pulsarcast.model.ids import Cid, PeerId, cid_text, parse_peer
 from pulsarcast.network.node import Node
 from pulsarcast.network.subscriptions import Subscription
 from pulsarcast.simulation.applications import settings_for
@@ -29,9 +29,15 @@ class OurNode:
     async def join(self, addresses: Sequence[str]) -> None:
         """Nothing to do: a node finds others by itself."""
 
-    async def create_topic(self, name: str, order: str, dissemination: str = "tree") -> Cid:
+    async def create_topic(
+        self,
+        name: str,
+        order: str,
+        dissemination: str = "tree",
+        sequencers: Sequence[PeerId] = (),
+    ) -> Cid:
         """Create a topic that is as usual, but for how it orders and spreads its events."""
-        settings = settings_for(order, self.peer, dissemination)
+        settings = settings_for(order, self.peer, dissemination, sequencers)
         return (await self._node.create_topic(name, settings)).cid
 
     async def subscribe(self, topic: Cid) -> None:
@@ -67,6 +73,14 @@ class OurNode:
             counters.bytes_in, counters.bytes_out, counters.messages_in, counters.messages_out
         )
 
+    def term_led(self, topic: Cid) -> int | None:
+        """As the node's own status says."""
+        name = cid_text(topic)
+        for followed in self._node.followed():
+            if followed.id == name and followed.sequencing is not None:
+                return followed.sequencing.term if followed.sequencing.leads else None
+        return None
+
     @property
     def halted(self) -> str | None:
         """Whether the disk refused, or somebody else has our key."""
@@ -84,6 +98,7 @@ async def open_node(seat: Seat) -> AsyncIterator[OurNode]:
             announce=seat.announce,
             dial_from=seat.dial_from,
             bootstrap=seat.bootstrap,
+            parameters=settings.parameters,
             trace_level=settings.trace_level_of(seat.index),
             trace_folder=settings.trace_folder,
             run_id=settings.run_id,

@@ -13,6 +13,7 @@ from pulsarcast.testbed.hot import run_hot
 from pulsarcast.testbed.mirror import run_mirror
 from pulsarcast.testbed.options import Outcome, RunOptions
 from pulsarcast.testbed.soak import run_soak
+from pulsarcast.testbed.succession import run_succession
 from pulsarcast.testbed.workload import run_workload
 
 SCENARIOS: Final[Mapping[str, Callable[..., Outcome]]] = MappingProxyType(
@@ -22,6 +23,7 @@ SCENARIOS: Final[Mapping[str, Callable[..., Outcome]]] = MappingProxyType(
         "mirror": run_mirror,
         "soak": run_soak,
         "hot": run_hot,
+        "succession": run_succession,
     }
 )
 

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 
 from pulsarcast.model.errors import LocalError
+from pulsarcast.model.topic_types import SEQUENCERS_MAX
 from pulsarcast.simulation.links import Matrix, read_rtt_s
 from pulsarcast.testbed.options import RunOptions
 from pulsarcast.testbed.proxies import Delay, parse_delay
@@ -44,6 +45,7 @@ class Load(msgspec.Struct, kw_only=True):
     sample_s: _Seconds | None = None
     churn: bool | None = None
     kill: bool | None = None
+    sequencers: Annotated[int, msgspec.Meta(ge=1, le=SEQUENCERS_MAX)] | None = None
 
 
 class Network(msgspec.Struct, kw_only=True):
@@ -62,6 +64,9 @@ class Faults(msgspec.Struct, kw_only=True):
     stopped_s: _Seconds | None = None
     full_s: _Seconds | None = None
     cut_s: _Seconds | None = None
+    every_s: _Seconds | None = None
+    down_s: _Seconds | None = None
+    election_timeout_s: _Seconds | None = None
 
 
 class Scenario(msgspec.Struct, kw_only=True):

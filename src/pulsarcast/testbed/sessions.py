@@ -64,16 +64,17 @@ def open_session(
     number_of: Callable[[bytes], int],
     rpc_traced: Iterable[int] = (),
     needs_proxies: bool = False,
+    ordered: bool = False,
 ) -> Iterator[Session]:
     """Make the folders and a fleet that has yet to be assembled; at the end, stop all nodes.
 
-    `events` is how many the ledger has room for. There are proxies in front of the nodes where
-    something is delayed, or a fault needs them.
+    `events` is how many the ledger has room for, which knows their order if it is `ordered`. There
+    are proxies in front of the nodes where something is delayed, or a fault needs them.
     """
     opener = load(options.contestant)
     traces = prepare(options.out)
     run_id = options.name_of_run()
-    ledger = Ledger(nodes=size, events=events)
+    ledger = Ledger(nodes=size, events=events, ordered=ordered)
     plan = Plan(
         opener=opener,
         size=size,
@@ -83,6 +84,7 @@ def open_session(
             rpc_traced=frozenset(rpc_traced),
             trace_folder=traces,
             run_id=run_id,
+            parameters=options.parameters(),
         ),
         ledger=ledger,
         number_of=number_of,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from random import Random
 from typing import Final
 
@@ -29,7 +29,9 @@ STALLED_S: Final = 60.0
 class SteadyLoad:
     """Topics, subscriptions, and a stream of events that can be turned on, up and off."""
 
-    def __init__(self, session: Session, *, topics: int, progress: Progress) -> None:
+    def __init__(
+        self, session: Session, *, topics: int, progress: Progress, sequencers: Sequence[int] = ()
+    ) -> None:
         options = session.options
         if options.payload_bytes < NUMBER_BYTES:
             raise LocalError(f"a payload has at least {NUMBER_BYTES} bytes: the event's number")
@@ -46,6 +48,8 @@ class SteadyLoad:
         self._fleet = session.fleet
         self._progress = progress
         self._topic_count = topics
+        self._sequencers = sequencers
+        """Nodes that agree on the order of its topics; without any, each topic's creator."""
         self._rng = Random(f"steady/{options.seed}")
         self._filler = self._rng.randbytes(options.payload_bytes - NUMBER_BYTES)
         self._rate_round = 0
@@ -67,7 +71,8 @@ class SteadyLoad:
         for number in range(self._topic_count):
             index = number % size
             options = self._session.options
-            settings = settings_for(options.order, fleet.peers[index], options.dissemination)
+            named = [fleet.peers[each] for each in self._sequencers]
+            settings = settings_for(options.order, fleet.peers[index], options.dissemination, named)
             self._callers.create(index, f"topic-{number}", settings, created)
         fleet.run_until(lambda: answers == self._topic_count, s_max=float("inf"))
         wanted = [(index, topic) for topic in self.topics for index in range(size)]

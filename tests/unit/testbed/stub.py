@@ -30,12 +30,21 @@ class StubNode:
     async def join(self, addresses: Sequence[str]) -> None:
         self.told = len(addresses)
 
-    async def create_topic(self, name: str, order: str, dissemination: str = "tree") -> Cid:
+    async def create_topic(
+        self,
+        name: str,
+        order: str,
+        dissemination: str = "tree",
+        sequencers: Sequence[PeerId] = (),
+    ) -> Cid:
         if name == FALL:
             os.abort()
         if name == REFUSE:
             raise LocalError("not here")
         return cid_of(name.encode())
+
+    def term_led(self, topic: Cid) -> int | None:
+        return None
 
     async def subscribe(self, topic: Cid) -> None:
         pass

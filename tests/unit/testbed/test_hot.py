@@ -15,7 +15,7 @@ def test_everyone_publishes_at_once_and_everyone_gets_everything(
         nodes=6,
         events=30,
         dissemination=dissemination,
-        order="per-publisher",
+        order="causal",
         out=tmp_path / "out",
         timeout_s=100,
     )
@@ -29,4 +29,5 @@ def test_everyone_publishes_at_once_and_everyone_gets_everything(
     assert outcome.busiest_over_mean is not None
     assert outcome.busiest_over_mean >= 1
     assert outcome.deliveries_per_s > 0
+    assert outcome.findings == {}
     assert '"dissemination":"' + dissemination in (options.out / "summary.json").read_text()

@@ -1,7 +1,7 @@
 """Memory limits, where the kernel lets us have them."""
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import pytest
 
 from pulsarcast.model import trace
 from pulsarcast.model.errors import LocalError
-from pulsarcast.model.ids import Cid
+from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.testbed import limits as module
 from pulsarcast.testbed.callers import Callers
 from pulsarcast.testbed.child import Plan
@@ -31,7 +31,13 @@ needs_limits = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 class HungryNode(StubNode):
     """Takes as many MiB as the name of a topic says."""
 
-    async def create_topic(self, name: str, order: str, dissemination: str = "tree") -> Cid:
+    async def create_topic(
+        self,
+        name: str,
+        order: str,
+        dissemination: str = "tree",
+        sequencers: Sequence[PeerId] = (),
+    ) -> Cid:
         self.taken = os.urandom(int(name) * MIB)
         return await super().create_topic(name, order)
 

@@ -22,6 +22,7 @@ KINDS: Final = {
     "causal_parents": "not linked to what its publisher had delivered last",
     "fork": "two events at one position of a total order",
     "chain": "not linked to the event one position before",
+    "election": "two sequencers lead in one term",
     "equivocation": "two events under one number",
     "published_twice": "two events for one injection",
     "forged": "delivered and never published, published in another's name, or never injected",

@@ -15,6 +15,7 @@ from pulsarcast.pipeline.checks import (
     chains,
     coverage,
     deliveries,
+    elections,
     ledger,
     order,
     publications,
@@ -94,7 +95,14 @@ def _every_check(case: Case, scratch: Scratch) -> Iterator[tuple[str, list[DataF
             publications.find_acknowledged_unpublished(case),
         ],
     )
-    yield "chains", [chains.find_forks(case), chains.find_broken_chains(case)]
+    yield (
+        "chains",
+        [
+            chains.find_forks(case),
+            chains.find_broken_chains(case),
+            elections.find_rival_leaders(case),
+        ],
+    )
     entered = scratch.keep("entered", ledger.enter(case))
     yield (
         "deliveries",

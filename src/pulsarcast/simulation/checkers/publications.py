@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from pulsarcast.simulation.observer import Observer
 
 
-def enter(observer: Observer, time_s: float, index: int, record: trace.Published) -> None:
+def enter(
+    observer: Observer, time_s: float, index: int, incarnation: int, record: trace.Published
+) -> None:
     """Enter a published event into the ledger, and object where it should not exist."""
     findings = observer.findings
     what = f"node {index}: event {record.event.hex()[8:20]}, number {record.number}"
@@ -53,7 +55,7 @@ def enter(observer: Observer, time_s: float, index: int, record: trace.Published
     stream.put(number, record.event, time_s, record.position)
     observer.events[record.event] = (stream, number)
     if stream.book.causal is not None:
-        stream.book.causal.published(index, record)
+        stream.book.causal.published(observer, index, incarnation, record)
     _once(observer, index, what, record)
 
 
