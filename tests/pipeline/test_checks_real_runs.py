@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
@@ -74,25 +74,26 @@ def play(folder: Path) -> dict[str, list[Line]]:
     return runs
 
 
-@cache
-def judged(spark: SparkSession, folder: Path) -> tuple[Judged, dict[str, dict[str, int]]]:
-    runs = play(folder)
-    verdict = judge_lines(spark, [line for lines in runs.values() for line in lines])
+class Both(NamedTuple):
+    """What Spark made of all runs, and what was heard in each."""
+
+    verdict: Judged
+    heard: dict[str, dict[str, int]]
+
+
+@pytest.fixture(scope="module")
+def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Both:
+    runs = play(tmp_path_factory.mktemp("real"))
     heard = {
         name: hear(decode_line(json.dumps(line)) for line in lines).findings
         for name, lines in runs.items()
     }
-    return verdict, heard
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("real")
+    return Both(judge_lines(spark, [line for lines in runs.values() for line in lines]), heard)
 
 
 @pytest.mark.parametrize("kind", ["sequenced", "causal"])
-def test_both_find_nothing_in_a_clean_run(spark: SparkSession, folder: Path, kind: str) -> None:
-    verdict, heard = judged(spark, folder)
+def test_both_find_nothing_in_a_clean_run(judged: Both, kind: str) -> None:
+    verdict, heard = judged
     name = f"{kind}/{CLEAN}"
     assert verdict.of(name) == heard[name] == {}
     assert name not in verdict.reasons
@@ -101,10 +102,8 @@ def test_both_find_nothing_in_a_clean_run(spark: SparkSession, folder: Path, kin
 @pytest.mark.parametrize(
     "name", [*(f"sequenced/{each}" for each in SEQUENCED), *(f"causal/{each}" for each in CAUSAL)]
 )
-def test_both_find_the_same_in_a_run_that_was_tampered_with(
-    spark: SparkSession, folder: Path, name: str
-) -> None:
-    verdict, heard = judged(spark, folder)
+def test_both_find_the_same_in_a_run_that_was_tampered_with(judged: Both, name: str) -> None:
+    verdict, heard = judged
     found = {kind: count for kind, count in verdict.of(name).items() if kind in COMMON}
     assert found == heard[name] != {}
     assert found.items() >= EXPECTED.get(name, {}).items()
