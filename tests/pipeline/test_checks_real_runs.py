@@ -16,10 +16,8 @@ from pyspark.sql import SparkSession
 from pulsarcast.model.trace import decode_line
 from pulsarcast.pipeline.checks import COMMON
 from pulsarcast.testbed.hearing import hear
-from pulsarcast.testbed.hot import run_hot
-from pulsarcast.testbed.options import RunOptions
-from pulsarcast.testbed.succession import run_succession
 from tests.pipeline.judging import Judged, judge_lines, read_traces
+from tests.pipeline.real_runs import play_elsewhere
 from tests.pipeline.stories import Line
 from tests.pipeline.tampering import CAUSAL, SEQUENCED, Tamper, tampered
 
@@ -41,30 +39,8 @@ def _unchanged(lines: list[Line]) -> None:
     pass
 
 
-def play(folder: Path) -> dict[str, list[Line]]:
-    """Two small runs of real nodes, and what tampering makes of them."""
-    options = RunOptions(
-        scenario="succession",
-        nodes=5,
-        rate_per_s=8.0,
-        duration_s=20.0,
-        every_s=7.0,
-        down_s=1.5,
-        election_timeout_s=1.0,
-        out=folder / "sequenced",
-        timeout_s=300,
-    )
-    assert run_succession(options).ok
-    options = RunOptions(
-        scenario="hot",
-        nodes=4,
-        events=24,
-        order="causal",
-        dissemination="cube",
-        out=folder / "causal",
-        timeout_s=200,
-    )
-    assert run_hot(options).ok
+def tell(folder: Path) -> dict[str, list[Line]]:
+    """The lines of the two runs in a folder, and what tampering makes of them."""
     runs: dict[str, list[Line]] = {}
     ways: Mapping[str, Mapping[str, Tamper]] = {"sequenced": SEQUENCED, "causal": CAUSAL}
     for kind, tampers in ways.items():
@@ -83,7 +59,9 @@ class Both(NamedTuple):
 
 @pytest.fixture(scope="module")
 def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Both:
-    runs = play(tmp_path_factory.mktemp("real"))
+    folder = tmp_path_factory.mktemp("real")
+    play_elsewhere(folder)
+    runs = tell(folder)
     heard = {
         name: hear(decode_line(json.dumps(line)) for line in lines).findings
         for name, lines in runs.items()
