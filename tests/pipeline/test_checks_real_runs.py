@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
@@ -16,10 +16,8 @@ from pyspark.sql import SparkSession
 from pulsarcast.model.trace import decode_line
 from pulsarcast.pipeline.checks import COMMON
 from pulsarcast.testbed.hearing import hear
-from pulsarcast.testbed.hot import run_hot
-from pulsarcast.testbed.options import RunOptions
-from pulsarcast.testbed.succession import run_succession
 from tests.pipeline.judging import Judged, judge_lines, read_traces
+from tests.pipeline.real_runs import play_elsewhere
 from tests.pipeline.stories import Line
 from tests.pipeline.tampering import CAUSAL, SEQUENCED, Tamper, tampered
 
@@ -41,30 +39,8 @@ def _unchanged(lines: list[Line]) -> None:
     pass
 
 
-def play(folder: Path) -> dict[str, list[Line]]:
-    """Two small runs of real nodes, and what tampering makes of them."""
-    options = RunOptions(
-        scenario="succession",
-        nodes=5,
-        rate_per_s=8.0,
-        duration_s=20.0,
-        every_s=7.0,
-        down_s=1.5,
-        election_timeout_s=1.0,
-        out=folder / "sequenced",
-        timeout_s=300,
-    )
-    assert run_succession(options).ok
-    options = RunOptions(
-        scenario="hot",
-        nodes=4,
-        events=24,
-        order="causal",
-        dissemination="cube",
-        out=folder / "causal",
-        timeout_s=200,
-    )
-    assert run_hot(options).ok
+def tell(folder: Path) -> dict[str, list[Line]]:
+    """The lines of the two runs in a folder, and what tampering makes of them."""
     runs: dict[str, list[Line]] = {}
     ways: Mapping[str, Mapping[str, Tamper]] = {"sequenced": SEQUENCED, "causal": CAUSAL}
     for kind, tampers in ways.items():
@@ -74,25 +50,28 @@ def play(folder: Path) -> dict[str, list[Line]]:
     return runs
 
 
-@cache
-def judged(spark: SparkSession, folder: Path) -> tuple[Judged, dict[str, dict[str, int]]]:
-    runs = play(folder)
-    verdict = judge_lines(spark, [line for lines in runs.values() for line in lines])
+class Both(NamedTuple):
+    """What Spark made of all runs, and what was heard in each."""
+
+    verdict: Judged
+    heard: dict[str, dict[str, int]]
+
+
+@pytest.fixture(scope="module")
+def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Both:
+    folder = tmp_path_factory.mktemp("real")
+    play_elsewhere(folder)
+    runs = tell(folder)
     heard = {
         name: hear(decode_line(json.dumps(line)) for line in lines).findings
         for name, lines in runs.items()
     }
-    return verdict, heard
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("real")
+    return Both(judge_lines(spark, [line for lines in runs.values() for line in lines]), heard)
 
 
 @pytest.mark.parametrize("kind", ["sequenced", "causal"])
-def test_both_find_nothing_in_a_clean_run(spark: SparkSession, folder: Path, kind: str) -> None:
-    verdict, heard = judged(spark, folder)
+def test_both_find_nothing_in_a_clean_run(judged: Both, kind: str) -> None:
+    verdict, heard = judged
     name = f"{kind}/{CLEAN}"
     assert verdict.of(name) == heard[name] == {}
     assert name not in verdict.reasons
@@ -101,10 +80,8 @@ def test_both_find_nothing_in_a_clean_run(spark: SparkSession, folder: Path, kin
 @pytest.mark.parametrize(
     "name", [*(f"sequenced/{each}" for each in SEQUENCED), *(f"causal/{each}" for each in CAUSAL)]
 )
-def test_both_find_the_same_in_a_run_that_was_tampered_with(
-    spark: SparkSession, folder: Path, name: str
-) -> None:
-    verdict, heard = judged(spark, folder)
+def test_both_find_the_same_in_a_run_that_was_tampered_with(judged: Both, name: str) -> None:
+    verdict, heard = judged
     found = {kind: count for kind, count in verdict.of(name).items() if kind in COMMON}
     assert found == heard[name] != {}
     assert found.items() >= EXPECTED.get(name, {}).items()

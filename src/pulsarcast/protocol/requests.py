@@ -49,6 +49,7 @@ class _Asked:
 
     __slots__ = (
         "attempts",
+        "is_hurried",
         "is_sequenced",
         "referrals",
         "replicated",
@@ -78,6 +79,8 @@ class _Asked:
         self.referrals = 0
         self.attempts = 0
         self.timer: int | None = None
+        self.is_hurried = False
+        """Whether another one is asked soon, whatever the attempts so far."""
 
 
 class Outbox:
@@ -227,6 +230,7 @@ class Outbox:
             doublings = min(asked.attempts, SEQUENCED_DOUBLINGS_MAX)
             delay = min(delay, self.parameters.election_timeout_s * 2**doublings)
         asked.attempts += 1
+        asked.is_hurried = False
         asked.timer = self.turn.after(self.turn.jitter(delay), lambda: self._try_another(asked))
         if asked.target == self.turn.me:
             # Last: the answer may come at once.
@@ -251,11 +255,18 @@ class Outbox:
 
     def lost(self, peer: PeerId) -> None:
         """A sequencer is gone: what we asked of it, we ask another soon."""
+        for topic in [topic for topic, leader in self._leaders.items() if leader == peer]:
+            del self._leaders[topic]
         for asked in self._asked.values():
             if asked.is_sequenced and asked.target == peer:
                 self._ask_soon(asked)
 
     def _ask_soon(self, asked: _Asked) -> None:
+        if asked.is_hurried:
+            # Every request to one that is gone fails anew: were the others put off each time, a
+            # steady stream of them would keep all from ever asking another.
+            return
+        asked.is_hurried = True
         self.turn.cancel(asked.timer)
         delay_s = self.turn.jitter(self.parameters.leader_heartbeat_s)
         asked.timer = self.turn.after(delay_s, lambda: self._try_another(asked))

@@ -77,11 +77,14 @@ class Ledger:
         row = self._cells[first : first + self.nodes].tolist()
         return [row[node] - 1 for node in due if row[node]]
 
-    def delivered_ns(self, node: int) -> list[int]:
-        """When each event that a node has got first came to it, in the order of their times."""
+    def arrivals_ns(self, node: int) -> list[tuple[int, int]]:
+        """Of all that a node has got: when it first came, in the order of that, and was published.
+
+        To a microsecond: an event that came sooner came when it was published.
+        """
         cells, published_ns = self._cells[node :: self.nodes].tolist(), self._published_ns
         return sorted(
-            published_ns[number] + (cell - 1) * NS_PER_US
+            (published_ns[number] + (cell - 1) * NS_PER_US, published_ns[number])
             for number, cell in enumerate(cells)
             if cell
         )

@@ -48,10 +48,16 @@ class Kill(msgspec.Struct, kw_only=True):
     """Until another one, or the same, said that it leads."""
     pause_s: float = 0.0
     """The longest that any node that is no sequencer had no event, until the next kill."""
+    resumed_s: float | None = None
+    """Until the last of those nodes had an event that was asked for after the kill."""
 
     def __str__(self) -> str:
-        elected = "never" if self.elected_s is None else f"{self.elected_s:.2f} s"
-        return f"{self.at_s:.1f} s: node {self.node}, {elected}, pause {self.pause_s:.2f} s"
+        after = (self.elected_s, self.resumed_s)
+        elected, resumed = ("never" if s is None else f"{s:.2f} s" for s in after)
+        return (
+            f"{self.at_s:.1f} s: node {self.node}, elected {elected}, pause {self.pause_s:.2f} s, "
+            f"resumed {resumed}"
+        )
 
 
 class SuccessionOutcome(Outcome, kw_only=True):
@@ -85,6 +91,9 @@ class SuccessionOutcome(Outcome, kw_only=True):
     pause_timeouts_p50: float
     """The same in election timeouts."""
     pause_timeouts_max: float
+    resumed_s_p50: float
+    """From a kill until a node that is no sequencer had an event that was asked for after it."""
+    resumed_s_max: float
     gap_s_p99: float
     """Between two events at a node that is no sequencer, whether or not anyone was killed."""
     latency_ms_p50: float
@@ -105,7 +114,8 @@ def run_succession(options: RunOptions, *, progress: Progress = no_progress) -> 
     size = options.nodes or NODES
     _refuse(options, size)
     options = replace(options, order="total")
-    room = round(options.rate_per_s * options.duration_s * 1.1) + 100
+    s_max = options.duration_s + _late_s_max(options)
+    room = round(options.rate_per_s * s_max * 1.1) + 100
     with open_session(
         options, size=size, events=room, number_of=number_of, ordered=True
     ) as session:
@@ -127,6 +137,11 @@ def _refuse(options: RunOptions, size: int) -> None:
         raise LocalError("nobody would be killed: --duration-s is too short for --every-s")
 
 
+def _late_s_max(options: RunOptions) -> float:
+    """How long a load goes on at most until everyone who is to be killed has been."""
+    return 10 * options.parameters().election_timeout_s + options.every_s
+
+
 class _Play:
     """One run."""
 
@@ -140,6 +155,8 @@ class _Play:
         self._load.silent.update(self._sequencers)
         self._kills: list[tuple[int, Kill]] = []
         """With the time of the machine's clock, in nanoseconds."""
+        self._wanted = 0
+        """How many are to be killed."""
         self._began_ns = 0
         self._over = False
         self._flow_ended_ns = 0
@@ -152,13 +169,18 @@ class _Play:
         self._began_ns = time.monotonic_ns()
         load.flow(options.rate_per_s)
         # The last one has half of its time at least to be followed by another.
-        for number in range(1, int(options.duration_s / options.every_s - 0.5) + 1):
+        self._wanted = int(options.duration_s / options.every_s - 0.5)
+        for number in range(1, self._wanted + 1):
             fleet.after(number * options.every_s, self._hunt)
 
         def is_over() -> bool:
             passed_s = self._since(time.monotonic_ns())
             self._progress("succession", int(passed_s), int(options.duration_s))
-            return passed_s >= options.duration_s
+            if passed_s >= options.duration_s + _late_s_max(options):
+                return True
+            killed_s = self._kills[-1][1].at_s if self._kills else 0.0
+            is_late = len(self._kills) < self._wanted or passed_s < killed_s + options.every_s / 2
+            return passed_s >= options.duration_s and not is_late
 
         fleet.run_until(is_over, s_max=float("inf"))
         self._over = True
@@ -242,7 +264,7 @@ class _Play:
         session, load, options = self._session, self._load, self._session.options
         ledger, callers = session.ledger, session.callers
         account = load.account()
-        pauses = self._measure(heard)
+        pauses, resumed = self._measure(heard)
         timeout_s = options.parameters().election_timeout_s
         elected = [kill.elected_s for _, kill in self._kills if kill.elected_s is not None]
         lost, duplicates = account.due - account.delivered, ledger.duplicates
@@ -259,7 +281,7 @@ class _Play:
             ok=not (lost or duplicates or heard.findings or died or ledger.strays)
             and orders == 1
             and callers.acknowledged == load.count
-            and len(self._kills) > 0,
+            and len(self._kills) == self._wanted,
             orders=orders,
             findings=heard.findings,
             lines=heard.lines,
@@ -282,6 +304,8 @@ class _Play:
             pause_s_max=round(max(pauses, default=0.0), 3),
             pause_timeouts_p50=round(_middle(pauses) / timeout_s, 2),
             pause_timeouts_max=round(max(pauses, default=0.0) / timeout_s, 2),
+            resumed_s_p50=_middle(resumed),
+            resumed_s_max=round(max(resumed, default=0.0), 3),
             gap_s_p99=self._gap_s_p99(),
             latency_ms_p50=load.latency_ms(range(load.count), 0.5),
             latency_ms_p99=load.latency_ms(range(load.count), 0.99),
@@ -295,28 +319,43 @@ class _Play:
             each_kill=[kill for _, kill in self._kills],
         )
 
-    def _measure(self, heard: Heard) -> list[float]:
-        """Put down at each kill what came of it; all pauses."""
-        times = {node: self._session.ledger.delivered_ns(node) for node in self._others}
-        ends = [at_ns for at_ns, _ in self._kills[1:]] + [self._flow_ended_ns]
+    def _measure(self, heard: Heard) -> tuple[list[float], list[float]]:
+        """Put down at each kill what came of it; all pauses, and how long until all went on."""
+        arrivals = [self._session.ledger.arrivals_ns(node) for node in self._others]
+        # Of the last one: what was asked for before the load ended may come after it.
+        came_ns = [each[-1][0] for each in arrivals if each]
+        last_ns = max([self._flow_ended_ns, *came_ns])
+        ends = [at_ns for at_ns, _ in self._kills[1:]] + [last_ns]
         elections = sorted(election.at_ns for election in heard.elections)
         pauses: list[float] = []
+        resumed: list[float] = []
         for (at_ns, kill), end_ns in zip(self._kills, ends, strict=True):
-            waited = [longest_gap_s(times[node], at_ns, end_ns) for node in self._others]
+            waited = [longest_gap_s([at for at, _ in each], at_ns, end_ns) for each in arrivals]
             kill.pause_s = round(max(waited), 3)
             pauses += waited
+            back = [s for each in arrivals if (s := resumed_s(each, at_ns)) is not None]
+            if len(back) == len(arrivals):
+                kill.resumed_s = round(max(back), 3)
+            resumed += back
             place = bisect.bisect_right(elections, at_ns)
             if place < len(elections):
                 kill.elected_s = round((elections[place] - at_ns) / NS_PER_S, 3)
-        return pauses
+        return pauses, resumed
 
     def _gap_s_p99(self) -> float:
         gaps: list[float] = []
         for node in self._others:
-            times = self._session.ledger.delivered_ns(node)
-            gaps += [(b - a) / NS_PER_S for a, b in pairwise(times)]
+            times = [at_ns for at_ns, _ in self._session.ledger.arrivals_ns(node)]
+            gaps += [(after - before) / NS_PER_S for before, after in pairwise(times)]
         gaps.sort()
         return round(gaps[int(0.99 * (len(gaps) - 1))], 3) if gaps else 0.0
+
+
+def resumed_s(arrivals_ns: Sequence[tuple[int, int]], from_ns: int) -> float | None:
+    """From a moment until the first event that was published after it came, if one did."""
+    later = (at_ns for at_ns, published_ns in arrivals_ns if published_ns > from_ns)
+    first_ns = next(later, None)
+    return None if first_ns is None else (first_ns - from_ns) / NS_PER_S
 
 
 def longest_gap_s(times_ns: Sequence[int], from_ns: int, to_ns: int) -> float:

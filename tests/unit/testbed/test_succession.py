@@ -13,7 +13,12 @@ from pulsarcast.testbed.ledger import Ledger
 from pulsarcast.testbed.options import RunOptions
 from pulsarcast.testbed.ours import OurNode
 from pulsarcast.testbed.reading import lines_of
-from pulsarcast.testbed.succession import count_orders, longest_gap_s, run_succession
+from pulsarcast.testbed.succession import (
+    count_orders,
+    longest_gap_s,
+    resumed_s,
+    run_succession,
+)
 
 S = 1_000_000_000
 
@@ -67,6 +72,12 @@ def test_a_pause_is_the_longest_time_without_an_event_between_two_kills() -> Non
     assert longest_gap_s([], 0, 2 * S) == 2.0
 
 
+def test_it_goes_on_with_the_first_event_that_was_asked_for_afterwards() -> None:
+    arrivals = [(2 * S, 1 * S), (6 * S, 2 * S), (7 * S, 4 * S), (8 * S, 3 * S)]
+    assert resumed_s(arrivals, 3 * S) == 4.0  # not 6, which was asked for before
+    assert resumed_s(arrivals, 5 * S) is None
+
+
 def test_what_would_show_nothing_is_refused(tmp_path: Path) -> None:
     options = options_in(tmp_path)
     for change in (
@@ -80,6 +91,7 @@ def test_what_would_show_nothing_is_refused(tmp_path: Path) -> None:
             run_succession(replace(options, **changed))
 
 
+@pytest.mark.timeout(300)
 def test_the_order_outlives_two_acting_sequencers(tmp_path: Path) -> None:
     options = options_in(tmp_path)
     outcome = run_succession(options)
@@ -96,6 +108,7 @@ def test_the_order_outlives_two_acting_sequencers(tmp_path: Path) -> None:
     assert all(kill.node < 3 and kill.elected_s is not None for kill in outcome.each_kill)
     assert outcome.pauses == 2 * 2
     assert 0.5 < outcome.pause_s_p50 <= outcome.pause_s_max < 13
+    assert outcome.resumed_s_max >= outcome.resumed_s_p50 > 0
     assert '"pause_s_max":' in (options.out / "summary.json").read_text()
     # The checker that found nothing would have: the same lines, two of them the wrong way round.
     lines = list(lines_of(options.out / "traces"))
@@ -124,6 +137,7 @@ def exchange_two_deliveries(lines: list[trace.Line]) -> Iterator[trace.Line]:
         yield trace.Line(line.envelope, lines[instead].record)
 
 
+@pytest.mark.timeout(300)
 def test_a_node_that_gives_two_events_the_wrong_way_round_fails_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,6 +87,18 @@ def test_a_successor_takes_over_and_the_order_goes_on() -> None:
     assert lab.delivered(READER, topic) == [first, second]
 
 
+def test_a_steady_stream_of_requests_finds_the_successor() -> None:
+    """Every request to one that is gone fails anew; that must not put off all the others."""
+    lab, topic = make_lab()
+    lab.publish(AUTHOR, topic, b"before")
+    lab.world.kill(leader_of(lab, topic))
+    for number in range(100):
+        lab.start(AUTHOR, partial(_publish, topic, b"%d" % number))
+        lab.run(0.1)
+    # One to two timeouts for an election, and a moment to find out who was elected.
+    assert len(lab.delivered(READER, topic)) > 80
+
+
 def test_one_that_returns_steps_back_and_catches_up() -> None:
     lab, topic = make_lab()
     lab.publish(AUTHOR, topic, b"before")
