@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -23,10 +24,11 @@ body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 1100px; mar
 h1 { font-size: 1.5rem; margin-bottom: 0; } h1 + p { color: #666; margin-top: .2rem; }
 h2 { font-size: 1.1rem; margin: 2rem 0 0; } .wide { overflow-x: auto; }
 tr.own td { font-weight: 600; }
-table { border-collapse: collapse; margin: 1.2rem 0; font-size: .9rem; }
-th, td { padding: .3rem .8rem; text-align: right; border-bottom: 1px solid #e4e4e4;
-  white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; } thead th { border-bottom: 2px solid #999; }
+table { border-collapse: collapse; margin: 1.2rem 0; font-size: .85rem; }
+th, td { padding: .3rem .5rem; text-align: right; border-bottom: 1px solid #e4e4e4; }
+td { white-space: nowrap; font-variant-numeric: tabular-nums; }
+th:first-child, td:first-child { text-align: left; padding-left: 0; }
+thead th { border-bottom: 2px solid #999; vertical-align: bottom; }
 td.good { color: #1a7f4b; } td.bad { color: #b2182b; font-weight: 600; }
 caption { caption-side: bottom; text-align: left; color: #666; padding-top: .4rem;
   white-space: normal; }
@@ -184,9 +186,14 @@ def _table(
         f'<tr class="{mark}">{"".join(row)}</tr>' for mark, row in zip(marks, rows, strict=True)
     )
     return (
-        f'<div class="wide"><table><caption>{html.escape(about)}</caption>'
+        f'<div class="wide"><table><caption>{_words(about)}</caption>'
         f"<thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>"
     )
+
+
+def _words(text: str) -> str:
+    """Text in which backticks mark code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
 
 
 def _cell(text: str, style: str = "") -> str:
