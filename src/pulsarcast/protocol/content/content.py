@@ -76,7 +76,8 @@ class Content:
             self.trees,
             decode=node.decode,
             deliver=self._deliver,
-            installed=lambda sender, message: self.subscriber.installed(sender, message),
+            installed=self._installed,
+            rejected=self.rejected,
             counts=self.counts,
         )
         self.upkeep = Upkeep(self.turn, self.parameters, self.routing, self.homes, self.trees)
@@ -86,6 +87,7 @@ class Content:
         )
         self.members = Members(self.turn, self.parameters, self.counts)
         self.knocking = Knocking(self.turn, node.dht, self.parameters)
+        self.topic_type = ContentTopic
         self.topics: dict[Cid, ContentTopic] = {}
         """Those that we follow by content."""
         self.kept: Callable[[Cid, int], None] = lambda topic, sid: None
@@ -116,7 +118,7 @@ class Content:
         self.subscriber.cancel(cid, sid)
         self.subscriber.install(versions, sid, number, where, lambda: self.kept(cid, sid))
         if topic is None:
-            topic = self.topics[cid] = ContentTopic(self, versions)
+            topic = self.topics[cid] = self.topic_type(self, versions)
             topic.want(sid, number, where)
             self.node.descriptors.follow(versions)
             topic.when_started(then)
@@ -182,7 +184,7 @@ class Content:
             row = msgspec.json.decode(value, type=_Row)
             topic = self.topics.get(cid)
             if topic is None:
-                topic = self.topics[cid] = ContentTopic(
+                topic = self.topics[cid] = self.topic_type(
                     self,
                     versions,
                     frontier=Frontier(marks.get(cid, [])),
@@ -244,6 +246,9 @@ class Content:
                     topic.comparing.receive(sender, message)
             case _ as unreachable:
                 assert_never(unreachable)
+
+    def _installed(self, sender: PeerId, message: Installed) -> None:
+        self.subscriber.installed(sender, message)
 
     def _deliver(self, message: MatchedEvent) -> None:
         event = self.decode(message.block)

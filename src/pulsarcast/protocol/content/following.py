@@ -139,7 +139,10 @@ class ContentTopic:
 
         def found(versions: Versions | None) -> None:
             if versions is not None and not self.frontier.holds(source, epoch, number):
-                self._judge(event, hops, routed=routed)
+                try:
+                    self._judge(event, hops, routed=routed)
+                except RemoteError as error:
+                    self._content.rejected(event.publisher, self.id, error)
 
         self._content.spaces.find(self.id, event.version, found)
 

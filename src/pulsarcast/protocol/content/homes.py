@@ -34,7 +34,7 @@ from pulsarcast.protocol.content.messages import (
 )
 from pulsarcast.protocol.content.place import Kept, Place, kept_of
 from pulsarcast.protocol.content.routing import HOPS_MAX, Routing, grouped
-from pulsarcast.protocol.content.space import ROOT, is_below, key_of_node, level
+from pulsarcast.protocol.content.space import REACH, ROOT, is_below, key_of_node, level
 from pulsarcast.protocol.content.spaces import Spaces, filter_of
 from pulsarcast.protocol.content.splitting import Splitting
 from pulsarcast.protocol.content.trees import Trees
@@ -66,6 +66,7 @@ class Homes:
         decode: Callable[[bytes], EventDescriptor],
         deliver: Callable[[MatchedEvent], None],
         installed: Callable[[PeerId, Installed], None],
+        rejected: Callable[[PeerId, Cid | None, RemoteError], None],
         counts: dict[str, int],
     ) -> None:
         self._turn = turn
@@ -76,8 +77,11 @@ class Homes:
         self._deliver = deliver
         """An event that a subscription of our own matches."""
         self._installed = installed
+        self._rejected = rejected
         self._counts = counts
         self.capacity = parameters.content_capacity
+        self.reach = REACH
+        """How far above the diagonal subscriptions are looked for."""
         self.multicast = True
         """Whether targets with one next hop travel together."""
         self.places: dict[PlaceId, Place] = {}
@@ -217,7 +221,12 @@ class Homes:
             if version is None or self.kept_count >= KEPT_MAX:
                 then(False)
                 return
-            wanted = filter_of(version, record.where) if record.where else None
+            try:
+                wanted = filter_of(version, record.where) if record.where else None
+            except RemoteError as error:
+                self._rejected(record.subscriber, record.topic, error)
+                then(False)
+                return
             kept = kept_of(held, record, wanted, expires_s)
             if place.put(kept, version.attributes):
                 self.touched(place)
@@ -289,11 +298,15 @@ class Homes:
             raise RemoteError("an event of another topic")
 
         def found(versions: Versions | None) -> None:
-            if versions is not None:
+            if versions is None:
+                return
+            try:
                 versions.judge(event)
-                self._match(
-                    message, event, self._spaces.places(versions, event.request.attributes), here
-                )
+            except RemoteError as error:
+                self._rejected(event.publisher, event.topic, error)
+                return
+            places = self._spaces.places(versions, event.request.attributes)
+            self._match(message, event, places, here)
 
         self._spaces.find(event.topic, event.version, found)
 
@@ -323,7 +336,7 @@ class Homes:
         shape.split(place.at)
         wanted = target.wanted if is_below(target.wanted, place.at) else place.at
         leaf = shape.leaf_towards(wanted, place.at)
-        leaves = shape.leaves(value, below=wanted) if leaf is None else [leaf]
+        leaves = shape.leaves(value, wanted, self.reach) if leaf is None else [leaf]
         return [Target(place.attribute, each, each, Stage.ASSURED) for each in leaves]
 
     def _hand_out(self, place: Place, event: EventDescriptor, value: float, hops: int) -> None:

@@ -1,4 +1,4 @@
-"""The members' side of comparing: which events that match does a content subscriber lack (design 8).
+"""The members' side of comparing: which matching events does a content subscriber lack (design 8).
 
 A member's log has places without gaps, so a subscriber only says up to which place it has compared
 before: one small question, however many publishers there are. The answer brings what matches and is
@@ -59,9 +59,8 @@ class _Page:
                     candidates = order[first:last]
             for at in candidates:
                 place, event = self.events[at]
-                if place > after and at not in found:
-                    if wanted.matches(event.request.attributes):
-                        found.add(at)
+                if place > after and at not in found and wanted.matches(event.request.attributes):
+                    found.add(at)
         return sorted(found)
 
     def _column(self, name: str) -> tuple[list[float], list[int]]:

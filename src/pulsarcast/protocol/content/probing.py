@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.protocol.content.homes import Homes
 from pulsarcast.protocol.content.messages import ProbeEvent, Stage, Target
-from pulsarcast.protocol.content.space import REACH, probes
+from pulsarcast.protocol.content.space import probes
 from pulsarcast.protocol.content.trees import Trees
 from pulsarcast.protocol.turn import Turn
 
@@ -25,8 +25,6 @@ class Probing:
         self._turn = turn
         self._trees = trees
         self._homes = homes
-        self.reach = REACH
-        """How far above the diagonal subscriptions are looked for."""
 
     def publish(self, event: EventDescriptor, places: Mapping[str, float]) -> None:
         """Send an event on its way; attributes that it lacks are not searched."""
@@ -41,7 +39,7 @@ class Probing:
     def _nodes(self, event: EventDescriptor, attribute: str, place: float) -> list[int]:
         shape = self._trees.shape(event.topic, attribute)
         if len(shape):
-            return shape.leaves(place, reach=self.reach)
+            return shape.leaves(place, reach=self._homes.reach)
         first, last = GUESS_LEVELS
         return probes(
             place,
@@ -49,5 +47,5 @@ class Probing:
             last=last,
             chance=GUESS_CHANCE,
             rng=self._turn.rng,
-            reach=self.reach,
+            reach=self._homes.reach,
         )

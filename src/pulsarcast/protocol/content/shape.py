@@ -1,9 +1,9 @@
 """The tree's shape, as far as we know it (the thesis' LeafNodeRoutingTable, 3.2.2).
 
 A tree only grows, so all there is to know of it is which nodes have split: a set that can be merged
-from anywhere, in any order, and is never wrong, only old. Written down node by node, level by level, a
-bit each (1: split), a subtree of n leaves takes 2n - 1 bits: the whole tree of 5,000 subscriptions
-fits into a hundred bytes, so homes tell it to whoever guesses wrong.
+from anywhere, in any order, and is never wrong, only old. Written down node by node, level by
+level, a bit each (1: split), a subtree of n leaves takes 2n - 1 bits: the whole tree of 5,000
+subscriptions fits into some hundred bytes, so homes tell it to whoever guesses wrong.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The trees whose shapes we know something of: those we subscribe to, publish to, or hold parts of."""
+"""Trees whose shapes we know something of: we subscribe or publish to them, or hold parts."""
 
 from pulsarcast.model.ids import Cid
 from pulsarcast.protocol.content.shape import Shape

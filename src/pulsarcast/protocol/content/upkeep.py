@@ -117,7 +117,7 @@ class Upkeep:
         place.changed.clear()
 
     def hand_over(self, place: Place, peer: PeerId) -> None:
-        """A peer is closer to a place's key: give it all that we hold, and serve until it has it."""
+        """A peer is closer to a place's key: give it all we hold, and serve until it has it."""
         if place.handing is not None:
             return
         token = self._turn.new_id()

@@ -1,1 +1,1 @@
-"""Content-based subscriptions in the simulator: the 2d-tree thesis' experiment, and random worlds."""
+"""Content-based subscriptions simulated: the 2d-tree thesis' experiment, and random worlds."""
