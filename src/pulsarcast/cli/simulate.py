@@ -50,6 +50,12 @@ FROM_THE_SEED = {
 @click.option("--workload", type=str, help="A workload file (Listing 5.1; .zst or plain).")
 @click.option("--subscribers", type=click.IntRange(min=1))
 @click.option("--events", type=click.IntRange(min=1), help="Only the first N events.")
+@click.option("--subscriptions", type=click.IntRange(min=1), help="Content: per node.")
+@click.option("--probing", type=click.Choice(["multicast", "unicast"]), help="Content.")
+@click.option("--cut-off/--no-cut-off", default=None, help="Content: cut wide ranges.")
+@click.option("--skew", type=click.FloatRange(0.0001, 1.0), help="Content: share of the ranges.")
+@click.option("--follow-load/--no-follow-load", default=None, help="Content: split busy leaves.")
+@click.option("--churn", type=str, help="Content: sessions from FILE:NAME.")
 @click.option("--settle-s-max", type=float, help="How long the world may take to settle.")
 @click.option("--trace", type=str, help="A folder for the traces of all nodes.")
 @click.option("--trace-level", type=click.Choice(["delivery", "rpc"]), help="rpc: every message.")
@@ -89,7 +95,7 @@ def _options(scenario: str, changes: dict[str, Any]) -> Options:
 
     given = {name: value for name, value in changes.items() if value is not None}
     options = load(scenario)
-    by_seed = options.kind in ("random", "sequenced", "sequencers")
+    by_seed = options.kind in ("random", "sequenced", "sequencers", "random_content")
     fixed = sorted(set(given) & FROM_THE_SEED) if by_seed else []
     if fixed:
         names = ", ".join("--" + name.replace("_", "-") for name in fixed)

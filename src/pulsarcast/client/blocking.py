@@ -48,7 +48,7 @@ class Client:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         target = find_target(url, token, context=context, home=home)
-        self.url = target.url
+        self.url: str = target.url
         self._met = False
         """Whether the daemon ever answered; one that never did is not waited for."""
         self._http = http.make(

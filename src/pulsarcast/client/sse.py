@@ -28,7 +28,7 @@ class SseParser:
     """Takes bytes, gives messages; one parser per connection."""
 
     def __init__(self) -> None:
-        self.last_id = b""
+        self.last_id: bytes = b""
         """Where the stream is; it may say so without a message."""
         self._pieces: list[bytes] = []
         """A line that has not ended yet."""

@@ -31,7 +31,7 @@ class Identity:
         if len(seed) != SEED_BYTES:
             raise LocalError(f"an identity's seed has {SEED_BYTES} bytes, not {len(seed)}")
         public_key, self._secret_key = crypto_sign_seed_keypair(seed)
-        self.seed = seed
+        self.seed: bytes = seed
         self.peer_id: PeerId = peer_id_of(public_key)
 
     @classmethod

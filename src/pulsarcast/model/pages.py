@@ -39,11 +39,11 @@ class Page:
     def __init__(
         self, indices: array[int], received_us: array[int], offsets: array[int], data: bytes
     ) -> None:
-        self.indices = indices
-        self.received_us = received_us
-        self.offsets = offsets
+        self.indices: array[int] = indices
+        self.received_us: array[int] = received_us
+        self.offsets: array[int] = offsets
         """Where each event's bytes begin in `data`, and where the last one's end."""
-        self.data = data
+        self.data: bytes = data
 
     def __len__(self) -> int:
         return len(self.indices)

@@ -88,14 +88,14 @@ class Reader:
     __slots__ = ("cursor", "given", "reserved", "subscription", "unwritten")
 
     def __init__(self, cursor: int | None = None, reserved: int = 0) -> None:
-        self.cursor = cursor
+        self.cursor: int | None = cursor
         """Up to where it is done; None: it begins with whatever comes first."""
-        self.reserved = reserved
+        self.reserved: int = reserved
         """Up to where it may have been given events, as the disk knows it: ahead of the truth."""
-        self.given = reserved
+        self.given: int = reserved
         """The same, as far as we know."""
         self.subscription: Subscription | None = None
-        self.unwritten = False
+        self.unwritten: bool = False
         """Whether the disk does not know its place yet."""
 
     def to_bytes(self) -> bytes:
@@ -112,8 +112,8 @@ class Feed:
     """All readers of one topic, and how far its log goes."""
 
     def __init__(self, topic: Cid, unwritten: dict[Cid, None]) -> None:
-        self.topic = topic
-        self.newest = 0
+        self.topic: Cid = topic
+        self.newest: int = 0
         self.readers: dict[str, Reader] = {}
         self._unwritten = unwritten
         """Where topics stand of whose readers the disk does not know everything."""

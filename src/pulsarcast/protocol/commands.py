@@ -32,7 +32,9 @@ from pulsarcast.protocol.inputs import (
     ReadHistory,
     Resolve,
     Subscribe,
+    SubscribeContent,
     Unsubscribe,
+    UnsubscribeContent,
     UpdateTopic,
 )
 from pulsarcast.protocol.messages import RequestToPublish
@@ -79,12 +81,18 @@ class Commands:
                     self._publish(given)
                 case Acknowledge(topic, index):
                     followed = self.node.topics.get(topic)
-                    if followed is not None:
+                    if followed is None:
+                        self.node.content.acknowledge(topic, index)
+                    else:
                         followed.log.acknowledge(index)
                 case Subscribe():
                     self._subscribe(given)
                 case Unsubscribe():
                     self._unsubscribe(given)
+                case SubscribeContent():
+                    self._subscribe_content(given)
+                case UnsubscribeContent():
+                    self._unsubscribe_content(given)
                 case CreateTopic():
                     self._create(given)
                 case UpdateTopic():
@@ -236,6 +244,26 @@ class Commands:
         topic = self._followed(given.topic)
         done = Reply(given.call, cid=given.topic)
         self.node.following.unfollow(topic, lambda: self.turn.effects.append(done))
+
+    def _subscribe_content(self, given: SubscribeContent) -> None:
+        done = Reply(given.call, cid=given.topic)
+
+        def found(versions: Versions | None) -> None:
+            if versions is None:
+                self._refuse(given.call, "no such topic was found")
+                return
+            try:
+                self.node.content.follow(
+                    versions, given.sid, given.where, lambda: self.turn.effects.append(done)
+                )
+            except LocalError as error:
+                self._refuse(given.call, str(error))
+
+        self.node.descriptors.find(given.topic, found)
+
+    def _unsubscribe_content(self, given: UnsubscribeContent) -> None:
+        done = Reply(given.call, cid=given.topic)
+        self.node.content.unfollow(given.topic, given.sid, lambda: self.turn.effects.append(done))
 
     # Publishing.
 

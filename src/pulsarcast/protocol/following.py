@@ -16,6 +16,7 @@ from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import META, Mark
 from pulsarcast.protocol.barrier import TABLE as HEADS
 from pulsarcast.protocol.barrier import topic_of_head
+from pulsarcast.protocol.content.content import TABLE as CONTENT
 from pulsarcast.protocol.frontier import Frontier
 from pulsarcast.protocol.inputs import Start
 from pulsarcast.protocol.messages import FrontierPage
@@ -408,6 +409,8 @@ class Following:
             marks.setdefault(cid, []).append(mark)
         logs = dict(given.logs)
         cursors = tables.get("cursor", {})
+        content = self.node.content
+        content.restore(tables.get(CONTENT, {}), marks, logs, cursors)
         for key, value in tables.get("follow", {}).items():
             cid = Cid(key)
             versions = self.node.descriptors.get(cid)
@@ -432,7 +435,7 @@ class Following:
             self._restore_request(key, value)
         self._restore_heads(tables.get(HEADS, {}))
         for cid, index in logs.items():
-            if index and cid not in self.topics:
+            if index and cid not in self.topics and cid not in content.topics:
                 keys = [key for key in tables.get("request", {}) if key.startswith(cid)]
                 self._finish_leaving(cid, marks.get(cid, []), keys)
         for cid, held in marks.items():
@@ -446,6 +449,7 @@ class Following:
             topic.open()
             self.node.seats.open(topic)
             self.follow_below(topic)
+        content.resume()
 
     def _finish_leaving(
         self, cid: Cid, marks: Iterable[MarkState], request_keys: Iterable[bytes]
@@ -469,7 +473,8 @@ class Following:
                 self.turn.persist(DropState(HEADS, key))
 
     def _restore_request(self, key: bytes, value: bytes) -> None:
-        topic = self.topics.get(topic_of_request(key))
+        cid = topic_of_request(key)
+        topic = self.topics.get(cid) or self.node.content.topics.get(cid)
         if topic is not None:
             topic.requests.restore(key, value)
 

@@ -74,6 +74,26 @@ class Subscribe(Struct, frozen=True):
     from_start: bool = False
 
 
+class SubscribeContent(Struct, frozen=True):
+    """Have the events of a topic that match a filter, without becoming a member of it.
+
+    `sid` is the caller's name for it: the same one again changes the filter.
+    """
+
+    call: int
+    topic: Cid
+    where: str
+    sid: int = 0
+
+
+class UnsubscribeContent(Struct, frozen=True):
+    """Want a filter's events no longer."""
+
+    call: int
+    topic: Cid
+    sid: int = 0
+
+
 class Unsubscribe(Struct, frozen=True):
     """Leave a topic, handing children over first."""
 
@@ -191,6 +211,8 @@ Command: TypeAlias = (
     | UpdateTopic
     | Subscribe
     | Unsubscribe
+    | SubscribeContent
+    | UnsubscribeContent
     | Publish
     | Acknowledge
     | FetchBlock

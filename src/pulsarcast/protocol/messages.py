@@ -15,6 +15,10 @@ from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import topic_named_in
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.keys import Key
+from pulsarcast.protocol.content.messages import (
+    ContentMessage,
+    MatchedEvent,
+)
 from pulsarcast.protocol.sequencing.messages import (
     Append,
     Appended,
@@ -349,12 +353,12 @@ TopicMessage: TypeAlias = (
     | RequestReferred
 )
 
-Message: TypeAlias = TopicMessage | DhtMessage
+Message: TypeAlias = TopicMessage | DhtMessage | ContentMessage
 
 
 def topic_of(message: Message) -> Cid | None:
     """The topic that a message is about, where it says so."""
-    if isinstance(message, (EventMessage, RequestToPublish)):
+    if isinstance(message, (EventMessage, RequestToPublish, MatchedEvent)):
         return _topic_in(message.block)
     topic: Cid | None = getattr(message, "topic", None)
     return topic

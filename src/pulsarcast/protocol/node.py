@@ -15,6 +15,18 @@ from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid, PeerId, peer_key
 from pulsarcast.model.topics import DeliveryOrder, decode_topic
 from pulsarcast.protocol.commands import Commands
+from pulsarcast.protocol.content.content import Content
+from pulsarcast.protocol.content.messages import (
+    CompareContent,
+    ContentCompared,
+    Installed,
+    MatchedEvent,
+    PlaceState,
+    PlaceSubscription,
+    PlaceTaken,
+    ProbeEvent,
+    TreeShape,
+)
 from pulsarcast.protocol.descriptors import Descriptors
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.overlay import CubeView, TreeView
@@ -113,6 +125,8 @@ class Node:
         self.outbox = Outbox(self.turn, parameters, self.counts, ask_self=self._ask_self)
         self.desk = RequestDesk(self.turn, parameters, self.publisher, self.counts)
         self.descriptors = Descriptors(self.turn, self.dht, in_use=self._has_yet_to_say)
+        self.content = Content(self)
+        self.publisher.published = self.content.publish
         self.following = Following(self)
         self.renewal = Renewal(self)
         self.joiners = Joiners(self)
@@ -209,6 +223,18 @@ class Node:
                 self.seats.receive(sender, message)
             case Summon(cid):
                 self.seats.summoned(cid)
+            case (
+                ProbeEvent()
+                | MatchedEvent()
+                | PlaceSubscription()
+                | Installed()
+                | PlaceState()
+                | PlaceTaken()
+                | TreeShape()
+                | CompareContent()
+                | ContentCompared()
+            ):
+                self.content.receive(sender, message)
             case _:
                 self.dht.receive(sender, message)
 
@@ -258,8 +284,10 @@ class Node:
         match message:
             case JoinAccepted():
                 self.visits.accepted(sender, message)
+                self.content.accepted(sender, message)
             case JoinReferred():
                 self.visits.referred(sender, message)
+                self.content.referred(message)
             case JoinRefused():
                 self.visits.refused(sender, message)
             case _ as unreachable:
@@ -270,6 +298,7 @@ class Node:
         self.visits.lost(peer)
         self.doubts.lost(peer)
         self.outbox.lost(peer)
+        self.content.lost(peer)
         for topic in list(self.topics.values()):
             topic.lost(peer)
 
@@ -378,6 +407,7 @@ class Node:
             "descriptors": len(self.descriptors),
             **self.turn.footprint(),
             **self.dht.footprint(),
+            **self.content.footprint(),
         }
         for topic in self.topics.values():
             for kind, count in topic.footprint().items():

@@ -72,6 +72,18 @@ class Parameters(Struct, frozen=True):
     requests_held_max: int = 1024
     retention_interval_s: float = 60.0
 
+    # Content-based subscriptions (2d-tree thesis).
+    content_capacity: int = 20
+    """Pieces of subscriptions that a leaf holds before it splits (the thesis: 10 to 30)."""
+    content_load_max: float = 50.0
+    """Messages a second that a leaf may cause before it splits for that alone; 0: it never does."""
+    content_lease_s: float = 3600.0
+    """How long a subscription is kept for a subscriber that does not renew it."""
+    content_upkeep_s: float = 10.0
+    """How often the places that we hold for others are looked after."""
+    content_compare_s: float = 30.0
+    """How often a content subscriber compares with each of two members."""
+
     # Total order with several sequencers (Raft).
     election_timeout_s: float = 3.0
     """A leader silent for one to two of these is replaced. Raft, 9.3: well above a round trip."""

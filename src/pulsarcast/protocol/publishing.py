@@ -59,6 +59,8 @@ class Publisher:
         self.parameters = parameters
         self.numberings = numberings
         self.visits = visits
+        self.published: Callable[[EventDescriptor], None] = lambda event: None
+        """What else happens once an event of ours is on our disk: it may be routed by content."""
 
     def nonce(self) -> bytes:
         """A fresh nonce."""
@@ -184,6 +186,7 @@ class Publisher:
         def synced() -> None:
             self.trace_published(event, injection)
             self._spread(event, topic, descriptor)
+            self.published(event)
             if not replicated:
                 done(event, 0)
             self._replicate_in_order(event, numbering, done if replicated else None)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from pulsarcast.model import trace
 from pulsarcast.model.events import EventDescriptor
-from pulsarcast.model.ids import Cid
+from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.effects import Deliver
 from pulsarcast.protocol.store import (
     Events,
@@ -57,6 +57,8 @@ class TopicLog:
         self._recalled = recalled
         self._replayed = replayed
         self._synced = newest
+        self._pending: dict[int, tuple[PeerId, int, int]] = {}
+        """By place: which numbers are on their way to the disk."""
         self._replay_until = newest
 
     def open(self, *, replay: bool) -> None:
@@ -87,14 +89,29 @@ class TopicLog:
         index = self.newest
         self.last_seen = event.cid
         self.unsynced += 1
+        self._pending[index] = (event.numbered_by, *event.sequence)
 
         def synced() -> None:
             self.unsynced -= 1
             self._synced = index
+            del self._pending[index]
             then(index)
 
         kept = PutEvent(index, event, mark, self._turn.wall_us, asked_for, certificate)
         self._turn.persist(kept, *more, then=synced)
+
+    @property
+    def synced(self) -> int:
+        """The place up to which all events are on the disk."""
+        return self._synced
+
+    def pending(self) -> dict[tuple[PeerId, int], int]:
+        """The first number of each numbering that is not on the disk yet."""
+        first: dict[tuple[PeerId, int], int] = {}
+        for publisher, epoch, number in self._pending.values():
+            known = first.get((publisher, epoch), number)
+            first[(publisher, epoch)] = min(known, number)
+        return first
 
     def append_undelivered(
         self, event: EventDescriptor, mark: MarkState, certificate: bytes

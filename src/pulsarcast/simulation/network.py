@@ -39,9 +39,13 @@ class Network:
         self.indices: dict[PeerId, int] = {}
         self.ends: list[End | None] = []
         """The process of each node, or None while it is down."""
-        self._line = TracedLine if trace_rpc else Line
+        self._line: type[Line] = TracedLine if trace_rpc else Line
         self._groups: dict[int, int] | None = None
         self._cut: list[Line] = []
+
+    def use_lines(self, line: type[Line]) -> None:
+        """Make connections of another kind from now on."""
+        self._line = line
 
     def add(self, peer: PeerId) -> int:
         """A new node, that has no process yet."""

@@ -22,7 +22,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """One scenario, ready to run."""
 
     scenario: str = ""
-    kind: Literal["workload", "tree", "random", "sequenced", "sequencers"]
+    kind: Literal[
+        "workload", "tree", "random", "sequenced", "sequencers", "content", "random_content"
+    ]
     about: str = ""
     seed: int = 1
     nodes: int | None = None
@@ -38,6 +40,18 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """None: one of the same shape is made up (`synthetic`)."""
     subscribers: int | None = None
     events: int | None = None
+    subscriptions: int = 5
+    """Of content: per node."""
+    probing: Literal["multicast", "unicast"] = "multicast"
+    """Of content: whether an event's targets with one next hop travel together."""
+    cut_off: bool = True
+    """Of content: whether wide ranges are cut into pieces below the cut-off line."""
+    skew: float = 1.0
+    """Of content: the share of every attribute's range that all events fall into."""
+    follow_load: bool = False
+    """Of content: whether leaves with many events split too, and not only those that are full."""
+    churn: str | None = None
+    """Of content: FILE:NAME of sessions that nodes follow."""
     without: str | None = None
     """A safeguard to be switched off (`sabotage`)."""
     trace: str | None = None

@@ -75,6 +75,8 @@ class Result(msgspec.Struct, kw_only=True):
     shared_verification: bool = True
     through_wire: bool = False
     replay: str = ""
+    table: list[tuple[str, str, str]] = []
+    """Figures that only this scenario has: what it is, ours, and the paper's."""
 
     def to_json(self) -> str:
         """One line."""
@@ -88,6 +90,8 @@ class Result(msgspec.Struct, kw_only=True):
         bytes_ = f"{self.bytes_per_delivery:.0f} B, {self.all_bytes_per_delivery:.0f} B with upkeep"
         hops = f"{self.hops_mean:.2f} mean, {self.hops_max} max; fan-out {self.fanout_max} max"
         work = f"{self.all_messages:,} messages, {self.messages_per_s:,.0f} a second"
+        if self.table:
+            return self._table_text(subject)
         lines = [
             f"{self.scenario}, seed {self.seed}: {subject}, {self.events} events",
             f"  delivered     {self.delivered:,} of {self.due:,} due{share}",
@@ -105,6 +109,22 @@ class Result(msgspec.Struct, kw_only=True):
             lines.append("  recovery      " + _pairs(self.counts))
         if not self.settled:
             lines.append("  did not settle in time")
+        if not self.ok:
+            lines.append("  objections    " + _pairs(self.findings))
+            lines += [f"    {detail}" for detail in self.details]
+            lines.append(f"  again with    {self.replay}")
+        return "\n".join(lines)
+
+    def _table_text(self, subject: str) -> str:
+        names = max(len(name) for name, _, _ in self.table)
+        ours = max(len(value) for _, value, _ in self.table)
+        lines = [f"{self.scenario}, seed {self.seed}: {subject}, {self.events} events"]
+        lines += [
+            f"  {name:{names}}  {value:{ours}}  {theirs and 'thesis: ' + theirs}".rstrip()
+            for name, value, theirs in self.table
+        ]
+        if self.faults:
+            lines.append("  faults        " + _pairs(self.faults))
         if not self.ok:
             lines.append("  objections    " + _pairs(self.findings))
             lines += [f"    {detail}" for detail in self.details]

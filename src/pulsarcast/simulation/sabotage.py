@@ -11,6 +11,7 @@ import msgspec
 
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import PeerId
+from pulsarcast.protocol.content.following import ContentTopic
 from pulsarcast.protocol.dissemination.cube import DisseminationCube
 from pulsarcast.protocol.dissemination.tree import DisseminationTree
 from pulsarcast.protocol.heartbeat import Heartbeat
@@ -197,6 +198,32 @@ def _need_no_others(sequencer: Sequencer) -> None:
     sequencer._signatures_needed = lambda: 1  # type: ignore[method-assign]
 
 
+class _NeverComparesContent(ContentTopic):
+    """Believes that routing brings everything."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        ask = self.comparing._ask
+
+        def ask_to_start(slot: Any) -> None:
+            if not self.started:
+                ask(slot)
+
+        self.comparing._ask = ask_to_start  # type: ignore[method-assign]
+
+
+def _never_compare_content(node: Node) -> None:
+    node.content.topic_type = _NeverComparesContent
+
+
+def _hand_nothing_over(node: Node) -> None:
+    """A new home serves at once, with nothing, and the old one keeps what it has."""
+    content = node.content
+    content.routing.beside = lambda key, without=None: None  # type: ignore[method-assign]
+    content.homes.hand_over = lambda place, peer: None
+    content.upkeep.hand_over = lambda place, peer: None  # type: ignore[method-assign]
+
+
 SAFEGUARDS: dict[str, Sabotage] = {
     "duplicate-suppression": Sabotage(
         "every copy of an event counts as new", _topics_are(_SeesEverythingAsNew)
@@ -221,6 +248,12 @@ SAFEGUARDS: dict[str, Sabotage] = {
     ),
     "certificates": Sabotage(
         "one sequencer's own signature is enough", _believe_one, sequencer=_need_no_others
+    ),
+    "content-comparison": Sabotage(
+        "content subscribers do not compare with members", _never_compare_content
+    ),
+    "content-hand-over": Sabotage(
+        "homes of a tree's nodes hand nothing over to closer peers", _hand_nothing_over
     ),
     "disk-sync": Sabotage("the disk says it has synced when it has not", disk=DiskModel(lies=True)),
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import traceback
 
 from pulsarcast.model.errors import LocalError
+from pulsarcast.simulation.content.experiment import run_content
+from pulsarcast.simulation.content.random_runs import run_random_content
 from pulsarcast.simulation.options import Options
 from pulsarcast.simulation.random_runs import run_random, run_sequenced
 from pulsarcast.simulation.results import Result
@@ -30,6 +32,10 @@ def run_scenario(options: Options, *, progress: Progress = no_progress) -> Resul
                 return run_sequenced(options, progress=progress)
             case "sequencers":
                 return run_sequencers(options)
+            case "content":
+                return run_content(options, progress=progress)
+            case "random_content":
+                return run_random_content(options)
     except LocalError:
         raise
     except Exception as error:  # with many seeds, the others go on

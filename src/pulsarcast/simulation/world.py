@@ -26,6 +26,7 @@ from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.simulation.clocks import NodeClock
 from pulsarcast.simulation.disk import DiskModel
 from pulsarcast.simulation.hosts import DecodeEvent, Host, MakeNode, Seat, make_node
+from pulsarcast.simulation.lines import Line
 from pulsarcast.simulation.links import Links
 from pulsarcast.simulation.loop import Loop
 from pulsarcast.simulation.network import Network
@@ -123,6 +124,10 @@ class World:
                 return False
             self._loop.run(min(self._loop.now + check_every_s, deadline_s))
         return True
+
+    def use_lines(self, line: type[Line]) -> None:
+        """Let connections that are opened from now on be of another kind: one that counts, say."""
+        self._network.use_lines(line)
 
     # Nodes.
 

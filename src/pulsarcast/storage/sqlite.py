@@ -80,7 +80,7 @@ class SqliteStore:
     """Applies writes and answers queries, as `protocol.store` defines them."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
         with _blamed(self.path):
             # Whoever owns the store decides on which thread it is used, one at a time.
             self._database = sqlite3.connect(

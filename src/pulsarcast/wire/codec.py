@@ -11,9 +11,10 @@ from google.protobuf.message import DecodeError
 
 from pulsarcast.model.errors import LocalError, RemoteError, Verdict
 from pulsarcast.protocol import messages
+from pulsarcast.protocol.content import messages as routed
 from pulsarcast.protocol.messages import Message
 from pulsarcast.protocol.sequencing import messages as talk
-from pulsarcast.wire import dht, dissemination, sequencing
+from pulsarcast.wire import content, dht, dissemination, sequencing
 from pulsarcast.wire import pulsarcast_pb2 as pb
 from pulsarcast.wire.limits import FRAME_BYTES_MAX
 
@@ -54,6 +55,15 @@ _PACK: Final[dict[type, Callable[[Any], pb.Frame]]] = {
     talk.Appended: sequencing.pack_appended,
     talk.Summon: sequencing.pack_summon,
     talk.RequestReferred: sequencing.pack_request_referred,
+    routed.ProbeEvent: content.pack_probe_event,
+    routed.MatchedEvent: content.pack_matched_event,
+    routed.PlaceSubscription: content.pack_place_subscription,
+    routed.Installed: content.pack_installed,
+    routed.PlaceState: content.pack_place_state,
+    routed.PlaceTaken: content.pack_place_taken,
+    routed.TreeShape: content.pack_tree_shape,
+    routed.CompareContent: content.pack_compare_content,
+    routed.ContentCompared: content.pack_content_compared,
 }
 
 # By the name of the field of Frame.
@@ -92,6 +102,15 @@ _READ: Final[dict[str, Callable[[Any], Message]]] = {
     "appended": sequencing.read_appended,
     "summon": sequencing.read_summon,
     "request_referred": sequencing.read_request_referred,
+    "probe_event": content.read_probe_event,
+    "matched_event": content.read_matched_event,
+    "place_subscription": content.read_place_subscription,
+    "installed": content.read_installed,
+    "place_state": content.read_place_state,
+    "place_taken": content.read_place_taken,
+    "tree_shape": content.read_tree_shape,
+    "compare_content": content.read_compare_content,
+    "content_compared": content.read_content_compared,
 }
 
 

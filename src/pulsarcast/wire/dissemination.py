@@ -293,7 +293,7 @@ def pack_frontier_page(message: FrontierPage) -> pb.Frame:
     return pb.Frame(
         frontier_page={
             "topic": message.topic,
-            "marks": [_pack_mark(mark) for mark in message.marks],
+            "marks": [pack_mark(mark) for mark in message.marks],
             "answer": message.answer,
             "more": message.more,
         }
@@ -305,13 +305,13 @@ def read_frontier_page(given: pb.FrontierPage) -> FrontierPage:
     marks: list[MarkState] = []
     room = BEYOND_MAX
     for raw in given.marks:
-        mark = _read_mark(raw, room)
+        mark = read_mark(raw, room)
         room -= len(mark.beyond)
         marks.append(mark)
     return FrontierPage(check_cid(given.topic), tuple(marks), given.answer, given.more)
 
 
-def _pack_mark(mark: MarkState) -> Packed:
+def pack_mark(mark: MarkState) -> Packed:
     """What the sender holds of one publisher's events."""
     packed: Packed = {
         "publisher": mark.publisher,
@@ -334,7 +334,7 @@ def _steps(start: int, numbers: tuple[int, ...]) -> Iterator[int]:
         start = number
 
 
-def _read_mark(given: pb.Mark, beyond_max: int) -> MarkState:
+def read_mark(given: pb.Mark, beyond_max: int) -> MarkState:
     """What the sender holds of one publisher's events."""
     floor, high = given.floor, read_integer(given.high, "a number")
     if floor > high or given.retired > high:

@@ -40,6 +40,15 @@ SIGNATURES_MAX: Final = 64
 SIGNATURE_BYTES: Final = 64
 CERTIFICATE_BYTES_MAX: Final = 512
 
+TARGETS_MAX: Final = 4096
+"""Nodes of trees that one message takes an event to."""
+TARGET_ATTRIBUTES_MAX: Final = 64
+HELD_MAX: Final = 256
+SHAPE_BYTES_MAX: Final = 1025
+FILTERS_MAX: Final = 64
+HAVE_BYTES_MAX: Final = 64 * 1024
+CONTENT_MARKS_MAX: Final = 4096
+
 NETWORK_BYTES_MAX: Final = 64
 VERSIONS_MAX: Final = 16
 INSTANCE_BYTES_MAX: Final = 16

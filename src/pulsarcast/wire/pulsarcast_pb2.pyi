@@ -24,7 +24,7 @@ NOTHING: EntryKind
 MEMBERS: EntryKind
 
 class Frame(_message.Message):
-    __slots__ = ("event", "credit", "status", "find_peers", "peers", "store_blocks", "stored", "find_block", "block_found", "frontier_page", "fetch_range", "range", "compare_keys", "request_to_publish", "request_answered", "join", "join_accepted", "join_referred", "join_refused", "leave", "hand_over", "keys_differ", "want_blocks", "find_pointer", "pointer_found", "store_pointer", "hello", "meet", "members", "ask_vote", "vote", "append", "appended", "summon", "request_referred")
+    __slots__ = ("event", "credit", "status", "find_peers", "peers", "store_blocks", "stored", "find_block", "block_found", "frontier_page", "fetch_range", "range", "compare_keys", "request_to_publish", "request_answered", "join", "join_accepted", "join_referred", "join_refused", "leave", "hand_over", "keys_differ", "want_blocks", "find_pointer", "pointer_found", "store_pointer", "hello", "meet", "members", "ask_vote", "vote", "append", "appended", "summon", "request_referred", "probe_event", "matched_event", "place_subscription", "installed", "place_state", "place_taken", "tree_shape", "compare_content", "content_compared")
     EVENT_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
@@ -60,6 +60,15 @@ class Frame(_message.Message):
     APPENDED_FIELD_NUMBER: _ClassVar[int]
     SUMMON_FIELD_NUMBER: _ClassVar[int]
     REQUEST_REFERRED_FIELD_NUMBER: _ClassVar[int]
+    PROBE_EVENT_FIELD_NUMBER: _ClassVar[int]
+    MATCHED_EVENT_FIELD_NUMBER: _ClassVar[int]
+    PLACE_SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    INSTALLED_FIELD_NUMBER: _ClassVar[int]
+    PLACE_STATE_FIELD_NUMBER: _ClassVar[int]
+    PLACE_TAKEN_FIELD_NUMBER: _ClassVar[int]
+    TREE_SHAPE_FIELD_NUMBER: _ClassVar[int]
+    COMPARE_CONTENT_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_COMPARED_FIELD_NUMBER: _ClassVar[int]
     event: Event
     credit: Credit
     status: Status
@@ -95,7 +104,16 @@ class Frame(_message.Message):
     appended: Appended
     summon: Summon
     request_referred: RequestReferred
-    def __init__(self, event: _Optional[_Union[Event, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., find_peers: _Optional[_Union[FindPeers, _Mapping]] = ..., peers: _Optional[_Union[Peers, _Mapping]] = ..., store_blocks: _Optional[_Union[StoreBlocks, _Mapping]] = ..., stored: _Optional[_Union[Stored, _Mapping]] = ..., find_block: _Optional[_Union[FindBlock, _Mapping]] = ..., block_found: _Optional[_Union[BlockFound, _Mapping]] = ..., frontier_page: _Optional[_Union[FrontierPage, _Mapping]] = ..., fetch_range: _Optional[_Union[FetchRange, _Mapping]] = ..., range: _Optional[_Union[Range, _Mapping]] = ..., compare_keys: _Optional[_Union[CompareKeys, _Mapping]] = ..., request_to_publish: _Optional[_Union[RequestToPublish, _Mapping]] = ..., request_answered: _Optional[_Union[RequestAnswered, _Mapping]] = ..., join: _Optional[_Union[Join, _Mapping]] = ..., join_accepted: _Optional[_Union[JoinAccepted, _Mapping]] = ..., join_referred: _Optional[_Union[JoinReferred, _Mapping]] = ..., join_refused: _Optional[_Union[JoinRefused, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., keys_differ: _Optional[_Union[KeysDiffer, _Mapping]] = ..., want_blocks: _Optional[_Union[WantBlocks, _Mapping]] = ..., find_pointer: _Optional[_Union[FindPointer, _Mapping]] = ..., pointer_found: _Optional[_Union[PointerFound, _Mapping]] = ..., store_pointer: _Optional[_Union[StorePointer, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., meet: _Optional[_Union[Meet, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., ask_vote: _Optional[_Union[AskVote, _Mapping]] = ..., vote: _Optional[_Union[Vote, _Mapping]] = ..., append: _Optional[_Union[Append, _Mapping]] = ..., appended: _Optional[_Union[Appended, _Mapping]] = ..., summon: _Optional[_Union[Summon, _Mapping]] = ..., request_referred: _Optional[_Union[RequestReferred, _Mapping]] = ...) -> None: ...
+    probe_event: ProbeEvent
+    matched_event: MatchedEvent
+    place_subscription: PlaceSubscription
+    installed: Installed
+    place_state: PlaceState
+    place_taken: PlaceTaken
+    tree_shape: TreeShape
+    compare_content: CompareContent
+    content_compared: ContentCompared
+    def __init__(self, event: _Optional[_Union[Event, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., find_peers: _Optional[_Union[FindPeers, _Mapping]] = ..., peers: _Optional[_Union[Peers, _Mapping]] = ..., store_blocks: _Optional[_Union[StoreBlocks, _Mapping]] = ..., stored: _Optional[_Union[Stored, _Mapping]] = ..., find_block: _Optional[_Union[FindBlock, _Mapping]] = ..., block_found: _Optional[_Union[BlockFound, _Mapping]] = ..., frontier_page: _Optional[_Union[FrontierPage, _Mapping]] = ..., fetch_range: _Optional[_Union[FetchRange, _Mapping]] = ..., range: _Optional[_Union[Range, _Mapping]] = ..., compare_keys: _Optional[_Union[CompareKeys, _Mapping]] = ..., request_to_publish: _Optional[_Union[RequestToPublish, _Mapping]] = ..., request_answered: _Optional[_Union[RequestAnswered, _Mapping]] = ..., join: _Optional[_Union[Join, _Mapping]] = ..., join_accepted: _Optional[_Union[JoinAccepted, _Mapping]] = ..., join_referred: _Optional[_Union[JoinReferred, _Mapping]] = ..., join_refused: _Optional[_Union[JoinRefused, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., keys_differ: _Optional[_Union[KeysDiffer, _Mapping]] = ..., want_blocks: _Optional[_Union[WantBlocks, _Mapping]] = ..., find_pointer: _Optional[_Union[FindPointer, _Mapping]] = ..., pointer_found: _Optional[_Union[PointerFound, _Mapping]] = ..., store_pointer: _Optional[_Union[StorePointer, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., meet: _Optional[_Union[Meet, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., ask_vote: _Optional[_Union[AskVote, _Mapping]] = ..., vote: _Optional[_Union[Vote, _Mapping]] = ..., append: _Optional[_Union[Append, _Mapping]] = ..., appended: _Optional[_Union[Appended, _Mapping]] = ..., summon: _Optional[_Union[Summon, _Mapping]] = ..., request_referred: _Optional[_Union[RequestReferred, _Mapping]] = ..., probe_event: _Optional[_Union[ProbeEvent, _Mapping]] = ..., matched_event: _Optional[_Union[MatchedEvent, _Mapping]] = ..., place_subscription: _Optional[_Union[PlaceSubscription, _Mapping]] = ..., installed: _Optional[_Union[Installed, _Mapping]] = ..., place_state: _Optional[_Union[PlaceState, _Mapping]] = ..., place_taken: _Optional[_Union[PlaceTaken, _Mapping]] = ..., tree_shape: _Optional[_Union[TreeShape, _Mapping]] = ..., compare_content: _Optional[_Union[CompareContent, _Mapping]] = ..., content_compared: _Optional[_Union[ContentCompared, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("network", "versions", "features", "frame_bytes_max", "addresses", "instance")
@@ -572,3 +590,181 @@ class WantBlocks(_message.Message):
     request: int
     cids: _containers.RepeatedScalarFieldContainer[bytes]
     def __init__(self, request: _Optional[int] = ..., cids: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class Target(_message.Message):
+    __slots__ = ("attribute", "at", "wanted", "stage")
+    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    WANTED_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    attribute: int
+    at: int
+    wanted: int
+    stage: int
+    def __init__(self, attribute: _Optional[int] = ..., at: _Optional[int] = ..., wanted: _Optional[int] = ..., stage: _Optional[int] = ...) -> None: ...
+
+class ProbeEvent(_message.Message):
+    __slots__ = ("block", "attributes", "targets", "hops")
+    BLOCK_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    HOPS_FIELD_NUMBER: _ClassVar[int]
+    block: bytes
+    attributes: _containers.RepeatedScalarFieldContainer[str]
+    targets: _containers.RepeatedCompositeFieldContainer[Target]
+    hops: int
+    def __init__(self, block: _Optional[bytes] = ..., attributes: _Optional[_Iterable[str]] = ..., targets: _Optional[_Iterable[_Union[Target, _Mapping]]] = ..., hops: _Optional[int] = ...) -> None: ...
+
+class MatchedEvent(_message.Message):
+    __slots__ = ("block", "hops")
+    BLOCK_FIELD_NUMBER: _ClassVar[int]
+    HOPS_FIELD_NUMBER: _ClassVar[int]
+    block: bytes
+    hops: int
+    def __init__(self, block: _Optional[bytes] = ..., hops: _Optional[int] = ...) -> None: ...
+
+class Held(_message.Message):
+    __slots__ = ("record", "piece", "low", "high", "closed", "left_s")
+    RECORD_FIELD_NUMBER: _ClassVar[int]
+    PIECE_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_FIELD_NUMBER: _ClassVar[int]
+    LEFT_S_FIELD_NUMBER: _ClassVar[int]
+    record: bytes
+    piece: int
+    low: float
+    high: float
+    closed: bool
+    left_s: int
+    def __init__(self, record: _Optional[bytes] = ..., piece: _Optional[int] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., closed: bool = ..., left_s: _Optional[int] = ...) -> None: ...
+
+class PlaceSubscription(_message.Message):
+    __slots__ = ("attribute", "at", "stage", "held", "hops", "topic")
+    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    HOPS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    attribute: str
+    at: int
+    stage: int
+    held: Held
+    hops: int
+    topic: bytes
+    def __init__(self, attribute: _Optional[str] = ..., at: _Optional[int] = ..., stage: _Optional[int] = ..., held: _Optional[_Union[Held, _Mapping]] = ..., hops: _Optional[int] = ..., topic: _Optional[bytes] = ...) -> None: ...
+
+class Installed(_message.Message):
+    __slots__ = ("topic", "sid", "number", "piece", "attribute", "leaf", "hops")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SID_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    PIECE_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+    LEAF_FIELD_NUMBER: _ClassVar[int]
+    HOPS_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    sid: int
+    number: int
+    piece: int
+    attribute: str
+    leaf: int
+    hops: int
+    def __init__(self, topic: _Optional[bytes] = ..., sid: _Optional[int] = ..., number: _Optional[int] = ..., piece: _Optional[int] = ..., attribute: _Optional[str] = ..., leaf: _Optional[int] = ..., hops: _Optional[int] = ...) -> None: ...
+
+class PlaceState(_message.Message):
+    __slots__ = ("topic", "attribute", "at", "purpose", "is_split", "held", "shape", "token", "home", "hops")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    PURPOSE_FIELD_NUMBER: _ClassVar[int]
+    IS_SPLIT_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    HOME_FIELD_NUMBER: _ClassVar[int]
+    HOPS_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    attribute: str
+    at: int
+    purpose: int
+    is_split: bool
+    held: _containers.RepeatedCompositeFieldContainer[Held]
+    shape: bytes
+    token: int
+    home: bytes
+    hops: int
+    def __init__(self, topic: _Optional[bytes] = ..., attribute: _Optional[str] = ..., at: _Optional[int] = ..., purpose: _Optional[int] = ..., is_split: bool = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., shape: _Optional[bytes] = ..., token: _Optional[int] = ..., home: _Optional[bytes] = ..., hops: _Optional[int] = ...) -> None: ...
+
+class PlaceTaken(_message.Message):
+    __slots__ = ("topic", "attribute", "at", "token")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    attribute: str
+    at: int
+    token: int
+    def __init__(self, topic: _Optional[bytes] = ..., attribute: _Optional[str] = ..., at: _Optional[int] = ..., token: _Optional[int] = ...) -> None: ...
+
+class TreeShape(_message.Message):
+    __slots__ = ("topic", "attribute", "below", "shape", "at", "hops")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+    BELOW_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    HOPS_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    attribute: str
+    below: int
+    shape: bytes
+    at: int
+    hops: int
+    def __init__(self, topic: _Optional[bytes] = ..., attribute: _Optional[str] = ..., below: _Optional[int] = ..., shape: _Optional[bytes] = ..., at: _Optional[int] = ..., hops: _Optional[int] = ...) -> None: ...
+
+class CompareContent(_message.Message):
+    __slots__ = ("request", "topic", "where", "log", "place", "base", "have", "marks", "fresh")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    HAVE_FIELD_NUMBER: _ClassVar[int]
+    MARKS_FIELD_NUMBER: _ClassVar[int]
+    FRESH_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    topic: bytes
+    where: _containers.RepeatedScalarFieldContainer[str]
+    log: int
+    place: int
+    base: int
+    have: bytes
+    marks: _containers.RepeatedCompositeFieldContainer[Mark]
+    fresh: bool
+    def __init__(self, request: _Optional[int] = ..., topic: _Optional[bytes] = ..., where: _Optional[_Iterable[str]] = ..., log: _Optional[int] = ..., place: _Optional[int] = ..., base: _Optional[int] = ..., have: _Optional[bytes] = ..., marks: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ..., fresh: bool = ...) -> None: ...
+
+class ContentCompared(_message.Message):
+    __slots__ = ("request", "topic", "log", "place", "newest", "order", "blocks", "marks", "more")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    MARKS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    topic: bytes
+    log: int
+    place: int
+    newest: int
+    order: bytes
+    blocks: _containers.RepeatedScalarFieldContainer[bytes]
+    marks: _containers.RepeatedCompositeFieldContainer[Mark]
+    more: bool
+    def __init__(self, request: _Optional[int] = ..., topic: _Optional[bytes] = ..., log: _Optional[int] = ..., place: _Optional[int] = ..., newest: _Optional[int] = ..., order: _Optional[bytes] = ..., blocks: _Optional[_Iterable[bytes]] = ..., marks: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ..., more: bool = ...) -> None: ...

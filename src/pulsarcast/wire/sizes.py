@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from pulsarcast.model.ids import CID_BYTES, PEER_ID_BYTES
+from pulsarcast.protocol.content.messages import MatchedEvent, ProbeEvent
 from pulsarcast.protocol.messages import (
     BlockFound,
     CompareKeys,
@@ -42,7 +43,7 @@ def size_of(message: Message) -> int:
     if measure is None:
         return len(encode(message))
     inner: int = measure(message)
-    return 1 + _varint(inner) + inner
+    return 1 + (type(message) in _FAR) + _varint(inner) + inner
 
 
 def _varint(value: int) -> int:
@@ -129,6 +130,23 @@ def _compare_keys(message: CompareKeys) -> int:
     return _integer(message.request) + 2 + part
 
 
+def _matched_event(message: MatchedEvent) -> int:
+    return _bytes(len(message.block)) + _integer(message.hops)
+
+
+def _probe_event(message: ProbeEvent) -> int:
+    names: dict[str, int] = {}
+    size = _bytes(len(message.block)) + _integer(message.hops)
+    for attribute, at, wanted, stage in message.targets:
+        which = names.get(attribute)
+        if which is None:
+            which = names[attribute] = len(names)
+            size += _bytes(len(attribute.encode()))
+        inner = _integer(which) + _integer(at) + _integer(stage)
+        size += 2 + (inner if wanted == at else inner + _integer(wanted))
+    return size
+
+
 _MEASURE: Final[dict[type, Callable[[Any], int]]] = {
     EventMessage: _event,
     Credit: _credit,
@@ -141,4 +159,9 @@ _MEASURE: Final[dict[type, Callable[[Any], int]]] = {
     StoreBlocks: _store_blocks,
     Stored: _stored,
     CompareKeys: _compare_keys,
+    ProbeEvent: _probe_event,
+    MatchedEvent: _matched_event,
 }
+
+# Kinds whose tag in the frame takes two bytes.
+_FAR: Final = frozenset((ProbeEvent, MatchedEvent))

@@ -1,0 +1,256 @@
+"""The subscriber's side of comparing: routing makes it fast, the frontier makes it complete.
+
+We compare with two members at a time, each by itself: how far its log was looked through, and where
+the numberings stood then. Our frontier is what both have confirmed, so that one that leaves events
+out is found out by the other. Where a member is lost the next one goes on from its marks.
+"""
+
+from collections.abc import Callable
+
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.protocol.content.members import id_of
+from pulsarcast.protocol.content.messages import CompareContent, ContentCompared
+from pulsarcast.protocol.frontier import Source
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.store import MarkState
+from pulsarcast.protocol.turn import Turn
+
+MEMBERS = 2
+"""Members that we compare with (design 8)."""
+HAVE_MAX = 4096
+"""Events named in one question."""
+MARKS_MAX = 4096
+"""Numberings shown to a member that is new to us; where there are more it looks through all."""
+START_MARKS_MAX = 65_536
+SOON_S = 0.1
+"""How long after an event of an ordered topic came we ask for its turn."""
+
+
+class _Slot:
+    """One of the members that we compare with."""
+
+    __slots__ = ("base", "log", "marks", "member", "moved", "place", "request", "timer")
+
+    def __init__(self) -> None:
+        self.member: PeerId | None = None
+        self.log = 0
+        self.place = 0
+        self.base = 0
+        self.marks: dict[Source, int] = {}
+        """Where its numberings stand: all that matches up to there came to us."""
+        self.moved: dict[Source, int] = {}
+        """What the answer that is just coming says of them; it counts once all of it is here."""
+        self.request = 0
+        self.timer: int | None = None
+
+
+class Comparing:
+    """Compares one topic's matching events with two of its members."""
+
+    def __init__(
+        self,
+        topic: Cid,
+        turn: Turn,
+        parameters: Parameters,
+        *,
+        where: Callable[[], tuple[str, ...]],
+        find_members: Callable[[Callable[[list[PeerId]], None]], None],
+        start: Callable[[dict[Source, int]], None],
+        compared: Callable[[PeerId, ContentCompared, bool], None],
+        confirmed: Callable[[dict[Source, int]], None],
+        counts: dict[str, int],
+    ) -> None:
+        self._topic = topic
+        self._turn = turn
+        self._interval_s = parameters.content_compare_s
+        self._timeout_s = 2 * parameters.rpc_timeout_s
+        self._where = where
+        self._find_members = find_members
+        self._start = start
+        self._compared = compared
+        """Takes what a member found, and whether its log decides the order."""
+        self._confirmed = confirmed
+        self._counts = counts
+        self._slots = [_Slot() for _ in range(MEMBERS)]
+        self._have: dict[bytes, float] = {}
+        self._started = False
+        self._starting: dict[Source, int] = {}
+        self._timer: int | None = None
+        self._searching = False
+        self._soon: int | None = None
+
+    def open(self, marks: dict[Source, int] | None) -> None:
+        """Begin: with where we stand, or by learning where others stand."""
+        if marks is not None:
+            self._started = True
+            for slot in self._slots:
+                slot.marks = dict(marks)
+        self._tick()
+
+    def close(self) -> None:
+        """Compare no more."""
+        self._turn.cancel(self._timer)
+        self._turn.cancel(self._soon)
+        for slot in self._slots:
+            self._turn.cancel(slot.timer)
+            slot.request = 0
+
+    @property
+    def members(self) -> list[PeerId]:
+        """Whom we compare with."""
+        return [slot.member for slot in self._slots if slot.member is not None]
+
+    def came(self, cid: Cid) -> None:
+        """An event came by another way: nobody needs to send it."""
+        self._have[id_of(cid)] = self._turn.now
+        if len(self._have) > HAVE_MAX:
+            del self._have[next(iter(self._have))]
+
+    def ask_soon(self) -> None:
+        """Something waits for its turn: ask the member whose log decides it."""
+        if self._soon is None:
+            self._soon = self._turn.after(SOON_S, self._ask_first)
+
+    def _ask_first(self) -> None:
+        self._soon = None
+        if self._slots[0].member is not None and not self._slots[0].request:
+            self._ask(self._slots[0])
+
+    def _tick(self) -> None:
+        """Ask all that we compare with; find members where we have too few."""
+        wait_s = self._interval_s if self._started else min(self._interval_s, 1.0)
+        self._timer = self._turn.after(self._turn.jitter(wait_s), self._tick)
+        if any(slot.member is None for slot in self._slots) and not self._searching:
+            self._searching = True
+            self._find_members(self._found)
+        for slot in self._slots if self._started else self._slots[:1]:
+            if slot.member is not None and not slot.request:
+                self._ask(slot)
+
+    def _found(self, members: list[PeerId]) -> None:
+        self._searching = False
+        others = [peer for peer in members if peer not in self.members]
+        self._turn.rng.shuffle(others)
+        for slot in self._slots:
+            if slot.member is None and others:
+                slot.member = others.pop()
+                slot.log = slot.place = slot.base = 0
+                if self._started or slot is self._slots[0]:
+                    self._ask(slot)
+
+    def _ask(self, slot: _Slot) -> None:
+        assert slot.member is not None
+        slot.request = self._turn.new_id()
+        slot.moved = {}
+        number = slot.request
+        slot.timer = self._turn.after(self._timeout_s, lambda: self._gave_up(slot, number))
+        fresh = not self._started
+        marks: tuple[MarkState, ...] = ()
+        if slot.log == 0 and not fresh and len(slot.marks) <= MARKS_MAX:
+            marks = tuple(
+                MarkState(publisher, epoch, 0, high, None)
+                for (publisher, epoch), high in slot.marks.items()
+            )
+        question = CompareContent(
+            number,
+            self._topic,
+            self._where(),
+            slot.log,
+            slot.place,
+            slot.base,
+            self._names(),
+            marks,
+            fresh,
+        )
+        self._turn.send(slot.member, question)
+
+    def _names(self) -> bytes:
+        """What came in the last two rounds: a member may have got it a little later than we."""
+        since_s = self._turn.now - 2.5 * self._interval_s
+        while self._have:
+            oldest = next(iter(self._have))
+            if self._have[oldest] >= since_s:
+                break
+            del self._have[oldest]
+        return b"".join(self._have)
+
+    def receive(self, sender: PeerId, message: ContentCompared) -> None:
+        """A member answers."""
+        slot = next(
+            (
+                slot
+                for slot in self._slots
+                if slot.member == sender and slot.request == message.request and slot.request
+            ),
+            None,
+        )
+        if slot is None:
+            return
+        if message.log == 0:
+            self._drop(slot)  # it is no member any more
+            return
+        if not self._started:
+            self._learn_start(slot, message)
+            return
+        for mark in message.marks:
+            slot.moved[(mark.publisher, mark.epoch)] = mark.high
+        if message.more:
+            return
+        self._done(slot)
+        self._compared(sender, message, slot is self._slots[0])
+        slot.log, slot.place = message.log, message.place
+        if message.place >= message.newest:
+            slot.base = message.place
+            self._confirm(slot)
+        else:
+            self._ask(slot)
+
+    def _confirm(self, slot: _Slot) -> None:
+        """Both members' words together move our frontier; where there is one only, its word."""
+        moved, slot.moved = slot.moved, {}
+        for source, high in moved.items():
+            slot.marks[source] = max(high, slot.marks.get(source, 0))
+        speaking = [each for each in self._slots if each.member is not None and each.log]
+        self._confirmed(
+            {source: min(each.marks.get(source, 0) for each in speaking) for source in moved}
+        )
+
+    def _learn_start(self, slot: _Slot, message: ContentCompared) -> None:
+        for mark in message.marks:
+            self._starting[(mark.publisher, mark.epoch)] = mark.high
+        if len(self._starting) > START_MARKS_MAX:
+            self._starting.clear()
+            self._drop(slot)
+            return
+        if message.more:
+            return
+        self._done(slot)
+        self._started = True
+        slot.log, slot.place, slot.base = message.log, message.place, message.place
+        for each in self._slots:
+            each.marks = dict(self._starting)
+        self._start(self._starting)
+        self._starting = {}
+
+    def _done(self, slot: _Slot) -> None:
+        slot.request = 0
+        self._turn.cancel(slot.timer)
+
+    def _gave_up(self, slot: _Slot, number: int) -> None:
+        if slot.request == number:
+            self._counts["content_member_silent"] = self._counts.get("content_member_silent", 0) + 1
+            self._drop(slot)
+
+    def _drop(self, slot: _Slot) -> None:
+        """Go on with another member, from where this one left us."""
+        self._done(slot)
+        slot.member = None
+        slot.moved = {}
+        slot.log = slot.place = slot.base = 0
+        self._starting.clear()
+
+    def lost(self, peer: PeerId) -> None:
+        """A connection ended: what we asked will not be answered."""
+        for slot in self._slots:
+            if slot.member == peer and slot.request:
+                self._drop(slot)

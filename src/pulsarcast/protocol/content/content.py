@@ -1,0 +1,287 @@
+"""Content-based subscriptions of one node: where the parts meet (design 8).
+
+`homes` and `upkeep` hold nodes of trees for others, `probing` sends our events to them,
+`subscriber` has our filters kept there. `following` takes in what comes, and completes it through
+`comparing` with members, whose side is `members`.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, assert_never
+
+import msgspec
+
+from pulsarcast.model.errors import LocalError, RemoteError
+from pulsarcast.model.events import EventDescriptor
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.protocol.content.following import ContentTopic
+from pulsarcast.protocol.content.homes import Homes
+from pulsarcast.protocol.content.knocking import Knocking
+from pulsarcast.protocol.content.members import Members
+from pulsarcast.protocol.content.messages import (
+    CompareContent,
+    ContentCompared,
+    ContentMessage,
+    Installed,
+    MatchedEvent,
+    PlaceState,
+    PlaceSubscription,
+    PlaceTaken,
+    ProbeEvent,
+    TreeShape,
+)
+from pulsarcast.protocol.content.probing import Probing
+from pulsarcast.protocol.content.routing import Routing
+from pulsarcast.protocol.content.spaces import Spaces, is_routed
+from pulsarcast.protocol.content.subscriber import Subscriber
+from pulsarcast.protocol.content.trees import Trees
+from pulsarcast.protocol.content.upkeep import Upkeep
+from pulsarcast.protocol.frontier import Frontier
+from pulsarcast.protocol.messages import JoinAccepted, JoinReferred
+from pulsarcast.protocol.store import DropState, DropTopic, MarkState, PutState, StateRow, Write
+from pulsarcast.protocol.versions import Versions
+
+if TYPE_CHECKING:
+    from pulsarcast.protocol.node import Node
+
+TABLE = "content"
+"""Where our disk keeps our filters: by topic and sid."""
+FILTERS_MAX = 64
+"""Filters of our own per topic: one question to a member names them all."""
+
+
+class _Row(msgspec.Struct, frozen=True):
+    """A filter of ours, on the disk."""
+
+    number: int
+    where: str
+
+
+class Content:
+    """All that a node has to do with content-based subscriptions."""
+
+    def __init__(self, node: "Node") -> None:
+        self.node = node
+        self.turn = node.turn
+        self.parameters = node.parameters
+        self.counts = node.counts
+        self.decode = node.decode
+        self.trees = Trees()
+        self.spaces = Spaces(node.descriptors)
+        self.routing = Routing(self.turn, node.dht)
+        self.homes = Homes(
+            self.turn,
+            self.parameters,
+            self.routing,
+            self.spaces,
+            self.trees,
+            decode=node.decode,
+            deliver=self._deliver,
+            installed=self._installed,
+            rejected=self.rejected,
+            counts=self.counts,
+        )
+        self.upkeep = Upkeep(self.turn, self.parameters, self.routing, self.homes, self.trees)
+        self.probing = Probing(self.turn, self.trees, self.homes)
+        self.subscriber = Subscriber(
+            self.turn, self.parameters, self.homes, self.spaces, self.trees, self.counts
+        )
+        self.members = Members(self.turn, self.parameters, self.counts)
+        self.knocking = Knocking(self.turn, node.dht, self.parameters)
+        self.topic_type = ContentTopic
+        self.topics: dict[Cid, ContentTopic] = {}
+        """Those that we follow by content."""
+        self.kept: Callable[[Cid, int], None] = lambda topic, sid: None
+        """Told once all pieces of a filter of ours are kept."""
+
+    # What our applications want.
+
+    def follow(
+        self,
+        versions: Versions,
+        sid: int,
+        where: str,
+        then: Callable[[], None],
+    ) -> None:
+        """Have a filter's events; `then` runs once we know from where on they are due to us.
+
+        Raises LocalError where the filter cannot be routed.
+        """
+        cid = versions.first.cid
+        topic = self.topics.get(cid)
+        if not is_routed(versions.current) or versions.first.is_sequenced:
+            raise LocalError("this topic's events are not routed by content")
+        if cid in self.node.topics:
+            raise LocalError("we are a member of this topic: all of its events come to us")
+        if topic is not None and sid not in topic.wanted and len(topic.wanted) >= FILTERS_MAX:
+            raise LocalError(f"more than {FILTERS_MAX} filters on one topic")
+        number = 0 if topic is None else topic.numbers.get(sid, -2) + 2
+        self.subscriber.cancel(cid, sid)
+        self.subscriber.install(versions, sid, number, where, lambda: self.kept(cid, sid))
+        if topic is None:
+            topic = self.topics[cid] = self.topic_type(self, versions)
+            topic.want(sid, number, where)
+            self.node.descriptors.follow(versions)
+            topic.when_started(then)
+            topic.open()
+        else:
+            topic.want(sid, number, where)
+            if topic.started:
+                self.turn.persist(*self.rows(topic), then=then)
+            else:
+                topic.when_started(then)
+
+    def unfollow(self, cid: Cid, sid: int, then: Callable[[], None]) -> None:
+        """A filter's events are wanted no longer; with the last one goes the topic."""
+        topic = self.topics.get(cid)
+        if topic is None or sid not in topic.wanted:
+            raise LocalError("we do not follow this topic by such a filter")
+        topic.wanted.pop(sid, None)
+        topic.numbers.pop(sid, None)
+        self.subscriber.cancel(cid, sid)
+        drop = DropState(TABLE, cid + sid.to_bytes(8, "big"))
+        if topic.wanted:
+            self.turn.persist(drop, then=then)
+            return
+        del self.topics[cid]
+        topic.close()
+        self.node.descriptors.unfollow(cid)
+        self.turn.persist(
+            drop, DropState("cursor", cid), *topic.requests.forget(), DropTopic(cid), then=then
+        )
+
+    def acknowledge(self, cid: Cid, index: int) -> None:
+        """The application is done with every delivery of a topic up to a place."""
+        topic = self.topics.get(cid)
+        if topic is not None:
+            topic.log.acknowledge(index)
+
+    def rows(self, topic: ContentTopic) -> list[Write]:
+        """What our disk should say about a topic that we follow by content."""
+        return [
+            PutState(
+                StateRow(
+                    TABLE,
+                    topic.id + sid.to_bytes(8, "big"),
+                    msgspec.json.encode(_Row(topic.numbers[sid], wanted.text())),
+                )
+            )
+            for sid, wanted in topic.wanted.items()
+        ]
+
+    def restore(
+        self,
+        rows: dict[bytes, bytes],
+        marks: dict[Cid, list[MarkState]],
+        logs: dict[Cid, int],
+        cursors: dict[bytes, bytes],
+    ) -> None:
+        """Take up again, after a restart, what our disk says we follow."""
+        for key, value in rows.items():
+            cid, sid = Cid(key[:-8]), int.from_bytes(key[-8:], "big")
+            versions = self.node.descriptors.get(cid)
+            if versions is None:
+                continue
+            row = msgspec.json.decode(value, type=_Row)
+            topic = self.topics.get(cid)
+            if topic is None:
+                topic = self.topics[cid] = self.topic_type(
+                    self,
+                    versions,
+                    frontier=Frontier(marks.get(cid, [])),
+                    log_index=logs.get(cid, 0),
+                    cursor=int.from_bytes(cursors.get(cid, b""), "big"),
+                )
+                self.node.descriptors.follow(versions)
+            topic.want(sid, row.number + 2, row.where)
+
+    def resume(self) -> None:
+        """After a restart, once peers can be asked: have our filters kept again."""
+        for topic in list(self.topics.values()):
+            for sid, wanted in topic.wanted.items():
+                number = topic.numbers[sid]
+                self.subscriber.install(topic.versions, sid, number, wanted.text())
+            self.turn.persist(*self.rows(topic))
+            topic.open()
+
+    # What we publish.
+
+    def publish(self, event: EventDescriptor) -> None:
+        """An event of ours is on our disk: send it to the leaves."""
+        if event.is_merge:
+            return
+        own = self.topics.get(event.topic)
+        if own is not None:
+            own.receive(event, 0, routed=True)
+
+        def found(versions: Versions | None) -> None:
+            if versions is not None and is_routed(versions.current):
+                self.probing.publish(event, self.spaces.places(versions, event.request.attributes))
+
+        self.spaces.find(event.topic, event.version, found)
+
+    # What peers say.
+
+    def receive(self, sender: PeerId, message: ContentMessage) -> None:
+        """Take what a peer says; raises RemoteError where it should not have said it."""
+        match message:
+            case ProbeEvent():
+                self.homes.probe(message, sender)
+            case MatchedEvent():
+                self._deliver(message)
+            case PlaceSubscription():
+                self.homes.place(message, sender)
+            case Installed():
+                self.subscriber.installed(sender, message)
+            case PlaceState():
+                self.homes.route_state(message, sender)
+            case PlaceTaken():
+                self.homes.state_taken(message, sender)
+            case TreeShape():
+                self.homes.hear_shape(message, sender)
+            case CompareContent():
+                self.members.answer(sender, message, self.node.topics.get(message.topic))
+            case ContentCompared():
+                topic = self.topics.get(message.topic)
+                if topic is not None:
+                    topic.comparing.receive(sender, message)
+            case _ as unreachable:
+                assert_never(unreachable)
+
+    def _installed(self, sender: PeerId, message: Installed) -> None:
+        self.subscriber.installed(sender, message)
+
+    def _deliver(self, message: MatchedEvent) -> None:
+        event = self.decode(message.block)
+        topic = self.topics.get(event.topic)
+        if topic is not None:
+            topic.receive(event, message.hops, routed=True)
+
+    def accepted(self, sender: PeerId, message: JoinAccepted) -> None:
+        """We knocked at a topic and found a member."""
+        self.knocking.accepted(sender, message)
+
+    def referred(self, message: JoinReferred) -> None:
+        """We knocked at a peer that names another."""
+        self.knocking.referred(message)
+
+    def lost(self, peer: PeerId) -> None:
+        """A connection ended, or could not be made."""
+        for probe in self.routing.lost(peer):
+            self.counts["content_probe_again"] = self.counts.get("content_probe_again", 0) + 1
+            self.homes.probe(probe, None)
+        self.upkeep.lost(peer)
+        self.subscriber.lost(peer)
+        for topic in self.topics.values():
+            topic.comparing.lost(peer)
+
+    def rejected(self, sender: PeerId, topic: Cid | None, error: RemoteError) -> None:
+        """Write down that a peer said what it should not have."""
+        self.node.rejected(sender, topic, error)
+
+    def footprint(self) -> dict[str, int]:
+        """How much is in memory."""
+        return {
+            "content_places": len(self.homes.places),
+            "content_kept": self.homes.kept_count,
+            "content_splits": len(self.trees),
+        }

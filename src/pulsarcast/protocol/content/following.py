@@ -1,0 +1,218 @@
+"""A topic that we follow by content: its matching events come to us, and we are no member of it.
+
+Whatever comes, by routing or by comparing, is known by its number, judged, put on the disk and
+delivered from there, like a member's events. Our frontier's gapless part is what two members have
+confirmed: everything up to there that matches was here.
+
+Where the topic has an order, a member's log decides it: what comes by routing waits until that
+member says whose turn it is, so that an event behind others that do not match us needs no guess.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pulsarcast.model import trace
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.events import EventDescriptor
+from pulsarcast.model.filters import Filter
+from pulsarcast.model.ids import PeerId
+from pulsarcast.model.topics import DeliveryOrder, Mark
+from pulsarcast.protocol.content.comparing import Comparing
+from pulsarcast.protocol.content.members import ID_BYTES, id_of
+from pulsarcast.protocol.content.messages import ContentCompared
+from pulsarcast.protocol.content.spaces import own_filter
+from pulsarcast.protocol.frontier import Frontier, Source
+from pulsarcast.protocol.published_requests import PublishedRequests
+from pulsarcast.protocol.store import MarkState, PutMark
+from pulsarcast.protocol.topic_log import TopicLog
+from pulsarcast.protocol.versions import Versions
+
+if TYPE_CHECKING:
+    from pulsarcast.protocol.content.content import Content
+
+EARLY_MAX = 1024
+"""Events of an ordered topic that wait for their turn; more are sent again by a member."""
+
+
+class ContentTopic:
+    """One topic that we follow by content."""
+
+    def __init__(
+        self,
+        content: "Content",
+        versions: Versions,
+        *,
+        frontier: Frontier | None = None,
+        log_index: int = 0,
+        cursor: int = 0,
+    ) -> None:
+        self._content = content
+        self._turn = content.turn
+        self.versions = versions
+        self.id = versions.first.cid
+        self.started = frontier is not None
+        self.frontier = Frontier() if frontier is None else frontier
+        self.is_ordered = versions.first.delivery_order is not DeliveryOrder.NONE
+        self.wanted: dict[int, Filter] = {}
+        """Our filters, by sid."""
+        self.numbers: dict[int, int] = {}
+        self.requests = PublishedRequests(self.id)
+        self.log = TopicLog(
+            self.id,
+            self._turn,
+            newest=log_index,
+            cursor=cursor,
+            subscribed=True,
+            recalled=_nothing,
+            replayed=_nothing,
+        )
+        self.comparing = Comparing(
+            self.id,
+            self._turn,
+            content.parameters,
+            where=lambda: tuple(each.text() for each in self.wanted.values()),
+            find_members=self._find_members,
+            start=self._start,
+            compared=self._compared,
+            confirmed=self._confirmed,
+            counts=content.counts,
+        )
+        self._on_start: list[Callable[[], None]] = []
+        self._early: dict[bytes, tuple[EventDescriptor, int]] = {}
+
+    def open(self) -> None:
+        """Begin to compare, or go on."""
+        marks = {(mark.publisher, mark.epoch): mark.high for mark in self.frontier.marks()}
+        self.comparing.open(marks if self.started else None)
+        self.log.open(replay=self.started)
+
+    def close(self) -> None:
+        """Nothing is wanted any more."""
+        self.comparing.close()
+
+    def want(self, sid: int, number: int, where: str) -> None:
+        """Have one filter more, or another one in its place."""
+        self.wanted[sid] = own_filter(self.versions.current, where)
+        self.numbers[sid] = number
+
+    def when_started(self, then: Callable[[], None]) -> None:
+        """Do something once we know from where on events are due to us."""
+        if self.started:
+            then()
+        else:
+            self._on_start.append(then)
+
+    def _find_members(self, then: Callable[[list[PeerId]], None]) -> None:
+        self._content.knocking.find(self.id, self.versions.first.root_peer, then)
+
+    def _start(self, marks: dict[Source, int]) -> None:
+        """Where a member stands is where our subscription starts."""
+        for (publisher, epoch), high in marks.items():
+            self.frontier.adopt(MarkState(publisher, epoch, high, high, None))
+        self.started = True
+        start = tuple(Mark(publisher, epoch, high) for (publisher, epoch), high in marks.items())
+
+        def synced() -> None:
+            self._turn.trace(trace.Subscribed(self.id, start))
+            waiting, self._on_start = self._on_start, []
+            for then in waiting:
+                then()
+
+        writes = [PutMark(self.id, mark) for mark in self.frontier.marks()]
+        self._turn.persist(*writes, *self._content.rows(self), then=synced)
+
+    # What comes.
+
+    def receive(self, event: EventDescriptor, hops: int, *, routed: bool) -> None:
+        """An event that is said to match us, from a leaf's home or from a member."""
+        if not self.started:
+            return
+        source, (epoch, number) = event.numbered_by, event.sequence
+        if self.frontier.holds(source, epoch, number):
+            return
+        attributes = event.request.attributes
+        if not any(each.matches(attributes) for each in self.wanted.values()):
+            return  # it was wanted when it was sent
+        if event.version in self.versions.by_cid:
+            self._judge(event, hops, routed=routed)
+            return
+
+        def found(versions: Versions | None) -> None:
+            if versions is not None and not self.frontier.holds(source, epoch, number):
+                try:
+                    self._judge(event, hops, routed=routed)
+                except RemoteError as error:
+                    self._content.rejected(event.publisher, self.id, error)
+
+        self._content.spaces.find(self.id, event.version, found)
+
+    def _judge(self, event: EventDescriptor, hops: int, *, routed: bool) -> None:
+        self.versions.judge(event)
+        if routed:
+            self.comparing.came(event.cid)
+        if self.is_ordered:
+            if len(self._early) < EARLY_MAX or not routed:
+                self._early[id_of(event.cid)] = (event, hops)
+            self.comparing.ask_soon()
+            return
+        if self.frontier.is_full(event.numbered_by, *event.sequence) and routed:
+            return  # the next comparison makes room, and brings it again
+        self._accept(event, hops, routed=routed)
+
+    def _accept(self, event: EventDescriptor, hops: int, *, routed: bool) -> None:
+        counts = self._content.counts
+        name = "content_routed" if routed else "content_by_comparison"
+        counts[name] = counts.get(name, 0) + 1
+        mark = self.frontier.add(event.numbered_by, *event.sequence, event.cid)
+        is_request = event.author != event.publisher
+        if is_request and not self.requests.is_first(event):
+            self.log.append_undelivered(event, mark, b"")
+            return
+        writes = [self.requests.row(event)] if is_request else []
+        self.log.append(
+            event,
+            mark,
+            *writes,
+            asked_for=event.author == self._turn.me,
+            certificate=b"",
+            then=lambda index: self.log.deliver(index, event, hops),
+        )
+
+    def _compared(self, sender: PeerId, message: ContentCompared, decides: bool) -> None:
+        """A member names all that match, and sends those that we lack."""
+        for block in message.blocks:
+            try:
+                event = self._content.decode(block)
+                if event.topic != self.id:
+                    raise RemoteError("an answer from another topic")
+                self.receive(event, 1, routed=False)
+            except RemoteError as error:
+                self._content.rejected(sender, self.id, error)
+        if not self.is_ordered or not decides:
+            return
+        for at in range(0, len(message.order), ID_BYTES):
+            found = self._early.pop(message.order[at : at + ID_BYTES], None)
+            if found is not None:
+                event, hops = found
+                if not self.frontier.holds(event.numbered_by, *event.sequence):
+                    self._accept(event, hops, routed=hops > 1)
+
+    def _confirmed(self, marks: dict[Source, int]) -> None:
+        """Two members have shown us all that matches up to here."""
+        writes = []
+        for (publisher, epoch), high in marks.items():
+            known = self.frontier.mark(publisher, epoch)
+            if known is None:
+                known = MarkState(publisher, epoch, 0, 0, None)
+            if high > known.high:
+                beyond = tuple(number for number in known.beyond if number > high)
+                self.frontier.adopt(known._replace(high=high, cid=None, beyond=beyond))
+                mark = self.frontier.mark(publisher, epoch)
+                assert mark is not None
+                writes.append(PutMark(self.id, mark))
+        if writes:
+            self._turn.persist(*writes)
+
+
+def _nothing() -> None:
+    """A content subscriber links nothing to what it saw last."""

@@ -1,0 +1,502 @@
+"""Homes: the nodes of trees that we hold for others, and what is asked of them (thesis, 3.3, 3.4).
+
+A message for a node finds one of three cases. The node is a leaf: it is served. It has split: the
+message goes on to the leaf, whose name we know. There is no such node: the sender guessed too deep,
+and we jump up to half the level.
+
+**Who is home.** The peer closest to the node's key, by its own account. One that holds nothing of a
+node may be new: it passes the message to the next closest peer first, which serves it if it is the
+old home, and hands over. So a home serves only after hand-over, and the old one until then (3.6).
+Where neither holds anything, and the node must exist because its parent has split, it begins anew,
+empty: leases fill it again.
+"""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.events import EventDescriptor
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.subscriptions import SubscriptionRecord, decode_subscription
+from pulsarcast.protocol.content.messages import (
+    Held,
+    Installed,
+    MatchedEvent,
+    PlaceState,
+    PlaceSubscription,
+    PlaceTaken,
+    ProbeEvent,
+    Purpose,
+    Stage,
+    Target,
+    TreeShape,
+)
+from pulsarcast.protocol.content.place import Kept, Place, kept_of
+from pulsarcast.protocol.content.routing import HOPS_MAX, Routing, grouped
+from pulsarcast.protocol.content.space import REACH, ROOT, is_below, key_of_node, level
+from pulsarcast.protocol.content.spaces import Spaces, filter_of
+from pulsarcast.protocol.content.splitting import Splitting
+from pulsarcast.protocol.content.trees import Trees
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.turn import Turn
+from pulsarcast.protocol.versions import Versions
+
+PLACES_MAX = 4096
+"""Nodes of trees that we hold at a time."""
+KEPT_MAX = 65_536
+"""Pieces of subscriptions that we hold at a time."""
+TOLD_MAX = 4096
+"""Peers of whom we remember what we told them of a tree."""
+
+PlaceId = tuple[Cid, str, int]
+
+
+class Homes:
+    """The places that we hold."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        parameters: Parameters,
+        routing: Routing,
+        spaces: Spaces,
+        trees: Trees,
+        *,
+        decode: Callable[[bytes], EventDescriptor],
+        deliver: Callable[[MatchedEvent], None],
+        installed: Callable[[PeerId, Installed], None],
+        rejected: Callable[[PeerId, Cid | None, RemoteError], None],
+        counts: dict[str, int],
+    ) -> None:
+        self._turn = turn
+        self._routing = routing
+        self._spaces = spaces
+        self._trees = trees
+        self._decode = decode
+        self._deliver = deliver
+        """An event that a subscription of our own matches."""
+        self._installed = installed
+        self._rejected = rejected
+        self._counts = counts
+        self.capacity = parameters.content_capacity
+        self.reach = REACH
+        """How far above the diagonal subscriptions are looked for."""
+        self.multicast = True
+        """Whether targets with one next hop travel together."""
+        self.places: dict[PlaceId, Place] = {}
+        self.splitting = Splitting(turn, parameters, trees, route=self.route_state)
+        self.hand_over: Callable[[Place, PeerId], None] = lambda place, peer: None
+        """What to do once a peer closer to a place's key is known (`upkeep`)."""
+        self.touched: Callable[[Place], None] = lambda place: None
+        """What to do once a place has changed (`upkeep`)."""
+        self._told: dict[tuple[PeerId, Cid, str, int], int] = {}
+
+    @property
+    def kept_count(self) -> int:
+        """How many pieces of subscriptions we hold."""
+        return sum(len(place.kept) for place in self.places.values())
+
+    # Finding the home.
+
+    def _way(
+        self, topic: Cid, attribute: str, at: int, stage: Stage, sender: PeerId | None
+    ) -> tuple[PeerId | None, Place | None, int, Stage]:
+        """Where something for a node goes: to a peer, to a place of ours, or up the tree.
+
+        Returns (peer, place, node, stage); neither peer nor place: look again with that node.
+        """
+        place = self.places.get((topic, attribute, at))
+        if at == ROOT and stage is Stage.GUESSED:
+            stage = Stage.ASSURED  # every tree has a root
+        if stage in (Stage.PASSED, Stage.PASSED_ASSURED):
+            if place is not None:
+                if sender is not None and self._routing.is_closer(sender, place.key):
+                    place.is_owner = True
+                    self.hand_over(place, sender)
+                return None, place, at, stage
+            if stage is Stage.PASSED_ASSURED and sender is not None:
+                return sender, None, at, Stage.NOBODY
+            return None, None, _jump(at), Stage.GUESSED
+        key = place.key if place is not None else key_of_node(topic, attribute, at)
+        closer = self._routing.closer(key)
+        if closer is not None:
+            if place is not None and place.is_owner:
+                self.hand_over(place, closer)
+                return None, place, at, stage
+            return closer, None, at, Stage.ASSURED if stage is Stage.NOBODY else stage
+        if place is not None:
+            place.is_owner = True
+            return None, place, at, stage
+        beside = self._routing.beside(key)
+        if stage is Stage.GUESSED:
+            if beside is None:
+                return None, None, _jump(at), Stage.GUESSED
+            return beside, None, at, Stage.PASSED
+        if stage is Stage.ASSURED and beside is not None:
+            return beside, None, at, Stage.PASSED_ASSURED
+        made = self._begin(topic, attribute, at)
+        return None, made, at, stage
+
+    def _begin(self, topic: Cid, attribute: str, at: int) -> Place | None:
+        if len(self.places) >= PLACES_MAX:
+            return None
+        place = self.places[(topic, attribute, at)] = Place(topic, attribute, at)
+        place.is_owner = True
+        # What is split by all that we know is no leaf, whatever became of who knew.
+        place.is_split = self._trees.shape(topic, attribute).is_split(at)
+        self.touched(place)
+        return place
+
+    # Subscriptions.
+
+    def place(self, message: PlaceSubscription, sender: PeerId | None) -> None:
+        """Keep a piece of a subscription, or pass it on to where it belongs."""
+        at, stage = message.at, message.stage
+        while message.hops <= HOPS_MAX:
+            peer, place, at, stage = self._way(message.topic, message.attribute, at, stage, sender)
+            if peer is not None:
+                passed_on = msgspec.structs.replace(
+                    message, at=at, stage=stage, hops=message.hops + 1
+                )
+                self._turn.send(peer, passed_on)
+                return
+            if place is None and at == message.at and stage is message.stage:
+                return  # no room
+            if place is not None:
+                if not place.is_split:
+                    self._keep(place, message)
+                    return
+                at, stage = self._leaf_below(place, message.held), Stage.ASSURED
+                self._tell_shape(place, message)
+            sender = None
+            message = msgspec.structs.replace(message, at=at, stage=stage, hops=message.hops + 1)
+
+    def _leaf_below(self, place: Place, held: Held) -> int:
+        record = decode_subscription(held.record)
+        kept = kept_of(held, record, None, 0.0)
+        shape = self._trees.shape(place.topic, place.attribute)
+        shape.split(place.at)
+        return shape.leaf(*kept.point, below=place.at)
+
+    def _tell_shape(self, place: Place, message: PlaceSubscription) -> None:
+        subscriber = decode_subscription(message.held.record).subscriber
+        self.tell(subscriber, place)
+
+    def _keep(self, place: Place, message: PlaceSubscription) -> None:
+        record = decode_subscription(message.held.record)
+        if record.topic != message.topic:
+            raise RemoteError("a subscription to another topic")
+
+        def kept(taken: bool) -> None:
+            if not taken:
+                return
+            self._counts["content_installed"] = self._counts.get("content_installed", 0) + 1
+            answer = Installed(
+                place.topic,
+                record.sid,
+                record.number,
+                message.held.piece,
+                place.attribute,
+                place.at,
+                message.hops,
+            )
+            if record.subscriber == self._turn.me:
+                self._installed(self._turn.me, answer)
+            else:
+                self._turn.send(record.subscriber, answer)
+            self._split_if_full(place)
+
+        self._take(place, message.held, record, kept)
+
+    def _take(
+        self, place: Place, held: Held, record: SubscriptionRecord, then: Callable[[bool], None]
+    ) -> None:
+        """Keep a piece at a place, once the schema of its filter is known."""
+        now = self._turn.now
+        expires_s = now + min(held.left_s, record.lease_s)
+
+        def found(versions: Versions | None) -> None:
+            version = None if versions is None else versions.by_cid.get(record.version)
+            if version is None or self.kept_count >= KEPT_MAX:
+                then(False)
+                return
+            try:
+                wanted = filter_of(version, record.where) if record.where else None
+            except RemoteError as error:
+                self._rejected(record.subscriber, record.topic, error)
+                then(False)
+                return
+            kept = kept_of(held, record, wanted, expires_s)
+            if place.put(kept, version.attributes):
+                self.touched(place)
+            then(True)
+
+        self._spaces.find(record.topic, record.version, found)
+
+    def _split_if_full(self, place: Place) -> None:
+        if not place.is_split and len(place.kept) > self.capacity and place.can_split():
+            self.split(place)
+
+    def split(self, place: Place) -> None:
+        """A leaf is more than we want to bear: its halves go to homes of their own."""
+        self._counts["content_split"] = self._counts.get("content_split", 0) + 1
+        self.splitting.split(place, self.capacity)
+        self.touched(place)
+        self.tell_up(place)
+
+    # Events.
+
+    def probe(self, message: ProbeEvent, sender: PeerId | None) -> None:
+        """Match an event at the leaves that we hold, and pass it on to the others."""
+        if message.hops > HOPS_MAX:
+            return
+        ways: list[tuple[PeerId, Target]] = []
+        here: list[tuple[Target, Place]] = []
+        for target in message.targets:
+            self._find_way(message.topic, target, sender, ways, here)
+        self.send_on(message, ways)
+        if here:
+            self._serve(message, here)
+
+    def _find_way(
+        self,
+        topic: Cid,
+        target: Target,
+        sender: PeerId | None,
+        ways: list[tuple[PeerId, Target]],
+        here: list[tuple[Target, Place]],
+    ) -> None:
+        attribute, at, wanted, stage = target
+        for _ in range(level(at) + 2):
+            peer, place, at_now, stage_now = self._way(topic, attribute, at, stage, sender)
+            if peer is not None:
+                ways.append((peer, Target(attribute, at_now, wanted, stage_now)))
+                return
+            if place is not None:
+                here.append((Target(attribute, at_now, wanted, stage_now), place))
+                return
+            if (at_now, stage_now) == (at, stage):
+                return
+            at, stage, sender = at_now, stage_now, None
+
+    def send_on(self, message: ProbeEvent, ways: list[tuple[PeerId, Target]]) -> None:
+        """Send an event to its next hops, one message each."""
+        hops = message.hops + 1
+        if not self.multicast:
+            for peer, target in ways:
+                single = ProbeEvent(message.topic, message.block, (target,), hops)
+                self._routing.send_probe(peer, single)
+            return
+        for peer, targets in grouped(ways).items():
+            together = ProbeEvent(message.topic, message.block, tuple(targets), hops)
+            self._routing.send_probe(peer, together)
+
+    def _serve(self, message: ProbeEvent, here: list[tuple[Target, Place]]) -> None:
+        event = self._decode(message.block)
+        if event.topic != message.topic:
+            raise RemoteError("an event of another topic")
+
+        def found(versions: Versions | None) -> None:
+            if versions is None:
+                return
+            try:
+                versions.judge(event)
+            except RemoteError as error:
+                self._rejected(event.publisher, event.topic, error)
+                return
+            places = self._spaces.places(versions, event.request.attributes)
+            self._match(message, event, places, here)
+
+        self._spaces.find(event.topic, event.version, found)
+
+    def _match(
+        self,
+        message: ProbeEvent,
+        event: EventDescriptor,
+        places: dict[str, float],
+        here: list[tuple[Target, Place]],
+    ) -> None:
+        below: list[Target] = []
+        for target, place in here:
+            value = places.get(target.attribute)
+            if value is None:
+                continue
+            if place.is_split:
+                below += self._leaves_below(place, target, value)
+                self.tell(event.publisher, place)
+            if place.kept and place.is_new(event.cid):
+                self._hand_out(place, event, value, message.hops)
+        if below:
+            again = ProbeEvent(message.topic, message.block, tuple(below), message.hops + 1)
+            self.probe(again, None)
+
+    def _leaves_below(self, place: Place, target: Target, value: float) -> Iterable[Target]:
+        shape = self._trees.shape(place.topic, place.attribute)
+        shape.split(place.at)
+        wanted = target.wanted if is_below(target.wanted, place.at) else place.at
+        leaf = shape.leaf_towards(wanted, place.at)
+        leaves = shape.leaves(value, wanted, self.reach) if leaf is None else [leaf]
+        return [Target(place.attribute, each, each, Stage.ASSURED) for each in leaves]
+
+    def _hand_out(self, place: Place, event: EventDescriptor, value: float, hops: int) -> None:
+        subscribers = place.matching(event.request.attributes, value)
+        matched = MatchedEvent(event.block, hops + 1)
+        for subscriber in subscribers:
+            if subscriber == self._turn.me:
+                self._deliver(matched)
+            else:
+                self._turn.send(subscriber, matched)
+        rate = place.bear(1 + len(subscribers), self._turn.now)
+        if self.splitting.is_too_much(rate) and not place.is_split and place.can_split():
+            self._counts["content_load_split"] = self._counts.get("content_load_split", 0) + 1
+            self.split(place)
+
+    # The tree's shape.
+
+    def tell(self, peer: PeerId, place: Place) -> None:
+        """Tell a peer that guessed what we know of the tree, where it is more than last time."""
+        shape = self._trees.shape(place.topic, place.attribute)
+        if peer == self._turn.me:
+            return
+        told = shape.to_bytes(place.at)
+        who = (peer, place.topic, place.attribute, place.at)
+        if len(told) <= self._told.get(who, 0) * 1.25:
+            return
+        self._told.pop(who, None)
+        self._told[who] = len(told)
+        if len(self._told) > TOLD_MAX:
+            del self._told[next(iter(self._told))]
+        self._turn.send(peer, TreeShape(place.topic, place.attribute, place.at, told))
+
+    def tell_up(self, place: Place) -> None:
+        """Let the homes above know of a split, some time soon (program 3.1, line 54)."""
+        if place.at == ROOT or place.tells_up:
+            return
+        place.tells_up = True
+
+        def now() -> None:
+            place.tells_up = False
+            shape = self._trees.shape(place.topic, place.attribute)
+            told = shape.to_bytes(place.at)
+            above = TreeShape(place.topic, place.attribute, place.at, told, place.at >> 1)
+            self.hear_shape(above, None)
+
+        self._turn.after(self._turn.jitter(2.0), now)
+
+    def hear_shape(self, message: TreeShape, sender: PeerId | None) -> None:
+        """Somebody knows something of a tree: take it in, and pass it on to whom it is for."""
+        if message.at == 0:
+            self._trees.shape(message.topic, message.attribute).merge(message.below, message.shape)
+            return
+        if message.hops > HOPS_MAX or not is_below(message.below, message.at):
+            return
+        key = key_of_node(message.topic, message.attribute, message.at)
+        closer = self._routing.closer(key)
+        place = self.places.get((message.topic, message.attribute, message.at))
+        if closer is not None and (place is None or not place.is_owner):
+            self._turn.send(closer, msgspec.structs.replace(message, hops=message.hops + 1))
+            return
+        shape = self._trees.shape(message.topic, message.attribute)
+        new = shape.merge(message.below, message.shape)
+        if place is None:
+            place = self._begin(message.topic, message.attribute, message.at)
+            if place is None:
+                return
+        if not place.is_split:
+            # Its children exist: whatever it was taken for, it is no leaf.
+            self.splitting.split(place, self.capacity)
+            self.touched(place)
+        if new:
+            self.tell_up(place)
+
+    # What other homes hand us.
+
+    def route_state(self, message: PlaceState, sender: PeerId | None = None) -> None:
+        """Take what another home sends, or pass it on where the node's home is another peer."""
+        if message.hops > HOPS_MAX:
+            return
+        if message.purpose is Purpose.TRANSFER:
+            key = key_of_node(message.topic, message.attribute, message.at)
+            closer = self._routing.closer(key)
+            place = self.places.get((message.topic, message.attribute, message.at))
+            if closer is not None and (place is None or not place.is_owner):
+                home = message.home or self._turn.me
+                passed_on = msgspec.structs.replace(message, home=home, hops=message.hops + 1)
+                self._turn.send(closer, passed_on)
+                return
+        self._take_state(message, sender)
+
+    def _take_state(self, message: PlaceState, sender: PeerId | None) -> None:
+        where = (message.topic, message.attribute, message.at)
+        place = self.places.get(where)
+        if place is None:
+            if len(self.places) >= PLACES_MAX:
+                return
+            place = self.places[where] = Place(*where)
+            self.touched(place)
+        shape = self._trees.shape(message.topic, message.attribute)
+        shape.learn(message.at)
+        if message.shape:
+            shape.merge(message.at, message.shape)
+        records = [(held, decode_subscription(held.record)) for held in message.held]
+        waiting = len(records)
+
+        def taken(_: bool) -> None:
+            nonlocal waiting
+            waiting -= 1
+            if waiting == 0:
+                self._took_state(place, message, sender)
+
+        for held, record in records:
+            if record.topic != message.topic:
+                raise RemoteError("a subscription to another topic")
+            self._take(place, held, record, taken)
+        if not records:
+            self._took_state(place, message, sender)
+
+    def _took_state(self, place: Place, message: PlaceState, sender: PeerId | None) -> None:
+        if message.purpose is not Purpose.REPLICA:
+            place.is_owner = True
+        elif sender is not None and self._routing.is_closer(sender, place.key):
+            place.is_owner = False
+        if message.is_split:
+            shape = self._trees.shape(place.topic, place.attribute)
+            shape.split(place.at)
+            place.is_split = True
+        if place.is_owner:
+            if place.is_split and place.kept:
+                self.splitting.send_down(place)
+            self._split_if_full(place)
+        if message.token:
+            taken = PlaceTaken(message.topic, message.attribute, message.at, message.token)
+            home = message.home or sender
+            if home is None or home == self._turn.me:
+                self.state_taken(taken, self._turn.me)
+            else:
+                self._turn.send(home, taken)
+        self.touched(place)
+
+    def state_taken(self, message: PlaceTaken, sender: PeerId) -> None:
+        """What we handed over or transferred has its new home."""
+        place = self.places.get((message.topic, message.attribute, message.at))
+        if place is not None and place.handing is not None:
+            peer, token, version = place.handing
+            if (peer, token) == (sender, message.token):
+                place.handing = None
+                self._counts["content_hand_over"] = self._counts.get("content_hand_over", 0) + 1
+                if version == place.version:
+                    place.is_owner = False
+                else:
+                    self.hand_over(place, peer)
+                return
+        self.splitting.taken(self.places, message)
+
+    def kept(self) -> Iterable[Kept]:
+        """Every piece that we hold, for checkers."""
+        return (kept for place in self.places.values() for kept in place.kept.values())
+
+
+def _jump(at: int) -> int:
+    """The node at half the level on the way to another (program 3.2, line 66)."""
+    return at >> (level(at) - level(at) // 2)

@@ -1,0 +1,88 @@
+"""Knocking: finding full members of a topic that we are no member of.
+
+The way is a visitor's (`visiting`): ask the peer closest to the root's key, follow who is named,
+and the first member names others.
+"""
+
+from collections.abc import Callable
+
+from pulsarcast.model.ids import Cid, PeerId, peer_key
+from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.messages import Contact, Join, JoinAccepted, JoinReferred, Role
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.turn import Turn
+
+KNOCKS_MAX = 64
+"""Searches at a time."""
+STEPS_MAX = 32
+
+Found = Callable[[list[PeerId]], None]
+
+
+class _Knock:
+    __slots__ = ("root", "steps", "then", "topic")
+
+    def __init__(self, topic: Cid, root: PeerId, then: Found) -> None:
+        self.topic = topic
+        self.root = root
+        self.then = then
+        self.steps = 0
+
+
+class Knocking:
+    """Finds members, for those who want to compare with them."""
+
+    def __init__(self, turn: Turn, dht: Kademlia, parameters: Parameters) -> None:
+        self._turn = turn
+        self._dht = dht
+        self._timeout_s = 2 * parameters.rpc_timeout_s
+        self._knocks: dict[int, _Knock] = {}
+        self._tries: dict[Cid, int] = {}
+
+    def find(self, topic: Cid, root: PeerId, then: Found) -> None:
+        """Find some members; `then` gets none of them where nobody is found in time."""
+        if len(self._knocks) >= KNOCKS_MAX:
+            then([])
+            return
+        attempt = self._turn.new_id()
+        knock = self._knocks[attempt] = _Knock(topic, root, then)
+        self._turn.after(self._timeout_s, lambda: self._end(attempt, []))
+        tries = self._tries[topic] = self._tries.get(topic, 0) + 1
+        if len(self._tries) > KNOCKS_MAX:
+            del self._tries[next(iter(self._tries))]
+        known = self._dht.closest_known(peer_key(root), 1)
+        if known and tries % 3:
+            self._ask(attempt, knock, known[0])
+            return
+
+        def found(closest: list[Contact]) -> None:
+            if attempt in self._knocks and closest:
+                self._ask(attempt, knock, closest[tries % min(3, len(closest))])
+
+        self._dht.lookup(peer_key(root), found)
+
+    def _ask(self, attempt: int, knock: _Knock, contact: Contact) -> None:
+        knock.steps += 1
+        if knock.steps <= STEPS_MAX and contact.peer != self._turn.me:
+            join = Join(knock.topic, attempt, Role.VISITOR, knock.root, False, False)
+            self._turn.send(contact.peer, join)
+
+    def accepted(self, sender: PeerId, message: JoinAccepted) -> None:
+        """We found a member, and those that it names."""
+        if message.attempt in self._knocks:
+            members = {sender: None}
+            members.update((contact.peer, None) for contact in message.members)
+            members.update((peer, None) for peer in message.path)
+            members.pop(self._turn.me, None)
+            self._end(message.attempt, list(members))
+
+    def referred(self, message: JoinReferred) -> None:
+        """The peer we knocked at names another."""
+        knock = self._knocks.get(message.attempt)
+        if knock is not None:
+            self._ask(message.attempt, knock, message.contact)
+
+    def _end(self, attempt: int, members: list[PeerId]) -> None:
+        knock = self._knocks.pop(attempt, None)
+        if knock is not None:
+            knock.then(members)

@@ -1,0 +1,283 @@
+"""The members' side of comparing: which matching events does a content subscriber lack (design 8).
+
+A member's log has places without gaps, so a subscriber only says up to which place it has compared
+before: one small question, however many publishers there are. The answer brings what matches and is
+new, and where the numberings stand by then: with that the subscriber can go on with another member.
+
+Nothing is remembered about who asks. Events of the log's last pages are kept sorted by attribute,
+so that a filter looks at those that lie in its ranges, and not at all of them.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+
+from pulsarcast.model.events import EventDescriptor
+from pulsarcast.model.filters import Filter
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.protocol.content.messages import CompareContent, ContentCompared
+from pulsarcast.protocol.content.spaces import filter_of
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.store import Events, LoadLog, LoadNumbers, MarkState
+from pulsarcast.protocol.topic import Topic
+from pulsarcast.protocol.turn import Turn
+
+PAGE = 128
+PAGES_MAX = 64
+"""Pages of logs that are kept in memory."""
+SCANNED_MAX = 1024
+"""Places that one question looks through."""
+SOUGHT_MAX = 64
+"""Numberings whose place in our log is looked up for a subscriber who is new to us."""
+MARKS_PAGE = 512
+ID_BYTES = 8
+"""As much of a CID as tells events apart here: whose events collide hides its own."""
+
+
+def id_of(cid: Cid) -> bytes:
+    """An event's name in questions and answers."""
+    return cid[-ID_BYTES:]
+
+
+class _Page:
+    """Some events of a log, sorted by each attribute."""
+
+    __slots__ = ("_columns", "events")
+
+    def __init__(self, events: tuple[tuple[int, EventDescriptor], ...]) -> None:
+        self.events = events
+        self._columns: dict[str, tuple[list[float], list[int]]] = {}
+
+    def matching(self, wanted: Filter, after: int) -> list[int]:
+        """Which of the events behind a place a filter matches, by their place in the page."""
+        found: set[int] = set()
+        for box in wanted.cover():
+            candidates: range | list[int] = range(len(self.events))
+            for name, each in box.ranges:
+                values, order = self._column(name)
+                first, last = bisect_left(values, each.low), bisect_right(values, each.high)
+                if last - first < len(candidates):
+                    candidates = order[first:last]
+            for at in candidates:
+                place, event = self.events[at]
+                if place > after and at not in found and wanted.matches(event.request.attributes):
+                    found.add(at)
+        return sorted(found)
+
+    def _column(self, name: str) -> tuple[list[float], list[int]]:
+        column = self._columns.get(name)
+        if column is None:
+            pairs = sorted(
+                (value, at)
+                for at, (_, event) in enumerate(self.events)
+                if isinstance(value := event.request.attributes.get(name), (int, float))
+            )
+            column = self._columns[name] = ([v for v, _ in pairs], [at for _, at in pairs])
+        return column
+
+
+class Members:
+    """Answers content subscribers from the logs of topics that we are a member of."""
+
+    def __init__(self, turn: Turn, parameters: Parameters, counts: dict[str, int]) -> None:
+        self._turn = turn
+        self._bytes_max = parameters.range_bytes_max
+        self._counts = counts
+        self._logs: dict[Cid, tuple[object, int]] = {}
+        """Which life of a topic's log the places of a token are of."""
+        self._pages: dict[tuple[Cid, int], _Page] = {}
+
+    def answer(self, sender: PeerId, message: CompareContent, topic: Topic | None) -> None:
+        """A content subscriber wants to know what it lacks."""
+        if topic is None or not topic.started or topic.comparing.is_blank:
+            self._turn.send(sender, _no_member(message))
+            return
+        token = self._token(topic)
+        if message.fresh:
+            self._send_marks(sender, message, topic, token, _marks(topic, None))
+            return
+        wanted = [filter_of(topic.descriptor, text) for text in message.where]
+        if message.log == token:
+            self._scan(sender, message, topic, token, message.place, wanted)
+        else:
+            self._find_start(
+                message,
+                topic,
+                lambda start: self._scan(sender, message, topic, token, start, wanted),
+            )
+
+    def _token(self, topic: Topic) -> int:
+        known = self._logs.get(topic.id)
+        if known is None or known[0] is not topic.log:
+            known = self._logs[topic.id] = (topic.log, 1 + self._turn.rng.getrandbits(62))
+            for key in [key for key in self._pages if key[0] == topic.id]:
+                del self._pages[key]
+            if len(self._logs) > 1024:
+                del self._logs[next(iter(self._logs))]
+        return known[1]
+
+    def _find_start(
+        self, message: CompareContent, topic: Topic, then: Callable[[int], None]
+    ) -> None:
+        """The place before the first event that a subscriber's marks do not cover."""
+        theirs = {(mark.publisher, mark.epoch): mark.high for mark in message.marks}
+        ahead = [
+            (mark, theirs.get((mark.publisher, mark.epoch), 0))
+            for mark in topic.frontier.marks()
+            if mark.high > theirs.get((mark.publisher, mark.epoch), 0) or mark.beyond
+        ]
+        if len(ahead) > SOUGHT_MAX:
+            then(0)
+            return
+        start = topic.log.synced
+        waiting = list(ahead)
+        sought: dict[tuple[PeerId, int, int], None] = {}
+        """The last number asked for: where it is not in the answer, there is more."""
+
+        def step() -> None:
+            if not waiting or start == 0:
+                then(start)
+                return
+            mark, high = waiting.pop()
+            last = max(mark.high, *mark.beyond) if mark.beyond else mark.high
+            sought.clear()
+            if last - high > 1:
+                sought[(mark.publisher, mark.epoch, last)] = None
+            query = LoadNumbers(topic.id, mark.publisher, mark.epoch, high + 1, last, 1 << 16)
+            self._turn.load(query, Events, found)
+
+        def found(answer: Events) -> None:
+            nonlocal start
+            for place, event in answer.events:
+                if place:
+                    start = min(start, place - 1)
+                sought.pop((event.numbered_by, *event.sequence), None)
+            if sought:
+                # More than we read at once, and an older place may hold a later number.
+                start = 0
+            step()
+
+        step()
+
+    # Looking through the log.
+
+    def _scan(
+        self,
+        sender: PeerId,
+        message: CompareContent,
+        topic: Topic,
+        token: int,
+        start: int,
+        wanted: list[Filter],
+    ) -> None:
+        end = min(topic.log.synced, start + SCANNED_MAX)
+        have = {message.have[at : at + ID_BYTES] for at in range(0, len(message.have), ID_BYTES)}
+        order: list[bytes] = []
+        blocks: list[bytes] = []
+        moved: dict[tuple[PeerId, int], None] = {}
+        room = self._bytes_max
+
+        def step(number: int) -> None:
+            if number * PAGE >= end:
+                done(end)
+                return
+            self._load(topic, number, lambda page: look(number, page))
+
+        def look(number: int, page: _Page) -> None:
+            nonlocal room
+            found = {at for each in wanted for at in page.matching(each, start)}
+            for at, (place, event) in enumerate(page.events):
+                if place <= start:
+                    continue
+                if place > end:
+                    break
+                if at in found:
+                    name = id_of(event.cid)
+                    if name not in have:
+                        if len(event.block) > room and blocks:
+                            done(place - 1)
+                            return
+                        room -= len(event.block)
+                        blocks.append(event.block)
+                    order.append(name)
+                moved[(event.numbered_by, event.sequence.epoch)] = None
+            step(number + 1)
+
+        def done(place: int) -> None:
+            self._counts["content_compared"] = self._counts.get("content_compared", 0) + 1
+            marks: list[MarkState] = []
+            if place >= topic.log.synced:
+                known = moved if message.log == token and message.base == start else None
+                marks = _marks(topic, known)
+            self._send_marks(
+                sender, message, topic, token, marks, place, b"".join(order), tuple(blocks)
+            )
+
+        step(start // PAGE)
+
+    def _load(self, topic: Topic, number: int, then: Callable[[_Page], None]) -> None:
+        """A page of a topic's log: places from number * PAGE + 1 on."""
+        first, last = number * PAGE + 1, (number + 1) * PAGE
+        key = (topic.id, number)
+        page = self._pages.get(key)
+        newest = min(last, topic.log.synced)
+        if page is not None and page.events and page.events[-1][0] >= newest:
+            then(page)
+            return
+
+        def found(answer: Events) -> None:
+            events = tuple(each for each in answer.events if each[0] <= last)
+            page = _Page(events)
+            self._pages.pop(key, None)
+            self._pages[key] = page
+            if len(self._pages) > PAGES_MAX:
+                del self._pages[next(iter(self._pages))]
+            then(page)
+
+        self._turn.load(LoadLog(topic.id, first, PAGE), Events, found)
+
+    def _send_marks(
+        self,
+        sender: PeerId,
+        message: CompareContent,
+        topic: Topic,
+        token: int,
+        marks: list[MarkState],
+        place: int | None = None,
+        order: bytes = b"",
+        blocks: tuple[bytes, ...] = (),
+    ) -> None:
+        newest = topic.log.synced
+        pages = [marks[at : at + MARKS_PAGE] for at in range(0, len(marks), MARKS_PAGE)] or [[]]
+        for page in pages:
+            more = page is not pages[-1]
+            self._turn.send(
+                sender,
+                ContentCompared(
+                    message.request,
+                    message.topic,
+                    token,
+                    newest if place is None else place,
+                    newest,
+                    b"" if more else order,
+                    () if more else blocks,
+                    tuple(page),
+                    more,
+                ),
+            )
+
+
+def _no_member(message: CompareContent) -> ContentCompared:
+    return ContentCompared(message.request, message.topic, 0, 0, 0, b"", (), (), False)
+
+
+def _marks(topic: Topic, moved: dict[tuple[PeerId, int], None] | None) -> list[MarkState]:
+    """Where numberings stand, as far as everything up to there is on our disk."""
+    pending = topic.log.pending()
+    marks = []
+    for mark in topic.frontier.marks():
+        source = (mark.publisher, mark.epoch)
+        if moved is not None and source not in moved:
+            continue
+        high = min(mark.high, pending.get(source, mark.high + 1) - 1)
+        marks.append(MarkState(mark.publisher, mark.epoch, 0, high, None))
+    return marks

@@ -1,0 +1,199 @@
+"""What peers say about content-based subscriptions (2d-tree thesis, 4.2.1; design 8).
+
+The thesis' seven kinds, as they became here:
+
+- ProbeSubMessage and InsertSubMessage are one, `PlaceSubscription`: a record is small, so the probe
+  carries it, and the leaf that it finds keeps it. `Installed` answers.
+- TransferSubMessage is `PlaceState`, which also keeps replicas and hands a home over; `PlaceTaken`
+  answers it.
+- LeafUpdateMessage is `TreeShape`, which is also told to whoever guesses wrong.
+- ProbePubMessage and ProbePubMulticastMessage are `ProbeEvent`, with one target or many.
+- EventDeliveryMessage is `MatchedEvent`.
+
+`CompareContent` and `ContentCompared` are ours: they make complete what routing may lose.
+
+Those with `hops` are routed: each hop passes them to a peer closer to where they go.
+"""
+
+import enum
+from typing import NamedTuple, TypeAlias
+
+from msgspec import Struct
+
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.protocol.store import MarkState
+
+
+class Stage(enum.IntEnum):
+    """How sure it is that the tree has the node that something is sent to."""
+
+    GUESSED = 0
+    """The sender guesses, or heard of it: where it is not, we are too deep, and jump up."""
+    ASSURED = 1
+    """Its parent has split: whoever is its home may begin it, empty."""
+    PASSED = 2
+    """A home that holds nothing of it asks the next closest peer: it may not have got it yet."""
+    PASSED_ASSURED = 3
+    NOBODY = 4
+    """The next closest has nothing of it either: begin it."""
+
+
+class Target(NamedTuple):
+    """A node of the tree whose home an event goes to."""
+
+    attribute: str
+    at: int
+    wanted: int
+    """Whose part of the event's target area is searched: below `at` where a guess was too deep."""
+    stage: Stage = Stage.GUESSED
+
+
+class Held(NamedTuple):
+    """A subscription's piece, as its home keeps it and passes it on."""
+
+    record: bytes
+    piece: int
+    low: float
+    high: float
+    closed: bool
+    left_s: int
+    """What is left of the lease."""
+
+
+class PlaceSubscription(Struct, frozen=True):
+    """Keep this piece of a subscription at the leaf that its point falls into."""
+
+    topic: Cid
+    attribute: str
+    at: int
+    stage: Stage
+    held: Held
+    hops: int = 0
+
+
+class Installed(Struct, frozen=True):
+    """The answer: the leaf that keeps it, and what its home knows of the tree."""
+
+    topic: Cid
+    sid: int
+    number: int
+    piece: int
+    attribute: str
+    leaf: int
+    hops: int
+
+
+class ProbeEvent(Struct, frozen=True):
+    """An event on its way to the leaves that may hold subscriptions for it."""
+
+    topic: Cid
+    block: bytes
+    targets: tuple[Target, ...]
+    hops: int = 0
+
+
+class MatchedEvent(Struct, frozen=True):
+    """An event that a subscription of the receiver's matches, as its publisher signed it."""
+
+    block: bytes
+    hops: int
+
+
+class Purpose(enum.IntEnum):
+    """Why a home sends what it holds."""
+
+    REPLICA = 0
+    """Keep a copy: you are next to me."""
+    HAND_OVER = 1
+    """You are closer to the key than I am: it is yours once you say so."""
+    TRANSFER = 2
+    """The leaf has split: these are in your half. Routed to the child's home."""
+
+
+class PlaceState(Struct, frozen=True):
+    """What is held of one node of the tree, or what changed in it."""
+
+    topic: Cid
+    attribute: str
+    at: int
+    purpose: Purpose
+    is_split: bool
+    held: tuple[Held, ...]
+    shape: bytes = b""
+    """What is known of the tree below, where the node has split."""
+    token: int = 0
+    """What to say in the answer; 0: none is wanted."""
+    home: PeerId | None = None
+    """Who is to be answered, where it is not the sender."""
+    hops: int = 0
+
+
+class PlaceTaken(Struct, frozen=True):
+    """What was handed over or transferred is kept here now."""
+
+    topic: Cid
+    attribute: str
+    at: int
+    token: int
+
+
+class TreeShape(Struct, frozen=True):
+    """What is known of the tree below a node: routed to a node's home, or told to one peer."""
+
+    topic: Cid
+    attribute: str
+    below: int
+    shape: bytes
+    at: int = 0
+    """The node whose home it is for; 0: the receiver, whoever it is."""
+    hops: int = 0
+
+
+class CompareContent(Struct, frozen=True):
+    """A content subscriber asks a full member for matching events that it lacks (design 8)."""
+
+    request: int
+    topic: Cid
+    where: tuple[str, ...]
+    log: int
+    """Which log of the member's the places are of; 0: it is asked for the first time."""
+    place: int
+    """Up to where the member's log was compared before."""
+    base: int
+    """Up to where marks were told before."""
+    have: bytes
+    """Eight bytes each of the events that came lately."""
+    marks: tuple[MarkState, ...] = ()
+    """What we have compared with others, where this member is new to us."""
+    fresh: bool = False
+    """We hold nothing yet: where the member stands is where we start."""
+
+
+class ContentCompared(Struct, frozen=True):
+    """The matching events among those asked about, and how far they were looked through."""
+
+    request: int
+    topic: Cid
+    log: int
+    place: int
+    newest: int
+    order: bytes
+    """Eight bytes each of all that match, in the order of the member's log."""
+    blocks: tuple[bytes, ...]
+    marks: tuple[MarkState, ...]
+    """Where the numberings stand that moved since `base`; only once the log's end is reached."""
+    more: bool
+    """The next message goes on with the same answer."""
+
+
+ContentMessage: TypeAlias = (
+    PlaceSubscription
+    | Installed
+    | ProbeEvent
+    | MatchedEvent
+    | PlaceState
+    | PlaceTaken
+    | TreeShape
+    | CompareContent
+    | ContentCompared
+)

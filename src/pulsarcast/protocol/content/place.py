@@ -1,0 +1,191 @@
+"""A place: what we hold of one node of a tree, as its home or as a neighbour of its home.
+
+A leaf keeps subscriptions' pieces and finds those that an event matches through an index; a node
+that has split keeps nothing but that fact (2d-tree thesis, 3.2.2 and 3.6).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from pulsarcast.model.events import Attribute
+from pulsarcast.model.filters import Filter, FilterIndex
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.keys import Key
+from pulsarcast.model.subscriptions import SubscriptionRecord
+from pulsarcast.model.topic_types import AttributeRule
+from pulsarcast.protocol.content.messages import Held
+from pulsarcast.protocol.content.space import Piece, key_of_node, level, point_of
+
+SEEN_MAX = 256
+"""Events remembered to have been matched at a leaf: guesses may lead to it twice."""
+LOAD_WINDOW_S = 10.0
+"""How long the load of a leaf is counted before it is judged."""
+
+PieceKey = tuple[PeerId, int, int]
+"""Whose piece it is: subscriber, sid, which of its pieces."""
+
+
+class Kept(NamedTuple):
+    """One piece of a subscription."""
+
+    record: SubscriptionRecord
+    wanted: Filter | None
+    """None: it is cancelled, and only kept so that an older record does not come back."""
+    number: int
+    piece: Piece
+    point: tuple[float, float]
+    expires_s: float
+
+    @property
+    def key(self) -> PieceKey:
+        """Whose it is."""
+        return (self.record.subscriber, self.record.sid, self.number)
+
+    def held(self, now: float) -> Held:
+        """As it is passed on."""
+        low, high, closed = self.piece
+        left_s = max(1, int(self.expires_s - now))
+        return Held(self.record.block, self.number, low, high, closed, left_s)
+
+
+def salt_of(subscriber: PeerId, sid: int, piece: int) -> bytes:
+    """What sets a piece's point apart from those of equal pieces."""
+    return b"%b%d/%d" % (subscriber, sid, piece)
+
+
+def kept_of(
+    held: Held, record: SubscriptionRecord, wanted: Filter | None, expires_s: float
+) -> Kept:
+    """A piece as somebody passed it on."""
+    piece = Piece(held.low, held.high, held.closed)
+    point = point_of(piece, salt_of(record.subscriber, record.sid, held.piece))
+    return Kept(record, wanted, held.piece, piece, point, expires_s)
+
+
+class Place:
+    """One node of a tree."""
+
+    __slots__ = (
+        "_indices",
+        "_load",
+        "_load_since_s",
+        "_seen",
+        "at",
+        "attribute",
+        "changed",
+        "copies",
+        "handing",
+        "is_owner",
+        "is_split",
+        "kept",
+        "key",
+        "leaving",
+        "needless",
+        "tells_up",
+        "topic",
+        "version",
+    )
+
+    def __init__(self, topic: Cid, attribute: str, at: int) -> None:
+        self.topic = topic
+        self.attribute = attribute
+        self.at = at
+        self.key: Key = key_of_node(topic, attribute, at)
+        self.is_owner = False
+        """We serve it: we are its home, or have not handed it over yet."""
+        self.is_split = False
+        self.kept: dict[PieceKey, Kept] = {}
+        self.version = 0
+        """Counts the changes, so that nothing that came during a hand-over is left behind."""
+        self.copies: dict[PeerId, None] = {}
+        """Neighbours that hold all of it but for what has `changed`."""
+        self.changed: dict[PieceKey, None] = {}
+        self.handing: tuple[PeerId, int, int] | None = None
+        """To whom we hand it over, under which token, at which version."""
+        self.leaving: dict[int, dict[PieceKey, None]] = {}
+        """By token: pieces on their way to a child's home, matched here until it has them."""
+        self.tells_up = False
+        self.needless = 0
+        """For how many rounds of upkeep others closer to the key have been enough."""
+        self._seen: dict[Cid, None] = {}
+        self._indices: dict[Cid, FilterIndex[PieceKey]] = {}
+        """By topic version: a filter means what the schema of its version says."""
+        self._load = 0
+        self._load_since_s = 0.0
+
+    def put(self, kept: Kept, schema: tuple[AttributeRule, ...]) -> bool:
+        """Keep a piece, or its newer form, or its longer lease; False where nothing is new."""
+        key = kept.key
+        known = self.kept.get(key)
+        if known is not None:
+            if known.record.number > kept.record.number:
+                return False
+            if known.record == kept.record and known.piece == kept.piece:
+                if kept.expires_s > known.expires_s:
+                    self.kept[key] = kept
+                return False
+            self._unindex(known)
+        self.kept[key] = kept
+        self.version += 1
+        self.changed[key] = None
+        if kept.wanted is not None:
+            index = self._indices.get(kept.record.version)
+            if index is None:
+                index = self._indices[kept.record.version] = FilterIndex(schema)
+            index.insert(key, kept.wanted)
+        return True
+
+    def drop(self, key: PieceKey) -> None:
+        """Forget a piece."""
+        kept = self.kept.pop(key, None)
+        if kept is not None:
+            self._unindex(kept)
+            self.changed.pop(key, None)
+
+    def _unindex(self, kept: Kept) -> None:
+        index = self._indices.get(kept.record.version)
+        if index is not None:
+            index.remove(kept.key)
+
+    def expire(self, now: float) -> None:
+        """Forget the pieces whose leases have run out."""
+        for key in [key for key, kept in self.kept.items() if kept.expires_s <= now]:
+            self.drop(key)
+
+    def is_new(self, event: Cid) -> bool:
+        """Whether an event was not matched here before; it counts as matched from now on."""
+        if event in self._seen:
+            return False
+        self._seen[event] = None
+        if len(self._seen) > SEEN_MAX:
+            del self._seen[next(iter(self._seen))]
+        return True
+
+    def matching(self, attributes: Mapping[str, Attribute], place: float) -> list[PeerId]:
+        """The subscribers whose pieces an event falls into and whose filters it matches."""
+        found: dict[PeerId, None] = {}
+        for index in self._indices.values():
+            for key in sorted(index.matching(attributes)):
+                if self.kept[key].piece.holds(place):
+                    found[key[0]] = None
+        return list(found)
+
+    def all_held(self, now: float) -> Iterator[Held]:
+        """Everything that is kept, as it is passed on."""
+        return (kept.held(now) for kept in self.kept.values())
+
+    def bear(self, messages: int, now: float) -> float:
+        """Count work done for an event; returns messages a second, once a window has passed."""
+        self._load += messages
+        passed_s = now - self._load_since_s
+        if passed_s < LOAD_WINDOW_S:
+            return 0.0
+        rate = self._load / passed_s
+        self._load, self._load_since_s = 0, now
+        # After a long silence one event says nothing about the load.
+        return rate if passed_s < 3 * LOAD_WINDOW_S else 0.0
+
+    def can_split(self) -> bool:
+        """Whether halving would ever tell its points apart."""
+        points = {kept.point for kept in self.kept.values()}
+        return len(points) > 1 and level(self.at) < 38

@@ -1,0 +1,51 @@
+"""Probing: an event goes from its publisher to the leaves (2d-tree thesis, 3.4.1).
+
+Where we know the tree we name its leaves. Where we do not, we guess nodes that cover the event's
+target area, as the thesis does; homes that know better tell us.
+"""
+
+from collections.abc import Mapping
+
+from pulsarcast.model.events import EventDescriptor
+from pulsarcast.protocol.content.homes import Homes
+from pulsarcast.protocol.content.messages import ProbeEvent, Stage, Target
+from pulsarcast.protocol.content.space import probes
+from pulsarcast.protocol.content.trees import Trees
+from pulsarcast.protocol.turn import Turn
+
+GUESS_LEVELS = (1, 4)
+"""Between which levels we guess (the thesis: up to 10, whatever the tree)."""
+GUESS_CHANCE = 0.5
+
+
+class Probing:
+    """Sends our events to the leaves of all trees of their attributes."""
+
+    def __init__(self, turn: Turn, trees: Trees, homes: Homes) -> None:
+        self._turn = turn
+        self._trees = trees
+        self._homes = homes
+
+    def publish(self, event: EventDescriptor, places: Mapping[str, float]) -> None:
+        """Send an event on its way; attributes that it lacks are not searched."""
+        targets = [
+            Target(attribute, at, at, Stage.GUESSED)
+            for attribute, place in places.items()
+            for at in self._nodes(event, attribute, place)
+        ]
+        if targets:
+            self._homes.probe(ProbeEvent(event.topic, event.block, tuple(targets)), None)
+
+    def _nodes(self, event: EventDescriptor, attribute: str, place: float) -> list[int]:
+        shape = self._trees.shape(event.topic, attribute)
+        if len(shape):
+            return shape.leaves(place, reach=self._homes.reach)
+        first, last = GUESS_LEVELS
+        return probes(
+            place,
+            first=first,
+            last=last,
+            chance=GUESS_CHANCE,
+            rng=self._turn.rng,
+            reach=self._homes.reach,
+        )

@@ -1,0 +1,71 @@
+"""Routing: which peer is the home of a tree's node, or nearer to it (2d-tree thesis, 3.4.2).
+
+A message travels to peers ever closer to the key of the node that it is for. What goes the same way
+travels together: targets are grouped by their next hop anew at each one, which is the thesis'
+multicast (on Pastry by shared prefix; on XOR buckets "one message per next hop" comes to the same).
+"""
+
+from collections import deque
+
+from pulsarcast.model.ids import PeerId, peer_key
+from pulsarcast.model.keys import Key
+from pulsarcast.protocol.content.messages import ProbeEvent, Target
+from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.turn import Turn
+
+HOPS_MAX = 64
+UNSURE_MAX = 128
+"""Probes remembered in case the peer that took them turns out to be gone."""
+UNSURE_S = 10.0
+
+
+class Routing:
+    """Finds the next hop, and takes another one where it was lost."""
+
+    def __init__(self, turn: Turn, dht: Kademlia) -> None:
+        self._turn = turn
+        self._dht = dht
+        self._me: Key = peer_key(turn.me)
+        self._unsure: deque[tuple[float, PeerId, ProbeEvent]] = deque(maxlen=UNSURE_MAX)
+
+    def closer(self, key: Key) -> PeerId | None:
+        """The peer we know that is closest to a key; None where that is ourselves."""
+        closest = self._dht.closest_known(key, 1)
+        if closest and peer_key(closest[0].peer) ^ key < self._me ^ key:
+            return closest[0].peer
+        return None
+
+    def beside(self, key: Key, without: PeerId | None = None) -> PeerId | None:
+        """The closest other peer."""
+        closest = self._dht.closest_known(key, 1, () if without is None else (without,))
+        return closest[0].peer if closest else None
+
+    def around(self, key: Key, count: int) -> list[PeerId]:
+        """The closest others."""
+        return [contact.peer for contact in self._dht.closest_known(key, count)]
+
+    def is_closer(self, peer: PeerId, key: Key) -> bool:
+        """Whether a peer is closer to a key than we are."""
+        return peer_key(peer) ^ key < self._me ^ key
+
+    def send_probe(self, peer: PeerId, probe: ProbeEvent) -> None:
+        """Pass an event on; should the peer be gone, `lost` gives it back."""
+        self._unsure.append((self._turn.now, peer, probe))
+        self._turn.send(peer, probe)
+
+    def lost(self, peer: PeerId) -> list[ProbeEvent]:
+        """A connection ended: what we gave it a moment ago may have to go another way."""
+        since_s = self._turn.now - UNSURE_S
+        again = [probe for at, to, probe in self._unsure if to == peer and at >= since_s]
+        if again:
+            others = [each for each in self._unsure if each[1] != peer]
+            self._unsure = deque(others, maxlen=UNSURE_MAX)
+        return again
+
+
+def grouped(ways: list[tuple[PeerId, Target]]) -> dict[PeerId, list[Target]]:
+    """Targets by their next hop."""
+    groups: dict[PeerId, list[Target]] = {}
+    for peer, target in ways:
+        groups.setdefault(peer, []).append(target)
+    return groups

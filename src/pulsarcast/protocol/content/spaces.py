@@ -1,0 +1,131 @@
+"""What a topic's attributes mean for routing: their domains, by the oldest version that has them.
+
+Points must not move when a schema grows: an attribute keeps the domain under which it first came,
+and values that a later version allows beyond it are taken for its ends (2d-tree thesis, 3.3.1: a
+new attribute does not affect what is installed).
+"""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+from pulsarcast.model.errors import LocalError, RemoteError, Verdict
+from pulsarcast.model.events import Attribute
+from pulsarcast.model.filters import Filter, parse, parse_received
+from pulsarcast.model.filters.domains import Domain, domain_of
+from pulsarcast.model.ids import Cid
+from pulsarcast.model.topic_types import TopicDescriptor
+from pulsarcast.protocol.content.space import unit
+from pulsarcast.protocol.descriptors import Descriptors
+from pulsarcast.protocol.versions import Versions
+
+ROUTING = "routing"
+CONTENT = "content"
+"""What a topic's `extensions` say where its events are routed by content."""
+
+
+def is_routed(topic: TopicDescriptor) -> bool:
+    """Whether a topic's author wants its events routed by content."""
+    return topic.extensions.get(ROUTING) == CONTENT and any(
+        domain_of(rule).is_numeric for rule in topic.attributes
+    )
+
+
+class Spaces:
+    """The logical spaces of topics, found by their descriptors."""
+
+    def __init__(self, descriptors: Descriptors) -> None:
+        self._descriptors = descriptors
+        self._domains: dict[Cid, tuple[int, dict[str, Domain]]] = {}
+
+    def find(self, topic: Cid, version: Cid, then: Callable[[Versions | None], None]) -> None:
+        """A topic's versions, this one among them; None where it cannot be had."""
+
+        def found(versions: Versions | None) -> None:
+            if versions is None or version in versions.by_cid:
+                then(versions)
+                return
+            self._descriptors.find_version(topic, version, lambda newer: extended(versions, newer))
+
+        def extended(versions: Versions, newer: list[TopicDescriptor]) -> None:
+            try:
+                for each in newer:
+                    versions.add(each)
+            except RemoteError:
+                pass
+            then(versions if version in versions.by_cid else None)
+
+        self._descriptors.find(topic, found)
+
+    def domains(self, versions: Versions) -> dict[str, Domain]:
+        """The numeric attributes of a topic, each as it first was."""
+        topic, known = versions.first.cid, len(versions.by_cid)
+        cached = self._domains.get(topic)
+        if cached is not None and cached[0] == known:
+            return cached[1]
+        domains: dict[str, Domain] = {}
+        for version in versions.all():
+            for rule in version.attributes:
+                domain = domain_of(rule)
+                if domain.is_numeric:
+                    domains.setdefault(rule.name, domain)
+        self._domains[topic] = (known, domains)
+        if len(self._domains) > 1024:
+            del self._domains[next(iter(self._domains))]
+        return domains
+
+    def places(self, versions: Versions, attributes: Mapping[str, Attribute]) -> dict[str, float]:
+        """Where an event lies in the space of each attribute that it has."""
+        places: dict[str, float] = {}
+        for name, domain in self.domains(versions).items():
+            value = attributes.get(name)
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                places[name] = unit(domain, value)
+        return places
+
+
+@lru_cache(maxsize=1 << 14)
+def filter_of(version: TopicDescriptor, where: str) -> Filter:
+    """A filter that a stranger sent, by the schema that it was written for."""
+    return parse_received(where, version.attributes)
+
+
+def own_filter(version: TopicDescriptor, where: str) -> Filter:
+    """A filter of our own application."""
+    return parse(where, version.attributes)
+
+
+class Routed:
+    """How one alternative of a filter is routed: by which attribute, from where to where."""
+
+    __slots__ = ("attribute", "high", "low")
+
+    def __init__(self, attribute: str, low: float, high: float) -> None:
+        self.attribute = attribute
+        self.low = low
+        self.high = high
+
+
+def routes_of(wanted: Filter, domains: Mapping[str, Domain]) -> list[Routed]:
+    """By which attribute each box of a filter's cover is routed: the most selective one.
+
+    Raises LocalError where a box says nothing about any number: such a filter cannot be routed.
+    """
+    routes: list[Routed] = []
+    for box in wanted.cover():
+        found: Routed | None = None
+        for name, each in box.ranges:
+            domain = domains.get(name)
+            if domain is None:
+                continue
+            low, high = unit(domain, each.low), unit(domain, each.high)
+            if found is None or high - low < found.high - found.low:
+                found = Routed(name, low, high)
+        if found is None:
+            raise LocalError("a filter that asks about no number cannot be routed by content")
+        routes.append(found)
+    return routes
+
+
+def unknown_version() -> RemoteError:
+    """What to raise where a version cannot be had."""
+    return RemoteError("a version that we cannot find", Verdict.IGNORE)

@@ -1,0 +1,114 @@
+"""Splitting: a leaf that holds or bears too much becomes two (2d-tree thesis, program 3.1).
+
+The halves go on being halved here until each is small enough, and travel once, to the leaves that
+they end in. Until a leaf's home has said that it has them, we match them ourselves.
+"""
+
+from collections.abc import Callable, Mapping
+
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.protocol.content.messages import PlaceState, PlaceTaken, Purpose
+from pulsarcast.protocol.content.place import Kept, Place
+from pulsarcast.protocol.content.space import DEPTH_MAX, child_towards, level
+from pulsarcast.protocol.content.trees import Trees
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.turn import Turn
+
+HELD_MAX = 128
+"""Pieces in one message."""
+
+
+class Splitting:
+    """Halves leaves, and sees their pieces home."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        parameters: Parameters,
+        trees: Trees,
+        *,
+        route: Callable[[PlaceState, PeerId | None], None],
+    ) -> None:
+        self._turn = turn
+        self._trees = trees
+        self._route = route
+        self._retry_s = 2 * parameters.rpc_timeout_s
+        self.load_max = parameters.content_load_max
+        """Messages a second that a leaf may cause before it is halved for that alone."""
+
+    def is_too_much(self, rate: float) -> bool:
+        """Whether a leaf's load asks for more homes."""
+        return self.load_max > 0 and rate > self.load_max
+
+    def split(self, place: Place, capacity: int) -> None:
+        """Halve a leaf at least once, and further until no half holds more than `capacity`."""
+        shape = self._trees.shape(place.topic, place.attribute)
+        place.is_split = True
+        place.version += 1
+        place.copies.clear()
+        shape.split(place.at)
+        pieces = list(place.kept.values())
+        waiting = [(child, _within(child, pieces)) for child in (2 * place.at, 2 * place.at + 1)]
+        for at, own in waiting:
+            if len(own) > capacity and level(at) < DEPTH_MAX - 2 and _differ(own):
+                shape.split(at)
+                waiting += [(child, _within(child, own)) for child in (2 * at, 2 * at + 1)]
+        self.send_down(place)
+
+    def send_down(self, place: Place) -> None:
+        """Send every piece that a split node still holds to its leaf's home."""
+        shape = self._trees.shape(place.topic, place.attribute)
+        leaving = {key for keys in place.leaving.values() for key in keys}
+        leaves: dict[int, list[Kept]] = {}
+        for kept in place.kept.values():
+            if kept.key not in leaving:
+                leaf = shape.leaf(*kept.point, below=place.at)
+                leaves.setdefault(leaf, []).append(kept)
+        for leaf, pieces in sorted(leaves.items()):
+            for first in range(0, len(pieces), HELD_MAX):
+                self._send(place, leaf, pieces[first : first + HELD_MAX])
+
+    def _send(self, place: Place, leaf: int, pieces: list[Kept]) -> None:
+        token = self._turn.new_id()
+        keys = {kept.key: None for kept in pieces}
+        place.leaving[token] = keys
+        now = self._turn.now
+        self._turn.after(self._turn.jitter(self._retry_s), lambda: self._retry(place, token))
+        held = tuple(kept.held(now) for kept in pieces)
+        self._route(
+            PlaceState(
+                place.topic,
+                place.attribute,
+                leaf,
+                Purpose.TRANSFER,
+                False,
+                held,
+                token=token,
+                home=self._turn.me,
+            ),
+            None,
+        )
+
+    def _retry(self, place: Place, token: int) -> None:
+        """Nobody has said that it has them: send them again, wherever they belong by now."""
+        if place.leaving.pop(token, None) is not None and place.kept:
+            self.send_down(place)
+
+    def taken(self, places: Mapping[tuple[Cid, str, int], Place], message: PlaceTaken) -> None:
+        """A leaf's home has what we sent: we let go of it."""
+        at = message.at >> 1
+        while at:
+            place = places.get((message.topic, message.attribute, at))
+            if place is not None and message.token in place.leaving:
+                for key in place.leaving.pop(message.token):
+                    place.drop(key)
+                return
+            at >>= 1
+
+
+def _within(child: int, pieces: list[Kept]) -> list[Kept]:
+    return [kept for kept in pieces if child_towards(child >> 1, *kept.point) == child]
+
+
+def _differ(pieces: list[Kept]) -> bool:
+    return len({kept.point for kept in pieces}) > 1

@@ -1,0 +1,211 @@
+"""Our own subscriptions in other peers' keeping: installed, renewed, changed, cancelled (3.3).
+
+A filter is routed by the most selective of its attributes; `or` makes several routed subscriptions
+of it, and the cut-off line several pieces of each. Each piece is sent to the leaf that we believe
+its point falls into, and again until a leaf says that it keeps it.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.subscriptions import SubscriptionRecord, sign_subscription
+from pulsarcast.protocol.content.homes import Homes
+from pulsarcast.protocol.content.messages import Held, Installed, PlaceSubscription, Stage
+from pulsarcast.protocol.content.place import salt_of
+from pulsarcast.protocol.content.space import CUT_OFF, Piece, node_at, pieces, point_of
+from pulsarcast.protocol.content.spaces import Spaces, own_filter, routes_of
+from pulsarcast.protocol.content.trees import Trees
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.turn import Turn
+from pulsarcast.protocol.versions import Versions
+
+GUESS_LEVEL_MAX = 4
+RETRY_FACTOR_MAX = 16
+HOME_LOST_S = 30.0
+"""How long after we lost a home a piece is renewed: its neighbours need time to notice."""
+RENEW_SHARE = 0.5
+"""After this share of its lease a piece is renewed."""
+
+
+class _Routed:
+    """One piece of a subscription on its way, or at home."""
+
+    __slots__ = ("attribute", "factor", "home", "leaf", "piece", "point", "timer")
+
+    def __init__(self, attribute: str, piece: Piece, point: tuple[float, float]) -> None:
+        self.attribute = attribute
+        self.piece = piece
+        self.point = point
+        self.leaf: int | None = None
+        self.home: PeerId | None = None
+        """Who keeps it; None while nobody has said so."""
+        self.timer: int | None = None
+        self.factor = 1
+
+
+class _Own:
+    """One subscription of ours."""
+
+    __slots__ = ("record", "routed", "then")
+
+    def __init__(self, record: SubscriptionRecord, routed: list[_Routed]) -> None:
+        self.record = record
+        self.routed = routed
+        self.then: Callable[[], None] | None = None
+
+
+class Subscriber:
+    """Sees to it that our subscriptions are kept."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        parameters: Parameters,
+        homes: Homes,
+        spaces: Spaces,
+        trees: Trees,
+        counts: dict[str, int],
+    ) -> None:
+        self._turn = turn
+        self._homes = homes
+        self._spaces = spaces
+        self._trees = trees
+        self._counts = counts
+        self._lease_s = int(parameters.content_lease_s)
+        self._timeout_s = 2 * parameters.rpc_timeout_s
+        self._own: dict[tuple[Cid, int], _Own] = {}
+        self.cut_off = CUT_OFF
+        """1: wide ranges are not cut into pieces."""
+
+    def __len__(self) -> int:
+        """How many subscriptions we have."""
+        return len(self._own)
+
+    def install(
+        self,
+        versions: Versions,
+        sid: int,
+        number: int,
+        where: str,
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        """Have a filter's events sent to us; `then` runs once all of its pieces are kept.
+
+        Raises LocalError where the filter cannot be routed.
+        """
+        topic, current = versions.first.cid, versions.current
+        wanted = own_filter(current, where)
+        routed: list[_Routed] = []
+        for route in routes_of(wanted, self._spaces.domains(versions)):
+            for piece in pieces(route.low, route.high, self._turn.rng, self.cut_off):
+                salt = salt_of(self._turn.me, sid, len(routed))
+                routed.append(_Routed(route.attribute, piece, point_of(piece, salt)))
+        record = self._sign(topic, current.cid, sid, number, wanted.text())
+        own = self._own[(topic, sid)] = _Own(record, routed)
+        own.then = then
+        if not routed and then is not None:
+            then()  # nothing can match it
+        for piece_number in range(len(routed)):
+            self._send(topic, sid, piece_number)
+
+    def _sign(
+        self, topic: Cid, version: Cid, sid: int, number: int, where: str
+    ) -> SubscriptionRecord:
+        return sign_subscription(
+            self._turn.identity,
+            topic=topic,
+            version=version,
+            sid=sid,
+            number=number,
+            lease_s=self._lease_s,
+            where=where,
+        )
+
+    def cancel(self, topic: Cid, sid: int) -> None:
+        """Tell the homes of a subscription's pieces that it has ended."""
+        own = self._own.pop((topic, sid), None)
+        if own is None:
+            return
+        record = own.record
+        end = self._sign(topic, record.version, sid, record.number + 1, "")
+        for number, routed in enumerate(own.routed):
+            self._turn.cancel(routed.timer)
+            if routed.leaf is not None:
+                self._say(topic, end, number, routed)
+
+    def _send(self, topic: Cid, sid: int, number: int) -> None:
+        """Send a piece to the leaf we believe in, and again if nobody answers."""
+        own = self._own.get((topic, sid))
+        if own is None:
+            return
+        routed = own.routed[number]
+        shape = self._trees.shape(topic, routed.attribute)
+        if len(shape):
+            routed.leaf = shape.leaf(*routed.point)
+        elif routed.leaf is None:
+            # The thesis' RndLeafProbe: a random level of the way to the point.
+            depth = self._turn.rng.randrange(GUESS_LEVEL_MAX + 1)
+            routed.leaf = node_at(*routed.point, depth)
+        delay_s = self._turn.jitter(self._timeout_s * routed.factor)
+        routed.factor = min(2 * routed.factor, RETRY_FACTOR_MAX)
+        routed.timer = self._turn.after(delay_s, partial(self._again, topic, sid, number))
+        self._say(topic, own.record, number, routed)
+
+    def _again(self, topic: Cid, sid: int, number: int) -> None:
+        self._counts["content_install_again"] = self._counts.get("content_install_again", 0) + 1
+        own = self._own.get((topic, sid))
+        if own is not None:
+            own.routed[number].home = None
+            self._send(topic, sid, number)
+
+    def _say(self, topic: Cid, record: SubscriptionRecord, number: int, routed: _Routed) -> None:
+        low, high, closed = routed.piece
+        held = Held(record.block, number, low, high, closed, record.lease_s)
+        assert routed.leaf is not None
+        message = PlaceSubscription(topic, routed.attribute, routed.leaf, Stage.GUESSED, held)
+        if routed.home is not None and routed.home != self._turn.me:
+            self._turn.send(routed.home, message)
+        else:
+            self._homes.place(message, None)
+
+    def installed(self, sender: PeerId, message: Installed) -> None:
+        """A leaf's home keeps a piece of ours."""
+        self._trees.shape(message.topic, message.attribute).learn(message.leaf)
+        own = self._own.get((message.topic, message.sid))
+        if own is None or own.record.number != message.number:
+            return
+        if message.piece >= len(own.routed):
+            return
+        routed = own.routed[message.piece]
+        if routed.attribute != message.attribute:
+            return
+        routed.home, routed.leaf, routed.factor = sender, message.leaf, 1
+        self._turn.cancel(routed.timer)
+        delay_s = self._turn.jitter(self._lease_s * RENEW_SHARE)
+        renew = partial(self._renew, message.topic, message.sid, message.piece)
+        routed.timer = self._turn.after(delay_s, renew)
+        if own.then is not None and all(each.home is not None for each in own.routed):
+            then, own.then = own.then, None
+            then()
+
+    def _renew(self, topic: Cid, sid: int, number: int) -> None:
+        if (topic, sid) in self._own:
+            self._send(topic, sid, number)
+
+    def is_kept(self, topic: Cid, sid: int) -> bool:
+        """Whether every piece of a subscription has a home that we know of."""
+        own = self._own.get((topic, sid))
+        return own is not None and all(routed.home is not None for routed in own.routed)
+
+    def lost(self, peer: PeerId) -> None:
+        """A home may be gone: its neighbours have copies, and a renewal finds them."""
+        for (topic, sid), own in self._own.items():
+            for number, routed in enumerate(own.routed):
+                if routed.home == peer:
+                    routed.home = None
+                    self._turn.cancel(routed.timer)
+                    delay_s = self._turn.jitter(HOME_LOST_S)
+                    routed.timer = self._turn.after(
+                        delay_s, partial(self._renew, topic, sid, number)
+                    )

@@ -1,0 +1,153 @@
+"""Upkeep: copies at the neighbours, hand-over to who is closer, leases that end (thesis, 3.6).
+
+The peers next closest to a place's key hold copies of it, so that whichever of them is closest once
+the home is gone can serve at once. A home that learns of a closer peer hands the place over, and
+serves it until the other has said that it holds it.
+"""
+
+from pulsarcast.model.ids import PeerId
+from pulsarcast.protocol.content.homes import Homes, PlaceId
+from pulsarcast.protocol.content.messages import Held, PlaceState, Purpose
+from pulsarcast.protocol.content.place import Place
+from pulsarcast.protocol.content.routing import Routing
+from pulsarcast.protocol.content.space import ROOT
+from pulsarcast.protocol.content.splitting import HELD_MAX
+from pulsarcast.protocol.content.trees import Trees
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.turn import Turn
+
+FLUSH_S = 2.0
+"""How long changes wait for others before they go to the neighbours."""
+TELL_UP_ROUNDS = 30
+"""Every so many rounds a place makes itself known to its parent, whose home may have been lost."""
+NEEDLESS_ROUNDS = 3
+"""A copy is dropped once others have been closer for this many rounds."""
+
+
+class Upkeep:
+    """Keeps the places that we hold in order."""
+
+    def __init__(
+        self, turn: Turn, parameters: Parameters, routing: Routing, homes: Homes, trees: Trees
+    ) -> None:
+        self._turn = turn
+        self._routing = routing
+        self._homes = homes
+        self._trees = trees
+        self._replicas = parameters.replicas
+        self._interval_s = parameters.content_upkeep_s
+        self._retry_s = 2 * parameters.rpc_timeout_s
+        self._round = 0
+        self._timer: int | None = None
+        self._flush_timer: int | None = None
+        self._dirty: dict[PlaceId, None] = {}
+        homes.hand_over = self.hand_over
+        homes.touched = self.touched
+
+    def touched(self, place: Place) -> None:
+        """A place has changed: its neighbours hear of it soon."""
+        self._dirty[(place.topic, place.attribute, place.at)] = None
+        if self._flush_timer is None:
+            self._flush_timer = self._turn.after(self._turn.jitter(FLUSH_S), self._flush)
+        if self._timer is None:
+            self._timer = self._turn.after(self._turn.jitter(self._interval_s), self._tend)
+
+    def lost(self, peer: PeerId) -> None:
+        """A connection ended: whatever a peer held, it may not hold it when it comes back."""
+        for place in self._homes.places.values():
+            place.copies.pop(peer, None)
+            if place.handing is not None and place.handing[0] == peer:
+                place.handing = None
+
+    def _flush(self) -> None:
+        self._flush_timer = None
+        dirty, self._dirty = self._dirty, {}
+        for where in dirty:
+            place = self._homes.places.get(where)
+            if place is not None and place.is_owner:
+                self._replicate(place)
+
+    def _tend(self) -> None:
+        self._timer = None
+        self._round += 1
+        now = self._turn.now
+        for where, place in list(self._homes.places.items()):
+            place.expire(now)
+            closer = self._routing.closer(place.key)
+            if place.is_owner:
+                if closer is not None:
+                    self.hand_over(place, closer)
+                else:
+                    self._replicate(place)
+                if place.at != ROOT and (self._round + place.at) % TELL_UP_ROUNDS == 0:
+                    self._homes.tell_up(place)
+                if place.is_split and place.kept and not place.leaving:
+                    self._homes.splitting.send_down(place)
+            elif closer is None:
+                place.is_owner = True
+                self._replicate(place)
+            elif self._is_needless(place):
+                place.needless += 1
+                if place.needless >= NEEDLESS_ROUNDS:
+                    del self._homes.places[where]
+            else:
+                place.needless = 0
+        if self._homes.places:
+            self._timer = self._turn.after(self._turn.jitter(self._interval_s), self._tend)
+
+    def _is_needless(self, place: Place) -> bool:
+        """Whether as many as keep a place are closer to its key than we are."""
+        around = self._routing.around(place.key, self._replicas)
+        return len(around) >= self._replicas and all(
+            self._routing.is_closer(peer, place.key) for peer in around
+        )
+
+    def _replicate(self, place: Place) -> None:
+        """Bring the copies at the neighbours up to date."""
+        around = self._routing.around(place.key, self._replicas - 1)
+        place.copies = {peer: None for peer in place.copies if peer in around}
+        now = self._turn.now
+        changed = [place.kept[key].held(now) for key in place.changed if key in place.kept]
+        for peer in around:
+            if peer not in place.copies:
+                self._send(place, peer, Purpose.REPLICA, list(place.all_held(now)))
+                place.copies[peer] = None
+            elif changed:
+                self._send(place, peer, Purpose.REPLICA, changed)
+        place.changed.clear()
+
+    def hand_over(self, place: Place, peer: PeerId) -> None:
+        """A peer is closer to a place's key: give it all we hold, and serve until it has it."""
+        if place.handing is not None:
+            return
+        token = self._turn.new_id()
+        place.handing = (peer, token, place.version)
+        self._turn.after(self._retry_s, lambda: self._give_up(place, token))
+        held = list(place.all_held(self._turn.now))
+        self._send(place, peer, Purpose.HAND_OVER, held, token)
+
+    def _give_up(self, place: Place, token: int) -> None:
+        if place.handing is not None and place.handing[1] == token:
+            place.handing = None
+
+    def _send(
+        self, place: Place, peer: PeerId, purpose: Purpose, held: list[Held], token: int = 0
+    ) -> None:
+        shape = self._trees.shape(place.topic, place.attribute)
+        told = shape.to_bytes(place.at) if place.is_split else b""
+        pages = [held[at : at + HELD_MAX] for at in range(0, len(held), HELD_MAX)] or [[]]
+        for page in pages:
+            last = page is pages[-1]
+            self._turn.send(
+                peer,
+                PlaceState(
+                    place.topic,
+                    place.attribute,
+                    place.at,
+                    purpose if last else Purpose.REPLICA,
+                    place.is_split,
+                    tuple(page),
+                    told if last else b"",
+                    token if last else 0,
+                ),
+            )

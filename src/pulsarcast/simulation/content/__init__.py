@@ -1,0 +1,1 @@
+"""Content-based subscriptions simulated: the 2d-tree thesis' experiment, and random worlds."""
