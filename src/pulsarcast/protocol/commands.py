@@ -229,6 +229,9 @@ class Commands:
             if versions is None:
                 self._refuse(given.call, "no such topic was found")
                 return
+            if given.topic in self.node.content.topics:
+                self._refuse(given.call, "we follow this topic by filters: end these first")
+                return
             why = Why.SUBSCRIBED | (Why.BELOW if given.below else Why(0))
             self.node.following.follow(
                 versions, why, from_start=given.from_start, then=lambda: self._subscribed(given)

@@ -91,6 +91,9 @@ class Following:
             # Begun anew it would know nothing of its log, which the next life goes on with.
             return
         cid = versions.first.cid
+        if cid in self.node.content.topics:
+            # Our log of it holds what matches our filters: a member's would be another one.
+            return
         topic = self.topics.get(cid)
         if cid in self._ending:
             # We are on our way out: go all the way, then come back.

@@ -127,6 +127,7 @@ class Node:
         self.descriptors = Descriptors(self.turn, self.dht, in_use=self._has_yet_to_say)
         self.content = Content(self)
         self.publisher.published = self.content.publish
+        self.publisher.mark_outside = self.content.mark_outside
         self.following = Following(self)
         self.renewal = Renewal(self)
         self.joiners = Joiners(self)

@@ -61,6 +61,10 @@ class Publisher:
         self.visits = visits
         self.published: Callable[[EventDescriptor], None] = lambda event: None
         """What else happens once an event of ours is on our disk: it may be routed by content."""
+        self.mark_outside: Callable[[MarkState, EventDescriptor], MarkState] = lambda mark, event: (
+            mark
+        )
+        """What our disk says we hold of our own numbering where we are no member of a topic."""
 
     def nonce(self) -> bytes:
         """A fresh nonce."""
@@ -199,7 +203,7 @@ class Publisher:
             topic.keeping.keep(event, mark, 0, synced, record)
         else:
             # Not in our log, since we follow nothing here, but found by number and by nonce.
-            mark = MarkState(self.turn.me, epoch, 0, number, event.cid)
+            mark = self.mark_outside(MarkState(self.turn.me, epoch, 0, number, event.cid), event)
             kept = PutEvent(0, event, mark, self.turn.wall_us)
             offer = self.visits.offer_row(event)
             self.turn.persist(kept, record, offer, then=synced)

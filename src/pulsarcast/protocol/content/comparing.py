@@ -53,6 +53,7 @@ class Comparing:
         turn: Turn,
         parameters: Parameters,
         *,
+        is_ordered: bool,
         where: Callable[[], tuple[str, ...]],
         find_members: Callable[[Callable[[list[PeerId]], None]], None],
         start: Callable[[dict[Source, int]], None],
@@ -64,6 +65,8 @@ class Comparing:
         self._turn = turn
         self._interval_s = parameters.content_compare_s
         self._timeout_s = 2 * parameters.rpc_timeout_s
+        self._is_ordered = is_ordered
+        """Whether the first member's log decides the order."""
         self._where = where
         self._find_members = find_members
         self._start = start
@@ -211,6 +214,9 @@ class Comparing:
         for source, high in moved.items():
             slot.marks[source] = max(high, slot.marks.get(source, 0))
         speaking = [each for each in self._slots if each.member is not None and each.log]
+        if self._is_ordered and self._slots[0] not in speaking:
+            # What waits for the first one's word must not count as had on another's.
+            speaking.append(self._slots[0])
         self._confirmed(
             {source: min(each.marks.get(source, 0) for each in speaking) for source in moved}
         )
@@ -248,6 +254,15 @@ class Comparing:
         slot.moved = {}
         slot.log = slot.place = slot.base = 0
         self._starting.clear()
+        first, *others = self._slots
+        if self._is_ordered and slot is first:
+            # Somebody has to decide: one that we know takes its place, and lists from there.
+            for other in others:
+                if other.member is not None and first.member is None:
+                    first.member = other.member
+                    self._done(other)
+                    other.member = None
+                    other.log = other.place = other.base = 0
 
     def lost(self, peer: PeerId) -> None:
         """A connection ended: what we asked will not be answered."""

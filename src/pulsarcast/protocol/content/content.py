@@ -205,6 +205,14 @@ class Content:
 
     # What we publish.
 
+    def mark_outside(self, mark: MarkState, event: EventDescriptor) -> MarkState:
+        """What our disk says we hold of our own numbering: what came to us by our filters only."""
+        topic = self.topics.get(event.topic)
+        if topic is None:
+            return mark
+        known = topic.frontier.mark(mark.publisher, mark.epoch)
+        return MarkState(mark.publisher, mark.epoch, 0, 0, None) if known is None else known
+
     def publish(self, event: EventDescriptor) -> None:
         """An event of ours is on our disk: send it to the leaves."""
         if event.is_merge:

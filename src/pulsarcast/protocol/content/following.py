@@ -70,6 +70,7 @@ class ContentTopic:
             self.id,
             self._turn,
             content.parameters,
+            is_ordered=self.is_ordered,
             where=lambda: tuple(each.text() for each in self.wanted.values()),
             find_members=self._find_members,
             start=self._start,
