@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from pulsarcast.model.ids import CID_PREFIX, PEER_ID_PREFIX, Cid, PeerId
 from pulsarcast.protocol import messages
 from pulsarcast.protocol.messages import Contact, Message, Role
-from pulsarcast.protocol.sequencing.log import Base, Entry, EntryKind, Member
+from pulsarcast.protocol.sequencing.configs import Config, Member
+from pulsarcast.protocol.sequencing.log import Base, Entry, EntryKind
 from pulsarcast.protocol.store import MarkState
 
 KINDS: tuple[type, ...] = get_args(Message)
@@ -54,7 +55,7 @@ _bases = st.builds(
     integers,
     integers,
     st.none() | cids,
-    tuples(st.builds(Member, peers, _stores), 7),
+    st.builds(Config, tuples(st.builds(Member, peers, _stores), 7)),
 )
 
 _FIELDS: dict[str, st.SearchStrategy[Any]] = {

@@ -33,7 +33,8 @@ from pulsarcast.protocol.messages import (
     StoreBlocks,
     Stored,
 )
-from pulsarcast.protocol.sequencing.log import Base, Entry, EntryKind, Member
+from pulsarcast.protocol.sequencing.configs import NO_CONFIG, Config, Member
+from pulsarcast.protocol.sequencing.log import Base, Entry, EntryKind
 from pulsarcast.protocol.store import MarkState
 from pulsarcast.wire import codec
 from pulsarcast.wire import pulsarcast_pb2 as pb
@@ -167,13 +168,13 @@ SHORT_STORE = Member(PEER, bytes(7))
 OUT_OF_BOUNDS: dict[str, list[Any]] = {
     "attempt": [2**63],
     "base": [
-        Base(2**63, 1, 1, None, ()),
-        Base(1, 2**63, 1, None, ()),
-        Base(1, 1, 2**63, None, ()),
-        Base(1, 1, 1, SHORT_CID, ()),
-        Base(1, 1, 1, None, (SHORT_STORE,)),
-        Base(1, 1, 1, None, (Member(SHORT_PEER, bytes(8)),)),
-        Base(1, 1, 1, None, (Member(PEER, bytes(8)),) * 8),
+        Base(2**63, 1, 1, None, NO_CONFIG),
+        Base(1, 2**63, 1, None, NO_CONFIG),
+        Base(1, 1, 2**63, None, NO_CONFIG),
+        Base(1, 1, 1, SHORT_CID, NO_CONFIG),
+        Base(1, 1, 1, None, Config((SHORT_STORE,))),
+        Base(1, 1, 1, None, Config((Member(SHORT_PEER, bytes(8)),))),
+        Base(1, 1, 1, None, Config((Member(PEER, bytes(8)),) * 8)),
     ],
     "before_index": [2**63],
     "before_term": [2**63],
