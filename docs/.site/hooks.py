@@ -1,4 +1,4 @@
-"""What the site adds to the pages: README and changelog, the files of `deploy`, the version."""
+"""What the site adds to the pages: README, changelog, how to contribute, `deploy`, the version."""
 
 from __future__ import annotations
 
@@ -38,6 +38,9 @@ def on_files(files: Files, config: Any) -> Files:
     pages = [path.read_text(encoding="utf-8") for path in DOCS.glob("**/*.md")]
     linked = {name for text in pages for name in _OUTSIDE.findall(text)} - {"README.md"}
     deploy = {f"deploy/{path.name}" for path in (ROOT / "deploy").iterdir()}
+    for name in ("CONTRIBUTING.md", "SECURITY.md"):
+        text = re.sub(r"\]\(docs/", "](", (ROOT / name).read_text(encoding="utf-8"))
+        files.append(File.generated(config, name, content=text))
     for name in sorted({*linked, *deploy, "CHANGELOG.md", "LICENSE"}):
         files.append(File.generated(config, name, content=(ROOT / name).read_bytes()))
     return files

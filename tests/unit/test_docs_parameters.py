@@ -65,7 +65,7 @@ def test_the_example_of_the_readme_prints_what_the_readme_says(
 
 
 def test_no_link_of_the_documentation_leads_nowhere() -> None:
-    for page in [ROOT / "README.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/**/*.md")]:
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
