@@ -11,6 +11,16 @@ from hypothesis import strategies as st
 from pulsarcast.model.errors import LocalError, RemoteError, Verdict
 from pulsarcast.model.ids import Cid, PeerId, cid_of, peer_id_of
 from pulsarcast.protocol import messages
+from pulsarcast.protocol.content.messages import (
+    Held,
+    PlaceState,
+    PlaceSubscription,
+    ProbeEvent,
+    Purpose,
+    Stage,
+    Target,
+    TreeShape,
+)
 from pulsarcast.protocol.messages import (
     BlockFound,
     CompareKeys,
@@ -164,7 +174,22 @@ def test_what_is_out_of_bounds_is_rejected(what: str) -> None:
 # By the name of a field: what no kind that has it may take. Booleans, and keys, which have no
 # wrong value before they are packed, are left out.
 OUT_OF_BOUNDS: dict[str, list[Any]] = {
+    "at": [0, 2**41],
     "attempt": [2**63],
+    "attribute": ["", "a" * 257],
+    "below": [0, 2**41],
+    "have": [b"seven b", bytes(8 * 8193)],
+    "home": [SHORT_PEER],
+    "leaf": [0, 2**41],
+    "log": [2**63],
+    "newest": [2**63],
+    "order": [b"seven b", bytes(8 * 8193)],
+    "place": [2**63],
+    "shape": [bytes(1026)],
+    "sid": [2**63],
+    "targets": [(Target("price", 1, 1),) * 4097, (Target("price", 0, 1),)],
+    "token": [2**63],
+    "where": [("price < 1",) * 65, ("a" * 4097,)],
     "block": [b""],
     "blocks": [(b"a",) * 1025, (b"",)],
     "cid": [SHORT_CID, OTHER_CODEC],
@@ -195,6 +220,10 @@ def test_every_field_of_every_kind_is_held_to_its_bounds(kind: type) -> None:
     message = next(each for each in sample_messages(1) if type(each) is kind)
     for name in message.__struct_fields__:
         wrong = OUT_OF_BOUNDS.get(name, [])
+        if name == "topic" and kind is ProbeEvent:
+            continue  # it is the one that the event names
+        if name == "at" and kind is TreeShape:
+            wrong = [2**41]  # 0: told to one peer
         if name == "digest" and kind is not CompareKeys:
             wrong = [bytes(15), bytes(33)]
         for value in wrong:
@@ -202,6 +231,28 @@ def test_every_field_of_every_kind_is_held_to_its_bounds(kind: type) -> None:
             with pytest.raises(RemoteError) as caught:
                 decode(data)
             assert caught.value.verdict is Verdict.REJECT
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        Held(b"", 0, 0.0, 1.0, True, 1),
+        Held(bytes(4096 + 513), 0, 0.0, 1.0, True, 1),
+        Held(b"record", 0, 0.5, 0.4, True, 1),
+        Held(b"record", 0, -0.1, 0.4, True, 1),
+        Held(b"record", 0, 0.5, 1.1, True, 1),
+        Held(b"record", 0, float("nan"), 1.0, True, 1),
+        Held(b"record", 0, 0.0, 1.0, True, 86_401),
+    ],
+)
+def test_a_piece_of_a_subscription_is_a_part_of_the_unit_interval_with_a_lease(held: Held) -> None:
+    messages = (
+        PlaceSubscription(TOPIC, "price", 1, Stage.GUESSED, held),
+        PlaceState(TOPIC, "price", 1, Purpose.REPLICA, False, (held,)),
+    )
+    for message in messages:
+        with pytest.raises(RemoteError):
+            decode(encode(message))
 
 
 ALLOWED: dict[str, Message] = {
