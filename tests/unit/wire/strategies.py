@@ -95,7 +95,7 @@ _FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "newest": integers,
     "number": integers,
     "order": _short_names,
-    "piece": st.integers(0, 2**32 - 1),
+    "piece": counts,
     "place": integers,
     "purpose": st.sampled_from(Purpose),
     "shape": st.binary(max_size=64),

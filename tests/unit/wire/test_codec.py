@@ -184,6 +184,7 @@ OUT_OF_BOUNDS: dict[str, list[Any]] = {
     "log": [2**63],
     "newest": [2**63],
     "order": [b"seven b", bytes(8 * 8193)],
+    "piece": [2**32],
     "place": [2**63],
     "shape": [bytes(1026)],
     "sid": [2**63],
