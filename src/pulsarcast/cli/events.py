@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from pulsarcast.model.api import EventView
 
 PREVIEW_MAX = 2000
+_WHERE = click.option(
+    "--where",
+    metavar="FILTER",
+    help="Only events whose attributes match, such as 'price < 10 and symbol = \"IBM\"'.",
+)
 
 
 @click.command()
@@ -89,14 +94,21 @@ def _attribute(text: str) -> tuple[str, Any]:
 )
 @click.option("--name", default="", help="Go on where this name stopped.")
 @click.option("--count", type=click.IntRange(min=1), help="End after so many events.")
+@_WHERE
 @remote
 def subscribe(
-    client: Client, topic: str, start: str, name: str, count: int | None, as_json: bool
+    client: Client,
+    topic: str,
+    start: str,
+    name: str,
+    count: int | None,
+    where: str | None,
+    as_json: bool,
 ) -> None:
     """Print events as they come, until Ctrl-C."""  # fmt: skip
     left = count
     try:
-        with client.subscribe(topic, name, start=start, patience_s=None) as events:
+        with client.subscribe(topic, name, start=start, patience_s=None, where=where) as events:
             for event in events:
                 _print(event, as_json=as_json)
                 if left is not None:
@@ -116,10 +128,18 @@ def subscribe(
 @click.argument("topic")
 @click.option("--start", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("--limit", type=click.IntRange(min=1), help="How many at most.")
+@_WHERE
 @remote
-def history(client: Client, topic: str, start: int, limit: int | None, as_json: bool) -> None:
+def history(
+    client: Client,
+    topic: str,
+    start: int,
+    limit: int | None,
+    where: str | None,
+    as_json: bool,
+) -> None:
     """Print what the node keeps of a topic."""
-    for event in client.history(topic, start=start, limit=limit):
+    for event in client.history(topic, start=start, limit=limit, where=where):
         _print(event, as_json=as_json)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +11,7 @@ import msgspec
 from pulsarcast.cli.remote import remote, short, table
 from pulsarcast.cli.telling import tell
 from pulsarcast.model import api
-from pulsarcast.model.topic_types import META
+from pulsarcast.model.topic_types import ATTRIBUTE_TYPES, META
 
 if TYPE_CHECKING:
     from pulsarcast.client import Client
@@ -48,6 +49,12 @@ def setting_options(command: Any) -> Any:
         click.option("--keep-count", type=click.IntRange(min=1), help="How many are kept."),
         click.option("--keep-bytes", type=click.IntRange(min=1), help="How many bytes of them."),
         click.option(
+            "--attribute",
+            multiple=True,
+            metavar="NAME=TYPE[:MIN:MAX]",
+            help="What events may carry, for filters: price=float:0:100, symbol=str.",
+        ),
+        click.option(
             "--below", multiple=True, metavar="NAME=TOPIC", help="A topic below it, and its name."
         ),
     ):
@@ -66,6 +73,36 @@ def _named(below: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
+def attribute_rule(text: str) -> api.AttributeRuleView:
+    """An attribute of a schema, as NAME=TYPE or NAME=TYPE:MIN:MAX; either bound may be empty."""
+    # A name may hold anything: what it is stands behind the last sign.
+    name, _, rest = text.rpartition("=")
+    kind, *bounds = rest.split(":")
+    try:
+        low, high = [_bound(kind, each) for each in bounds] or (None, None)
+        if not name:
+            raise ValueError("an attribute has a name")
+        return msgspec.convert(
+            {"name": name, "type": kind, "min": low, "max": high}, api.AttributeRuleView
+        )
+    except ValueError:
+        kinds = ", ".join(ATTRIBUTE_TYPES)
+        raise click.UsageError(
+            f"--attribute takes NAME=TYPE or NAME=TYPE:MIN:MAX, not {text!r}; types are {kinds}"
+        ) from None
+
+
+def _bound(kind: str, text: str) -> int | float | None:
+    if not text:
+        return None
+    if kind != "float":
+        return int(text)
+    bound = float(text)
+    if not math.isfinite(bound):
+        raise ValueError("a bound is a number")
+    return bound
+
+
 def _changed(
     base: api.SettingsView,
     order: str | None,
@@ -77,6 +114,7 @@ def _changed(
     keep_days: int | None,
     keep_count: int | None,
     keep_bytes: int | None,
+    attribute: tuple[str, ...] = (),
 ) -> api.SettingsView:
     changes: dict[str, Any] = {}
     if order is not None:
@@ -94,6 +132,8 @@ def _changed(
         changes["publishers"] = list(publisher) or None
     if requests is not None:
         changes["request_to_publish"] = requests
+    if attribute:
+        changes["attributes"] = list(map(attribute_rule, attribute))
     kept = base.retention
     changes["retention"] = api.RetentionView(
         age_s=kept.age_s if keep_days is None else keep_days * 86_400,
@@ -154,10 +194,18 @@ def show(client: Client, topic: str, as_json: bool) -> None:
         ("publishers", "anyone" if settings.publishers is None else " ".join(settings.publishers)),
         ("requests", "taken" if settings.request_to_publish else "refused"),
         ("kept", ", ".join(bounds) or "everything"),
+        *[("attribute", _rule_text(rule)) for rule in settings.attributes or ()],
         ("aliases", " ".join(found.aliases) or "none"),
         *[(f"below: {name}", cid) for name, cid in found.subtopics.items() if name != META],
     ]
     tell(found, "\n".join(f"{name:11} {value}" for name, value in lines), as_json=as_json)
+
+
+def _rule_text(rule: api.AttributeRuleView) -> str:
+    if rule.min is None and rule.max is None:
+        return f"{rule.name} {rule.type}"
+    low, high = ("" if bound is None else str(bound) for bound in (rule.min, rule.max))
+    return f"{rule.name} {rule.type} {low}..{high}"
 
 
 @topic.command("list")

@@ -178,10 +178,18 @@ class AsyncClient:
         return await self._ask(ask, patience_s)
 
     def history(
-        self, topic: TopicRef, *, start: int = 1, limit: int | None = None
+        self,
+        topic: TopicRef,
+        *,
+        start: int = 1,
+        limit: int | None = None,
+        where: str | None = None,
     ) -> AsyncIterator[api.EventView]:
-        """The events of a topic that the node keeps, from one of its indices on."""
-        return _History(self, topic, calls.Pages(start, limit))
+        """The events of a topic that the node keeps, from one of its indices on.
+
+        `where` is a filter on the topic's attributes; `limit` counts what matches.
+        """
+        return _History(self, topic, calls.Pages(start, limit, where))
 
     async def publish_batch(
         self,
@@ -227,15 +235,17 @@ class AsyncClient:
         *,
         manual: bool = False,
         patience_s: float | None = PATIENCE_S,
+        where: str | None = None,
     ) -> AsyncSubscription:
         """Listen to a topic (`async with await`); a name goes on where it stopped before.
 
         `start` is `now`, `beginning`, an index or an event's id; for a name that has a place
         already, `now` and `beginning` mean that place. With `manual` only `acknowledge` says
         what is done. After a broken connection it goes on, and gives up with `Unreachable` when
-        that takes longer than `patience_s` (None: never).
+        that takes longer than `patience_s` (None: never). `where` is a filter on the topic's
+        attributes: what does not match does not come, and counts as done.
         """
-        following = Following(topic, name, start, manual=manual)
+        following = Following(topic, name, start, manual=manual, where=where)
         subscription = AsyncSubscription(self, following, patience_s)
         await subscription._connect()
         return subscription

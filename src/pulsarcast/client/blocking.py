@@ -178,10 +178,18 @@ class Client:
         return self._ask(ask, patience_s)
 
     def history(
-        self, topic: TopicRef, *, start: int = 1, limit: int | None = None
+        self,
+        topic: TopicRef,
+        *,
+        start: int = 1,
+        limit: int | None = None,
+        where: str | None = None,
     ) -> Iterator[api.EventView]:
-        """The events of a topic that the node keeps, from one of its indices on."""
-        pages = calls.Pages(start, limit)
+        """The events of a topic that the node keeps, from one of its indices on.
+
+        `where` is a filter on the topic's attributes; `limit` counts what matches.
+        """
+        pages = calls.Pages(start, limit, where)
         while (ask := pages.next(topic)) is not None:
             yield from pages.take(self._ask(ask))
 
@@ -227,15 +235,17 @@ class Client:
         *,
         manual: bool = False,
         patience_s: float | None = PATIENCE_S,
+        where: str | None = None,
     ) -> Subscription:
         """Listen to a topic; a name goes on where it stopped before.
 
         `start` is `now`, `beginning`, an index or an event's id; for a name that has a place
         already, `now` and `beginning` mean that place. With `manual` only `acknowledge` says
         what is done. After a broken connection it goes on, and gives up with `Unreachable` when
-        that takes longer than `patience_s` (None: never).
+        that takes longer than `patience_s` (None: never). `where` is a filter on the topic's
+        attributes: what does not match does not come, and counts as done.
         """
-        following = Following(topic, name, start, manual=manual)
+        following = Following(topic, name, start, manual=manual, where=where)
         return Subscription(self, following, patience_s)
 
     def readers(self, topic: TopicRef) -> list[api.ReaderView]:

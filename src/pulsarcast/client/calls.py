@@ -197,41 +197,45 @@ def log_page(ref: TopicRef, log_id: str, start: int, end: int) -> Ask[pages.Page
     return Ask("GET", _path(ref, "log", "events"), pages.decode_page, query, headers)
 
 
-def page(ref: TopicRef, start: int, limit: int | None) -> Ask[api.Page]:
+def page(ref: TopicRef, start: int, limit: int | None, where: str | None = None) -> Ask[api.Page]:
     """Some of what the node keeps of a topic."""
     count = PAGE if limit is None else min(PAGE, limit)
-    query = {"start": str(start), "limit": str(count)}
+    query = {"start": str(start), "limit": str(count), **_where(where)}
     return Ask("GET", _path(ref, "events"), _json(api.Page), query)
 
 
 class Pages:
     """The way through a topic's history, page by page."""
 
-    def __init__(self, start: int, limit: int | None) -> None:
+    def __init__(self, start: int, limit: int | None, where: str | None = None) -> None:
         self._start: int | None = start
         self._left = limit
+        self._where = where
 
     def next(self, ref: TopicRef) -> Ask[api.Page] | None:
         """The next page to ask for, if there is one."""
         if self._start is None or (self._left is not None and self._left <= 0):
             return None
-        return page(ref, self._start, self._left)
+        return page(ref, self._start, self._left, self._where)
 
     def take(self, found: api.Page) -> list[api.EventView]:
         """What a page has."""
-        goes_on = found.events and found.next is not None
+        # With a filter a page may be empty, and the next one not.
+        goes_on = found.events or self._where is not None
         self._start = found.next if goes_on else None
         if self._left is not None:
             self._left -= len(found.events)
         return found.events
 
 
-def subscribe(ref: TopicRef, name: str, start: Start, last: int | None) -> Ask[None]:
+def subscribe(
+    ref: TopicRef, name: str, start: Start, last: int | None, where: str | None = None
+) -> Ask[None]:
     """A stream of events, behind the last one that was seen."""
     headers = {"Accept": STREAM, "Accept-Encoding": "identity", "Cache-Control": "no-store"}
     if last is not None:
         headers["Last-Event-ID"] = str(last)
-    query = {"from": str(start), **({"name": name} if name else {})}
+    query = {"from": str(start), **({"name": name} if name else {}), **_where(where)}
     return Ask("GET", _path(ref, "subscribe"), _nothing, query, headers)
 
 
@@ -328,6 +332,14 @@ def _with_json(ask: Ask[T], value: object) -> Ask[T]:
         raise LocalError(f"this cannot be said in JSON: {error}") from error
     headers = {**ask.headers, "Content-Type": JSON}
     return Ask(ask.method, ask.path, ask.read, ask.query, headers, body)
+
+
+def _where(where: str | None) -> dict[str, str]:
+    """A filter as a query says it."""
+    if where is None:
+        return {}
+    api.to_bytes(where, "utf-8")  # A text that is not Unicode cannot be said.
+    return {"where": where}
 
 
 def _text(ref: TopicRef) -> str:

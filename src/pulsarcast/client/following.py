@@ -70,7 +70,15 @@ class Backoff:
 class Following:
     """What one subscriber knows: where it stands, what it holds, what its caller is done with."""
 
-    def __init__(self, topic: TopicRef, name: str, start: Start, *, manual: bool) -> None:
+    def __init__(
+        self,
+        topic: TopicRef,
+        name: str,
+        start: Start,
+        *,
+        manual: bool,
+        where: str | None = None,
+    ) -> None:
         if isinstance(start, int) and start < 1:
             raise LocalError("events are counted from 1")
         self.topic = topic
@@ -81,6 +89,7 @@ class Following:
         """Why the daemon ended the stream, where it said so."""
         self._start = start
         self._manual = manual
+        self._where = where
         self._parser = SseParser()
         self._held: deque[EventView] = deque()
         self._begins_behind: int | None = None
@@ -94,7 +103,7 @@ class Following:
 
     def connect(self) -> Ask[None]:
         """The request that goes on where we are."""
-        return subscribe(self.topic, self.name, self._start, self._place())
+        return subscribe(self.topic, self.name, self._start, self._place(), self._where)
 
     def _place(self) -> int | None:
         """Up to where the daemon need send nothing again; None: it knows our place by our name."""

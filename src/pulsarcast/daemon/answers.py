@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from pulsarcast.model.api import Problem
 from pulsarcast.model.errors import LocalError
+from pulsarcast.model.filters import FilterError
 
 T = TypeVar("T")
 
@@ -49,6 +50,8 @@ class Refusal(Exception):  # noqa: N818 (an answer, and nothing that went wrong)
 def refusal_of(error: LocalError) -> Refusal:
     """What an error of the node means to whoever asked."""
     text = str(error)
+    if isinstance(error, FilterError):
+        return Refusal(422, "where", text)
     for beginning, status, code in _MEANINGS:
         if text.startswith(beginning):
             return Refusal(status, code, text)

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 from urllib.parse import unquote
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from pulsarcast.daemon.answers import Refusal
 from pulsarcast.model.api import Scope
 from pulsarcast.model.errors import LocalError
+from pulsarcast.model.filters.bounds import FILTER_BYTES_MAX
 from pulsarcast.model.ids import Cid, cid_text, parse_cid, parse_peer
 
 if TYPE_CHECKING:
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 OCTETS: Final = "application/octet-stream"
 STREAM: Final = "text/event-stream"
+
+Where: TypeAlias = Annotated[str, msgspec.Meta(max_length=FILTER_BYTES_MAX)] | None
+"""A filter on a topic's attributes, in a query."""
 
 
 @dataclass(frozen=True, kw_only=True)

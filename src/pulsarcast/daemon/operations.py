@@ -17,15 +17,18 @@ from pulsarcast.daemon.answers import (
     read_json,
     read_query,
 )
-from pulsarcast.daemon.calls import OCTETS, Call, Operation, resolve
+from pulsarcast.daemon.calls import OCTETS, Call, Operation, Where, resolve
 from pulsarcast.daemon.service import Service
 from pulsarcast.model import api
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import Cid, cid_text, parse_cid
 from pulsarcast.model.topic_types import TopicSettings
+from pulsarcast.network.subscriptions import is_wanted
 
 PAGE_MAX: Final = 1000
 PAGE_BYTES_MAX: Final = 8 << 20
+LOOKED_AT_MAX: Final = 10_000
+"""Events that one call of history looks at for those that match a filter."""
 KEY_MAX: Final = 256
 INDEX_MAX: Final = (1 << 63) - 1
 
@@ -37,6 +40,7 @@ class HistoryQuery(msgspec.Struct, forbid_unknown_fields=True):
 
     start: Annotated[int, msgspec.Meta(ge=1, le=INDEX_MAX)] = 1
     limit: Annotated[int, msgspec.Meta(ge=1, le=PAGE_MAX)] = 100
+    where: Where = None
 
 
 class PublishQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -188,17 +192,22 @@ async def read_history(call: Call) -> Response:
     node = call.service.node
     cid = await call.topic()
     query = read_query(call.request, HistoryQuery)
+    wanted = await node.filter_of(cid, query.where)
+    looked_at = query.limit if wanted is None else LOOKED_AT_MAX
     events: list[api.EventView] = []
-    size = 0
-    async with aclosing(node.history(cid, start=query.start, limit=query.limit)) as history:
+    size = last = 0
+    async with aclosing(node.history(cid, start=query.start, limit=looked_at)) as history:
         async for event in history:
+            last = event.index
+            if wanted is not None and not is_wanted(wanted, event.descriptor):
+                continue
             events.append(api.event_view(event.index, event.descriptor))
             size += len(event.descriptor.block)
-            if size > PAGE_BYTES_MAX:
+            if size > PAGE_BYTES_MAX or len(events) == query.limit:
                 break
     newest = node.newest(cid)
     # Retention may have let go of everything from here on: whoever pages must come to an end.
-    following = events[-1].index + 1 if events and events[-1].index < newest else None
+    following = last + 1 if 0 < last < newest else None
     return answer(api.Page(events=events, next=following, newest=newest))
 
 

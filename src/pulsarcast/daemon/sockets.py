@@ -39,7 +39,7 @@ async def serve_socket(service: Service, socket: WebSocket) -> None:
         await _refuse(socket, refusal_of(error))
         return
     try:
-        async with subscribed(service, topic, query.name, start, from_start=from_start) as events:
+        async with subscribed(service, topic, query, start, from_start=from_start) as events:
             await socket.accept()
 
             async def give(batch: list[Event]) -> None:

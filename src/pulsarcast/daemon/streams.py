@@ -29,7 +29,7 @@ from pulsarcast.daemon.answers import (
     read_query,
     refusal_of,
 )
-from pulsarcast.daemon.calls import STREAM, Call, Operation
+from pulsarcast.daemon.calls import STREAM, Call, Operation, Where
 from pulsarcast.daemon.service import Service
 from pulsarcast.daemon.tokens import Token
 from pulsarcast.model import api
@@ -53,6 +53,7 @@ class StreamQuery(msgspec.Struct, forbid_unknown_fields=True, rename={"start": "
 
     name: Annotated[str, msgspec.Meta(max_length=NAME_MAX)] = ""
     start: str = "now"
+    where: Where = None
 
 
 class Readers(msgspec.Struct):
@@ -86,12 +87,19 @@ LINES: Final = Lines()
 
 @asynccontextmanager
 async def subscribed(
-    service: Service, topic: Cid, name: str, start: int | None, *, from_start: bool
+    service: Service, topic: Cid, query: StreamQuery, start: int | None, *, from_start: bool
 ) -> AsyncIterator[Subscription]:
     """Listen for as long as a connection lasts."""
+    name = query.name
     chosen = name or ANONYMOUS + secrets.token_hex(8)
     subscription = await service.node.subscribe(
-        topic, chosen, from_start=from_start, start=start, manual=True, take_over=True
+        topic,
+        chosen,
+        from_start=from_start,
+        start=start,
+        manual=True,
+        take_over=True,
+        where=query.where,
     )
     service.readers += 1
     try:
@@ -140,12 +148,12 @@ class EventStream(Response):
         service: Service,
         token: Token,
         topic: Cid,
-        name: str,
+        query: StreamQuery,
         start: int | None,
         *,
         from_start: bool,
     ) -> None:
-        self.service, self.token, self.topic, self.name = service, token, topic, name
+        self.service, self.token, self.topic, self.query = service, token, topic, query
         self.start, self.from_start = start, from_start
         super().__init__(headers={**SAFE, "X-Accel-Buffering": "no"})
 
@@ -154,7 +162,7 @@ class EventStream(Response):
         scope["is_stream"] = True
         del self.headers["content-length"]
         listening = subscribed(
-            self.service, self.topic, self.name, self.start, from_start=self.from_start
+            self.service, self.topic, self.query, self.start, from_start=self.from_start
         )
         async with AsyncExitStack() as stack:
             try:
@@ -163,7 +171,7 @@ class EventStream(Response):
                 await problem(refusal_of(error))(scope, receive, send)
                 return
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            if not self.name:
+            if not self.query.name:
                 # Who has no name, and is cut off before the first event, must know where it was.
                 place = b"id: %d\n\n" % self._place(subscription)
                 await send({"type": "http.response.body", "body": place, "more_body": True})
@@ -240,7 +248,7 @@ async def subscribe(call: Call) -> Response:
     topic = await call.topic()
     query = read_query(call.request, StreamQuery)
     start, from_start = await begin(call.service, call.request, topic, query)
-    return EventStream(call.service, call.token, topic, query.name, start, from_start=from_start)
+    return EventStream(call.service, call.token, topic, query, start, from_start=from_start)
 
 
 async def begin(
@@ -253,6 +261,7 @@ async def begin(
     seen = connection.headers.get("last-event-id", "")
     if seen.isascii() and seen.isdigit() and len(seen) < 19:
         start, from_start = int(seen) + 1, False
+    await service.node.filter_of(topic, query.where)  # A name keeps its place if it is refused.
     if not service.node.is_subscribed(topic):
         service.check_room()
     return start, from_start

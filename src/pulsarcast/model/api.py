@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -18,6 +18,7 @@ from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import cid_text, parse_peer, peer_text
 from pulsarcast.model.requests import Attribute
 from pulsarcast.model.topic_types import (
+    AttributeRule,
     DeliveryOrder,
     Dissemination,
     EventLinking,
@@ -32,6 +33,7 @@ Travel: TypeAlias = Literal["tree", "cube"]
 Linking: TypeAlias = Literal["LAST_SEEN", "CUSTOM"]
 Encoding: TypeAlias = Literal["utf-8", "base64"]
 Ack: TypeAlias = Literal["accepted", "replicated"]
+AttributeType: TypeAlias = Literal["int", "float", "str", "bool", "timestamp"]
 
 SCOPES: Final[tuple[Scope, ...]] = ("read", "publish", "admin")
 BATCH_MAX: Final = 1000
@@ -67,6 +69,15 @@ class RetentionView(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=Tr
     bytes: int | None = None
 
 
+class AttributeRuleView(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """An attribute that events may carry, and that filters may ask about."""
+
+    name: str
+    type: AttributeType
+    min: int | float | None = None
+    max: int | float | None = None
+
+
 class SettingsView(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """What a topic's author chooses."""
 
@@ -82,6 +93,8 @@ class SettingsView(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unkn
     """Of total order: who gives events their places, 1 to 7; left out: the author alone."""
     retention: RetentionView = msgspec.field(default_factory=RetentionView)
     payload_bytes_max: int | None = None
+    attributes: list[AttributeRuleView] | None = None
+    """What events may carry besides their payload; left out: as it is, or anything."""
 
 
 class NewTopic(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -296,6 +309,8 @@ class LogView(msgspec.Struct, kw_only=True):
     oldest: int
     """The index of the oldest event that is kept; where none is, the one that would be next."""
     newest: int
+    attributes: list[AttributeRuleView] = []
+    """What its events may carry, for filters."""
 
 
 class Follow(msgspec.Struct, forbid_unknown_fields=True):
@@ -461,6 +476,7 @@ def settings_view(settings: TopicSettings) -> SettingsView:
         sequencers=_peer_texts(settings.sequencers) or None,
         retention=RetentionView(retention.age_s, retention.count, retention.bytes),
         payload_bytes_max=settings.payload_bytes_max,
+        attributes=rules_view(settings.attributes) or None,
     )
 
 
@@ -478,11 +494,26 @@ def settings_from(view: SettingsView, base: TopicSettings) -> TopicSettings:
     }
     if view.payload_bytes_max is not None:
         changes["payload_bytes_max"] = view.payload_bytes_max
+    if view.attributes is not None:
+        changes["attributes"] = rules_from(view.attributes)
     if order is not DeliveryOrder.TOTAL:
         changes["sequencers"] = ()
     elif view.sequencers is not None:
         changes["sequencers"] = _parse_peers(view.sequencers)
     return msgspec.structs.replace(base, **changes)
+
+
+def rules_view(rules: Iterable[AttributeRule]) -> list[AttributeRuleView]:
+    """A topic's schema for a program in any language."""
+    return [
+        AttributeRuleView(rule.name, cast("AttributeType", rule.type), rule.min, rule.max)
+        for rule in rules
+    ]
+
+
+def rules_from(views: Iterable[AttributeRuleView]) -> tuple[AttributeRule, ...]:
+    """A topic's schema as the model has it."""
+    return tuple(AttributeRule(rule.name, rule.type, rule.min, rule.max) for rule in views)
 
 
 def topic_view(topic: TopicDescriptor, aliases: Mapping[str, str]) -> TopicView:

@@ -50,6 +50,7 @@ __all__ = [
     "Retention",
     "TopicDescriptor",
     "TopicSettings",
+    "check_attributes",
     "check_event",
     "check_succession",
     "create_meta_topic",
@@ -268,8 +269,7 @@ def check_event(topic_version: TopicDescriptor, event: EventDescriptor) -> None:
     if len(event.payload) > topic_version.payload_bytes_max:
         raise RemoteError("a payload larger than the topic allows")
     _check_links(topic_version, event)
-    if topic_version.attributes:
-        _check_attributes(topic_version.attributes, event.request.attributes)
+    check_attributes(topic_version.attributes, event.request.attributes)
 
 
 def _check_links(topic: TopicDescriptor, event: EventDescriptor) -> None:
@@ -290,13 +290,14 @@ def _check_links(topic: TopicDescriptor, event: EventDescriptor) -> None:
         raise RemoteError("several sequencers count together, and one by itself")
 
 
-def _check_attributes(
-    rules: tuple[AttributeRule, ...], attributes: Mapping[str, Attribute]
-) -> None:
+def check_attributes(rules: tuple[AttributeRule, ...], attributes: Mapping[str, Attribute]) -> None:
     """Hold attributes against the schema: none that it does not name, each of type and in bounds.
 
-    An attribute may be missing; filters that ask for it do not match then.
+    An attribute may be missing; filters that ask for it do not match then. Where there is no
+    schema, anything goes.
     """
+    if not rules:
+        return
     by_name = {rule.name: rule for rule in rules}
     for name, value in attributes.items():
         if name not in by_name:

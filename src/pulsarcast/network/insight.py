@@ -62,11 +62,12 @@ def readers_of(feed: Feed) -> list[ReaderView]:
     return [
         ReaderView(
             name=name,
-            done=feed.newest if reader.cursor is None else reader.cursor,
-            behind=0 if reader.cursor is None else max(0, feed.newest - reader.cursor),
+            done=feed.newest if done is None else done,
+            behind=0 if done is None else max(0, feed.newest - done),
             connected=reader.subscription is not None,
         )
         for name, reader in feed.readers.items()
+        for done in (reader.done,)
     ]
 
 

@@ -26,12 +26,20 @@ from pulsarcast.model import trace
 from pulsarcast.model.api import FollowedView, PeerView, ReaderView
 from pulsarcast.model.errors import LocalError, RemoteError
 from pulsarcast.model.events import Attribute, EventDescriptor, read_own_event
+from pulsarcast.model.filters import Filter, parse
 from pulsarcast.model.ids import CID_BYTES, Cid, PeerId, cid_text, parse_cid, parse_peer, peer_text
 from pulsarcast.model.topics import TopicDescriptor, TopicSettings, decode_topic
 from pulsarcast.network import insight
 from pulsarcast.network.addresses import parse_contact
 from pulsarcast.network.driver import NETWORK, Counters, Driver
-from pulsarcast.network.subscriptions import PAGE, Event, Feed, Reader, Subscription
+from pulsarcast.network.subscriptions import (
+    PAGE,
+    Event,
+    Feed,
+    Reader,
+    Subscription,
+    is_wanted,
+)
 from pulsarcast.network.tracing import NodeTrace
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import (
@@ -440,14 +448,17 @@ class Node:
         start: int | None = None,
         manual: bool = False,
         take_over: bool = False,
+        where: str | None = None,
     ) -> Subscription:
         """Listen to a topic, from now on or from its start, and go on where `name` stopped before.
 
         Several names listen to one topic independently of each other. With `start` it goes on at
         an index of the caller's own choice, with `manual` only `acknowledge` says what is done,
-        with `take_over` whoever listens under the same name is sent away.
+        with `take_over` whoever listens under the same name is sent away. `where` is a filter on
+        the topic's attributes: what does not match is not handed out, and counts as done.
         """
         cid = await self._resolve(topic)
+        wanted = await self.filter_of(cid, where)
         feed = self._feed(cid)
         reader = feed.readers.get(name)
         if reader is not None and reader.subscription is not None:
@@ -457,12 +468,19 @@ class Node:
         is_new = reader is None
         if reader is None:
             reader = feed.readers[name] = Reader()
+            feed.has_unplaced = True
             if from_start or feed.newest:
                 behind = feed.newest if start is None else min(start - 1, feed.newest)
                 feed.move(reader, 0 if from_start else behind)
             # Else events may come before the answer: the first of them says where we begin.
         subscription = Subscription(
-            feed, name, self._read_page, self._write_places, start=start, manual=manual
+            feed,
+            name,
+            self._read_page,
+            self._write_places,
+            start=start,
+            manual=manual,
+            wanted=wanted,
         )
         try:
             reply = await self._ask(lambda call: Subscribe(call, cid, from_start=from_start))
@@ -478,6 +496,15 @@ class Node:
             # A place that a crash could take away would be no promise.
             self._write_places()
         return subscription
+
+    async def filter_of(self, topic: TopicRef, where: str | None) -> Filter | None:
+        """A filter on a topic's attributes, by the schema of its newest version that we know."""
+        if where is None:
+            return None
+        cid = await self._resolve(topic)
+        followed = self._running.core.topics.get(cid)
+        known = followed.descriptor if followed is not None else (await self.topic(cid)).descriptor
+        return parse(where, known.attributes)
 
     def acknowledge(self, topic: Cid, name: str, index: int) -> bool:
         """Say for a name that it is done up to an index; whether it has a place here."""
@@ -519,19 +546,30 @@ class Node:
             self._running.settle()
 
     async def history(
-        self, topic: TopicRef, *, start: int = 1, limit: int | None = None
+        self,
+        topic: TopicRef,
+        *,
+        start: int = 1,
+        limit: int | None = None,
+        where: str | None = None,
     ) -> AsyncGenerator[Event, None]:
-        """The events of a topic that we keep, from one of our indices on."""
+        """The events of a topic that we keep, from one of our indices on; with a filter, of it."""
         cid = await self._resolve(topic)
+        wanted = await self.filter_of(cid, where)
         left = limit
         while left is None or left > 0:
-            page = await self._read_page(cid, start, PAGE if left is None else min(PAGE, left))
+            size = PAGE if left is None or wanted is not None else min(PAGE, left)
+            page = await self._read_page(cid, start, size)
             for event in page:
+                if wanted is not None and not is_wanted(wanted, event.descriptor):
+                    continue
                 yield event
+                left = None if left is None else left - 1
+                if left == 0:
+                    return
             if not page:
                 return
             start = page[-1].index + 1
-            left = None if left is None else left - len(page)
 
     @property
     def store_id(self) -> str:
@@ -668,6 +706,8 @@ class Node:
         self._unwritten.clear()
         for feed in moved:
             for name, reader in feed.readers.items():
+                if reader.subscription is not None:
+                    reader.subscription.settle()
                 if reader.unwritten:
                     reader.unwritten = False
                     row = StateRow(READER, _reader_key(feed.topic, name), reader.to_bytes())

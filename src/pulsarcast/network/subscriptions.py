@@ -3,6 +3,9 @@
 Every topic that we follow has a log on disk, and a subscription is a place in it. Events that come
 while somebody waits for them are handed over from memory; whoever is slow reads on from the log,
 so nothing grows with it.
+
+A subscription with a filter is handed what matches. Which ones an event matches is looked up in an
+index, so those that it does not match cost nothing; their places move on all the same.
 """
 
 from __future__ import annotations
@@ -17,7 +20,9 @@ import trio
 
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.events import Attribute, EventDescriptor
+from pulsarcast.model.filters import Filter, FilterIndex
 from pulsarcast.model.ids import Cid, cid_text, peer_text
+from pulsarcast.model.topic_types import AttributeRule
 
 MEMORY_MAX: Final = 256
 """Events kept in memory for a subscriber that is behind."""
@@ -98,6 +103,11 @@ class Reader:
         self.unwritten = False
         """Whether the disk does not know its place yet."""
 
+    @property
+    def done(self) -> int | None:
+        """Up to where it is done, with what it need not be given."""
+        return self.cursor if self.subscription is None else self.subscription.done
+
     def to_bytes(self) -> bytes:
         """As the disk has it."""
         return (self.cursor or 0).to_bytes(8, "big") + self.reserved.to_bytes(8, "big")
@@ -117,6 +127,34 @@ class Feed:
         self.readers: dict[str, Reader] = {}
         self._unwritten = unwritten
         """Where topics stand of whose readers the disk does not know everything."""
+        self.has_unplaced = True
+        """Whether a reader may be without a place."""
+        self._all: dict[str, Subscription] = {}
+        """Those who want every event."""
+        self._some: dict[str, Subscription] = {}
+        """Those who want what matches, and their filters by the schema that these are made for."""
+        self._indexes: dict[tuple[AttributeRule, ...], FilterIndex[str]] = {}
+
+    def listen(self, subscription: Subscription) -> None:
+        """Somebody listens from now on, in place of whoever did under the same name."""
+        self.unlisten(subscription.name)
+        wanted = subscription.wanted
+        if wanted is None:
+            self._all[subscription.name] = subscription
+            return
+        self._some[subscription.name] = subscription
+        index = self._indexes.setdefault(wanted.schema, FilterIndex(wanted.schema))
+        index.insert(subscription.name, wanted)
+
+    def unlisten(self, name: str) -> None:
+        """Nobody listens any more under a name."""
+        self._all.pop(name, None)
+        former = self._some.pop(name, None)
+        if former is not None and former.wanted is not None:
+            index = self._indexes[former.wanted.schema]
+            index.remove(name)
+            if not len(index):
+                del self._indexes[former.wanted.schema]
 
     def deliver(self, index: int, descriptor: EventDescriptor) -> None:
         """An event has come."""
@@ -126,16 +164,21 @@ class Feed:
         self.newest = index
         self._unwritten[self.topic] = None
         event = Event(index, descriptor)
-        for reader in self.readers.values():
-            if reader.subscription is not None:
-                reader.subscription.offer(event)
+        for subscription in self._all.values():
+            subscription.offer(event)
+        if descriptor.is_merge:
+            return  # It says nothing, and nobody asked for it.
+        for filters in self._indexes.values():
+            for name in filters.matching(descriptor.request.attributes):
+                self._some[name].offer_match(event)
 
     def place(self, index: int) -> None:
         """Let those begin behind an index that have no place yet."""
-        for reader in self.readers.values():
+        for reader in self.readers.values() if self.has_unplaced else ():
             if reader.cursor is None:
                 subscription = reader.subscription
                 self.move(reader, index if subscription is None else subscription.place(index))
+        self.has_unplaced = False
         self.newest = max(self.newest, index)
 
     def move(self, reader: Reader, index: int) -> None:
@@ -151,11 +194,18 @@ class Feed:
         self._unwritten[self.topic] = None
 
 
+def is_wanted(wanted: Filter | None, event: EventDescriptor) -> bool:
+    """Whether an event is handed out: merges never are, and with a filter only what matches."""
+    if event.is_merge:
+        return False
+    return wanted is None or wanted.matches(event.request.attributes)
+
+
 class Subscription:
     """Iterate over it with `async for`; an event counts as done when the next one is asked for.
 
     With `manual` only `acknowledge` says what is done. Merges of causal order say nothing and are
-    not handed out: there, some indexes are left out.
+    not handed out, and neither is what a filter does not match: there, indexes are left out.
     """
 
     def __init__(
@@ -167,8 +217,10 @@ class Subscription:
         *,
         start: int | None = None,
         manual: bool = False,
+        wanted: Filter | None = None,
     ) -> None:
         self.name = name
+        self.wanted: Final = wanted
         self._feed = feed
         self._reader = feed.readers[name]
         self._read = read
@@ -181,10 +233,15 @@ class Subscription:
         self._ready: deque[Event] = deque()
         self._ready_bytes = 0
         self._taken = 0
-        """The last index in memory; merges, which say nothing, are passed over behind it."""
+        """The last index in memory; what is not handed out is passed over behind it."""
+        self._is_current = False
+        """With a filter: whether nothing up to the newest event that matches has been missed."""
+        self._handed = (self._reader.cursor or 0) if start is None else start - 1
+        """The last index that was handed out."""
         self._arrived = trio.Event()
         self._closed: str | None = None
         self._reader.subscription = self
+        feed.listen(self)
 
     @property
     def topic(self) -> str:
@@ -210,13 +267,37 @@ class Subscription:
             self._keep(event)
         self._arrived.set()
 
+    def offer_match(self, event: Event) -> None:
+        """Take an event that has just come and matches; what came before and did not is passed."""
+        if self._is_current:
+            if self._has_room:
+                self._keep(event)
+            else:
+                self._is_current = False  # From here on the log knows.
+                self._taken = event.index - 1
+        self._arrived.set()
+
+    @property
+    def done(self) -> int | None:
+        """Up to where it is done: its place, and what it need not be given behind that."""
+        cursor = self._reader.cursor
+        if self.wanted is None or self._ready or cursor is None or cursor < self._handed:
+            return cursor
+        return max(cursor, self._feed.newest if self._is_current else self._next - 1)
+
+    def settle(self, slack: int = RESERVED) -> None:
+        """Move the place over what did not match, unless that is hardly worth writing down."""
+        done, cursor = self.done, self._reader.cursor
+        if done is not None and cursor is not None and done > cursor + slack:
+            self._feed.move(self._reader, done)
+
     @property
     def _has_room(self) -> bool:
         return len(self._ready) < MEMORY_MAX and self._ready_bytes < MEMORY_BYTES_MAX
 
     def _keep(self, event: Event) -> None:
         self._taken = event.index
-        if event.descriptor.is_merge:
+        if not is_wanted(self.wanted, event.descriptor):
             if not self._ready:
                 self._next = event.index + 1
             return
@@ -227,9 +308,11 @@ class Subscription:
         """Listen no more; the place is kept."""
         if self._closed is None:
             self._closed = reason
-            self._ready.clear()
             if self._reader.subscription is self:
+                self.settle(0)
                 self._reader.subscription = None
+                self._feed.unlisten(self.name)
+            self._ready.clear()
         self._arrived.set()
 
     def acknowledge(self, index: int | None = None) -> None:
@@ -245,10 +328,11 @@ class Subscription:
         while not self._ready:
             if self._closed is not None:
                 raise LocalError(self._closed)
-            if self._next <= self._feed.newest:
+            if self._next <= self._feed.newest and not self._is_current:
                 # Memory was too small for us, or the program has just begun: the log knows.
                 await self._read_on()
                 continue
+            self._is_current = self.wanted is not None
             self._arrived = trio.Event()
             await self._arrived.wait()
 
@@ -278,6 +362,7 @@ class Subscription:
             self._feed.reserve(reader, event.index + RESERVED)
             self._sync()
         reader.given = max(reader.given, event.index)
+        self._handed = event.index
         self._next = event.index + 1 if self._ready else self._taken + 1
         return event
 

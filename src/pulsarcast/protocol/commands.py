@@ -6,7 +6,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from pulsarcast.model import trace
-from pulsarcast.model.errors import LocalError, RemoteError
+from pulsarcast.model.errors import LocalError, RemoteError, caller_to_blame
 from pulsarcast.model.events import EventDescriptor, decode_request
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.pointers import decode_pointer, sign_pointer
@@ -16,6 +16,7 @@ from pulsarcast.model.topics import (
     Mark,
     TopicDescriptor,
     TopicSettings,
+    check_attributes,
     create_meta_topic,
     create_topic,
     next_version,
@@ -354,6 +355,8 @@ class Commands:
         try:
             if len(given.payload) > descriptor.payload_bytes_max:
                 raise LocalError("the payload is larger than the topic allows")
+            with caller_to_blame():
+                check_attributes(descriptor.attributes, given.attributes)
             topic = self.node.topics.get(given.topic)
             if topic is not None and topic.halted is not None:
                 raise LocalError(topic.halted)

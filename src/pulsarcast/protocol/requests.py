@@ -8,7 +8,7 @@ an author's requests in the order of their numbers and publishes each once.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pulsarcast.model.errors import LocalError
+from pulsarcast.model.errors import LocalError, RemoteError
 from pulsarcast.model.events import (
     AFTER_MAX,
     EventDescriptor,
@@ -19,7 +19,12 @@ from pulsarcast.model.events import (
     sign_request,
 )
 from pulsarcast.model.ids import Cid, PeerId
-from pulsarcast.model.topics import DeliveryOrder, EventLinking, TopicDescriptor
+from pulsarcast.model.topics import (
+    DeliveryOrder,
+    EventLinking,
+    TopicDescriptor,
+    check_attributes,
+)
 from pulsarcast.protocol.barrier import NO_LINKS, Links
 from pulsarcast.protocol.behind import Behind, Waiting
 from pulsarcast.protocol.inputs import Publish
@@ -479,6 +484,10 @@ def refusal_of(
     is_causal = descriptor.delivery_order is DeliveryOrder.CAUSAL
     if len(request.marks) != (len(request.after) if is_causal else 0):
         return "the request's marks are not those that the topic's order asks for"
+    try:
+        check_attributes(descriptor.attributes, request.attributes)
+    except RemoteError as error:
+        return error.reason
     return None
 
 

@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from pulsarcast.client import ApiError, AsyncClient, Client, Unreachable
-from pulsarcast.model.api import EventView, SettingsView
+from pulsarcast.model.api import AttributeRuleView, EventView, SettingsView
 from tests.support.daemons import DaemonProcess
 from tests.unit.client.proxy import Proxy
 
@@ -397,3 +397,30 @@ def test_nobody_waits_for_a_daemon_for_ever(tmp_path: Path) -> None:
                 assert 0.9 < time.monotonic() - began_s < 10
     finally:
         daemon.close()
+
+
+# Filters.
+
+
+def test_both_clients_ask_for_what_matches(client: Client, daemon: DaemonProcess) -> None:
+    rules = [AttributeRuleView("price", "float", 0, 100)]
+    topic = client.create_topic(next(_names), SettingsView(attributes=rules)).id
+    where = "price < 10 or price >= 90"
+    with client.subscribe(topic, "me", where=where) as events:
+        for price in (5, 50, 95):
+            client.publish(topic, str(price), attributes={"price": price})
+        assert [next(events).payload for _ in range(2)] == ["5", "95"]
+    assert [each.payload for each in client.history(topic, where=where)] == ["5", "95"]
+    assert [each.payload for each in client.history(topic, where=where, limit=1)] == ["5"]
+    with pytest.raises(ApiError, match="column 9: price is a float") as caught:
+        client.subscribe(topic, where="price < 'ten'").__enter__()
+    assert (caught.value.status, caught.value.code) == (422, "where")
+
+    async def awaiting() -> None:
+        async with AsyncClient(daemon.url, daemon.token) as other:
+            async with await other.subscribe(topic, start="beginning", where=where) as events:
+                assert [(await anext(events)).payload for _ in range(2)] == ["5", "95"]
+            found = [each.payload async for each in other.history(topic, where=where)]
+            assert found == ["5", "95"]
+
+    anyio.run(awaiting)

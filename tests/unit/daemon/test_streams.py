@@ -200,3 +200,63 @@ async def socket(desk: Desk, topic: str, query: str) -> AsyncIterator[Any]:
     headers = [(b"Authorization", f"Bearer {desk.secret}".encode())]
     async with open_websocket_url(url, extra_headers=headers) as found:
         yield found
+
+
+TICKS = [
+    {"name": "price", "type": "float", "min": 0, "max": 100},
+    {"name": "symbol", "type": "str"},
+]
+
+
+def test_a_filter_is_the_same_in_streams_sockets_and_history(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with daemon(tmp_path) as desk, desk.client() as client:
+            settings = {"order": "total", "attributes": TICKS}
+            answer = await client.post("/v1/topics", json={"name": "t", "settings": settings})
+            assert answer.json()["settings"]["attributes"] == TICKS
+            topic = str(answer.json()["id"])
+            where = "price in 5..<20 and symbol = 'IBM'"
+            again: dict[str, Any] = {"where": where, "from": "beginning"}
+            query: dict[str, Any]
+            async with stream(client, topic, where=where, name="me") as events:
+                for price, symbol in ((5, "IBM"), (20, "IBM"), (6, "SBUX"), (7.5, "IBM")):
+                    sent = {"price": price, "symbol": symbol}
+                    said = {"payload": str(price), "attributes": sent, "ack": "accepted"}
+                    answer = await client.post(f"/v1/topics/{topic}/events", json=said)
+                    assert answer.status_code == 201, answer.text
+                assert [each["payload"] for each in await take(events, 2)] == ["5", "7.5"]
+            async with stream(client, topic, None, **again) as events:
+                assert [each["index"] for each in await take(events, 2)] == [1, 4]
+            page = (await client.get(f"/v1/topics/{topic}/events", params={"where": where})).json()
+            assert [each["index"] for each in page["events"]] == [1, 4]
+            query = {"where": where, "limit": 1}
+            page = (await client.get(f"/v1/topics/{topic}/events", params=query)).json()
+            assert ([each["index"] for each in page["events"]], page["next"]) == ([1], 2)
+            query = {"where": "symbol = 'none'"}
+            page = (await client.get(f"/v1/topics/{topic}/events", params=query)).json()
+            assert (page["events"], page["next"]) == ([], None)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("path", ["events", "subscribe"])
+def test_what_is_no_filter_is_refused_with_its_place(tmp_path: Path, path: str) -> None:
+    async def scene() -> None:
+        async with daemon(tmp_path) as desk, desk.client() as client:
+            answer = await client.post(
+                "/v1/topics", json={"name": "t", "settings": {"attributes": TICKS}}
+            )
+            topic = answer.json()["id"]
+            for where, place in (
+                ("price <", "column 8"),
+                ("prise < 5", "column 1"),
+                ("", "column 1"),
+            ):
+                answer = await client.get(f"/v1/topics/{topic}/{path}", params={"where": where})
+                assert (answer.status_code, answer.json()["code"]) == (422, "where")
+                assert place in answer.json()["error"]
+                assert answer.json()["error"].endswith("^")
+            answer = await client.get(f"/v1/topics/{topic}/{path}", params={"where": "x" * 5000})
+            assert answer.status_code == 400
+
+    play(scene)

@@ -3,9 +3,9 @@
 import pytest
 
 from pulsarcast.model import trace
-from pulsarcast.model.events import decode_request
+from pulsarcast.model.events import Attribute, Sequence, decode_request, sign_request
 from pulsarcast.model.ids import Cid
-from pulsarcast.model.topics import DeliveryOrder, TopicSettings
+from pulsarcast.model.topics import AttributeRule, DeliveryOrder, TopicSettings
 from pulsarcast.protocol.inputs import Publish, ReadHistory
 from pulsarcast.protocol.messages import EventMessage, RequestAnswered, RequestToPublish
 from pulsarcast.protocol.parameters import Parameters
@@ -324,6 +324,28 @@ def test_what_is_not_allowed_is_refused_with_a_reason(settings: TopicSettings, r
     solo.hear(BOB.peer_id, RequestToPublish(signed.block, replicated=False, settled=0))
     (answer,) = solo.sent_to(BOB.peer_id, RequestAnswered)
     assert (answer.event, answer.reason) == (None, reason)
+
+
+@pytest.mark.parametrize("attributes", [{"price": 101}, {"price": "5"}, {"prise": 5}])
+def test_attributes_outside_the_schema_are_refused(attributes: dict[str, Attribute]) -> None:
+    """Published all the same, nobody would take the event, and the numbering would have a gap."""
+    solo = Solo().start()
+    rules = (AttributeRule("price", "float", 0, 100),)
+    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,), attributes=rules))
+    signed = sign_request(
+        BOB,
+        topic=topic,
+        payload=b"",
+        attributes=attributes,
+        created=CREATED_US,
+        nonce=bytes(16),
+        sequence=Sequence(EPOCH, 1),
+    )
+    solo.hear(BOB.peer_id, RequestToPublish(signed.block, replicated=False, settled=0))
+    (answer,) = solo.sent_to(BOB.peer_id, RequestAnswered)
+    assert answer.event is None
+    assert answer.reason is not None
+    assert "the topic's schema does not" in answer.reason
 
 
 def test_a_request_that_has_expired_is_refused() -> None:

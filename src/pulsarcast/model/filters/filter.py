@@ -20,8 +20,15 @@ class Filter:
     Two filters are equal if they ask the same of the same attributes in the same canonical words.
     """
 
-    def __init__(self, term: Term, text: str, domains: Mapping[str, Domain]) -> None:
+    def __init__(
+        self,
+        term: Term,
+        text: str,
+        schema: tuple[AttributeRule, ...],
+        domains: Mapping[str, Domain],
+    ) -> None:
         self.term = term
+        self.schema = schema
         names = {question.name for question in questions(term)}
         self.domains = {name: each for name, each in domains.items() if name in names}
         self._text = text
@@ -63,9 +70,10 @@ class Filter:
 
 def parse(text: str, schema: Iterable[AttributeRule]) -> Filter:
     """The filter that a text says, on a topic with this schema; a FilterError if it says none."""
-    domains = domains_of(schema)
+    rules = tuple(schema)
+    domains = domains_of(rules)
     term, canonical = read_filter(text, domains)
-    return Filter(term, canonical, domains)
+    return Filter(term, canonical, rules, domains)
 
 
 def parse_received(text: object, schema: Iterable[AttributeRule]) -> Filter:
