@@ -20,6 +20,7 @@ from pulsarcast.model.events import (
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import CID_PREFIX, PEER_ID_PREFIX, Cid, PeerId, cid_of
 from pulsarcast.model.pointers import sign_pointer
+from pulsarcast.model.subscriptions import sign_subscription
 from pulsarcast.model.topics import (
     META,
     TOPIC_BYTES_MAX,
@@ -34,6 +35,17 @@ from pulsarcast.model.topics import (
     next_version,
 )
 from pulsarcast.protocol import messages
+from pulsarcast.protocol.content.messages import (
+    CompareContent,
+    Held,
+    PlaceState,
+    PlaceSubscription,
+    ProbeEvent,
+    Purpose,
+    Stage,
+    Target,
+    TreeShape,
+)
 from pulsarcast.protocol.messages import Contact, Message, Role
 from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config
 from pulsarcast.protocol.sequencing.log import Base, Entry, EntryKind
@@ -104,6 +116,29 @@ class Hostile:
             "root": self.peer,
             "settled": self.number,
             "topic": lambda: rng.choice((self.topic().topic, self.cid())),
+            "at": self.node,
+            "attribute": self.attribute,
+            "below": self.node,
+            "have": lambda: rng.randbytes(8 * rng.randrange(4)),
+            "home": lambda: rng.choice((None, self.peer())),
+            "is_split": self.flip,
+            "leaf": self.node,
+            "log": lambda: rng.choice((0, 1, INTEGER_MAX)),
+            "newest": self.small,
+            "number": self.number,
+            "order": lambda: rng.randbytes(8 * rng.randrange(4)),
+            "piece": lambda: rng.choice((0, 1, COUNT_MAX)),
+            "place": self.small,
+            "purpose": lambda: rng.choice(list(Purpose)),
+            "shape": lambda: rng.choice((b"", b"\x01", b"\x0c", rng.randbytes(rng.randrange(64)))),
+            "sid": self.small,
+            "stage": lambda: rng.choice(list(Stage)),
+            "targets": lambda: tuple(
+                Target(self.attribute(), self.node(), self.node(), rng.choice(list(Stage)))
+                for _ in range(rng.choice((0, 1, 4, 40)))
+            ),
+            "token": self.small,
+            "where": lambda: tuple(self.where() for _ in range(rng.randrange(3))),
             "agreed": self.flip,
             "base": lambda: self.base() if rng.random() < 0.2 else None,
             "before_index": self.small,
@@ -126,6 +161,37 @@ class Hostile:
             "term": self.small,
             "trial": self.flip,
         }
+
+    # What is said about subscriptions by content.
+
+    def attribute(self) -> str:
+        return self.rng.choice(("price", "number", "nothing", "p" * 200))
+
+    def node(self) -> int:
+        """Nodes of a tree: mostly near its root."""
+        return self.rng.choice((1, 2, 3, 5, 12, self.rng.randrange(1, 2**12), 2**41 - 1))
+
+    def where(self) -> str:
+        return self.rng.choice(
+            ("price < 10", "price < 10 and number > 50", "", "(" * 40, "x" * 999)
+        )
+
+    def held(self) -> Held:
+        rng = self.rng
+        record = rng.randbytes(40)
+        if rng.random() < 0.9:
+            topic = self.topic()
+            record = sign_subscription(
+                self.who(),
+                topic=topic.topic,
+                version=rng.choice((topic.topic, topic.cid)),
+                sid=rng.randrange(4),
+                number=rng.choice((0, 1, INTEGER_MAX)),
+                lease_s=rng.choice((1, 86_400)),
+                where=self.where(),
+            ).block
+        low, high = sorted((rng.random(), rng.random()))
+        return Held(record, rng.randrange(4), low, high, self.flip(), rng.choice((0, 1, 86_400)))
 
     # What sequencers say.
 
@@ -435,6 +501,16 @@ class Hostile:
             fields["certificates"] = tuple(
                 self._makers["certificate"]() for _ in range(len(fields["blocks"]))
             )
+        elif kind is PlaceSubscription:
+            fields["held"] = self.held()
+        elif kind is PlaceState:
+            fields["held"] = tuple(self.held() for _ in range(self.rng.choice((0, 1, 5))))
+        elif kind is CompareContent:
+            fields["base"] = self.small()
+        elif kind is ProbeEvent:
+            fields["block"] = self.event()
+        elif kind is TreeShape and self.flip():
+            fields["at"] = 0
         elif kind is messages.BlockFound and self.flip():
             fields["block"] = None
         elif kind is messages.PointerFound and self.flip():

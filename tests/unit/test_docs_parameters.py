@@ -75,3 +75,15 @@ def test_every_test_that_the_documentation_names_exists() -> None:
     for page in ROOT.glob("docs/**/*.md"):
         for name in re.findall(r"`(test_\w+)`", page.read_text(encoding="utf-8")):
             assert f"def {name}(" in known, f"{page.name} names {name}"
+
+
+CONTENT = (ROOT / "docs/spec/content.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "cell"), re.findall(r"\| `(content\.[\w.]+)` \|[^|]*\| ([^|]+) \|", CONTENT)
+)
+def test_every_bound_of_content_subscriptions_is_the_codes(name: str, cell: str) -> None:
+    module, _, constant = name.rpartition(".")
+    built = getattr(importlib.import_module(f"pulsarcast.protocol.{module}"), constant)
+    assert number_in(cell) == built

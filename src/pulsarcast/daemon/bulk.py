@@ -63,6 +63,7 @@ async def show_log(call: Call) -> Response:
             log=state.log,
             oldest=state.oldest,
             newest=state.newest,
+            attributes=api.rules_view(descriptor.attributes),
         )
     )
 

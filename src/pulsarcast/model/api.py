@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 
 import msgspec
@@ -309,6 +309,8 @@ class LogView(msgspec.Struct, kw_only=True):
     oldest: int
     """The index of the oldest event that is kept; where none is, the one that would be next."""
     newest: int
+    attributes: list[AttributeRuleView] = []
+    """What its events may carry, for filters."""
 
 
 class Follow(msgspec.Struct, forbid_unknown_fields=True):
@@ -474,11 +476,7 @@ def settings_view(settings: TopicSettings) -> SettingsView:
         sequencers=_peer_texts(settings.sequencers) or None,
         retention=RetentionView(retention.age_s, retention.count, retention.bytes),
         payload_bytes_max=settings.payload_bytes_max,
-        attributes=[
-            AttributeRuleView(rule.name, cast("AttributeType", rule.type), rule.min, rule.max)
-            for rule in settings.attributes
-        ]
-        or None,
+        attributes=rules_view(settings.attributes) or None,
     )
 
 
@@ -497,7 +495,7 @@ def settings_from(view: SettingsView, base: TopicSettings) -> TopicSettings:
     if view.payload_bytes_max is not None:
         changes["payload_bytes_max"] = view.payload_bytes_max
     if view.attributes is not None:
-        changes["attributes"] = rules_from(view)
+        changes["attributes"] = rules_from(view.attributes)
     if order is not DeliveryOrder.TOTAL:
         changes["sequencers"] = ()
     elif view.sequencers is not None:
@@ -505,11 +503,17 @@ def settings_from(view: SettingsView, base: TopicSettings) -> TopicSettings:
     return msgspec.structs.replace(base, **changes)
 
 
-def rules_from(view: SettingsView) -> tuple[AttributeRule, ...]:
+def rules_view(rules: Iterable[AttributeRule]) -> list[AttributeRuleView]:
+    """A topic's schema for a program in any language."""
+    return [
+        AttributeRuleView(rule.name, cast("AttributeType", rule.type), rule.min, rule.max)
+        for rule in rules
+    ]
+
+
+def rules_from(views: Iterable[AttributeRuleView]) -> tuple[AttributeRule, ...]:
     """A topic's schema as the model has it."""
-    return tuple(
-        AttributeRule(rule.name, rule.type, rule.min, rule.max) for rule in view.attributes or ()
-    )
+    return tuple(AttributeRule(rule.name, rule.type, rule.min, rule.max) for rule in views)
 
 
 def topic_view(topic: TopicDescriptor, aliases: Mapping[str, str]) -> TopicView:

@@ -98,7 +98,7 @@ def read_installed(given: pb.Installed) -> Installed:
         check_cid(given.topic),
         read_integer(given.sid, "a subscription's id"),
         read_integer(given.number, "a subscription's number"),
-        given.piece,
+        read_integer(given.piece, "a piece", high=COUNT_MAX),
         _read_attribute(given.attribute),
         _read_node(given.leaf),
         _read_hops(given.hops),

@@ -4,8 +4,20 @@ from typing import Any, get_args
 
 from hypothesis import strategies as st
 
+from pulsarcast.model.cbor import encode
 from pulsarcast.model.ids import CID_PREFIX, PEER_ID_PREFIX, Cid, PeerId
 from pulsarcast.protocol import messages
+from pulsarcast.protocol.content.messages import (
+    CompareContent,
+    Held,
+    PlaceState,
+    PlaceSubscription,
+    ProbeEvent,
+    Purpose,
+    Stage,
+    Target,
+    TreeShape,
+)
 from pulsarcast.protocol.messages import Contact, Message, Role
 from pulsarcast.protocol.sequencing.configs import Config, Member
 from pulsarcast.protocol.sequencing.log import Base, Entry, EntryKind
@@ -58,7 +70,41 @@ _bases = st.builds(
     st.builds(Config, tuples(st.builds(Member, peers, _stores), 7)),
 )
 
+_nodes = st.integers(1, 2**41 - 1)
+_names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+_short_names = st.lists(st.binary(min_size=8, max_size=8), max_size=4).map(b"".join)
+_targets = st.builds(Target, _names, _nodes, _nodes, st.sampled_from(Stage))
+_shares = st.floats(0.0, 1.0)
+_held = st.builds(
+    lambda record, piece, ends, closed, left_s: Held(record, piece, *sorted(ends), closed, left_s),
+    st.binary(min_size=1, max_size=200),
+    st.integers(0, 2**32 - 1),
+    st.tuples(_shares, _shares),
+    st.booleans(),
+    st.integers(0, 86_400),
+)
+
 _FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "at": _nodes,
+    "attribute": _names,
+    "below": _nodes,
+    "have": _short_names,
+    "home": st.none() | peers,
+    "is_split": st.booleans(),
+    "leaf": _nodes,
+    "log": integers,
+    "newest": integers,
+    "number": integers,
+    "order": _short_names,
+    "piece": counts,
+    "place": integers,
+    "purpose": st.sampled_from(Purpose),
+    "shape": st.binary(max_size=64),
+    "sid": integers,
+    "stage": st.sampled_from(Stage),
+    "targets": tuples(_targets),
+    "token": integers,
+    "where": tuples(texts),
     "agreed": st.booleans(),
     "base": st.none() | _bases,
     "before_index": integers,
@@ -120,6 +166,10 @@ _OWN_FIELDS: dict[type, dict[str, st.SearchStrategy[Any]]] = {
     messages.PointerFound: {"pointer": st.none() | blocks},
     messages.HandOver: {"contact": st.none() | contacts},
     messages.CompareKeys: {"digest": keys},
+    PlaceSubscription: {"held": _held},
+    PlaceState: {"held": tuples(_held)},
+    TreeShape: {"at": st.just(0) | _nodes},
+    CompareContent: {"base": integers},
 }
 
 
@@ -131,6 +181,13 @@ def of_kind(kind: type) -> st.SearchStrategy[Any]:
         )
     if kind is messages.Range:
         return st.lists(st.tuples(blocks, _certificates), max_size=4).flatmap(_range_of)
+    if kind is ProbeEvent:
+        # The topic is the one that the block names.
+        return cids.flatmap(
+            lambda topic: _build(
+                kind, {"topic": st.just(topic), "block": st.just(encode({"r": {"t": topic}}))}
+            )
+        )
     return _build(kind, _OWN_FIELDS.get(kind, {}))
 
 

@@ -11,6 +11,18 @@ from hypothesis import strategies as st
 from pulsarcast.model.errors import LocalError, RemoteError, Verdict
 from pulsarcast.model.ids import Cid, PeerId, cid_of, peer_id_of
 from pulsarcast.protocol import messages
+from pulsarcast.protocol.content.messages import (
+    CompareContent,
+    ContentCompared,
+    Held,
+    PlaceState,
+    PlaceSubscription,
+    ProbeEvent,
+    Purpose,
+    Stage,
+    Target,
+    TreeShape,
+)
 from pulsarcast.protocol.messages import (
     BlockFound,
     CompareKeys,
@@ -39,7 +51,7 @@ from pulsarcast.protocol.store import MarkState
 from pulsarcast.wire import codec
 from pulsarcast.wire import pulsarcast_pb2 as pb
 from pulsarcast.wire.codec import decode, encode
-from pulsarcast.wire.limits import FRAME_BYTES_MAX
+from pulsarcast.wire.limits import CONTENT_MARKS_MAX, FRAME_BYTES_MAX, HELD_MAX
 from pulsarcast.wire.sizes import size_of
 from tests.unit.wire.strategies import KINDS, any_message, of_kind
 
@@ -164,8 +176,11 @@ def test_what_is_out_of_bounds_is_rejected(what: str) -> None:
 
 
 SHORT_STORE = Member(PEER, bytes(7))
+MARK = MarkState(PEER, 1, 2, 3, TOPIC, ())
+HELD = Held(b"record", 0, 0.0, 1.0, True, 1)
 # By the name of a field: what no kind that has it may take.
 OUT_OF_BOUNDS: dict[str, list[Any]] = {
+    "at": [0, 2**41],
     "attempt": [2**63],
     "base": [
         Base(2**63, 1, 1, None, NO_CONFIG),
@@ -178,6 +193,24 @@ OUT_OF_BOUNDS: dict[str, list[Any]] = {
     ],
     "before_index": [2**63],
     "before_term": [2**63],
+    "attribute": ["", "a" * 257],
+    "below": [0, 2**41],
+    "have": [b"seven b", bytes(8 * 8193)],
+    "home": [SHORT_PEER],
+    "leaf": [0, 2**41],
+    "log": [2**63],
+    "newest": [2**63],
+    "number": [2**63],
+    "order": [b"seven b", bytes(8 * 8193)],
+    "piece": [2**32],
+    "place": [2**63],
+    "purpose": [99],
+    "shape": [bytes(1026)],
+    "sid": [2**63],
+    "stage": [99],
+    "targets": [(Target("price", 1, 1),) * 4097, (Target("price", 0, 1),)],
+    "token": [2**63],
+    "where": [("price < 1",) * 65, ("a" * 4097,)],
     "block": [b""],
     "blocks": [(b"a",) * 1025, (b"",)],
     "certificate": [bytes(513)],
@@ -202,7 +235,7 @@ OUT_OF_BOUNDS: dict[str, list[Any]] = {
     "last_index": [2**63],
     "last_term": [2**63],
     "leader": [SHORT_PEER],
-    "marks": [(MarkState(PEER, 1, 2, 3, TOPIC, ()),) * 1025],
+    "marks": [(MARK,) * 1025],
     "matched": [2**63],
     "members": [(Contact(PEER),) * 65, (Contact(SHORT_PEER),)],
     "path": [(PEER,) * 257, (SHORT_PEER,)],
@@ -221,6 +254,16 @@ OUT_OF_BOUNDS: dict[str, list[Any]] = {
     "term": [2**63],
     "topic": [SHORT_CID, OTHER_CODEC],
 }
+# Where a field means something else in one kind than in the others that have it.
+OUT_OF_BOUNDS_HERE: dict[tuple[type, str], list[Any]] = {
+    (CompareContent, "base"): [2**63],
+    (CompareContent, "marks"): [(MARK,) * (CONTENT_MARKS_MAX + 1)],
+    (ContentCompared, "marks"): [(MARK,) * (CONTENT_MARKS_MAX + 1)],
+    (PlaceState, "held"): [(HELD,) * (HELD_MAX + 1), (HELD._replace(high=2.0),)],
+    (PlaceSubscription, "held"): [HELD._replace(record=b""), HELD._replace(piece=2**32)],
+    (ProbeEvent, "topic"): [],  # the one that its event names
+    (TreeShape, "at"): [2**41],  # 0: told to one peer
+}
 DIGESTS = [bytes(15), bytes(33)]
 # Fields that have no wrong value before they are packed: keys (which have a test of their own),
 # and whatever is true or false.
@@ -231,7 +274,9 @@ BOUNDLESS = {"digest", "first", "key", "last"}
 def test_every_field_of_every_kind_is_held_to_its_bounds(kind: type) -> None:
     message = next(each for each in sample_messages(1) if type(each) is kind)
     for name in message.__struct_fields__:
-        if name == "digest" and kind is not CompareKeys:
+        if (kind, name) in OUT_OF_BOUNDS_HERE:
+            wrong = OUT_OF_BOUNDS_HERE[kind, name]
+        elif name == "digest" and kind is not CompareKeys:
             wrong = DIGESTS
         elif name in BOUNDLESS or isinstance(getattr(message, name), bool):
             continue
@@ -242,6 +287,28 @@ def test_every_field_of_every_kind_is_held_to_its_bounds(kind: type) -> None:
             with pytest.raises(RemoteError) as caught:
                 decode(data)
             assert caught.value.verdict is Verdict.REJECT
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        Held(b"", 0, 0.0, 1.0, True, 1),
+        Held(bytes(4096 + 513), 0, 0.0, 1.0, True, 1),
+        Held(b"record", 0, 0.5, 0.4, True, 1),
+        Held(b"record", 0, -0.1, 0.4, True, 1),
+        Held(b"record", 0, 0.5, 1.1, True, 1),
+        Held(b"record", 0, float("nan"), 1.0, True, 1),
+        Held(b"record", 0, 0.0, 1.0, True, 86_401),
+    ],
+)
+def test_a_piece_of_a_subscription_is_a_part_of_the_unit_interval_with_a_lease(held: Held) -> None:
+    messages = (
+        PlaceSubscription(TOPIC, "price", 1, Stage.GUESSED, held),
+        PlaceState(TOPIC, "price", 1, Purpose.REPLICA, False, (held,)),
+    )
+    for message in messages:
+        with pytest.raises(RemoteError):
+            decode(encode(message))
 
 
 ALLOWED: dict[str, Message] = {

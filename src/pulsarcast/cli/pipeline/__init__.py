@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "check": "Hold traces against every promise.",
     "report": "Draw runs side by side.",
     "archive": "Keep a topic's events as Parquet, and verify them.",
+    "query": "Find the events in an archive that match a filter.",
 }
 
 

@@ -2,8 +2,8 @@
 
 Spark asks a reader once for each `load()`, and keeps the answer. So a table is the same for all
 queries of one DataFrame; and no filter is taken from Spark, which up to 4.3 would apply one query's
-filter to the next one of the same DataFrame as well [m]. The options `topics`, `startingOffsets`
-and `endingOffsets` say what to leave out.
+filter to the next one of the same DataFrame as well [m]. The options `topics`, `startingOffsets`,
+`endingOffsets` and `where` say what to leave out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pulsarcast.pipeline.topics.beginning import ending, starting
 from pulsarcast.pipeline.topics.logs import TopicLogs, find_daemon
 from pulsarcast.pipeline.topics.offsets import Span, refuse, split
 from pulsarcast.pipeline.topics.options import EARLIEST, LATEST, ReadOptions
-from pulsarcast.pipeline.topics.reading import Range, Wanted, read_range
+from pulsarcast.pipeline.topics.reading import Range, Wanted, filtered_range, read_range
 
 _log = logging.getLogger(__name__)
 
@@ -60,10 +60,7 @@ class TopicReader(DataSourceReader):
             if starts[topic] < ends[topic]
         ]
         pieces = split(spans, options.records_per_partition_max, options.partitions_min)
-        return [
-            Range(piece.topic, found.logs[piece.topic].name, piece.log, piece.start, piece.end)
-            for piece in pieces
-        ]
+        return [filtered_range(each, found.logs[each.topic], options.where) for each in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """One partition; Spark makes one of its own where we have none."""

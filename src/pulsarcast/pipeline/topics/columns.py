@@ -7,6 +7,7 @@ again, and no descriptor is built. `model.events` says what the letters mean.
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any, Final
@@ -14,6 +15,7 @@ from typing import Any, Final
 import libipld
 import pyarrow as pa
 
+from pulsarcast.model.filters import Filter
 from pulsarcast.model.ids import CID_PREFIX, Cid, PeerId, cid_text, parse_cid, peer_text
 from pulsarcast.model.pages import Page
 from pulsarcast.pipeline.topics.schema import (
@@ -30,6 +32,7 @@ from pulsarcast.pipeline.topics.schema import (
 ROWS_MAX: Final = 10_000
 """Rows of one batch: what Spark itself makes of rows."""
 
+_NONE: Final[dict[str, Any]] = {}
 _BOOL, _INT, _FLOAT, _TEXT, _BYTES = (ARROW_ATTRIBUTE.field(at).type for at in range(5))
 
 
@@ -53,13 +56,20 @@ class TopicColumns:
     """Makes batches of one topic's events."""
 
     def __init__(
-        self, topic: str, name: str, *, headers: bool = False, blocks: bool = False
+        self,
+        topic: str,
+        name: str,
+        *,
+        headers: bool = False,
+        blocks: bool = False,
+        wanted: Filter | None = None,
     ) -> None:
         self._topic = topic
         self._topic_cid = parse_cid(topic)
         self._name = name
         self._headers = headers
         self._blocks = blocks
+        self._wanted = wanted
         self._schema = arrow_schema(headers=headers, blocks=blocks)
 
     def batches(self, page: Page) -> Iterator[pa.RecordBatch]:
@@ -83,6 +93,7 @@ class TopicColumns:
         payloads: list[bytes | None] = []
         attributes = _Attributes()
         created: list[int] = []
+        wanted, matching = self._wanted, array("b")
         begin = bounds[0]
         for stop in bounds[1:]:
             block = data[begin:stop]
@@ -106,6 +117,9 @@ class TopicColumns:
             payloads.append(None if "g" in event else request["b"][1:])
             attributes.take(request.get("k"))
             created.append(request["c"])
+            if wanted is not None:
+                # A merge is handed to no subscriber, whatever is asked for.
+                matching.append("g" not in event and wanted.matches(request.get("k", _NONE)))
         count = len(ids)
         columns = [
             pa.repeat(pa.scalar(self._topic, pa.string()), count),
@@ -130,7 +144,8 @@ class TopicColumns:
             columns.append(attributes.as_headers())
         if self._blocks:
             columns.append(_blocks(page, first, end))
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        return batch if wanted is None else batch.filter(pa.array(matching).cast(pa.bool_()))
 
 
 class _Attributes:

@@ -33,6 +33,7 @@ READING: Final = (
     "failOnDataLoss",
     "includeHeaders",
     "includeBlocks",
+    "where",
 )
 
 
@@ -82,6 +83,8 @@ class ReadOptions:
     fail_on_data_loss: bool = True
     headers: bool = False
     blocks: bool = False
+    where: str | None = None
+    """A filter on the topics' attributes."""
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
@@ -101,6 +104,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         fail_on_data_loss=_read_bool(options, "failOnDataLoss", default=True),
         headers=_read_bool(options, "includeHeaders", default=False),
         blocks=_read_bool(options, "includeBlocks", default=False),
+        where=options.get("where"),
     )
 
 

@@ -17,11 +17,14 @@ from pyspark.sql.datasource import InputPartition
 from pulsarcast.client import ApiError, Client, Target
 from pulsarcast.client.errors import is_passing
 from pulsarcast.client.following import Backoff
-from pulsarcast.model.errors import PulsarcastError
+from pulsarcast.model.api import LogView, rules_from
+from pulsarcast.model.errors import LocalError, PulsarcastError
+from pulsarcast.model.filters import FilterError, parse
 from pulsarcast.model.pages import Page
+from pulsarcast.model.topic_types import AttributeRule
 from pulsarcast.pipeline.topics import logs
 from pulsarcast.pipeline.topics.columns import TopicColumns
-from pulsarcast.pipeline.topics.offsets import SourceError
+from pulsarcast.pipeline.topics.offsets import SourceError, Span
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +38,9 @@ class Range(InputPartition):
     log: str
     start: int
     end: int
+    where: str | None = None
+    schema: tuple[AttributeRule, ...] = ()
+    """Of the topic, for the filter."""
 
     def __str__(self) -> str:
         return f"events {self.start} to {self.end - 1} of topic {self.name} ({self.topic})"
@@ -50,9 +56,27 @@ class Wanted:
     blocks: bool
 
 
+def filtered_range(span: Span, log: LogView | None, where: str | None) -> Range:
+    """One task's work, with the filter in place; a LocalError if it is none for the topic."""
+    name = "" if log is None else log.name
+    schema = () if log is None else rules_from(log.attributes)
+    if where is not None:
+        try:
+            parse(where, schema)
+        except FilterError as error:
+            raise LocalError(f"where, for topic {name or span.topic}: {error}") from None
+    return Range(span.topic, name, span.log, span.start, span.end, where, schema)
+
+
 def read_range(wanted: Wanted, part: Range) -> Iterator[pa.RecordBatch]:
     """The rows of a partition."""
-    columns = TopicColumns(part.topic, part.name, headers=wanted.headers, blocks=wanted.blocks)
+    columns = TopicColumns(
+        part.topic,
+        part.name,
+        headers=wanted.headers,
+        blocks=wanted.blocks,
+        wanted=None if part.where is None else parse(part.where, part.schema),
+    )
     with Client(wanted.target.url, wanted.target.token) as client:
         for page in _pages(client, wanted, part):
             yield from columns.batches(page)

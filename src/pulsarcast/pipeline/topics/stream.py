@@ -40,7 +40,7 @@ from pulsarcast.pipeline.topics.offsets import (
     to_json,
 )
 from pulsarcast.pipeline.topics.options import LATEST, ReadOptions
-from pulsarcast.pipeline.topics.reading import Range, Wanted, read_range
+from pulsarcast.pipeline.topics.reading import Range, Wanted, filtered_range, read_range
 
 POLL_S: Final = 0.2
 """Where nothing is new Spark asks again after 10 ms; the daemon has other things to do."""
@@ -127,8 +127,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options = self._options
         pieces = split(spans, options.records_per_partition_max, options.partitions_min)
         return [
-            Range(piece.topic, self._name(piece.topic), piece.log, piece.start, piece.end)
-            for piece in pieces
+            filtered_range(each, self._latest.get(each.topic), options.where) for each in pieces
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -191,10 +190,6 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if log.log == span.log and log.oldest < span.end:
                 found.append(Span(span.topic, span.log, log.oldest, span.end))
         return found
-
-    def _name(self, topic: str) -> str:
-        log = self._latest.get(topic)
-        return "" if log is None else log.name
 
     def _judge(self, losses: Iterable[Loss]) -> None:
         """Fail where events are lost, or say so, once."""

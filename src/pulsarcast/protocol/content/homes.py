@@ -42,11 +42,13 @@ from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.turn import Turn
 from pulsarcast.protocol.versions import Versions
 
-PLACES_MAX = 4096
+PLACES_MAX = 1024
 """Nodes of trees that we hold at a time."""
-KEPT_MAX = 65_536
+KEPT_MAX = 16_384
 """Pieces of subscriptions that we hold at a time."""
-TOLD_MAX = 4096
+SAY_MAX = 8
+"""Of how many peers closest to a node's key we take hints about the tree."""
+TOLD_MAX = 1024
 """Peers of whom we remember what we told them of a tree."""
 
 PlaceId = tuple[Cid, str, int]
@@ -387,7 +389,9 @@ class Homes:
     def hear_shape(self, message: TreeShape, sender: PeerId | None) -> None:
         """Somebody knows something of a tree: take it in, and pass it on to whom it is for."""
         if message.at == 0:
-            self._trees.shape(message.topic, message.attribute).merge(message.below, message.shape)
+            known = self._trees.known(message.topic, message.attribute)
+            if known is not None and self._may_tell(sender, message):
+                known.merge(message.below, message.shape)
             return
         if message.hops > HOPS_MAX or not is_below(message.below, message.at):
             return
@@ -409,6 +413,12 @@ class Homes:
             self.touched(place)
         if new:
             self.tell_up(place)
+
+    def _may_tell(self, sender: PeerId | None, message: TreeShape) -> bool:
+        """Whether a peer can be a node's home: nobody else has a say in how we see a tree."""
+        key = key_of_node(message.topic, message.attribute, message.below)
+        around = self._routing.around(key, SAY_MAX)
+        return len(around) < SAY_MAX or sender in around
 
     # What other homes hand us.
 

@@ -16,6 +16,8 @@ from pulsarcast.protocol.turn import Turn
 GUESS_LEVELS = (1, 4)
 """Between which levels we guess (the thesis: up to 10, whatever the tree)."""
 GUESS_CHANCE = 0.5
+LEAVES_MAX = 1024
+"""Leaves of one tree that we name; where there are more, those above them know them."""
 
 
 class Probing:
@@ -39,7 +41,9 @@ class Probing:
     def _nodes(self, event: EventDescriptor, attribute: str, place: float) -> list[int]:
         shape = self._trees.shape(event.topic, attribute)
         if len(shape):
-            return shape.leaves(place, reach=self._homes.reach)
+            leaves = shape.leaves(place, reach=self._homes.reach)
+            if len(leaves) <= LEAVES_MAX:
+                return leaves
         first, last = GUESS_LEVELS
         return probes(
             place,

@@ -19,6 +19,10 @@ class Trees:
         """How many splits we know of, in all trees."""
         return sum(map(len, self._shapes.values()))
 
+    def known(self, topic: Cid, attribute: str) -> Shape | None:
+        """What we know of a tree that we have to do with; None of any other."""
+        return self._shapes.get((topic, attribute))
+
     def shape(self, topic: Cid, attribute: str) -> Shape:
         """What we know of one tree."""
         shape = self._shapes.pop((topic, attribute), None)
