@@ -52,7 +52,7 @@ for it in distributions():
     if not licence or len(licence) > 60 or licence.lower().startswith("dual"):
         words = [text.split(" :: ")[-1] for text in data.get_all("Classifier") or []
                  if text.startswith("License ::")]
-        licence = ", ".join(words) or licence.splitlines()[0]
+        licence = ", ".join(words) or (licence or "not said").splitlines()[0]
     size = sum(path.stat().st_size for path in map(it.locate_file, it.files or ())
                if path.is_file())
     found.append({"name": data["Name"], "version": it.version, "licence": licence, "bytes": size})
