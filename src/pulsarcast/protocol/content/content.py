@@ -287,7 +287,11 @@ class Content:
         """A connection ended, or could not be made."""
         for probe in self.routing.lost(peer):
             self.counts["content_probe_again"] = self.counts.get("content_probe_again", 0) + 1
-            self.homes.probe(probe, None)
+            try:
+                self.homes.probe(probe, None)
+            except RemoteError as error:
+                # We passed on what we had no reason to look at; now we would be its home.
+                self.rejected(peer, probe.topic, error)
         self.upkeep.lost(peer)
         self.subscriber.lost(peer)
         for topic in self.topics.values():
