@@ -8,6 +8,8 @@ from pulsarcast.simulation.sabotage import SAFEGUARDS
 from pulsarcast.simulation.scenario import run_scenario
 
 OBJECTS = {
+    "content-comparison": 3,
+    "content-hand-over": 1,
     "cube-comparison": 1,
     "cube-skip": 1,
     "causal-barrier": 3,
@@ -21,7 +23,12 @@ OBJECTS = {
     "path-check": 2,
 }
 """The first seed that misses each safeguard; `--seeds 200 --without SAFEGUARD` finds it."""
-SCENARIOS = {"cube-comparison": "random-cube", "cube-skip": "random-cube"}
+SCENARIOS = {
+    "content-comparison": "random-content",
+    "content-hand-over": "random-content",
+    "cube-comparison": "random-cube",
+    "cube-skip": "random-cube",
+}
 """Where it takes another scenario than `random`."""
 
 AMONG_SEQUENCERS = {

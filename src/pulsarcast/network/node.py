@@ -17,6 +17,8 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -51,7 +53,9 @@ from pulsarcast.protocol.inputs import (
     ReadHistory,
     Resolve,
     Subscribe,
+    SubscribeContent,
     Unsubscribe,
+    UnsubscribeContent,
     UpdateTopic,
 )
 from pulsarcast.protocol.parameters import Parameters
@@ -483,7 +487,7 @@ class Node:
             wanted=wanted,
         )
         try:
-            reply = await self._ask(lambda call: Subscribe(call, cid, from_start=from_start))
+            reply = await self._follow(cid, name, wanted, from_start=from_start, start=start)
         except BaseException:
             # Refused, or the caller waits no more: the name is free again.
             subscription.close()
@@ -496,6 +500,21 @@ class Node:
             # A place that a crash could take away would be no promise.
             self._write_places()
         return subscription
+
+    async def _follow(
+        self, cid: Cid, name: str, wanted: Filter | None, *, from_start: bool, start: int | None
+    ) -> Reply:
+        """Become a member; or, where events are routed by content, have what matches sent to us."""
+        core = self._running.core
+        is_new = cid not in core.topics and not from_start and start is None
+        if wanted is not None and (is_new or cid in core.content.topics):
+            try:
+                return await self._ask(
+                    lambda call: SubscribeContent(call, cid, wanted.text(), _sid_of(name))
+                )
+            except LocalError:
+                pass  # It cannot be routed: as a member we get everything, and filter it here.
+        return await self._ask(lambda call: Subscribe(call, cid, from_start=from_start))
 
     async def filter_of(self, topic: TopicRef, where: str | None) -> Filter | None:
         """A filter on a topic's attributes, by the schema of its newest version that we know."""
@@ -536,7 +555,12 @@ class Node:
     async def unsubscribe(self, topic: TopicRef) -> None:
         """Leave a topic: all names that listen to it end, and their places are forgotten."""
         cid = await self._resolve(topic)
-        await self._ask(lambda call: Unsubscribe(call, cid))
+        routed = self._running.core.content.topics.get(cid)
+        if routed is None:
+            await self._ask(lambda call: Unsubscribe(call, cid))
+        else:
+            for sid in list(routed.wanted):
+                await self._ask(partial(_end_of, cid, sid))
         feed = self._feeds.pop(cid, None)
         if feed is not None:
             for name, reader in feed.readers.items():
@@ -738,6 +762,15 @@ def _published(reply: Reply) -> Published | LocalError:
     if reply.error is not None or reply.cid is None:
         return LocalError(reply.error or "nothing was published")
     return Published(reply.cid, reply.replicas)
+
+
+def _sid_of(name: str) -> int:
+    """The number under which a name's filter is known to other peers."""
+    return int.from_bytes(blake2b(name.encode(), digest_size=7).digest(), "big")
+
+
+def _end_of(cid: Cid, sid: int, call: int) -> UnsubscribeContent:
+    return UnsubscribeContent(call, cid, sid)
 
 
 def _reader_key(topic: Cid, name: str) -> bytes:

@@ -250,16 +250,22 @@ class Commands:
         self.node.following.unfollow(topic, lambda: self.turn.effects.append(done))
 
     def _subscribe_content(self, given: SubscribeContent) -> None:
-        done = Reply(given.call, cid=given.topic)
+        content = self.node.content
+
+        def started() -> None:
+            topic = content.topics.get(given.topic)
+            places = () if topic is None else (topic.log.delivered,)
+            self.turn.effects.append(Reply(given.call, cid=given.topic, places=places))
+
+        def failed() -> None:
+            self._refuse(given.call, "no member of this topic was found")
 
         def found(versions: Versions | None) -> None:
             if versions is None:
                 self._refuse(given.call, "no such topic was found")
                 return
             try:
-                self.node.content.follow(
-                    versions, given.sid, given.where, lambda: self.turn.effects.append(done)
-                )
+                content.follow(versions, given.sid, given.where, started, failed)
             except LocalError as error:
                 self._refuse(given.call, str(error))
 

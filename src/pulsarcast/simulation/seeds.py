@@ -81,7 +81,21 @@ SEQUENCED_PATHS = {
     "request_repeated": "a sequencer answered a request a second time",
 }
 """The same of whole nodes with several sequencers."""
-PATHS = {"sequencers": SEQUENCER_PATHS, "sequenced": SEQUENCED_PATHS}
+CONTENT_PATHS = {
+    "content_split": "a leaf of a content tree was full, and split",
+    "content_load_split": "a leaf had many events, and split",
+    "content_hand_over": "a home handed over to a closer peer",
+    "content_by_comparison": "a member sent what routing had missed",
+    "content_probe_again": "an event went another way because its next hop was lost",
+    "content_install_again": "nobody answered for a subscription, and it was sent again",
+    "content_member_silent": "a member did not answer, and another was asked",
+}
+"""The same of subscriptions by content."""
+PATHS = {
+    "sequencers": SEQUENCER_PATHS,
+    "sequenced": SEQUENCED_PATHS,
+    "random_content": CONTENT_PATHS,
+}
 SHARE_MIN = 0.05
 RUNS_MIN = 200
 """Runs from which on shares are judged."""

@@ -76,9 +76,11 @@ _short_names = st.lists(st.binary(min_size=8, max_size=8), max_size=4).map(b"".j
 _targets = st.builds(Target, _names, _nodes, _nodes, st.sampled_from(Stage))
 _shares = st.floats(0.0, 1.0)
 _held = st.builds(
-    lambda record, piece, ends, closed, left_s: Held(record, piece, *sorted(ends), closed, left_s),
+    lambda record, piece, ends, closed, left_s: Held(
+        record, piece, min(ends), max(ends), closed, left_s
+    ),
     st.binary(min_size=1, max_size=200),
-    st.integers(0, 2**32 - 1),
+    counts,
     st.tuples(_shares, _shares),
     st.booleans(),
     st.integers(0, 86_400),

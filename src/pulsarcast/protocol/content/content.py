@@ -6,6 +6,7 @@
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 import msgspec
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 TABLE = "content"
 """Where our disk keeps our filters: by topic and sid."""
+START_S_MAX = 60.0
+"""How long a new subscription looks for a member to start from."""
 FILTERS_MAX = 64
 """Filters of our own per topic: one question to a member names them all."""
 
@@ -101,8 +104,11 @@ class Content:
         sid: int,
         where: str,
         then: Callable[[], None],
+        failed: Callable[[], None] = lambda: None,
     ) -> None:
         """Have a filter's events; `then` runs once we know from where on they are due to us.
+
+        Where no member tells us so in time, it is forgotten again, and `failed` runs.
 
         Raises LocalError where the filter cannot be routed.
         """
@@ -121,14 +127,19 @@ class Content:
             topic = self.topics[cid] = self.topic_type(self, versions)
             topic.want(sid, number, where)
             self.node.descriptors.follow(versions)
-            topic.when_started(then)
             topic.open()
         else:
             topic.want(sid, number, where)
-            if topic.started:
-                self.turn.persist(*self.rows(topic), then=then)
-            else:
-                topic.when_started(then)
+        if topic.started:
+            self.turn.persist(*self.rows(topic), then=then)
+            return
+        topic.when_started(then)
+        self.turn.after(START_S_MAX, partial(self._give_up, topic, sid, failed))
+
+    def _give_up(self, topic: ContentTopic, sid: int, failed: Callable[[], None]) -> None:
+        """No member has told us where we start: there may be none."""
+        if not topic.started and self.topics.get(topic.id) is topic and sid in topic.wanted:
+            self.unfollow(topic.id, sid, failed)
 
     def unfollow(self, cid: Cid, sid: int, then: Callable[[], None]) -> None:
         """A filter's events are wanted no longer; with the last one goes the topic."""
@@ -276,7 +287,11 @@ class Content:
         """A connection ended, or could not be made."""
         for probe in self.routing.lost(peer):
             self.counts["content_probe_again"] = self.counts.get("content_probe_again", 0) + 1
-            self.homes.probe(probe, None)
+            try:
+                self.homes.probe(probe, None)
+            except RemoteError as error:
+                # We passed on what we had no reason to look at; now we would be its home.
+                self.rejected(peer, probe.topic, error)
         self.upkeep.lost(peer)
         self.subscriber.lost(peer)
         for topic in self.topics.values():

@@ -30,6 +30,8 @@ from pulsarcast.protocol.versions import Versions
 if TYPE_CHECKING:
     from pulsarcast.protocol.content.content import Content
 
+COMPARED_MAX = 256
+"""Events that came by comparing, in case routing brings them too."""
 EARLY_MAX = 1024
 """Events of an ordered topic that wait for their turn; more are sent again by a member."""
 
@@ -80,6 +82,7 @@ class ContentTopic:
         )
         self._on_start: list[Callable[[], None]] = []
         self._early: dict[bytes, tuple[EventDescriptor, int]] = {}
+        self._compared_first: dict[bytes, None] = {}
 
     def open(self) -> None:
         """Begin to compare, or go on."""
@@ -130,6 +133,10 @@ class ContentTopic:
             return
         source, (epoch, number) = event.numbered_by, event.sequence
         if self.frontier.holds(source, epoch, number):
+            if routed and self._compared_first.pop(id_of(event.cid), None) is not None:
+                # Routing did not miss it: a member was only quicker.
+                self._count("content_by_comparison", -1)
+                self._count("content_routed", 1)
             return
         attributes = event.request.attributes
         if not any(each.matches(attributes) for each in self.wanted.values()):
@@ -161,9 +168,11 @@ class ContentTopic:
         self._accept(event, hops, routed=routed)
 
     def _accept(self, event: EventDescriptor, hops: int, *, routed: bool) -> None:
-        counts = self._content.counts
-        name = "content_routed" if routed else "content_by_comparison"
-        counts[name] = counts.get(name, 0) + 1
+        self._count("content_routed" if routed else "content_by_comparison", 1)
+        if not routed:
+            self._compared_first[id_of(event.cid)] = None
+            if len(self._compared_first) > COMPARED_MAX:
+                del self._compared_first[next(iter(self._compared_first))]
         mark = self.frontier.add(event.numbered_by, *event.sequence, event.cid)
         is_request = event.author != event.publisher
         if is_request and not self.requests.is_first(event):
@@ -178,6 +187,9 @@ class ContentTopic:
             certificate=b"",
             then=lambda index: self.log.deliver(index, event, hops),
         )
+
+    def _count(self, name: str, by: int) -> None:
+        self._content.counts[name] = self._content.counts.get(name, 0) + by
 
     def _compared(self, sender: PeerId, message: ContentCompared, decides: bool) -> None:
         """A member names all that match, and sends those that we lack."""

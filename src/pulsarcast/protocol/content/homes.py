@@ -109,6 +109,8 @@ class Homes:
         Returns (peer, place, node, stage); neither peer nor place: look again with that node.
         """
         place = self.places.get((topic, attribute, at))
+        if place is not None:
+            place.used_s = self._turn.now
         if at == ROOT and stage is Stage.GUESSED:
             stage = Stage.ASSURED  # every tree has a root
         if stage in (Stage.PASSED, Stage.PASSED_ASSURED):
@@ -145,6 +147,7 @@ class Homes:
             return None
         place = self.places[(topic, attribute, at)] = Place(topic, attribute, at)
         place.is_owner = True
+        place.used_s = self._turn.now
         # What is split by all that we know is no leaf, whatever became of who knew.
         place.is_split = self._trees.shape(topic, attribute).is_split(at)
         self.touched(place)
@@ -407,6 +410,7 @@ class Homes:
             place = self._begin(message.topic, message.attribute, message.at)
             if place is None:
                 return
+        place.used_s = self._turn.now
         if not place.is_split:
             # Its children exist: whatever it was taken for, it is no leaf.
             self.splitting.split(place, self.capacity)
@@ -445,6 +449,7 @@ class Homes:
                 return
             place = self.places[where] = Place(*where)
             self.touched(place)
+        place.used_s = self._turn.now
         shape = self._trees.shape(message.topic, message.attribute)
         shape.learn(message.at)
         if message.shape:

@@ -83,6 +83,7 @@ class Place:
         "needless",
         "tells_up",
         "topic",
+        "used_s",
         "version",
     )
 
@@ -107,6 +108,8 @@ class Place:
         self.tells_up = False
         self.needless = 0
         """For how many rounds of upkeep others closer to the key have been enough."""
+        self.used_s = 0.0
+        """When something was last asked of it."""
         self._seen: dict[Cid, None] = {}
         self._indices: dict[Cid, FilterIndex[PieceKey]] = {}
         """By topic version: a filter means what the schema of its version says."""

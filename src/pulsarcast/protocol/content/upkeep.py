@@ -36,6 +36,8 @@ class Upkeep:
         self._trees = trees
         self._replicas = parameters.replicas
         self._interval_s = parameters.content_upkeep_s
+        self._idle_s = 2 * parameters.content_lease_s
+        """How long an empty place that nobody asks for is held."""
         self._retry_s = 2 * parameters.rpc_timeout_s
         self._round = 0
         self._timer: int | None = None
@@ -73,6 +75,9 @@ class Upkeep:
         now = self._turn.now
         for where, place in list(self._homes.places.items()):
             place.expire(now)
+            if not place.kept and now - place.used_s > self._idle_s:
+                del self._homes.places[where]
+                continue
             closer = self._routing.closer(place.key)
             if place.is_owner:
                 if closer is not None:
