@@ -7,6 +7,7 @@ from typing import get_args
 
 import pytest
 
+from pulsarcast.model.filters import bounds
 from pulsarcast.protocol.messages import Message
 from pulsarcast.protocol.parameters import Parameters
 
@@ -49,6 +50,16 @@ def test_every_bound_in_the_specification_is_the_codes(name: str, cell: str) -> 
     module, _, constant = name.rpartition(".")
     built = getattr(importlib.import_module(f"pulsarcast.protocol.{module}"), constant)
     assert number_in(cell) == built
+
+
+def test_every_bound_of_filters_is_in_their_specification() -> None:
+    text = (ROOT / "docs/spec/filters.md").read_text(encoding="utf-8")
+    told = {
+        name: number_in(value)
+        for name, value in re.findall(r"\| `([A-Z_]+)` \|.*\| (\S+) \|", text)
+    }
+    built = {name: value for name, value in vars(bounds).items() if name.isupper()}
+    assert told == built
 
 
 def test_every_message_is_in_the_specification() -> None:

@@ -293,7 +293,7 @@ class Page(msgspec.Struct, kw_only=True):
     newest: int
 
 
-class LogView(msgspec.Struct, kw_only=True):
+class LogView(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What the node keeps of a topic. An index means something only within one log."""
 
     topic: str
