@@ -23,7 +23,9 @@ class Filter:
     def __init__(self, term: Term, text: str, domains: Mapping[str, Domain]) -> None:
         self.term = term
         names = {question.name for question in questions(term)}
-        self.domains = {name: each for name, each in domains.items() if name in names}
+        self.domains: dict[str, Domain] = {
+            name: each for name, each in domains.items() if name in names
+        }
         self._text = text
 
     def text(self) -> str:
