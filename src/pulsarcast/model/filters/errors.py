@@ -20,8 +20,8 @@ class FilterError(LocalError):
         end = text.find("\n", offset)
         self.problem = problem
         self.offset = offset
-        self.line = text.count("\n", 0, offset) + 1
-        self.column = offset - start + 1
+        self.line: int = text.count("\n", 0, offset) + 1
+        self.column: int = offset - start + 1
         self.beyond_bounds = beyond_bounds
         shown = _shown(text[start : len(text) if end < 0 else end], offset - start)
         super().__init__(f"line {self.line}, column {self.column}: {problem}\n{shown}")

@@ -30,7 +30,9 @@ class Filter:
         self.term = term
         self.schema = schema
         names = {question.name for question in questions(term)}
-        self.domains = {name: each for name, each in domains.items() if name in names}
+        self.domains: dict[str, Domain] = {
+            name: each for name, each in domains.items() if name in names
+        }
         self._text = text
 
     def text(self) -> str:
