@@ -15,8 +15,10 @@ from pulsarcast.simulation.options import load, names
 
 def test_the_scenarios_of_the_package_can_be_read() -> None:
     assert names() == [
+        "content",
         "cube",
         "random",
+        "random-content",
         "random-cube",
         "sequenced",
         "sequencers",
@@ -50,7 +52,7 @@ def test_a_mistake_in_a_scenario_is_named(tmp_path: Path, text: str, complaint: 
 
 
 def test_an_unknown_scenario_is_answered_with_those_there_are() -> None:
-    there = "cube, random, random-cube, sequenced, sequencers, thesis, tree"
+    there = "content, cube, random, random-content, random-cube, sequenced, sequencers, thesis, tree"
     with pytest.raises(LocalError, match=there):
         load("forest")
 

@@ -306,5 +306,5 @@ class Content:
         return {
             "content_places": len(self.homes.places),
             "content_kept": self.homes.kept_count,
-            "content_splits": len(self.trees),
+            "content_trees": len(self.trees),
         }

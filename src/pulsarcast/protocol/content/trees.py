@@ -5,6 +5,8 @@ from pulsarcast.protocol.content.shape import Shape
 
 TREES_MAX = 256
 """Attributes of topics; the one used longest ago is forgotten."""
+SPLITS_MAX = 65_536
+"""And splits in all of them."""
 
 
 class Trees:
@@ -16,8 +18,8 @@ class Trees:
         self._shapes: dict[tuple[Cid, str], Shape] = {}
 
     def __len__(self) -> int:
-        """How many splits we know of, in all trees."""
-        return sum(map(len, self._shapes.values()))
+        """How many trees we know something of."""
+        return len(self._shapes)
 
     def known(self, topic: Cid, attribute: str) -> Shape | None:
         """What we know of a tree that we have to do with; None of any other."""
@@ -28,7 +30,8 @@ class Trees:
         shape = self._shapes.pop((topic, attribute), None)
         if shape is None:
             shape = Shape()
-            if len(self._shapes) >= TREES_MAX:
-                del self._shapes[next(iter(self._shapes))]
+            total = sum(map(len, self._shapes.values()))
+            while self._shapes and (len(self._shapes) >= TREES_MAX or total > SPLITS_MAX):
+                total -= len(self._shapes.pop(next(iter(self._shapes))))
         self._shapes[(topic, attribute)] = shape
         return shape

@@ -20,6 +20,8 @@ FLUSH_S = 2.0
 """How long changes wait for others before they go to the neighbours."""
 TELL_UP_ROUNDS = 30
 """Every so many rounds a place makes itself known to its parent, whose home may have been lost."""
+TENDED_MAX = 64
+"""Places looked after in one round."""
 NEEDLESS_ROUNDS = 3
 """A copy is dropped once others have been closer for this many rounds."""
 
@@ -36,7 +38,7 @@ class Upkeep:
         self._trees = trees
         self._replicas = parameters.replicas
         self._interval_s = parameters.content_upkeep_s
-        self._idle_s = 2 * parameters.content_lease_s
+        self._idle_s = parameters.content_lease_s
         """How long an empty place that nobody asks for is held."""
         self._retry_s = 2 * parameters.rpc_timeout_s
         self._round = 0
@@ -73,7 +75,7 @@ class Upkeep:
         self._timer = None
         self._round += 1
         now = self._turn.now
-        for where, place in list(self._homes.places.items()):
+        for where, place in self._next_places():
             place.expire(now)
             if not place.kept and now - place.used_s > self._idle_s:
                 del self._homes.places[where]
@@ -99,6 +101,14 @@ class Upkeep:
                 place.needless = 0
         if self._homes.places:
             self._timer = self._turn.after(self._turn.jitter(self._interval_s), self._tend)
+
+    def _next_places(self) -> list[tuple[PlaceId, Place]]:
+        """Those whose turn it is: all, unless strangers have us hold very many."""
+        places = list(self._homes.places.items())
+        if len(places) <= TENDED_MAX:
+            return places
+        first = self._round * TENDED_MAX % len(places)
+        return (places + places)[first : first + TENDED_MAX]
 
     def _is_needless(self, place: Place) -> bool:
         """Whether as many as keep a place are closer to its key than we are."""
