@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from pulsarcast.model.filters import Filter, FilterIndex, parse
-from pulsarcast.model.filters.domains import domains_of
+from pulsarcast.model.filters.domains import domains_of, views
 from pulsarcast.model.filters.terms import All, Comparison, Question, TextTest
 from pulsarcast.model.topic_types import AttributeRule
 
@@ -73,6 +73,7 @@ def main(count: int, events: int, scanned: int, seed: int) -> None:
     for number in range(200):
         parse(f"price in {number}..900 and size < 5 and symbol = 'A' and at > 2026-01-01", SCHEMA)
     parsing = time.process_time() - parsing
+    domains = domains_of(SCHEMA)
     wanted = [a_filter(rng) for _ in range(count)]
     published = [an_event(rng) for _ in range(events)]
     index: FilterIndex[int] = FilterIndex(SCHEMA)
@@ -87,7 +88,8 @@ def main(count: int, events: int, scanned: int, seed: int) -> None:
     indexed = time.process_time() - indexed
     scanning = time.process_time()
     for at, event in enumerate(published[:scanned]):
-        assert {key for key, each in enumerate(wanted) if each.matches(event)} == found[at]
+        values = views(domains, event)  # once for all filters, as the index does it
+        assert {key for key, each in enumerate(wanted) if each.term.holds(values)} == found[at]
     scanning = time.process_time() - scanning
     click.echo(
         json.dumps(

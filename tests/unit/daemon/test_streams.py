@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 import pytest
@@ -227,6 +228,10 @@ def test_a_filter_is_the_same_in_streams_sockets_and_history(tmp_path: Path) -> 
                 assert [each["payload"] for each in await take(events, 2)] == ["5", "7.5"]
             async with stream(client, topic, None, **again) as events:
                 assert [each["index"] for each in await take(events, 2)] == [1, 4]
+            async with socket(desk, topic, urlencode(again)) as found:
+                with trio.fail_after(10):
+                    said = [json.loads(await found.get_message()) for _ in range(3)]
+                assert [each.get("index") for each in said] == [None, 1, 4]
             page = (await client.get(f"/v1/topics/{topic}/events", params={"where": where})).json()
             assert [each["index"] for each in page["events"]] == [1, 4]
             query = {"where": where, "limit": 1}
