@@ -216,7 +216,7 @@ class Subscription:
 
     def _keep(self, event: Event) -> None:
         self._taken = event.index
-        if event.descriptor.is_merge:
+        if event.descriptor.is_silent:
             if not self._ready:
                 self._next = event.index + 1
             return
