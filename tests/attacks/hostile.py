@@ -160,6 +160,7 @@ class Hostile:
             "store": self.store,
             "term": self.small,
             "trial": self.flip,
+            "version": self.version_named,
         }
 
     # What is said about subscriptions by content.
@@ -208,7 +209,7 @@ class Hostile:
         bodies: dict[EntryKind, Callable[[], bytes]] = {
             EntryKind.EVENT: self.event,
             EntryKind.NOTHING: lambda: b"",
-            EntryKind.MEMBERS: lambda: pack_config(Config(self.founders())),
+            EntryKind.MEMBERS: lambda: pack_config(self.config()),
         }
         body = bodies[kind]() if rng.random() < 0.8 else rng.randbytes(rng.randrange(99))
         return Entry(self.small(), self.small(), kind, body)
@@ -217,9 +218,22 @@ class Hostile:
         sequencers = self.topic().sequencers if self.flip() else (self.peer(),)
         return tuple(Member(peer, self.store()) for peer in sequencers)
 
+    def version_named(self) -> Cid | None:
+        return self.rng.choice((None, self.topic().cid, self.cid()))
+
+    def config(self) -> Config:
+        outgoing = self.founders() if self.flip() else ()
+        return Config(self.founders(), outgoing, self.version_named())
+
     def base(self) -> Base:
         cid = self.rng.choice((None, self.cid()))
-        return Base(self.small(), self.small(), self.small(), cid, Config(self.founders()[:7]))
+        return Base(
+            self.small(),
+            self.small(),
+            self.small(),
+            cid,
+            Config(self.founders()[:7], version=self.version_named()),
+        )
 
     # Small things.
 

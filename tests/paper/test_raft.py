@@ -10,13 +10,15 @@ from random import Random
 import pytest
 
 from pulsarcast.model.errors import RemoteError
-from pulsarcast.model.ids import PeerId, cid_of
+from pulsarcast.model.ids import Cid, PeerId, cid_of
 from pulsarcast.protocol.effects import Effect, Persist, Send, SetTimer
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config
 from pulsarcast.protocol.sequencing.log import Entry, EntryKind, Log
 from pulsarcast.protocol.sequencing.messages import Append, Appended, AskVote, Vote
-from pulsarcast.protocol.sequencing.sequencer import Saved, Sequencer
+from pulsarcast.protocol.sequencing.owner import Wanted
+from pulsarcast.protocol.sequencing.saved import Saved
+from pulsarcast.protocol.sequencing.sequencer import Sequencer
 from pulsarcast.protocol.turn import Turn
 from tests.support.people import identity
 
@@ -24,6 +26,7 @@ TOPIC = cid_of(b"a topic")
 ME, ANN, BEN = (identity(name).peer_id for name in ("me", "ann", "ben"))
 PEERS = (ME, ANN, BEN)
 STORES = {ME: b"my store", ANN: b"anns own", BEN: b"bens own"}
+VERSIONS = [cid_of(b"version %d" % number) for number in range(2)]
 MEMBERS = tuple(Member(peer, STORES[peer]) for peer in PEERS)
 
 
@@ -32,6 +35,9 @@ class Bench:
 
     def __init__(self, *entries: Entry, term: int = 0, founded: bool = True) -> None:
         self.turn = Turn(identity("me"), Random(1))
+        self.lists = [PEERS]
+        self.summoned: list[PeerId] = []
+        self.is_dismissed = False
         self.certified_events: list[tuple[Entry, dict[PeerId, bytes]]] = []
         founding = Entry(1, 0, EntryKind.MEMBERS, pack_config(Config(MEMBERS)))
         log = Log(entries=(founding, *entries) if founded else ())
@@ -96,6 +102,36 @@ class Bench:
 
     def turned(self) -> None:
         pass
+
+    def signers_of(self, entry: Entry) -> tuple[PeerId, ...]:
+        return self.lists[1] if entry.body.startswith(b"new") else PEERS
+
+    def wanted(self) -> Wanted:
+        return Wanted(VERSIONS[len(self.lists) - 1], self.lists[-1])
+
+    def named_by(self, version: Cid | None) -> tuple[PeerId, ...] | None:
+        number = 0 if version is None else VERSIONS.index(version)
+        return self.lists[number] if number < len(self.lists) else None
+
+    def is_named(self, peer: PeerId, since: Cid | None) -> bool:
+        first = 0 if since is None else VERSIONS.index(since)
+        return any(peer in each for each in self.lists[first:])
+
+    def is_later(self, version: Cid, than: Cid | None) -> bool:
+        return VERSIONS.index(version) > (0 if than is None else VERSIONS.index(than))
+
+    def hand_over(self, term: int, position: int, parent: Cid | None, to: Cid) -> bytes:
+        return b"handover"
+
+    def handed_over(self, entry: Entry) -> Cid | None:
+        return VERSIONS[1] if entry.body == b"handover" else None
+
+    def summon(self, peer: PeerId) -> None:
+        self.summoned.append(peer)
+
+    def dismissed(self) -> None:
+        self.sequencer.stop()
+        self.is_dismissed = True
 
 
 def said(effects: list[Effect]) -> list[object]:

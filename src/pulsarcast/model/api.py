@@ -459,7 +459,7 @@ def event_view(index: int, event: EventDescriptor, *, redelivery: bool = False) 
         parents=[cid_text(parent) for parent in event.parents],
         created_us=request.created,
         redelivery=redelivery,
-        merge=event.is_merge,
+        merge=event.is_silent,
     )
 
 

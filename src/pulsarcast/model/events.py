@@ -10,6 +10,7 @@ On the wire it is a dag-cbor map with these keys; those marked * are left out wh
     l parents*                       o position*                       x extensions*
     d the parents' marks, in causal topics (see `marks`)
     g 1 in a merge event: it says nothing, and only takes parents in
+    h in a handover: the version whose sequencers count from here on (see protocol/sequencing)
     a author's signature over the request, where author and publisher differ
     s publisher's signature over all the rest
 The request's `q` is left out where author and publisher are one and it equals the event's `n`.
@@ -83,7 +84,7 @@ EVENT_BYTES_MAX: Final = PAYLOAD_BYTES_MAX + (64 << 10)
 PARENTS_MAX: Final = 64
 
 _NO_EXTENSIONS: Final[Mapping[str, object]] = MappingProxyType({})
-_EVENT_KEYS = frozenset("vrnwploxasdg")
+_EVENT_KEYS = frozenset("vrnwploxasdgh")
 
 
 class Position(NamedTuple):
@@ -110,6 +111,7 @@ class EventDescriptor(msgspec.Struct, frozen=True):
     block: bytes
     marks: tuple[Mark, ...] = ()  # of the parents, in causal topics
     is_merge: bool = False  # nothing is said in it: it only takes parents in
+    hands_over_to: Cid | None = None  # the version whose sequencers count behind it
 
     @property
     def topic(self) -> Cid:
@@ -130,6 +132,11 @@ class EventDescriptor(msgspec.Struct, frozen=True):
     def payload(self) -> bytes:
         """What was said."""
         return self.request.payload
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it is there for nodes alone, and no application is told of it."""
+        return self.is_merge or self.hands_over_to is not None
 
     @property
     def is_ordered(self) -> bool:
@@ -165,6 +172,7 @@ def publish_own(
     extensions: Mapping[str, object] = _NO_EXTENSIONS,
     marks: Iterable[Mark] = (),
     is_merge: bool = False,
+    hands_over_to: Cid | None = None,
 ) -> EventDescriptor:
     """Publish what we say ourselves: author and publisher are one, and so are both sequences."""
     request = Request(
@@ -188,6 +196,7 @@ def publish_own(
         extensions=extensions,
         marks=marks,
         is_merge=is_merge,
+        hands_over_to=hands_over_to,
     )
     return _sign_event(identity, fields)
 
@@ -233,6 +242,7 @@ def event_fields(
     author_signature: bytes | None = None,
     marks: Iterable[Mark] = (),
     is_merge: bool = False,
+    hands_over_to: Cid | None = None,
 ) -> Fields:
     """An event's map, but for the publisher's signature."""
     asked = request_fields(request)
@@ -251,6 +261,8 @@ def event_fields(
         fields["d"] = write_marks(known, own)
     if is_merge:
         fields["g"] = 1
+    if hands_over_to is not None:
+        fields["h"] = hands_over_to
     if position is not None:
         fields["o"] = list(position)
     if extensions:
@@ -312,6 +324,7 @@ def _read_event(block: bytes, *, verify: bool) -> EventDescriptor:
         block=block,
         marks=read_marks(fields["d"], parents, "parents", own) if "d" in fields else (),
         is_merge=_read_merge(fields, request),
+        hands_over_to=_read_handover(fields, request),
     )
     if any(mark[:2] == own[:2] and mark.number >= own.number for mark in request.marks):
         raise RemoteError("an event that follows itself")
@@ -355,6 +368,17 @@ def _verify(event: EventDescriptor, event_body: bytes, request_body: bytes) -> N
 def _read_position(value: object) -> Position:
     term, number = read_pair(value, "a position")
     return Position(read_int(term, 0, INT_MAX, "term"), read_int(number, 0, INT_MAX, "position"))
+
+
+def _read_handover(fields: Fields, request: Request) -> Cid | None:
+    """The version whose sequencers an event leaves the order to; it says nothing else."""
+    if "h" not in fields:
+        return None
+    if "o" not in fields or "g" in fields:
+        raise RemoteError("a handover where nothing is ordered")
+    if "p" in fields or request.payload or request.name or request.attributes or request.after:
+        raise RemoteError("a handover that says something")
+    return check_cid(fields["h"])
 
 
 def _read_merge(fields: Fields, request: Request) -> bool:

@@ -120,6 +120,8 @@ def _event_to_readable(event: EventDescriptor) -> Readable:
         readable["parentMarks"] = [_mark_out(mark) for mark in event.marks]
     if event.is_merge:
         readable["merge"] = True
+    if event.hands_over_to is not None:
+        readable["handsOverTo"] = _link(event.hands_over_to)
     return readable
 
 
@@ -154,6 +156,7 @@ def _event_from_readable(readable: Mapping[str, Any]) -> EventDescriptor:
         author_signature=None if signature is None else _bytes_in(signature),
         marks=[_mark_in(mark) for mark in readable.get("parentMarks", ())],
         is_merge=readable.get("merge", False),
+        hands_over_to=_cid(readable["handsOverTo"]) if "handsOverTo" in readable else None,
     )
     return decode_event(encode({**fields, "s": opaque(_bytes_in(readable["signature"]))}))
 

@@ -59,6 +59,8 @@ __all__ = [
     "next_version",
 ]
 
+BEGAN_WITH_ONE: Final = "a topic that began with one sequencer never has several: make a new one"
+"""Its events count in that one's own numbering, and several count together (decision 0024)."""
 _NO_SUBTOPICS: Final[Mapping[str, Cid]] = MappingProxyType({})
 _NO_NONCE: Final = bytes(NONCE_BYTES)
 
@@ -244,10 +246,8 @@ def check_succession(previous: TopicDescriptor, candidate: TopicDescriptor) -> N
     ):
         # Members change versions at different moments: they must agree on these throughout.
         raise RemoteError("how a topic orders and spreads its events never changes")
-    changed = candidate.sequencers != previous.sequencers
-    if changed and (candidate.is_sequenced or previous.is_sequenced):
-        # Who has a vote is changed in the sequencers' own log (decision 0021): not built yet.
-        raise RemoteError("a topic's sequencers cannot be changed where there are several")
+    if previous.number == 0 and candidate.is_sequenced and not previous.is_sequenced:
+        raise RemoteError(BEGAN_WITH_ONE)
     if candidate.is_meta != previous.is_meta:
         raise RemoteError("a topic is a meta topic always or never")
     if candidate.subtopics.get(META) != previous.subtopics.get(META):
@@ -286,8 +286,12 @@ def _check_links(topic: TopicDescriptor, event: EventDescriptor) -> None:
             raise RemoteError("in causal order everything a request is after has its mark")
     elif event.marks or event.request.marks or event.is_merge:
         raise RemoteError("marks and merges belong to causal order, and to no other")
-    if event.position is not None and event.is_ordered != topic.is_sequenced:
+    # A later version with one sequencer may be of a topic that began with several.
+    is_known = topic.is_sequenced or topic.number == 0
+    if event.position is not None and is_known and event.is_ordered != topic.is_sequenced:
         raise RemoteError("several sequencers count together, and one by itself")
+    if event.hands_over_to is not None and not event.is_ordered:
+        raise RemoteError("a handover where one sequencer counts by itself")
 
 
 def check_attributes(rules: tuple[AttributeRule, ...], attributes: Mapping[str, Attribute]) -> None:

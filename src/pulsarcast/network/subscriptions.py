@@ -166,7 +166,7 @@ class Feed:
         event = Event(index, descriptor)
         for subscription in self._all.values():
             subscription.offer(event)
-        if descriptor.is_merge:
+        if descriptor.is_silent:
             return  # It says nothing, and nobody asked for it.
         for filters in self._indexes.values():
             for name in filters.matching(descriptor.request.attributes):
@@ -196,7 +196,7 @@ class Feed:
 
 def is_wanted(wanted: Filter | None, event: EventDescriptor) -> bool:
     """Whether an event is handed out: merges never are, and with a filter only what matches."""
-    if event.is_merge:
+    if event.is_silent:
         return False
     return wanted is None or wanted.matches(event.request.attributes)
 

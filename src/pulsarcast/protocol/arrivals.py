@@ -16,6 +16,7 @@ from pulsarcast.protocol.dissemination.overlay import Overlay
 from pulsarcast.protocol.equivocation import Equivocation
 from pulsarcast.protocol.flow import FlowControl
 from pulsarcast.protocol.frontier import Frontier
+from pulsarcast.protocol.handovers import Handovers
 from pulsarcast.protocol.keeping import Keeping
 from pulsarcast.protocol.messages import EventMessage
 from pulsarcast.protocol.ordering import Ordering
@@ -41,6 +42,7 @@ class Arrivals:
         *,
         flow: FlowControl,
         equivocation: Equivocation,
+        handovers: Handovers,
         keeping: Keeping,
         recovery: Recovery,
         has_started: Callable[[], bool],
@@ -60,6 +62,7 @@ class Arrivals:
         self._overlay = overlay
         self._flow = flow
         self._equivocation = equivocation
+        self._handovers = handovers
         self._keeping = keeping
         self._recovery = recovery
         self._has_started = has_started
@@ -143,7 +146,7 @@ class Arrivals:
         """
         if certificate:
             check_certificate(self._versions.sequencers_of(event), event, certificate)
-            return True
+            return self._handovers.is_judged(event, sender)
         self._versions.judge(event)
         number = event.sequence.number
         place = (event.numbered_by, event.sequence.epoch)

@@ -194,12 +194,16 @@ class Commands:
             flushed=frontier if given.flush else (),
             subtopics=given.subtopics,
         )
+        with caller_to_blame():
+            topic.versions.check_sequencers(version)
         self.node.renewal.adopt(topic, version)
         self._point_to(version, lambda: None)
         announcement = Publish(given.call, meta.id, version.block, replicated=True)
         done = Reply(given.call, cid=version.cid, block=version.block)
 
         def stored(counts: list[int]) -> None:
+            if topic.is_sequenced and version.sequencers != current.sequencers:
+                self.node.seats.summon(topic.versions)
             try:
                 self.node.publisher.publish(
                     announcement,
@@ -366,7 +370,7 @@ class Commands:
             topic = self.node.topics.get(given.topic)
             if topic is not None and topic.halted is not None:
                 raise LocalError(topic.halted)
-            if descriptor.is_sequenced and descriptor.may_publish(me):
+            if versions.first.is_sequenced and descriptor.may_publish(me):
                 # Whoever leads among us gives it its place, as it does for anybody.
                 self.node.outbox.ask(given, descriptor, topic, nonce, self._settle(given))
             elif descriptor.may_publish(me):

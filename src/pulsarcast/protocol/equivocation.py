@@ -130,6 +130,10 @@ class Equivocation:
     def _halt(self, event: EventDescriptor, held: Cid, certificate: bytes) -> None:
         """Two certificates for one position: there is no order any more, and both prove it."""
         check_certificate(self._versions.sequencers_of(event), event, certificate)
+        in_force = self._versions.by_cid.get(self._versions.in_force_at(event.sequence.number))
+        if in_force is None or in_force.sequencers != self._versions.sequencers_of(event):
+            # Of two lists one was replaced: what it signs beyond its end stops nothing.
+            raise RemoteError("certified by sequencers that do not count there")
         self.halted = (
             f"halted: two events are certified for position {event.sequence.number}: "
             f"{cid_text(held)} and {cid_text(event.cid)}"

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 from pulsarcast.model import trace
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import EventDescriptor
-from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.ids import CID_BYTES, Cid, PeerId
 from pulsarcast.model.topics import META, Mark
 from pulsarcast.protocol.barrier import TABLE as HEADS
 from pulsarcast.protocol.barrier import topic_of_head
 from pulsarcast.protocol.content.content import TABLE as CONTENT
 from pulsarcast.protocol.frontier import Frontier
+from pulsarcast.protocol.handovers import HANDOVER, restore_handover
 from pulsarcast.protocol.inputs import Start
 from pulsarcast.protocol.messages import FrontierPage
 from pulsarcast.protocol.published_requests import topic_of_request
@@ -107,7 +108,7 @@ class Following:
             self.follow(versions, why, from_start=from_start, then=then)
             topic.close()
             return
-        is_ours = versions.first.is_sequenced and self.turn.me in versions.first.sequencers
+        is_ours = versions.names(self.turn.me)
         if is_ours and Why.SEQUENCER not in why | self._why.get(cid, Why(0)):
             # A sequencer needs the whole history, wherever a subscription begins.
             again = partial(self.follow, versions, why, from_start=from_start, then=then)
@@ -254,6 +255,17 @@ class Following:
         if meta is not None and meta is not topic:
             self.unfollow(meta)
 
+    def release(self, cid: Cid) -> None:
+        """We are no sequencer of a topic any more: what else would we follow it for?"""
+        topic = self.topics.get(cid)
+        if topic is None or Why.SEQUENCER not in self._why.get(cid, Why(0)):
+            return
+        self._why[cid] &= ~Why.SEQUENCER
+        if self._why[cid]:
+            self.turn.persist(*self._rows(cid))
+        else:
+            self.unfollow(topic)
+
     def is_followed(self, cid: Cid) -> bool:
         """Whether we follow a topic, and are not about to leave it."""
         return cid in self.topics and cid not in self._ending
@@ -349,7 +361,7 @@ class Following:
         self._ending[topic.id] = None
         self.node.desk.forget(topic.id)
         # Whoever follows it again must not take an event for one that was delivered before.
-        forgotten = topic.requests.forget()
+        forgotten = topic.requests.forget() + topic.handovers.forget()
         if topic.barrier is not None:
             forgotten += topic.barrier.forget()
         marks = topic.frontier.marks()
@@ -444,6 +456,9 @@ class Following:
         for cid, held in marks.items():
             if cid not in self.topics:
                 self.node.visits.remember(cid, held)
+        for key, value in tables.get(HANDOVER, {}).items():
+            if (found := self.topics.get(Cid(key[:CID_BYTES]))) is not None:
+                restore_handover(found.versions, key, value)
         for key, reason in tables.get("halted", {}).items():
             if Cid(key) in self.topics:
                 self.topics[Cid(key)].equivocation.halted = reason.decode()

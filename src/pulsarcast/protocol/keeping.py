@@ -15,6 +15,7 @@ from pulsarcast.protocol.dissemination.overlay import Conversation
 from pulsarcast.protocol.equivocation import Equivocation
 from pulsarcast.protocol.flow import FlowControl
 from pulsarcast.protocol.frontier import Frontier
+from pulsarcast.protocol.handovers import Handovers
 from pulsarcast.protocol.ordering import Ordering
 from pulsarcast.protocol.published_requests import PublishedRequests
 from pulsarcast.protocol.store import MarkState, PutMark, Write
@@ -36,6 +37,7 @@ class Keeping:
         log: TopicLog,
         *,
         equivocation: Equivocation,
+        handovers: Handovers,
         flow: FlowControl,
         heartbeat: Conversation,
         arrived: Callable[[EventDescriptor], None],
@@ -51,6 +53,7 @@ class Keeping:
         self._requests = requests
         self._log = log
         self._equivocation = equivocation
+        self._handovers = handovers
         self._flow = flow
         self._heartbeat = heartbeat
         self._arrived = arrived
@@ -85,12 +88,26 @@ class Keeping:
             # It waited for the one about which it lies.
             self._rejected(event.publisher, self._topic, error)
             return
+        if event.is_ordered and not self._may_count(event):
+            return
         mark = self._frontier.add(event.numbered_by, *event.sequence, event.cid)
         if _is_request(event) and not self._requests.is_first(event):
             self._counts["request_deduplicated"] = self._counts.get("request_deduplicated", 0) + 1
             self._log.append_undelivered(event, mark, self._certificates.pop(event.cid, b""))
             return
         self.keep(event, mark, hops, then=None)
+
+    def _may_count(self, event: EventDescriptor) -> bool:
+        """It may have waited for the handover that ends what its sequencers have to say."""
+        try:
+            if not self._handovers.is_judged(event, event.publisher):
+                return False
+            self._turn.persist(*self._handovers.taken(event))
+        except RemoteError as error:
+            self._certificates.pop(event.cid, None)
+            self._rejected(event.publisher, self._topic, error)
+            return False
+        return True
 
     def accept_waiting(self, publisher: PeerId, epoch: int) -> None:
         """Events that waited for the one just accepted have their turn now."""
@@ -150,4 +167,6 @@ class Keeping:
 
 def _is_request(event: EventDescriptor) -> bool:
     """Whether others may ask what became of it: several sequencers publish requests only."""
+    if event.hands_over_to is not None:
+        return False
     return event.author != event.publisher or event.is_ordered

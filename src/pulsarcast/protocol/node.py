@@ -222,8 +222,8 @@ class Node:
                 self.outbox.receive(sender, message)
             case AskVote() | Vote() | Append() | Appended():
                 self.seats.receive(sender, message)
-            case Summon(cid):
-                self.seats.summoned(cid)
+            case Summon(cid, version):
+                self.seats.summoned(cid, version)
             case (
                 ProbeEvent()
                 | MatchedEvent()

@@ -283,6 +283,6 @@ class Publisher:
                 event.position,
                 event.request_id,
                 injection,
-                event.is_merge,
+                event.is_silent,
             )
         )

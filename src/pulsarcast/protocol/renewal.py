@@ -59,6 +59,7 @@ class Renewal:
                 )
             )
             self.node.following.follow_below(topic)
+            self.node.seats.renewed(topic)
 
     def find(self, topic: Topic, version: Cid, sender: PeerId) -> None:
         """An event names a version that we have not seen: the DHT keeps it."""

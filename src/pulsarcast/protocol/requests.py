@@ -19,6 +19,7 @@ from pulsarcast.model.events import (
     sign_request,
 )
 from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.topic_types import SEQUENCERS_MAX
 from pulsarcast.model.topics import (
     DeliveryOrder,
     EventLinking,
@@ -42,6 +43,8 @@ BACKOFF_DOUBLINGS_MAX = 5
 SEQUENCED_DOUBLINGS_MAX = 2
 REFERRALS_MAX = 3
 """How often a request is sent on at once by those who say that another leads."""
+TARGETS_MAX = 2 * SEQUENCERS_MAX
+"""Whom a request may be sent to: a topic's sequencers, and those who took their places."""
 BYTES_MAX = 8 << 20
 """Bytes of requests that wait in memory for earlier ones; their authors send them again."""
 
@@ -105,6 +108,10 @@ class Outbox:
         self.ask_self = ask_self
         self._leaders: dict[Cid, PeerId] = {}
         """Who acts as sequencer, of topics that we ask in, as far as we were told."""
+        self._scouts: dict[Cid, bytes] = {}
+        """Of topics where nobody seems to lead: the request that asks around for all."""
+        self._waiting: dict[Cid, dict[bytes, None]] = {}
+        """And those who wait to hear what it finds out."""
         self._asked: dict[bytes, _Asked] = {}
         self._open: dict[Cid, dict[Sequence, bytes]] = {}
         """Per topic: requests that are not answered, of each epoch the lowest number first."""
@@ -178,7 +185,10 @@ class Outbox:
         settled: Settled | None,
     ) -> _Asked:
         targets = publishers_of(descriptor)
-        asked = _Asked(signed, targets, replicated, settled, descriptor.is_sequenced)
+        # One that was left alone by others may get successors.
+        is_total = descriptor.delivery_order is DeliveryOrder.TOTAL
+        is_sequenced = descriptor.is_sequenced or (is_total and descriptor.number > 0)
+        asked = _Asked(signed, targets, replicated, settled, is_sequenced)
         self._asked[signed.request_id] = asked
         open_numbers = self._open.setdefault(signed.request.topic, {})
         open_numbers[signed.request.sequence] = signed.request_id
@@ -271,6 +281,13 @@ class Outbox:
             # Every request to one that is gone fails anew: were the others put off each time, a
             # steady stream of them would keep all from ever asking another.
             return
+        topic = asked.signed.request.topic
+        scout = self._scouts.get(topic)
+        if scout in self._asked and scout != asked.signed.request_id:
+            # While nobody leads, one of a topic's requests keeps asking who does.
+            self._waiting.setdefault(topic, {})[asked.signed.request_id] = None
+            return
+        self._scouts[topic] = asked.signed.request_id
         asked.is_hurried = True
         self.turn.cancel(asked.timer)
         delay_s = self.turn.jitter(self.parameters.leader_heartbeat_s)
@@ -279,17 +296,32 @@ class Outbox:
     def _referred(self, asked: _Asked, sender: PeerId, leader: PeerId | None) -> None:
         """A sequencer says that another leads, or that it knows of none."""
         topic = asked.signed.request.topic
+        may_add = asked.is_sequenced and len(asked.targets) < TARGETS_MAX
+        if leader is not None and leader not in asked.targets and may_add:
+            # By a version that we have not heard of; those whom we trust with the order say so.
+            asked.targets += (leader,)
         if leader is None or leader == sender or leader not in asked.targets:
             if self._leaders.get(topic) == sender:
                 del self._leaders[topic]
             if sender == asked.target and leader is None:
                 self._ask_soon(asked)
             return
-        self._leaders[topic] = leader
         if asked.target != leader and asked.referrals < REFERRALS_MAX:
             asked.referrals += 1
             self.turn.cancel(asked.timer)
+            self._leaders[topic] = leader
             self._send(asked)
+        self._found_leader(topic, leader)
+
+    def _found_leader(self, topic: Cid, leader: PeerId) -> None:
+        """Somebody leads: those who waited to hear of it ask, too."""
+        self._leaders[topic] = leader
+        self._scouts.pop(topic, None)
+        for request_id in self._waiting.pop(topic, {}):
+            waiting = self._asked.get(request_id)
+            if waiting is not None:
+                self.turn.cancel(waiting.timer)
+                self._send(waiting)
 
     def receive(self, sender: PeerId, message: RequestAnswered | RequestReferred) -> None:
         """A publisher answers. Only those whom we asked are believed."""
@@ -301,6 +333,8 @@ class Outbox:
             return
         self.turn.cancel(asked.timer)
         self._close(asked)
+        if asked.is_sequenced and self.has(message.topic):
+            self._found_leader(message.topic, sender)
         if asked.settled is not None:
             asked.settled(message.event, message.replicas, message.reason)
 
@@ -312,6 +346,8 @@ class Outbox:
         if not open_numbers:
             del self._open[request.topic]
             self._leaders.pop(request.topic, None)
+            self._scouts.pop(request.topic, None)
+            self._waiting.pop(request.topic, None)
         self.turn.persist(DropState("outbox", asked.signed.request_id))
 
 
@@ -473,7 +509,7 @@ def refusal_of(
     request = signed.request
     if not descriptor.may_publish(me):
         return "this peer may not publish"
-    is_sequencer = descriptor.is_sequenced and request.author in descriptor.sequencers
+    is_sequencer = request.author in descriptor.sequencers
     if not is_sequencer and not descriptor.may_request(request.author):
         return "the author may not request"
     if len(request.payload) > descriptor.payload_bytes_max:

@@ -22,6 +22,7 @@ from pulsarcast.protocol.dissemination.overlay import CubeView, TreeView
 from pulsarcast.protocol.equivocation import Equivocation
 from pulsarcast.protocol.flow import FlowControl
 from pulsarcast.protocol.frontier import Frontier
+from pulsarcast.protocol.handovers import Handovers
 from pulsarcast.protocol.keeping import Keeping
 from pulsarcast.protocol.messages import Contact, FrontierPage
 from pulsarcast.protocol.ordering import Ordering
@@ -139,6 +140,7 @@ class Topic:
             rejected=owner.rejected,
             met_own_twice=owner.met_own_twice,
         )
+        self.handovers = Handovers(versions, turn, self.frontier, partial(owner.want_version, self))
         self.keeping = Keeping(
             self.id,
             turn,
@@ -148,6 +150,7 @@ class Topic:
             self.requests,
             self.log,
             equivocation=self.equivocation,
+            handovers=self.handovers,
             flow=self.flow,
             heartbeat=self.heartbeat,
             arrived=partial(owner.arrived, self),
@@ -192,6 +195,7 @@ class Topic:
             self.overlay,
             flow=self.flow,
             equivocation=self.equivocation,
+            handovers=self.handovers,
             keeping=self.keeping,
             recovery=self.recovery,
             has_started=lambda: self.started,

@@ -9,10 +9,17 @@ an old version that lies beyond it is ignored where the newer version no longer 
 from pulsarcast.model.errors import RemoteError, Verdict
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId, order_of
-from pulsarcast.model.topics import TopicDescriptor, check_event, check_succession
+from pulsarcast.model.topics import (
+    BEGAN_WITH_ONE,
+    TopicDescriptor,
+    check_event,
+    check_succession,
+)
 
 VERSIONS_MAX = 1024
 """Versions kept per topic; an author that needs more starts a new topic."""
+POSITION_MAX = 1 << 63
+"""Behind every position."""
 
 
 class Versions:
@@ -24,6 +31,8 @@ class Versions:
         self.current = first
         self.by_cid: dict[Cid, TopicDescriptor] = {first.cid: first}
         self._chain: list[TopicDescriptor] = [first]
+        self.handovers: dict[int, Cid] = {}
+        """By position: the version whose sequencers count behind it."""
         self._valid_until: dict[Cid, dict[tuple[PeerId, int], int]] = {}
 
     def knows_parent_of(self, version: TopicDescriptor) -> bool:
@@ -40,6 +49,7 @@ class Versions:
         if previous is None:
             raise RemoteError("a version whose parent is unknown", Verdict.IGNORE)
         check_succession(previous, version)
+        self.check_sequencers(version)
         self.by_cid[version.cid] = version
         self._valid_until[version.cid] = {
             (mark.publisher, mark.epoch): mark.number for mark in version.valid_until
@@ -62,7 +72,10 @@ class Versions:
         """Raise RemoteError unless the event was published by right."""
         version = self.by_cid[event.version]
         check_event(version, event)
-        if version is self.current:
+        if event.position is not None and event.is_ordered != self.first.is_sequenced:
+            raise RemoteError("several sequencers count together, and one by itself")
+        if version is self.current or event.is_ordered:
+            # Who counts, and until when, is said in the order itself: see `handovers`.
             return
         if version not in self._chain:
             raise RemoteError("published under a version that lost", Verdict.IGNORE)
@@ -82,7 +95,57 @@ class Versions:
     def publishers_of(self, numbered_by: PeerId) -> tuple[PeerId, ...]:
         """Who can speak for a numbering: its publisher, or all who count in it together."""
         is_shared = self.first.is_sequenced and numbered_by == order_of(self.first.cid)
-        return self.first.sequencers if is_shared else (numbered_by,)
+        return self.sequencers() if is_shared else (numbered_by,)
+
+    # Sequencers, of a topic that began with several.
+
+    def check_sequencers(self, version: TopicDescriptor) -> None:
+        """Refuse a version that makes several count where one does so by itself."""
+        if version.is_sequenced and not self.first.is_sequenced:
+            raise RemoteError(BEGAN_WITH_ONE)
+
+    def hand_over(self, position: int, version: Cid) -> None:
+        """The sequencers of a version count, from behind a position on."""
+        self.handovers[position] = version
+        self.handovers = dict(sorted(self.handovers.items()))
+
+    def in_force_at(self, position: int) -> Cid:
+        """The version whose sequencers count at a position, as far as we know."""
+        found = self.first.cid
+        for handover, version in self.handovers.items():
+            if handover >= position:
+                break
+            found = version
+        return found
+
+    def sequencers(self) -> tuple[PeerId, ...]:
+        """Everyone who may count now: by the newest version first, and by all since the last
+        handover that we know of."""
+        in_force = self.by_cid.get(self.in_force_at(POSITION_MAX), self.first)
+        chain = reversed(self._chain[in_force.number :] or [in_force])
+        lists = (version.sequencers for version in (*chain, in_force))
+        return tuple(dict.fromkeys(peer for each in lists for peer in each))
+
+    def names(self, peer: PeerId) -> bool:
+        """Whether a peer is, or is to be, one of several sequencers that agree."""
+        return self.first.is_sequenced and peer in self.sequencers()
+
+    def named_since(self, version: Cid | None) -> tuple[PeerId, ...]:
+        """Everyone that a version names as a sequencer, from one on or, with None, from the first.
+
+        Of a version that we do not know nobody is named."""
+        since = self.first if version is None else self.by_cid.get(version)
+        if since is None:
+            return ()
+        lists = (each.sequencers for each in self.by_cid.values() if each.number >= since.number)
+        return tuple(dict.fromkeys(peer for each in lists for peer in each))
+
+    def newest_with(self, sequencers: tuple[PeerId, ...]) -> TopicDescriptor | None:
+        """The newest version that names exactly these sequencers."""
+        for version in reversed(self._chain):
+            if version.sequencers == sequencers:
+                return version
+        return None
 
     def all(self) -> list[TopicDescriptor]:
         """Every version we know, oldest first."""

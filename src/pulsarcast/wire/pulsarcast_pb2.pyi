@@ -390,18 +390,20 @@ class SequencerMember(_message.Message):
     def __init__(self, peer: _Optional[bytes] = ..., store: _Optional[bytes] = ...) -> None: ...
 
 class Base(_message.Message):
-    __slots__ = ("index", "term", "position", "cid", "members")
+    __slots__ = ("index", "term", "position", "cid", "members", "version")
     INDEX_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     CID_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
     index: int
     term: int
     position: int
     cid: bytes
     members: _containers.RepeatedCompositeFieldContainer[SequencerMember]
-    def __init__(self, index: _Optional[int] = ..., term: _Optional[int] = ..., position: _Optional[int] = ..., cid: _Optional[bytes] = ..., members: _Optional[_Iterable[_Union[SequencerMember, _Mapping]]] = ...) -> None: ...
+    version: bytes
+    def __init__(self, index: _Optional[int] = ..., term: _Optional[int] = ..., position: _Optional[int] = ..., cid: _Optional[bytes] = ..., members: _Optional[_Iterable[_Union[SequencerMember, _Mapping]]] = ..., version: _Optional[bytes] = ...) -> None: ...
 
 class Append(_message.Message):
     __slots__ = ("topic", "term", "store", "before_index", "before_term", "entries", "committed", "certify", "settled", "base")
@@ -454,10 +456,12 @@ class Appended(_message.Message):
     def __init__(self, topic: _Optional[bytes] = ..., term: _Optional[int] = ..., store: _Optional[bytes] = ..., agreed: bool = ..., matched: _Optional[int] = ..., held: _Optional[int] = ..., signatures: _Optional[_Iterable[_Union[Signature, _Mapping]]] = ...) -> None: ...
 
 class Summon(_message.Message):
-    __slots__ = ("topic",)
+    __slots__ = ("topic", "version")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
     topic: bytes
-    def __init__(self, topic: _Optional[bytes] = ...) -> None: ...
+    version: bytes
+    def __init__(self, topic: _Optional[bytes] = ..., version: _Optional[bytes] = ...) -> None: ...
 
 class RequestReferred(_message.Message):
     __slots__ = ("topic", "request_id", "leader")

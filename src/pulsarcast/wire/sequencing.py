@@ -134,6 +134,7 @@ def _pack_base(base: Base) -> Packed:
         "position": base.position,
         "cid": base.cid,
         "members": [{"peer": member.peer, "store": member.store} for member in base.config.members],
+        "version": base.config.version,
     }
 
 
@@ -148,7 +149,8 @@ def _read_base(given: pb.Base) -> Base:
             tuple(
                 Member(check_peer_id(member.peer), read_store(member.store))
                 for member in given.members
-            )
+            ),
+            version=check_cid(given.version) if given.HasField("version") else None,
         ),
     )
 
@@ -190,11 +192,12 @@ def _read_signature(given: pb.Signature) -> tuple[int, bytes]:
 
 
 def pack_summon(message: Summon) -> pb.Frame:
-    return pb.Frame(summon={"topic": message.topic})
+    return pb.Frame(summon={"topic": message.topic, "version": message.version})
 
 
 def read_summon(given: pb.Summon) -> Summon:
-    return Summon(check_cid(given.topic))
+    version = check_cid(given.version) if given.HasField("version") else None
+    return Summon(check_cid(given.topic), version)
 
 
 def pack_request_referred(message: RequestReferred) -> pb.Frame:

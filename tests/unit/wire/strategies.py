@@ -67,7 +67,7 @@ _bases = st.builds(
     integers,
     integers,
     st.none() | cids,
-    st.builds(Config, tuples(st.builds(Member, peers, _stores), 7)),
+    st.builds(Config, tuples(st.builds(Member, peers, _stores), 7), version=st.none() | cids),
 )
 
 _nodes = st.integers(1, 2**41 - 1)
@@ -160,6 +160,7 @@ _FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "root": peers,
     "settled": integers,
     "topic": cids,
+    "version": st.none() | cids,
 }
 
 # Where a name means something else in one kind.

@@ -226,7 +226,7 @@ class Content:
 
     def publish(self, event: EventDescriptor) -> None:
         """An event of ours is on our disk: send it to the leaves."""
-        if event.is_merge:
+        if event.is_silent:
             return
         own = self.topics.get(event.topic)
         if own is not None:

@@ -20,7 +20,7 @@ from pulsarcast.model.events import (
     publish_request,
 )
 from pulsarcast.model.ids import Cid, PeerId
-from pulsarcast.model.topics import EventLinking
+from pulsarcast.model.topics import EventLinking, TopicDescriptor
 from pulsarcast.protocol.messages import RequestAnswered, RequestToPublish
 from pulsarcast.protocol.requests import BYTES_MAX, refusal_of
 from pulsarcast.protocol.sequencing.log import EntryKind
@@ -63,16 +63,17 @@ class SequencerDesk:
         """Give a request its place, say who does, or repeat the answer that it got before."""
         signed = decode_request(message.block)
         request, topic = signed.request, self.seat.topic
-        refusal = topic.halted or refusal_of(
-            signed, topic.descriptor, self.turn.me, self.turn.wall_us
-        )
+        sequencer = self.seat.sequencer
+        acting = self.seat.acting() if sequencer.leads else None
+        refusal = topic.halted
+        if refusal is None and acting is not None and sequencer.may_propose:
+            refusal = refusal_of(signed, acting, self.turn.me, self.turn.wall_us)
         if refusal is not None:
             self._answer(sender, signed.request_id, None, 0, refusal)
             return
         if topic.requests.holds(request.author, *request.sequence):
             self._repeat(sender, signed, message.replicated)
             return
-        sequencer = self.seat.sequencer
         if not sequencer.leads:
             self._refer(sender, signed.request_id)
             return
@@ -84,8 +85,15 @@ class SequencerDesk:
         before = max(settled, topic.requests.high(*author), self._taken.get(author, 0))
         if request.sequence.number > before + 1:
             self._hold(author, _Early(sender, signed, message.replicated))
-        elif sequencer.may_propose and len(self) < self.seat.parameters.requests_held_max:
-            self._propose(sender, signed, message.replicated)
+        elif acting is not None and self._has_room():
+            self._propose(sender, signed, acting, message.replicated)
+        else:
+            # Not now: we lack history, have too much under way, or are about to be replaced.
+            self._refer(sender, signed.request_id)
+
+    def _has_room(self) -> bool:
+        held_max = self.seat.parameters.requests_held_max
+        return self.seat.sequencer.may_propose and len(self) < held_max
 
     def _wait(self, sender: PeerId, request_id: bytes, replicated: bool) -> None:
         if len(self) < self.seat.parameters.requests_held_max:
@@ -105,9 +113,9 @@ class SequencerDesk:
             self._early_bytes += size
             held[number] = early
 
-    def _propose(self, sender: PeerId, signed: SignedRequest, replicated: bool) -> None:
-        descriptor = self.seat.topic.descriptor
-
+    def _propose(
+        self, sender: PeerId, signed: SignedRequest, descriptor: TopicDescriptor, replicated: bool
+    ) -> None:
         def make(term: int, position: int, parent: Cid | None) -> bytes:
             is_custom = descriptor.event_linking is EventLinking.CUSTOM
             last = () if parent is None else (parent,)
@@ -137,8 +145,11 @@ class SequencerDesk:
             return
         self._early_count -= 1
         self._early_bytes -= len(early.signed.block)
-        if self.seat.sequencer.may_propose:
-            self._propose(early.sender, early.signed, early.replicated)
+        acting = self.seat.acting()
+        if self.seat.sequencer.may_propose and acting is not None:
+            self._propose(early.sender, early.signed, acting, early.replicated)
+        else:
+            self._refer(early.sender, early.signed.request_id)
 
     def turned(self) -> None:
         """Who leads has changed: send those who wait with us to whoever it is now."""
@@ -151,7 +162,7 @@ class SequencerDesk:
         self._early_count = self._early_bytes = 0
         if sequencer.leads:
             for _, entry in sequencer.log:
-                if entry.kind is EntryKind.EVENT:
+                if entry.kind is EntryKind.EVENT and self.seat.handed_over(entry) is None:
                     request = self.seat.event_of(entry.body).request
                     author = (request.author, request.sequence.epoch)
                     taken = self._taken.get(author, 0)
@@ -210,5 +221,6 @@ class SequencerDesk:
         self.seat.tell(to, RequestAnswered(topic, request_id, event, replicas, reason))
 
     def _refer(self, to: PeerId, request_id: bytes) -> None:
-        leader = self.seat.sequencer.leader
+        sequencer = self.seat.sequencer
+        leader = None if sequencer.leads else sequencer.leader
         self.seat.tell(to, RequestReferred(self.seat.topic.id, request_id, leader))

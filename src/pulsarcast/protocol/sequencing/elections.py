@@ -46,7 +46,9 @@ class Elections:
         """Nobody leads: ask whether we would be elected, and only then for votes."""
         sequencer = self.sequencer
         self.wait()
-        if not sequencer.has_vote:
+        if not sequencer.changes.may_stand:
+            if sequencer.turn.me not in sequencer.circle():
+                self._ask_whether_we_are_out()
             return
         if sequencer.leader is not None:
             sequencer.leader = None
@@ -56,12 +58,20 @@ class Elections:
         self.votes = {sequencer.turn.me: sequencer.store}
         self._ask(sequencer.term + 1)
 
+    def _ask_whether_we_are_out(self) -> None:
+        """Others take our place, and nobody has told us that it is settled: whoever leads will."""
+        sequencer = self.sequencer
+        last = (sequencer.log.last_index, sequencer.log.last_term)
+        ask = AskVote(sequencer.topic, sequencer.term + 1, sequencer.store, *last, True)
+        for peer in sequencer.circle():
+            sequencer.turn.send(peer, ask)
+
     def _ask(self, term: int) -> None:
         """Ask everyone who has not answered, and again until all have."""
         sequencer = self.sequencer
         log, turn = sequencer.log, sequencer.turn
-        for peer in sequencer.peers:
-            if peer not in self.votes:
+        for peer in sequencer.circle():
+            if peer not in self.votes and peer != turn.me:
                 last = (log.last_index, log.last_term)
                 turn.send(peer, AskVote(sequencer.topic, term, sequencer.store, *last, self._trial))
         again = partial(self._ask_again, sequencer.term, self._trial)
@@ -137,5 +147,5 @@ class Elections:
         """Most members, each with its store; before the founding, all sequencers."""
         config = self.sequencer.log.config()
         if not config.members:
-            return len(self.votes) == len(self.sequencer.peers)
+            return all(peer in self.votes for peer in self.sequencer.founders)
         return config.is_quorum(lambda member: self.votes.get(member.peer) == member.store)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.ids import PeerId
+from pulsarcast.model.topic_types import SEQUENCERS_MAX
 from pulsarcast.protocol.sequencing.configs import Config, unpack_config
 from pulsarcast.protocol.sequencing.log import Entry, EntryKind
 from pulsarcast.protocol.sequencing.messages import Append, Appended
@@ -67,6 +68,7 @@ class Entries:
 
         sequencer.sync_reply(sender, writes, answer)
         sequencer.settle()
+        sequencer.changes.see()
 
     def _check_entries(self, message: Append) -> None:
         """Refuse what no leader sends, before any of it is taken over."""
@@ -94,9 +96,14 @@ class Entries:
             self._check_config(message.base.config)
 
     def _check_config(self, config: Config) -> None:
-        for members in (config.members, config.outgoing or config.members):
-            if tuple(member.peer for member in members) != self.sequencer.peers:
-                raise RemoteError("other members than the topic's sequencers")
+        named = self.sequencer.owner.named_by(config.version)
+        peers = tuple(member.peer for member in config.members)
+        if named is not None and peers != named:
+            raise RemoteError("other members than the topic's sequencers")
+        for members in (config.members, config.outgoing):
+            each = {member.peer for member in members}
+            if len(each) != len(members) or len(members) > SEQUENCERS_MAX or not peers:
+                raise RemoteError("members that no list of sequencers has")
 
     def _match(self, message: Append, writes: list[Write]) -> int | None:
         """Take entries over; up to which index we agree then, or None where there is a gap."""

@@ -52,11 +52,27 @@ class Followers:
         # What we had before is on the disk: our vote was written behind it, and is.
         self._synced = sequencer.log.last_index
         self._known = {
-            peer: _Follower(sequencer.log.last_index + 1, votes.get(peer), now)
-            for peer in sequencer.peers
+            peer: _Follower(self._synced + 1, votes.get(peer), now)
+            for peer in sequencer.circle()
             if peer != sequencer.turn.me
         }
         self._beat()
+
+    def meet_circle(self) -> None:
+        """Others are to have a say: let them catch up."""
+        for peer in self.sequencer.circle():
+            self.meet(peer)
+
+    def meet(self, peer: PeerId) -> None:
+        """One that we did not talk to; it may be one that does not know that it was replaced."""
+        if peer != self.sequencer.turn.me and peer not in self._known:
+            self._known[peer] = _Follower(self._synced + 1, None, self.sequencer.turn.now)
+            self._send(peer, self._known[peer], always=True)
+
+    def part(self) -> None:
+        """A last sign of life: what was committed makes others free to lead."""
+        for peer, follower in self._known.items():
+            self._send(peer, follower, always=True)
 
     def stop(self) -> None:
         """We lead no more."""
@@ -73,25 +89,33 @@ class Followers:
         if not self._hears_most():
             sequencer.step_down()
             return
-        for peer, follower in self._known.items():
+        circle = sequencer.circle()
+        for peer, follower in list(self._known.items()):
+            if peer not in circle and not self._hears(follower):
+                del self._known[peer]
+                continue
+            if follower.store is None:
+                sequencer.owner.summon(peer)
             # It says where we think that it is: what was lost on the way is noticed by that.
             self._send(peer, follower, always=True)
 
     def _hears_most(self) -> bool:
         """A leader that most do not answer has no say any more, and should not keep requests."""
         sequencer = self.sequencer
-        limit_s = SILENT_TIMEOUTS * sequencer.parameters.election_timeout_s
-        since_s = sequencer.turn.now - limit_s
 
         def hears(member: Member) -> bool:
             follower = self._known.get(member.peer)
-            return member.peer == sequencer.turn.me or (
-                follower is not None and follower.heard_s >= since_s
-            )
+            is_me = member.peer == sequencer.turn.me
+            return is_me or (follower is not None and self._hears(follower))
 
         config = sequencer.log.config()
         # At the founding all have just voted for us, and our first entry says who they are.
         return not config.members or config.is_quorum(hears)
+
+    def _hears(self, follower: _Follower) -> bool:
+        sequencer = self.sequencer
+        silent_s = SILENT_TIMEOUTS * sequencer.parameters.election_timeout_s
+        return follower.heard_s >= sequencer.turn.now - silent_s
 
     def _send(self, peer: PeerId, follower: _Follower, *, always: bool = False) -> None:
         """Send what a follower lacks, as far as it is on our own disk."""
@@ -134,7 +158,9 @@ class Followers:
 
     def receive(self, sender: PeerId, message: Appended) -> None:
         """A follower says what it has."""
-        follower = self._known[sender]
+        follower = self._known.get(sender)
+        if follower is None:
+            return
         follower.heard_s = self.sequencer.turn.now
         if follower.store != message.store:
             follower.store = message.store
@@ -152,6 +178,17 @@ class Followers:
         self._advance()
         if self.sequencer.leads:
             self._send(sender, follower)
+            self._part_from(sender, follower)
+
+    def _part_from(self, sender: PeerId, follower: _Follower) -> None:
+        """One that was replaced has all that says so: tell it that this is committed, and go."""
+        sequencer = self.sequencer
+        log = sequencer.log
+        change = log.last_change() or log.base.index
+        is_over = change <= min(sequencer.committed, follower.matched)
+        if is_over and sender not in sequencer.circle():
+            self._send(sender, follower, always=True)
+            del self._known[sender]
 
     def _take_signatures(self, sender: PeerId, message: Appended) -> None:
         sequencer = self.sequencer
@@ -173,12 +210,13 @@ class Followers:
         if index > sequencer.committed and sequencer.log.term_at(index) == sequencer.term:
             before = sequencer.committed
             sequencer.commit(index)
-            if any(
+            changing = config.is_joint or before < (sequencer.log.last_change() or 0)
+            if changing or any(
                 entry.term != sequencer.term and entry.kind is EntryKind.EVENT
                 for at, entry in sequencer.log
                 if before < at <= index
             ):
-                # Of another term: others sign these only once they know them committed.
+                # Of another term, or amid a change: signed only once known to be committed.
                 for peer, follower in self._known.items():
                     self._send(peer, follower, always=True)
         sequencer.certify()
@@ -199,10 +237,12 @@ class Followers:
 
     def caught_up(self, peer: PeerId) -> Member | None:
         """One that has the log up to what is committed, and in its history all that is settled."""
-        follower = self._known.get(peer)
-        if follower is None or follower.store is None:
-            return None
         sequencer = self.sequencer
+        if peer == sequencer.turn.me:
+            return Member(peer, sequencer.store)
+        follower = self._known.get(peer)
+        if follower is None or follower.store is None or not self._hears(follower):
+            return None
         if follower.matched < sequencer.committed or follower.held < sequencer.settled:
             return None
         return Member(peer, follower.store)

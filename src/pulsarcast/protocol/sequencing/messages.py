@@ -69,6 +69,8 @@ class Summon(Struct, frozen=True):
     """This topic names you as one of its sequencers."""
 
     topic: Cid
+    version: Cid | None = None
+    """The version that does; None for the first."""
 
 
 class RequestReferred(Struct, frozen=True):

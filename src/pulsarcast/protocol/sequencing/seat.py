@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING
 from pulsarcast.model import trace
 from pulsarcast.model.certificates import is_place_signed, sign_place
 from pulsarcast.model.errors import RemoteError
-from pulsarcast.model.events import EventDescriptor, Position
+from pulsarcast.model.events import EventDescriptor, Position, Sequence, publish_own
 from pulsarcast.model.ids import Cid, PeerId, cid_of
-from pulsarcast.model.topics import check_event
+from pulsarcast.model.topics import TopicDescriptor, check_event
 from pulsarcast.protocol.messages import RequestAnswered
 from pulsarcast.protocol.sequencing.desk import SequencerDesk
 from pulsarcast.protocol.sequencing.log import Entry, Log
-from pulsarcast.protocol.sequencing.messages import RequestReferred
-from pulsarcast.protocol.sequencing.sequencer import Saved, Sequencer
+from pulsarcast.protocol.sequencing.messages import RequestReferred, Summon
+from pulsarcast.protocol.sequencing.owner import Wanted
+from pulsarcast.protocol.sequencing.saved import Saved
+from pulsarcast.protocol.sequencing.sequencer import Sequencer
 
 if TYPE_CHECKING:
     from pulsarcast.protocol.node import Node
@@ -49,10 +51,10 @@ class Seat:
         self.publisher = node.publisher
         self._known: dict[Cid, EventDescriptor] = {}
         self.desk = SequencerDesk(self)
-        self.sequencers = topic.versions.first.sequencers
+        self.versions = topic.versions
         self.sequencer = make(
             topic.id,
-            self.sequencers,
+            topic.versions.first.sequencers,
             self.turn,
             self.parameters,
             self,
@@ -73,6 +75,10 @@ class Seat:
         self._known.pop(event.cid, None)
         self.sequencer.settle()
         self.desk.arrived(event)
+
+    def acting(self) -> TopicDescriptor | None:
+        """The version under which events are made now, if we know it."""
+        return self.versions.newest_with(self.sequencer.changes.counting())
 
     # What the sequencer asks of its topic.
 
@@ -113,13 +119,72 @@ class Seat:
     def certified(self, entry: Entry, signatures: dict[PeerId, bytes]) -> None:
         """An event is committed and proven: it leaves, and is replicated, at once."""
         event = self.event_of(entry.body)
-        certificate = self.node.seats.make_certificate(self.sequencers, signatures)
+        certificate = self.node.seats.make_certificate(self.signers_of(entry), signatures)
         self.publisher.trace_published(event, "")
         try:
             self.topic.arrivals.receive(event, self.turn.me, 0, certificate)
         except RemoteError as error:
             self.node.rejected(self.turn.me, self.topic.id, error)
         self.publisher.replicate_again(event, self.desk.replicated)
+
+    def signers_of(self, entry: Entry) -> tuple[PeerId, ...]:
+        """The sequencers by the version that an event names."""
+        version = self.versions.by_cid.get(self.event_of(entry.body).version)
+        return () if version is None else version.sequencers
+
+    def wanted(self) -> Wanted:
+        """Whom the newest version names."""
+        current = self.versions.current
+        return Wanted(current.cid, current.sequencers)
+
+    def named_by(self, version: Cid | None) -> tuple[PeerId, ...] | None:
+        """Whom a version names; one that our log speaks of we should know."""
+        if version is None:
+            return self.versions.first.sequencers
+        known = self.versions.by_cid.get(version)
+        return None if known is None else known.sequencers
+
+    def is_named(self, peer: PeerId, since: Cid | None) -> bool:
+        """Whether a version names a peer, from one on."""
+        return peer in self.versions.named_since(since)
+
+    def is_later(self, version: Cid, than: Cid | None) -> bool:
+        """Whether one version comes after another, as far as we know both."""
+        one = self.versions.by_cid.get(version)
+        other = self.versions.first if than is None else self.versions.by_cid.get(than)
+        return one is not None and other is not None and one.number > other.number
+
+    def hand_over(self, term: int, position: int, parent: Cid | None, to: Cid) -> bytes:
+        """An event by which the sequencers leave the order to those of another version."""
+        sequencers = self.sequencer.changes.sequencers_before_handover()
+        version = self.versions.newest_with(sequencers)
+        assert version is not None, "we are one of those who hand over"
+        event = publish_own(
+            self.turn.identity,
+            topic=self.topic.id,
+            version=version.cid,
+            payload=b"",
+            created=self.turn.wall_us,
+            nonce=self.publisher.nonce(),
+            sequence=Sequence(0, position),
+            parents=() if parent is None else (parent,),
+            position=Position(term, position),
+            hands_over_to=to,
+        )
+        return event.block
+
+    def handed_over(self, entry: Entry) -> Cid | None:
+        """The version whose sequencers an event leaves the order to, if it does."""
+        return self.event_of(entry.body).hands_over_to
+
+    def summon(self, peer: PeerId) -> None:
+        """Tell a peer that the newest version names it."""
+        if peer in self.versions.current.sequencers:
+            self.turn.send(peer, Summon(self.topic.id, self.versions.current.cid))
+
+    def dismissed(self) -> None:
+        """Others have taken our place, for good."""
+        self.node.seats.dismiss(self.topic.id)
 
     def turned(self) -> None:
         """Who leads has changed."""

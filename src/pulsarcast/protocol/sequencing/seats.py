@@ -10,13 +10,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pulsarcast.model.certificates import make_certificate
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.events import decode_request
 from pulsarcast.model.ids import CID_BYTES, Cid, PeerId
+from pulsarcast.model.topics import TopicDescriptor
 from pulsarcast.protocol.following import Why
 from pulsarcast.protocol.messages import RequestToPublish
 from pulsarcast.protocol.sequencing.log import BASE, ENTRY, Log, read_log
-from pulsarcast.protocol.sequencing.messages import SequencerMessage, Summon
+from pulsarcast.protocol.sequencing.messages import RequestReferred, SequencerMessage, Summon
+from pulsarcast.protocol.sequencing.saved import STORE, VOTE, Saved, read_saved
 from pulsarcast.protocol.sequencing.seat import Seat
-from pulsarcast.protocol.sequencing.sequencer import STORE, VOTE, Saved, Sequencer, read_saved
+from pulsarcast.protocol.sequencing.sequencer import Sequencer
+from pulsarcast.protocol.store import DropState, Write
 from pulsarcast.protocol.versions import Versions
 
 if TYPE_CHECKING:
@@ -41,8 +46,10 @@ class Seats:
         self._entries: dict[Cid, dict[int, bytes]] = {}
         self._left: dict[Cid, tuple[Saved, Log]] = {}
         """Seats that we left in this life, and what is on our disk of them."""
+        self._dismissed: dict[Cid, int] = {}
+        """Topics where others took our place, and in which version at the latest."""
         self._looking: dict[Cid, None] = {}
-        self._strange: dict[Cid, None] = {}
+        self._strange: dict[tuple[Cid, Cid | None], None] = {}
 
     def __len__(self) -> int:
         return sum(len(seat.desk) for seat in self.by_topic.values())
@@ -69,7 +76,9 @@ class Seats:
 
     def open(self, topic: Topic) -> None:
         """We follow a topic as one of its sequencers: take our seat."""
-        if topic.id in self.by_topic or not names(topic.versions, self.node.turn.me):
+        # Where our disk has a log, we may be needed still by those who take our place.
+        is_ours = self._names_us(topic.versions) or STORE in self._saved.get(topic.id, {})
+        if topic.id in self.by_topic or not topic.is_sequenced or not is_ours:
             return
         saved = self._saved.pop(topic.id, {})
         entries = self._entries.pop(topic.id, {})
@@ -92,6 +101,28 @@ class Seats:
             saved = Saved(sequencer.store, sequencer.term, sequencer.voted_for)
             self._left[topic] = (saved, sequencer.log)
 
+    def dismiss(self, topic: Cid) -> None:
+        """Others have taken our place for good: nothing on our disk is needed any more."""
+        seat = self.by_topic.pop(topic, None)
+        if seat is None:
+            return
+        self._dismissed[topic] = seat.versions.current.number
+        if len(self._dismissed) > LOOKED_MAX:
+            del self._dismissed[next(iter(self._dismissed))]
+        sequencer = seat.sequencer
+        sequencer.stop()
+        writes: list[Write] = sequencer.log.cut_from(topic, sequencer.log.base.index + 1)
+        writes += [DropState(table, topic) for table in (STORE, VOTE, BASE)]
+        self.node.turn.persist(*writes, then=lambda: self.node.following.release(topic))
+
+    def renewed(self, topic: Topic) -> None:
+        """A topic that we follow has another version: it may name us, or others."""
+        seat = self.by_topic.get(topic.id)
+        if seat is not None:
+            seat.sequencer.renewed()
+        else:
+            self._take(topic.versions)
+
     # What others say.
 
     def receive(self, sender: PeerId, message: SequencerMessage) -> None:
@@ -105,43 +136,84 @@ class Seats:
     def receive_request(self, sender: PeerId, topic: Cid, message: RequestToPublish) -> bool:
         """Somebody wants something published; whether this is a matter of ours."""
         seat = self.by_topic.get(topic)
-        if seat is None:
+        if seat is not None:
+            seat.desk.receive(sender, message)
+            return True
+        versions = self.node.descriptors.get(topic)
+        if versions is None or self._names_us(versions):
             self.summoned(topic)
-            return False
-        seat.desk.receive(sender, message)
-        return True
+        elif versions.first.is_sequenced:
+            # The author may know of no version but the first: others have our place by now.
+            request_id = decode_request(message.block).request_id
+            referred = RequestReferred(topic, request_id, versions.current.sequencers[0])
+            self.node.turn.send(sender, referred)
+        return False
 
     def summon(self, versions: Versions) -> None:
-        """Tell a new topic's sequencers that they are."""
-        for peer in versions.first.sequencers:
+        """Tell a topic's sequencers, by its newest version, that they are."""
+        current = versions.current
+        version = None if current is versions.first else current.cid
+        for peer in current.sequencers:
             if peer != self.node.turn.me:
-                self.node.turn.send(peer, Summon(versions.first.cid))
+                self.node.turn.send(peer, Summon(versions.first.cid, version))
 
-    def summoned(self, topic: Cid) -> None:
-        """Somebody says that a topic names us: see for ourselves."""
-        known = topic in self.node.topics or topic in self._looking or topic in self._strange
-        if known or len(self.by_topic) + len(self._looking) >= SEATS_MAX:
-            if topic in self.node.topics and topic not in self.by_topic:
-                self._take(self.node.topics[topic].versions)
+    def summoned(self, topic: Cid, version: Cid | None = None) -> None:
+        """Somebody says that a topic names us, in some version: see for ourselves."""
+        known = self.node.topics.get(topic)
+        if topic in self.by_topic or topic in self._looking or (topic, version) in self._strange:
+            return
+        if len(self.by_topic) + len(self._looking) >= SEATS_MAX:
+            return
+        if known is not None and self._take(known.versions):
+            return
+        if known is not None and (version is None or version in known.versions.by_cid):
             return
         self._looking[topic] = None
 
         def found(versions: Versions | None) -> None:
+            if versions is None or version is None or version in versions.by_cid:
+                look(versions)
+                return
+
+            def newer(chain: list[TopicDescriptor]) -> None:
+                try:
+                    for each in chain:
+                        self._add(versions, each)
+                except RemoteError:
+                    pass  # Whoever summoned us with this is not worth more.
+                look(versions)
+
+            self.node.descriptors.find_version(topic, version, newer)
+
+        def look(versions: Versions | None) -> None:
             del self._looking[topic]
-            if versions is not None:
-                self._take(versions)
+            if versions is not None and not self._take(versions):
+                self._strange[(topic, version)] = None
+                if len(self._strange) > LOOKED_MAX:
+                    del self._strange[next(iter(self._strange))]
 
         self.node.descriptors.find(topic, found)
 
-    def _take(self, versions: Versions) -> None:
-        if names(versions, self.node.turn.me):
-            self.node.following.follow(versions, Why.SEQUENCER, from_start=True)
-            return
-        self._strange[versions.first.cid] = None
-        if len(self._strange) > LOOKED_MAX:
-            del self._strange[next(iter(self._strange))]
+    def _add(self, versions: Versions, version: TopicDescriptor) -> None:
+        topic = self.node.topics.get(versions.first.cid)
+        if topic is not None:
+            self.node.renewal.adopt(topic, version)
+        else:
+            versions.add(version)
+            self.node.descriptors.save(version)
 
+    def _names_us(self, versions: Versions) -> bool:
+        """Whether a topic has a seat for us: a new one, where others took our last."""
+        since = self._dismissed.get(versions.first.cid, -1)
+        return versions.names(self.node.turn.me) and versions.current.number > since
 
-def names(versions: Versions, peer: PeerId) -> bool:
-    """Whether a peer is one of several sequencers of a topic."""
-    return versions.first.is_sequenced and peer in versions.first.sequencers
+    def _take(self, versions: Versions) -> bool:
+        """Take our seat, if we have one."""
+        if not self._names_us(versions):
+            return False
+        following = self.node.following
+        following.follow(versions, Why.SEQUENCER, from_start=True)
+        topic = self.node.topics.get(versions.first.cid)
+        if topic is not None and following.is_followed(topic.id):
+            self.open(topic)
+        return True

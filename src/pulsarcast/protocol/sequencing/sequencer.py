@@ -17,10 +17,9 @@ Votes and entries are on the disk before anyone hears of them (figure 2).
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, Protocol
 
-from pulsarcast.model.errors import RemoteError
-from pulsarcast.model.ids import PEER_ID_BYTES, Cid, PeerId
+from pulsarcast.model.errors import RemoteError, Verdict
+from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.sequencing.changes import Changes
 from pulsarcast.protocol.sequencing.configs import STORE_BYTES, Config, Member, pack_config
@@ -35,44 +34,14 @@ from pulsarcast.protocol.sequencing.messages import (
     SequencerMessage,
     Vote,
 )
+from pulsarcast.protocol.sequencing.owner import SequencerOwner
 from pulsarcast.protocol.sequencing.roles import Role
+from pulsarcast.protocol.sequencing.saved import STORE, VOTE, Saved
 from pulsarcast.protocol.store import PutState, StateRow, Write
 from pulsarcast.protocol.turn import Turn
 
 PENDING_MAX = 1024
 """Events that are proposed and not committed: beyond this a leader takes no more requests."""
-VOTE = "vote"
-STORE = "store"
-
-
-class SequencerOwner(Protocol):
-    """What a sequencer asks of the topic that it works for."""
-
-    def held(self) -> int:
-        """The position up to which every event is in our history, certified and synced."""
-
-    def sign(self, entry: Entry) -> bytes:
-        """Our signature under an event's place."""
-
-    def is_signed(self, peer: PeerId, entry: Entry, signature: bytes) -> bool:
-        """Whether a peer signed an event's place."""
-
-    def request_of(self, block: bytes) -> bytes:
-        """The id of the request that an event answers; raises RemoteError where it is none."""
-
-    def certified(self, entry: Entry, signatures: dict[PeerId, bytes]) -> None:
-        """An event is committed, and so many signatures prove it: it may leave."""
-
-    def turned(self) -> None:
-        """Who leads has changed."""
-
-
-class Saved(NamedTuple):
-    """What a sequencer's disk remembers, but for the log."""
-
-    store: bytes
-    term: int = 0
-    voted_for: PeerId | None = None
 
 
 class Sequencer:
@@ -81,7 +50,7 @@ class Sequencer:
     def __init__(
         self,
         topic: Cid,
-        peers: tuple[PeerId, ...],
+        founders: tuple[PeerId, ...],
         turn: Turn,
         parameters: Parameters,
         owner: SequencerOwner,
@@ -91,7 +60,7 @@ class Sequencer:
         log: Log | None = None,
     ) -> None:
         self.topic = topic
-        self.peers = peers
+        self.founders = founders
         self.turn = turn
         self.parameters = parameters
         self.owner = owner
@@ -145,9 +114,16 @@ class Sequencer:
 
     @property
     def has_vote(self) -> bool:
-        """Whether we are a member with this store; before the founding everyone is."""
+        """Whether we are a member with this store; before the founding every founder is."""
         config = self.log.config()
-        return not config.members or config.has(Member(self.turn.me, self.store))
+        if not config.members:
+            return self.turn.me in self.founders
+        return config.has(Member(self.turn.me, self.store))
+
+    def circle(self) -> tuple[PeerId, ...]:
+        """Everyone that we talk to: who has a vote, and who is to have one."""
+        peers = self.log.config().peers or self.founders
+        return tuple(dict.fromkeys((*peers, *self.owner.wanted().peers)))
 
     @property
     def is_whole(self) -> bool:
@@ -174,7 +150,7 @@ class Sequencer:
         if self.log.config().members:
             self._add(EntryKind.NOTHING, b"")
         else:
-            self.change(Config(tuple(Member(peer, votes[peer]) for peer in self.peers)))
+            self.change(Config(tuple(Member(peer, votes[peer]) for peer in self.founders)))
         self.owner.turned()
 
     def adopt(self, term: int) -> None:
@@ -199,14 +175,25 @@ class Sequencer:
         self.counts["stepped_down"] = self.counts.get("stepped_down", 0) + 1
         self.adopt(self.term)
 
+    def renewed(self) -> None:
+        """There is a newer version of the topic, which may name others."""
+        if self._stopped:
+            return
+        if self.leads:
+            self.followers.meet_circle()
+            self.changes.go_on()
+        else:
+            self.changes.see()
+
     # What others say.
 
     def receive(self, sender: PeerId, message: SequencerMessage) -> None:
         """Another sequencer of the topic says something."""
-        if self._stopped or sender not in self.peers or sender == self.turn.me:
-            raise RemoteError("not a sequencer of this topic")
         if message.term > NUMBER_MAX:
             raise RemoteError("a term that nobody can have come to")
+        if not self._is_heard(sender):
+            self._receive_former(sender, message)
+            return
         match message:
             case AskVote():
                 self.elections.receive_ask(sender, message)
@@ -226,6 +213,24 @@ class Sequencer:
                 if self.leads and message.term == self.term:
                     self.followers.receive(sender, message)
 
+    def _is_heard(self, sender: PeerId) -> bool:
+        """Whether a peer may have a say, by our log or by a version later than it."""
+        if self._stopped or sender == self.turn.me:
+            return False
+        config = self.log.config()
+        return sender in config.peers or self.owner.is_named(sender, config.version)
+
+    def _receive_former(self, sender: PeerId, message: SequencerMessage) -> None:
+        """One that has no say any more may not know it; it hears so, and changes nothing."""
+        is_former = not self._stopped and self.owner.is_named(sender, None)
+        if not is_former or sender == self.turn.me:
+            # It may be one by a version that we have not heard of yet.
+            raise RemoteError("not a sequencer of this topic", Verdict.IGNORE)
+        if isinstance(message, AskVote) and message.trial and self.leads:
+            self.followers.meet(sender)
+        elif isinstance(message, Appended) and self.leads and message.term == self.term:
+            self.followers.receive(sender, message)
+
     # A leader's log.
 
     def position_of(self, request_id: bytes) -> int | None:
@@ -235,7 +240,7 @@ class Sequencer:
     @property
     def may_propose(self) -> bool:
         """Whether we can give events their places now."""
-        if not self.leads or not self.is_whole:
+        if not self.leads or not self.is_whole or not self.changes.may_count:
             return False
         return self.log.last_index - self.committed < PENDING_MAX
 
@@ -248,6 +253,13 @@ class Sequencer:
     def change(self, config: Config) -> None:
         """Put a change of members into the log: it counts from there on, committed or not (6)."""
         self._add(EntryKind.MEMBERS, pack_config(config))
+        self.followers.meet_circle()
+
+    def hand_over(self, to: Cid) -> None:
+        """Put an event into the log that leaves the order to another version's sequencers."""
+        position = self.log.last_position + 1
+        block = self.owner.hand_over(self.term, position, self.log.last_cid(), to)
+        self._add(EntryKind.EVENT, block)
 
     def _add(self, kind: EntryKind, body: bytes) -> None:
         position = self.log.last_position + (kind is EntryKind.EVENT)
@@ -275,7 +287,7 @@ class Sequencer:
             signatures = self.followers.signatures.setdefault(position, {})
             if self.turn.me not in signatures:
                 signatures[self.turn.me] = self.owner.sign(entry)
-            if len(signatures) < self._signatures_needed():
+            if not self._is_signed(entry, signatures):
                 return
             self.emitted = position
             del self.followers.signatures[position]
@@ -284,8 +296,9 @@ class Sequencer:
     def _is_committed(self, index: int) -> bool:
         return index <= self.committed
 
-    def _signatures_needed(self) -> int:
-        return len(self.peers) // 2 + 1
+    def _is_signed(self, entry: Entry, signatures: dict[PeerId, bytes]) -> bool:
+        signers = self.owner.signers_of(entry)
+        return sum(peer in signatures for peer in signers) > len(signers) // 2
 
     # Forgetting.
 
@@ -362,13 +375,3 @@ class Sequencer:
             self._sync(*writes, then=send)
         else:
             send()
-
-
-def read_saved(store: bytes | None, vote: bytes | None) -> Saved | None:
-    """What our disk remembers of a sequencer's votes; None where it has no store of it."""
-    if store is None:
-        return None
-    if vote is None:
-        return Saved(store)
-    voted_for = vote[8 : 8 + PEER_ID_BYTES]
-    return Saved(store, int.from_bytes(vote[:8], "big"), PeerId(voted_for) if voted_for else None)

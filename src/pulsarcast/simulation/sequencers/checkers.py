@@ -13,23 +13,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import RemoteError, Verdict
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.sequencing.configs import NO_CONFIG, Config, Member, unpack_config
 from pulsarcast.protocol.sequencing.entries import FORGOTTEN
 from pulsarcast.protocol.sequencing.log import Entry, EntryKind
 from pulsarcast.protocol.sequencing.roles import Role
 from pulsarcast.simulation.findings import Findings
+from pulsarcast.simulation.sequencers.events import handover_of, version_of
 
 if TYPE_CHECKING:
-    from pulsarcast.simulation.sequencers.group import Peer
+    from pulsarcast.simulation.sequencers.group import Group, Peer
 
 
 class Checkers:
     """Watches all sequencers at once."""
 
-    def __init__(self, size: int) -> None:
-        self.needed = size // 2 + 1
+    def __init__(self, group: Group) -> None:
+        self.group = group
         self.findings = Findings()
         self.leaders: dict[int, int] = {}
         self.entries: dict[tuple[int, int], tuple[Entry, int]] = {}
@@ -39,6 +40,10 @@ class Checkers:
         self.committed_to = 0
         self.config = NO_CONFIG
         """Who has a vote, by the newest committed change."""
+        self.version = 0
+        """The version whose sequencers these are, alone."""
+        self.handovers: dict[int, int] = {}
+        """By position: the version whose certificates count from there on."""
         self.order: dict[int, tuple[Cid, bytes]] = {}
         """By position: the event that was certified, and its request."""
         self.requests: dict[bytes, int] = {}
@@ -106,6 +111,8 @@ class Checkers:
     def _change(self, peers: list[Peer], config: Config) -> None:
         """Who has a vote is another, for good: only now may the next one lose its store."""
         self.config = config
+        if not config.is_joint and config.version is not None:
+            self.version = self.group.numbers[config.version]
         for each in peers:
             is_in = each.up and Member(each.id, each.sequencer.store) in config.members
             if is_in and not config.is_joint:
@@ -124,18 +131,29 @@ class Checkers:
     def certified(self, peer: Peer, entry: Entry, signatures: dict[PeerId, bytes]) -> None:
         """An event leaves the sequencers."""
         cid, request = entry.cid, peer.request_of(entry.body)
-        right = sum(peer.is_signed(each, entry, mark) for each, mark in signatures.items())
-        if right < self.needed:
+        signers = self.group.versions[version_of(entry.body)]
+        right = sum(
+            each in signers and peer.is_signed(each, entry, mark)
+            for each, mark in signatures.items()
+        )
+        if right <= len(signers) // 2:
             self._object(peer, "certificate", f"{right} signatures for position {entry.position}")
+        before = [at for at in self.handovers if at < entry.position]
+        in_force = self.handovers[max(before)] if before else 0
+        if signers != self.group.versions[in_force]:
+            self._object(peer, "deposed", f"others count at position {entry.position}")
+        handover = handover_of(entry.body)
+        if handover is not None:
+            self.handovers[entry.position] = handover
         known = self.order.setdefault(entry.position, (cid, request))
         if known[0] != cid:
             self._object(peer, "fork", f"two events are certified for position {entry.position}")
             return
         if self.requests.setdefault(request, entry.position) != entry.position:
             self._object(peer, "twice", f"request {request!r} has two positions")
-        before = self.order.get(entry.position - 1)
+        last = self.order.get(entry.position - 1)
         parent = entry.body.rsplit(b"/", 1)[1].decode()
-        if parent != ("" if before is None else before[0].hex()):
+        if parent != ("" if last is None else last[0].hex()):
             self._object(peer, "chain", f"position {entry.position} is not linked to the last")
         self.certified_s = peer.group.loop.now
 
@@ -146,6 +164,8 @@ class Checkers:
 
     def refused(self, peer: Peer, error: RemoteError) -> None:
         """A sequencer rejected what another said: here nobody lies."""
+        if error.verdict is Verdict.IGNORE:
+            return
         kind = "leader_completeness" if error.reason == FORGOTTEN else "refused"
         self._object(peer, kind, error.reason)
 

@@ -18,11 +18,14 @@ from pulsarcast.protocol.effects import Effect, Persist, Send, SetTimer
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.sequencing.log import BASE, ENTRY, INDEX_BYTES, Entry, read_log
 from pulsarcast.protocol.sequencing.messages import SequencerMessage
-from pulsarcast.protocol.sequencing.sequencer import STORE, VOTE, Sequencer, read_saved
+from pulsarcast.protocol.sequencing.owner import Wanted
+from pulsarcast.protocol.sequencing.saved import STORE, VOTE, read_saved
+from pulsarcast.protocol.sequencing.sequencer import Sequencer
 from pulsarcast.protocol.store import DropState, PutState, StateRow
 from pulsarcast.protocol.turn import Turn
 from pulsarcast.simulation.loop import Loop
 from pulsarcast.simulation.sequencers.checkers import Checkers
+from pulsarcast.simulation.sequencers.events import handover_of, make_event, version_cid, version_of
 
 TOPIC = cid_of(b"the topic")
 HISTORY = "history"
@@ -65,6 +68,10 @@ class Peer:
         self.paused = False
         self.wiped = False
         """Its store was lost, and its new one was not admitted yet."""
+        self.version = 0
+        """The newest version of the topic that it has heard of."""
+        self.seated = False
+        """Whether it takes part: it is named as a sequencer, and was not replaced."""
         self.sequencer: Sequencer
         self.history: dict[int, tuple[Cid, bytes]] = {}
         """By position: the event, and its request."""
@@ -103,7 +110,7 @@ class Peer:
         }
         self.sequencer = self.group.make(
             TOPIC,
-            self.group.ids,
+            self.group.versions[0],
             self._turn,
             self.group.parameters,
             self,
@@ -112,7 +119,9 @@ class Peer:
             log=read_log(entries, rows.get((BASE, TOPIC))),
         )
         self.group.checkers.began(self)
-        self.step(self.sequencer.start)
+        self.seated = self.is_named(self.id, None)
+        if self.seated:
+            self.step(self.sequencer.start)
         self._after(SPREAD_S, self._spread, None)
 
     def end(self, *, wipe: bool = False) -> None:
@@ -192,7 +201,7 @@ class Peer:
         return signature == _signature(peer, entry)
 
     def request_of(self, block: bytes) -> bytes:
-        """An event here is its request, its place and its parent."""
+        """An event here is its request, its place, its version and its parent."""
         return block.split(b"/", 1)[0]
 
     def certified(self, entry: Entry, signatures: dict[PeerId, bytes]) -> None:
@@ -202,6 +211,75 @@ class Peer:
 
     def turned(self) -> None:
         """Who leads has changed."""
+
+    def signers_of(self, entry: Entry) -> tuple[PeerId, ...]:
+        """The sequencers by the version that an event names."""
+        return self.group.versions[version_of(entry.body)]
+
+    def wanted(self) -> Wanted:
+        """The newest version that we have heard of."""
+        return Wanted(version_cid(self.version), self.group.versions[self.version])
+
+    def _number_of(self, version: Cid | None) -> int | None:
+        if version is None:
+            return 0
+        known = range(1, self.version + 1)
+        return next((each for each in known if version_cid(each) == version), None)
+
+    def named_by(self, version: Cid | None) -> tuple[PeerId, ...] | None:
+        """Whom a version names, if we have heard of it."""
+        number = self._number_of(version)
+        return None if number is None else self.group.versions[number]
+
+    def is_named(self, peer: PeerId, since: Cid | None) -> bool:
+        """Whether a version that we have heard of names a peer."""
+        first = self._number_of(since)
+        if first is None:
+            return False
+        return any(peer in each for each in self.group.versions[first : self.version + 1])
+
+    def is_later(self, version: Cid, than: Cid | None) -> bool:
+        """Whether one version comes after another."""
+        one, other = self._number_of(version), self._number_of(than)
+        return one is not None and other is not None and one > other
+
+    def hand_over(self, term: int, position: int, parent: Cid | None, to: Cid) -> bytes:
+        """An event that says whose certificates count from here on."""
+        counting = self.sequencer.changes.sequencers_before_handover()
+        number = self.group.numbers[to]
+        return make_event(
+            b"handover %d %d %d" % (number, term, position),
+            term,
+            position,
+            self.group.versions.index(counting),
+            parent,
+        )
+
+    def handed_over(self, entry: Entry) -> Cid | None:
+        """Whose, if it says so."""
+        number = handover_of(entry.body)
+        return None if number is None else version_cid(number)
+
+    def summon(self, peer: PeerId) -> None:
+        """Everyone hears of versions by itself."""
+
+    def dismissed(self) -> None:
+        """Others have our place."""
+        self.seated = False
+        self.sequencer.stop()
+
+    def learn(self, version: int) -> None:
+        """Hear of a version: it may name us."""
+        if version <= self.version:
+            return
+        self.version = version
+        if not self.up:
+            return
+        if not self.seated and self.id in self.group.versions[version]:
+            self.end()
+            self.start()
+        elif self.seated:
+            self.step(self.sequencer.renewed)
 
     # History.
 
@@ -253,10 +331,9 @@ class Peer:
         if position is not None or sequencer.position_of(request) is not None:
             return
         if sequencer.may_propose:
+            counting = self.group.versions.index(sequencer.changes.counting())
             sequencer.propose(
-                lambda term, position, parent: (
-                    b"%s/%d/%d/%s" % (request, term, position, (parent or b"").hex().encode())
-                )
+                lambda term, position, parent: make_event(request, term, position, counting, parent)
             )
 
 
@@ -279,9 +356,11 @@ class Group:
         self.counts: dict[str, int] = {}
         self.prepare = prepare
         self.peers = [Peer(self, index) for index in range(size)]
-        self.ids = tuple(peer.id for peer in self.peers)
+        self.versions: list[tuple[PeerId, ...]] = []
+        """Whom each version of the topic names as sequencers."""
+        self.numbers: dict[Cid, int] = {}
         self.by_id = {peer.id: peer for peer in self.peers}
-        self.checkers = Checkers(size)
+        self.checkers = Checkers(self)
         self.messages = 0
         self.side = [0] * size
         """Who is on which side of a cut."""
@@ -296,6 +375,13 @@ class Group:
         if self.prepare is not None:
             self.prepare(made)
         return made
+
+    def publish(self, sequencers: Iterable[Peer]) -> int:
+        """The author makes a version; who hears of it when is another matter."""
+        self.versions.append(tuple(peer.id for peer in sequencers))
+        number = len(self.versions) - 1
+        self.numbers[version_cid(number)] = number
+        return number
 
     def can_talk(self, one: Peer, other: Peer) -> bool:
         """Whether both are up and nothing is between them."""
@@ -314,7 +400,11 @@ class Group:
 
     def _arrive(self, given: tuple[Peer, Peer, int, SequencerMessage]) -> None:
         sender, receiver, life, message = given
-        if receiver.life == life and self.side[sender.index] == self.side[receiver.index]:
+        if (
+            receiver.life == life
+            and receiver.seated
+            and self.side[sender.index] == self.side[receiver.index]
+        ):
             receiver.step(lambda: receiver.sequencer.receive(sender.id, message))
 
     def acknowledge(self, request: bytes, position: int) -> None:
@@ -331,11 +421,11 @@ class Group:
     def _try(self, request: bytes) -> None:
         if request not in self.asked:
             return
-        living = [peer for peer in self.peers if peer.up]
+        living = [peer for peer in self.peers if peer.up and peer.seated]
         if living:
             peer = self.rng.choice(living)
             leader = peer.sequencer.leader
-            if leader is not None and self.by_id[leader].up:
+            if leader is not None and self.by_id[leader].up and self.by_id[leader].seated:
                 peer = self.by_id[leader]
             peer.submit(request)
         delay_s = self.parameters.election_timeout_s * self.rng.uniform(0.2, 0.6)
@@ -344,14 +434,17 @@ class Group:
     def quorum_can_talk(self) -> bool:
         """Whether enough members are up and together; for the founding that is all of them."""
         config = self.checkers.config
+        lists = self.versions[self.checkers.version :]
         sides: dict[int, dict[PeerId, bytes]] = {}
         for peer in self.peers:
             if peer.up and not peer.paused:
                 sides.setdefault(self.side[peer.index], {})[peer.id] = peer.sequencer.store
-        if not config.members:
-            return any(len(stores) == len(self.peers) for stores in sides.values())
 
         def is_quorum(stores: dict[PeerId, bytes]) -> bool:
-            return config.is_quorum(lambda member: stores.get(member.peer) == member.store)
+            if not config.members:
+                return all(peer in stores for peer in lists[0])
+            # A list that takes over may be asked already: then most of it have to be there.
+            most = all(sum(peer in stores for peer in each) > len(each) // 2 for each in lists)
+            return most and config.is_quorum(lambda member: stores.get(member.peer) == member.store)
 
         return any(map(is_quorum, sides.values()))

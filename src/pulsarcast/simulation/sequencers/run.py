@@ -22,6 +22,10 @@ TIMEOUTS_MAX = 10
 LOOK_S = 0.25
 AMBUSH_SHARE = 0.3
 """Seeds that wait for a leader to be elected, and then break what it stands on."""
+CHANGING_SHARE = 0.4
+"""Seeds whose author names other sequencers now and then."""
+SEQUENCERS = (1, 2, 3, 3, 4, 5, 5, 6, 7)
+"""How many an author names."""
 
 
 def run_sequencers(options: Options) -> Result:
@@ -64,13 +68,16 @@ class _Play:
     def __init__(self, seed: int, without: str | None) -> None:
         rng = self.rng = Random(f"sequencers/{seed}")
         size = rng.choice((3, 3, 5))
+        changes = self.changes = Random(f"changes/{seed}")
+        self.changing = changes.random() < CHANGING_SHARE
+        spare = changes.choice((1, 2, 3)) if self.changing else 0
         parameters = Parameters(
             election_timeout_s=TIMEOUT_S,
             leader_heartbeat_s=TIMEOUT_S / 3,
             sequencer_log=rng.choice((2, 8, 64)),
         )
-        self.group = Group(seed, size, parameters, prepare=find(without).sequencer)
-        self.faults_max = (size - 1) // 2
+        self.group = Group(seed, size + spare, parameters, prepare=find(without).sequencer)
+        self.group.publish(self.group.peers[:size])
         self.duration_s = rng.uniform(15.0, 40.0)
         self.kinds = [
             kind for kind in ("kill", "wipe", "pause", "cut", "storm") if rng.random() < 0.65
@@ -90,6 +97,8 @@ class _Play:
             loop.at(self.rng.uniform(0.0, 2.0), lambda peer: peer.start(), peer)
         loop.at(0.5, self._ask)
         loop.at(self.rng.uniform(0.0, 8.0), self._break)
+        if self.changing:
+            loop.at(self.changes.uniform(2.0, 12.0), self._change)
         loop.at(0.0, self._look)
         loop.run(self.duration_s)
         self._mend()
@@ -108,6 +117,26 @@ class _Play:
             self.asked += 1
             self.group.ask(b"request %d" % self.asked)
         self.group.loop.after(self.rng.expovariate(1 / self.eagerness_s), self._ask)
+
+    # The author.
+
+    def _change(self, _: None) -> None:
+        """Name other sequencers; everyone hears of it in its own time."""
+        if self._calm:
+            return
+        rng, group = self.changes, self.group
+        count = min(rng.choice(SEQUENCERS), len(group.peers))
+        named = rng.sample(group.peers, count)
+        if sum(peer.wiped for peer in named) <= (count - 1) // 2:
+            self._tell(group.publish(named))
+            self._did("change")
+        group.loop.after(rng.uniform(0.5, 15.0), self._change)
+
+    def _tell(self, version: int) -> None:
+        late_s = self.changes.choice((0.0, 0.5, 3.0))
+        for peer in self.group.peers:
+            delay_s = self.changes.uniform(0.0, late_s)
+            self.group.loop.after(delay_s, lambda peer: peer.learn(version), peer)
 
     # Faults.
 
@@ -168,8 +197,14 @@ class _Play:
         self.group.loop.after(rng.uniform(0.0, 0.1), strike)
 
     def _may_wipe(self, peer: Peer) -> bool:
-        lost = sum(each.wiped for each in self.group.peers if each is not peer)
-        return lost < self.faults_max
+        """Of each list that has a say, or is to have one, fewer than half may lose their stores."""
+        lists = self.group.versions[self.group.checkers.version :]
+        wiped = {each.id for each in self.group.peers if each.wiped} | {peer.id}
+        return all(
+            sum(each in wiped for each in sequencers) <= (len(sequencers) - 1) // 2
+            for sequencers in lists
+            if peer.id in sequencers
+        )
 
     def _kill(self, peer: Peer, lasts_s: float, *, wipe: bool) -> None:
         peer.end(wipe=wipe)
@@ -234,12 +269,22 @@ class _Play:
 
     def _is_done(self) -> bool:
         order = self.group.checkers.order
+        if not self._is_changed():
+            return False
         return not self.group.asked and all(
             len(peer.history) == len(order) for peer in self.group.peers
         )
 
+    def _is_changed(self) -> bool:
+        """Whether those count whom the author named last."""
+        group = self.group
+        return group.versions[group.checkers.version] == group.versions[-1]
+
     def _judge(self) -> None:
         findings, order = self.group.checkers.findings, self.group.checkers.order
+        if not self._is_changed():
+            number = self.group.checkers.version
+            findings.add("unchanged", f"the sequencers are still those of version {number}")
         if self.group.asked:
             findings.add("unanswered", f"{len(self.group.asked)} requests")
         for request, position in self.group.acknowledged.items():

@@ -10,7 +10,7 @@ from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid, order_of
 from pulsarcast.model.requests import sign_request
 from pulsarcast.model.topics import DeliveryOrder, TopicSettings
-from pulsarcast.protocol.inputs import MessageReceived, Publish, UpdateTopic
+from pulsarcast.protocol.inputs import MessageReceived, Publish
 from pulsarcast.protocol.messages import EventMessage, topic_of
 from pulsarcast.protocol.sequencing.seat import Seat
 from pulsarcast.protocol.store import Events, LoadNumbers
@@ -253,14 +253,6 @@ def test_certificates_rest_beside_their_events_and_are_handed_on() -> None:
     lab.subscribe([7], topic, from_start=True)
     lab.run(20.0)
     assert lab.delivered(7, topic)[-3:] == sent
-
-
-def test_sequencers_cannot_be_changed_where_there_are_several() -> None:
-    lab, topic = make_lab()
-    fewer = settings_of(lab, 2)
-    reply = lab.ask(AUTHOR, lambda call: UpdateTopic(call, topic, fewer, None))
-    assert reply.error is not None
-    assert "sequencers cannot be changed" in reply.error
 
 
 def test_a_node_is_a_sequencer_of_so_many_topics_and_no_more() -> None:
