@@ -52,7 +52,9 @@ def test_a_mistake_in_a_scenario_is_named(tmp_path: Path, text: str, complaint: 
 
 
 def test_an_unknown_scenario_is_answered_with_those_there_are() -> None:
-    there = "content, cube, random, random-content, random-cube, sequenced, sequencers, thesis, tree"
+    there = (
+        "content, cube, random, random-content, random-cube, sequenced, sequencers, thesis, tree"
+    )
     with pytest.raises(LocalError, match=there):
         load("forest")
 
