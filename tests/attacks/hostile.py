@@ -47,7 +47,8 @@ from pulsarcast.protocol.content.messages import (
     TreeShape,
 )
 from pulsarcast.protocol.messages import Contact, Message, Role
-from pulsarcast.protocol.sequencing.log import Base, Entry, EntryKind, Member, pack_members
+from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config
+from pulsarcast.protocol.sequencing.log import Base, Entry, EntryKind
 from pulsarcast.protocol.store import MarkState
 from pulsarcast.wire import codec
 from pulsarcast.wire.limits import COUNT_MAX, HOPS_MAX, INTEGER_MAX
@@ -207,7 +208,7 @@ class Hostile:
         bodies: dict[EntryKind, Callable[[], bytes]] = {
             EntryKind.EVENT: self.event,
             EntryKind.NOTHING: lambda: b"",
-            EntryKind.MEMBERS: lambda: pack_members(self.founders()),
+            EntryKind.MEMBERS: lambda: pack_config(Config(self.founders())),
         }
         body = bodies[kind]() if rng.random() < 0.8 else rng.randbytes(rng.randrange(99))
         return Entry(self.small(), self.small(), kind, body)
@@ -218,7 +219,7 @@ class Hostile:
 
     def base(self) -> Base:
         cid = self.rng.choice((None, self.cid()))
-        return Base(self.small(), self.small(), self.small(), cid, self.founders()[:7])
+        return Base(self.small(), self.small(), self.small(), cid, Config(self.founders()[:7]))
 
     # Small things.
 

@@ -13,7 +13,8 @@ from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.ids import PeerId, cid_of
 from pulsarcast.protocol.effects import Effect, Persist, Send, SetTimer
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.sequencing.log import Entry, EntryKind, Log, Member, pack_members
+from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config
+from pulsarcast.protocol.sequencing.log import Entry, EntryKind, Log
 from pulsarcast.protocol.sequencing.messages import Append, Appended, AskVote, Vote
 from pulsarcast.protocol.sequencing.sequencer import Saved, Sequencer
 from pulsarcast.protocol.turn import Turn
@@ -32,7 +33,7 @@ class Bench:
     def __init__(self, *entries: Entry, term: int = 0, founded: bool = True) -> None:
         self.turn = Turn(identity("me"), Random(1))
         self.certified_events: list[tuple[Entry, dict[PeerId, bytes]]] = []
-        founding = Entry(1, 0, EntryKind.MEMBERS, pack_members(MEMBERS))
+        founding = Entry(1, 0, EntryKind.MEMBERS, pack_config(Config(MEMBERS)))
         log = Log(entries=(founding, *entries) if founded else ())
         saved = Saved(STORES[ME], max(term, log.last_term))
         parameters = Parameters(election_timeout_s=1.0, leader_heartbeat_s=0.3)
@@ -246,6 +247,38 @@ def test_what_another_store_keeps_counts_for_nothing() -> None:
     assert bench.sequencer.committed == 0
 
 
+def test_a_new_store_takes_no_place_before_most_of_the_old_members_agree() -> None:
+    """Section 6: the lost store may have voted for a leader that we do not know of."""
+    bench = Bench()
+    bench.elect()
+    bench.sync()
+    term = bench.sequencer.term
+    bench.hear(BEN, Appended(TOPIC, term, STORES[BEN], True, 2, 0, ()))
+    assert bench.sequencer.committed == 2
+    bench.hear(ANN, Appended(TOPIC, term, b"another!", True, 2, 0, ()))
+    new = (MEMBERS[0], Member(ANN, b"another!"), MEMBERS[2])
+    assert bench.sequencer.log.config() == Config(new, MEMBERS)
+    bench.sync()
+    bench.hear(ANN, Appended(TOPIC, term, b"another!", True, 3, 0, ()))
+    assert bench.sequencer.committed == 2
+    bench.hear(BEN, Appended(TOPIC, term, STORES[BEN], True, 3, 0, ()))
+    assert bench.sequencer.committed == 3
+    assert bench.sequencer.log.config() == Config(new)
+
+
+def test_while_members_change_nothing_is_signed_before_it_is_committed() -> None:
+    bench = Bench()
+    new = (MEMBERS[0], Member(ANN, b"another!"), MEMBERS[2])
+    joint = Entry(2, 0, EntryKind.MEMBERS, pack_config(Config(new, MEMBERS)))
+    [answer] = said(bench.hear(ANN, append(2, 1, 1, joint, event(2, 1))) + bench.sync())
+    assert isinstance(answer, Appended)
+    assert answer.agreed
+    assert answer.signatures == ()
+    [later] = said(bench.hear(ANN, append(2, 3, 2, committed=3)) + bench.sync())
+    assert isinstance(later, Appended)
+    assert later.signatures == ((1, b"mine"),)
+
+
 def test_the_first_leader_needs_the_votes_of_all() -> None:
     """Decision 0021: nobody can tell a first start from a lost disk."""
     bench = Bench(founded=False)
@@ -259,7 +292,7 @@ def test_the_first_leader_needs_the_votes_of_all() -> None:
     assert bench.leads() is False
     bench.hear(BEN, Vote(TOPIC, 1, STORES[BEN], True, False))
     assert bench.leads() is True
-    assert bench.sequencer.log.members() == MEMBERS
+    assert bench.sequencer.log.config() == Config(MEMBERS)
 
 
 def test_whoever_meets_a_later_term_is_a_follower_in_it() -> None:
@@ -298,7 +331,7 @@ def test_entries_that_no_leader_sends_are_refused_whole() -> None:
         (event(9, 1),),
         (event(2, 1), event(2, 3)),
         (event(2, 5),),
-        (Entry(2, 0, EntryKind.MEMBERS, pack_members(MEMBERS[:2])),),
+        (Entry(2, 0, EntryKind.MEMBERS, pack_config(Config(MEMBERS[:2]))),),
     ):
         bench = Bench()
         with pytest.raises(RemoteError):

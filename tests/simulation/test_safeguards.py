@@ -32,8 +32,8 @@ SCENARIOS = {
 """Where it takes another scenario than `random`."""
 
 AMONG_SEQUENCERS = {
-    "certificates": (3, "fork"),
-    "vote-sync": (3, "election"),
+    "certificates": (11, "fork"),
+    "vote-sync": (74, "election"),
 }
 """The same of sequencers alone (`simulate sequencers`), and what they find."""
 

@@ -25,7 +25,7 @@ KINDS: Final = {
     "kills": "a fifth of the nodes are killed at spread times, and back 2 to 10 seconds later",
     "full-disk": "the disk of one node is full for a while; then it is freed and started again",
     "stopped": "one node is stopped (SIGSTOP) for a minute",
-    "author": "the node with the busiest topic is killed, and back 20 seconds later",
+    "author": "the node with the busiest topic is killed, and back a while later",
     "partition": "a third of the nodes is cut off from the others for a while, then the cut heals",
 }
 KILLED_SHARE: Final = 0.2
@@ -35,7 +35,6 @@ DOWN_S_MIN: Final = 2.0
 DOWN_S_MAX: Final = 10.0
 STOPPED_AT: Final = 0.25
 AUTHOR_AT: Final = 0.3
-AUTHOR_DOWN_S: Final = 20.0
 CUT_SHARE: Final = 1 / 3
 CUT_AT: Final = 0.4
 FULL_AT: Final = 0.35
@@ -122,7 +121,7 @@ class Faults:
         if self._full is not None:
             self._at(driver, FULL_AT, self._fill)
         if self._author is not None:
-            self._at(driver, AUTHOR_AT, self._killing(self._author, AUTHOR_DOWN_S))
+            self._at(driver, AUTHOR_AT, self._killing(self._author, self._options.author_down_s))
         if self._cut:
             self._at(driver, CUT_AT, self._separate)
 

@@ -46,6 +46,8 @@ from pulsarcast.testbed.proxies import Proxies
 
 LISTEN: Final = "/ip4/127.0.0.1/tcp/0"
 PATIENCE_S: Final = 120.0
+JOINING_S_MAX: Final = 360.0
+"""A hundred nodes of a baseline that begin at once need minutes for their streams."""
 OPENING_AT_ONCE: Final = 10
 CONTACTS: Final = 3
 """How many earlier nodes a new one may ask first, as in the simulator."""
@@ -187,7 +189,12 @@ class Fleet:
     def join_all(self) -> None:
         """Tell everyone about everyone."""
         addresses = [self.addresses[index] for index in range(self.size)]
-        self.expect(self.each(self.living(), lambda index: lambda call: Join(call, addresses)))
+        joined = self.each(
+            self.living(),
+            lambda index: lambda call: Join(call, addresses),
+            patience_s=JOINING_S_MAX,
+        )
+        self.expect(joined)
 
     def stop_all(self, *, s_max: float = 30.0) -> None:
         """Let all nodes end in good order; who does not in time is killed."""

@@ -42,6 +42,7 @@ class RunOptions:
     stopped_s: float = 60.0
     full_s: float = 20.0
     cut_s: float = 20.0
+    author_down_s: float = 20.0
     # Loads that are made up.
     events: int | None = None
     topics: int | None = None

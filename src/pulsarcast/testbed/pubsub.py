@@ -6,7 +6,7 @@ on the same random graph.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence, Set
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
@@ -36,7 +36,7 @@ SEEN_S: Final = 4 * 3_600
 """How long a node knows a message again. With the default of 120 s, whoever falls further behind
 than that takes old messages for new ones and floods them once more, for ever."""
 STREAM_S_MAX: Final = 20.0
-"""When a neighbour with whom there is no stream yet is dialled anew."""
+"""When a neighbour with whom there is no stream yet is asked for one again."""
 
 
 class PubsubNode:
@@ -62,18 +62,19 @@ class PubsubNode:
         theirs = {stock.peer_of(addresses[i]) for i, dialled in enumerate(graph) if me in dialled}
         wanted = ours.keys() | theirs
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._dial_again, ours)
+            nursery.start_soon(self._insist, wanted, ours)
             await stock.wait_for(lambda: wanted <= self._pubsub.peers.keys(), "pubsub streams")
             nursery.cancel_scope.cancel()
 
-    async def _dial_again(self, ours: Mapping[ID, str]) -> None:
-        """On a busy machine a stream can miss its 10 s, and is opened anew only when we are."""
+    async def _insist(self, wanted: Set[ID], ours: Mapping[ID, str]) -> None:
+        """On a busy machine a stream can miss its 10 s, and then nobody opens it again but we."""
         while True:
             await trio.sleep(STREAM_S_MAX)
-            for peer, address in ours.items():
-                if peer not in self._pubsub.peers:
+            for peer in wanted - self._pubsub.peers.keys():
+                opened = await self._pubsub.ensure_peer_stream(peer)
+                if not opened and peer in ours:
                     await self._host.disconnect(peer)
-                    await stock.dial(self._host, address)
+                    await stock.dial(self._host, ours[peer])
 
     async def create_topic(
         self,

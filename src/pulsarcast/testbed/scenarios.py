@@ -64,6 +64,7 @@ class Faults(msgspec.Struct, kw_only=True):
     stopped_s: _Seconds | None = None
     full_s: _Seconds | None = None
     cut_s: _Seconds | None = None
+    author_down_s: _Seconds | None = None
     every_s: _Seconds | None = None
     down_s: _Seconds | None = None
     election_timeout_s: _Seconds | None = None

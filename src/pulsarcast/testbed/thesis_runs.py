@@ -32,6 +32,7 @@ class Scale:
     """Of the baselines, where even fewer are enough: each costs ten times ours and more."""
     delay: Delay = LATENCY
     cut_s: float = 20.0
+    author_down_s: float = 20.0
     timeout_s: float = 4 * 3_600.0
     seed: int = 1
 
@@ -44,6 +45,7 @@ SMALL: Final = Scale(
     baseline_limit=100,
     delay=Delay(base_ms=50, jitter_ms=30),
     cut_s=4.0,
+    author_down_s=4.0,
     timeout_s=240.0,
 )
 """All runs in some minutes: does everything work, end to end?"""
@@ -83,6 +85,7 @@ class Planned:
             "delay": "none" if options.delay is None else str(options.delay),
             "faults": list(options.faults),
             "cut_s": options.cut_s if "partition" in options.faults else None,
+            "author_down_s": options.author_down_s if "author" in options.faults else None,
             "trace_level": options.trace_level,
             "seed": options.seed,
             "live": self.live,
@@ -120,6 +123,7 @@ def plan_runs(out: Path, scale: Scale, workload: Path | None) -> list[Planned]:
                 trace_level=TRACE_LEVEL,
                 run_id=name,
                 cut_s=scale.cut_s,
+                author_down_s=scale.author_down_s,
                 timeout_s=scale.timeout_s,
                 **options,
             ),

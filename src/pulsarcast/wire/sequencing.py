@@ -5,7 +5,8 @@ One `pack_` and one `read_` for each kind, in the order of protocol/sequencing/m
 
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.ids import check_cid, check_peer_id
-from pulsarcast.protocol.sequencing.log import Base, Entry, EntryKind, Member
+from pulsarcast.protocol.sequencing.configs import Config, Member
+from pulsarcast.protocol.sequencing.log import Base, Entry, EntryKind
 from pulsarcast.protocol.sequencing.messages import (
     Append,
     Appended,
@@ -132,7 +133,7 @@ def _pack_base(base: Base) -> Packed:
         "term": base.term,
         "position": base.position,
         "cid": base.cid,
-        "members": [{"peer": member.peer, "store": member.store} for member in base.members],
+        "members": [{"peer": member.peer, "store": member.store} for member in base.config.members],
     }
 
 
@@ -143,8 +144,11 @@ def _read_base(given: pb.Base) -> Base:
         read_integer(given.term, "a term"),
         read_integer(given.position, "a position"),
         check_cid(given.cid) if given.HasField("cid") else None,
-        tuple(
-            Member(check_peer_id(member.peer), read_store(member.store)) for member in given.members
+        Config(
+            tuple(
+                Member(check_peer_id(member.peer), read_store(member.store))
+                for member in given.members
+            )
         ),
     )
 

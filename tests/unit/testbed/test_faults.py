@@ -49,16 +49,14 @@ def test_killed_and_stopped_nodes_miss_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_cut_that_heals_and_an_author_that_dies_lose_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pulsarcast.testbed.faults.AUTHOR_DOWN_S", 0.5)
+def test_a_cut_that_heals_and_an_author_that_dies_lose_nothing(tmp_path: Path) -> None:
     options = RunOptions(
         nodes=NODES,
         workload=write_workload(tmp_path),
         out=tmp_path / "out",
         faults=("author", "partition"),
         cut_s=3.0,
+        author_down_s=0.5,
         delay=Delay(base_ms=20, jitter_ms=10),
     )
     summary = run_workload(options)

@@ -19,7 +19,8 @@ from pulsarcast.protocol.content.messages import (
     TreeShape,
 )
 from pulsarcast.protocol.messages import Contact, Message, Role
-from pulsarcast.protocol.sequencing.log import Base, Entry, EntryKind, Member
+from pulsarcast.protocol.sequencing.configs import Config, Member
+from pulsarcast.protocol.sequencing.log import Base, Entry, EntryKind
 from pulsarcast.protocol.store import MarkState
 
 KINDS: tuple[type, ...] = get_args(Message)
@@ -66,7 +67,7 @@ _bases = st.builds(
     integers,
     integers,
     st.none() | cids,
-    tuples(st.builds(Member, peers, _stores), 7),
+    st.builds(Config, tuples(st.builds(Member, peers, _stores), 7)),
 )
 
 _nodes = st.integers(1, 2**41 - 1)

@@ -135,8 +135,7 @@ class Elections:
 
     def _is_quorum(self) -> bool:
         """Most members, each with its store; before the founding, all sequencers."""
-        members = self.sequencer.log.members()
-        if not members:
+        config = self.sequencer.log.config()
+        if not config.members:
             return len(self.votes) == len(self.sequencer.peers)
-        counted = sum(self.votes.get(member.peer) == member.store for member in members)
-        return counted > len(members) // 2
+        return config.is_quorum(lambda member: self.votes.get(member.peer) == member.store)

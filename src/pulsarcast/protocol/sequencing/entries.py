@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.ids import PeerId
-from pulsarcast.protocol.sequencing.log import Entry, EntryKind, Member, unpack_members
+from pulsarcast.protocol.sequencing.configs import Config, unpack_config
+from pulsarcast.protocol.sequencing.log import Entry, EntryKind
 from pulsarcast.protocol.sequencing.messages import Append, Appended
 from pulsarcast.protocol.sequencing.roles import Role
 from pulsarcast.protocol.store import Write
@@ -87,15 +88,15 @@ class Entries:
             if is_event:
                 sequencer.owner.request_of(entry.body)
             elif entry.kind is EntryKind.MEMBERS:
-                self._check_members(unpack_members(entry.body))
+                self._check_config(unpack_config(entry.body))
             before = entry
         if message.base is not None:
-            self._check_members(message.base.members)
+            self._check_config(message.base.config)
 
-    def _check_members(self, members: tuple[Member, ...]) -> None:
-        sequencer = self.sequencer
-        if tuple(member.peer for member in members) != sequencer.peers:
-            raise RemoteError("other members than the topic's sequencers")
+    def _check_config(self, config: Config) -> None:
+        for members in (config.members, config.outgoing or config.members):
+            if tuple(member.peer for member in members) != self.sequencer.peers:
+                raise RemoteError("other members than the topic's sequencers")
 
     def _match(self, message: Append, writes: list[Write]) -> int | None:
         """Take entries over; up to which index we agree then, or None where there is a gap."""
@@ -162,6 +163,11 @@ class Entries:
         """Whether most signatures like ours would mean that an entry is committed.
 
         Kept by most in the term that made it: then it is (5.4.2). Kept in a later term: not yet.
+        Nor where most of those who sign are not most of those who commit: while members change.
         """
         sequencer = self.sequencer
-        return index <= sequencer.committed or (entry.term == sequencer.term and sequencer.has_vote)
+        if index <= sequencer.committed:
+            return True
+        log = sequencer.log
+        changing = log.config().is_joint or index < (log.last_change() or 0)
+        return entry.term == sequencer.term and sequencer.has_vote and not changing

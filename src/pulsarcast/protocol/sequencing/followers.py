@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pulsarcast.model.ids import PeerId
-from pulsarcast.protocol.sequencing.log import EntryKind, Member
+from pulsarcast.protocol.sequencing.configs import Member
+from pulsarcast.protocol.sequencing.log import EntryKind
 from pulsarcast.protocol.sequencing.messages import Append, Appended
 
 if TYPE_CHECKING:
@@ -81,8 +82,16 @@ class Followers:
         sequencer = self.sequencer
         limit_s = SILENT_TIMEOUTS * sequencer.parameters.election_timeout_s
         since_s = sequencer.turn.now - limit_s
-        hears = sum(follower.heard_s >= since_s for follower in self._known.values())
-        return hears + 1 > len(sequencer.peers) // 2
+
+        def hears(member: Member) -> bool:
+            follower = self._known.get(member.peer)
+            return member.peer == sequencer.turn.me or (
+                follower is not None and follower.heard_s >= since_s
+            )
+
+        config = sequencer.log.config()
+        # At the founding all have just voted for us, and our first entry says who they are.
+        return not config.members or config.is_quorum(hears)
 
     def _send(self, peer: PeerId, follower: _Follower, *, always: bool = False) -> None:
         """Send what a follower lacks, as far as it is on our own disk."""
@@ -142,7 +151,6 @@ class Followers:
         self._take_signatures(sender, message)
         self._advance()
         if self.sequencer.leads:
-            self._admit(sender, follower)
             self._send(sender, follower)
 
     def _take_signatures(self, sender: PeerId, message: Appended) -> None:
@@ -158,9 +166,9 @@ class Followers:
     def _advance(self) -> None:
         """Commit what most members have, if it ends in our own term (5.4.2)."""
         sequencer = self.sequencer
-        members = sequencer.log.members()
-        index = _of_most([self._matched_of(member) for member in members])
-        settled = _of_most([self._held_of(member) for member in members])
+        config = sequencer.log.config()
+        index = config.of_most(self._matched_of)
+        settled = config.of_most(self._held_of)
         sequencer.settled = max(sequencer.settled, settled)
         if index > sequencer.committed and sequencer.log.term_at(index) == sequencer.term:
             before = sequencer.committed
@@ -175,6 +183,7 @@ class Followers:
                     self._send(peer, follower, always=True)
         sequencer.certify()
         sequencer.settle()
+        sequencer.changes.go_on()
 
     def _matched_of(self, member: Member) -> int:
         if member.peer == self.sequencer.turn.me:
@@ -188,17 +197,12 @@ class Followers:
         follower = self._known.get(member.peer)
         return follower.held if follower and follower.store == member.store else 0
 
-    def _admit(self, sender: PeerId, follower: _Follower) -> None:
-        """One that came back without its store has caught up: it may vote again."""
+    def caught_up(self, peer: PeerId) -> Member | None:
+        """One that has the log up to what is committed, and in its history all that is settled."""
+        follower = self._known.get(peer)
+        if follower is None or follower.store is None:
+            return None
         sequencer = self.sequencer
-        assert follower.store is not None
-        member = Member(sender, follower.store)
-        if member in sequencer.log.members() or follower.held < sequencer.settled:
-            return
-        if follower.matched >= sequencer.committed:
-            sequencer.admit(member)
-
-
-def _of_most(numbers: list[int]) -> int:
-    """What most of them reach."""
-    return sorted(numbers)[(len(numbers) - 1) // 2]
+        if follower.matched < sequencer.committed or follower.held < sequencer.settled:
+            return None
+        return Member(peer, follower.store)

@@ -14,20 +14,13 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from pulsarcast.model.ids import CID_BYTES, PEER_ID_BYTES, Cid, PeerId, cid_of
+from pulsarcast.model.ids import CID_BYTES, Cid, cid_of
+from pulsarcast.protocol.sequencing.configs import NO_CONFIG, Config, pack_config, unpack_config
 from pulsarcast.protocol.store import DropState, PutState, StateRow, Write
 
-STORE_BYTES: Final = 8
 INDEX_BYTES: Final = 8
 ENTRY: Final = "entry"
 BASE: Final = "base"
-
-
-class Member(NamedTuple):
-    """A sequencer, and which store of it has a vote: one that lost its store is another member."""
-
-    peer: PeerId
-    store: bytes
 
 
 class EntryKind(enum.IntEnum):
@@ -63,10 +56,10 @@ class Base(Struct, frozen=True):
     position: int
     cid: Cid | None
     """The last event's."""
-    members: tuple[Member, ...]
+    config: Config
 
 
-NO_BASE: Final = Base(0, 0, 0, None, ())
+NO_BASE: Final = Base(0, 0, 0, None, NO_CONFIG)
 
 
 class Log:
@@ -75,7 +68,7 @@ class Log:
     def __init__(self, base: Base = NO_BASE, entries: Iterable[Entry] = ()) -> None:
         self.base = base
         self._entries = list(entries)
-        self._members: tuple[Member, ...] | None = None
+        self._config: Config | None = None
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -102,13 +95,13 @@ class Log:
                 return entry.cid
         return self.base.cid
 
-    def members(self) -> tuple[Member, ...]:
+    def config(self) -> Config:
         """Who has a vote by this log, committed or not (Raft, 6); nobody before the founding."""
-        if self._members is None:
+        if self._config is None:
             found = self.last_change()
             body = None if found is None else self.at(found).body
-            self._members = self.base.members if body is None else unpack_members(body)
-        return self._members
+            self._config = self.base.config if body is None else unpack_config(body)
+        return self._config
 
     def last_change(self) -> int | None:
         """The index of the newest change of members that is not in the base."""
@@ -170,14 +163,14 @@ class Log:
         """Add an entry."""
         self._entries.append(entry)
         if entry.kind is EntryKind.MEMBERS:
-            self._members = None
+            self._config = None
         return PutState(StateRow(ENTRY, _key(topic, self.last_index), pack_entry(entry)))
 
     def cut_from(self, topic: Cid, index: int) -> list[Write]:
         """Forget the entries from an index on: another leader has others there."""
         gone = range(index, self.last_index + 1)
         del self._entries[index - self.base.index - 1 :]
-        self._members = None
+        self._config = None
         return [DropState(ENTRY, _key(topic, each)) for each in gone]
 
     def drop_to(self, topic: Cid, index: int) -> list[Write]:
@@ -195,23 +188,23 @@ class Log:
         """Forget everything, and go on behind what others hold (Raft, 7)."""
         writes = self.cut_from(topic, self.base.index + 1)
         self.base = base
-        self._members = None
+        self._config = None
         return [*writes, PutState(StateRow(BASE, topic, pack_base(base)))]
 
     def base_at(self, index: int) -> Base:
         """What there is to know of everything up to an index."""
-        members, cid = self.base.members, self.base.cid
+        config, cid = self.base.config, self.base.cid
         entry: Entry | None = None
         for _, entry in zip(range(self.base.index, index), self._entries, strict=False):
             if entry.kind is EntryKind.MEMBERS:
-                members = unpack_members(entry.body)
+                config = unpack_config(entry.body)
         for each in reversed(self._entries[: index - self.base.index]):
             if each.kind is EntryKind.EVENT:
                 cid = each.cid
                 break
         if entry is None:
             return self.base
-        return Base(index, entry.term, entry.position, cid, members)
+        return Base(index, entry.term, entry.position, cid, config)
 
 
 def _key(topic: Cid, index: int) -> bytes:
@@ -242,29 +235,17 @@ def unpack_entry(value: bytes) -> Entry:
     return Entry(term, position, EntryKind(value[16]), value[17:])
 
 
-def pack_members(members: Iterable[Member]) -> bytes:
-    """Members as the body of an entry."""
-    return b"".join(member.peer + member.store for member in members)
-
-
-def unpack_members(value: bytes) -> tuple[Member, ...]:
-    """Members from the body of an entry."""
-    size = PEER_ID_BYTES + STORE_BYTES
-    parts = (value[at : at + size] for at in range(0, len(value), size))
-    return tuple(Member(PeerId(each[:PEER_ID_BYTES]), each[PEER_ID_BYTES:]) for each in parts)
-
-
 def pack_base(base: Base) -> bytes:
     """A base as our disk keeps it."""
     numbers = (base.index, base.term, base.position)
     head = b"".join(number.to_bytes(8, "big") for number in numbers)
     cid = bytes(CID_BYTES) if base.cid is None else base.cid
-    return head + cid + pack_members(base.members)
+    return head + cid + pack_config(base.config)
 
 
 def unpack_base(value: bytes) -> Base:
     """A base from our disk."""
     index, term, position = (int.from_bytes(value[at : at + 8], "big") for at in (0, 8, 16))
     cid = value[24 : 24 + CID_BYTES]
-    members = unpack_members(value[24 + CID_BYTES :])
-    return Base(index, term, position, Cid(cid) if any(cid) else None, members)
+    config = unpack_config(value[24 + CID_BYTES :])
+    return Base(index, term, position, Cid(cid) if any(cid) else None, config)

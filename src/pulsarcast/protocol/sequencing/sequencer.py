@@ -22,17 +22,12 @@ from typing import NamedTuple, Protocol
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.ids import PEER_ID_BYTES, Cid, PeerId
 from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.sequencing.changes import Changes
+from pulsarcast.protocol.sequencing.configs import STORE_BYTES, Config, Member, pack_config
 from pulsarcast.protocol.sequencing.elections import Elections
 from pulsarcast.protocol.sequencing.entries import NUMBER_MAX, Entries
 from pulsarcast.protocol.sequencing.followers import Followers
-from pulsarcast.protocol.sequencing.log import (
-    STORE_BYTES,
-    Entry,
-    EntryKind,
-    Log,
-    Member,
-    pack_members,
-)
+from pulsarcast.protocol.sequencing.log import Entry, EntryKind, Log
 from pulsarcast.protocol.sequencing.messages import (
     Append,
     Appended,
@@ -112,6 +107,7 @@ class Sequencer:
         self.elections = Elections(self)
         self.entries = Entries(self)
         self.followers = Followers(self)
+        self.changes = Changes(self)
         self.settled = self.log.base.position
         """Up to here most members have every event in their histories: no log has to keep it."""
         self.emitted = 0
@@ -150,8 +146,8 @@ class Sequencer:
     @property
     def has_vote(self) -> bool:
         """Whether we are a member with this store; before the founding everyone is."""
-        members = self.log.members()
-        return not members or Member(self.turn.me, self.store) in members
+        config = self.log.config()
+        return not config.members or config.has(Member(self.turn.me, self.store))
 
     @property
     def is_whole(self) -> bool:
@@ -175,11 +171,10 @@ class Sequencer:
         self.emitted = max(self.owner.held(), self.log.base.position)
         self.elections.stop()
         self.followers.begin(votes)
-        if self.log.members():
+        if self.log.config().members:
             self._add(EntryKind.NOTHING, b"")
         else:
-            founders = tuple(Member(peer, votes[peer]) for peer in self.peers)
-            self._add(EntryKind.MEMBERS, pack_members(founders))
+            self.change(Config(tuple(Member(peer, votes[peer]) for peer in self.peers)))
         self.owner.turned()
 
     def adopt(self, term: int) -> None:
@@ -250,17 +245,9 @@ class Sequencer:
         position = self.log.last_position + 1
         self._add(EntryKind.EVENT, make(self.term, position, self.log.last_cid()))
 
-    def admit(self, member: Member) -> None:
-        """A sequencer is back with another store, and has caught up: let it vote again (6)."""
-        change = self.log.last_change()
-        if change is not None and change > self.committed:
-            return
-        if self.log.term_at(self.committed) != self.term:
-            # Not before something of our own term is committed, or two changes could be open.
-            return
-        members = [member if each.peer == member.peer else each for each in self.log.members()]
-        self.counts["readmitted"] = self.counts.get("readmitted", 0) + 1
-        self._add(EntryKind.MEMBERS, pack_members(members))
+    def change(self, config: Config) -> None:
+        """Put a change of members into the log: it counts from there on, committed or not (6)."""
+        self._add(EntryKind.MEMBERS, pack_config(config))
 
     def _add(self, kind: EntryKind, body: bytes) -> None:
         position = self.log.last_position + (kind is EntryKind.EVENT)
@@ -318,6 +305,9 @@ class Sequencer:
         if len(self.log) < 2 * kept or droppable <= self.log.base.position:
             return
         index = min(self.committed, self.log.last_index - kept)
+        if self.log.config().is_joint:
+            # A base has one list of members: who takes it over may know nothing of a change.
+            index = min(index, (self.log.last_change() or 0) - 1)
         while index > self.log.base.index and self.log.at(index).position > droppable:
             index -= 1
         if index > self.log.base.index:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.protocol.sequencing.configs import NO_CONFIG, Config, Member, unpack_config
 from pulsarcast.protocol.sequencing.entries import FORGOTTEN
-from pulsarcast.protocol.sequencing.log import Entry, EntryKind, unpack_members
+from pulsarcast.protocol.sequencing.log import Entry, EntryKind
 from pulsarcast.protocol.sequencing.roles import Role
 from pulsarcast.simulation.findings import Findings
 
@@ -36,7 +37,7 @@ class Checkers:
         self.committed: dict[int, tuple[int, Entry]] = {}
         """By index: the entry, and the term in which it was first known to be committed."""
         self.committed_to = 0
-        self.members: dict[PeerId, bytes] = {}
+        self.config = NO_CONFIG
         """Who has a vote, by the newest committed change."""
         self.order: dict[int, tuple[Cid, bytes]] = {}
         """By position: the event that was certified, and its request."""
@@ -100,10 +101,15 @@ class Checkers:
             elif index > self.committed_to:
                 self.committed_to = index
                 if entry.kind is EntryKind.MEMBERS:
-                    self.members = dict(unpack_members(entry.body))
-                    for each in peer.group.peers:
-                        if each.up and self.members.get(each.id) == each.sequencer.store:
-                            each.wiped = False
+                    self._change(peer.group.peers, unpack_config(entry.body))
+
+    def _change(self, peers: list[Peer], config: Config) -> None:
+        """Who has a vote is another, for good: only now may the next one lose its store."""
+        self.config = config
+        for each in peers:
+            is_in = each.up and Member(each.id, each.sequencer.store) in config.members
+            if is_in and not config.is_joint:
+                each.wiped = False
 
     def _complete(self, peer: Peer) -> None:
         sequencer = peer.sequencer

@@ -343,13 +343,15 @@ class Group:
 
     def quorum_can_talk(self) -> bool:
         """Whether enough members are up and together; for the founding that is all of them."""
-        members = self.checkers.members
-        sides: dict[int, int] = {}
+        config = self.checkers.config
+        sides: dict[int, dict[PeerId, bytes]] = {}
         for peer in self.peers:
-            has_vote = not members or members.get(peer.id) == (
-                peer.sequencer.store if peer.up else None
-            )
-            if peer.up and not peer.paused and has_vote:
-                sides[self.side[peer.index]] = sides.get(self.side[peer.index], 0) + 1
-        needed = len(self.peers) // 2 + 1 if members else len(self.peers)
-        return max(sides.values(), default=0) >= needed
+            if peer.up and not peer.paused:
+                sides.setdefault(self.side[peer.index], {})[peer.id] = peer.sequencer.store
+        if not config.members:
+            return any(len(stores) == len(self.peers) for stores in sides.values())
+
+        def is_quorum(stores: dict[PeerId, bytes]) -> bool:
+            return config.is_quorum(lambda member: stores.get(member.peer) == member.store)
+
+        return any(map(is_quorum, sides.values()))

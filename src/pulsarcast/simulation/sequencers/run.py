@@ -145,7 +145,10 @@ class _Play:
         self.group.loop.after(rng.expovariate(1 / rng.choice((0.3, 2.0, 8.0))), self._break)
 
     def _ambush(self, leader: Peer) -> None:
-        """Cut a new leader off, and kill one that voted for it, for a moment."""
+        """Cut a new leader off, and kill those that voted for it, for a moment.
+
+        One of them may lose its disk, and so forget its vote: now and then twice.
+        """
         rng = self.rng
         if self._calm or rng.random() < 0.4:
             return
@@ -157,7 +160,8 @@ class _Play:
             self.group.side = [int(peer is leader) for peer in self.group.peers]
             for peer in others:
                 if peer.up and rng.random() < 0.7:
-                    self._kill(peer, rng.uniform(0.01, 0.2), wipe=False)
+                    wipe = rng.random() < 0.5 and self._may_wipe(peer)
+                    self._kill(peer, rng.uniform(0.01, 0.2), wipe=wipe)
             self._did("ambush")
             self.group.loop.after(lasts_s, lambda _: self._heal())
 
@@ -165,7 +169,7 @@ class _Play:
 
     def _may_wipe(self, peer: Peer) -> bool:
         lost = sum(each.wiped for each in self.group.peers if each is not peer)
-        return not peer.wiped and lost < self.faults_max
+        return lost < self.faults_max
 
     def _kill(self, peer: Peer, lasts_s: float, *, wipe: bool) -> None:
         peer.end(wipe=wipe)

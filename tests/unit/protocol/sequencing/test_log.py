@@ -1,23 +1,22 @@
 """The sequencers' log: what it holds, what it forgets, and what comes back from a disk."""
 
 from pulsarcast.model.ids import PEER_ID_PREFIX, PeerId, cid_of
+from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config, unpack_config
 from pulsarcast.protocol.sequencing.log import (
     NO_BASE,
     Base,
     Entry,
     EntryKind,
     Log,
-    Member,
     pack_base,
-    pack_members,
     read_log,
     unpack_base,
-    unpack_members,
 )
 from pulsarcast.protocol.store import DropState, PutState, Write
 
 TOPIC = cid_of(b"a topic")
 MEMBERS = tuple(Member(PeerId(PEER_ID_PREFIX + bytes([n]) * 32), bytes([n]) * 8) for n in (1, 2, 3))
+CONFIG = Config(MEMBERS)
 
 
 def event(term: int, position: int) -> Entry:
@@ -27,7 +26,7 @@ def event(term: int, position: int) -> Entry:
 def filled() -> tuple[Log, list[Write]]:
     log = Log()
     writes = [
-        log.append(TOPIC, Entry(1, 0, EntryKind.MEMBERS, pack_members(MEMBERS))),
+        log.append(TOPIC, Entry(1, 0, EntryKind.MEMBERS, pack_config(CONFIG))),
         log.append(TOPIC, event(1, 1)),
         log.append(TOPIC, Entry(2, 1, EntryKind.NOTHING, b"")),
         log.append(TOPIC, event(2, 2)),
@@ -68,7 +67,7 @@ def test_events_are_found_by_their_positions() -> None:
         (5, event(2, 3)),
         None,
     ]
-    assert log.members() == MEMBERS
+    assert log.config() == CONFIG
     assert log.last_cid() == event(2, 3).cid
 
 
@@ -76,12 +75,12 @@ def test_what_is_dropped_is_remembered_as_far_as_it_is_needed() -> None:
     log, writes = filled()
     disk = Disk()
     disk.apply([*writes, *log.drop_to(TOPIC, 4)])
-    assert log.base == Base(4, 2, 2, event(2, 2).cid, MEMBERS)
+    assert log.base == Base(4, 2, 2, event(2, 2).cid, CONFIG)
     assert len(log) == 1
     assert log.event_at(2) is None
     assert log.event_at(3) == (5, event(2, 3))
     assert (log.term_at(3), log.term_at(4), log.term_at(5), log.term_at(6)) == (None, 2, 2, None)
-    assert log.members() == MEMBERS
+    assert log.config() == CONFIG
     again = disk.log()
     assert again.base == log.base
     assert list(again) == list(log)
@@ -99,7 +98,7 @@ def test_what_is_cut_off_is_gone_from_the_disk_too() -> None:
 def test_a_log_that_begins_behind_others_has_nothing_before() -> None:
     log, writes = filled()
     disk = Disk()
-    base = Base(9, 4, 7, event(4, 7).cid, MEMBERS)
+    base = Base(9, 4, 7, event(4, 7).cid, CONFIG)
     disk.apply([*writes, *log.begin_at(TOPIC, base)])
     assert (log.last_index, log.last_term, log.last_position) == (9, 4, 7)
     assert log.last_cid() == base.cid
@@ -108,8 +107,9 @@ def test_a_log_that_begins_behind_others_has_nothing_before() -> None:
 
 
 def test_members_and_bases_survive_being_bytes() -> None:
-    assert unpack_members(pack_members(MEMBERS)) == MEMBERS
-    for base in (NO_BASE, Base(1, 2, 3, TOPIC, MEMBERS), Base(1, 2, 0, None, MEMBERS)):
+    for config in (CONFIG, Config(MEMBERS[1:], MEMBERS, TOPIC), Config(MEMBERS[:1], (), TOPIC)):
+        assert unpack_config(pack_config(config)) == config
+    for base in (NO_BASE, Base(1, 2, 3, TOPIC, CONFIG), Base(1, 2, 0, None, CONFIG)):
         assert unpack_base(pack_base(base)) == base
 
 
