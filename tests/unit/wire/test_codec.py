@@ -272,6 +272,7 @@ BOUNDLESS = {"digest", "first", "key", "last"}
 def test_every_field_of_every_kind_is_held_to_its_bounds(kind: type) -> None:
     message = next(each for each in sample_messages(1) if type(each) is kind)
     for name in message.__struct_fields__:
+        wrong: list[Any] | None
         if name == "digest" and kind is not CompareKeys:
             wrong = DIGESTS
         elif name in BOUNDLESS or isinstance(getattr(message, name), bool):
