@@ -82,7 +82,7 @@ class ContentTopic:
         )
         self._on_start: list[Callable[[], None]] = []
         self._early: dict[bytes, tuple[EventDescriptor, int]] = {}
-        self._compared_first: dict[bytes, None] = {}
+        self._compared_first: dict[bytes, bool] = {}
 
     def open(self) -> None:
         """Begin to compare, or go on."""
@@ -133,7 +133,7 @@ class ContentTopic:
             return
         source, (epoch, number) = event.numbered_by, event.sequence
         if self.frontier.holds(source, epoch, number):
-            if routed and self._compared_first.pop(id_of(event.cid), None) is not None:
+            if routed and self._compared_first.pop(id_of(event.cid), False):
                 # Routing did not miss it: a member was only quicker.
                 self._count("content_by_comparison", -1)
                 self._count("content_routed", 1)
@@ -170,7 +170,7 @@ class ContentTopic:
     def _accept(self, event: EventDescriptor, hops: int, *, routed: bool) -> None:
         self._count("content_routed" if routed else "content_by_comparison", 1)
         if not routed:
-            self._compared_first[id_of(event.cid)] = None
+            self._compared_first[id_of(event.cid)] = True
             if len(self._compared_first) > COMPARED_MAX:
                 del self._compared_first[next(iter(self._compared_first))]
         mark = self.frontier.add(event.numbered_by, *event.sequence, event.cid)

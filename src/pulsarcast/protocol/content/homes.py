@@ -18,6 +18,7 @@ import msgspec
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.keys import Key
 from pulsarcast.model.subscriptions import SubscriptionRecord, decode_subscription
 from pulsarcast.protocol.content.messages import (
     Held,
@@ -113,34 +114,39 @@ class Homes:
             place.used_s = self._turn.now
         if at == ROOT and stage is Stage.GUESSED:
             stage = Stage.ASSURED  # every tree has a root
-        if stage in (Stage.PASSED, Stage.PASSED_ASSURED):
-            if place is not None:
-                if sender is not None and self._routing.is_closer(sender, place.key):
-                    place.is_owner = True
-                    self.hand_over(place, sender)
-                return None, place, at, stage
-            if stage is Stage.PASSED_ASSURED and sender is not None:
-                return sender, None, at, Stage.NOBODY
-            return None, None, _jump(at), Stage.GUESSED
         key = place.key if place is not None else key_of_node(topic, attribute, at)
+        if stage.is_passed:
+            if place is not None:
+                closer = self._routing.closer(key) or sender
+                if closer is not None and self._routing.is_closer(closer, key):
+                    place.is_owner = True
+                    self.hand_over(place, closer)
+                return None, place, at, stage
+            return self._pass_on(key, at, stage)
         closer = self._routing.closer(key)
         if closer is not None:
             if place is not None and place.is_owner:
                 self.hand_over(place, closer)
                 return None, place, at, stage
-            return closer, None, at, Stage.ASSURED if stage is Stage.NOBODY else stage
+            return closer, None, at, stage
         if place is not None:
             place.is_owner = True
             return None, place, at, stage
-        beside = self._routing.beside(key)
-        if stage is Stage.GUESSED:
-            if beside is None:
-                return None, None, _jump(at), Stage.GUESSED
-            return beside, None, at, Stage.PASSED
-        if stage is Stage.ASSURED and beside is not None:
-            return beside, None, at, Stage.PASSED_ASSURED
+        if stage is not Stage.NOBODY:
+            return self._pass_on(key, at, stage)
         made = self._begin(topic, attribute, at)
         return None, made, at, stage
+
+    def _pass_on(
+        self, key: Key, at: int, stage: Stage
+    ) -> tuple[PeerId | None, Place | None, int, Stage]:
+        """We hold nothing of a node: an old home may be farther from its key than we are."""
+        farther = self._routing.farther(key)
+        if farther is not None and stage < Stage.FARTHEST:
+            return farther, None, at, Stage(stage + 2)
+        if not stage.is_assured:
+            return None, None, _jump(at), Stage.GUESSED
+        return self._routing.closer(key), None, at, Stage.NOBODY
 
     def _begin(self, topic: Cid, attribute: str, at: int) -> Place | None:
         if len(self.places) >= PLACES_MAX:

@@ -34,8 +34,28 @@ class Stage(enum.IntEnum):
     PASSED = 2
     """A home that holds nothing of it asks the next closest peer: it may not have got it yet."""
     PASSED_ASSURED = 3
-    NOBODY = 4
-    """The next closest has nothing of it either: begin it."""
+    FARTHER = 4
+    """That one has nothing of it either: several may be new. It asks the next one."""
+    FARTHER_ASSURED = 5
+    FARTHEST = 6
+    FARTHEST_ASSURED = 7
+    NOBODY = 8
+    """None of them has: begin it."""
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether somebody closer holds nothing of it."""
+        return Stage.PASSED <= self <= Stage.FARTHEST_ASSURED
+
+    @property
+    def is_assured(self) -> bool:
+        """Whether the node must exist."""
+        return self in (
+            Stage.ASSURED,
+            Stage.PASSED_ASSURED,
+            Stage.FARTHER_ASSURED,
+            Stage.FARTHEST_ASSURED,
+        )
 
 
 class Target(NamedTuple):

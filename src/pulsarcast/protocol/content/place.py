@@ -18,6 +18,8 @@ from pulsarcast.protocol.content.space import Piece, key_of_node, level, point_o
 
 SEEN_MAX = 256
 """Events remembered to have been matched at a leaf: guesses may lead to it twice."""
+RENEWED_MIN = 0.1
+"""Of its lease: by how much longer a piece must be kept for that to be news."""
 LOAD_WINDOW_S = 10.0
 """How long the load of a leaf is counted before it is judged."""
 
@@ -124,9 +126,13 @@ class Place:
             if known.record.number > kept.record.number:
                 return False
             if known.record == kept.record and known.piece == kept.piece:
-                if kept.expires_s > known.expires_s:
-                    self.kept[key] = kept
-                return False
+                if kept.expires_s <= known.expires_s + RENEWED_MIN * kept.record.lease_s:
+                    return False
+                # Renewed: the neighbours' copies must not run out before ours.
+                self.kept[key] = kept
+                self.version += 1
+                self.changed[key] = None
+                return True
             self._unindex(known)
         self.kept[key] = kept
         self.version += 1

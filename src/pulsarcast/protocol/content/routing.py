@@ -14,6 +14,8 @@ from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.turn import Turn
 
 HOPS_MAX = 64
+LOOKED_AT = 8
+"""Peers closest to a key that are looked at for the next one outwards."""
 UNSURE_MAX = 128
 """Probes remembered in case the peer that took them turns out to be gone."""
 UNSURE_S = 10.0
@@ -35,10 +37,12 @@ class Routing:
             return closest[0].peer
         return None
 
-    def beside(self, key: Key, without: PeerId | None = None) -> PeerId | None:
-        """The closest other peer."""
-        closest = self._dht.closest_known(key, 1, () if without is None else (without,))
-        return closest[0].peer if closest else None
+    def farther(self, key: Key) -> PeerId | None:
+        """The next peer that we know, outwards from a key."""
+        for contact in self._dht.closest_known(key, LOOKED_AT):
+            if not self.is_closer(contact.peer, key):
+                return contact.peer
+        return None
 
     def around(self, key: Key, count: int) -> list[PeerId]:
         """The closest others."""
