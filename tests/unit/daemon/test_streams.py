@@ -230,8 +230,8 @@ def test_a_filter_is_the_same_in_streams_sockets_and_history(tmp_path: Path) -> 
                 assert [each["index"] for each in await take(events, 2)] == [1, 4]
             async with socket(desk, topic, urlencode(again)) as found:
                 with trio.fail_after(10):
-                    said = [json.loads(await found.get_message()) for _ in range(3)]
-                assert [each.get("index") for each in said] == [None, 1, 4]
+                    heard = [json.loads(await found.get_message()) for _ in range(3)]
+                assert [each.get("index") for each in heard] == [None, 1, 4]
             page = (await client.get(f"/v1/topics/{topic}/events", params={"where": where})).json()
             assert [each["index"] for each in page["events"]] == [1, 4]
             query = {"where": where, "limit": 1}
