@@ -26,6 +26,7 @@ from pulsarcast.model import ids
 from pulsarcast.model.errors import LocalError, RemoteError
 from pulsarcast.model.events import decode_event, decode_request
 from pulsarcast.model.pointers import decode_pointer
+from pulsarcast.model.subscriptions import decode_subscription
 from pulsarcast.model.topics import (
     DeliveryOrder,
     Dissemination,
@@ -35,6 +36,8 @@ from pulsarcast.model.topics import (
     check_event,
     decode_topic,
 )
+from pulsarcast.protocol.content.space import area, key_of_node
+from pulsarcast.protocol.content.spaces import known_filter
 from pulsarcast.protocol.effects import Deliver, Effect, Send
 from pulsarcast.protocol.inputs import Publish, Subscribe
 from pulsarcast.protocol.messages import Join, Meet, Message, Role
@@ -67,7 +70,16 @@ DECODERS: tuple[Callable[[bytes], object], ...] = (
     decode_pointer,
     codec.decode,
 )
-CACHES = (ids.peer_key, ids.cid_key, ids.peer_text, ids.cid_text)
+CACHES = (
+    ids.peer_key,
+    ids.cid_key,
+    ids.peer_text,
+    ids.cid_text,
+    area,
+    decode_subscription,
+    key_of_node,
+    known_filter,
+)
 
 
 class Report(NamedTuple):

@@ -21,6 +21,8 @@ from pulsarcast.protocol.versions import Versions
 ROUTING = "routing"
 CONTENT = "content"
 """What a topic's `extensions` say where its events are routed by content."""
+KNOWN_CHARS_MAX = 256
+"""Filters that are no longer are not parsed again."""
 
 
 def is_routed(topic: TopicDescriptor) -> bool:
@@ -83,9 +85,16 @@ class Spaces:
         return places
 
 
-@lru_cache(maxsize=1 << 14)
 def filter_of(version: TopicDescriptor, where: str) -> Filter:
     """A filter that a stranger sent, by the schema that it was written for."""
+    if len(where) > KNOWN_CHARS_MAX:
+        return parse_received(where, version.attributes)
+    return known_filter(version, where)
+
+
+@lru_cache(maxsize=1 << 13)
+def known_filter(version: TopicDescriptor, where: str) -> Filter:
+    """The same for a short one; long ones would let strangers fill our memory with their parts."""
     return parse_received(where, version.attributes)
 
 
