@@ -23,10 +23,10 @@ from pulsarcast.protocol.turn import Turn
 from tests.support.people import identity
 
 TOPIC = cid_of(b"a topic")
-ME, ANN, BEN = (identity(name).peer_id for name in ("me", "ann", "ben"))
+ME, ANN, BEN, CLEO = (identity(name).peer_id for name in ("me", "ann", "ben", "cleo"))
 PEERS = (ME, ANN, BEN)
-STORES = {ME: b"my store", ANN: b"anns own", BEN: b"bens own"}
-VERSIONS = [cid_of(b"version %d" % number) for number in range(2)]
+STORES = {ME: b"my store", ANN: b"anns own", BEN: b"bens own", CLEO: b"cleos 1!"}
+VERSIONS = [cid_of(b"version %d" % number) for number in range(3)]
 MEMBERS = tuple(Member(peer, STORES[peer]) for peer in PEERS)
 
 
@@ -35,9 +35,10 @@ class Bench:
 
     def __init__(self, *entries: Entry, term: int = 0, founded: bool = True) -> None:
         self.turn = Turn(identity("me"), Random(1))
-        self.lists = [PEERS]
+        self.lists: list[tuple[PeerId, ...]] = [PEERS]
         self.summoned: list[PeerId] = []
         self.is_dismissed = False
+        self.holds = 0
         self.certified_events: list[tuple[Entry, dict[PeerId, bytes]]] = []
         founding = Entry(1, 0, EntryKind.MEMBERS, pack_config(Config(MEMBERS)))
         log = Log(entries=(founding, *entries) if founded else ())
@@ -72,13 +73,15 @@ class Bench:
 
         return self.do(fire)
 
-    def elect(self) -> None:
-        """Let it be elected by ann."""
+    def elect(self, *voters: PeerId) -> None:
+        """Let it be elected, by ann unless others are named."""
         self.wait()
         term = self.sequencer.term
-        self.hear(ANN, Vote(TOPIC, term, STORES[ANN], True, True))
+        for peer in voters or (ANN,):
+            self.hear(peer, Vote(TOPIC, term, STORES[peer], True, True))
         self.sync()
-        self.hear(ANN, Vote(TOPIC, term + 1, STORES[ANN], True, False))
+        for peer in voters or (ANN,):
+            self.hear(peer, Vote(TOPIC, term + 1, STORES[peer], True, False))
 
     def leads(self) -> bool:
         return self.sequencer.leads
@@ -86,7 +89,7 @@ class Bench:
     # What the sequencer asks of its topic.
 
     def held(self) -> int:
-        return 0
+        return self.holds
 
     def sign(self, entry: Entry) -> bytes:
         return b"mine"
@@ -116,6 +119,9 @@ class Bench:
     def is_named(self, peer: PeerId, since: Cid | None) -> bool:
         first = 0 if since is None else VERSIONS.index(since)
         return any(peer in each for each in self.lists[first:])
+
+    def named(self) -> tuple[PeerId, ...]:
+        return tuple(dict.fromkeys(peer for each in self.lists for peer in each))
 
     def is_later(self, version: Cid, than: Cid | None) -> bool:
         return VERSIONS.index(version) > (0 if than is None else VERSIONS.index(than))
@@ -329,6 +335,99 @@ def test_the_first_leader_needs_the_votes_of_all() -> None:
     bench.hear(BEN, Vote(TOPIC, 1, STORES[BEN], True, False))
     assert bench.leads() is True
     assert bench.sequencer.log.config() == Config(MEMBERS)
+
+
+def test_who_was_named_later_has_to_agree_to_a_founding() -> None:
+    """Decision 0024: founders that were replaced, and lost their stores, would found once more."""
+    bench = Bench(founded=False)
+    bench.lists = [PEERS, (CLEO,)]
+    asked = {effect.peer for effect in bench.wait() if isinstance(effect, Send)}
+    assert asked == {ANN, BEN, CLEO}
+    bench.hear(ANN, Vote(TOPIC, 0, STORES[ANN], True, True))
+    bench.hear(BEN, Vote(TOPIC, 0, STORES[BEN], True, True))
+    assert bench.sequencer.term == 0
+    bench.hear(CLEO, Vote(TOPIC, 0, STORES[CLEO], True, True))
+    assert bench.sequencer.term == 1
+
+
+def test_who_holds_an_event_founds_nothing_and_lets_nobody() -> None:
+    """Decision 0024: there are events, so there was a founding."""
+    bench = Bench(founded=False)
+    bench.holds = 1
+    assert said(bench.wait()) == []
+    [vote] = said(bench.hear(ANN, ask(1, 0, 0)) + bench.sync())
+    assert isinstance(vote, Vote)
+    assert not vote.granted
+
+
+def moved(*, final: bool) -> Bench:
+    """One that is replaced by cleo, alone; perhaps with the entry that ends it, uncommitted."""
+    new = Config((Member(CLEO, STORES[CLEO]),), MEMBERS, VERSIONS[1])
+    entries = [
+        event(1, 1),
+        Entry(1, 1, EntryKind.MEMBERS, pack_config(new)),
+        Entry(1, 2, EntryKind.EVENT, b"handover"),
+    ]
+    if final:
+        last = pack_config(Config(new.members, version=VERSIONS[1]))
+        entries.append(Entry(1, 2, EntryKind.MEMBERS, last))
+    bench = Bench(*entries)
+    bench.lists = [PEERS, (CLEO,)]
+    return bench
+
+
+def test_who_is_replaced_may_lead_until_it_knows_that_this_is_committed() -> None:
+    """Ongaro's thesis, 4.2.2: only we may have the entry, and nobody else would get our vote."""
+    bench = moved(final=True)
+    bench.elect(CLEO)
+    assert bench.leads()
+    bench.sync()
+    bench.hear(CLEO, Appended(TOPIC, 2, STORES[CLEO], True, 6, 2, ()))
+    assert bench.sequencer.committed == 6
+    assert bench.is_dismissed
+
+
+def test_old_sequencers_go_when_most_of_the_new_ones_hold_what_they_certified() -> None:
+    """Decision 0024: a certificate on one disk can be lost, and nobody could make it again."""
+    bench = moved(final=False)
+    bench.elect(ANN, CLEO)
+    assert bench.leads()
+    bench.sync()
+    signed = ((1, b"theirs"), (2, b"theirs"))
+    bench.hear(ANN, Appended(TOPIC, 2, STORES[ANN], True, 5, 0, signed))
+    bench.hear(CLEO, Appended(TOPIC, 2, STORES[CLEO], True, 5, 0, ()))
+    assert [entry.position for entry, _ in bench.certified_events] == [1, 2]
+    bench.holds = 2
+    bench.hear(ANN, Appended(TOPIC, 2, STORES[ANN], True, 5, 2, ()))
+    assert bench.sequencer.log.config().is_joint
+    bench.hear(CLEO, Appended(TOPIC, 2, STORES[CLEO], True, 5, 2, ()))
+    assert not bench.sequencer.log.config().is_joint
+
+
+def test_who_was_named_for_a_while_stays_until_a_later_list_is_in_force() -> None:
+    """Decision 0024: a leader may count on its store, in an entry that it has not got yet."""
+    old = Entry(1, 0, EntryKind.MEMBERS, pack_config(Config(MEMBERS[1:])))
+    bench = Bench(old)
+    bench.sequencer.committed = 2
+    bench.lists = [(ANN, BEN), PEERS, (ANN, BEN)]
+    bench.do(bench.sequencer.renewed)
+    assert not bench.is_dismissed
+    last = Entry(2, 0, EntryKind.MEMBERS, pack_config(Config(MEMBERS[1:], version=VERSIONS[2])))
+    bench.hear(ANN, append(2, 2, 1, last, committed=3))
+    assert bench.is_dismissed
+
+
+def test_what_comes_from_others_lets_go_what_waited_behind_it() -> None:
+    """A leader alone hears from nobody: only its own history tells it that it may go on."""
+    bench = Bench(event(1, 1), event(1, 2))
+    bench.elect()
+    bench.sync()
+    signed = ((2, b"theirs"),)
+    bench.hear(ANN, Appended(TOPIC, 2, STORES[ANN], True, 4, 0, signed))
+    assert bench.certified_events == []
+    bench.holds = 1
+    bench.do(bench.sequencer.settle)
+    assert [entry.position for entry, _ in bench.certified_events] == [2]
 
 
 def test_whoever_meets_a_later_term_is_a_follower_in_it() -> None:

@@ -59,13 +59,25 @@ class Changes:
 
     @property
     def may_stand(self) -> bool:
-        """Whether we may be elected: a new sequencer not before the old ones have handed over."""
+        """Whether we may be elected: a new sequencer not before the old ones have handed over.
+
+        Who is replaced may, as long as it cannot know that this is committed: it may be one of few
+        who have the change in their logs, and nobody else would get its vote (Ongaro, 4.2.2).
+        """
         sequencer = self.sequencer
         config, me = sequencer.log.config(), sequencer.turn.me
         if not sequencer.has_vote:
+            return self._is_open and me not in _peers_of(config.members)
+        if not config.members and sequencer.owner.held():
             return False
         is_old = not config.is_joint or any(member.peer == me for member in config.outgoing)
         return is_old or self._handover() is not None
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether the last change in our log may still be undone, as far as we know."""
+        sequencer = self.sequencer
+        return (sequencer.log.last_change() or sequencer.log.base.index) > sequencer.committed
 
     def _handover(self) -> int | None:
         """The position of the handover that belongs to the change in our log."""
@@ -140,12 +152,16 @@ class Changes:
             self.sequencer.hand_over(config.version)
 
     def _finish(self, config: Config) -> None:
-        """Both lists agree on the change: the new one goes on alone, once all can know it."""
+        """Both lists agree on the change: the new one goes on alone, once all can know it.
+
+        That is when most of each hold all that the old ones certified: were it on one disk only,
+        and lost with it, nobody could certify it again, since nobody asks the old ones any more.
+        """
         sequencer = self.sequencer
         handover = self._handover()
         if handover is None:
             self._hand_over(config)
-        elif handover <= sequencer.emitted:
+        elif handover <= min(sequencer.emitted, sequencer.settled):
             sequencer.change(Config(config.members, version=config.version))
 
     def see(self) -> bool:
@@ -155,7 +171,8 @@ class Changes:
         config, me = log.config(), sequencer.turn.me
         if not config.members or config.is_joint or me in sequencer.circle():
             return False
-        if (log.last_change() or log.base.index) > sequencer.committed:
+        if self._is_open or sequencer.owner.is_named(me, config.version):
+            # Named later than our log knows, if only for a while: some leader may count on us.
             return False
         if sequencer.leads:
             sequencer.followers.part()

@@ -107,6 +107,9 @@ class Elections:
         # Whether our vote counts is the candidate's to say: we may have been admitted and not know.
         ours = (sequencer.log.last_term, sequencer.log.last_index)
         good = (message.last_term, message.last_index) >= ours
+        if message.last_index == 0 and sequencer.owner.held():
+            # There are events: the founding was, and whoever asks has forgotten it.
+            good = False
         topic, store = sequencer.topic, sequencer.store
         if message.trial:
             silent_s = sequencer.turn.now - self.heard_s
@@ -144,8 +147,11 @@ class Elections:
             self.sequencer.lead(self.votes)
 
     def _is_quorum(self) -> bool:
-        """Most members, each with its store; before the founding, all sequencers."""
+        """Most members, each with its store; before the founding, all that were ever named.
+
+        The founders alone could be strangers to their own topic: replaced, and their stores lost.
+        """
         config = self.sequencer.log.config()
         if not config.members:
-            return all(peer in self.votes for peer in self.sequencer.founders)
+            return all(peer in self.votes for peer in self.sequencer.owner.named())
         return config.is_quorum(lambda member: self.votes.get(member.peer) == member.store)

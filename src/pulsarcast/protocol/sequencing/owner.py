@@ -43,6 +43,9 @@ class SequencerOwner(Protocol):
     def is_named(self, peer: PeerId, since: Cid | None) -> bool:
         """Whether a version names a peer, from one on or, with None, from the first."""
 
+    def named(self) -> tuple[PeerId, ...]:
+        """Everyone whom a version names, from the first on, each once."""
+
     def is_later(self, version: Cid, than: Cid | None) -> bool:
         """Whether one version comes after another, as far as we know both; None is the first."""
 

@@ -148,6 +148,10 @@ class Seat:
         """Whether a version names a peer, from one on."""
         return peer in self.versions.named_since(since)
 
+    def named(self) -> tuple[PeerId, ...]:
+        """Everyone whom a version names."""
+        return self.versions.named_since(None)
+
     def is_later(self, version: Cid, than: Cid | None) -> bool:
         """Whether one version comes after another, as far as we know both."""
         one = self.versions.by_cid.get(version)

@@ -9,8 +9,9 @@ ours (decision 0021):
   committed, and the signatures prove it to anyone.
 - **Stores have votes.** A member is a peer and its store. Whoever has lost its store is a stranger
   until a committed change of members admits the new one.
-- **The founding.** The first leader needs the votes of all, and its first entry says which stores
-  these were. So as long as most of them keep their disks, there is one founding.
+- **The founding.** The first leader needs the votes of all that any version names, and its first
+  entry says which stores the founders' were. So as long as most of those in force keep their disks,
+  there is one founding; and nobody who holds an event votes for another.
 
 Votes and entries are on the disk before anyone hears of them (figure 2).
 """
@@ -122,7 +123,7 @@ class Sequencer:
 
     def circle(self) -> tuple[PeerId, ...]:
         """Everyone that we talk to: who has a vote, and who is to have one."""
-        peers = self.log.config().peers or self.founders
+        peers = self.log.config().peers or self.owner.named()
         return tuple(dict.fromkeys((*peers, *self.owner.wanted().peers)))
 
     @property
@@ -311,6 +312,7 @@ class Sequencer:
             for position in range(self.emitted + 1, held + 1):
                 self.followers.signatures.pop(position, None)
             self.emitted = held
+            self.certify()
         kept = self.parameters.sequencer_log
         # Were it only in our own history, its proof could go with our disk, and nobody could
         # make another: those who took our base do not know what they would sign.

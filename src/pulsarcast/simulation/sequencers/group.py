@@ -16,7 +16,7 @@ from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.ids import PEER_ID_PREFIX, Cid, PeerId, cid_of
 from pulsarcast.protocol.effects import Effect, Persist, Send, SetTimer
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.sequencing.log import BASE, ENTRY, INDEX_BYTES, Entry, read_log
+from pulsarcast.protocol.sequencing.log import BASE, ENTRY, INDEX_BYTES, Entry, Log, read_log
 from pulsarcast.protocol.sequencing.messages import SequencerMessage
 from pulsarcast.protocol.sequencing.owner import Wanted
 from pulsarcast.protocol.sequencing.saved import STORE, VOTE, read_saved
@@ -238,6 +238,11 @@ class Peer:
             return False
         return any(peer in each for each in self.group.versions[first : self.version + 1])
 
+    def named(self) -> tuple[PeerId, ...]:
+        """Everyone whom a version that we have heard of names."""
+        known = self.group.versions[: self.version + 1]
+        return tuple(dict.fromkeys(peer for each in known for peer in each))
+
     def is_later(self, version: Cid, than: Cid | None) -> bool:
         """Whether one version comes after another."""
         one, other = self._number_of(version), self._number_of(than)
@@ -264,9 +269,14 @@ class Peer:
         """Everyone hears of versions by itself."""
 
     def dismissed(self) -> None:
-        """Others have our place."""
+        """Others have our place: what we know as a sequencer goes."""
         self.seated = False
         self.sequencer.stop()
+        # Of a copy: what this one has committed is still to be looked at.
+        log = Log(self.sequencer.log.base, (entry for _, entry in self.sequencer.log))
+        writes = log.cut_from(TOPIC, log.base.index + 1)
+        writes += [DropState(table, TOPIC) for table in (STORE, VOTE, BASE)]
+        self._turn.persist(*writes)
 
     def learn(self, version: int) -> None:
         """Hear of a version: it may name us."""
@@ -432,7 +442,7 @@ class Group:
         self.loop.after(delay_s, self._try, request)
 
     def quorum_can_talk(self) -> bool:
-        """Whether enough members are up and together; for the founding that is all of them."""
+        """Whether enough members are up and together; for the founding that is all ever named."""
         config = self.checkers.config
         lists = self.versions[self.checkers.version :]
         sides: dict[int, dict[PeerId, bytes]] = {}
@@ -442,7 +452,7 @@ class Group:
 
         def is_quorum(stores: dict[PeerId, bytes]) -> bool:
             if not config.members:
-                return all(peer in stores for peer in lists[0])
+                return all(peer in stores for each in lists for peer in each)
             # A list that takes over may be asked already: then most of it have to be there.
             most = all(sum(peer in stores for peer in each) > len(each) // 2 for each in lists)
             return most and config.is_quorum(lambda member: stores.get(member.peer) == member.store)
