@@ -88,8 +88,12 @@ class RunOptions:
 
     def name_of_run(self) -> str:
         """What the traces call this run."""
-        travel = "" if self.dissemination == "tree" else f"-{self.dissemination}"
-        return self.run_id or f"testbed-{self.scenario}-{self.order}{travel}-{self.seed}"
+        differing = (
+            "" if self.dissemination == "tree" else f"-{self.dissemination}",
+            "" if self.sequencers == RunOptions.sequencers else f"-{self.sequencers}",
+        )
+        name = f"testbed-{self.scenario}-{self.order}{''.join(differing)}-{self.seed}"
+        return self.run_id or name
 
 
 class Outcome(msgspec.Struct, kw_only=True):

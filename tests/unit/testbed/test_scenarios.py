@@ -278,3 +278,9 @@ def test_a_run_can_be_run_again_from_its_folder(
     with claim(again):
         text = (again.out / "scenario.toml").read_text()
     assert text == kept.read_text()
+
+
+def test_runs_that_may_lie_beside_each_other_have_names_of_their_own(tmp_path: Path) -> None:
+    differing = [{}, {"dissemination": "cube"}, {"sequencers": 5}, {"seed": 2}, {"order": "total"}]
+    names = [RunOptions(out=tmp_path, **each).name_of_run() for each in differing]  # type: ignore[arg-type]
+    assert len(set(names)) == len(differing), names
