@@ -387,6 +387,17 @@ def test_who_is_replaced_may_lead_until_it_knows_that_this_is_committed() -> Non
     assert bench.is_dismissed
 
 
+def test_who_is_replaced_and_named_again_lets_those_in_force_go_on() -> None:
+    """Decision 0024: it may make no events, and who is to join them may be away for long."""
+    bench = moved(final=True)
+    bench.elect(CLEO)
+    bench.lists.append((CLEO, ME, BEN))
+    bench.sync()
+    bench.hear(CLEO, Appended(TOPIC, 2, STORES[CLEO], True, 6, 2, ()))
+    assert not bench.leads()
+    assert not bench.is_dismissed
+
+
 def test_old_sequencers_go_when_most_of_the_new_ones_hold_what_they_certified() -> None:
     """Decision 0024: a certificate on one disk can be lost, and nobody could make it again."""
     bench = moved(final=False)

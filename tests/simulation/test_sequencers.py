@@ -33,7 +33,9 @@ def test_no_seed_finds_anything_and_they_go_through_everything() -> None:
     }
 
 
-@pytest.mark.parametrize("seed", [36, 59, 126, 134, 366, 373, 438, 593, 1156, 2074, 2744, 3138])
+@pytest.mark.parametrize(
+    "seed", [36, 59, 126, 134, 366, 373, 438, 593, 1156, 2074, 2100, 2744, 2809, 3138]
+)
 def test_seeds_that_failed(seed: int) -> None:
     """Lost certificates; an unanswered client; a member that did not know it; a lossy founding.
 

@@ -111,6 +111,10 @@ class Changes:
             return
         if self.see():
             return
+        if sequencer.turn.me not in _peers_of(config.members):
+            # Named again, in a version whose turn has not come: those in force go on meanwhile.
+            self._resign()
+            return
         wanted = sequencer.owner.wanted()
         if sequencer.owner.is_later(wanted.version, config.version) and (
             wanted.peers != _peers_of(config.members)
@@ -175,10 +179,13 @@ class Changes:
             # Named later than our log knows, if only for a while: some leader may count on us.
             return False
         if sequencer.leads:
-            sequencer.followers.part()
-            sequencer.step_down()
+            self._resign()
         sequencer.owner.dismissed()
         return True
+
+    def _resign(self) -> None:
+        self.sequencer.followers.part()
+        self.sequencer.step_down()
 
 
 def _peers_of(members: tuple[Member, ...]) -> tuple[PeerId, ...]:

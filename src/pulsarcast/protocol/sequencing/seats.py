@@ -21,7 +21,6 @@ from pulsarcast.protocol.sequencing.messages import RequestReferred, SequencerMe
 from pulsarcast.protocol.sequencing.saved import STORE, VOTE, Saved, read_saved
 from pulsarcast.protocol.sequencing.seat import Seat
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
-from pulsarcast.protocol.store import DropState, Write
 from pulsarcast.protocol.versions import Versions
 
 if TYPE_CHECKING:
@@ -102,18 +101,19 @@ class Seats:
             self._left[topic] = (saved, sequencer.log)
 
     def dismiss(self, topic: Cid) -> None:
-        """Others have taken our place for good: nothing on our disk is needed any more."""
-        seat = self.by_topic.pop(topic, None)
+        """Others have taken our place.
+
+        Our disk keeps our store, votes and log: a version that we have not heard of may name us
+        again, and its leader count on what we had.
+        """
+        seat = self.by_topic.get(topic)
         if seat is None:
             return
         self._dismissed[topic] = seat.versions.current.number
         if len(self._dismissed) > LOOKED_MAX:
             del self._dismissed[next(iter(self._dismissed))]
-        sequencer = seat.sequencer
-        sequencer.stop()
-        writes: list[Write] = sequencer.log.cut_from(topic, sequencer.log.base.index + 1)
-        writes += [DropState(table, topic) for table in (STORE, VOTE, BASE)]
-        self.node.turn.persist(*writes, then=lambda: self.node.following.release(topic))
+        self.close(topic)
+        self.node.turn.persist(then=lambda: self.node.following.release(topic))
 
     def renewed(self, topic: Topic) -> None:
         """A topic that we follow has another version: it may name us, or others."""

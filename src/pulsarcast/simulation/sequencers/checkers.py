@@ -98,6 +98,11 @@ class Checkers:
     def _commit(self, peer: Peer, seen: int) -> None:
         sequencer = peer.sequencer
         log = sequencer.log
+        if log.base.index > self.committed_to:
+            # Committed and dropped in one step: of what was there the base says all that counts.
+            self.committed_to = log.base.index
+            if log.base.config != self.config:
+                self._change(peer.group.peers, log.base.config)
         for index in range(max(seen, log.base.index) + 1, sequencer.committed + 1):
             entry = log.at(index)
             known = self.committed.setdefault(index, (sequencer.term, entry))

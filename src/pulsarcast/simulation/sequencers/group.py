@@ -16,7 +16,7 @@ from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.ids import PEER_ID_PREFIX, Cid, PeerId, cid_of
 from pulsarcast.protocol.effects import Effect, Persist, Send, SetTimer
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.sequencing.log import BASE, ENTRY, INDEX_BYTES, Entry, Log, read_log
+from pulsarcast.protocol.sequencing.log import BASE, ENTRY, INDEX_BYTES, Entry, read_log
 from pulsarcast.protocol.sequencing.messages import SequencerMessage
 from pulsarcast.protocol.sequencing.owner import Wanted
 from pulsarcast.protocol.sequencing.saved import STORE, VOTE, read_saved
@@ -269,14 +269,9 @@ class Peer:
         """Everyone hears of versions by itself."""
 
     def dismissed(self) -> None:
-        """Others have our place: what we know as a sequencer goes."""
+        """Others have our place; our disk keeps what we know, for another version may name us."""
         self.seated = False
         self.sequencer.stop()
-        # Of a copy: what this one has committed is still to be looked at.
-        log = Log(self.sequencer.log.base, (entry for _, entry in self.sequencer.log))
-        writes = log.cut_from(TOPIC, log.base.index + 1)
-        writes += [DropState(table, TOPIC) for table in (STORE, VOTE, BASE)]
-        self._turn.persist(*writes)
 
     def learn(self, version: int) -> None:
         """Hear of a version: it may name us."""

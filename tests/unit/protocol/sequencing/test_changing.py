@@ -144,3 +144,16 @@ def test_a_latecomer_holds_old_events_against_the_old_list() -> None:
     lab.run(20.0)
     events = [lab.event(cid) for cid in lab.delivered(2, topic)]
     assert [event.cid for event in events if not event.is_silent] == sent
+
+
+def test_who_is_named_again_has_the_store_that_it_had() -> None:
+    """A leader may have counted on it before we knew of the version that names us again."""
+    lab, topic = make_lab(0, 1, 2)
+    stores = [lab.world.node(index).seats.by_topic[topic].sequencer.store for index in (0, 1, 2)]
+    change(lab, topic, 3, 4, 5)
+    assert seated(lab, topic) == {3, 4, 5}
+    lab.world.kill(1)
+    lab.world.restart(1)
+    change(lab, topic, 0, 1, 2)
+    again = [lab.world.node(index).seats.by_topic[topic].sequencer.store for index in (0, 1, 2)]
+    assert again == stores
