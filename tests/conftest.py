@@ -81,13 +81,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None
     from xdist.scheduler import LoadFileScheduling
 
-    class Files(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            file = _file_of(nodeid)
-            return next((files[0] for files in TOGETHER if file in files), file)
+    def unit_of(nodeid: str) -> str:
+        file = _file_of(nodeid)
+        return next((files[0] for files in TOGETHER if file in files), file)
 
     config.option.loadscopereorder = False
-    return Files(config, log)
+    scheduler = LoadFileScheduling(config, log)
+    scheduler._split_scope = unit_of
+    return scheduler
 
 
 @pytest.fixture(scope="session")
