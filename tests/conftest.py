@@ -1,12 +1,43 @@
-"""What every test shares: the way to real data, and how a property is tried."""
+"""What every test shares: the way to real data, how a property is tried, who runs which file."""
 
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
 MISSING_DATA = "missing data"
+
+LONGEST = (
+    "docs/test_guides.py",
+    "pipeline/test_checks_mutants.py",
+    "pipeline/test_checks_seeds.py",
+    "pipeline/test_checks_unknown.py",
+    "pipeline/test_quality.py",
+    "pipeline/test_commands.py",
+    "pipeline/test_archive_keep.py",
+    "docs/test_notebook.py",
+    "pipeline/test_checks_sequenced.py",
+    "pipeline/test_topics_source.py",
+    "attacks/test_hostile_inputs.py",
+    "pipeline/test_topics_sink_killed.py",
+    "pipeline/test_topics_secret.py",
+    "pipeline/test_report.py",
+    "unit/testbed/test_succession.py",
+    "unit/daemon/test_openapi.py",
+)
+"""The files that take longest. Workers begin with them: one that begins last keeps the others
+waiting for minutes. `.ci/run` prints the slowest tests; what is not named here comes later."""
+
+TOGETHER = (
+    (
+        "pipeline/test_checks_mutants.py",
+        "pipeline/test_checks_seeds.py",
+        "pipeline/test_checks_unknown.py",
+    ),
+)
+"""Files that ask about what one of them had prepared: one worker takes all of them."""
 
 # A loaded machine is slow, not wrong. `.ci/run` takes hypothesis' own profile "ci" instead.
 settings.register_profile("pulsarcast", deadline=None)
@@ -22,10 +53,42 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if "shared_data" in getattr(item, "fixturenames", ()):
             item.add_marker("data")
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _rank(item.nodeid))
+
+
+def _rank(nodeid: str) -> int:
+    file = _file_of(nodeid)
+    return LONGEST.index(file) if file in LONGEST else len(LONGEST)
+
+
+def _file_of(nodeid: str) -> str:
+    """As `LONGEST` names it."""
+    return nodeid.partition("::")[0].removeprefix("tests/")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `--dist loadfile`, workers take files in the order in which they were collected.
+
+    By itself xdist begins with the files that have most tests, whatever those take.
+    """
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    def unit_of(nodeid: str) -> str:
+        file = _file_of(nodeid)
+        return next((files[0] for files in TOGETHER if file in files), file)
+
+    config.option.loadscopereorder = False
+    scheduler = LoadFileScheduling(config, log)
+    scheduler._split_scope = unit_of
+    return scheduler
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ import shutil
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -230,7 +230,7 @@ def test_the_command_says_what_it_did(
     spark: SparkSession, traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextmanager
-    def session(name: str, *, master: str | None) -> Iterator[SparkSession]:
+    def session(name: str, *, master: str | None, inputs: Iterable[str]) -> Iterator[SparkSession]:
         yield spark
 
     monkeypatch.setattr("pulsarcast.pipeline.session.session", session)

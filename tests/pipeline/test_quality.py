@@ -105,14 +105,9 @@ def measured(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> M
     tales = tell_all(folder)
     right = read(spark, folder).persist()
     shifted = with_wrong_clocks(right.where(F.col("run_id").isin(*THESIS)))
-    # Many small plans and few rows: to compile code for each takes longer than to do without.
-    spark.conf.set("spark.sql.codegen.wholeStage", "false")
-    try:
-        with quality.computed(right.unionByName(shifted)) as tables:
-            rows = {name: [row.asDict() for row in t.collect()] for name, t in tables.items()}
-    finally:
-        spark.conf.unset("spark.sql.codegen.wholeStage")
-        right.unpersist()
+    with quality.computed(right.unionByName(shifted)) as tables:
+        rows = {name: [row.asDict() for row in t.collect()] for name, t in tables.items()}
+    right.unpersist()
     folders = [path for path in sorted(folder.iterdir()) if path.is_dir()]
     return Measured(results, tales, rows, oracle.open_traces(folders))
 

@@ -1,8 +1,12 @@
 """The rules of tests/conftest.py, tried on a project of their own."""
 
+import re
+from itertools import chain
 from pathlib import Path
 
 import pytest
+
+from tests import conftest
 
 CONFTEST = Path(__file__).parents[1] / "conftest.py"
 
@@ -67,3 +71,26 @@ def test_other_skips_stay_skips_where_data_is_required(project: pytest.Pytester)
 def test_a_test_that_uses_data_is_marked(project: pytest.Pytester) -> None:
     result = _run(project, USES_DATA, "-m", "not data")
     result.assert_outcomes(deselected=1)
+
+
+def test_files_that_share_their_preparation_run_in_one_worker(project: pytest.Pytester) -> None:
+    """And the longest first: without that, they would be among the last, having one test each."""
+    root = project.path / "project"
+    for file in (*conftest.TOGETHER[0], *(f"test_{number}.py" for number in range(6))):
+        path = root / "tests" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("def test_one(): pass\ndef test_two(): pass\n")
+    (root / "tests/test_0.py").write_text("def test_many(): pass\n" * 9)
+    arguments = ("--rootdir=project", "-v", "-n", "2", "--dist", "loadfile")
+    result = project.runpytest_subprocess(*arguments, "--import-mode=importlib", root / "tests")
+    result.assert_outcomes(passed=2 * 8 + 1)
+    ran = re.findall(r"\[(gw\d)\] .* PASSED project/tests/(\S+)::", result.stdout.str())
+    workers = {worker for worker, file in ran if file in conftest.TOGETHER[0]}
+    assert len(workers) == 1
+    (worker,) = workers
+    assert next(file for each, file in ran if each == worker) in conftest.TOGETHER[0]
+
+
+@pytest.mark.parametrize("file", [*conftest.LONGEST, *chain(*conftest.TOGETHER)])
+def test_every_file_that_is_named_for_the_order_is_there(file: str) -> None:
+    assert (CONFTEST.parent / file).is_file()

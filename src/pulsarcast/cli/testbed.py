@@ -212,7 +212,7 @@ def beside(folders: tuple[Path, ...]) -> None:
     show_default=True,
     help="Events of runs that do not play the whole workload.",
 )
-@click.option("--small", is_flag=True, help="10 nodes, 500 events at most: some minutes.")
+@click.option("--small", is_flag=True, help="10 nodes, 500 events at most, 2 runs at a time.")
 @click.option("--only", multiple=True, metavar="NAME", help="Play this run; may be given again.")
 @click.option("--again", is_flag=True, help="Play anew what has been played.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
@@ -250,6 +250,7 @@ def thesis(
             out,
             only=choose(plan, only),
             again=again,
+            at_a_time=scale.at_a_time,
             progress=bars.show,
             tell=lambda line: click.echo(line, err=True),
         )

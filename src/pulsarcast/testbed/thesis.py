@@ -29,6 +29,7 @@ from pulsarcast.model.errors import LocalError
 from pulsarcast.pipeline.beside import Beside
 from pulsarcast.testbed.compare import Progress, no_progress
 from pulsarcast.testbed.sessions import SUMMARY
+from pulsarcast.testbed.thesis_beside import play_beside
 from pulsarcast.testbed.thesis_judge import CLEAN, VERDICT, Verdicts, judge
 from pulsarcast.testbed.thesis_play import INGESTED, play_apart
 from pulsarcast.testbed.thesis_runs import Planned
@@ -115,12 +116,16 @@ def evaluate(
     *,
     only: Sequence[Planned] | None = None,
     again: bool = False,
+    at_a_time: int = 1,
     progress: Progress = no_progress,
     tell: Tell = lambda line: None,
     player: Player = play_apart,
     judging: Judge = judge,
 ) -> Results:
-    """Play what has not been played of `only` (or all), judge all that there is, and tabulate."""
+    """Play what has not been played of `only` (or all), judge all that there is, and tabulate.
+
+    Of runs that are played at a time none is measured well, and nobody shows how far they are.
+    """
     chosen = plan if only is None else only
     out.mkdir(parents=True, exist_ok=True)
     with _locked(out) as lock:
@@ -129,10 +134,14 @@ def evaluate(
                 _clear(run)
         for run in plan:
             _refuse_another(run)
-        failed: dict[str, str] = {}
-        for run in chosen:
-            if _summary_of(run) is None:
-                _play(run, progress, tell, lock, player, failed)
+        left = [run for run in chosen if _summary_of(run) is None]
+        if at_a_time == 1:
+            played = ((run, _play(run, progress, tell, lock, player)) for run in left)
+            failed = {run.name: why for run, why in played if why is not None}
+        else:
+            failed = play_beside(
+                left, at_a_time, lambda run: _play(run, no_progress, tell, lock, player)
+            )
         done = {run.name: summary for run in plan if (summary := _summary_of(run)) is not None}
         verdicts: dict[str, str] = {}
         try:
@@ -152,22 +161,22 @@ def evaluate(
     return results
 
 
-def _play(
-    run: Planned, progress: Progress, tell: Tell, lock: int, player: Player, failed: dict[str, str]
-) -> None:
+def _play(run: Planned, progress: Progress, tell: Tell, lock: int, player: Player) -> str | None:
+    """Play a run; what went wrong, or None."""
     _clear(run)
     run.folder.mkdir(parents=True)
     (run.folder / ASKED).write_text(msgspec.json.encode(run.asked()).decode() + "\n")
     tell(f"{run.name}: begins")
     began_s = time.monotonic()
+    why = None
     try:
         player(run, progress, lock)
     except (LocalError, OSError) as error:
-        failed[run.name] = str(error)
-    if run.name not in failed and _summary_of(run) is None:
-        failed[run.name] = "it left no summary"
-    ended = failed.get(run.name, "done")
-    tell(f"{run.name}: {ended} after {time.monotonic() - began_s:.1f} s")
+        why = str(error)
+    if why is None and _summary_of(run) is None:
+        why = "it left no summary"
+    tell(f"{run.name}: {why or 'done'} after {time.monotonic() - began_s:.1f} s")
+    return why
 
 
 def _clear(run: Planned) -> None:

@@ -35,6 +35,8 @@ class Scale:
     author_down_s: float = 20.0
     timeout_s: float = 4 * 3_600.0
     seed: int = 1
+    at_a_time: int = 1
+    """Runs; more than one only where nobody asks how fast they are."""
 
 
 FULL: Final = Scale()
@@ -47,6 +49,7 @@ SMALL: Final = Scale(
     cut_s=4.0,
     author_down_s=4.0,
     timeout_s=240.0,
+    at_a_time=2,
 )
 """All runs in some minutes: does everything work, end to end?"""
 

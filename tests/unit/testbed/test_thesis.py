@@ -1,5 +1,6 @@
 import fcntl
 import json
+import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,9 +10,10 @@ from click.testing import CliRunner
 
 from pulsarcast.cli.testbed import testbed as command
 from pulsarcast.model.errors import LocalError
+from pulsarcast.testbed.compare import Progress
 from pulsarcast.testbed.thesis import LOCK, Results, evaluate
 from pulsarcast.testbed.thesis_play import INGESTED
-from pulsarcast.testbed.thesis_runs import FULL, SMALL, choose, plan_runs
+from pulsarcast.testbed.thesis_runs import FULL, SMALL, Planned, choose, plan_runs
 from tests.unit.testbed.small_workload import write_workload
 from tests.unit.testbed.thesis_fakes import FakeJudge, FakePlayer, tiny_plan
 
@@ -121,6 +123,45 @@ def test_a_run_that_fails_keeps_no_other_from_being_played(tmp_path: Path) -> No
     second = FakePlayer()
     assert play(tmp_path, second).ok
     assert second.played == ["ours-total"]
+
+
+def test_runs_may_be_played_beside_each_other(tmp_path: Path) -> None:
+    """Each in a process of its own; whatever one of them does, the others are played."""
+    player = FakePlayer(
+        ours_total=LocalError("node 3 fell"),
+        floodsub=ValueError("nobody thought of this"),
+        gossipsub=KeyboardInterrupt(),
+    )
+    told: list[str] = []
+    results = evaluate(
+        tiny_plan(tmp_path), tmp_path, at_a_time=3, player=player, judging=FakeJudge(),
+        tell=told.append,
+    )  # fmt: skip
+    assert (player.played, told) == ([], []), "not here"
+    assert results.failed.keys() == {"ours-total", "floodsub", "gossipsub"}
+    assert results.failed["ours-total"] == "node 3 fell"
+    assert "ValueError: nobody thought of this" in results.failed["floodsub"]
+    assert results.failed["gossipsub"] == "its process ended with 130"
+    assert results.not_played == ["ours-total", "floodsub", "gossipsub"]
+    assert play(tmp_path, FakePlayer()).ok
+
+
+def test_no_more_are_played_at_a_time_than_was_said(tmp_path: Path) -> None:
+    going = tmp_path / "going"
+    going.mkdir()
+
+    class Counting(FakePlayer):
+        def __call__(self, run: Planned, progress: Progress, lock: int) -> None:
+            (going / run.name).touch()
+            time.sleep(0.1)
+            (run.folder / "seen").write_text(str(len([*going.iterdir()])))
+            (going / run.name).unlink()
+            super().__call__(run, progress, lock)
+
+    plan = tiny_plan(tmp_path / "out")
+    assert evaluate(plan, tmp_path / "out", at_a_time=2, player=Counting(), judging=FakeJudge()).ok
+    seen = {int((run.folder / "seen").read_text()) for run in plan}
+    assert max(seen) == 2
 
 
 def test_ours_must_not_lose_anything_and_a_baseline_may(tmp_path: Path) -> None:

@@ -86,14 +86,14 @@ from collections import Counter
 from pathlib import Path
 from tests.unit.testbed.test_thesis_play import evaluate_smallest
 
-evaluate_smallest(Path(sys.argv[1]))
+evaluate_smallest(Path(sys.argv[1]), at_a_time=2)
 """
 
 
-def evaluate_smallest(out: Path) -> Results:
+def evaluate_smallest(out: Path, at_a_time: int = 1) -> Results:
     plan = plan_runs(out, SMALLEST, None)
     only = [run for run in plan if run.name in ("ours", "floodsub")]
-    return evaluate(plan, out, only=only, judging=FakeJudge())
+    return evaluate(plan, out, only=only, at_a_time=at_a_time, judging=FakeJudge())
 
 
 def children_of(pid: int) -> list[int]:

@@ -64,7 +64,9 @@ def command(
         raise click.UsageError("--rebuild ends by itself: not with --continuous")
     figures: dict[str, Any] = {}
     try:
-        with session("ingest", master=master) as spark:
+        # Neither what is to come nor what the tables hold is known to be little.
+        known = traces if options["available_now"] and not (runs or compacting) else ()
+        with session("ingest", master=master, inputs=known) as spark:
             for run in runs:
                 result = asdict(rebuild(spark, traces, out, run))
                 figures.setdefault("rebuilt", {})[run] = result
