@@ -22,6 +22,7 @@ from pulsarcast.model.topic_types import AttributeRule
 from pulsarcast.testbed.callers import DRIVER
 from pulsarcast.testbed.compare import NUMBER_BYTES, SETTLE_S, Progress, no_progress, number_of
 from pulsarcast.testbed.contestants import Volume
+from pulsarcast.testbed.hearing import hear
 from pulsarcast.testbed.ledger import messages_since, percentile_ms, spread
 from pulsarcast.testbed.market import (
     EXCHANGE,
@@ -116,6 +117,8 @@ class QuotesOutcome(Outcome, kw_only=True):
     trace_bytes: int = 0
     refused: dict[str, int]
     died: list[str]
+    findings: dict[str, int] | None = None
+    """What the simulator's checkers object to in the traces; None: there are none."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +156,9 @@ def run_quotes(options: RunOptions, *, progress: Progress = no_progress) -> Quot
         play.replay()
         outcome = play.outcome()
     outcome.trace_bytes = session.trace_bytes()
+    if options.trace_level is not None:
+        outcome.findings = hear(lines_of(session.traces)).findings
+        outcome.ok = outcome.ok and not outcome.findings
     if options.trace_level == "rpc":
         outcome.routing_per_event = _routing(session, play.window_ns, len(load.quotes))
     finish(options, outcome)

@@ -39,6 +39,7 @@ def test_every_filter_gets_exactly_what_it_matches(tmp_path: Path) -> None:
     assert outcome.events == outcome.acknowledged == 60
     assert outcome.due == outcome.delivered > 20
     assert (outcome.false, outcome.duplicates, outcome.strays) == (0, 0, 0)
+    assert outcome.findings == {}
     assert outcome.filters == 48
     assert outcome.filters_routed == 8 * (6 - MEMBERS)
     assert outcome.by_routing > 0
