@@ -10,6 +10,7 @@ from random import Random
 
 from pyspark.sql import SparkSession
 
+from tests.pipeline.filtered_stories import FILTERED
 from tests.pipeline.incomplete_traces import INCOMPLETE
 from tests.pipeline.judging import Judged, judge_lines, read_traces, simulate, with_wrong_clocks
 from tests.pipeline.mutants import MUTANTS, apply, plant
@@ -38,7 +39,8 @@ SIMULATED: dict[str, tuple[int, str | None]] = {
 def judge_shared_runs(spark: SparkSession) -> Judged:
     """The verdict over all of them, and over most of them again with wrong clocks."""
     lines: list[Line] = []
-    for run_id, told in {**tell_mutants(), **tell_true_stories(), **_simulated()[0]}.items():
+    runs = {**tell_mutants(), **tell_true_stories(), **tell_filtered(), **_simulated()[0]}
+    for run_id, told in runs.items():
         lines += told
         lines += with_wrong_clocks(told, WRONG_CLOCKS + run_id, Random(run_id))
     lines += tell_hidden_mutants()[0]
@@ -72,6 +74,11 @@ def tell_mutants() -> dict[str, list[Line]]:
 def tell_true_stories() -> dict[str, list[Line]]:
     """Everything that looks odd and is right."""
     return {name: told(name) for name, told in TRUE_STORIES.items()}
+
+
+def tell_filtered() -> dict[str, list[Line]]:
+    """Subscriptions with filters."""
+    return {name: tell([each.story(name)], name) for name, each in FILTERED.items()}
 
 
 def tell_hidden_mutants() -> tuple[list[Line], Counter[str]]:

@@ -91,9 +91,11 @@ class Story:
         for node in nodes:
             self.subscribe(node)
 
-    def subscribe(self, node: int, *after: Event) -> None:
-        """Subscribe a node to what comes after some events."""
-        self.say(node, "subscribed", topic=self.topic, start=self._frontier(after))
+    def subscribe(self, node: int, *after: Event, filters: Sequence[str] | None = None) -> None:
+        """Subscribe a node to what comes after some events, or to what matches of it."""
+        wanted = None if filters is None else list(filters)
+        start = self._frontier(after)
+        self.say(node, "subscribed", topic=self.topic, start=start, filters=wanted)
         self._delivered[node] = []
 
     def unsubscribe(self, node: int, *known: Event) -> None:

@@ -110,7 +110,7 @@ def compare(
 @click.option("--run-id", type=str, help="What the traces call this run.")
 @click.option("--timeout-s", type=float, default=7200.0, show_default=True, help="Then it fails.")
 @click.option("--keep-homes", is_flag=True, help="Leave the folders of the nodes in place.")
-@click.option("--workload", type=click.Path(path_type=Path), help="workload: its file.")
+@click.option("--workload", type=click.Path(path_type=Path), help="workload, quotes: the file.")
 @click.option(
     "--limit", "events_max", type=click.IntRange(min=1), help="workload: only the first N events."
 )
@@ -141,6 +141,13 @@ def compare(
 @click.option("--sample-s", type=float, default=5.0, show_default=True, help="soak: of memory.")
 @click.option("--churn", is_flag=True, help="soak: a third of the nodes come and go.")
 @click.option("--kill", "by_kill", is_flag=True, help="away: by SIGKILL, not in good order.")
+@click.option(
+    "--filters",
+    type=click.IntRange(1, 64),
+    default=10,
+    show_default=True,
+    help="quotes: of each node.",
+)
 @click.option(
     "--sequencers",
     type=click.IntRange(1, 7),
@@ -175,6 +182,7 @@ def run(
     soak      a steady rate for long: does memory grow?
     hot       one topic, everyone publishes at once: tree against cube
     succession  total order whose acting sequencer is killed again and again
+    quotes    one topic routed by content: quotes are replayed, and filters ask for some
     """
     with Bars() as bars, _telling():
         from pulsarcast.testbed.claims import play

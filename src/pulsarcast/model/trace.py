@@ -178,6 +178,7 @@ _COLUMNS: Final[Mapping[object, _Column]] = {
     tuple[PeerId, ...] | None: _Column(
         "array<string>", _or_null(_write_peers), _or_none(_read_peers)
     ),
+    tuple[str, ...] | None: _Column("array<string>", _encode, _or_none(tuple)),
     Cid: _Column("string", _write_cid, _read_cid),
     Cid | None: _Column("string", _or_null(_write_cid), _or_none(_read_cid)),
     tuple[Cid, ...]: _Column("array<string>", _write_cids, _read_cids),

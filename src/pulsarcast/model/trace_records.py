@@ -15,9 +15,10 @@ from pulsarcast.model.events import Position
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topic_types import DeliveryOrder, Dissemination, EventLinking, Mark
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 # 2: `unsubscribed` says where it ended, topics say who may publish and what is kept, a fault which
 # life it hit; `retired` is new. 3: `published` says whether the event is a merge of causal order.
+# 4: `subscribed` names filters: who does not know of them would take it for a full subscription.
 # Fields that earlier versions lack have a default here.
 
 # How much is written: each level includes those before it.
@@ -108,10 +109,14 @@ class TopicVersion(Record, frozen=True):
 
 
 class Subscribed(Record, frozen=True):
-    """A subscription began; what lies beyond its start frontier is due to it."""
+    """A subscription began; what lies beyond its start frontier is due to it.
+
+    One by content is due what any of its `filters` matches, and says so again when those change.
+    """
 
     topic: Cid
     start: tuple[Mark, ...]
+    filters: tuple[str, ...] | None = None  # None: it wants everything
 
 
 class Unsubscribed(Record, frozen=True):

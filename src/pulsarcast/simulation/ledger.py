@@ -147,10 +147,19 @@ class Stream:
 class Subscription:
     """One node's subscription to one topic, from its start frontier on."""
 
-    __slots__ = ("confirmed", "let_off", "life", "node", "start")
+    __slots__ = ("confirmed", "filtered", "let_off", "life", "node", "start")
 
-    def __init__(self, node: int, start: dict[tuple[PeerId, int], int], *, life: int = 0) -> None:
+    def __init__(
+        self,
+        node: int,
+        start: dict[tuple[PeerId, int], int],
+        *,
+        life: int = 0,
+        filtered: bool = False,
+    ) -> None:
         self.node = node
+        self.filtered = filtered
+        """Whether it wants only what matches: which events that are is in no trace."""
         self.start = start
         self.life = life
         """The incarnation of its node in which it began."""
@@ -254,6 +263,8 @@ class TopicBook:
             got = stream.got_between(node, start, high)
             self.ended.due += got
             self.ended.delivered += got
+            if subscription.filtered:
+                continue
             known_of = min(high, end.get((stream.publisher, stream.epoch), 0))
             self.ended.undecided += max(0, stream.published_between(start, known_of) - got)
 

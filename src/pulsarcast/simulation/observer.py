@@ -176,7 +176,9 @@ class Observer:
             # It crashed before anyone was told; the application asked again.
             self._forget(book, index)
         start = {(publisher, epoch): number for publisher, epoch, number in record.start}
-        book.subscriptions[index] = Subscription(index, start, life=incarnation)
+        book.subscriptions[index] = Subscription(
+            index, start, life=incarnation, filtered=record.filters is not None
+        )
 
     def _led(self, index: int, record: trace.LeaderChanged) -> None:
         """A sequencer says who leads: in one term nobody else does (Raft, figure 3)."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +28,7 @@ from pulsarcast.testbed.messages import (
     CreateTopic,
     Failed,
     Published,
+    PublishWith,
     Subscribe,
 )
 from pulsarcast.testbed.messages import Publish as PublishCommand
@@ -264,6 +265,7 @@ class Callers:
         injection: str,
         then: Callable[[Cid | None], None] | None = None,
         replicated: bool = True,
+        attributes: Mapping[str, bool | int | float | str] | None = None,
     ) -> None:
         """Publish, or request to, and keep account of what was promised."""
         self.injected += 1
@@ -272,7 +274,10 @@ class Callers:
         ack = "replicated" if replicated else "accepted"
 
         def make(call: int) -> Command:
-            return PublishCommand(call, topic, payload, int(injection), injection, ack)
+            number = int(injection)
+            if attributes is None:
+                return PublishCommand(call, topic, payload, number, injection, ack)
+            return PublishWith(call, topic, payload, dict(attributes), number, injection, ack)
 
         asked_ns = time.monotonic_ns()
 

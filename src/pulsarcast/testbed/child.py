@@ -18,19 +18,23 @@ from typing import Final, NoReturn, assert_never
 
 import trio
 
-from pulsarcast.model.errors import PulsarcastError
+from pulsarcast.model.errors import LocalError, PulsarcastError
 from pulsarcast.model.ids import Cid, PeerId
-from pulsarcast.testbed.contestants import Contestant, Opener, Seat, Settings
+from pulsarcast.testbed.contestants import Contestant, Filtering, Opener, Seat, Settings
 from pulsarcast.testbed.ledger import Ledger, Teller
 from pulsarcast.testbed.lifelines import end_with
 from pulsarcast.testbed.messages import (
     Answer,
+    AskCounts,
     AskLead,
     Command,
+    Counts,
     Created,
+    CreateRouted,
     CreateTopic,
     Done,
     Failed,
+    Follow,
     Join,
     Lead,
     Measure,
@@ -39,9 +43,13 @@ from pulsarcast.testbed.messages import (
     Opened,
     Publish,
     Published,
+    PublishWith,
+    Routing,
     Splitter,
     Stop,
     Subscribe,
+    Subscribed,
+    SubscribeWhere,
     decode_command,
     encode,
 )
@@ -151,7 +159,7 @@ async def _serve(control: socket.socket, plan: Plan, index: int, life: int, home
         announce=opening.announce,
         dial_from=opening.dial_from,
         settings=plan.settings,
-        deliver=lambda payload: teller.deliver(payload, time.monotonic_ns()),
+        deliver=lambda payload, reader=0: teller.deliver(payload, time.monotonic_ns(), reader),
     )
     async with plan.opener(seat) as contestant:
         await line.answer(Opened(opening.call, contestant.peer, list(contestant.addresses)))
@@ -202,7 +210,32 @@ async def _carry_out(command: Command, contestant: Contestant, ledger: Ledger) -
             return Measured(call, traffic.bytes_in, traffic.bytes_out, contestant.halted)
         case AskLead(call, topic):
             return Lead(call, contestant.term_led(Cid(topic)))
+        case CreateRouted() | Follow() | SubscribeWhere() | PublishWith() | AskCounts():
+            if not isinstance(contestant, Filtering):
+                raise LocalError("this contestant does not route by content")
+            return await _route(command, contestant, ledger)
         case Open(call) | Stop(call):
             return Failed(call, "the node is open already")
+        case _ as unreachable:
+            assert_never(unreachable)
+
+
+async def _route(command: Routing, contestant: Filtering, ledger: Ledger) -> Answer:
+    match command:
+        case PublishWith(call, topic, payload, attributes, number, injection, ack):
+            ledger.publish(number, time.monotonic_ns())
+            receipt = await contestant.publish_with(
+                Cid(topic), payload, attributes, injection=injection, ack=ack
+            )
+            return Published(call, receipt.event, receipt.replicas)
+        case SubscribeWhere(call, topic, where, reader):
+            return Subscribed(call, await contestant.subscribe_where(Cid(topic), where, reader))
+        case CreateRouted(call, name, rules):
+            return Created(call, await contestant.create_routed(name, rules))
+        case Follow(call, topic):
+            await contestant.follow(Cid(topic))
+            return Done(call)
+        case AskCounts(call):
+            return Counts(call, dict(contestant.counted()))
         case _ as unreachable:
             assert_never(unreachable)

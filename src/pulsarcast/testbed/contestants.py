@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.requests import Attribute
+from pulsarcast.model.topic_types import AttributeRule
 from pulsarcast.protocol.parameters import Parameters
 
 
@@ -43,6 +45,13 @@ class Settings:
         return "rpc" if index in self.rpc_traced else self.trace_level
 
 
+class Deliver(Protocol):
+    """Takes note of a delivery."""
+
+    def __call__(self, payload: bytes, reader: int = 0) -> None:
+        """The application, or one of several readers of it, was handed this."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Seat:
     """One node's place in a fleet."""
@@ -59,7 +68,7 @@ class Seat:
     dial_from: str | None
     """From which address it dials; only ours can."""
     settings: Settings
-    deliver: Callable[[bytes], None]
+    deliver: Deliver
     """To be called with the payload of every event that the application is handed."""
 
 
@@ -132,6 +141,34 @@ class Contestant(Protocol):
     @property
     def halted(self) -> str | None:
         """Why it promises nothing any more, where it has said so."""
+
+
+@runtime_checkable
+class Filtering(Protocol):
+    """What else a contestant can do whose topics are routed by content; only ours can."""
+
+    async def create_routed(self, name: str, attributes: Sequence[AttributeRule]) -> Cid:
+        """Create a topic whose events have these attributes, and are routed by them."""
+
+    async def follow(self, topic: Cid) -> None:
+        """Become a member, whom those who follow by content compare with."""
+
+    async def subscribe_where(self, topic: Cid, where: str, reader: int) -> bool:
+        """Have what matches told to a reader; whether it comes by content, and not to a member."""
+
+    async def publish_with(
+        self,
+        topic: Cid,
+        payload: bytes,
+        attributes: Mapping[str, Attribute],
+        *,
+        injection: str,
+        ack: str,
+    ) -> Receipt:
+        """Publish an event with attributes."""
+
+    def counted(self) -> Mapping[str, int]:
+        """How often the node took each way that it counts."""
 
 
 Opener: TypeAlias = Callable[[Seat], AbstractAsyncContextManager[Contestant]]

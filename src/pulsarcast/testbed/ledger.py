@@ -31,12 +31,16 @@ class Ledger:
     """A row for each event, a cell for each node: 0, or the latency in microseconds plus one.
 
     One that is `ordered` has a second cell for each: as which one of its own it came to the node.
+    Where several `readers` listen on a node, each has a column of its own, node after node.
     """
 
-    def __init__(self, *, nodes: int, events: int, ordered: bool = False) -> None:
+    def __init__(self, *, nodes: int, events: int, ordered: bool = False, readers: int = 1) -> None:
+        assert readers == 1 or not ordered, "each reader would have an order of its own"
         self.nodes = nodes
         self.events = events
-        times, cells = 8 * events, 4 * events * nodes
+        self.readers = readers
+        self.columns = nodes * readers
+        times, cells = 8 * events, 4 * events * self.columns
         used = times + cells * (1 + ordered)
         counts = -used % 8 + used  # where they begin: a multiple of 8
         memory = memoryview(mmap.mmap(-1, max(1, counts + 8 * _COUNTS * nodes)))
@@ -60,28 +64,34 @@ class Ledger:
     # Read by the parent.
 
     def missing(self, number: int, due: Iterable[int]) -> list[int]:
-        """Who of those that an event is due to has not got it."""
-        first = number * self.nodes
-        row = self._cells[first : first + self.nodes].tolist()
-        return [node for node in due if not row[node]]
+        """Who of those that an event is due to has not got it: nodes, or columns of readers."""
+        row = self._row(number)
+        return [column for column in due if not row[column]]
+
+    def got_by(self, number: int) -> list[int]:
+        """The columns of all who got an event."""
+        return [column for column, cell in enumerate(self._row(number)) if cell]
 
     def is_complete(self, number: int, *, but: int) -> bool:
         """Whether all nodes, except perhaps this one, have got an event."""
-        first = number * self.nodes
-        row = self._cells[first : first + self.nodes].tolist()
+        row = self._row(number)
         return row.count(0) == (0 if row[but] else 1)
 
     def latencies_us(self, number: int, due: Iterable[int]) -> list[int]:
         """How long an event took to those who got it."""
-        first = number * self.nodes
-        row = self._cells[first : first + self.nodes].tolist()
-        return [row[node] - 1 for node in due if row[node]]
+        row = self._row(number)
+        return [row[column] - 1 for column in due if row[column]]
+
+    def _row(self, number: int) -> list[int]:
+        first = number * self.columns
+        return self._cells[first : first + self.columns].tolist()
 
     def arrivals_ns(self, node: int) -> list[tuple[int, int]]:
         """Of all that a node has got: when it first came, in the order of that, and was published.
 
         To a microsecond: an event that came sooner came when it was published.
         """
+        assert self.readers == 1, "each reader has arrivals of its own"
         cells, published_ns = self._cells[node :: self.nodes].tolist(), self._published_ns
         return sorted(
             (published_ns[number] + (cell - 1) * NS_PER_US, published_ns[number])
@@ -98,7 +108,7 @@ class Ledger:
 
     @property
     def deliveries(self) -> int:
-        """First deliveries of an event to a node, a node's own included."""
+        """First deliveries of an event to a node or to a reader on it, a node's own included."""
         return sum(self._counts[::_COUNTS].tolist())
 
     def deliveries_of(self, node: int) -> int:
@@ -144,31 +154,33 @@ class Teller:
 
     def __init__(self, ledger: Ledger, node: int, number_of: Callable[[bytes], int]) -> None:
         self._events = ledger.events
-        self._nodes = ledger.nodes
+        self._columns = ledger.columns
+        self._readers = ledger.readers
         self._node = node
         self._number_of = number_of
         self._published_ns = ledger._published_ns
         self._cells = ledger._cells
         self._places = ledger._places
         self._counts = ledger._counts
-        self._told = bytearray(ledger.events)
+        self._told = bytearray(ledger.events * ledger.readers)
         """What this life was given."""
         self._before = ledger.messages(node) or Messages(0, 0)
         """What earlier lives received and sent."""
-        self._place = max(self._places[node :: self._nodes].tolist(), default=0)
+        self._place = max(self._places[node :: self._columns].tolist(), default=0)
         """How many there were before: of what is given again, the last time counts."""
 
-    def deliver(self, payload: bytes, now_ns: int) -> None:
-        """The application of our node was handed this."""
+    def deliver(self, payload: bytes, now_ns: int, reader: int = 0) -> None:
+        """The application of our node was handed this, or one of the readers on it."""
         number = self._number_of(payload)
         if not (0 <= number < self._events and self._published_ns[number]):
             self._count(3)
             return
-        if self._told[number]:
+        told = number * self._readers + reader
+        if self._told[told]:
             self._count(1)
             return
-        self._told[number] = 1
-        cell = number * self._nodes + self._node
+        self._told[told] = 1
+        cell = number * self._columns + self._node * self._readers + reader
         if self._cells[cell]:
             self._count(2)
             return

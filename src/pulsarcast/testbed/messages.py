@@ -11,6 +11,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from pulsarcast.model.topic_types import AttributeRule
+
 
 class _Message(msgspec.Struct, frozen=True, gc=False, tag=True):
     """One message; its class is told by name."""
@@ -61,6 +63,42 @@ class Publish(_Message, frozen=True):
     number: int
     injection: str
     ack: str
+
+
+class CreateRouted(_Message, frozen=True):
+    """Create a topic whose events have attributes, and are routed by content."""
+
+    name: str
+    attributes: list[AttributeRule]
+
+
+class Follow(_Message, frozen=True):
+    """Become a member of a topic, without anybody who listens."""
+
+    topic: bytes
+
+
+class SubscribeWhere(_Message, frozen=True):
+    """Listen to what matches; `reader` is whose column of the ledger that is."""
+
+    topic: bytes
+    where: str
+    reader: int
+
+
+class PublishWith(_Message, frozen=True):
+    """Publish one event with attributes; `number` is its row in the ledger."""
+
+    topic: bytes
+    payload: bytes
+    attributes: dict[str, bool | int | float | str]
+    number: int
+    injection: str
+    ack: str
+
+
+class AskCounts(_Message, frozen=True):
+    """Say how often you took each way that you count."""
 
 
 class Measure(_Message, frozen=True):
@@ -115,6 +153,18 @@ class Lead(_Message, frozen=True):
     term: int | None
 
 
+class Subscribed(_Message, frozen=True):
+    """The filter stands; whether what matches is routed to the node, which is no member then."""
+
+    routed: bool
+
+
+class Counts(_Message, frozen=True):
+    """Totals since the node began, by what they are counts of."""
+
+    counts: dict[str, int]
+
+
 class Done(_Message, frozen=True):
     """Nothing more to say."""
 
@@ -125,8 +175,14 @@ class Failed(_Message, frozen=True):
     error: str
 
 
-Command: TypeAlias = Open | Join | CreateTopic | Subscribe | Publish | Measure | AskLead | Stop
-Answer: TypeAlias = Opened | Created | Published | Measured | Lead | Done | Failed
+Routing: TypeAlias = CreateRouted | Follow | SubscribeWhere | PublishWith | AskCounts
+"""What only a contestant can do whose topics are routed by content."""
+Command: TypeAlias = (
+    Open | Join | CreateTopic | Subscribe | Publish | Measure | AskLead | Stop | Routing
+)
+Answer: TypeAlias = (
+    Opened | Created | Published | Measured | Lead | Subscribed | Counts | Done | Failed
+)
 
 _LENGTH: Final = struct.Struct(">I")
 _encoder: Final = msgspec.msgpack.Encoder()

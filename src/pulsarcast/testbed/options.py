@@ -51,6 +51,8 @@ class RunOptions:
     duration_s: float = 600.0
     sample_s: float = 5.0
     churn: bool = False
+    filters: int = 10
+    """Of each node, where quotes are replayed."""
     sequencers: int = 3
     every_s: float = 20.0
     """How often the acting sequencer is killed,"""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import trio
 
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import Cid, PeerId, cid_text, parse_peer
+from pulsarcast.model.requests import Attribute
+from pulsarcast.model.topic_types import AttributeRule, TopicSettings
 from pulsarcast.network.node import Node
 from pulsarcast.network.subscriptions import Subscription
+from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
 from pulsarcast.simulation.applications import settings_for
 from pulsarcast.testbed.contestants import Receipt, Seat, Traffic
 
@@ -44,11 +47,11 @@ class OurNode:
         """Subscribe, or go on where an earlier life stopped."""
         self._nursery.start_soon(self._consume, await self._node.subscribe(topic))
 
-    async def _consume(self, subscription: Subscription) -> None:
+    async def _consume(self, subscription: Subscription, reader: int = 0) -> None:
         deliver = self._seat.deliver
         try:
             async for event in subscription:
-                deliver(event.payload)
+                deliver(event.payload, reader)
         except LocalError as error:
             # A program that listens to a node without a disk is told so, and goes on without it.
             if self._node.halted is None:
@@ -65,6 +68,48 @@ class OurNode:
             injection=injection,
         )
         return Receipt(published.cid, published.replicas)
+
+    # By content.
+
+    async def create_routed(self, name: str, attributes: Sequence[AttributeRule]) -> Cid:
+        """Create a topic whose descriptor wants its events routed by content."""
+        settings = TopicSettings(attributes=tuple(attributes), extensions={ROUTING: CONTENT})
+        return (await self._node.create_topic(name, settings)).cid
+
+    async def follow(self, topic: Cid) -> None:
+        """Become a member."""
+        await self._node.follow(topic)
+
+    async def subscribe_where(self, topic: Cid, where: str, reader: int) -> bool:
+        """Each reader is a subscriber with a name of its own; says whether we are no member."""
+        subscription = await self._node.subscribe(topic, f"reader-{reader}", where=where)
+        self._nursery.start_soon(self._consume, subscription, reader)
+        name = cid_text(topic)
+        return all(followed.id != name for followed in self._node.followed())
+
+    async def publish_with(
+        self,
+        topic: Cid,
+        payload: bytes,
+        attributes: Mapping[str, Attribute],
+        *,
+        injection: str,
+        ack: str,
+    ) -> Receipt:
+        """Publish an event with attributes."""
+        published = await self._node.publish(
+            topic,
+            payload,
+            attributes=dict(attributes),
+            ack="replicated" if ack == "replicated" else "accepted",
+            idempotency_key=injection,
+            injection=injection,
+        )
+        return Receipt(published.cid, published.replicas)
+
+    def counted(self) -> Mapping[str, int]:
+        """What the node's core counts."""
+        return self._node.recoveries
 
     def traffic(self) -> Traffic:
         """What the node counted at its sockets, and of its messages."""

@@ -12,6 +12,7 @@ from pulsarcast.testbed.compare import Progress, no_progress
 from pulsarcast.testbed.hot import run_hot
 from pulsarcast.testbed.mirror import run_mirror
 from pulsarcast.testbed.options import Outcome, RunOptions
+from pulsarcast.testbed.quotes import run_quotes
 from pulsarcast.testbed.soak import run_soak
 from pulsarcast.testbed.succession import run_succession
 from pulsarcast.testbed.workload import run_workload
@@ -24,6 +25,7 @@ SCENARIOS: Final[Mapping[str, Callable[..., Outcome]]] = MappingProxyType(
         "soak": run_soak,
         "hot": run_hot,
         "succession": run_succession,
+        "quotes": run_quotes,
     }
 )
 

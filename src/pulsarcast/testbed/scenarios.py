@@ -19,6 +19,7 @@ import msgspec
 
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.topic_types import SEQUENCERS_MAX
+from pulsarcast.protocol.content.content import FILTERS_MAX
 from pulsarcast.simulation.links import Matrix, read_rtt_s
 from pulsarcast.testbed.options import RunOptions
 from pulsarcast.testbed.proxies import Delay, parse_delay
@@ -45,6 +46,7 @@ class Load(msgspec.Struct, kw_only=True):
     sample_s: _Seconds | None = None
     churn: bool | None = None
     kill: bool | None = None
+    filters: Annotated[int, msgspec.Meta(ge=1, le=FILTERS_MAX)] | None = None
     sequencers: Annotated[int, msgspec.Meta(ge=1, le=SEQUENCERS_MAX)] | None = None
 
 

@@ -65,16 +65,18 @@ def open_session(
     rpc_traced: Iterable[int] = (),
     needs_proxies: bool = False,
     ordered: bool = False,
+    readers: int = 1,
 ) -> Iterator[Session]:
     """Make the folders and a fleet that has yet to be assembled; at the end, stop all nodes.
 
-    `events` is how many the ledger has room for, which knows their order if it is `ordered`. There
-    are proxies in front of the nodes where something is delayed, or a fault needs them.
+    `events` is how many the ledger has room for, which knows their order if it is `ordered`, and
+    has a column for each of so many `readers` of a node. There are proxies in front of the nodes
+    where something is delayed, or a fault needs them.
     """
     opener = load(options.contestant)
     traces = prepare(options.out)
     run_id = options.name_of_run()
-    ledger = Ledger(nodes=size, events=events, ordered=ordered)
+    ledger = Ledger(nodes=size, events=events, ordered=ordered, readers=readers)
     plan = Plan(
         opener=opener,
         size=size,

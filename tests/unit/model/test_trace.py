@@ -129,10 +129,21 @@ def test_an_unknown_field_of_a_known_kind_is_left_aside() -> None:
 
 def test_a_line_of_the_first_version_lacks_what_came_later() -> None:
     line = trace.encode_line(ENVELOPE, trace.Unsubscribed(CID))
-    older = line.replace(b'"schema_version":3', b'"schema_version":1').replace(b',"end":[]', b"")
+    older = line.replace(b'"schema_version":4', b'"schema_version":1').replace(b',"end":[]', b"")
     assert trace.decode_line(older).record == trace.Unsubscribed(CID)
     with pytest.raises(LocalError):
-        trace.decode_line(older.replace(b'"schema_version":1', b'"schema_version":3'))
+        trace.decode_line(older.replace(b'"schema_version":1', b'"schema_version":4'))
+
+
+def test_filters_are_named_and_an_older_line_without_them_wants_everything() -> None:
+    wanted = trace.Subscribed(CID, (), ("price < 10", "symbol = 'I\u00e9\"'"))
+    line = trace.encode_line(ENVELOPE, wanted)
+    assert trace.decode_line(line).record == wanted
+    full = trace.encode_line(ENVELOPE, trace.Subscribed(CID, ()))
+    assert full.endswith(b',"filters":null}\n')
+    older = full.replace(b'"schema_version":4', b'"schema_version":3')
+    older = older.replace(b',"filters":null', b"")
+    assert trace.decode_line(older).record == trace.Subscribed(CID, ())
 
 
 @pytest.mark.parametrize("line", [b"", b"{}", b"[]", b"nonsense", b'{"kind":"unsubscribed"}'])

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import trio
 
+from pulsarcast.model import trace
 from pulsarcast.model.events import Attribute
 from pulsarcast.model.topics import AttributeRule, TopicSettings
 from pulsarcast.network.node import Node, Topic
+from pulsarcast.testbed.reading import lines_of
 
 SETTINGS = TopicSettings(
     attributes=(AttributeRule("price", "float", 0, 100), AttributeRule("symbol", "str")),
@@ -79,3 +81,36 @@ def test_a_filter_that_asks_about_no_number_makes_a_member_that_filters_itself(
             assert ben._running.core.topics
 
     trio.run(scene)
+
+
+def test_the_trace_names_the_filters_whenever_they_change_and_says_when_they_end(
+    tmp_path: Path,
+) -> None:
+    traces = tmp_path / "traces"
+    traces.mkdir()
+
+    async def scene() -> None:
+        async with (
+            Node.open(tmp_path / "ann") as ann,
+            Node.open(
+                tmp_path / "ben",
+                bootstrap=ann.addresses,
+                trace_level="delivery",
+                trace_folder=traces,
+                run_id="r1",
+            ) as ben,
+        ):
+            topic = await ann.create_topic("ticks", SETTINGS)
+            await ben.subscribe(topic, "me", where=WHERE)
+            await ben.subscribe(topic, "you", where="price > 90")
+            await ben.unsubscribe(topic)
+
+    trio.run(scene)
+    said = [line.record for line in lines_of(traces)]
+    filters = [record.filters for record in said if isinstance(record, trace.Subscribed)]
+    assert filters == [(WHERE,), (WHERE, "price > 90"), ("price > 90",)]
+    kinds = [trace.kind_of(record) for record in said]
+    assert kinds.count("unsubscribed") == 1
+    assert kinds.index("unsubscribed") > max(
+        at for at, kind in enumerate(kinds) if kind == "subscribed"
+    )

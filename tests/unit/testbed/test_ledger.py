@@ -39,6 +39,20 @@ def test_the_same_life_counts_a_duplicate_and_a_later_one_a_redelivery() -> None
     assert ledger.latencies_us(0, [1]) == [1]
 
 
+def test_every_reader_of_a_node_has_a_column_of_its_own() -> None:
+    ledger = Ledger(nodes=2, events=2, readers=3)
+    ledger.publish(1, 1_000)
+    teller = ledger.teller(1, number_of)
+    teller.deliver(payload(1), 2_000, 0)
+    teller.deliver(payload(1), 3_000, 2)
+    teller.deliver(payload(1), 4_000, 2)
+    assert ledger.got_by(1) == [3, 5]
+    assert ledger.got_by(0) == []
+    assert ledger.missing(1, [0, 3, 4, 5]) == [0, 4]
+    assert ledger.latencies_us(1, range(6)) == [1, 2]
+    assert (ledger.deliveries, ledger.duplicates) == (2, 1)
+
+
 def test_what_nobody_published_is_a_stray() -> None:
     ledger = Ledger(nodes=1, events=1)
     teller = ledger.teller(0, number_of)

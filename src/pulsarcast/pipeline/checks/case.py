@@ -159,6 +159,7 @@ def _periods(lines: DataFrame) -> DataFrame:
         history.place("to_incarnation", "to_seq").alias("to_at"),
         "ended",
         "start",
+        "filtered",
     )
 
 

@@ -9,6 +9,8 @@ name heads too, and may leave some for the next.
 What an event should name is asked where its publisher told of it; in a later life than the
 subscription's first, where its publisher was given it. After a kill, what came before may only be
 told with the deliveries that are made up for.
+
+Of subscriptions with filters nothing is asked: what does not match is not delivered there.
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ def find_broken_causality(case: Case, known: Causality) -> DataFrame:
             "born_at",
         )
     )
-    concerned = case.periods.join(parents, ["period_key"], how="left_semi")
+    concerned = case.periods.where("not filtered").join(parents, ["period_key"], how="left_semi")
     children = (
         meet(case, concerned)
         .where(F.col("order") == "causal")
@@ -197,7 +199,8 @@ def _published(case: Case, causal: DataFrame) -> DataFrame:
         "told_at",
         "merge",
     )
-    periods = case.periods.select("run_id", "node_id", "topic", "period_key", "from_at", "to_at")
+    full = case.periods.where("not filtered")
+    periods = full.select("run_id", "node_id", "topic", "period_key", "from_at", "to_at")
     within = history.is_within(F.col("told_at"), F.col("from_at"), F.col("to_at"))
     published = (
         said.join(periods, ["run_id", "node_id", "topic"], how="inner")

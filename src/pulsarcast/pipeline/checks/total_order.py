@@ -4,7 +4,8 @@ Where a node delivered everything in the order of positions and left none out, w
 before an event is what stands one position below: nothing can be learned there that the positions
 do not say (and `chains` holds those against the parents). So only the subscriptions in which that
 is not so are gone through, step by step; then every step of theirs that is unusual is held against
-the steps that all other nodes made at those places.
+the steps that all other nodes made at those places. Where a subscription has filters, what lies
+between two of its deliveries need not match: its steps say nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def find_odd(case: Case, entered: DataFrame) -> DataFrame:
         in_order.where("tied").groupBy("period_key", "rank").count().where("count > 1")
     ).select("period_key")
     odd = out_of_order.unionByName(both_of_two).distinct()
-    return case.periods.join(odd, ["period_key"], how="left_semi")
+    return case.periods.where("not filtered").join(odd, ["period_key"], how="left_semi")
 
 
 def find_forked(case: Case) -> DataFrame:

@@ -1,7 +1,8 @@
 """What the traces do not show: then a clean result would say more than anybody knows (design, 10).
 
 A node's lines are gapless, so a missing one shows; a life ends with a line of the node or of
-whoever killed it, so a missing end shows; and whoever is spoken of has lines of its own.
+whoever killed it, so a missing end shows; and whoever is spoken of has lines of its own. Which
+events match a filter no line says: a trace has no attributes.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ REASONS: Final = {
     "no_end": "a life neither stopped nor was killed on record",
     "no_lines": "a node or a life that others speak of has no lines",
     "no_events": "nothing was published",
+    "filtered": "a subscription has filters: what was due to it is in no trace",
     "newer_version": "lines of a schema that is not known here",
     "quarantined": "lines that could not be read",
 }
@@ -53,6 +55,7 @@ def find_unknown(
             "no_events",
             lives.select("run_id").distinct().join(published, ["run_id"], how="left_anti"),
         ),
+        _because("filtered", _filtered(lines)),
         _because(
             "newer_version",
             newer.groupBy(*_LIFE).agg(F.count(F.lit(1)).alias("lines")),
@@ -86,6 +89,12 @@ def _because(reason: str, where: DataFrame, lines: Column | None = None) -> Data
 def _spoken_of(lines: DataFrame) -> DataFrame:
     """The lives that the testbed ended."""
     return harms(lines).select(*_LIFE)
+
+
+def _filtered(lines: DataFrame) -> DataFrame:
+    """The subscriptions with filters, each where its node first said so."""
+    said = lines.where((F.col("kind") == "subscribed") & F.col("filters").isNotNull())
+    return said.groupBy("run_id", "node_id", "topic").agg(F.min("incarnation").alias("incarnation"))
 
 
 def _asked(lines: DataFrame) -> DataFrame:

@@ -19,7 +19,8 @@ def periods(lines: DataFrame) -> DataFrame:
     """One row per period: its first and its last place on its node, and its two frontiers.
 
     `to_incarnation` and `to_seq` are null while it is open; a period that ended with its node's
-    disk ends at `END_OF_LIFE`, and has no `end` frontier: nobody could say it any more.
+    disk ends at `END_OF_LIFE`, and has no `end` frontier: nobody could say it any more. One that
+    is `filtered` is due only what matches: which events that are is in no trace.
     """
     in_order = Window.partitionBy(*PAIR).orderBy("incarnation", "seq")
     was_in = F.coalesce(F.lag("begins").over(in_order), F.lit(False))
@@ -39,6 +40,7 @@ def periods(lines: DataFrame) -> DataFrame:
             F.coalesce(following["ended"], F.lit("open")).alias("ended"),
             F.col("marks").alias("start"),
             following["marks"].alias("end"),
+            "filtered",
         )
         .where("begins")
         .withColumn(
@@ -55,6 +57,7 @@ def periods(lines: DataFrame) -> DataFrame:
             "ended",
             "start",
             "end",
+            "filtered",
         )
     )
 
@@ -71,6 +74,7 @@ def _turns(lines: DataFrame) -> DataFrame:
             F.when(F.col("kind") == "subscribed", F.col("start")).otherwise(F.col("end")),
             F.array().cast(_MARKS),
         ).alias("marks"),
+        F.col("filters").isNotNull().alias("filtered"),
     )
     lost = (
         harms(lines)
@@ -85,6 +89,7 @@ def _turns(lines: DataFrame) -> DataFrame:
             F.lit(False).alias("begins"),
             F.lit("disk_lost").alias("ended"),
             F.lit(None).cast(_MARKS).alias("marks"),
+            F.lit(False).alias("filtered"),
         )
     )
     return said.unionByName(lost)

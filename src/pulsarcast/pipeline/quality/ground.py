@@ -28,7 +28,7 @@ class Ground(NamedTuple):
     tallies: DataFrame
     """All deliveries by node, topic and hops."""
     subscriptions: DataFrame
-    """All periods, with how much is due to each by algebra."""
+    """All periods without filters, with how much is due to each by algebra."""
     settled: DataFrame
     """The tallies of those subscriptions that have exactly what was due to them."""
     doubtful: DataFrame
@@ -45,7 +45,9 @@ def lay(lines: DataFrame, scratch: Scratch) -> Ground:
     topics = keep("topics", history.topics(lines))
     events = keep("events", _events(lines))
     tallies = keep("tallies", tally(lines))
-    subscriptions = keep("subscriptions", expected(events, history.periods(lines)))
+    # What is due to one with filters is in no trace: it has no part in any measure of coverage.
+    full = history.periods(lines).where("not filtered").drop("filtered")
+    subscriptions = keep("subscriptions", expected(events, full))
     doubtful = keep("doubtful", closely.in_doubt(subscriptions, by_subscriber(tallies)))
     settled = (
         tallies.join(subscriptions.select(*PAIR).distinct(), [*PAIR], how="left_semi")

@@ -131,7 +131,7 @@ class Content:
         else:
             topic.want(sid, number, where)
         if topic.started:
-            self.turn.persist(*self.rows(topic), then=then)
+            self.turn.persist(*self.rows(topic), then=partial(_say, topic.say_filters, then))
             return
         topic.when_started(then)
         self.turn.after(START_S_MAX, partial(self._give_up, topic, sid, failed))
@@ -151,13 +151,19 @@ class Content:
         self.subscriber.cancel(cid, sid)
         drop = DropState(TABLE, cid + sid.to_bytes(8, "big"))
         if topic.wanted:
-            self.turn.persist(drop, then=then)
+            said = topic.say_filters if topic.started else _nothing
+            self.turn.persist(drop, then=partial(_say, said, then))
             return
         del self.topics[cid]
         topic.close()
         self.node.descriptors.unfollow(cid)
         self.turn.persist(
-            drop, DropState("cursor", cid), *topic.requests.forget(), DropTopic(cid), then=then
+            drop,
+            DropState("cursor", cid),
+            *topic.requests.forget(),
+            DropTopic(cid),
+            # Said only now: a crash before would have left us with the subscription.
+            then=partial(_say, topic.say_ended, then),
         )
 
     def acknowledge(self, cid: Cid, index: int) -> None:
@@ -308,3 +314,13 @@ class Content:
             "content_kept": self.homes.kept_count,
             "content_trees": len(self.trees),
         }
+
+
+def _say(said: Callable[[], None], then: Callable[[], None]) -> None:
+    """Write down what is on the disk now, then go on."""
+    said()
+    then()
+
+
+def _nothing() -> None:
+    """There is nothing to say yet."""

@@ -114,16 +114,35 @@ class ContentTopic:
         for (publisher, epoch), high in marks.items():
             self.frontier.adopt(MarkState(publisher, epoch, high, high, None))
         self.started = True
-        start = tuple(Mark(publisher, epoch, high) for (publisher, epoch), high in marks.items())
+        # Of now: by the time that it is on the disk more may have come.
+        start = self._known()
 
         def synced() -> None:
-            self._turn.trace(trace.Subscribed(self.id, start))
+            self._say(start)
             waiting, self._on_start = self._on_start, []
             for then in waiting:
                 then()
 
         writes = [PutMark(self.id, mark) for mark in self.frontier.marks()]
         self._turn.persist(*writes, *self._content.rows(self), then=synced)
+
+    def say_filters(self) -> None:
+        """Write down what we want, now that it has changed."""
+        self._say(self._known())
+
+    def _say(self, start: tuple[Mark, ...]) -> None:
+        filters = tuple(wanted.text() for wanted in self.wanted.values())
+        self._turn.trace(trace.Subscribed(self.id, start, filters))
+
+    def say_ended(self) -> None:
+        """Write down that nothing is wanted any more, where anything ever was due."""
+        if self.started:
+            self._turn.trace(trace.Unsubscribed(self.id, self._known()))
+
+    def _known(self) -> tuple[Mark, ...]:
+        """Up to where all that matches was here."""
+        marks = self.frontier.marks()
+        return tuple(Mark(mark.publisher, mark.epoch, mark.high) for mark in marks)
 
     # What comes.
 

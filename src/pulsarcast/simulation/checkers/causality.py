@@ -50,8 +50,8 @@ class CausalBook:
         """A node tells of an event for the first time."""
         self.links[record.event] = record
         subscription = self.book.subscriptions.get(index)
-        if subscription is None:
-            return
+        if subscription is None or subscription.filtered:
+            return  # whoever has not got everything cannot name all heads
         if subscription.life == incarnation:
             self._judge_parents(observer, index, record)
         else:
@@ -60,6 +60,8 @@ class CausalBook:
     def delivered(self, observer: Observer, index: int, event: Cid, stream: Stream) -> None:
         """A node was given an event that it had not got before."""
         record = self.links[event]
+        if self.book.subscriptions[index].filtered:
+            return  # parents that do not match never come
         tops, named = self._tops.setdefault(index, {}), self._named.setdefault(index, {})
         if (index, event) in self._new:
             del self._new[index, event]
