@@ -32,7 +32,7 @@ SCENARIOS = {
 """Where it takes another scenario than `random`."""
 
 AMONG_SEQUENCERS = {
-    "certificates": (14, "fork"),
+    "certificates": (1, "fork"),
     "vote-sync": (74, "election"),
 }
 """The same of sequencers alone (`simulate sequencers`), and what they find."""
