@@ -214,15 +214,15 @@ class ContentTopic:
         """Two members have shown us all that matches up to here."""
         writes = []
         for (publisher, epoch), high in marks.items():
+            if high <= self.frontier.high(publisher, epoch):
+                continue
             known = self.frontier.mark(publisher, epoch)
             if known is None:
                 known = MarkState(publisher, epoch, 0, 0, None)
-            if high > known.high:
-                beyond = tuple(number for number in known.beyond if number > high)
-                self.frontier.adopt(known._replace(high=high, cid=None, beyond=beyond))
-                mark = self.frontier.mark(publisher, epoch)
-                assert mark is not None
-                writes.append(PutMark(self.id, mark))
+            beyond = tuple(number for number in known.beyond if number > high)
+            moved = known._replace(high=high, cid=None, beyond=beyond)
+            self.frontier.adopt(moved)
+            writes.append(PutMark(self.id, moved))
         if writes:
             self._turn.persist(*writes)
 

@@ -93,6 +93,8 @@ class Homes:
         """What to do once a peer closer to a place's key is known (`upkeep`)."""
         self.touched: Callable[[Place], None] = lambda place: None
         """What to do once a place has changed (`upkeep`)."""
+        self.taken: Callable[[PeerId, Installed], None] = lambda subscriber, answer: None
+        """Told of every piece that a leaf of ours has taken in, and of what it answers."""
         self._told: dict[tuple[PeerId, Cid, str, int], int] = {}
 
     @property
@@ -212,6 +214,7 @@ class Homes:
                 place.at,
                 message.hops,
             )
+            self.taken(record.subscriber, answer)
             if record.subscriber == self._turn.me:
                 self._installed(self._turn.me, answer)
             else:

@@ -273,11 +273,14 @@ def _no_member(message: CompareContent) -> ContentCompared:
 def _marks(topic: Topic, moved: dict[tuple[PeerId, int], None] | None) -> list[MarkState]:
     """Where numberings stand, as far as everything up to there is on our disk."""
     pending = topic.log.pending()
+    if moved is None:
+        known = topic.frontier.marks()
+    else:
+        # In the order of all marks, without making those that nobody asks for.
+        found = (topic.frontier.mark(*source) for source in sorted(moved))
+        known = [mark for mark in found if mark is not None]
     marks = []
-    for mark in topic.frontier.marks():
-        source = (mark.publisher, mark.epoch)
-        if moved is not None and source not in moved:
-            continue
-        high = min(mark.high, pending.get(source, mark.high + 1) - 1)
+    for mark in known:
+        high = min(mark.high, pending.get((mark.publisher, mark.epoch), mark.high + 1) - 1)
         marks.append(MarkState(mark.publisher, mark.epoch, 0, high, None))
     return marks

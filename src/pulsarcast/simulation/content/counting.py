@@ -10,19 +10,23 @@ from pulsarcast.simulation.lines import Line
 from pulsarcast.simulation.world import World
 
 INSTALLING: Final = "installing"
+"""As the thesis counts it: subscriptions on their way, pieces for new leaves, the tree's shape."""
+COPYING: Final = "copying"
+"""Copies at a home's neighbours and hand-over: the thesis has them, and does not count them."""
+FINDING: Final = "finding"
+"""Descriptors, which are only looked for because a subscriber or a home needs a topic's schema."""
 PROBING: Final = "probing"
 DELIVERING: Final = "delivering"
 COMPARING: Final = "comparing"
 
-# Descriptors are only looked for because a home needs a topic's schema: that is installing too.
 _PURPOSES: Final[dict[type, str]] = {
     routed.PlaceSubscription: INSTALLING,
     routed.Installed: INSTALLING,
     routed.PlaceState: INSTALLING,
     routed.PlaceTaken: INSTALLING,
     routed.TreeShape: INSTALLING,
-    FindBlock: INSTALLING,
-    BlockFound: INSTALLING,
+    FindBlock: FINDING,
+    BlockFound: FINDING,
     routed.ProbeEvent: PROBING,
     routed.MatchedEvent: DELIVERING,
     routed.CompareContent: COMPARING,
@@ -30,12 +34,19 @@ _PURPOSES: Final[dict[type, str]] = {
 }
 
 
+def _purpose(message: Message) -> str | None:
+    if isinstance(message, routed.PlaceState) and message.purpose is not routed.Purpose.TRANSFER:
+        return COPYING
+    return _PURPOSES.get(type(message))
+
+
 class Counted:
     """Messages and bytes that each node sent, by purpose."""
 
     def __init__(self) -> None:
-        self.bytes: dict[str, dict[int, int]] = {name: {} for name in set(_PURPOSES.values())}
-        self.messages: dict[str, dict[int, int]] = {name: {} for name in set(_PURPOSES.values())}
+        names = {*_PURPOSES.values(), COPYING}
+        self.bytes: dict[str, dict[int, int]] = {name: {} for name in names}
+        self.messages: dict[str, dict[int, int]] = {name: {} for name in names}
 
     def clear(self) -> None:
         """A new phase begins."""
@@ -75,7 +86,7 @@ def count_in(world: World) -> Counted:
         __slots__ = ()
 
         def send(self, message: Message) -> None:
-            purpose = _PURPOSES.get(type(message))
+            purpose = _purpose(message)
             if purpose is not None and self.ready:
                 traffic = self.traffic
                 if message is not traffic.message:

@@ -77,6 +77,8 @@ class Ledger:
         if self._newest.get(numbering, 0) > record.number:
             self.disorders += 1
         self._newest[numbering] = max(record.number, self._newest.get(numbering, 0))
+        if index in self.due.get(record.event, ()):
+            return  # whom it is due to has asked for it
         attributes = self._attributes.get(record.event)
         if attributes is not None and index in self._ever:
             self.unasked += not any(each.matches(attributes) for each in self._ever[index])
