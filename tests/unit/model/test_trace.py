@@ -68,15 +68,6 @@ def test_every_kind_of_record_is_tried_above() -> None:
     assert {type(record) for record in RECORDS} == set(trace.RECORDS)
 
 
-def test_the_kinds_are_those_of_the_design() -> None:
-    assert set(trace.SCHEMA) == {
-        "node_started", "node_stopped", "topic_created", "topic_version", "subscribed",
-        "unsubscribed", "injected", "published", "acknowledged", "refused", "delivered",
-        "rpc_sent", "rpc_received", "gap_found", "gap_filled", "rejected", "resources", "fault",
-        "retired", "leader_changed",
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize("record", RECORDS, ids=trace.kind_of)
 def test_a_line_holds_what_the_schema_says(record: trace.Record) -> None:
     fields = json.loads(trace.encode_line(ENVELOPE, record))
