@@ -21,6 +21,7 @@ from pulsarcast.protocol.sequencing.messages import RequestReferred, SequencerMe
 from pulsarcast.protocol.sequencing.saved import STORE, VOTE, Saved, read_saved
 from pulsarcast.protocol.sequencing.seat import Seat
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
+from pulsarcast.protocol.store import DropState, Write
 from pulsarcast.protocol.versions import Versions
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ SEATS_MAX = 64
 """Topics that we are a sequencer of at a time: whoever names us in more has to do without us."""
 LOOKED_MAX = 256
 """Topics of which we remember that they do not name us."""
+LEFT_MAX = 256
+"""Topics that we are no sequencer of any more, and of which our disk keeps what we knew as one."""
 
 
 class Seats:
@@ -113,7 +116,20 @@ class Seats:
         if len(self._dismissed) > LOOKED_MAX:
             del self._dismissed[next(iter(self._dismissed))]
         self.close(topic)
-        self.node.turn.persist(then=lambda: self.node.following.release(topic))
+        writes = self._forget_oldest()
+        self.node.turn.persist(*writes, then=lambda: self.node.following.release(topic))
+
+    def _forget_oldest(self) -> list[Write]:
+        """A stranger can name us and then others as often as it likes: our disk has an end."""
+        writes: list[Write] = []
+        while len(self._saved) + len(self._left) > LEFT_MAX:
+            topic = next(iter(self._saved or self._left))
+            saved, entries = self._saved.pop(topic, {}), self._entries.pop(topic, {})
+            left = self._left.pop(topic, None)
+            log = left[1] if left else read_log(entries, saved.get(BASE))
+            writes += log.cut_from(topic, log.base.index + 1)
+            writes += [DropState(table, topic) for table in (STORE, VOTE, BASE)]
+        return writes
 
     def renewed(self, topic: Topic) -> None:
         """A topic that we follow has another version: it may name us, or others."""

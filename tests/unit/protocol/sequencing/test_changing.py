@@ -9,6 +9,7 @@ from pulsarcast.model.requests import sign_request
 from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor, TopicSettings
 from pulsarcast.protocol.inputs import MessageReceived, UpdateTopic
 from pulsarcast.protocol.messages import EventMessage
+from pulsarcast.protocol.sequencing import seats
 from tests.support.lab import Lab
 
 NODES = 8
@@ -157,3 +158,14 @@ def test_who_is_named_again_has_the_store_that_it_had() -> None:
     change(lab, topic, 0, 1, 2)
     again = [lab.world.node(index).seats.by_topic[topic].sequencer.store for index in (0, 1, 2)]
     assert again == stores
+
+
+def test_what_replaced_sequencers_keep_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seats, "LEFT_MAX", 0)
+    lab, topic = make_lab(0, 1, 2)
+    change(lab, topic, 3, 4, 5)
+    for index in (0, 1, 2):
+        lab.world.kill(index)
+        lab.world.restart(index)
+        kept = lab.world.node(index).seats
+        assert (kept._saved, kept._entries, kept._left) == ({}, {}, {})
