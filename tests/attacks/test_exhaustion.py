@@ -17,7 +17,6 @@ from pulsarcast.model.events import (
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.pointers import decode_pointer
 from pulsarcast.model.topics import DeliveryOrder, TopicSettings, decode_topic
-from pulsarcast.protocol.frontier import BEYOND_MAX, Frontier
 from pulsarcast.protocol.messages import (
     EventMessage,
     FetchRange,
@@ -31,6 +30,7 @@ from pulsarcast.protocol.messages import (
 )
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import MarkState
+from pulsarcast.protocol.topic.frontier import BEYOND_MAX, Frontier
 from pulsarcast.wire import codec
 from pulsarcast.wire.limits import FRAME_BYTES_MAX
 from tests.support.people import (

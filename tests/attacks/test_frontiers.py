@@ -16,8 +16,8 @@ from pulsarcast.protocol.messages import (
     Range,
 )
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.recovery import WANTS_MAX
 from pulsarcast.protocol.store import MarkState
+from pulsarcast.protocol.topic.recovery import WANTS_MAX
 from pulsarcast.wire import codec
 from tests.support.lab import Lab
 from tests.support.people import (

@@ -1,8 +1,8 @@
 """VCube-PS: its clusters and its spanning trees, claim by claim (sections 2 and 3.3).
 
 Where we deviate: ids are not dense, and N is no power of two (the properties in
-tests/unit/protocol/test_cluster.py); nodes may fail; and nobody waits for acknowledgements, neither
-of events nor of subscriptions.
+tests/unit/protocol/dissemination/test_cluster.py); nodes may fail; and nobody waits for
+acknowledgements, neither of events nor of subscriptions.
 """
 
 import pytest

@@ -7,8 +7,8 @@ import pytest
 
 from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid
-from pulsarcast.protocol.doubts import ANOTHER, NOT_REMEMBERED
 from pulsarcast.protocol.inputs import Now, Publish
+from pulsarcast.protocol.publishing.doubts import ANOTHER, NOT_REMEMBERED
 from pulsarcast.protocol.store import RESTORED, PutState
 from pulsarcast.simulation.applications import settings_for
 from pulsarcast.simulation.links import Constant

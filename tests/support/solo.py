@@ -46,7 +46,7 @@ from pulsarcast.protocol.messages import (
 from pulsarcast.protocol.node import Node
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import MarkState
-from pulsarcast.protocol.topic import Topic
+from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.storage.memory import MemoryStore
 from tests.support.people import CREATED_US, identity
 

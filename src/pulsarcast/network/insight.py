@@ -13,7 +13,7 @@ from pulsarcast.model.topic_types import Dissemination
 from pulsarcast.network.neighbours import Neighbours
 from pulsarcast.network.subscriptions import Feed
 from pulsarcast.protocol.sequencing.seat import Seat
-from pulsarcast.protocol.topic import Topic
+from pulsarcast.protocol.topic.topic import Topic
 
 
 def topic_view(

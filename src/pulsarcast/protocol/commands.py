@@ -22,7 +22,7 @@ from pulsarcast.model.topics import (
     next_version,
 )
 from pulsarcast.protocol.effects import Reply
-from pulsarcast.protocol.following import Why
+from pulsarcast.protocol.following.following import Why
 from pulsarcast.protocol.inputs import (
     Acknowledge,
     Command,
@@ -39,8 +39,8 @@ from pulsarcast.protocol.inputs import (
     UpdateTopic,
 )
 from pulsarcast.protocol.messages import RequestToPublish
-from pulsarcast.protocol.publishing import NONCE_BYTES
-from pulsarcast.protocol.requests import Settled
+from pulsarcast.protocol.publishing.outbox import Settled
+from pulsarcast.protocol.publishing.publisher import NONCE_BYTES
 from pulsarcast.protocol.store import (
     Block,
     Events,
@@ -50,8 +50,8 @@ from pulsarcast.protocol.store import (
     LoadRequest,
     PutBlock,
 )
-from pulsarcast.protocol.topic import Topic
-from pulsarcast.protocol.versions import Versions
+from pulsarcast.protocol.topic.topic import Topic
+from pulsarcast.protocol.topic.versions import Versions
 
 if TYPE_CHECKING:
     from pulsarcast.protocol.node import Node

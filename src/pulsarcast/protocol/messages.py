@@ -23,7 +23,6 @@ from pulsarcast.protocol.sequencing.messages import (
     Append,
     Appended,
     AskVote,
-    RequestReferred,
     Summon,
     Vote,
 )
@@ -73,6 +72,14 @@ class RequestAnswered(Struct, frozen=True):
     event: Cid | None
     replicas: int
     reason: str
+
+
+class RequestReferred(Struct, frozen=True):
+    """Not me: this sequencer leads, or nobody that I know of."""
+
+    topic: Cid
+    request_id: bytes
+    leader: PeerId | None
 
 
 # Tree keeping.

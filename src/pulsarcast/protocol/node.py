@@ -27,14 +27,15 @@ from pulsarcast.protocol.content.messages import (
     ProbeEvent,
     TreeShape,
 )
-from pulsarcast.protocol.descriptors import Descriptors
+from pulsarcast.protocol.dht.expiry import Lifetime, event_lifetime, topic_lifetime
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.overlay import CubeView, TreeView
-from pulsarcast.protocol.doubts import Doubts
 from pulsarcast.protocol.effects import Effect, Know, Stopped
-from pulsarcast.protocol.expiry import Lifetime, event_lifetime, topic_lifetime
-from pulsarcast.protocol.following import Following
-from pulsarcast.protocol.handing_in import HandingIn
+from pulsarcast.protocol.following.descriptors import Descriptors
+from pulsarcast.protocol.following.following import Following
+from pulsarcast.protocol.following.handing_in import HandingIn
+from pulsarcast.protocol.following.joiners import Joiners
+from pulsarcast.protocol.following.renewal import Renewal
 from pulsarcast.protocol.inputs import (
     FindPeer,
     Halt,
@@ -50,7 +51,6 @@ from pulsarcast.protocol.inputs import (
     Stop,
     TimerFired,
 )
-from pulsarcast.protocol.joiners import Joiners
 from pulsarcast.protocol.messages import (
     Contact,
     Credit,
@@ -68,26 +68,27 @@ from pulsarcast.protocol.messages import (
     Message,
     Range,
     RequestAnswered,
+    RequestReferred,
     RequestToPublish,
     Status,
 )
-from pulsarcast.protocol.numbering import Numberings
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.publishing import Publisher
-from pulsarcast.protocol.renewal import Renewal
-from pulsarcast.protocol.requests import Outbox, RequestDesk
+from pulsarcast.protocol.publishing.doubts import Doubts
+from pulsarcast.protocol.publishing.numbering import Numberings
+from pulsarcast.protocol.publishing.outbox import Outbox
+from pulsarcast.protocol.publishing.publisher import Publisher
+from pulsarcast.protocol.publishing.request_desk import RequestDesk
+from pulsarcast.protocol.publishing.visiting import Visits
 from pulsarcast.protocol.sequencing.messages import (
     Append,
     Appended,
     AskVote,
-    RequestReferred,
     Summon,
     Vote,
 )
 from pulsarcast.protocol.sequencing.seats import Seats
 from pulsarcast.protocol.store import RESTORED, DropState
 from pulsarcast.protocol.turn import Turn
-from pulsarcast.protocol.visiting import Visits
 
 RECENT_MAX = 1024
 

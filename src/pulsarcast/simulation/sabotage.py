@@ -14,11 +14,11 @@ from pulsarcast.model.ids import PeerId
 from pulsarcast.protocol.content.following import ContentTopic
 from pulsarcast.protocol.dissemination.cube import DisseminationCube
 from pulsarcast.protocol.dissemination.tree import DisseminationTree
-from pulsarcast.protocol.heartbeat import Heartbeat
+from pulsarcast.protocol.dissemination.tree_heartbeat import Heartbeat
 from pulsarcast.protocol.messages import EventMessage, FetchRange, FrontierPage, Range, Status
 from pulsarcast.protocol.node import Node
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
-from pulsarcast.protocol.topic import Topic
+from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.simulation.disk import DiskModel
 
 VOTE_LATE_S = 1.0

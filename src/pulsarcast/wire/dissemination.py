@@ -23,6 +23,7 @@ from pulsarcast.protocol.messages import (
     Members,
     Range,
     RequestAnswered,
+    RequestReferred,
     RequestToPublish,
     Role,
     Status,
@@ -107,16 +108,37 @@ def pack_request_answered(message: RequestAnswered) -> pb.Frame:
 
 
 def read_request_answered(given: pb.RequestAnswered) -> RequestAnswered:
-    request_id = given.request_id
-    if len(request_id) != REQUEST_ID_BYTES:
-        raise RemoteError(f"a request id has {len(request_id)} bytes, not {REQUEST_ID_BYTES}")
     return RequestAnswered(
         check_cid(given.topic),
-        request_id,
+        _read_request_id(given.request_id),
         check_cid(given.event) if given.HasField("event") else None,
         read_integer(given.replicas, "a count of replicas", high=COUNT_MAX),
         read_reason(given.reason),
     )
+
+
+def pack_request_referred(message: RequestReferred) -> pb.Frame:
+    return pb.Frame(
+        request_referred={
+            "topic": message.topic,
+            "request_id": message.request_id,
+            "leader": message.leader,
+        }
+    )
+
+
+def read_request_referred(given: pb.RequestReferred) -> RequestReferred:
+    return RequestReferred(
+        check_cid(given.topic),
+        _read_request_id(given.request_id),
+        check_peer_id(given.leader) if given.HasField("leader") else None,
+    )
+
+
+def _read_request_id(given: bytes) -> bytes:
+    if len(given) != REQUEST_ID_BYTES:
+        raise RemoteError(f"a request id has {len(given)} bytes, not {REQUEST_ID_BYTES}")
+    return given
 
 
 # Tree keeping.

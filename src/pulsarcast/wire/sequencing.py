@@ -11,7 +11,6 @@ from pulsarcast.protocol.sequencing.messages import (
     Append,
     Appended,
     AskVote,
-    RequestReferred,
     Summon,
     Vote,
 )
@@ -20,7 +19,6 @@ from pulsarcast.wire.fields import Packed, check_count, read_integer, read_store
 from pulsarcast.wire.limits import (
     ENTRIES_MAX,
     MEMBERS_MAX,
-    REQUEST_ID_BYTES,
     SIGNATURE_BYTES,
     SIGNATURES_MAX,
 )
@@ -198,23 +196,3 @@ def pack_summon(message: Summon) -> pb.Frame:
 def read_summon(given: pb.Summon) -> Summon:
     version = check_cid(given.version) if given.HasField("version") else None
     return Summon(check_cid(given.topic), version)
-
-
-def pack_request_referred(message: RequestReferred) -> pb.Frame:
-    return pb.Frame(
-        request_referred={
-            "topic": message.topic,
-            "request_id": message.request_id,
-            "leader": message.leader,
-        }
-    )
-
-
-def read_request_referred(given: pb.RequestReferred) -> RequestReferred:
-    if len(given.request_id) != REQUEST_ID_BYTES:
-        raise RemoteError(f"a request id has {len(given.request_id)} bytes")
-    return RequestReferred(
-        check_cid(given.topic),
-        given.request_id,
-        check_peer_id(given.leader) if given.HasField("leader") else None,
-    )

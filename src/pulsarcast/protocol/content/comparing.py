@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.content.members import id_of
 from pulsarcast.protocol.content.messages import CompareContent, ContentCompared
-from pulsarcast.protocol.frontier import Source
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import MarkState
+from pulsarcast.protocol.topic.frontier import Source
 from pulsarcast.protocol.turn import Turn
 
 MEMBERS = 2

@@ -36,10 +36,10 @@ from pulsarcast.protocol.content.spaces import Spaces, is_routed
 from pulsarcast.protocol.content.subscriber import Subscriber
 from pulsarcast.protocol.content.trees import Trees
 from pulsarcast.protocol.content.upkeep import Upkeep
-from pulsarcast.protocol.frontier import Frontier
 from pulsarcast.protocol.messages import JoinAccepted, JoinReferred
 from pulsarcast.protocol.store import DropState, DropTopic, MarkState, PutState, StateRow, Write
-from pulsarcast.protocol.versions import Versions
+from pulsarcast.protocol.topic.frontier import Frontier
+from pulsarcast.protocol.topic.versions import Versions
 
 if TYPE_CHECKING:
     from pulsarcast.protocol.node import Node
@@ -187,13 +187,13 @@ class Content:
 
     def restore(
         self,
-        rows: dict[bytes, bytes],
+        tables: dict[str, dict[bytes, bytes]],
         marks: dict[Cid, list[MarkState]],
         logs: dict[Cid, int],
-        cursors: dict[bytes, bytes],
     ) -> None:
         """Take up again, after a restart, what our disk says we follow."""
-        for key, value in rows.items():
+        cursors = tables.get("cursor", {})
+        for key, value in tables.get(TABLE, {}).items():
             cid, sid = Cid(key[:-8]), int.from_bytes(key[-8:], "big")
             versions = self.node.descriptors.get(cid)
             if versions is None:

@@ -21,11 +21,11 @@ from pulsarcast.protocol.content.comparing import Comparing
 from pulsarcast.protocol.content.members import ID_BYTES, id_of
 from pulsarcast.protocol.content.messages import ContentCompared
 from pulsarcast.protocol.content.spaces import own_filter
-from pulsarcast.protocol.frontier import Frontier, Source
-from pulsarcast.protocol.published_requests import PublishedRequests
 from pulsarcast.protocol.store import MarkState, PutMark
-from pulsarcast.protocol.topic_log import TopicLog
-from pulsarcast.protocol.versions import Versions
+from pulsarcast.protocol.topic.frontier import Frontier, Source
+from pulsarcast.protocol.topic.log import TopicLog
+from pulsarcast.protocol.topic.published_requests import PublishedRequests
+from pulsarcast.protocol.topic.versions import Versions
 
 if TYPE_CHECKING:
     from pulsarcast.protocol.content.content import Content

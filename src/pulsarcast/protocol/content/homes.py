@@ -40,8 +40,8 @@ from pulsarcast.protocol.content.spaces import Spaces, filter_of
 from pulsarcast.protocol.content.splitting import Splitting
 from pulsarcast.protocol.content.trees import Trees
 from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.topic.versions import Versions
 from pulsarcast.protocol.turn import Turn
-from pulsarcast.protocol.versions import Versions
 
 PLACES_MAX = 1024
 """Nodes of trees that we hold at a time."""

@@ -18,7 +18,7 @@ from pulsarcast.protocol.content.messages import CompareContent, ContentCompared
 from pulsarcast.protocol.content.spaces import filter_of
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import Events, LoadLog, LoadNumbers, MarkState
-from pulsarcast.protocol.topic import Topic
+from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.protocol.turn import Turn
 
 PAGE = 128

@@ -15,8 +15,8 @@ from pulsarcast.model.filters.domains import Domain, domain_of
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.topic_types import TopicDescriptor
 from pulsarcast.protocol.content.space import unit
-from pulsarcast.protocol.descriptors import Descriptors
-from pulsarcast.protocol.versions import Versions
+from pulsarcast.protocol.following.descriptors import Descriptors
+from pulsarcast.protocol.topic.versions import Versions
 
 ROUTING = "routing"
 CONTENT = "content"

@@ -17,8 +17,8 @@ from pulsarcast.protocol.content.space import CUT_OFF, Piece, node_at, pieces, p
 from pulsarcast.protocol.content.spaces import Spaces, own_filter, routes_of
 from pulsarcast.protocol.content.trees import Trees
 from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.topic.versions import Versions
 from pulsarcast.protocol.turn import Turn
-from pulsarcast.protocol.versions import Versions
 
 GUESS_LEVEL_MAX = 4
 RETRY_FACTOR_MAX = 16

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from pulsarcast.model.errors import RemoteError, Verdict
 from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of
+from pulsarcast.protocol.dht.expiry import Lifetime
 from pulsarcast.protocol.dht.routing import RoutingTable
-from pulsarcast.protocol.expiry import Lifetime
 from pulsarcast.protocol.messages import BlockFound, Contact, FindBlock, StoreBlocks, Stored
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import Block, DropExpired, LoadBlock, PutBlock

@@ -1,1 +1,1 @@
-"""Ways for an event to travel: the tree now, the cube later (design 2)."""
+"""Ways for an event to travel: the tree and the cube (design 2)."""

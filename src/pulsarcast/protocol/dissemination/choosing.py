@@ -6,7 +6,7 @@ from pulsarcast.protocol.dissemination.cube import DisseminationCube
 from pulsarcast.protocol.dissemination.cube_heartbeat import CubeHeartbeat
 from pulsarcast.protocol.dissemination.overlay import Conversation, Overlay, OverlayOwner
 from pulsarcast.protocol.dissemination.tree import DisseminationTree
-from pulsarcast.protocol.heartbeat import Heartbeat
+from pulsarcast.protocol.dissemination.tree_heartbeat import Heartbeat
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.turn import Turn
 

@@ -9,9 +9,9 @@ members of far buckets too. Whoever finds out passes on what was missing.
 from pulsarcast.model.ids import Cid, PeerId, peer_key
 from pulsarcast.protocol.dissemination.cube import DisseminationCube
 from pulsarcast.protocol.dissemination.overlay import OverlayOwner
+from pulsarcast.protocol.dissemination.pulse import Pulse
 from pulsarcast.protocol.messages import Contact, Status
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.pulse import Pulse
 from pulsarcast.protocol.turn import Turn
 
 FAR = 2

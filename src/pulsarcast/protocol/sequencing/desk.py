@@ -21,10 +21,13 @@ from pulsarcast.model.events import (
 )
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import EventLinking, TopicDescriptor
-from pulsarcast.protocol.messages import RequestAnswered, RequestToPublish
-from pulsarcast.protocol.requests import BYTES_MAX, refusal_of
+from pulsarcast.protocol.messages import (
+    RequestAnswered,
+    RequestReferred,
+    RequestToPublish,
+)
+from pulsarcast.protocol.publishing.request_desk import BYTES_MAX, refusal_of
 from pulsarcast.protocol.sequencing.log import EntryKind
-from pulsarcast.protocol.sequencing.messages import RequestReferred
 from pulsarcast.protocol.store import Block, LoadRequest
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ together, so one that has lost its store has lost its vote as well (decision 002
 
 from msgspec import Struct
 
-from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.ids import Cid
 from pulsarcast.protocol.sequencing.log import Base, Entry
 
 
@@ -71,14 +71,6 @@ class Summon(Struct, frozen=True):
     topic: Cid
     version: Cid | None = None
     """The version that does; None for the first."""
-
-
-class RequestReferred(Struct, frozen=True):
-    """Not me: this sequencer leads, or nobody that I know of."""
-
-    topic: Cid
-    request_id: bytes
-    leader: PeerId | None
 
 
 SequencerMessage = AskVote | Vote | Append | Appended

@@ -15,17 +15,20 @@ from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import EventDescriptor, Position, Sequence, publish_own
 from pulsarcast.model.ids import Cid, PeerId, cid_of
 from pulsarcast.model.topics import TopicDescriptor, check_event
-from pulsarcast.protocol.messages import RequestAnswered
+from pulsarcast.protocol.messages import (
+    RequestAnswered,
+    RequestReferred,
+)
 from pulsarcast.protocol.sequencing.desk import SequencerDesk
 from pulsarcast.protocol.sequencing.log import Entry, Log
-from pulsarcast.protocol.sequencing.messages import RequestReferred, Summon
+from pulsarcast.protocol.sequencing.messages import Summon
 from pulsarcast.protocol.sequencing.owner import Wanted
 from pulsarcast.protocol.sequencing.saved import Saved
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
 
 if TYPE_CHECKING:
     from pulsarcast.protocol.node import Node
-    from pulsarcast.protocol.topic import Topic
+    from pulsarcast.protocol.topic.topic import Topic
 
 KNOWN_MAX = 2048
 """Events under way that we need not verify again."""

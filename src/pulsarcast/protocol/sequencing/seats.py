@@ -14,19 +14,22 @@ from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import decode_request
 from pulsarcast.model.ids import CID_BYTES, Cid, PeerId
 from pulsarcast.model.topics import TopicDescriptor
-from pulsarcast.protocol.following import Why
-from pulsarcast.protocol.messages import RequestToPublish
+from pulsarcast.protocol.following.following import Why
+from pulsarcast.protocol.messages import (
+    RequestReferred,
+    RequestToPublish,
+)
 from pulsarcast.protocol.sequencing.log import BASE, ENTRY, Log, read_log
-from pulsarcast.protocol.sequencing.messages import RequestReferred, SequencerMessage, Summon
+from pulsarcast.protocol.sequencing.messages import SequencerMessage, Summon
 from pulsarcast.protocol.sequencing.saved import STORE, VOTE, Saved, read_saved
 from pulsarcast.protocol.sequencing.seat import Seat
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
 from pulsarcast.protocol.store import DropState, Write
-from pulsarcast.protocol.versions import Versions
+from pulsarcast.protocol.topic.versions import Versions
 
 if TYPE_CHECKING:
     from pulsarcast.protocol.node import Node
-    from pulsarcast.protocol.topic import Topic
+    from pulsarcast.protocol.topic.topic import Topic
 
 SEATS_MAX = 64
 """Topics that we are a sequencer of at a time: whoever names us in more has to do without us."""

@@ -11,9 +11,9 @@ from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of, peer_key
 from pulsarcast.model.keys import Key
+from pulsarcast.protocol.dht.expiry import Lifetime
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.effects import Know, Load, Persist, Send, SetTimer
-from pulsarcast.protocol.expiry import Lifetime
 from pulsarcast.protocol.messages import Contact, DhtMessage
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import Block, Keys, LoadBlock, LoadKeys, PutBlock, Query, Write

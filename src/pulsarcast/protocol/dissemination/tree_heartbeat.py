@@ -1,0 +1,194 @@
+"""Heartbeats: comparing notes with the parent and with lazy neighbours (design 6).
+
+Every member keeps two lazy neighbours off its path to the root and compares frontiers with them
+now and then, so that neither a silent parent nor a lost last event goes unnoticed. While nothing
+changes the beat slows down.
+"""
+
+from typing import Protocol
+
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.protocol.dissemination.overlay import Link
+from pulsarcast.protocol.dissemination.pulse import Pulse
+from pulsarcast.protocol.dissemination.tree import DisseminationTree
+from pulsarcast.protocol.messages import Contact, Leave, Status
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.turn import Turn
+
+MEMBERS_MAX = 16
+"""Other members that we remember, to choose lazy neighbours from."""
+MEMBERS_TOLD = 3
+"""Members named in a heartbeat."""
+
+
+class HeartbeatOwner(Protocol):
+    """What heartbeats ask of the topic that they belong to."""
+
+    def digest(self) -> bytes: ...
+
+    def differs_from(self, peer: PeerId) -> None:
+        """A neighbour holds something else than we do."""
+
+
+class Heartbeat:
+    """Our standing conversation with a few other members of one topic."""
+
+    def __init__(
+        self,
+        topic: Cid,
+        turn: Turn,
+        parameters: Parameters,
+        tree: DisseminationTree,
+        owner: HeartbeatOwner,
+        counts: dict[str, int],
+    ) -> None:
+        self.topic = topic
+        self.turn = turn
+        self.parameters = parameters
+        self.tree = tree
+        self.owner = owner
+        self.counts = counts
+        self.lazy: dict[PeerId, None] = {}
+        self.round_trip_s = 0.0
+        self._members: dict[PeerId, None] = {}
+        self._asked: dict[PeerId, float] = {}
+        self._unanswered = 0
+        self._pulse = Pulse(turn, parameters, self._beat, owner.digest, before=self._watch_parent)
+
+    # Beating.
+
+    def start(self) -> None:
+        """Begin to beat, at a random point of the interval."""
+        self._pulse.start()
+
+    def stop(self) -> None:
+        """Fall silent."""
+        self._pulse.stop()
+
+    def hurry(self) -> None:
+        """Something changed: beat at the normal pace again."""
+        self._pulse.hurry()
+
+    def _beat(self) -> None:
+        self._prune_children()
+        self._choose_lazy()
+        message = self._status(answer=True)
+        for peer in self._conversation():
+            self._asked.setdefault(peer, self.turn.now)
+            self.turn.send(peer, message)
+
+    def _conversation(self) -> list[PeerId]:
+        peers = list(self.lazy)
+        if self.tree.parent is not None:
+            peers.insert(0, self.tree.parent)
+            above = [peer for peer in self.tree.path[1:] if peer != self.turn.me]
+            if not self.lazy and above:
+                # All we know we have from our parent, and it may be hiding the others from us.
+                peers.append(above[self.turn.rng.randrange(len(above))])
+        return peers
+
+    def _watch_parent(self) -> None:
+        """A parent that did not answer the last two beats counts as lost."""
+        parent = self.tree.parent
+        asked = None if parent is None else self._asked.get(parent)
+        if asked is None:
+            self._unanswered = 0
+            return
+        self._unanswered += 1
+        self._pulse.quicken()
+        if self._unanswered >= 2:
+            self._unanswered = 0
+            self._forget(parent)
+            self.counts["silent_parent"] = self.counts.get("silent_parent", 0) + 1
+            self.tree.leave_parent()
+
+    def _prune_children(self) -> None:
+        """A child that has not been heard of for long has another parent by now, or is no more."""
+        silence_s = self.parameters.silence_factor * self.parameters.status_interval_s_max
+        for child in list(self.tree.children):
+            link = self.tree.links.get(child)
+            if link is None or self.turn.now - link.heard_s > silence_s:
+                self.tree.drop_child(child)
+
+    def _choose_lazy(self) -> None:
+        """Keep enough lazy neighbours, none of them a neighbour or above us in the tree."""
+        for peer in list(self.lazy):
+            if self._unfit(peer) or self.turn.now - self._asked.get(peer, self.turn.now) > 60:
+                del self.lazy[peer]
+                self._asked.pop(peer, None)
+        fit = [peer for peer in self._members if peer not in self.lazy and not self._unfit(peer)]
+        while fit and len(self.lazy) < self.parameters.lazy_neighbours:
+            self.lazy[fit.pop(self.turn.rng.randrange(len(fit)))] = None
+
+    def _unfit(self, peer: PeerId) -> bool:
+        return peer == self.turn.me or peer in self.tree.links or peer in self.tree.path
+
+    # Listening.
+
+    def receive(self, sender: PeerId, message: Status) -> None:
+        """A neighbour says where it stands."""
+        self.learn(message.members)
+        self.learn((Contact(sender),))
+        link = self.tree.links.get(sender)
+        if link is not None:
+            self._hear_link(sender, link, message.path)
+        elif message.path[1:2] == (self.turn.me,):
+            # It takes us for its parent, and would wait for events in vain.
+            self.turn.send(sender, Leave(self.topic))
+            return
+        self.tree.heard_path(sender, message.path)
+        if message.answer:
+            self.turn.send(sender, self._status(answer=False))
+            return
+        asked = self._asked.pop(sender, None)
+        if asked is not None:
+            round_trip_s = self.turn.now - asked
+            self.round_trip_s = max(round_trip_s, 0.9 * self.round_trip_s)
+        if message.digest != self.owner.digest():
+            if sender in self.lazy:
+                self.counts["lazy_difference"] = self.counts.get("lazy_difference", 0) + 1
+            self.owner.differs_from(sender)
+
+    def _hear_link(self, sender: PeerId, link: Link, path: tuple[PeerId, ...]) -> None:
+        """A child whose path does not come through us has another parent."""
+        link.heard_s = self.turn.now
+        elsewhere = sender in self.tree.children and path[1:2] != (self.turn.me,)
+        # What it said before it became our child may still be on its way: give it time.
+        if elsewhere and self.turn.now - link.since_s > self.parameters.status_interval_s:
+            self.tree.drop_child(sender)
+
+    def learn(self, contacts: tuple[Contact, ...]) -> None:
+        """Remember some members, the latest heard of first to stay."""
+        for contact in contacts:
+            if contact.peer != self.turn.me:
+                self._members.pop(contact.peer, None)
+                self._members[contact.peer] = None
+        while len(self._members) > MEMBERS_MAX:
+            del self._members[next(iter(self._members))]
+
+    def lost(self, peer: PeerId) -> None:
+        """A connection ended."""
+        self._forget(peer)
+
+    def _forget(self, peer: PeerId | None) -> None:
+        if peer is not None:
+            self.lazy.pop(peer, None)
+            self._members.pop(peer, None)
+            self._asked.pop(peer, None)
+
+    def members(self) -> list[PeerId]:
+        """Members we could ask for something, latest heard of first."""
+        return list(reversed(self._members))
+
+    def push(self, peer: PeerId, *, answer: bool) -> None:
+        """Say now where we stand."""
+        self.turn.send(peer, self._status(answer=answer))
+
+    def announce(self) -> None:
+        """Tell all children our path."""
+        self.tree.send_children(lambda: self._status(answer=False))
+
+    def _status(self, *, answer: bool) -> Status:
+        members = self._members
+        told = tuple(Contact(peer) for peer in list(members)[-MEMBERS_TOLD:])
+        return Status(self.topic, self.owner.digest(), self.tree.path_from_here(), told, answer)

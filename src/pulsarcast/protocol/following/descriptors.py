@@ -1,0 +1,153 @@
+"""Topic descriptors: those we know, and finding those we do not (thesis, 3.3.2).
+
+What we follow, or still have something to say in, stays in memory and on our disk. The rest is a
+cache of bounded size: what leaves it leaves the disk too, so that neither grows with all the topics
+that we ever followed.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.ids import Cid
+from pulsarcast.model.topics import TopicDescriptor, decode_topic
+from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.store import DropState, PutState, StateRow
+from pulsarcast.protocol.topic.versions import Versions
+from pulsarcast.protocol.turn import Turn
+
+CACHED_MAX = 1024
+"""Topics whose descriptors we remember without following them."""
+CHAIN_MAX = 64
+"""Versions that we walk back to get from an unknown one to a known one."""
+
+
+class Descriptors:
+    """Every topic descriptor that we have seen and may need again."""
+
+    def __init__(self, turn: Turn, dht: Kademlia, *, in_use: Callable[[Cid], bool]) -> None:
+        self.turn = turn
+        self.dht = dht
+        self.in_use = in_use
+        """Whether something of ours needs a topic, also after a restart, though we left it."""
+        self._versions: dict[Cid, Versions] = {}
+        self._followed: dict[Cid, None] = {}
+        self._saved: dict[Cid, dict[Cid, None]] = {}
+        """Which versions of each topic are on our disk."""
+        self._looking: dict[Cid, list[Callable[[Versions | None], None]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._versions)
+
+    def restore(self, blocks: Iterable[bytes]) -> None:
+        """Remember what our disk holds; `trim` follows once it is known what we follow."""
+        versions = sorted((decode_topic(block) for block in blocks), key=lambda v: v.number)
+        for version in versions:
+            self._saved.setdefault(version.topic, {})[version.cid] = None
+            self._add(version)
+
+    def _add(self, version: TopicDescriptor) -> None:
+        """Remember a version whose parent we know, or a first one."""
+        known = self._versions.get(version.topic)
+        if known is not None:
+            if version.first is not None and known.knows_parent_of(version):
+                known.add(version)
+        elif version.first is None:
+            self._versions[version.topic] = Versions(version)
+
+    def follow(self, versions: Versions) -> None:
+        """Keep a topic's descriptors for good, on disk too."""
+        self._followed[versions.first.cid] = None
+        self.keep(versions)
+
+    def unfollow(self, topic: Cid) -> None:
+        """A topic's descriptors may be forgotten when others need the room."""
+        self._followed.pop(topic, None)
+        self.trim()
+
+    def keep(self, versions: Versions) -> None:
+        """Keep a topic's versions on disk: after a restart something of ours needs them."""
+        # They may have left the cache since the caller found them.
+        self._versions[versions.first.cid] = versions
+        for version in versions.all():
+            self.save(version)
+
+    def save(self, version: TopicDescriptor) -> None:
+        """Keep one version on disk."""
+        saved = self._saved.setdefault(version.topic, {})
+        if version.cid not in saved:
+            saved[version.cid] = None
+            self.turn.persist(PutState(StateRow("topic", version.cid, version.block)))
+
+    def get(self, topic: Cid) -> Versions | None:
+        """A topic's versions, if we know it."""
+        return self._versions.get(topic)
+
+    def current(self, topic: Cid) -> TopicDescriptor | None:
+        """The newest version we know of a topic."""
+        versions = self._versions.get(topic)
+        return None if versions is None else versions.current
+
+    def find(self, topic: Cid, then: Callable[[Versions | None], None]) -> None:
+        """A topic's versions: what we know, or else its first version from the DHT."""
+        known = self._versions.get(topic)
+        if known is not None:
+            then(known)
+            return
+        waiting = self._looking.setdefault(topic, [])
+        waiting.append(then)
+        if len(waiting) == 1:
+            self.dht.find_block(topic, lambda block: self._found(topic, block))
+
+    def _found(self, topic: Cid, block: bytes | None) -> None:
+        if block is not None:
+            try:
+                version = decode_topic(block)
+                if version.cid == topic and version.first is None:
+                    self._add(version)
+            except RemoteError:
+                pass  # Whoever gave us this is not worth more than one that gave nothing.
+        versions = self._versions.get(topic)
+        for then in self._looking.pop(topic, []):
+            then(versions)
+        self.trim()
+
+    def find_version(
+        self, topic: Cid, version: Cid, then: Callable[[list[TopicDescriptor]], None]
+    ) -> None:
+        """The versions from the first unknown one up to `version`, oldest first."""
+        found: list[TopicDescriptor] = []
+
+        def step(cid: Cid) -> None:
+            self.dht.find_block(cid, lambda block: check(cid, block))
+
+        def check(cid: Cid, block: bytes | None) -> None:
+            known = self._versions.get(topic)
+            try:
+                descriptor = None if block is None else decode_topic(block)
+            except RemoteError:
+                descriptor = None
+            if descriptor is None or descriptor.cid != cid or descriptor.topic != topic:
+                then([])
+                return
+            found.insert(0, descriptor)
+            parent = descriptor.parent
+            if known is None or parent is None or len(found) > CHAIN_MAX:
+                then([])
+            elif known.knows_parent_of(descriptor):
+                then(found)
+            else:
+                step(parent)
+
+        step(version)
+
+    def trim(self) -> None:
+        """Forget the topics that were remembered longest, as far as nobody needs them."""
+        excess = len(self._versions) - CACHED_MAX - len(self._followed)
+        if excess <= 0:
+            return
+        idle = (t for t in self._versions if t not in self._followed and not self.in_use(t))
+        for topic in list(islice(idle, excess)):
+            del self._versions[topic]
+            if saved := self._saved.pop(topic, None):
+                self.turn.persist(*(DropState("topic", version) for version in saved))

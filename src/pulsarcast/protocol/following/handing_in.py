@@ -1,0 +1,150 @@
+"""Handing in: events that we keep, and that their topic may not have (promise 1).
+
+A replica in the DHT may be all that is left of an event whose publisher died before it was spread.
+And what we published ourselves, from outside a topic or before we left it, must reach a member
+before we forget it. In a topic that we follow, what does not come through the tree by itself is put
+into it; to others, `visiting` brings it.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.events import EventDescriptor
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.protocol.store import Events, LoadNumbers, MarkState, PutEvent, PutMark, Write
+from pulsarcast.protocol.topic.topic import Topic
+from pulsarcast.protocol.topic.versions import Versions
+
+if TYPE_CHECKING:
+    from pulsarcast.protocol.node import Node
+
+LATE_MAX = 4096
+"""Replicated events of topics we follow that we have yet to see arrive through the tree."""
+OWN_KEPT_MAX = 256
+"""Events of our own that we see handed in after we have left their topic."""
+
+
+class HandingIn:
+    """Sees to it that topics get the events that we keep."""
+
+    def __init__(self, node: "Node") -> None:
+        self.node = node
+        self.turn = node.turn
+        self._own_offers: dict[Cid, dict[Cid, None]] = {}
+        """Events of ours from before we followed a topic: no other member may have them yet."""
+        self._late: dict[Cid, tuple[EventDescriptor, PeerId]] = {}
+        self._late_timer: int | None = None
+
+    def hand_in(self, event: EventDescriptor, sender: PeerId) -> None:
+        """We keep a new replica: its topic gets the event even if its publisher is no more."""
+        if event.topic in self.node.topics:
+            if len(self._late) < LATE_MAX:
+                self._late[event.cid] = (event, sender)
+            if self._late_timer is None:
+                self._late_timer = self.turn.after(
+                    self.turn.jitter(self.node.parameters.offer_delay_s), self._check_late
+                )
+            return
+
+        def found(versions: Versions | None) -> None:
+            if versions is not None and not self.node.following.is_followed(event.topic):
+                self.node.visits.offer(event, versions.first.root_peer)
+
+        self.node.descriptors.find(event.topic, found)
+
+    def _check_late(self) -> None:
+        """What did not come through the tree by now, we put into it ourselves."""
+        self._late_timer = None
+        late, self._late = self._late, {}
+        for event, sender in late.values():
+            topic = self.node.topics.get(event.topic)
+            if topic is None or topic.holds(event):
+                continue
+            counts = self.node.counts
+            counts["replica_handed_in"] = counts.get("replica_handed_in", 0) + 1
+            try:
+                topic.arrivals.receive(event, sender, 1)
+            except RemoteError as error:
+                self.node.rejected(sender, topic.id, error)
+
+    # Our own events.
+
+    def hand_in_own(self, event: EventDescriptor) -> None:
+        """An event of ours, from before we followed its topic, is not known to be handed in."""
+        self._own_offers.setdefault(event.topic, {})[event.cid] = None
+        self.hand_in(event, self.turn.me)
+
+    def followed(self, topic: Cid) -> None:
+        """We follow a topic now: what we had for it as a visitor, we hand in as a member."""
+        for cid, own in self.node.visits.forget(topic):
+            if own:
+                self._own_offers.setdefault(topic, {})[cid] = None
+            self.node.commands.receive_again(cid)
+
+    def unfollowed(self, topic: Cid) -> None:
+        """We have left a topic: what no other member may have, we hand in as a visitor."""
+        for cid in self._own_offers.pop(topic, {}):
+            self.node.commands.offer_block_again(cid)
+
+    def hand_in_missing(self, topic: Topic) -> None:
+        """What we once handed in may be gone again, with the disk of the member that took it."""
+        own = self.node.numberings.last_of(topic.id)
+        if own is None:
+            return
+        epoch, last = own
+        first = max(topic.frontier.high(self.turn.me, epoch), last - OWN_KEPT_MAX) + 1
+        if first > last:
+            return
+
+        def found(answer: Events) -> None:
+            for _, event in answer.events:
+                self.hand_in_own(event)
+
+        self._load_own(topic.id, epoch, first, last, found)
+
+    def see_own_handed_in(
+        self,
+        cid: Cid,
+        root: PeerId,
+        marks: Iterable[MarkState],
+        forgotten: Iterable[Write],
+        then: Callable[[Iterable[Write]], None],
+    ) -> None:
+        """Before we forget a topic, a member must have the events that we published in it.
+
+        How far our numberings are retired we remember: only their publisher can say it alone.
+        `then` is given all that the disk should be told together with the forgetting.
+        """
+        retired = [mark for mark in marks if mark.publisher == self.turn.me and mark.retired]
+        self.node.visits.remember(cid, retired)
+        remembered = [*forgotten, *(PutMark(cid, mark) for mark in retired)]
+        own = self.node.numberings.last_of(cid)
+        if own is None:
+            then(remembered)
+            return
+        epoch, last = own
+        first = max(1, last - OWN_KEPT_MAX + 1)
+
+        def found(answer: Events) -> None:
+            events = [event for _, event in answer.events]
+            # Kept outside of any log, to be handed in, and found again by an idempotency key.
+            kept = [self._keep_own(event) for event in events]
+            offers = [self.node.visits.offer_row(event) for event in events]
+            for event in events:
+                self.node.visits.offer(event, root, own=True)
+            # The remembered marks last: those of kept events know nothing of retirement.
+            then([*kept, *offers, *remembered])
+
+        self._load_own(cid, epoch, first, last, found)
+
+    def _keep_own(self, event: EventDescriptor) -> Write:
+        mark = MarkState(self.turn.me, event.sequence.epoch, 0, event.sequence.number, event.cid)
+        return PutEvent(0, event, mark, self.turn.wall_us)
+
+    def _load_own(
+        self, cid: Cid, epoch: int, first: int, last: int, found: Callable[[Events], None]
+    ) -> None:
+        query = LoadNumbers(cid, self.turn.me, epoch, first, last, 1 << 26)
+        # Not before what we published last is on the disk, where the query can see it.
+        self.turn.persist(then=lambda: self.turn.load(query, Events, found))

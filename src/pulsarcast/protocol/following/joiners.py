@@ -1,0 +1,98 @@
+"""Joiners: peers that look for a place in a topic, which may not be ours (design 2).
+
+We take them in where we are a member, and name somebody closer to the root's key where we are not.
+Where nobody closer is alive we keep the tree together ourselves, for as long as it needs us.
+"""
+
+from typing import TYPE_CHECKING
+
+from pulsarcast.model.ids import Cid, PeerId, peer_key
+from pulsarcast.protocol.following.following import Why
+from pulsarcast.protocol.messages import Contact, Join, JoinReferred, JoinRefused, Role
+from pulsarcast.protocol.topic.versions import Versions
+
+if TYPE_CHECKING:
+    from pulsarcast.protocol.node import Node
+
+KEPT_MAX = 64
+"""Trees of other peers' topics that we keep together at a time."""
+KEEPER_CHECK_S = 60.0
+
+
+class Joiners:
+    """Shows joiners the way, and keeps trees together that have no root."""
+
+    def __init__(self, node: "Node") -> None:
+        self.node = node
+        self.turn = node.turn
+        self.following = node.following
+
+    def receive_join(self, sender: PeerId, message: Join) -> None:
+        """Somebody looks for a place in a tree: ours, or one that we know the way to."""
+        topic = self.following.topics.get(message.topic)
+        if topic is not None:
+            topic.overlay.receive_join(sender, message)
+            return
+        self.node.dht.saw(Contact(sender))
+        if self.following.is_stopping:
+            self.turn.send(sender, JoinRefused(message.topic, message.attempt, "stopping"))
+            return
+        key = peer_key(message.root)
+        if message.root != self.turn.me:
+            contacts = self.node.dht.closest_known(key, 1, exclude=(sender,))
+            if contacts and self._closer(contacts[0].peer, key):
+                self._refer(sender, message, contacts[0])
+                return
+        self._look_further(sender, message)
+
+    def _look_further(self, sender: PeerId, message: Join) -> None:
+        """Nobody we know is closer: ask the DHT, and if that knows nobody, keep the tree."""
+        key = peer_key(message.root)
+
+        def found(contacts: list[Contact]) -> None:
+            topic = self.following.topics.get(message.topic)
+            if topic is not None:
+                topic.overlay.receive_join(sender, message)
+                return
+            for contact in contacts:
+                if contact.peer != sender and self._closer(contact.peer, key):
+                    self._refer(sender, message, contact)
+                    return
+            if message.role is Role.VISITOR:
+                self.turn.send(sender, JoinRefused(message.topic, message.attempt, "no member"))
+                return
+            self.node.descriptors.find(message.topic, lambda found: self._keep(found, message))
+
+        self.node.dht.lookup(key, found)
+
+    def _refer(self, sender: PeerId, message: Join, contact: Contact) -> None:
+        referred = JoinReferred(message.topic, message.attempt, contact, handed_down=False)
+        self.turn.send(sender, referred)
+
+    def _closer(self, peer: PeerId, key: int) -> bool:
+        return (peer_key(peer) ^ key) < (peer_key(self.turn.me) ^ key)
+
+    # Keeping a tree together.
+
+    def _keep(self, versions: Versions | None, message: Join) -> None:
+        """Act as root for a topic that we are not subscribed to, while it needs one."""
+        if versions is None or versions.first.root_peer != message.root:
+            return
+        if message.topic not in self.following.topics and self.following.kept_count() < KEPT_MAX:
+            counts = self.node.counts
+            counts["keeper"] = counts.get("keeper", 0) + 1
+            self.following.follow(versions, Why.KEEPER)
+            self._check_later(message.topic)
+
+    def _check_later(self, cid: Cid) -> None:
+        self.turn.after(self.turn.jitter(KEEPER_CHECK_S), lambda: self._check(cid))
+
+    def _check(self, cid: Cid) -> None:
+        """Stop keeping a tree that has a better root now, or nobody in it."""
+        topic = self.following.topics.get(cid)
+        if topic is None or not self.following.is_kept(cid):
+            return
+        if not topic.overlay.keeps_together:
+            self.following.stop_keeping(topic)
+        else:
+            self._check_later(cid)

@@ -1,0 +1,75 @@
+"""Renewal: newer versions of the topics that we follow (design 5).
+
+A topic's author announces them in its meta topic. Who sees an event that names a version it has not
+heard of asks the DHT, which keeps them all.
+"""
+
+from typing import TYPE_CHECKING
+
+from pulsarcast.model import trace
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.events import EventDescriptor
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.topics import META, TopicDescriptor, decode_topic
+from pulsarcast.protocol.topic.topic import Topic
+
+if TYPE_CHECKING:
+    from pulsarcast.protocol.node import Node
+
+
+class Renewal:
+    """Takes newer versions over."""
+
+    def __init__(self, node: "Node") -> None:
+        self.node = node
+
+    def announced(self, meta: Topic, event: EventDescriptor) -> None:
+        """An event of a meta topic tells of a version."""
+        try:
+            self._take(meta, decode_topic(event.payload))
+        except RemoteError as error:
+            self.node.rejected(event.publisher, meta.id, error)
+
+    def _take(self, meta: Topic, version: TopicDescriptor) -> None:
+        main = self.node.topics.get(version.topic)
+        if main is None or version.first is None:
+            return
+        if main.descriptor.subtopics.get(META) != meta.id:
+            raise RemoteError("a version announced in another topic's meta topic")
+        if main.versions.knows_parent_of(version):
+            self.adopt(main, version)
+        else:
+            # Its author may have died before it announced the one in between.
+            self.find(main, version.cid, meta.overlay.root_peer)
+
+    def adopt(self, topic: Topic, version: TopicDescriptor) -> None:
+        """A topic that we follow has a newer version."""
+        if topic.adopt_version(version):
+            self.node.descriptors.save(version)
+            retention = version.retention
+            self.node.turn.trace(
+                trace.TopicVersion(
+                    topic.id,
+                    version.cid,
+                    version.number,
+                    version.allowed_publishers,
+                    retention.age_s,
+                    retention.count,
+                    retention.bytes,
+                )
+            )
+            self.node.following.follow_below(topic)
+            self.node.seats.renewed(topic)
+
+    def find(self, topic: Topic, version: Cid, sender: PeerId) -> None:
+        """An event names a version that we have not seen: the DHT keeps it."""
+
+        def found(versions: list[TopicDescriptor]) -> None:
+            try:
+                for newer in versions:
+                    self.adopt(topic, newer)
+            except RemoteError as error:
+                self.node.rejected(sender, topic.id, error)
+            topic.arrivals.unpark(version)
+
+        self.node.descriptors.find_version(topic.id, version, found)

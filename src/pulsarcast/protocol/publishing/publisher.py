@@ -1,0 +1,288 @@
+"""Publishing: linking, numbering, signing, and waiting for what the caller chose (design 6).
+
+An event of ours is on our disk before anyone hears of it: whatever has left us, we know of. It then
+spreads through the topic and to its DHT replicas at the same time, and nothing ever waits for the
+whole network.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pulsarcast.model import trace
+from pulsarcast.model.events import (
+    PARENTS_MAX,
+    EventDescriptor,
+    Position,
+    Sequence,
+    SignedRequest,
+    publish_own,
+    publish_request,
+)
+from pulsarcast.model.ids import Cid
+from pulsarcast.model.topics import DeliveryOrder, EventLinking, TopicDescriptor
+from pulsarcast.protocol.dht.expiry import event_lifetime
+from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.inputs import Publish
+from pulsarcast.protocol.messages import EventMessage
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.publishing.numbering import Numbering, Numberings
+from pulsarcast.protocol.store import MarkState, PutEvent
+from pulsarcast.protocol.topic.barrier import NO_LINKS, Links
+from pulsarcast.protocol.turn import Turn
+
+if TYPE_CHECKING:
+    from pulsarcast.protocol.publishing.visiting import Visits
+    from pulsarcast.protocol.topic.topic import Topic
+
+NONCE_BYTES = 16
+REPLICATION_ATTEMPTS = 3
+"""How often a publish tries to reach r replicas before it says how many there are."""
+
+Done = Callable[[EventDescriptor, int], None]
+"""Called with the event and its number of replicas (0: on our own disk only)."""
+
+
+class Publisher:
+    """Gives our events their place and sends them on their way."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        dht: Kademlia,
+        parameters: Parameters,
+        numberings: Numberings,
+        visits: "Visits",
+    ) -> None:
+        self.turn = turn
+        self.dht = dht
+        self.parameters = parameters
+        self.numberings = numberings
+        self.visits = visits
+        self.published: Callable[[EventDescriptor], None] = lambda event: None
+        """What else happens once an event of ours is on our disk: it may be routed by content."""
+        self.mark_outside: Callable[[MarkState, EventDescriptor], MarkState] = lambda mark, event: (
+            mark
+        )
+        """What our disk says we hold of our own numbering where we are no member of a topic."""
+
+    def nonce(self) -> bytes:
+        """A fresh nonce."""
+        return self.turn.rng.randbytes(NONCE_BYTES)
+
+    # Publishing what we say ourselves.
+
+    def publish(
+        self,
+        given: Publish,
+        descriptor: TopicDescriptor,
+        topic: "Topic | None",
+        nonce: bytes,
+        done: Done,
+    ) -> None:
+        """Publish an event of our own; `topic` is None where we do not follow it."""
+        numbering = self.numberings.open(descriptor.topic, descriptor.delivery_order)
+        links = self._link(descriptor, topic, numbering, given.parents)
+        sequence = Sequence(numbering.epoch, numbering.last + 1)
+        event = publish_own(
+            self.turn.identity,
+            topic=descriptor.topic,
+            version=descriptor.cid,
+            payload=given.payload,
+            name=given.name,
+            attributes=given.attributes,
+            created=self.turn.wall_us if given.created_us is None else given.created_us,
+            nonce=nonce,
+            sequence=sequence,
+            parents=links.parents,
+            marks=links.marks,
+            position=self._position(descriptor, sequence),
+            expires=given.expires_us,
+        )
+        self._launch(event, numbering, topic, descriptor, given.replicated, given.injection, done)
+
+    def publish_request(
+        self, signed: SignedRequest, topic: "Topic", *, replicated: bool, done: Done
+    ) -> None:
+        """Publish what an author asked us to."""
+        descriptor = topic.descriptor
+        numbering = self.numberings.open(descriptor.topic, descriptor.delivery_order)
+        links = self._link(descriptor, topic, numbering, signed.request.after)
+        sequence = Sequence(numbering.epoch, numbering.last + 1)
+        event = publish_request(
+            self.turn.identity,
+            signed,
+            version=descriptor.cid,
+            sequence=sequence,
+            parents=links.parents,
+            marks=links.marks,
+            position=self._position(descriptor, sequence),
+        )
+        self._launch(event, numbering, topic, descriptor, replicated, "", done)
+
+    def _link(
+        self,
+        descriptor: TopicDescriptor,
+        topic: "Topic | None",
+        numbering: Numbering,
+        wanted: tuple[Cid, ...],
+    ) -> Links:
+        """Choose the parents: all heads, the caller's, the chain's last, or what we saw last."""
+        if descriptor.delivery_order is DeliveryOrder.CAUSAL:
+            return self._link_to_heads(descriptor, topic, numbering)
+        if descriptor.event_linking is EventLinking.CUSTOM:
+            return Links(wanted)
+        if descriptor.delivery_order is DeliveryOrder.TOTAL or topic is None:
+            last = numbering.last_cid
+        else:
+            last = topic.log.last_seen
+        return NO_LINKS if last is None else Links((last,))
+
+    def _link_to_heads(
+        self, descriptor: TopicDescriptor, topic: "Topic | None", numbering: Numbering
+    ) -> Links:
+        """Everything that we have delivered; from outside a topic, that is what we said ourselves.
+
+        Where an event has no room for all heads, merges take them in first.
+        """
+        if topic is None or topic.barrier is None:
+            last = self.numberings.last_link(descriptor.topic)
+            return NO_LINKS if last is None else Links((last[1],), (last[0],))
+        own = (self.turn.me, numbering.epoch)
+        limit = max(2, min(self.parameters.barrier_max, PARENTS_MAX))
+        while len(topic.barrier) > limit:
+            topic.counts["merge"] = topic.counts.get("merge", 0) + 1
+            links = topic.barrier.links(limit, own)
+            merge = publish_own(
+                self.turn.identity,
+                topic=descriptor.topic,
+                version=descriptor.cid,
+                payload=b"",
+                created=self.turn.wall_us,
+                nonce=self.nonce(),
+                sequence=Sequence(numbering.epoch, numbering.last + 1),
+                parents=links.parents,
+                marks=links.marks,
+                is_merge=True,
+            )
+            self._launch(merge, numbering, topic, descriptor, False, "", lambda *_: None)
+        return topic.barrier.links(limit, own)
+
+    @staticmethod
+    def _position(descriptor: TopicDescriptor, sequence: Sequence) -> Position | None:
+        if descriptor.delivery_order is not DeliveryOrder.TOTAL:
+            return None
+        return Position(0, sequence.number)
+
+    def _launch(
+        self,
+        event: EventDescriptor,
+        numbering: Numbering,
+        topic: "Topic | None",
+        descriptor: TopicDescriptor,
+        replicated: bool,
+        injection: str,
+        done: Done,
+    ) -> None:
+        """Sync first, then spread and replicate at once."""
+        record = self.numberings.give(event, topic)
+
+        def synced() -> None:
+            self.trace_published(event, injection)
+            self._spread(event, topic, descriptor)
+            self.published(event)
+            if not replicated:
+                done(event, 0)
+            self._replicate_in_order(event, numbering, done if replicated else None)
+
+        epoch, number = event.sequence
+        if topic is not None:
+            before = topic.frontier.mark(self.turn.me, epoch)
+            floor = 0 if before is None else before.floor
+            mark = MarkState(self.turn.me, epoch, floor, number, event.cid)
+            topic.keeping.keep(event, mark, 0, synced, record)
+        else:
+            # Not in our log, since we follow nothing here, but found by number and by nonce.
+            mark = self.mark_outside(MarkState(self.turn.me, epoch, 0, number, event.cid), event)
+            kept = PutEvent(0, event, mark, self.turn.wall_us)
+            offer = self.visits.offer_row(event)
+            self.turn.persist(kept, record, offer, then=synced)
+
+    def _spread(
+        self, event: EventDescriptor, topic: "Topic | None", descriptor: TopicDescriptor
+    ) -> None:
+        if topic is None:
+            self.visits.offer(event, descriptor.root_peer, own=True)
+            return
+        topic.frontier.add(self.turn.me, *event.sequence, event.cid)
+        topic.overlay.forward(EventMessage(event.block, 1), source=None)
+
+    def _replicate_in_order(
+        self, event: EventDescriptor, numbering: Numbering, done: Done | None
+    ) -> None:
+        """Replicate an event; the caller hears of it once everything before it is replicated too.
+
+        Otherwise a lost disk could leave a gap below an event that we promised to keep, and
+        subscribers of an ordered topic would wait for ever.
+        """
+        number = event.sequence.number
+
+        def counted(event: EventDescriptor, replicas: int) -> None:
+            numbering.replicating.pop(number, None)
+            if done is not None:
+                numbering.waiting[number] = partial(done, event, replicas)
+            for waiting in [n for n in numbering.waiting if n <= numbering.replicated]:
+                numbering.waiting.pop(waiting)()
+
+        self._replicate(event, 1, counted)
+
+    def resume(self, event: EventDescriptor) -> None:
+        """After a restart: an event of ours whose replicas may not have been counted."""
+        numbering = self.numberings.resumed(event.topic)
+        if numbering is None:
+            self._replicate(event, 1, lambda event, replicas: None)
+        elif event.sequence.epoch == numbering.epoch:
+            numbering.replicating[event.sequence.number] = None
+            self._replicate_in_order(event, numbering, None)
+
+    def _replicate(self, event: EventDescriptor, attempt: int, done: Done) -> None:
+        """Store in the DHT until r peers hold the event, or nothing more helps."""
+        if not event_lifetime(event, self.parameters).covers(self.turn.wall_us):
+            # An old one, or an author with another calendar: no replica would keep it.
+            done(event, 0)
+            return
+
+        def stored(counts: list[int]) -> None:
+            replicas = counts[0]
+            # In a small network there may be nobody else to ask.
+            wanted = min(self.parameters.replicas, self.dht.known_count + 1)
+            if replicas >= wanted or attempt >= REPLICATION_ATTEMPTS:
+                done(event, replicas)
+                return
+            delay = self.turn.jitter(self.parameters.rpc_timeout_s * attempt)
+            self.turn.after(delay, lambda: self._replicate(event, attempt + 1, done))
+
+        self.dht.store([event.block], stored)
+
+    def replicate_again(self, event: EventDescriptor, done: Done) -> None:
+        """Count, and if need be complete, the replicas of an event published before."""
+        self._replicate(event, 1, done)
+
+    def trace_published(self, event: EventDescriptor, injection: str) -> None:
+        """Write down that an event of ours is out."""
+        self.turn.trace(
+            trace.Published(
+                event.topic,
+                event.cid,
+                event.version,
+                event.numbered_by,
+                event.author,
+                event.sequence.epoch,
+                event.sequence.number,
+                event.parents,
+                event.position,
+                event.request_id,
+                injection,
+                event.is_silent,
+            )
+        )

@@ -1,0 +1,201 @@
+"""The request desk: what others ask us to publish (thesis, 3.3.3).
+
+We take an author's requests in the order of their numbers and publish each once; one that comes
+again gets the answer it got before. Of topics with several sequencers, `sequencing/desk.py` is the
+desk.
+"""
+
+from typing import TYPE_CHECKING
+
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.events import EventDescriptor, SignedRequest, decode_event, decode_request
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor, check_attributes
+from pulsarcast.protocol.messages import RequestAnswered, RequestToPublish
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.publishing.behind import Behind, Waiting
+from pulsarcast.protocol.publishing.publisher import Publisher
+from pulsarcast.protocol.store import Block, LoadRequest
+from pulsarcast.protocol.turn import Turn
+
+if TYPE_CHECKING:
+    from pulsarcast.protocol.topic.topic import Topic
+
+BYTES_MAX = 8 << 20
+"""Bytes of requests that wait in memory for earlier ones; their authors send them again."""
+
+
+class RequestDesk:
+    """Requests that others ask us to publish."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        parameters: Parameters,
+        publisher: Publisher,
+        counts: dict[str, int],
+    ) -> None:
+        self.turn = turn
+        self.parameters = parameters
+        self.publisher = publisher
+        self.counts = counts
+        self._taking: dict[bytes, dict[PeerId, None]] = {}
+        """Requests on their way to the disk or to replicas, and who waits for the answer."""
+        self._early: dict[tuple[Cid, PeerId, int], dict[int, tuple[PeerId, SignedRequest, bool]]]
+        self._early = {}
+        self._behind = Behind()
+        self._early_count = 0
+        self._early_bytes = 0
+
+    def __len__(self) -> int:
+        return self._early_count + len(self._taking) + len(self._behind)
+
+    def receive(self, sender: PeerId, message: RequestToPublish, topic: "Topic") -> None:
+        """Take a request in its turn, refuse it, or repeat the answer it got before."""
+        signed = decode_request(message.block)
+        request = signed.request
+        refusal = refusal_of(signed, topic.descriptor, self.turn.me, self.turn.wall_us)
+        if refusal is not None:
+            self._answer(sender, signed, None, 0, refusal)
+            return
+        waiting = self._taking.get(signed.request_id)
+        if waiting is not None:
+            waiting[sender] = None
+            return
+        epoch, number = request.sequence
+        if topic.requests.holds(request.author, epoch, number):
+            self._repeat(sender, signed, topic)
+            return
+        settled = message.settled if sender == request.author else 0
+        if number > max(settled, topic.requests.high(request.author, epoch)) + 1:
+            self._hold(sender, signed, message.replicated)
+            return
+        if len(self._taking) < self.parameters.requests_held_max:
+            self._take_after(sender, signed, topic, replicated=message.replicated)
+
+    def _hold(self, sender: PeerId, signed: SignedRequest, replicated: bool) -> None:
+        """An earlier request of this author is still on its way."""
+        request = signed.request
+        size = len(signed.block)
+        if len(self) >= self.parameters.requests_held_max or self._early_bytes + size > BYTES_MAX:
+            return
+        early = self._early.setdefault((request.topic, request.author, request.sequence.epoch), {})
+        if request.sequence.number not in early:
+            self._early_count += 1
+            self._early_bytes += size
+        early[request.sequence.number] = (sender, signed, replicated)
+
+    def _take_after(
+        self, sender: PeerId, signed: SignedRequest, topic: "Topic", *, replicated: bool
+    ) -> None:
+        """Take a request once we have delivered what its author had seen (causal order)."""
+        request = signed.request
+        if topic.causal is None or topic.causal.is_behind(request.marks):
+            self._take(sender, signed, topic, replicated=replicated)
+            return
+        self.counts["request_behind"] = self.counts.get("request_behind", 0) + 1
+        self._behind.put(topic.id, Waiting(sender, signed, replicated))
+        for mark, cid in zip(request.marks, request.after, strict=True):
+            if not topic.causal.is_behind((mark,)) and topic.ordering.held_back(*mark) is None:
+                topic.recovery.parent_missing(mark, cid, request.author, sender)
+
+    def advance(self, topic: "Topic") -> None:
+        """A topic has moved on: requests that waited for that have their turn."""
+        if not len(self._behind) or topic.causal is None:
+            return
+        for sender, signed, replicated in self._behind.take_ready(topic.id, topic.causal):
+            refusal = refusal_of(signed, topic.descriptor, self.turn.me, self.turn.wall_us)
+            epoch, number = signed.request.sequence
+            if refusal is not None:
+                self._answer(sender, signed, None, 0, refusal)
+            elif topic.requests.holds(signed.request.author, epoch, number):
+                self._repeat(sender, signed, topic)
+            else:
+                self._take(sender, signed, topic, replicated=replicated)
+
+    def forget(self, topic: Cid) -> None:
+        """We have left a topic: nothing of it is ours to publish any more."""
+        self._behind.forget(topic)
+
+    def _take(
+        self, sender: PeerId, signed: SignedRequest, topic: "Topic", *, replicated: bool
+    ) -> None:
+        request = signed.request
+        epoch, number = request.sequence
+        topic.requests.take(request.author, epoch, number)
+        self._taking[signed.request_id] = {sender: None}
+
+        def done(event: EventDescriptor, replicas: int) -> None:
+            for waiting in self._taking.pop(signed.request_id, {}):
+                self._answer(waiting, signed, event.cid, replicas, "")
+
+        self.publisher.publish_request(signed, topic, replicated=replicated, done=done)
+        self._take_next(topic, request.author, epoch, number + 1)
+
+    def _take_next(self, topic: "Topic", author: PeerId, epoch: int, number: int) -> None:
+        early = self._early.get((topic.id, author, epoch))
+        if early is None:
+            return
+        found = early.pop(number, None)
+        if not early:
+            del self._early[(topic.id, author, epoch)]
+        if found is not None:
+            self._early_count -= 1
+            self._early_bytes -= len(found[1].block)
+            sender, signed, replicated = found
+            if topic.requests.holds(author, epoch, number):
+                # Another publisher took it while it waited here.
+                self._repeat(sender, signed, topic)
+                self._take_next(topic, author, epoch, number + 1)
+            else:
+                self._take_after(sender, signed, topic, replicated=replicated)
+
+    def _repeat(self, sender: PeerId, signed: SignedRequest, topic: "Topic") -> None:
+        """It was published before: say again as what."""
+        self.counts["request_repeated"] = self.counts.get("request_repeated", 0) + 1
+        request = signed.request
+
+        def found(answer: Block) -> None:
+            if answer.block is None:
+                self._answer(sender, signed, None, 0, "this request number was used before")
+                return
+            event = decode_event(answer.block)
+            # It may have been cut off before its replicas were counted: count them now.
+            self.publisher.replicate_again(
+                event, lambda event, replicas: self._answer(sender, signed, event.cid, replicas, "")
+            )
+
+        self.turn.load(LoadRequest(request.topic, request.author, request.nonce), Block, found)
+
+    def _answer(
+        self, to: PeerId, signed: SignedRequest, event: Cid | None, replicas: int, reason: str
+    ) -> None:
+        self.turn.send(
+            to,
+            RequestAnswered(signed.request.topic, signed.request_id, event, replicas, reason),
+        )
+
+
+def refusal_of(
+    signed: SignedRequest, descriptor: TopicDescriptor, me: PeerId, wall_us: int
+) -> str | None:
+    """Why a request cannot be published, if it cannot."""
+    request = signed.request
+    if not descriptor.may_publish(me):
+        return "this peer may not publish"
+    is_sequencer = request.author in descriptor.sequencers
+    if not is_sequencer and not descriptor.may_request(request.author):
+        return "the author may not request"
+    if len(request.payload) > descriptor.payload_bytes_max:
+        return "the payload is too large"
+    if request.expires is not None and request.expires < wall_us:
+        return "the request has expired"
+    # Published all the same, nobody would take it, and our numbering would have a gap.
+    is_causal = descriptor.delivery_order is DeliveryOrder.CAUSAL
+    if len(request.marks) != (len(request.after) if is_causal else 0):
+        return "the request's marks are not those that the topic's order asks for"
+    try:
+        check_attributes(descriptor.attributes, request.attributes)
+    except RemoteError as error:
+        return error.reason
+    return None

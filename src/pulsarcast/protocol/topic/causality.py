@@ -1,0 +1,225 @@
+"""Causal order: an event waits for everything that its publisher had delivered (design 7).
+
+What an event follows it says itself, by mark (VCube-PS' causal barrier). Whether that is behind us
+is a question to the frontier: delivered, before the start, void and retired are all one number. An
+event also waits for the one before it of its own publisher, whatever its parents say: so what was
+received of a publisher first is never overtaken, as the paper asks of its per-source order.
+
+**Who may keep us busy.** Anyone who may publish can name parents that never existed, and its event
+waits for ever. It waits at its publisher's expense: nobody can take more than a share of the room,
+and where that is all taken, whoever has the most in it gives way. What is dropped is fetched again
+once a comparison of frontiers shows it. Nobody who is honest links to what it has not delivered.
+"""
+
+from collections.abc import Iterator
+
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.events import EventDescriptor
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.topics import DeliveryOrder, Mark
+from pulsarcast.protocol.topic.frontier import Frontier, Source
+from pulsarcast.protocol.topic.ordering import BYTES_MAX, Ordering
+
+PUBLISHER_SHARE = 4
+"""One publisher can take one in so many of the events, and bytes, that wait in memory."""
+KNOWN_MAX = 1024
+"""Events whose places we remember, to see whether others name them as what they are."""
+EXCUSED_MAX = 1024
+"""Numberings of which we know that what we lack is retired, without having skipped it."""
+
+
+class CausalOrdering(Ordering):
+    """Holds the events of a causal topic back until all that they follow is behind us."""
+
+    def __init__(self, frontier: Frontier, held_back_max: int) -> None:
+        super().__init__(DeliveryOrder.CAUSAL, frontier, held_back_max)
+        self._blocked: dict[Source, dict[Source, None]] = {}
+        """By what they wait for: numberings whose next event is here."""
+        self._waits: dict[Source, Source] = {}
+        """The same, the other way round."""
+        self._to_look_at: dict[Source, None] = {}
+        self._handed_out: Source | None = None
+        self._counts: dict[PeerId, int] = {}
+        self._bytes: dict[PeerId, int] = {}
+        self._known: dict[Cid, Mark] = {}
+        self._excused: dict[Source, int] = {}
+
+    # Asking.
+
+    def check_links(self, event: EventDescriptor) -> None:
+        """Refuse an event that names another as what it is not, as far as we know that one."""
+        named = zip(event.parents, event.marks, strict=True)
+        after = zip(event.request.after, event.request.marks, strict=True)
+        for cid, mark in (*named, *after):
+            if self._known.get(cid, mark) != mark:
+                raise RemoteError("a parent that is not what the event says")
+
+    def lacking(self, event: EventDescriptor) -> Iterator[tuple[Mark, Cid]]:
+        """What an event follows and we neither have nor hold back, with its content id."""
+        named = zip(event.marks, event.parents, strict=True)
+        after = zip(event.request.marks, event.request.after, strict=True)
+        for mark, cid in (*named, *after):
+            if not self._is_behind(mark) and self.held_back(*mark) is None:
+                yield mark, cid
+
+    def is_behind(self, marks: tuple[Mark, ...]) -> bool:
+        """Whether all of this was delivered, came before our start, or is retired."""
+        return all(map(self._is_behind, marks))
+
+    def _is_behind(self, mark: Mark) -> bool:
+        publisher, epoch, number = mark
+        return (
+            self.frontier.high(publisher, epoch) >= number
+            or self._excused.get((publisher, epoch), 0) >= number
+        )
+
+    def _waits_for(self, event: EventDescriptor) -> Source | None:
+        """The first numbering that has to move on before this event has its turn."""
+        for mark in (*event.marks, *event.request.marks):
+            if not self._is_behind(mark):
+                return mark.publisher, mark.epoch
+        return None
+
+    # Taking in.
+
+    def offer(self, event: EventDescriptor, hops: int) -> bool:
+        """Whether the event may be delivered now; if not it is held back, or dropped when full."""
+        epoch, number = event.sequence
+        self._remember(event)
+        source = (event.publisher, epoch)
+        in_turn = number == self.frontier.high(*source) + 1
+        waits_for = self._waits_for(event)
+        if in_turn and waits_for is None:
+            return True
+        if self._make_room(event):
+            self._waiting.setdefault(source, {})[number] = (event, hops)
+            self._count(event, 1)
+            if in_turn and waits_for is not None:
+                self._block(source, waits_for)
+        return False
+
+    def _remember(self, event: EventDescriptor) -> None:
+        self._known[event.cid] = Mark(event.publisher, *event.sequence)
+        if len(self._known) > KNOWN_MAX:
+            del self._known[next(iter(self._known))]
+
+    def excuse(self, publisher: PeerId, epoch: int, number: int) -> None:
+        """Up to here a numbering is retired everywhere: nothing need wait for it any more."""
+        self._excused[publisher, epoch] = number
+        if len(self._excused) > EXCUSED_MAX:
+            del self._excused[next(iter(self._excused))]
+
+    def _block(self, source: Source, waits_for: Source) -> None:
+        self._unblock(source)
+        self._blocked.setdefault(waits_for, {})[source] = None
+        self._waits[source] = waits_for
+
+    def _unblock(self, source: Source) -> None:
+        waits_for = self._waits.pop(source, None)
+        if waits_for is not None:
+            others = self._blocked[waits_for]
+            del others[source]
+            if not others:
+                del self._blocked[waits_for]
+
+    def needed(self, publisher: PeerId, epoch: int) -> int:
+        """The highest number of a numbering that the next event of another one waits for."""
+        numbers = [
+            mark.number
+            for source in self._blocked.get((publisher, epoch), ())
+            for event, _ in (self._waiting[source][self.frontier.high(*source) + 1],)
+            for mark in (*event.marks, *event.request.marks)
+            if mark[:2] == (publisher, epoch)
+        ]
+        return max(numbers, default=0)
+
+    # Giving out.
+
+    def next_of(self, publisher: PeerId, epoch: int) -> tuple[EventDescriptor, int] | None:
+        """An event that has its turn since a numbering moved on; ask until there is none."""
+        self._moved((publisher, epoch))
+        if self._handed_out is not None:
+            self._moved(self._handed_out)
+            self._handed_out = None
+        while self._to_look_at:
+            source = next(iter(self._to_look_at))
+            del self._to_look_at[source]
+            found = self._next_ready(source)
+            if found is not None:
+                self._handed_out = source
+                return found
+        return None
+
+    def _moved(self, source: Source) -> None:
+        self._to_look_at[source] = None
+        for waiting in self._blocked.pop(source, {}):
+            del self._waits[waiting]
+            self._to_look_at[waiting] = None
+
+    def _next_ready(self, source: Source) -> tuple[EventDescriptor, int] | None:
+        waiting = self._waiting.get(source)
+        if waiting is None:
+            return None
+        high = self.frontier.high(*source)
+        for number in [number for number in waiting if number <= high]:
+            self._remove(source, number)
+        found = waiting.get(high + 1)
+        if found is None:
+            return None
+        waits_for = self._waits_for(found[0])
+        if waits_for is not None:
+            self._block(source, waits_for)
+            return None
+        self._remove(source, high + 1)
+        return found
+
+    # Room.
+
+    def _count(self, event: EventDescriptor, change: int) -> None:
+        publisher, size = event.publisher, len(event.block)
+        self._waiting_count += change
+        self._waiting_bytes += change * size
+        self._counts[publisher] = self._counts.get(publisher, 0) + change
+        self._bytes[publisher] = self._bytes.get(publisher, 0) + change * size
+        if not self._counts[publisher]:
+            del self._counts[publisher], self._bytes[publisher]
+
+    def _remove(self, source: Source, number: int) -> None:
+        waiting = self._waiting[source]
+        self._count(waiting.pop(number)[0], -1)
+        if not waiting or number == self.frontier.high(*source) + 1:
+            self._unblock(source)
+        if not waiting:
+            del self._waiting[source]
+
+    def _make_room(self, event: EventDescriptor) -> bool:
+        """Whether an event may wait here, at the expense of others if need be."""
+        publisher, size = event.publisher, len(event.block)
+        share = max(1, self.held_back_max // PUBLISHER_SHARE)
+        while (
+            self._counts.get(publisher, 0) >= share
+            or self._bytes.get(publisher, 0) + size > BYTES_MAX // PUBLISHER_SHARE
+        ):
+            # Of its own events the earliest stay: they have their turn first.
+            last = self._last_of(publisher)
+            source = (publisher, event.sequence.epoch)
+            if last is None or last[0] != source or last[1] < event.sequence.number:
+                return False
+            self._remove(*last)
+        while self._waiting_count >= self.held_back_max or self._waiting_bytes + size > BYTES_MAX:
+            short_of_bytes = self._waiting_count < self.held_back_max
+            taken, needed = (self._bytes, size) if short_of_bytes else (self._counts, 1)
+            greediest = max(taken, key=lambda each: taken[each], default=publisher)
+            last = self._last_of(greediest)
+            if last is None or taken[greediest] <= taken.get(publisher, 0) + needed:
+                return False
+            self._remove(*last)
+        return True
+
+    def _last_of(self, publisher: PeerId) -> tuple[Source, int] | None:
+        """The highest number that waits of a publisher, in the numbering with the most."""
+        sources = [source for source in self._waiting if source[0] == publisher]
+        if not sources:
+            return None
+        source = max(sources, key=lambda each: len(self._waiting[each]))
+        return source, max(self._waiting[source])

@@ -1,0 +1,81 @@
+"""Requests of a topic that were published: each is delivered once (design 6).
+
+Two publishers may take the same request. Whoever receives both events knows by the author's own
+number that the second says nothing new. What was published is remembered on the disk.
+"""
+
+from pulsarcast.model.events import EventDescriptor
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.protocol.store import DropState, MarkState, PutState, StateRow, Write
+from pulsarcast.protocol.topic.frontier import Frontier
+
+GAPS_MAX = 1024
+"""Requests of one author published after one that is missing, before that counts as given up."""
+
+
+class PublishedRequests:
+    """Which authors' requests were published already, by request number."""
+
+    def __init__(self, topic: Cid) -> None:
+        self._topic = topic
+        self._numbers = Frontier()
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def holds(self, author: PeerId, epoch: int, number: int) -> bool:
+        """Whether a request was published."""
+        return self._numbers.holds(author, epoch, number)
+
+    def high(self, author: PeerId, epoch: int) -> int:
+        """The number up to which all requests of an author were published."""
+        return self._numbers.high(author, epoch)
+
+    def is_first(self, event: EventDescriptor) -> bool:
+        """Whether an event is the first with its request; if so, remember it."""
+        epoch, number = event.request.sequence
+        if self.holds(event.author, epoch, number):
+            return False
+        self.take(event.author, epoch, number)
+        return True
+
+    def take(self, author: PeerId, epoch: int, number: int) -> None:
+        """Remember that a request was published."""
+        mark = self._numbers.add(author, epoch, number, None)
+        if len(mark.beyond) > GAPS_MAX:
+            # Numbers below were refused or given up: nobody will publish them any more.
+            self._numbers.retire(author, epoch, mark.beyond[0])
+
+    # The disk.
+
+    def row(self, event: EventDescriptor) -> Write:
+        """What our disk should say, once this event is on it."""
+        epoch, _ = event.request.sequence
+        mark = self._numbers.mark(event.author, epoch)
+        assert mark is not None, "a request is taken before its event is kept"
+        key = self._key(event.author, epoch)
+        value = b"".join(number.to_bytes(8, "big") for number in (mark.high, *mark.beyond))
+        return PutState(StateRow("request", key, value))
+
+    def _key(self, author: PeerId, epoch: int) -> bytes:
+        return self._topic + author + epoch.to_bytes(8, "big")
+
+    def forget(self) -> list[Write]:
+        """The topic is forgotten: what our disk remembers of them may go."""
+        return [
+            DropState("request", self._key(mark.publisher, mark.epoch))
+            for mark in self._numbers.marks()
+        ]
+
+    def restore(self, key: bytes, value: bytes) -> None:
+        """Remember from the disk which of an author's requests were published."""
+        author, epoch = PeerId(key[36:74]), int.from_bytes(key[74:], "big")
+        high, *beyond = (
+            int.from_bytes(value[at : at + 8], "big") for at in range(0, len(value), 8)
+        )
+        self._numbers.adopt(MarkState(author, epoch, 0, high, None, tuple(beyond)))
+
+
+def topic_of_request(key: bytes) -> Cid:
+    """Of which topic a row on our disk is."""
+    return Cid(key[:36])

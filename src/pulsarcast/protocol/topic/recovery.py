@@ -1,0 +1,468 @@
+"""Recovery: finding out what we lack of a topic, and fetching it (design 6).
+
+A missing event is asked for from whoever showed that it exists, then from other neighbours, then
+from the DHT. What arrives is taken in like a new event, and so forwarded to those who lack it too.
+
+**Who may keep us busy.** Anyone can show us numberings that do not exist. Whatever others than our
+parent show takes at most half of what we want at a time, and none of them more than an eighth; our
+parent, who may be hostile too, leaves them a quarter. Those who showed us something take turns in
+asking, and some of the questions are kept for what the parent shows.
+
+**Gaps that nobody fills.** Retention drops events for good, and whoever was away would wait for
+them for ever. We skip a gap only if all of this holds:
+
+1. the topic has retention;
+2. a signed event from behind the gap is here: nobody can make us skip what does not exist yet;
+3. our parent and our lazy neighbours were asked for it, and nobody gave it to us;
+4. the publisher of these numbers, or the topic's author, says that they are retired; or at least
+   two of our parent and lazy neighbours do and none of these says otherwise. (One whose own
+   subscription began behind the gap says nothing about it.)
+
+So no single peer can make us skip anything: not a stranger, who has no say at all, and not a
+parent. The publisher may, since it could as well have said nothing, and the author, since it could
+have flushed. In causal order an event may wait for numbers that are retired everywhere, with no
+event behind them: then 2 is that this event names them, and they are not skipped, it only waits for
+them no longer. We ask these two when the others are too few. Where neither can be had and no two
+others are left, as in a network of two, the gap stays, and later events of an ordered topic wait,
+until somebody comes or the author flushes. (A flush is signed and needs none of this.)
+"""
+
+from collections.abc import Callable, Collection, Iterable
+
+from pulsarcast.model import trace
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.topics import Mark
+from pulsarcast.protocol.messages import FetchRange, Range
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.store import MarkState
+from pulsarcast.protocol.topic.frontier import Frontier, Source
+from pulsarcast.protocol.turn import Turn
+
+WANTS_MAX = 1024
+"""Numberings that we fetch at a time: a peer that claims more of them has to wait."""
+OTHERS_SHARE = 2
+"""All but the parent can take one in so many of them."""
+PEER_SHARE = 8
+"""One peer that is not the parent can take one in so many of them."""
+KEPT_SHARE = 4
+"""One in so many of them is never the parent's: it may be the one that withholds."""
+SHOWN_MAX = 16
+"""Peers remembered to have shown the same events."""
+SOURCES_MAX = 8
+"""Peers asked for the same events before we give up until the next comparison."""
+FETCHES_MAX = 8
+"""Requests in flight per topic, so that catch-up never starves live events."""
+FETCHES_KEPT = 2
+"""How many of them are kept for what our parent shows."""
+VOICES_MIN = 2
+"""Neighbours of our own choice that must say that events are retired, if no one else can."""
+
+
+class _Want:
+    """A numbering of which we lack something."""
+
+    __slots__ = (
+        "asked",
+        "cid",
+        "due_s",
+        "first",
+        "last",
+        "request",
+        "sources",
+        "sponsor",
+        "timer",
+        "voices",
+    )
+
+    def __init__(self, sponsor: PeerId, first: int, last: int, due_s: float) -> None:
+        self.sponsor = sponsor
+        """On whose account we want it: whoever showed it first, or our parent."""
+        self.first = first
+        self.last = last
+        self.due_s = due_s
+        self.cid: Cid | None = None
+        self.sources: dict[PeerId, MarkState | None] = {}
+        """Who showed it to us, and what it showed."""
+        self.voices: dict[PeerId, MarkState] = {}
+        """What those whose word counts say that they hold."""
+        self.asked: dict[PeerId, MarkState | None] = {}
+        """Whom we asked, and what it had shown by then."""
+        self.request: tuple[int, PeerId] | None = None
+        self.timer: int | None = None
+
+
+class Recovery:
+    """Fetches what one topic lacks."""
+
+    def __init__(
+        self,
+        topic: Cid,
+        turn: Turn,
+        parameters: Parameters,
+        frontier: Frontier,
+        *,
+        author: PeerId,
+        publishers_of: Callable[[PeerId], tuple[PeerId, ...]],
+        parent: Callable[[], PeerId | None],
+        lazy: Callable[[], Collection[PeerId]],
+        neighbours: Callable[[], Iterable[PeerId]],
+        take: Callable[[bytes, PeerId, bytes], None],
+        find_block: Callable[[Cid, Callable[[bytes | None], None]], None],
+        seen: Callable[[PeerId, int], int],
+        consult: Callable[[PeerId, int], None],
+        retire: Callable[[PeerId, int, int], None],
+        retires: Callable[[], bool],
+        needed: Callable[[PeerId, int], int],
+        excuse: Callable[[PeerId, int, int], None],
+        counts: dict[str, int],
+    ) -> None:
+        self.topic = topic
+        self.turn = turn
+        self.parameters = parameters
+        self.frontier = frontier
+        self.author = author
+        self.publishers_of = publishers_of
+        """Who can speak for a numbering."""
+        self.parent = parent
+        self.lazy = lazy
+        self.neighbours = neighbours
+        self.take = take
+        self.find_block = find_block
+        self.seen = seen
+        """The highest number of a numbering of which we have the signed event."""
+        self.consult = consult
+        """Ask a numbering's publisher, and the topic's author, how far it is retired."""
+        self.retire = retire
+        self.retires = retires
+        self.needed = needed
+        """In causal order: the highest number of a numbering that others' events wait for."""
+        self.excuse = excuse
+        """Let others' events wait no longer for what is retired, without skipping it."""
+        self.counts = counts
+        self._wants: dict[Source, _Want] = {}
+        self._wanted_by: dict[PeerId, int] = {}
+        """How many of them are on each peer's account."""
+        self._requests: dict[int, Source] = {}
+        self._request = 0
+        self._look: tuple[int, PeerId] | None = None
+        """A question about what we hold, and whom we asked."""
+        self._timer: int | None = None
+        self._timer_due_s = 0.0
+
+    def __len__(self) -> int:
+        return len(self._wants)
+
+    def compare(self, sender: PeerId, marks: Iterable[MarkState], *, patience_s: float) -> None:
+        """A peer shows what it holds: want what we lack, unless it arrives by itself soon."""
+        for mark in marks:
+            missing = self.frontier.missing_from(mark)
+            if missing is not None:
+                source = (mark.publisher, mark.epoch)
+                want = self._want(source, missing, sender, patience_s, mark)
+                if want is not None:
+                    self._may_ask_again(source, want, sender, mark)
+                    if self._has_a_say(sender, mark.publisher):
+                        want.voices[sender] = mark
+        self._pump()
+
+    def gap(self, publisher: PeerId, epoch: int, missing: tuple[int, int], sender: PeerId) -> None:
+        """An event arrived ahead of others of its publisher: those must exist."""
+        self._want((publisher, epoch), missing, sender, self.parameters.gap_delay_s, None)
+        self._pump()
+
+    def parent_missing(self, mark: Mark, cid: Cid, publisher: PeerId, sender: PeerId) -> None:
+        """An event names one that we lack: its publisher had that, and who passed it on may.
+
+        It is on the publisher's account: nobody else vouches that there is such an event.
+        """
+        source = (mark.publisher, mark.epoch)
+        missing = (self.frontier.high(*source) + 1, mark.number)
+        want = self._want(source, missing, publisher, self.parameters.gap_delay_s, None)
+        if want is None:
+            return
+        if want.last == mark.number:
+            want.cid = cid
+        if sender != self.turn.me and sender not in want.sources:
+            want.sources[sender] = None
+        self._pump()
+
+    def _may_ask_again(self, source: Source, want: _Want, peer: PeerId, mark: MarkState) -> None:
+        """It shows what it lacked when we asked: that is worth another question.
+
+        Who merely shows the same again is not, or we would go round our neighbours for ever and
+        never find out that nobody has it.
+        """
+        first = self._first(source, want)
+        if peer in want.asked and _shows(mark, first) and not _shows(want.asked[peer], first):
+            del want.asked[peer]
+
+    def _first(self, source: Source, want: _Want) -> int:
+        return max(want.first, self.frontier.high(*source) + 1)
+
+    def _want(
+        self,
+        source: Source,
+        missing: tuple[int, int],
+        sender: PeerId,
+        patience_s: float,
+        mark: MarkState | None,
+    ) -> _Want | None:
+        if sender == self.turn.me:
+            sender = next(iter(self.neighbours()), sender)
+        want = self._wants.get(source)
+        due_s = self.turn.now + patience_s
+        if want is None:
+            if not self._has_room(sender):
+                return None
+            want = self._wants[source] = _Want(sender, *missing, due_s)
+            self._wanted_by[sender] = self._wanted_by.get(sender, 0) + 1
+        elif sender == self.parent() != want.sponsor:
+            self._release(want.sponsor)
+            want.sponsor = sender
+            self._wanted_by[sender] = self._wanted_by.get(sender, 0) + 1
+        if missing[1] >= want.last:
+            want.last, want.cid = missing[1], None if mark is None else mark.cid
+        want.due_s = min(want.due_s, due_s)
+        shown = want.sources.pop(sender, None)
+        want.sources[sender] = shown if mark is None else mark
+        if len(want.sources) > SHOWN_MAX:
+            del want.sources[next(iter(want.sources))]
+        return want
+
+    def _has_room(self, sender: PeerId) -> bool:
+        """Whether a peer may make us want one more numbering."""
+        if len(self._wants) >= WANTS_MAX:
+            return False
+        parent = self.parent()
+        from_parent = 0 if parent is None else self._wanted_by.get(parent, 0)
+        if sender == parent:
+            return from_parent < WANTS_MAX - WANTS_MAX // KEPT_SHARE
+        return (
+            len(self._wants) - from_parent < WANTS_MAX // OTHERS_SHARE
+            and self._wanted_by.get(sender, 0) < WANTS_MAX // PEER_SHARE
+        )
+
+    def _release(self, sponsor: PeerId) -> None:
+        self._wanted_by[sponsor] -= 1
+        if not self._wanted_by[sponsor]:
+            del self._wanted_by[sponsor]
+
+    def _chosen(self) -> list[PeerId]:
+        """Those that we chose ourselves: our parent and our lazy neighbours."""
+        parent = self.parent()
+        return [*(() if parent is None else (parent,)), *self.lazy()]
+
+    def _has_a_say(self, peer: PeerId, publisher: PeerId) -> bool:
+        speakers = (*self.publishers_of(publisher), self.author)
+        return peer in speakers or peer in self._chosen()
+
+    def _pump(self) -> None:
+        """Ask for whatever is due, within the limits."""
+        now = self.turn.now
+        next_due_s: float | None = None
+        due: dict[PeerId, list[Source]] = {}
+        for source, want in list(self._wants.items()):
+            if want.request is not None:
+                continue
+            if self._satisfied(source, want):
+                self._close(source, want)
+            elif want.due_s > now + 1e-9:
+                next_due_s = want.due_s if next_due_s is None else min(next_due_s, want.due_s)
+            else:
+                due.setdefault(want.sponsor, []).append(source)
+        if due:
+            self._fetch_in_turns(due)
+        if next_due_s is not None and (self._timer is None or next_due_s < self._timer_due_s):
+            self.turn.cancel(self._timer)
+            self._timer_due_s = next_due_s
+            self._timer = self.turn.after(next_due_s - now, self._on_timer)
+
+    def _fetch_in_turns(self, due: dict[PeerId, list[Source]]) -> None:
+        """Share the questions out between those who showed us something."""
+        parent = self.parent()
+        flying: dict[PeerId, int] = {}
+        for source in self._requests.values():
+            sponsor = self._wants[source].sponsor
+            flying[sponsor] = flying.get(sponsor, 0) + 1
+        others = len(self._requests) - (0 if parent is None else flying.get(parent, 0))
+        others_max = FETCHES_MAX - (0 if parent is None else FETCHES_KEPT)
+        while due and len(self._requests) < FETCHES_MAX:
+            may_ask = [peer for peer in due if peer == parent or others < others_max]
+            if not may_ask:
+                break
+            # Whoever waits for the fewest answers; the parent among equals.
+            sponsor = min(may_ask, key=lambda peer: (flying.get(peer, 0), peer != parent))
+            source = due[sponsor].pop(0)
+            if not due[sponsor]:
+                del due[sponsor]
+            want = self._wants.get(source)
+            # Giving one up may have brought events, and so changed all the others.
+            if want is not None and want.request is None and self._fetch(source, want):
+                flying[sponsor] = flying.get(sponsor, 0) + 1
+                others += sponsor != parent
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._pump()
+
+    def _satisfied(self, source: Source, want: _Want) -> bool:
+        return self.frontier.high(*source) >= want.last
+
+    def _fetch(self, source: Source, want: _Want) -> bool:
+        """Ask the next peer; False where nobody is left to ask."""
+        peer = next(
+            (peer for peer in self._sources(source[0], want) if peer not in want.asked), None
+        )
+        first = self._first(source, want)
+        if peer is None or len(want.asked) >= SOURCES_MAX:
+            self._exhausted(source, want, first)
+            return False
+        if not want.asked:
+            self.turn.trace(trace.GapFound(self.topic, *source, first, want.last))
+        want.asked[peer] = want.sources.get(peer)
+        self._request += 1
+        number = self._request
+        self._requests[number] = source
+        want.request = (number, peer)
+        want.timer = self.turn.after(
+            2 * self.parameters.rpc_timeout_s, lambda: self._timed_out(number)
+        )
+        self.turn.send(peer, FetchRange(number, self.topic, *source, first, want.last))
+        return True
+
+    def _sources(self, publisher: PeerId, want: _Want) -> Iterable[PeerId]:
+        """Whom to ask: who showed it last, those we chose, then all others.
+
+        However many strangers claim to have it, our own neighbours get their turn.
+        """
+        shown = [peer for peer in reversed(want.sources) if peer != self.turn.me]
+        order = dict.fromkeys(shown[:1])
+        order.update(dict.fromkeys(self._chosen()))
+        order.update(dict.fromkeys(shown))
+        order.update(dict.fromkeys(self.neighbours()))
+        for speaker in self.publishers_of(publisher):
+            if speaker != self.turn.me:
+                order[speaker] = None
+        return order
+
+    def receive(self, sender: PeerId, message: Range) -> None:
+        """A peer answers with events: take them in, and ask on where something is left."""
+        if self._look == (message.request, sender):
+            self._look = None
+            self._take(message, sender)
+            return
+        source = self._requests.get(message.request)
+        want = self._wants.get(source) if source is not None else None
+        if source is None or want is None or want.request != (message.request, sender):
+            return
+        self._end_request(source, want)
+        before = self.frontier.high(*source)
+        self._take(message, sender)
+        if self._wants.get(source) is not want:
+            return
+        if self._satisfied(source, want):
+            self.counts["gap_filled"] = self.counts.get("gap_filled", 0) + 1
+            self.turn.trace(trace.GapFilled(self.topic, *source, want.last, sender))
+        elif message.more and self.frontier.high(*source) > before:
+            want.asked.pop(sender, None)
+        self._pump()
+
+    def _take(self, message: Range, sender: PeerId) -> None:
+        certificates = message.certificates or (b"",) * len(message.blocks)
+        for block, certificate in zip(message.blocks, certificates, strict=False):
+            self.take(block, sender, certificate)
+
+    def look_at(self, peer: PeerId, publisher: PeerId, epoch: int, number: int) -> None:
+        """Ask a peer for the event that it has under a number which we hold."""
+        self._request += 1
+        self._look = (self._request, peer)
+        self.turn.send(
+            peer, FetchRange(self._request, self.topic, publisher, epoch, number, number)
+        )
+
+    def _timed_out(self, number: int) -> None:
+        source = self._requests.get(number)
+        if source is not None:
+            self._end_request(source, self._wants[source])
+            self._pump()
+
+    def lost(self, peer: PeerId) -> None:
+        """A peer is gone: what we asked of it goes to the next one."""
+        touched = False
+        for source, want in list(self._wants.items()):
+            want.sources.pop(peer, None)
+            if want.request is not None and want.request[1] == peer:
+                self._end_request(source, want)
+                touched = True
+        if touched:
+            self._pump()
+
+    def _end_request(self, source: Source, want: _Want) -> None:
+        assert want.request is not None
+        self._requests.pop(want.request[0], None)
+        want.request = None
+        self.turn.cancel(want.timer)
+        want.timer = None
+        # To the end of the line: one that takes long must not keep the others waiting.
+        del self._wants[source]
+        self._wants[source] = want
+
+    def _close(self, source: Source, want: _Want) -> None:
+        if want.request is not None:
+            self._end_request(source, want)
+        if self._wants.pop(source, None) is not None:
+            self._release(want.sponsor)
+
+    def _exhausted(self, source: Source, want: _Want, first: int) -> None:
+        """No neighbour has it: the topic may have retired it, or the DHT may still keep it."""
+        self._close(source, want)
+        if self.retires() and self.seen(*source) > first:
+            retired = min(self._retired(source[0], want, first), self.seen(*source) - 1)
+            if retired >= first:
+                self.counts["retired_gap"] = self.counts.get("retired_gap", 0) + 1
+                self.retire(*source, retired)
+                return
+            self.consult(*source)
+        elif self.retires() and (needed := self.needed(*source)) >= first:
+            if self._retired(source[0], want, first) >= needed:
+                self.counts["retired_parent"] = self.counts.get("retired_parent", 0) + 1
+                self.excuse(*source, needed)
+                return
+            self.consult(*source)
+        if want.cid is not None:
+            self.find_block(want.cid, self._found)
+
+    def _retired(self, publisher: PeerId, want: _Want, first: int) -> int:
+        """Up to which number the events from `first` on are gone for good; 0: nobody can say."""
+        chosen = self._chosen()
+        if any(peer not in want.asked for peer in chosen):
+            return 0
+        for peer in (*self.publishers_of(publisher), self.author):
+            voice = want.voices.get(peer)
+            if voice is not None and voice.retired >= first:
+                return voice.retired
+        # Who began behind the gap never had it, and cannot know what became of it.
+        voices = [
+            mark.retired
+            for peer, mark in want.voices.items()
+            if peer in chosen and (mark.retired >= first or mark.floor < first)
+        ]
+        return min(voices) if len(voices) >= VOICES_MIN else 0
+
+    def _found(self, block: bytes | None) -> None:
+        if block is not None:
+            self.counts["dht_recovery"] = self.counts.get("dht_recovery", 0) + 1
+            self.take(block, self.turn.me, b"")
+
+    def stop(self) -> None:
+        """Forget everything: the topic is being left."""
+        for source, want in list(self._wants.items()):
+            self._close(source, want)
+        self.turn.cancel(self._timer)
+
+
+def _shows(mark: MarkState | None, number: int) -> bool:
+    """Whether a peer that shows this mark says that it holds this number."""
+    return mark is not None and (
+        mark.floor < number <= mark.high or (number > mark.high and number in mark.beyond)
+    )

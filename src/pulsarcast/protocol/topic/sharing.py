@@ -1,0 +1,112 @@
+"""Sharing: showing others what we hold of a topic, and giving it to them (design 6).
+
+A frontier is shown in pages. Who is shown one, and holds something else, fetches what it lacks;
+where we ask for it, it shows its own in return, so that both sides learn.
+"""
+
+from collections.abc import Iterable
+
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.protocol.messages import FetchRange, FrontierPage, Range
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.store import Events, LoadNumbers, MarkState
+from pulsarcast.protocol.topic.frontier import BEYOND_MAX, Frontier
+from pulsarcast.protocol.turn import Turn
+
+COMPARE_INTERVAL_S = 1.0
+"""How often at most we show one peer our whole frontier."""
+SHOWN_MAX = 64
+"""Peers of whom we remember when we showed it to them."""
+
+
+class Sharing:
+    """Shows one topic's frontier to others, and serves them from our disk."""
+
+    def __init__(self, topic: Cid, turn: Turn, parameters: Parameters, frontier: Frontier) -> None:
+        self._topic = topic
+        self._turn = turn
+        self._parameters = parameters
+        self._frontier = frontier
+        self._shown: dict[PeerId, float] = {}
+
+    def show(self, peer: PeerId, *, answer: bool) -> None:
+        """Send our whole frontier; `answer`: we want to see the peer's."""
+        self._shown.pop(peer, None)
+        self._shown[peer] = self._turn.now
+        while len(self._shown) > SHOWN_MAX:
+            del self._shown[next(iter(self._shown))]
+        self._send_pages(peer, self._frontier.marks(), answer=answer)
+
+    def show_now_and_then(self, peer: PeerId) -> None:
+        """Send our whole frontier and ask for the peer's, unless we just did."""
+        shown = self._shown.get(peer)
+        if shown is None or self._turn.now - shown >= COMPARE_INTERVAL_S:
+            self.show(peer, answer=True)
+
+    def answer(self, peer: PeerId, message: FrontierPage, *, known: bool) -> None:
+        """A peer showed us its frontier, and wants to see ours.
+
+        A visitor only needs to hear about the numberings that it asked about.
+        """
+        whole = known and not _asks_only(message.marks)
+        ours = self._frontier.marks() if whole else self._marks_like(message.marks)
+        self._send_pages(peer, ours, answer=False)
+
+    def _marks_like(self, marks: Iterable[MarkState]) -> list[MarkState]:
+        ours = (self._frontier.mark(mark.publisher, mark.epoch) for mark in marks)
+        return [mark for mark in ours if mark is not None]
+
+    def consult(self, peers: Iterable[PeerId], publisher: PeerId, epoch: int) -> None:
+        """Ask some peers what they hold of a numbering, showing what we hold of it."""
+        mark = self._frontier.mark(publisher, epoch) or MarkState(publisher, epoch, 0, 0, None)
+        for peer in peers:
+            if peer != self._turn.me:
+                self._send_pages(peer, [mark], answer=True)
+
+    def ask_about(self, peer: PeerId, publisher: PeerId, epoch: int) -> None:
+        """Ask a peer what it holds of a numbering, showing nothing."""
+        self._send_pages(peer, [MarkState(publisher, epoch, 0, 0, None)], answer=True)
+
+    def _send_pages(self, peer: PeerId, marks: list[MarkState], *, answer: bool) -> None:
+        size = self._parameters.frontier_page
+        pages = [marks[at : at + size] for at in range(0, len(marks), size)] or [[]]
+        for page in pages:
+            more = page is not pages[-1]
+            shown = tuple(map(_cut, page))
+            self._turn.send(peer, FrontierPage(self._topic, shown, answer and not more, more))
+
+    def lost(self, peer: PeerId) -> None:
+        """A connection ended: when it comes back, it has to be shown everything again."""
+        self._shown.pop(peer, None)
+
+    def serve(self, sender: PeerId, message: FetchRange) -> None:
+        """A peer lacks events that we may hold: read them from the disk."""
+        limit = self._parameters.range_bytes_max
+        query = LoadNumbers(
+            self._topic, message.publisher, message.epoch, message.first, message.last, limit
+        )
+
+        def found(answer: Events) -> None:
+            blocks = tuple(event.block for _, event in answer.events)
+            last = answer.events[-1][1].sequence.number if answer.events else message.last
+            held = self._frontier.high(message.publisher, message.epoch)
+            more = last < min(message.last, held)
+            answered = Range(message.request, self._topic, blocks, more, answer.certificates)
+            self._turn.send(sender, answered)
+
+        self._turn.load(query, Events, found)
+
+
+def _asks_only(marks: tuple[MarkState, ...]) -> bool:
+    """Whether a peer shows nothing, and wants to hear of the numberings that it names."""
+    return bool(marks) and not any(mark.high or mark.beyond for mark in marks)
+
+
+def _cut(mark: MarkState) -> MarkState:
+    """A mark as it may be shown: a message has room for only so many exceptions.
+
+    What is left out is shown once the gap before it is closed.
+    """
+    if len(mark.beyond) <= BEYOND_MAX:
+        return mark
+    return mark._replace(beyond=mark.beyond[:BEYOND_MAX])

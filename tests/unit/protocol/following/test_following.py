@@ -1,0 +1,265 @@
+"""Following: coming, going and coming again (design 6)."""
+
+from functools import partial
+
+import pytest
+
+from pulsarcast.model.events import decode_request
+from pulsarcast.model.ids import Cid
+from pulsarcast.model.topics import TopicSettings, create_topic
+from pulsarcast.protocol.effects import Effect, Load, Reply
+from pulsarcast.protocol.following import descriptors as descriptors_module
+from pulsarcast.protocol.inputs import Loaded, Now, Publish, Stop, Subscribe, Unsubscribe
+from pulsarcast.protocol.messages import (
+    Join,
+    JoinRefused,
+    RequestAnswered,
+    RequestToPublish,
+    Role,
+)
+from pulsarcast.protocol.parameters import Parameters
+from tests.support.lab import Lab
+from tests.support.people import ALICE, CREATED_US, meta_of, topic_of
+from tests.support.solo import Parent, Solo, below
+
+NARROW = Parameters(fanout=2)
+HAND_OVER_S = Parameters().handover_timeout_s
+
+
+def inner_node(lab: Lab, topic: Cid, members: list[int]) -> int:
+    """A member that has both a parent and children."""
+    for index in members:
+        view = lab.world.node(index).trees()[topic]
+        if view.parent is not None and view.children:
+            return index
+    raise AssertionError("the tree has no inner node")
+
+
+def test_whoever_subscribes_again_right_after_leaving_is_subscribed() -> None:
+    """The reply says so: then events must come, though children were still being handed over."""
+    lab = Lab(10, parameters=NARROW)
+    topic = lab.create(0)
+    members = list(range(1, 10))
+    lab.subscribe(members, topic)
+    inner = inner_node(lab, topic, members)
+    lab.start(inner, lambda call: Unsubscribe(call, topic))
+    reply = lab.ask(inner, lambda call: Subscribe(call, topic))
+    assert reply.error is None
+    lab.run(2 * HAND_OVER_S)
+    event = lab.publish(0, topic, settle_s=5.0)
+    assert lab.delivered(inner, topic) == [event]
+
+
+def test_a_subscription_outlives_the_hand_over_of_the_one_before() -> None:
+    """Left, children handed over, subscribed anew: no timer of the old time may end the new one."""
+    lab = Lab(14)
+    topic = lab.create(0)
+    members = list(range(1, 14))
+    lab.subscribe(members, topic)
+    inner = inner_node(lab, topic, members)
+    lab.unsubscribe(inner, topic)
+    lab.subscribe([inner], topic)
+    lab.run(2 * HAND_OVER_S)
+    event = lab.publish(0, topic, settle_s=5.0)
+    assert lab.delivered(inner, topic) == [event]
+    lab.world.kill(inner)
+    lab.world.restart(inner)
+    lab.run(10.0)
+    later = lab.publish(0, topic, settle_s=10.0)
+    assert later in lab.delivered(inner, topic), "and it is on the disk"
+
+
+def test_a_requested_event_is_delivered_again_to_whoever_left_and_came_back() -> None:
+    """Of requests, too, nothing outlives a subscription: neither in memory nor on the disk."""
+    lab = Lab(6)
+    topic = lab.create(0, TopicSettings(allowed_publishers=(lab.peer(0),)))
+    lab.subscribe([1, 2, 3], topic)
+    event = lab.publish(2, topic, b"please", settle_s=5.0)
+    assert lab.delivered(3, topic) == [event]
+    assert [row for row in lab.world.store(3).rows() if row.table == "request"]
+    lab.unsubscribe(3, topic)
+    lab.run(2.0)
+    assert not [row for row in lab.world.store(3).rows() if row.table == "request"]
+    lab.start(3, lambda call: Subscribe(call, topic, from_start=True))
+    lab.run(0.1)
+    lab.world.kill(3)
+    lab.world.restart(3)
+    lab.subscribe([3], topic, from_start=True)
+    lab.run(60.0)
+    assert event in lab.delivered(3, topic)[1:]
+
+
+def test_a_topic_without_a_meta_topic_can_be_left() -> None:
+    """The descriptors allow it: a stranger's topic must not be a trap."""
+    bare = create_topic(ALICE, "bare", TopicSettings(), created=CREATED_US, meta=None)
+    solo = below(Parent("alice", [bare.block]))
+    solo.subscribe(bare.cid)
+    reply = solo.ask(lambda call: Unsubscribe(call, bare.cid))
+    assert reply.error is None
+    assert bare.cid not in solo.node.topics
+
+
+def test_a_meta_topic_can_be_followed_and_left_by_itself() -> None:
+    meta = meta_of(ALICE)
+    solo = below(Parent("alice", [meta.block]))
+    solo.subscribe(meta.cid)
+    assert solo.ask(lambda call: Unsubscribe(call, meta.cid)).error is None
+    assert not solo.node.topics
+
+
+def test_topics_that_were_left_do_not_stay_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory grows with what we follow, not with what we ever followed."""
+    monkeypatch.setattr(descriptors_module, "CACHED_MAX", 4)
+    count = 20
+    topics = [topic_of(ALICE, name=f"topic {number}") for number in range(count)]
+    metas = [meta_of(ALICE, f"topic {number}") for number in range(count)]
+    solo = below(Parent("alice", [descriptor.block for descriptor in (*topics, *metas)]))
+    for topic in topics:
+        solo.subscribe(topic.cid)
+        cid = topic.cid
+        assert solo.ask(lambda call, cid=cid: Unsubscribe(call, cid)).error is None  # type: ignore[misc]
+    assert not solo.node.topics
+    assert solo.node.footprint()["descriptors"] <= 5
+    kept = [row for row in solo.store.rows() if row.table == "topic"]
+    assert len(kept) <= 5, "nor on the disk"
+
+
+def test_a_full_cache_costs_nobody_a_subscription(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither while it stops nor while it starts again does a node forget what it follows."""
+    monkeypatch.setattr(descriptors_module, "CACHED_MAX", 0)
+    lab = Lab(5)
+    topics = [lab.create(0, name=f"topic {number}") for number in range(3)]
+    for topic in topics:
+        lab.subscribe([1], topic)
+    lab.world.stop(1)
+    lab.run(20.0)
+    lab.world.restart(1)
+    lab.run(20.0)
+    events = [lab.publish(0, topic, settle_s=5.0) for topic in topics]
+    assert [lab.delivered(1, topic) for topic in topics] == [[event] for event in events]
+
+
+def test_a_topic_with_an_open_request_stays_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the request could not be sent again after a restart: nobody would know to whom."""
+    monkeypatch.setattr(descriptors_module, "CACHED_MAX", 1)
+    asked = topic_of(ALICE, TopicSettings(allowed_publishers=(ALICE.peer_id,)), name="asked")
+    others = [topic_of(ALICE, name=f"topic {number}") for number in range(5)]
+    metas = [meta_of(ALICE, f"topic {number}") for number in range(5)]
+    blocks = [descriptor.block for descriptor in (asked, *others, *metas)]
+    solo = below(Parent("alice", blocks))
+    solo.give(Publish(99, asked.cid, b"please"))
+    (sent,) = solo.sent_to(ALICE.peer_id, RequestToPublish)
+
+    def come_and_go() -> list[bytes]:
+        for topic in others:
+            solo.subscribe(topic.cid)
+            unsubscribe = partial(Unsubscribe, topic=topic.cid)
+            assert solo.ask(unsubscribe).error is None
+        return [row.key for row in solo.store.rows() if row.table == "topic"]
+
+    assert asked.cid in come_and_go()
+    again = Solo(contacts=(ALICE.peer_id,), store=solo.store.copy())
+    again.peers[ALICE.peer_id] = Parent("alice")
+    again.start().advance(60.0)
+    resent = [message.block for message in again.sent_to(ALICE.peer_id, RequestToPublish)]
+    assert sent.block in resent
+    request_id = decode_request(sent.block).request_id
+    solo.hear(ALICE.peer_id, RequestAnswered(asked.cid, request_id, None, 0, "no"))
+    assert asked.cid not in come_and_go()
+
+
+def test_a_member_that_stops_hands_its_children_over_and_comes_back_subscribed() -> None:
+    lab = Lab(10, parameters=NARROW)
+    topic = lab.create(0)
+    members = list(range(1, 10))
+    lab.subscribe(members, topic)
+    inner = inner_node(lab, topic, members)
+    orphans = [lab.world.index_of(child) for child in lab.view(inner, topic).children]
+    lab.world.stop(inner)
+    lab.run(20.0)
+    assert not lab.world.is_up(inner)
+    first = lab.publish(0, topic, settle_s=5.0)
+    for orphan in orphans:
+        assert first in lab.delivered(orphan, topic)
+    lab.world.restart(inner)
+    lab.run(20.0)
+    second = lab.publish(0, topic, settle_s=5.0)
+    assert lab.delivered(inner, topic) == [first, second], "a stop does not end a subscription"
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_when_the_author_is_lost_somebody_acts_as_root_before_long(seed: int) -> None:
+    """Design 2: the closest live peer acts as root; newcomers need one to start from."""
+    size = 24
+    lab = Lab(size, parameters=Parameters(fanout=3), seed=seed)
+    topic = lab.create(0)
+    lab.subscribe(list(range(1, size - 1)), topic)
+    lab.run(30.0)
+    lab.world.lose(0)
+    lab.run(120.0)
+    assert len([i for i in range(1, size - 1) if lab.view(i, topic).root]) == 1
+    lab.subscribe([size - 1], topic)
+    event = lab.publish(5, topic, settle_s=5.0)
+    assert all(lab.delivered(index, topic) == [event] for index in range(1, size))
+
+
+def test_whoever_leaves_before_the_subscription_began_leaves_nobody_waiting() -> None:
+    """Found by random seed 945: the callers of a subscription that never began heard nothing."""
+    topic = topic_of(ALICE)
+    solo = below(Parent("alice", [topic.block, meta_of(ALICE).block], takes_in=False))
+    solo.give(Subscribe(1, topic.cid))
+    solo.give(Subscribe(2, topic.cid))
+    solo.advance(1.0)
+    assert solo.node.topics[topic.cid].subscribed
+    assert 1 not in solo.replies, "it has no parent yet, and so no start"
+    solo.give(Publish(3, topic.cid, b"hello"))
+    assert solo.ask(lambda call: Unsubscribe(call, topic.cid)).error is None
+    solo.advance(60.0)
+    assert [solo.replies[call].error for call in (1, 2, 3)] == [None, None, None]
+
+
+def test_who_is_about_to_go_begins_nothing_anew() -> None:
+    """Found by nodes that came and went: what was left to stop was followed again, from nothing.
+
+    Its log would have begun at 1 on a disk that holds it already.
+    """
+    solo = Solo().start()
+    topic = solo.create()
+    solo.subscribe(topic)
+    event = solo.publish(topic)
+    solo.give(Stop())
+    solo.advance(1.0)
+    assert not solo.node.topics
+    reply = solo.ask(lambda call: Subscribe(call, topic))
+    assert reply.error == "the node is stopping"
+    solo.hear(ALICE.peer_id, Join(topic, 1, Role.MEMBER, solo.me, False, False))
+    solo.advance(60.0)
+    assert [each.reason for each in solo.sent_to(ALICE.peer_id, JoinRefused)] == ["stopping"]
+    assert not solo.node.topics
+    again = Solo(store=solo.store.copy()).start()
+    again.advance(1.0)
+    assert again.topic(topic).log.newest == 1
+    second = again.publish(topic)
+    assert [each.cid for each in again.delivered][-2:] == [event, second]
+
+
+def test_what_was_to_be_published_when_we_were_told_to_go_is_not_put_beside_our_log() -> None:
+    """Found by nodes that came and went: it would count as held, and never be delivered to us."""
+    solo = Solo().start()
+    topic = solo.create()
+    solo.subscribe(topic)
+    solo.publish(topic)
+    replies: list[Reply] = []
+
+    def collect(effects: list[Effect]) -> None:
+        replies.extend(effect for effect in effects if isinstance(effect, Reply))
+
+    # With a key the disk is asked first whether it was published before.
+    given = Publish(99, topic, b"late", idempotency_key=b"k")
+    loads = [each for each in solo.node.handle(given, Now(1.0, 1)) if isinstance(each, Load)]
+    collect(solo.node.handle(Stop(), Now(1.0, 1)))
+    assert not solo.node.topics
+    for load in loads:
+        answer = Loaded(load.token, solo.store.answer(load.query))
+        collect(solo.node.handle(answer, Now(1.0, 1)))
+    assert [(each.call, each.error) for each in replies] == [(99, "the node is stopping")]

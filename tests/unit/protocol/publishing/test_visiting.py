@@ -1,0 +1,293 @@
+"""Visits: events handed in to topics by those who do not follow them (promise 1)."""
+
+import pytest
+
+from pulsarcast.model.events import EventDescriptor
+from pulsarcast.model.ids import PeerId, cid_of
+from pulsarcast.protocol.inputs import Publish
+from pulsarcast.protocol.messages import (
+    Contact,
+    FetchRange,
+    FrontierPage,
+    Join,
+    JoinAccepted,
+    JoinReferred,
+    Message,
+    Range,
+    Role,
+    StoreBlocks,
+)
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.publishing import visiting
+from pulsarcast.protocol.store import DropTopic, MarkState
+from tests.support.lab import Lab
+from tests.support.people import (
+    ALICE,
+    BOB,
+    CAROL,
+    EPOCH,
+    MALLORY,
+    event_of,
+    meta_of,
+    peer,
+    topic_of,
+)
+from tests.support.solo import EMPTY_DIGEST, Parent, Solo, below
+
+TOPIC = topic_of(ALICE)
+OFFER_S = 2 * Parameters().offer_delay_s
+
+
+def visitor() -> Solo:
+    """A node that knows Alice, who keeps the topic's descriptor and answers no knock by herself."""
+    return below(Parent("alice", [TOPIC.block, meta_of(ALICE).block], takes_in=False))
+
+
+def published(solo: Solo) -> MarkState:
+    """Publish without following, and say what is on offer."""
+    solo.give(Publish(99, TOPIC.cid, b"from outside"))
+    solo.advance(1.0)
+    assert solo.replies[99].error is None
+    (join,) = solo.sent_to(ALICE.peer_id, Join)
+    assert join.role is Role.VISITOR
+    solo.hear(ALICE.peer_id, JoinAccepted(TOPIC.cid, join.attempt, (), (), EMPTY_DIGEST))
+    solo.advance(1.0)
+    (page,) = solo.sent_to(ALICE.peer_id, FrontierPage)
+    (mark,) = page.marks
+    return mark
+
+
+def member_shows(solo: Solo, who: PeerId, *marks: MarkState) -> None:
+    solo.hear(who, FrontierPage(TOPIC.cid, marks, answer=False, more=False))
+
+
+def test_a_publisher_that_is_not_subscribed_reaches_every_subscriber() -> None:
+    """Design 6: publishing works whether or not one is subscribed."""
+    lab = Lab(12)
+    topic = lab.create(0)
+    members = [1, 2, 3, 4, 5]
+    lab.subscribe(members, topic)
+    cids = [lab.publish(9, topic, b"%d" % number) for number in range(5)]
+    lab.run(30.0)
+    for index in members:
+        assert sorted(lab.delivered(index, topic)) == sorted(cids)
+    assert topic not in lab.world.node(9).topics
+    assert lab.world.node(9).footprint()["offers"] == 0
+    assert not [row for row in lab.world.store(9).rows() if row.table == "offer"]
+
+
+def test_what_is_replicated_reaches_the_subscribers_though_its_publisher_died() -> None:
+    """Promise 1: the replicas hand it in."""
+    lab = Lab(12)
+    topic = lab.create(0)
+    lab.subscribe([1, 2, 3], topic)
+    replies = lab.start(9, lambda call: Publish(call, topic, b"last words", replicated=True))
+
+    def is_stored() -> bool:
+        return len(lab.messages(StoreBlocks, sender=9)) >= 3
+
+    assert lab.world.run_until(is_stored, lab.world.now + 10, check_every_s=0.001)
+    lab.run(0.03)
+    lab.world.lose(9)
+    lab.run(120.0)
+    assert not replies, "or it lived long enough to hand it in itself"
+    delivered = [lab.delivered(index, topic) for index in (1, 2, 3)]
+    assert [len(each) for each in delivered] == [1, 1, 1]
+
+
+def test_an_offer_survives_a_crash() -> None:
+    """`accepted` is on our disk: it reaches the subscribers once we are back (promise 1)."""
+    lab = Lab(12)
+    topic = lab.create(0)
+    lab.subscribe([1, 2], topic)
+    lab.publish(9, topic, b"so that it knows the topic")
+    lab.world.cut([[9]])
+    reply = lab.ask(9, lambda call: Publish(call, topic, b"durable"))
+    assert reply.error is None
+    lab.world.kill(9)
+    lab.world.heal()
+    lab.world.restart(9)
+    lab.run(300.0)
+    assert reply.cid in lab.delivered(2, topic)
+
+
+def test_a_visitor_shows_what_it_has_and_gives_what_is_asked() -> None:
+    solo = visitor()
+    mark = published(solo)
+    assert (mark.publisher, mark.floor, mark.high) == (solo.me, 0, 1)
+    fetch = FetchRange(5, TOPIC.cid, solo.me, mark.epoch, 1, 1)
+    solo.hear(ALICE.peer_id, fetch)
+    (answer,) = solo.sent_to(ALICE.peer_id, Range)
+    assert (answer.request, len(answer.blocks), answer.more) == (5, 1, False)
+    assert solo.node.footprint()["offers"] == 1, "not before the member holds it"
+    member_shows(solo, ALICE.peer_id, mark)
+    assert solo.node.footprint()["offers"] == 0
+    solo.advance(600.0)
+    assert len(solo.sent_to(ALICE.peer_id, Join)) == 1, "the visit is over"
+
+
+def test_a_member_that_does_not_answer_is_not_the_only_one_that_is_tried() -> None:
+    solo = visitor()
+    solo.give(Publish(99, TOPIC.cid, b"from outside"))
+    solo.advance(120.0)
+    assert len(solo.said(Join)) > 1
+    assert solo.node.footprint()["offers"] == 1
+
+
+def test_a_strangers_word_does_not_end_a_visit() -> None:
+    """Only the member that we showed our events to can say that it holds them."""
+    solo = visitor()
+    mark = published(solo)
+    member_shows(solo, MALLORY.peer_id, mark._replace(high=2**62, cid=None))
+    assert solo.node.footprint()["offers"] == 1
+    assert [row for row in solo.store.rows() if row.table == "offer"]
+
+
+def test_a_lying_member_can_end_a_visit_and_the_replicas_remain() -> None:
+    """Said aloud: whom we found may lie. Its event is still offered by its DHT replicas."""
+    solo = visitor()
+    mark = published(solo)
+    member_shows(solo, ALICE.peer_id, mark._replace(high=2**62, cid=None))
+    assert solo.node.footprint()["offers"] == 0
+    assert solo.said(StoreBlocks), "the replicas have it and will offer it in their turn"
+
+
+def replica_of(solo: Solo, *events: EventDescriptor) -> None:
+    blocks = tuple(event.block for event in events)
+    solo.hear(BOB.peer_id, StoreBlocks(2, blocks))
+
+
+def test_a_replica_leaves_it_to_the_publisher_first() -> None:
+    solo = visitor()
+    replica_of(solo, event_of(BOB, TOPIC))
+    solo.advance(Parameters().offer_delay_s / 2)
+    assert not solo.said(Join)
+    solo.advance(OFFER_S)
+    assert solo.said(Join)
+
+
+def test_a_replica_gives_up_in_the_end() -> None:
+    """Others keep it as well, and range repair shows it to new ones: memory must not wait."""
+    solo = visitor()
+    replica_of(solo, event_of(BOB, TOPIC))
+    solo.advance(3600.0)
+    assert solo.node.footprint()["offers"] == 0
+
+
+def test_offers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(visiting, "OFFERS_MAX", 20)
+    solo = visitor()
+    for number in range(1, 100):
+        replica_of(solo, event_of(BOB, TOPIC, number))
+    assert solo.node.footprint()["offers"] == 20
+
+
+def test_gaps_in_what_is_offered_are_shown_as_gaps() -> None:
+    solo = visitor()
+    replica_of(solo, *(event_of(BOB, TOPIC, number) for number in (3, 4, 7)))
+    solo.advance(OFFER_S)
+    join = solo.said(Join)[-1]
+    solo.hear(ALICE.peer_id, JoinAccepted(TOPIC.cid, join.attempt, (), (), EMPTY_DIGEST))
+    solo.advance(1.0)
+    (page,) = solo.sent_to(ALICE.peer_id, FrontierPage)
+    (mark,) = page.marks
+    assert (mark.epoch, mark.floor, mark.high, mark.beyond) == (EPOCH, 2, 4, (7,))
+
+
+def test_referrals_in_circles_come_to_an_end() -> None:
+    solo = visitor()
+    knocks = 0
+
+    def answers(message: Message) -> list[Message]:
+        nonlocal knocks
+        if isinstance(message, Join):
+            knocks += 1
+            contact = Contact(CAROL.peer_id if knocks % 2 else MALLORY.peer_id)
+            return [JoinReferred(TOPIC.cid, message.attempt, contact, handed_down=True)]
+        return []
+
+    for liar in (MALLORY, CAROL):
+        solo.peers[liar.peer_id] = answers
+    solo.give(Publish(99, TOPIC.cid, b"from outside"))
+    solo.advance(1.0)
+    (join,) = solo.sent_to(ALICE.peer_id, Join)
+    first = Contact(MALLORY.peer_id)
+    solo.hear(ALICE.peer_id, JoinReferred(TOPIC.cid, join.attempt, first, handed_down=True))
+    assert knocks <= visiting.STEPS_MAX
+    solo.advance(600.0)
+    assert knocks <= 20 * visiting.STEPS_MAX
+
+
+def test_a_topic_that_we_come_to_follow_gets_what_we_had_for_it() -> None:
+    lab = Lab(10)
+    topic = lab.create(0)
+    lab.subscribe([1, 2], topic)
+    cid = lab.publish(9, topic, b"before I joined", settle_s=0.0)
+    lab.subscribe([9], topic)
+    lab.run(60.0)
+    assert lab.delivered(1, topic) == [cid]
+    assert lab.world.node(9).footprint()["offers"] == 0
+
+
+def test_a_peer_that_is_told_of_itself_does_not_knock_at_its_own_door() -> None:
+    solo = visitor()
+    solo.give(Publish(99, TOPIC.cid, b"from outside"))
+    solo.advance(1.0)
+    (join,) = solo.sent_to(ALICE.peer_id, Join)
+    ourselves = JoinReferred(TOPIC.cid, join.attempt, Contact(solo.me), handed_down=True)
+    solo.hear(ALICE.peer_id, ourselves)  # `Solo` asserts that nobody sends to itself.
+    stranger = JoinReferred(TOPIC.cid, join.attempt, Contact(peer("nobody")), handed_down=True)
+    solo.hear(ALICE.peer_id, stranger)
+    assert solo.sent_to(peer("nobody"), Join)
+
+
+def test_a_publisher_gives_again_what_it_has_handed_in_before() -> None:
+    """Promise 1: its disk is whole, so what the member that took it has lost is not lost."""
+    solo = visitor()
+    mark = published(solo)
+    member_shows(solo, ALICE.peer_id, mark)
+    solo.advance(1.0)
+    assert solo.node.footprint()["offers"] == 0
+    ask = FetchRange(7, TOPIC.cid, mark.publisher, mark.epoch, 1, mark.high)
+    solo.hear(BOB.peer_id, ask)
+    (given,) = solo.sent_to(BOB.peer_id, Range)
+    assert given.request == 7
+    assert [len(block) > 0 for block in given.blocks] == [True]
+    assert not given.more
+
+
+def test_what_we_have_to_hand_in_is_given_though_our_log_forgot_it() -> None:
+    """Whoever followed the topic in between forgot its log when it left, and its offers stayed."""
+    solo = visitor()
+    mark = published(solo)
+    solo.store.apply([DropTopic(TOPIC.cid)])
+    solo.hear(ALICE.peer_id, FetchRange(5, TOPIC.cid, solo.me, mark.epoch, 1, mark.high))
+    (answer,) = solo.sent_to(ALICE.peer_id, Range)
+    assert [cid_of(block) for block in answer.blocks] == [mark.cid]
+
+
+def test_a_publisher_that_left_still_says_how_far_its_numbering_is_retired() -> None:
+    """Nobody else can say it alone, and members that lost their disks would wait for ever."""
+    solo = visitor()
+    mark = published(solo)
+    solo.node.visits.remember(TOPIC.cid, [mark._replace(floor=9, high=9, retired=9)])
+    for number in (8, 12):
+        event = event_of(solo.identity, TOPIC, number, epoch=mark.epoch)
+        solo.node.visits.offer(event, ALICE.peer_id, own=True)
+    # It cannot call retired what it offers itself.
+    assert [shown.retired for shown in offered(solo)] == [mark.floor]
+    member_shows(solo, ALICE.peer_id, mark._replace(high=8))
+    assert [(shown.floor, shown.retired) for shown in offered(solo)] == [(11, 9)]
+
+
+def offered(solo: Solo) -> tuple[MarkState, ...]:
+    """What the next visit shows."""
+    before = len(solo.sent_to(ALICE.peer_id, FrontierPage))
+    for _ in range(100):
+        solo.advance(1.0)
+        for join in solo.sent_to(ALICE.peer_id, Join)[-1:]:
+            solo.hear(ALICE.peer_id, JoinAccepted(TOPIC.cid, join.attempt, (), (), EMPTY_DIGEST))
+        pages = solo.sent_to(ALICE.peer_id, FrontierPage)
+        if len(pages) > before:
+            return pages[-1].marks
+    raise AssertionError("no visit")
