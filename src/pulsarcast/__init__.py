@@ -21,8 +21,9 @@ if TYPE_CHECKING:
         Retention,
         TopicSettings,
     )
-    from pulsarcast.network.node import Node, Published, Topic
+    from pulsarcast.network.node import Node
     from pulsarcast.network.subscriptions import Event, Subscription
+    from pulsarcast.network.values import Published, Topic
 
 __version__ = "0.1.0"
 
@@ -48,11 +49,11 @@ _HOMES = {
     "EventLinking": "model.topic_types",
     "LocalError": "model.errors",
     "Node": "network.node",
-    "Published": "network.node",
+    "Published": "network.values",
     "PulsarcastError": "model.errors",
     "Retention": "model.topic_types",
     "Subscription": "network.subscriptions",
-    "Topic": "network.node",
+    "Topic": "network.values",
     "TopicSettings": "model.topic_types",
 }
 

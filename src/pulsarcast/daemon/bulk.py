@@ -25,7 +25,7 @@ from pulsarcast.model import api
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import Cid, cid_text, parse_cid, peer_text
 from pulsarcast.model.pages import MEDIA_TYPE, encode_page
-from pulsarcast.network.node import Publication
+from pulsarcast.network.values import Publication
 from pulsarcast.storage.logs import LogState
 
 PAGE_BYTES: Final = 4 << 20

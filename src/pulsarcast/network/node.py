@@ -16,11 +16,10 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 import trio
 
@@ -29,27 +28,25 @@ from pulsarcast.model.api import FollowedView, PeerView, ReaderView
 from pulsarcast.model.errors import LocalError, RemoteError
 from pulsarcast.model.events import Attribute, EventDescriptor, read_own_event
 from pulsarcast.model.filters import Filter, parse
-from pulsarcast.model.ids import CID_BYTES, Cid, PeerId, cid_text, parse_cid, parse_peer, peer_text
+from pulsarcast.model.ids import Cid, PeerId, parse_cid, parse_peer, peer_text
 from pulsarcast.model.topics import TopicDescriptor, TopicSettings, decode_topic
 from pulsarcast.network import insight
 from pulsarcast.network.addresses import parse_contact
 from pulsarcast.network.driver import NETWORK, Counters, Driver
+from pulsarcast.network.places import Places
 from pulsarcast.network.subscriptions import (
     PAGE,
     Event,
-    Feed,
-    Reader,
     Subscription,
     is_wanted,
 )
 from pulsarcast.network.tracing import NodeTrace
+from pulsarcast.network.values import Ack, Publication, Published, Topic, TopicRef
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import (
-    Acknowledge,
     Command,
     CreateTopic,
     FetchBlock,
-    Publish,
     ReadHistory,
     Resolve,
     Subscribe,
@@ -61,12 +58,9 @@ from pulsarcast.protocol.inputs import (
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import (
     Block,
-    DropState,
     Events,
     LoadBlock,
     LoadNumbers,
-    PutState,
-    StateRow,
 )
 from pulsarcast.storage.home import Home
 from pulsarcast.storage.logs import LogState
@@ -74,88 +68,8 @@ from pulsarcast.storage.logs import LogState
 LISTEN: Final = ("/ip4/127.0.0.1/tcp/0",)
 JOIN_S_MAX: Final = 10.0
 """How long a start waits for the first peer; without one the node is alone, and works."""
-PLACES_S: Final = 1.0
-"""How often the places of readers are written down; a crash brings that much again."""
 TOGETHER: Final = 32
 """Publications that go to the disk together before anybody else has a turn."""
-READER: Final = "reader"
-"""The table of the store that holds them."""
-
-Ack: TypeAlias = Literal["accepted", "replicated"]
-
-
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """A topic, as it was when it was looked up."""
-
-    descriptor: TopicDescriptor
-
-    @property
-    def cid(self) -> Cid:
-        """Its content id, as bytes."""
-        return self.descriptor.topic
-
-    @property
-    def id(self) -> str:
-        """What it is known by through all its versions."""
-        return cid_text(self.descriptor.topic)
-
-    @property
-    def name(self) -> str:
-        """What its author called it."""
-        return self.descriptor.name
-
-    @property
-    def author(self) -> str:
-        """Who made it."""
-        return peer_text(self.descriptor.author)
-
-
-TopicRef: TypeAlias = Topic | Cid | str
-"""A topic, its content id, or `author/name`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """What became of something that was published."""
-
-    cid: Cid
-    replicas: int
-    """How many peers are known to keep it."""
-
-    @property
-    def id(self) -> str:
-        """The event's content id."""
-        return cid_text(self.cid)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Publication:
-    """One of many things to publish."""
-
-    payload: bytes
-    name: str = ""
-    attributes: Mapping[str, Attribute] = field(default_factory=dict)
-    parents: Sequence[Cid] = ()
-    idempotency_key: bytes | str | None = None
-    created_us: int | None = None
-    """When it was said, where that was not now; the author's word, by which nothing is decided."""
-
-    def command(self, call: int, topic: Cid, ack: Ack, injection: str = "") -> Publish:
-        """What the core is told."""
-        key = self.idempotency_key
-        return Publish(
-            call,
-            topic,
-            self.payload,
-            name=self.name,
-            attributes=dict(self.attributes),
-            parents=tuple(self.parents),
-            replicated=ack == "replicated",
-            idempotency_key=key.encode() if isinstance(key, str) else key,
-            created_us=self.created_us,
-            injection=injection,
-        )
 
 
 class Node:
@@ -166,10 +80,7 @@ class Node:
         self._log_reader = home.log_reader()
         self._incarnation = incarnation
         self._driver: Driver | None = None
-        self._feeds: dict[Cid, Feed] = {}
-        self._unwritten: dict[Cid, None] = {}
-        """Topics with something that is worth no commit of its own."""
-        self._written_s = 0.0
+        self._places = Places(home)
         self._halted: str | None = None
 
     @classmethod
@@ -210,7 +121,6 @@ class Node:
                     incarnation=incarnation,
                     level=trace_level,
                 )
-            node._restore()
             driver = node._driver = Driver(
                 home.identity,
                 home.store,
@@ -227,7 +137,7 @@ class Node:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(driver.run)
                 await driver.started.wait()
-                nursery.start_soon(node._keep_places)
+                nursery.start_soon(node._places.keep, driver)
                 if mdns:
                     nursery.start_soon(node._find_locally)
                 if driver.has_contacts:
@@ -239,8 +149,8 @@ class Node:
                     failure = error  # Raised below: a nursery would wrap it.
                 finally:
                     with trio.CancelScope(shield=True):
-                        node._close_all("the node is closed")
-                        node._write_places()
+                        node._places.close_all("the node is closed")
+                        node._places.write(driver)
                         await driver.stop()
                     nursery.cancel_scope.cancel()
             if tracing is not None:
@@ -295,7 +205,7 @@ class Node:
     def followed(self, aliases: Mapping[str, str] = {}) -> list[FollowedView]:
         """The topics that we follow, and how they do."""
         core = self._running.core
-        return insight.followed(core.topics, self._feeds, aliases, core.seats.by_topic)
+        return insight.followed(core.topics, self._places.by_topic, aliases, core.seats.by_topic)
 
     def neighbours(self) -> list[PeerView]:
         """The connections to other peers."""
@@ -303,7 +213,7 @@ class Node:
 
     def readers(self, topic: Cid) -> list[ReaderView]:
         """Everybody who has a place in a topic."""
-        feed = self._feeds.get(topic)
+        feed = self._places.by_topic.get(topic)
         return [] if feed is None else insight.readers_of(feed)
 
     def newest(self, topic: Cid) -> int:
@@ -463,25 +373,15 @@ class Node:
         """
         cid = await self._resolve(topic)
         wanted = await self.filter_of(cid, where)
-        feed = self._feed(cid)
-        reader = feed.readers.get(name)
-        if reader is not None and reader.subscription is not None:
-            if not take_over:
-                raise LocalError(f"somebody listens already as {name!r}")
-            reader.subscription.close("somebody else listens under this name now")
-        is_new = reader is None
-        if reader is None:
-            reader = feed.readers[name] = Reader()
-            feed.has_unplaced = True
-            if from_start or feed.newest:
-                behind = feed.newest if start is None else min(start - 1, feed.newest)
-                feed.move(reader, 0 if from_start else behind)
-            # Else events may come before the answer: the first of them says where we begin.
+        is_new = self._places.take(
+            cid, name, from_start=from_start, start=start, take_over=take_over
+        )
+        feed = self._places.feed(cid)
         subscription = Subscription(
             feed,
             name,
             self._read_page,
-            self._write_places,
+            partial(self._places.write, self._running),
             start=start,
             manual=manual,
             wanted=wanted,
@@ -491,14 +391,14 @@ class Node:
         except BaseException:
             # Refused, or the caller waits no more: the name is free again.
             subscription.close()
-            if is_new and reader.subscription is None:
-                feed.readers.pop(name, None)
-                self._running.disk.note(DropState(READER, _reader_key(cid, name)))
+            reader = feed.readers.get(name)
+            if is_new and reader is not None and reader.subscription is None:
+                self._places.drop(self._running, cid, name)
             raise
         feed.place(reply.places[0] if reply.places else 0)
         if is_new:
             # A place that a crash could take away would be no promise.
-            self._write_places()
+            self._places.write(self._running)
         return subscription
 
     async def _follow(
@@ -527,14 +427,7 @@ class Node:
 
     def acknowledge(self, topic: Cid, name: str, index: int) -> bool:
         """Say for a name that it is done up to an index; whether it has a place here."""
-        feed = self._feeds.get(topic)
-        reader = None if feed is None else feed.readers.get(name)
-        if feed is None or reader is None:
-            return False
-        done = min(index, max(reader.given, reader.cursor or 0))
-        if reader.cursor is not None and done > reader.cursor:
-            feed.move(reader, done)
-        return True
+        return self._places.acknowledge(topic, name, index)
 
     async def forget(self, topic: TopicRef, name: str) -> bool:
         """Forget the place of a name, and send away whoever listens under it; whether it had one.
@@ -542,13 +435,11 @@ class Node:
         The topic is still followed, for other names and for those to come.
         """
         cid = await self._resolve(topic)
-        feed = self._feeds.get(cid)
-        reader = None if feed is None else feed.readers.pop(name, None)
+        reader = self._places.drop(self._running, cid, name)
         if reader is None:
             return False
         if reader.subscription is not None:
             reader.subscription.close("the name was forgotten")
-        self._running.disk.note(DropState(READER, _reader_key(cid, name)))
         self._running.settle()
         return True
 
@@ -561,13 +452,10 @@ class Node:
         else:
             for sid in list(routed.wanted):
                 await self._ask(partial(_end_of, cid, sid))
-        feed = self._feeds.pop(cid, None)
-        if feed is not None:
-            for name, reader in feed.readers.items():
-                self._running.disk.note(DropState(READER, _reader_key(cid, name)))
-                if reader.subscription is not None:
-                    reader.subscription.close("the topic was unsubscribed from")
-            self._running.settle()
+        for reader in self._places.drop_topic(self._running, cid):
+            if reader.subscription is not None:
+                reader.subscription.close("the topic was unsubscribed from")
+        self._running.settle()
 
     async def history(
         self,
@@ -627,18 +515,22 @@ class Node:
 
     def close_readers(self, reason: str) -> None:
         """Send everybody away who listens; their places are kept."""
-        self._close_all(reason)
+        self._places.close_all(reason)
 
     # For the driver.
 
     def deliver(self, event: EventDescriptor, record: trace.Delivered) -> None:
         """An event has come."""
-        self._feed(event.topic).deliver(record.index, event)
+        self._places.feed(event.topic).deliver(record.index, event)
 
     def halted_because(self, reason: str) -> None:
         """The disk refused, or somebody else has our key."""
         self._halted = reason
-        self._close_all(reason)
+        self._places.close_all(reason)
+
+    def before_commit(self) -> None:
+        """The disk is about to be synced: what is worth no commit of its own goes with it."""
+        self._places.before_commit(self._running)
 
     # Within.
 
@@ -691,54 +583,6 @@ class Node:
             Event(place, event) for place, event in zip(reply.places, reply.events, strict=True)
         ]
 
-    def _feed(self, topic: Cid) -> Feed:
-        feed = self._feeds.get(topic)
-        if feed is None:
-            feed = self._feeds[topic] = Feed(topic, self._unwritten)
-        return feed
-
-    def _restore(self) -> None:
-        """Where readers stopped when the node ran last."""
-        for row in self._home.store.rows():
-            if row.table == READER:
-                topic, name = _read_reader_key(row.key)
-                self._feed(topic).readers[name] = Reader.from_bytes(row.value)
-        for topic, newest in self._home.store.logs():
-            if topic in self._feeds:
-                self._feeds[topic].newest = newest
-
-    async def _keep_places(self) -> None:
-        while True:
-            await trio.sleep(PLACES_S)
-            if self._unwritten:
-                self._write_places()
-
-    def _write_places(self) -> None:
-        """Write down now where readers are."""
-        self._written_s = 0.0
-        self.before_commit()
-        self._running.settle()
-
-    def before_commit(self) -> None:
-        """Write down where readers are, if that was not done just now."""
-        driver = self._running
-        now_s = trio.current_time()
-        if not self._unwritten or now_s - self._written_s < PLACES_S:
-            return
-        self._written_s = now_s
-        moved = [self._feeds[topic] for topic in self._unwritten if topic in self._feeds]
-        self._unwritten.clear()
-        for feed in moved:
-            for name, reader in feed.readers.items():
-                if reader.subscription is not None:
-                    reader.subscription.settle()
-                if reader.unwritten:
-                    reader.unwritten = False
-                    row = StateRow(READER, _reader_key(feed.topic, name), reader.to_bytes())
-                    driver.disk.note(PutState(row))
-            # The log has it, and every reader its own place in that: nothing need come again.
-            driver.take(Acknowledge(feed.topic, feed.newest))
-
     async def _find_locally(self) -> None:
         from pulsarcast.network.mdns import find_locally  # noqa: PLC0415 (only if it is wanted)
 
@@ -747,15 +591,6 @@ class Node:
             await find_locally(driver.me, driver.addresses, driver.meet)
         except LocalError as error:
             logging.getLogger(__name__).warning("%s", error)
-
-    def _close_all(self, reason: str) -> None:
-        for feed in self._feeds.values():
-            for reader in feed.readers.values():
-                if reader.subscription is not None:
-                    reader.subscription.close(reason)
-                if reader.given < reader.reserved:
-                    # Nobody is given more: what we know is the truth.
-                    feed.reserve(reader, reader.given)
 
 
 def _published(reply: Reply) -> Published | LocalError:
@@ -771,11 +606,3 @@ def _sid_of(name: str) -> int:
 
 def _end_of(cid: Cid, sid: int, call: int) -> UnsubscribeContent:
     return UnsubscribeContent(call, cid, sid)
-
-
-def _reader_key(topic: Cid, name: str) -> bytes:
-    return topic + name.encode()
-
-
-def _read_reader_key(key: bytes) -> tuple[Cid, str]:
-    return Cid(key[:CID_BYTES]), key[CID_BYTES:].decode()

@@ -9,7 +9,8 @@ import trio
 from pulsarcast.model import trace
 from pulsarcast.model.events import Attribute
 from pulsarcast.model.topics import AttributeRule, TopicSettings
-from pulsarcast.network.node import Node, Topic
+from pulsarcast.network.node import Node
+from pulsarcast.network.values import Topic
 from pulsarcast.testbed.reading import lines_of
 
 SETTINGS = TopicSettings(

@@ -1,0 +1,148 @@
+"""Places: how far every reader of every topic is, in memory and on the disk.
+
+A place is worth no commit of its own: it goes to the disk with whatever is written next, and once
+a second. A crash brings the events of that time again, marked as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import trio
+
+from pulsarcast.model.errors import LocalError
+from pulsarcast.model.ids import CID_BYTES, Cid
+from pulsarcast.network.driver import Driver
+from pulsarcast.network.subscriptions import Feed, Reader
+from pulsarcast.protocol.inputs import Acknowledge
+from pulsarcast.protocol.store import DropState, PutState, StateRow
+from pulsarcast.storage.home import Home
+
+PLACES_S: Final = 1.0
+"""How often the places of readers are written down; a crash brings that much again."""
+READER: Final = "reader"
+"""The table of the store that holds them."""
+
+
+class Places:
+    """The readers of all topics."""
+
+    def __init__(self, home: Home) -> None:
+        self._feeds: dict[Cid, Feed] = {}
+        self._unwritten: dict[Cid, None] = {}
+        """Topics with something that is worth no commit of its own."""
+        self._written_s = 0.0
+        for row in home.store.rows():
+            if row.table == READER:
+                topic, name = Cid(row.key[:CID_BYTES]), row.key[CID_BYTES:].decode()
+                self.feed(topic).readers[name] = Reader.from_bytes(row.value)
+        for topic, newest in home.store.logs():
+            if topic in self._feeds:
+                self._feeds[topic].newest = newest
+
+    @property
+    def by_topic(self) -> Mapping[Cid, Feed]:
+        """The topics in which somebody has a place."""
+        return self._feeds
+
+    def feed(self, topic: Cid) -> Feed:
+        """Where a topic's events are handed out."""
+        feed = self._feeds.get(topic)
+        if feed is None:
+            feed = self._feeds[topic] = Feed(topic, self._unwritten)
+        return feed
+
+    def take(
+        self, topic: Cid, name: str, *, from_start: bool, start: int | None, take_over: bool
+    ) -> bool:
+        """Give a name its place, free for somebody to listen; whether the name is new."""
+        feed = self.feed(topic)
+        reader = feed.readers.get(name)
+        if reader is not None:
+            if reader.subscription is not None:
+                if not take_over:
+                    raise LocalError(f"somebody listens already as {name!r}")
+                reader.subscription.close("somebody else listens under this name now")
+            return False
+        reader = feed.readers[name] = Reader()
+        feed.has_unplaced = True
+        if from_start or feed.newest:
+            behind = feed.newest if start is None else min(start - 1, feed.newest)
+            feed.move(reader, 0 if from_start else behind)
+        # Else events may come before the answer: the first of them says where we begin.
+        return True
+
+    def acknowledge(self, topic: Cid, name: str, index: int) -> bool:
+        """Say for a name that it is done up to an index; whether it has a place here."""
+        feed = self._feeds.get(topic)
+        reader = None if feed is None else feed.readers.get(name)
+        if feed is None or reader is None:
+            return False
+        done = min(index, max(reader.given, reader.cursor or 0))
+        if reader.cursor is not None and done > reader.cursor:
+            feed.move(reader, done)
+        return True
+
+    def drop(self, driver: Driver, topic: Cid, name: str) -> Reader | None:
+        """Forget a name's place, if it has one."""
+        feed = self._feeds.get(topic)
+        reader = None if feed is None else feed.readers.pop(name, None)
+        if reader is not None:
+            driver.disk.note(DropState(READER, _key(topic, name)))
+        return reader
+
+    def drop_topic(self, driver: Driver, topic: Cid) -> Iterator[Reader]:
+        """Forget all places in a topic."""
+        feed = self._feeds.get(topic)
+        for name in [] if feed is None else list(feed.readers):
+            reader = self.drop(driver, topic, name)
+            if reader is not None:
+                yield reader
+        self._feeds.pop(topic, None)
+
+    def close_all(self, reason: str) -> None:
+        """Send everybody away who listens; their places are kept."""
+        for feed in self._feeds.values():
+            for reader in feed.readers.values():
+                if reader.subscription is not None:
+                    reader.subscription.close(reason)
+                if reader.given < reader.reserved:
+                    # Nobody is given more: what we know is the truth.
+                    feed.reserve(reader, reader.given)
+
+    async def keep(self, driver: Driver) -> None:
+        """Write places down now and then, whatever else is written."""
+        while True:
+            await trio.sleep(PLACES_S)
+            if self._unwritten:
+                self.write(driver)
+
+    def write(self, driver: Driver) -> None:
+        """Write down now where readers are."""
+        self._written_s = 0.0
+        self.before_commit(driver)
+        driver.settle()
+
+    def before_commit(self, driver: Driver) -> None:
+        """Write down where readers are, if that was not done just now."""
+        now_s = trio.current_time()
+        if not self._unwritten or now_s - self._written_s < PLACES_S:
+            return
+        self._written_s = now_s
+        moved = [self._feeds[topic] for topic in self._unwritten if topic in self._feeds]
+        self._unwritten.clear()
+        for feed in moved:
+            for name, reader in feed.readers.items():
+                if reader.subscription is not None:
+                    reader.subscription.settle()
+                if reader.unwritten:
+                    reader.unwritten = False
+                    row = StateRow(READER, _key(feed.topic, name), reader.to_bytes())
+                    driver.disk.note(PutState(row))
+            # The log has it, and every reader its own place in that: nothing need come again.
+            driver.take(Acknowledge(feed.topic, feed.newest))
+
+
+def _key(topic: Cid, name: str) -> bytes:
+    return topic + name.encode()

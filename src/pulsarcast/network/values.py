@@ -1,0 +1,88 @@
+"""What the library is given and gives back: topics, and things to publish."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from pulsarcast.model.events import Attribute
+from pulsarcast.model.ids import Cid, cid_text, peer_text
+from pulsarcast.model.topics import TopicDescriptor
+from pulsarcast.protocol.inputs import Publish
+
+Ack: TypeAlias = Literal["accepted", "replicated"]
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic, as it was when it was looked up."""
+
+    descriptor: TopicDescriptor
+
+    @property
+    def cid(self) -> Cid:
+        """Its content id, as bytes."""
+        return self.descriptor.topic
+
+    @property
+    def id(self) -> str:
+        """What it is known by through all its versions."""
+        return cid_text(self.descriptor.topic)
+
+    @property
+    def name(self) -> str:
+        """What its author called it."""
+        return self.descriptor.name
+
+    @property
+    def author(self) -> str:
+        """Who made it."""
+        return peer_text(self.descriptor.author)
+
+
+TopicRef: TypeAlias = Topic | Cid | str
+"""A topic, its content id, or `author/name`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What became of something that was published."""
+
+    cid: Cid
+    replicas: int
+    """How many peers are known to keep it."""
+
+    @property
+    def id(self) -> str:
+        """The event's content id."""
+        return cid_text(self.cid)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """One of many things to publish."""
+
+    payload: bytes
+    name: str = ""
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    parents: Sequence[Cid] = ()
+    idempotency_key: bytes | str | None = None
+    created_us: int | None = None
+    """When it was said, where that was not now; the author's word, by which nothing is decided."""
+
+    def command(self, call: int, topic: Cid, ack: Ack, injection: str = "") -> Publish:
+        """What the core is told."""
+        key = self.idempotency_key
+        return Publish(
+            call,
+            topic,
+            self.payload,
+            name=self.name,
+            attributes=dict(self.attributes),
+            parents=tuple(self.parents),
+            replicated=ack == "replicated",
+            idempotency_key=key.encode() if isinstance(key, str) else key,
+            created_us=self.created_us,
+            injection=injection,
+        )
