@@ -71,8 +71,8 @@ def compare(
     event until one second after the last delivery.
     """
     with Bars() as bars, _telling():
-        from pulsarcast.testbed import compare as comparing
-        from pulsarcast.testbed.contestants import Settings
+        from pulsarcast.testbed.contestants.contestants import Settings
+        from pulsarcast.testbed.scenarios import compare as comparing
 
         load = comparing.Load(
             nodes=nodes,
@@ -186,7 +186,7 @@ def run(
     """
     with Bars() as bars, _telling():
         from pulsarcast.testbed.claims import play
-        from pulsarcast.testbed.scenarios import options_for
+        from pulsarcast.testbed.scenario_files import options_for
         from pulsarcast.testbed.small_disk import keep_mounts_to_ourselves, may_mount
 
         said = said_in(ctx, "scenario", "out", "replace", "as_json")
@@ -248,8 +248,8 @@ def thesis(
     with Bars() as bars, _telling():
         from dataclasses import replace
 
-        from pulsarcast.testbed.thesis import evaluate
-        from pulsarcast.testbed.thesis_runs import FULL, SMALL, choose, plan_runs
+        from pulsarcast.testbed.thesis.evaluation import evaluate
+        from pulsarcast.testbed.thesis.runs import FULL, SMALL, choose, plan_runs
 
         scale = SMALL if small else FULL
         plan = plan_runs(out, replace(scale, limit=limit), workload)

@@ -15,7 +15,7 @@ from pulsarcast.cli.progress import Bars
 from pulsarcast.model.errors import LocalError
 
 if TYPE_CHECKING:
-    from pulsarcast.testbed.control_messages import ExecAction, FaultAction, Reported, Request
+    from pulsarcast.testbed.control.messages import ExecAction, FaultAction, Reported, Request
 
 EXIT_NOT_OK = 1
 EXIT_DOWN = 3
@@ -61,8 +61,8 @@ def up(
     They run until `testbed down`, or until the scenario's timeout_s is over.
     """
     with Bars() as bars, _telling():
-        from pulsarcast.testbed.control import start
-        from pulsarcast.testbed.scenarios import options_for
+        from pulsarcast.testbed.control.control import start
+        from pulsarcast.testbed.scenario_files import options_for
 
         said = said_in(ctx, "scenario", "out", "replace", "as_json")
         options = options_for(scenario, out=out, said=said)
@@ -90,7 +90,7 @@ def execute(
     publish TOPIC TEXT  they publish a text in it
     measure             what they have used and delivered so far
     """
-    from pulsarcast.testbed.control_messages import Do
+    from pulsarcast.testbed.control.messages import Do
 
     _ask(folder, Do(action, nodes, topic, text), as_json)
 
@@ -109,7 +109,7 @@ def load(
     Without a rate five users publish at a time, each its next event when the last is answered. A
     load may be played again: its events are new ones.
     """
-    from pulsarcast.testbed.control_messages import Play
+    from pulsarcast.testbed.control.messages import Play
 
     _ask(folder, Play(limit, rate, patience_s), as_json)
 
@@ -144,7 +144,7 @@ def fault(
     heal     undo it; what was said meanwhile arrives
     latency  let what comes in at these nodes arrive late
     """
-    from pulsarcast.testbed.control_messages import Hit
+    from pulsarcast.testbed.control.messages import Hit
 
     _ask(folder, Hit(action, nodes, for_s, latency), as_json)
 
@@ -154,7 +154,7 @@ def fault(
 @_json
 def status(folder: Path, as_json: bool) -> None:
     """How the testbed in FOLDER is; exit 3 where there is none."""
-    from pulsarcast.testbed.control_messages import Status
+    from pulsarcast.testbed.control.messages import Status
 
     _ask(folder, Status(), as_json)
 
@@ -170,14 +170,14 @@ def down(folder: Path, settle_s: float, as_json: bool) -> None:
 
     Of a testbed that died, close the traces that it left open.
     """
-    from pulsarcast.testbed.control_messages import End
+    from pulsarcast.testbed.control.messages import End
 
     _ask(folder, End(settle_s), as_json, salvage=True)
 
 
 def _ask(folder: Path, request: Request, as_json: bool, *, salvage: bool = False) -> None:
     with Bars() as bars, _telling():
-        from pulsarcast.testbed.control import DownError, ask, close_traces
+        from pulsarcast.testbed.control.control import DownError, ask, close_traces
 
         try:
             reported = ask(folder, request, progress=bars.show)

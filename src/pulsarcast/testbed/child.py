@@ -20,7 +20,7 @@ import trio
 
 from pulsarcast.model.errors import LocalError, PulsarcastError
 from pulsarcast.model.ids import Cid, PeerId
-from pulsarcast.testbed.contestants import Contestant, Filtering, Opener, Seat, Settings
+from pulsarcast.testbed.contestants.contestants import Contestant, Filtering, Opener, Seat, Settings
 from pulsarcast.testbed.ledger import Ledger, Teller
 from pulsarcast.testbed.lifelines import end_with
 from pulsarcast.testbed.messages import (

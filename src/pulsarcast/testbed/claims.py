@@ -20,10 +20,10 @@ from typing import Any, Final
 
 from pulsarcast import __version__
 from pulsarcast.model.errors import LocalError
-from pulsarcast.testbed.compare import Progress, no_progress
 from pulsarcast.testbed.options import Outcome, RunOptions
 from pulsarcast.testbed.run import run_scenario
-from pulsarcast.testbed.scenarios import FILE, RECORDED, digest_of, scenario_text
+from pulsarcast.testbed.scenario_files import FILE, RECORDED, digest_of, scenario_text
+from pulsarcast.testbed.scenarios.compare import Progress, no_progress
 from pulsarcast.testbed.sessions import NODES, SUMMARY, TRACES
 
 LOCK: Final = "run.lock"

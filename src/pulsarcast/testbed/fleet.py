@@ -26,7 +26,7 @@ from typing import Final, NamedTuple, NoReturn
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import PeerId
 from pulsarcast.testbed import child, meters
-from pulsarcast.testbed.contestants import Messages, Volume
+from pulsarcast.testbed.contestants.contestants import Messages, Volume
 from pulsarcast.testbed.limits import MemoryLimits
 from pulsarcast.testbed.messages import (
     Answer,

@@ -16,7 +16,7 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from pulsarcast.testbed.contestants import Messages
+from pulsarcast.testbed.contestants.contestants import Messages
 
 NS_PER_US: Final = 1_000
 LATENCY_US_MAX: Final = (1 << 32) - 2

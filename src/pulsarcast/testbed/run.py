@@ -7,15 +7,15 @@ from types import MappingProxyType
 from typing import Final
 
 from pulsarcast.model.errors import LocalError
-from pulsarcast.testbed.away import run_away
-from pulsarcast.testbed.compare import Progress, no_progress
-from pulsarcast.testbed.hot import run_hot
-from pulsarcast.testbed.mirror import run_mirror
 from pulsarcast.testbed.options import Outcome, RunOptions
-from pulsarcast.testbed.quotes import run_quotes
-from pulsarcast.testbed.soak import run_soak
-from pulsarcast.testbed.succession import run_succession
-from pulsarcast.testbed.workload import run_workload
+from pulsarcast.testbed.scenarios.away import run_away
+from pulsarcast.testbed.scenarios.compare import Progress, no_progress
+from pulsarcast.testbed.scenarios.hot import run_hot
+from pulsarcast.testbed.scenarios.mirror import run_mirror
+from pulsarcast.testbed.scenarios.quotes import run_quotes
+from pulsarcast.testbed.scenarios.soak import run_soak
+from pulsarcast.testbed.scenarios.succession import run_succession
+from pulsarcast.testbed.scenarios.workload import run_workload
 
 SCENARIOS: Final[Mapping[str, Callable[..., Outcome]]] = MappingProxyType(
     {

@@ -22,7 +22,7 @@ from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.storage.segments import close_left_open
 from pulsarcast.testbed.callers import Callers, DriverTrace
 from pulsarcast.testbed.child import Plan
-from pulsarcast.testbed.contestants import Settings, load
+from pulsarcast.testbed.contestants.contestants import Settings, load
 from pulsarcast.testbed.fleet import Death, Fleet
 from pulsarcast.testbed.ledger import Ledger
 from pulsarcast.testbed.limits import limits_for

@@ -8,10 +8,10 @@ from pathlib import Path
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import Cid, PeerId, cid_of
 from pulsarcast.testbed.child import Plan
-from pulsarcast.testbed.compare import number_of
-from pulsarcast.testbed.contestants import Receipt, Seat, Settings, Traffic
+from pulsarcast.testbed.contestants.contestants import Receipt, Seat, Settings, Traffic
 from pulsarcast.testbed.fleet import Fleet
 from pulsarcast.testbed.ledger import Ledger
+from pulsarcast.testbed.scenarios.compare import number_of
 
 FALL = "fall"
 REFUSE = "refuse"

@@ -2,15 +2,15 @@ from pathlib import Path
 
 import pytest
 
-from pulsarcast.testbed.away import run_away
 from pulsarcast.testbed.options import RunOptions
+from pulsarcast.testbed.scenarios.away import run_away
 
 
 @pytest.mark.parametrize("by_kill", [False, True])
 def test_a_subscriber_that_was_away_catches_up(
     by_kill: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pulsarcast.testbed.away.CALM_S", 0.5)
+    monkeypatch.setattr("pulsarcast.testbed.scenarios.away.CALM_S", 0.5)
     options = RunOptions(
         scenario="away", nodes=4, events=60, out=tmp_path / "out", by_kill=by_kill, timeout_s=60
     )

@@ -10,10 +10,18 @@ from click.testing import CliRunner
 from pulsarcast.cli.testbed import testbed as command
 from pulsarcast.model.errors import LocalError
 from pulsarcast.testbed.child import Plan
-from pulsarcast.testbed.compare import Load, Round, compare, measure, number_of, set_up, to_text
-from pulsarcast.testbed.contestants import load
+from pulsarcast.testbed.contestants.contestants import load
 from pulsarcast.testbed.fleet import Fleet
 from pulsarcast.testbed.ledger import Ledger
+from pulsarcast.testbed.scenarios.compare import (
+    Load,
+    Round,
+    compare,
+    measure,
+    number_of,
+    set_up,
+    to_text,
+)
 
 KEYS = {
     "due",

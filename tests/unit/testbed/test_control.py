@@ -18,10 +18,10 @@ from click.testing import CliRunner
 from pulsarcast.cli.testbed_control import add_to
 from pulsarcast.model import trace
 from pulsarcast.model.errors import LocalError
-from pulsarcast.testbed import control
-from pulsarcast.testbed.book import parse_nodes
-from pulsarcast.testbed.control import DownError, ask, start
-from pulsarcast.testbed.control_messages import End, Status
+from pulsarcast.testbed.control import control
+from pulsarcast.testbed.control.book import parse_nodes
+from pulsarcast.testbed.control.control import DownError, ask, start
+from pulsarcast.testbed.control.messages import End, Status
 from pulsarcast.testbed.options import RunOptions
 from pulsarcast.testbed.proxies import Delay
 from pulsarcast.testbed.reading import lines_of

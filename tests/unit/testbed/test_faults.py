@@ -10,8 +10,8 @@ from pulsarcast.model.errors import LocalError
 from pulsarcast.testbed.options import RunOptions
 from pulsarcast.testbed.proxies import Delay
 from pulsarcast.testbed.reading import lines_of
+from pulsarcast.testbed.scenarios.workload import run_workload
 from pulsarcast.testbed.small_disk import may_mount, small_disk
-from pulsarcast.testbed.workload import run_workload
 from tests.unit.testbed.small_workload import DUE, NODES, write_workload
 
 needs_root = pytest.mark.skipif(not may_mount(), reason="only root may mount a small disk")

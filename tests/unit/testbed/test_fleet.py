@@ -9,7 +9,6 @@ import pytest
 
 from pulsarcast.model.errors import LocalError
 from pulsarcast.testbed.child import METER_S
-from pulsarcast.testbed.compare import NUMBER_BYTES
 from pulsarcast.testbed.fleet import Fleet
 from pulsarcast.testbed.ledger import Ledger
 from pulsarcast.testbed.messages import (
@@ -24,6 +23,7 @@ from pulsarcast.testbed.messages import (
     Publish,
     Published,
 )
+from pulsarcast.testbed.scenarios.compare import NUMBER_BYTES
 from tests.unit.testbed.stub import FALL, REFUSE, is_running, stub_fleet
 
 

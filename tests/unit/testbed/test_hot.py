@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from pulsarcast.testbed.hot import run_hot
 from pulsarcast.testbed.options import RunOptions
+from pulsarcast.testbed.scenarios.hot import run_hot
 
 
 @pytest.mark.parametrize("dissemination", ["tree", "cube"])

@@ -1,7 +1,7 @@
 from array import array
 
-from pulsarcast.testbed.compare import NUMBER_BYTES, number_of
 from pulsarcast.testbed.ledger import Ledger, percentile_ms
+from pulsarcast.testbed.scenarios.compare import NUMBER_BYTES, number_of
 from pulsarcast.testbed.sessions import Account
 
 

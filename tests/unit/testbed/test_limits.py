@@ -13,14 +13,14 @@ from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.testbed import limits as module
 from pulsarcast.testbed.callers import Callers
 from pulsarcast.testbed.child import Plan
-from pulsarcast.testbed.compare import number_of
-from pulsarcast.testbed.contestants import Seat, Settings
+from pulsarcast.testbed.contestants.contestants import Seat, Settings
 from pulsarcast.testbed.fleet import Fleet
 from pulsarcast.testbed.ledger import Ledger
 from pulsarcast.testbed.limits import MIB, MemoryLimits, limits_for, why_not
 from pulsarcast.testbed.messages import Answer, Created, CreateTopic, Failed
 from pulsarcast.testbed.options import RunOptions
-from pulsarcast.testbed.workload import run_workload
+from pulsarcast.testbed.scenarios.compare import number_of
+from pulsarcast.testbed.scenarios.workload import run_workload
 from tests.unit.testbed.small_workload import DUE, NODES, write_workload
 from tests.unit.testbed.stub import StubNode
 
@@ -105,7 +105,7 @@ def test_groups_of_a_testbed_that_was_killed_are_removed_by_the_next_one() -> No
 def test_a_run_under_a_limit_that_is_enough_goes_as_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pulsarcast.testbed.workload.QUIET_S_MIN", 0.1)
+    monkeypatch.setattr("pulsarcast.testbed.scenarios.workload.QUIET_S_MIN", 0.1)
     options = RunOptions(
         nodes=NODES, workload=write_workload(tmp_path), out=tmp_path / "out", memory_mib=500
     )

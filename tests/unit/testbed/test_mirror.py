@@ -3,8 +3,8 @@ from random import Random
 
 from pulsarcast.model.workload import parse_workload
 from pulsarcast.simulation.synthetic import make_workload
-from pulsarcast.testbed.mirror import run_mirror, write_workload
 from pulsarcast.testbed.options import RunOptions
+from pulsarcast.testbed.scenarios.mirror import run_mirror, write_workload
 
 
 def test_a_workload_is_read_back_as_it_was_written(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.filters import parse
-from pulsarcast.testbed.market import (
+from pulsarcast.testbed.options import RunOptions
+from pulsarcast.testbed.scenarios.market import (
     Filters,
     Quote,
     due_to,
@@ -17,8 +18,7 @@ from pulsarcast.testbed.market import (
     schema_for,
     some_of,
 )
-from pulsarcast.testbed.options import RunOptions
-from pulsarcast.testbed.quotes import MEMBERS, run_quotes
+from pulsarcast.testbed.scenarios.quotes import MEMBERS, run_quotes
 
 HEADER = "DT,EX,BID,BIDSIZ,OFR,OFRSIZ,SYMBOL\n"
 

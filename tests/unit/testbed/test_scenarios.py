@@ -12,7 +12,7 @@ from pulsarcast.testbed import claims
 from pulsarcast.testbed.claims import claim, play
 from pulsarcast.testbed.options import Outcome, RunOptions
 from pulsarcast.testbed.proxies import Delay
-from pulsarcast.testbed.scenarios import NOT_WRITTEN, options_for, read_matrix, scenario_text
+from pulsarcast.testbed.scenario_files import NOT_WRITTEN, options_for, read_matrix, scenario_text
 from tests.unit.testbed.small_workload import DUE, NODES, write_workload
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "scenarios"
@@ -264,7 +264,7 @@ def test_a_replay_from_files_that_changed_is_refused(tmp_path: Path) -> None:
 def test_a_run_can_be_run_again_from_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pulsarcast.testbed.workload.QUIET_S_MIN", 0.1)
+    monkeypatch.setattr("pulsarcast.testbed.scenarios.workload.QUIET_S_MIN", 0.1)
     source = written(tmp_path, f'nodes = {NODES}\n[load]\nworkload = "workload.ndjson"\n')
     write_workload(tmp_path)
     given = options_for(source, out=tmp_path / "first", said={"events_max": 8})

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from pulsarcast.testbed.options import RunOptions
-from pulsarcast.testbed.soak import run_soak, slope
+from pulsarcast.testbed.scenarios.soak import run_soak, slope
 
 
 def test_the_slope_is_that_of_all_nodes_whatever_their_levels() -> None:
@@ -15,8 +15,8 @@ def test_the_slope_is_that_of_all_nodes_whatever_their_levels() -> None:
 def test_a_soak_with_churn_loses_nothing_and_measures_those_who_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pulsarcast.testbed.soak.UP_S", (0.5, 1.0))
-    monkeypatch.setattr("pulsarcast.testbed.soak.DOWN_S", (0.2, 0.5))
+    monkeypatch.setattr("pulsarcast.testbed.scenarios.soak.UP_S", (0.5, 1.0))
+    monkeypatch.setattr("pulsarcast.testbed.scenarios.soak.DOWN_S", (0.2, 0.5))
     options = RunOptions(
         scenario="soak",
         nodes=4,

@@ -7,13 +7,13 @@ import pytest
 
 from pulsarcast.model import trace
 from pulsarcast.model.errors import LocalError
-from pulsarcast.testbed.compare import NUMBER_BYTES, number_of
+from pulsarcast.testbed.contestants.ours import OurNode
 from pulsarcast.testbed.hearing import hear
 from pulsarcast.testbed.ledger import Ledger
 from pulsarcast.testbed.options import RunOptions
-from pulsarcast.testbed.ours import OurNode
 from pulsarcast.testbed.reading import lines_of
-from pulsarcast.testbed.succession import (
+from pulsarcast.testbed.scenarios.compare import NUMBER_BYTES, number_of
+from pulsarcast.testbed.scenarios.succession import (
     count_orders,
     longest_gap_s,
     resumed_s,

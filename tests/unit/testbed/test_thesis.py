@@ -10,10 +10,10 @@ from click.testing import CliRunner
 
 from pulsarcast.cli.testbed import testbed as command
 from pulsarcast.model.errors import LocalError
-from pulsarcast.testbed.compare import Progress
-from pulsarcast.testbed.thesis import LOCK, Results, evaluate
-from pulsarcast.testbed.thesis_play import INGESTED
-from pulsarcast.testbed.thesis_runs import FULL, SMALL, Planned, choose, plan_runs
+from pulsarcast.testbed.scenarios.compare import Progress
+from pulsarcast.testbed.thesis.evaluation import LOCK, Results, evaluate
+from pulsarcast.testbed.thesis.play import INGESTED
+from pulsarcast.testbed.thesis.runs import FULL, SMALL, Planned, choose, plan_runs
 from tests.unit.testbed.small_workload import write_workload
 from tests.unit.testbed.thesis_fakes import FakeJudge, FakePlayer, tiny_plan
 
@@ -213,7 +213,7 @@ def test_another_workload_is_another_evaluation(tmp_path: Path) -> None:
 def test_a_folder_is_used_by_one_evaluation_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pulsarcast.testbed.thesis.LOCK_S_MAX", 0.2)
+    monkeypatch.setattr("pulsarcast.testbed.thesis.evaluation.LOCK_S_MAX", 0.2)
     with (tmp_path / LOCK).open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(LocalError, match="another evaluation is going on"):
@@ -236,7 +236,7 @@ def test_the_command_exits_with_1_where_something_failed(
 ) -> None:
     def call(player: FakePlayer, *more: str) -> tuple[int, str]:
         faked = partial(evaluate, player=player, judging=FakeJudge())
-        monkeypatch.setattr("pulsarcast.testbed.thesis.evaluate", faked)
+        monkeypatch.setattr("pulsarcast.testbed.thesis.evaluation.evaluate", faked)
         given = ["thesis", "--small", "--out", str(tmp_path), *more]
         outcome = CliRunner().invoke(command, given, catch_exceptions=False)
         return outcome.exit_code, outcome.stdout

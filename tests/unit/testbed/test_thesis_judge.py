@@ -8,9 +8,9 @@ import pytest
 from pulsarcast import __version__
 from pulsarcast.model.errors import LocalError
 from pulsarcast.pipeline.beside import Beside, Table, read_beside
-from pulsarcast.testbed import thesis_judge
-from pulsarcast.testbed.thesis_judge import Commands, Verdicts, judge, read_verdicts
-from pulsarcast.testbed.thesis_runs import Planned, choose
+from pulsarcast.testbed.thesis import judge as thesis_judge
+from pulsarcast.testbed.thesis.judge import Commands, Verdicts, judge, read_verdicts
+from pulsarcast.testbed.thesis.runs import Planned, choose
 from tests.unit.testbed.thesis_fakes import make_summary, tiny_plan
 
 

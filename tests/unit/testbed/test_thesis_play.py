@@ -13,13 +13,13 @@ from click.testing import CliRunner
 from pulsarcast.cli.testbed import testbed as command
 from pulsarcast.model import trace_records as trace
 from pulsarcast.model.errors import LocalError
-from pulsarcast.testbed.compare import no_progress, number_of
-from pulsarcast.testbed.contestants import Messages
+from pulsarcast.testbed.contestants.contestants import Messages
 from pulsarcast.testbed.ledger import Ledger, messages_since, spread
 from pulsarcast.testbed.reading import lines_of
-from pulsarcast.testbed.thesis import Results, evaluate
-from pulsarcast.testbed.thesis_play import play_apart
-from pulsarcast.testbed.thesis_runs import Scale, plan_runs
+from pulsarcast.testbed.scenarios.compare import no_progress, number_of
+from pulsarcast.testbed.thesis.evaluation import Results, evaluate
+from pulsarcast.testbed.thesis.play import play_apart
+from pulsarcast.testbed.thesis.runs import Scale, plan_runs
 from tests.unit.testbed.stub import is_running
 from tests.unit.testbed.thesis_fakes import FakeJudge, tiny_plan
 
@@ -62,7 +62,7 @@ def test_a_run_that_raises_says_why_and_leaves_it_in_its_folder(
     def fall(*_: object, **__: object) -> NoReturn:
         raise LocalError("no port is free")
 
-    monkeypatch.setattr("pulsarcast.testbed.thesis_play.play", fall)
+    monkeypatch.setattr("pulsarcast.testbed.thesis.play.play", fall)
     run = tiny_plan(tmp_path)[0]
     with pytest.raises(LocalError, match="LocalError: no port is free"):
         play_apart(run, no_progress, 0)
@@ -75,7 +75,7 @@ def test_a_run_that_is_killed_takes_nobody_with_it(
     def fall(*_: object, **__: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    monkeypatch.setattr("pulsarcast.testbed.thesis_play.play", fall)
+    monkeypatch.setattr("pulsarcast.testbed.thesis.play.play", fall)
     with pytest.raises(LocalError, match="its process ended by SIGKILL"):
         play_apart(tiny_plan(tmp_path)[0], no_progress, 0)
 

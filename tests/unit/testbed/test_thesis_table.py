@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from pulsarcast.testbed.thesis_runs import FULL, plan_runs
-from pulsarcast.testbed.thesis_table import THESIS, Played, figures_of, make_beside, make_table
+from pulsarcast.testbed.thesis.runs import FULL, plan_runs
+from pulsarcast.testbed.thesis.table import THESIS, Played, figures_of, make_beside, make_table
 from tests.unit.testbed.thesis_fakes import make_summary
 
 COVERAGE, COST, TIMES, MESSAGES = range(4)

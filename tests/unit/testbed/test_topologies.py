@@ -1,6 +1,6 @@
 import pytest
 
-from pulsarcast.testbed.topologies import random_graph, tree_neighbours
+from pulsarcast.testbed.contestants.topologies import random_graph, tree_neighbours
 
 
 @pytest.mark.parametrize("size", [2, 5, 30, 100])

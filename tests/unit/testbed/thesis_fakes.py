@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from pulsarcast.pipeline.beside import Beside
-from pulsarcast.testbed.compare import Progress
-from pulsarcast.testbed.thesis import Tell
-from pulsarcast.testbed.thesis_judge import CLEAN, Verdicts
-from pulsarcast.testbed.thesis_play import INGESTED
-from pulsarcast.testbed.thesis_runs import Planned, Scale, plan_runs
-from pulsarcast.testbed.workload import Summary
+from pulsarcast.testbed.scenarios.compare import Progress
+from pulsarcast.testbed.scenarios.workload import Summary
+from pulsarcast.testbed.thesis.evaluation import Tell
+from pulsarcast.testbed.thesis.judge import CLEAN, Verdicts
+from pulsarcast.testbed.thesis.play import INGESTED
+from pulsarcast.testbed.thesis.runs import Planned, Scale, plan_runs
 
 SPREAD = {"mean": 100.0, "p50": 90, "p95": 200, "p99": 300, "max": 350, "p99_over_mean": 3.0}
 TINY = Scale(nodes=4, events_max=10, limit=5)

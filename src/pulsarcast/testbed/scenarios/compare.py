@@ -21,7 +21,7 @@ import msgspec
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import Cid
 from pulsarcast.testbed.child import Plan
-from pulsarcast.testbed.contestants import CONTESTANTS, Opener, Settings, Traffic, load
+from pulsarcast.testbed.contestants.contestants import CONTESTANTS, Opener, Settings, Traffic, load
 from pulsarcast.testbed.fleet import Fleet
 from pulsarcast.testbed.ledger import Ledger, percentile_ms
 from pulsarcast.testbed.messages import Answer, Command, Created, CreateTopic, Failed, Subscribe

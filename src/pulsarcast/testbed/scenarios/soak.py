@@ -13,10 +13,10 @@ from random import Random
 from typing import Final, NamedTuple
 
 from pulsarcast.testbed import meters
-from pulsarcast.testbed.compare import Progress, no_progress, number_of
 from pulsarcast.testbed.options import Outcome, RunOptions
+from pulsarcast.testbed.scenarios.compare import Progress, no_progress, number_of
+from pulsarcast.testbed.scenarios.steady import SteadyLoad
 from pulsarcast.testbed.sessions import Session, finish, open_session
-from pulsarcast.testbed.steady import SteadyLoad
 
 NODES: Final = 30
 TOPICS: Final = 5

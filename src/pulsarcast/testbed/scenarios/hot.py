@@ -10,14 +10,14 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from pulsarcast.testbed.compare import SETTLE_S, Progress, no_progress, number_of
-from pulsarcast.testbed.contestants import Messages, Volume
+from pulsarcast.testbed.contestants.contestants import Messages, Volume
 from pulsarcast.testbed.hearing import hear
 from pulsarcast.testbed.ledger import messages_since, spread
 from pulsarcast.testbed.options import Outcome, RunOptions
 from pulsarcast.testbed.reading import lines_of
+from pulsarcast.testbed.scenarios.compare import SETTLE_S, Progress, no_progress, number_of
+from pulsarcast.testbed.scenarios.steady import SteadyLoad
 from pulsarcast.testbed.sessions import finish, open_session
-from pulsarcast.testbed.steady import SteadyLoad
 
 NODES: Final = 50
 EVENTS_PER_NODE: Final = 20

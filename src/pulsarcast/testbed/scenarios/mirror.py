@@ -20,11 +20,11 @@ from pulsarcast.simulation.options import Options
 from pulsarcast.simulation.run import DHT_MESSAGES, EVENT_MESSAGES
 from pulsarcast.simulation.scenario_workload import run_workload as simulate_workload
 from pulsarcast.simulation.synthetic import make_workload
-from pulsarcast.testbed.compare import Progress, no_progress
 from pulsarcast.testbed.options import Outcome, RunOptions
 from pulsarcast.testbed.reading import lines_of
+from pulsarcast.testbed.scenarios.compare import Progress, no_progress
+from pulsarcast.testbed.scenarios.workload import run_workload
 from pulsarcast.testbed.sessions import SUMMARY, TRACES, prepare
-from pulsarcast.testbed.workload import run_workload
 
 NODES: Final = 30
 TOPICS: Final = 5

@@ -16,11 +16,11 @@ from pulsarcast.simulation.applications import Applications
 from pulsarcast.simulation.options import Options
 from pulsarcast.simulation.scenario_workload import read_workload
 from pulsarcast.simulation.workload_driver import WorkloadDriver
-from pulsarcast.testbed.compare import SETTLE_S, Progress, no_progress
-from pulsarcast.testbed.contestants import Messages, Volume
+from pulsarcast.testbed.contestants.contestants import Messages, Volume
 from pulsarcast.testbed.faults import Faults
 from pulsarcast.testbed.ledger import messages_since, percentile_ms, spread
 from pulsarcast.testbed.options import Outcome, RunOptions
+from pulsarcast.testbed.scenarios.compare import SETTLE_S, Progress, no_progress
 from pulsarcast.testbed.sessions import Account, Session, Stalled, finish, open_session
 
 NODES: Final = 100

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
 from pulsarcast.testbed.lifelines import end_with
-from pulsarcast.testbed.thesis_runs import Planned
+from pulsarcast.testbed.thesis.runs import Planned
 
 FAILED: Final = "failed.txt"
 """In a run's folder: what went wrong."""

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from pulsarcast.pipeline.beside import Bar, Bars, Beside, Table
-from pulsarcast.testbed.workload import Summary
+from pulsarcast.testbed.scenarios.workload import Summary
 
 MIB: Final = 2**20
 RPC_AIM: Final = 5.0

@@ -16,8 +16,8 @@ import msgspec
 from pulsarcast.model.errors import LocalError
 from pulsarcast.pipeline.beside import Beside
 from pulsarcast.testbed.sessions import SUMMARY, TRACES
-from pulsarcast.testbed.thesis_play import TABLES, start
-from pulsarcast.testbed.thesis_runs import Planned
+from pulsarcast.testbed.thesis.play import TABLES, start
+from pulsarcast.testbed.thesis.runs import Planned
 
 VERDICT: Final = "verdict.json"
 REPORT: Final = "report"

@@ -15,8 +15,8 @@ from typing import Final
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import Cid
 from pulsarcast.simulation.applications import settings_for
-from pulsarcast.testbed.compare import NUMBER_BYTES, Progress
 from pulsarcast.testbed.ledger import percentile_ms
+from pulsarcast.testbed.scenarios.compare import NUMBER_BYTES, Progress
 from pulsarcast.testbed.sessions import Account, Session, Stalled
 
 QUIET_S_MIN: Final = 1.0

@@ -176,10 +176,10 @@ Opener: TypeAlias = Callable[[Seat], AbstractAsyncContextManager[Contestant]]
 
 CONTESTANTS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "ours": "pulsarcast.testbed.ours:open_node",
-        "floodsub": "pulsarcast.testbed.pubsub:open_floodsub",
-        "gossipsub": "pulsarcast.testbed.pubsub:open_gossipsub",
-        "bare": "pulsarcast.testbed.bare:open_bare",
+        "ours": "pulsarcast.testbed.contestants.ours:open_node",
+        "floodsub": "pulsarcast.testbed.contestants.pubsub:open_floodsub",
+        "gossipsub": "pulsarcast.testbed.contestants.pubsub:open_gossipsub",
+        "bare": "pulsarcast.testbed.contestants.bare:open_bare",
     }
 )
 

@@ -19,10 +19,10 @@ from typing import IO, Final, NoReturn
 
 from pulsarcast.model.errors import LocalError
 from pulsarcast.testbed.claims import play
-from pulsarcast.testbed.compare import Progress
 from pulsarcast.testbed.lifelines import end_with
+from pulsarcast.testbed.scenarios.compare import Progress
 from pulsarcast.testbed.sessions import TRACES
-from pulsarcast.testbed.thesis_runs import Planned
+from pulsarcast.testbed.thesis.runs import Planned
 
 TABLES: Final = "tables"
 ERROR: Final = "error.txt"

@@ -11,11 +11,11 @@ from typing import Final
 
 from pulsarcast.model import trace
 from pulsarcast.model.ids import peer_text
-from pulsarcast.testbed.compare import Progress, no_progress, number_of
 from pulsarcast.testbed.options import Outcome, RunOptions
 from pulsarcast.testbed.reading import lines_of
+from pulsarcast.testbed.scenarios.compare import Progress, no_progress, number_of
+from pulsarcast.testbed.scenarios.steady import SteadyLoad
 from pulsarcast.testbed.sessions import Session, finish, open_session
-from pulsarcast.testbed.steady import SteadyLoad
 
 NODES: Final = 10
 EVENTS: Final = 10_000

@@ -19,10 +19,10 @@ from libp2p.pubsub.pubsub import Pubsub
 from libp2p.tools.anyio_service import background_trio_service
 
 from pulsarcast.model.ids import Cid, PeerId, cid_of, cid_text
-from pulsarcast.testbed import stock
-from pulsarcast.testbed.contestants import Receipt, Seat, Traffic
-from pulsarcast.testbed.stock_trace import StockTrace
-from pulsarcast.testbed.topologies import random_graph
+from pulsarcast.testbed.contestants import stock
+from pulsarcast.testbed.contestants.contestants import Receipt, Seat, Traffic
+from pulsarcast.testbed.contestants.stock_trace import StockTrace
+from pulsarcast.testbed.contestants.topologies import random_graph
 
 MESHSUB: Final = TProtocol("/meshsub/1.1.0")
 """Its 1.2 costs twice the processor time here: it tells every neighbour of every message, however

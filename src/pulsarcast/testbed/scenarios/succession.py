@@ -20,14 +20,14 @@ import msgspec
 
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import Cid
-from pulsarcast.testbed.compare import Progress, no_progress, number_of
 from pulsarcast.testbed.hearing import NS_PER_S, Heard, hear
 from pulsarcast.testbed.ledger import Ledger, percentile_ms
 from pulsarcast.testbed.messages import Answer, AskLead, Lead
 from pulsarcast.testbed.options import Outcome, RunOptions
 from pulsarcast.testbed.reading import lines_of
+from pulsarcast.testbed.scenarios.compare import Progress, no_progress, number_of
+from pulsarcast.testbed.scenarios.steady import SteadyLoad
 from pulsarcast.testbed.sessions import Session, finish, open_session
-from pulsarcast.testbed.steady import SteadyLoad
 
 NODES: Final = 10
 LOOK_AGAIN_S: Final = 0.2

@@ -13,8 +13,7 @@ from typing import Final
 from pulsarcast.model.errors import LocalError
 from pulsarcast.storage.segments import close_segment
 from pulsarcast.testbed.claims import LOCK, claim
-from pulsarcast.testbed.compare import Progress, no_progress
-from pulsarcast.testbed.control_messages import (
+from pulsarcast.testbed.control.messages import (
     LOG,
     SOCKET,
     End,
@@ -28,6 +27,7 @@ from pulsarcast.testbed.control_messages import (
     encode,
 )
 from pulsarcast.testbed.options import RunOptions
+from pulsarcast.testbed.scenarios.compare import Progress, no_progress
 from pulsarcast.testbed.sessions import SUMMARY, TRACES
 
 POLL_S: Final = 0.1
@@ -48,7 +48,7 @@ def start(
         raise LocalError(f"a scenario of kind {options.scenario} goes by itself: testbed run")
     out = options.out.absolute()
     with claim(options, replace=replace) as lock, (out / LOG).open("wb") as log:
-        words = [sys.executable, "-m", "pulsarcast.testbed.control_server", str(out)]
+        words = [sys.executable, "-m", "pulsarcast.testbed.control.server", str(out)]
         process = subprocess.Popen(
             [*words, *(["--without-limits"] if options.without_limits else [])],
             stdin=subprocess.DEVNULL,

@@ -20,20 +20,9 @@ from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.topic_types import AttributeRule
 from pulsarcast.testbed.callers import DRIVER
-from pulsarcast.testbed.compare import NUMBER_BYTES, SETTLE_S, Progress, no_progress, number_of
-from pulsarcast.testbed.contestants import Volume
+from pulsarcast.testbed.contestants.contestants import Volume
 from pulsarcast.testbed.hearing import hear
 from pulsarcast.testbed.ledger import messages_since, percentile_ms, spread
-from pulsarcast.testbed.market import (
-    EXCHANGE,
-    Filters,
-    Quote,
-    due_to,
-    make_up_quotes,
-    read_quotes,
-    schema_for,
-    some_of,
-)
 from pulsarcast.testbed.messages import (
     AskCounts,
     Counts,
@@ -45,6 +34,23 @@ from pulsarcast.testbed.messages import (
 )
 from pulsarcast.testbed.options import Outcome, RunOptions
 from pulsarcast.testbed.reading import lines_of
+from pulsarcast.testbed.scenarios.compare import (
+    NUMBER_BYTES,
+    SETTLE_S,
+    Progress,
+    no_progress,
+    number_of,
+)
+from pulsarcast.testbed.scenarios.market import (
+    EXCHANGE,
+    Filters,
+    Quote,
+    due_to,
+    make_up_quotes,
+    read_quotes,
+    schema_for,
+    some_of,
+)
 from pulsarcast.testbed.sessions import Session, Stalled, finish, open_session
 
 NODES: Final = 10

@@ -15,7 +15,7 @@ from pulsarcast.model import trace_records as trace
 from pulsarcast.model.ids import Cid, PeerId, peer_text
 from pulsarcast.network.tracing import NodeTrace
 from pulsarcast.protocol.inputs import Now
-from pulsarcast.testbed.contestants import Seat
+from pulsarcast.testbed.contestants.contestants import Seat
 
 EPOCH: Final = 1
 

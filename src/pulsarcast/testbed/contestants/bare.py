@@ -17,9 +17,9 @@ from libp2p.custom_types import TProtocol
 
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import Cid, PeerId, cid_of
-from pulsarcast.testbed import stock
-from pulsarcast.testbed.contestants import Receipt, Seat, Traffic
-from pulsarcast.testbed.topologies import tree_neighbours
+from pulsarcast.testbed.contestants import stock
+from pulsarcast.testbed.contestants.contestants import Receipt, Seat, Traffic
+from pulsarcast.testbed.contestants.topologies import tree_neighbours
 from pulsarcast.wire.framing import FrameReader, write_frames
 
 PROTOCOL: Final = TProtocol("/pulsarcast-bare/1")

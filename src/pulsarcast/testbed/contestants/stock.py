@@ -23,7 +23,7 @@ from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
 from libp2p.security.noise.transport import Transport as NoiseTransport
 from multiaddr import Multiaddr
 
-from pulsarcast.testbed.contestants import Traffic
+from pulsarcast.testbed.contestants.contestants import Traffic
 
 DIAL_ATTEMPTS: Final = 5
 DIAL_RETRY_S: Final = 0.5

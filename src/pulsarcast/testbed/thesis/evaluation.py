@@ -27,13 +27,14 @@ import msgspec
 from pulsarcast import __version__
 from pulsarcast.model.errors import LocalError
 from pulsarcast.pipeline.beside import Beside
-from pulsarcast.testbed.compare import Progress, no_progress
+from pulsarcast.testbed.scenarios.compare import Progress, no_progress
+from pulsarcast.testbed.scenarios.workload import Summary
 from pulsarcast.testbed.sessions import SUMMARY
-from pulsarcast.testbed.thesis_beside import play_beside
-from pulsarcast.testbed.thesis_judge import CLEAN, VERDICT, Verdicts, judge
-from pulsarcast.testbed.thesis_play import INGESTED, play_apart
-from pulsarcast.testbed.thesis_runs import Planned
-from pulsarcast.testbed.thesis_table import (
+from pulsarcast.testbed.thesis.beside import play_beside
+from pulsarcast.testbed.thesis.judge import CLEAN, VERDICT, Verdicts, judge
+from pulsarcast.testbed.thesis.play import INGESTED, play_apart
+from pulsarcast.testbed.thesis.runs import Planned
+from pulsarcast.testbed.thesis.table import (
     THESIS,
     Figures,
     Played,
@@ -42,7 +43,6 @@ from pulsarcast.testbed.thesis_table import (
     make_beside,
     make_table,
 )
-from pulsarcast.testbed.workload import Summary
 
 ASKED: Final = "asked.json"
 RESULTS: Final = "results.json"

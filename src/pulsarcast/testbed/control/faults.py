@@ -10,8 +10,8 @@ from functools import partial
 from typing import Final, assert_never
 
 from pulsarcast.model.errors import LocalError
-from pulsarcast.testbed.book import parse_nodes
-from pulsarcast.testbed.control_messages import Hit, Reported
+from pulsarcast.testbed.control.book import parse_nodes
+from pulsarcast.testbed.control.messages import Hit, Reported
 from pulsarcast.testbed.fleet import Death
 from pulsarcast.testbed.proxies import Delay, Proxies, parse_delay
 from pulsarcast.testbed.sessions import Session

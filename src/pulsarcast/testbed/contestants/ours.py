@@ -16,7 +16,7 @@ from pulsarcast.network.node import Node
 from pulsarcast.network.subscriptions import Subscription
 from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
 from pulsarcast.simulation.applications import settings_for
-from pulsarcast.testbed.contestants import Receipt, Seat, Traffic
+from pulsarcast.testbed.contestants.contestants import Receipt, Seat, Traffic
 
 
 class OurNode:

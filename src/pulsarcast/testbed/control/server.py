@@ -17,11 +17,11 @@ import msgspec
 
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.workload import Workload
-from pulsarcast.testbed.book import ROOM_MIN, Book
-from pulsarcast.testbed.control_acts import Acts
-from pulsarcast.testbed.control_faults import HandFaults
-from pulsarcast.testbed.control_load import Playing
-from pulsarcast.testbed.control_messages import (
+from pulsarcast.testbed.control.acts import Acts
+from pulsarcast.testbed.control.book import ROOM_MIN, Book
+from pulsarcast.testbed.control.faults import HandFaults
+from pulsarcast.testbed.control.load import Playing
+from pulsarcast.testbed.control.messages import (
     SOCKET,
     Answer,
     Do,
@@ -38,9 +38,9 @@ from pulsarcast.testbed.control_messages import (
     listen_in,
 )
 from pulsarcast.testbed.options import Outcome
-from pulsarcast.testbed.scenarios import FILE, options_for
+from pulsarcast.testbed.scenario_files import FILE, options_for
+from pulsarcast.testbed.scenarios.workload import NODES, load_workload, number_of
 from pulsarcast.testbed.sessions import Session, Stalled, finish, open_session
-from pulsarcast.testbed.workload import NODES, load_workload, number_of
 
 WITHOUT_LIMITS: Final = "--without-limits"
 REQUEST_BYTES_MAX: Final = 1 << 20

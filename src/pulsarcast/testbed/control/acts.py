@@ -12,8 +12,8 @@ from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import Cid, cid_text
 from pulsarcast.simulation.applications import settings_for
 from pulsarcast.testbed import meters
-from pulsarcast.testbed.book import Book, parse_nodes, payload_of
-from pulsarcast.testbed.control_messages import Do, Reported
+from pulsarcast.testbed.control.book import Book, parse_nodes, payload_of
+from pulsarcast.testbed.control.messages import Do, Reported
 from pulsarcast.testbed.messages import Answer, Failed, Measure, Measured
 from pulsarcast.testbed.sessions import Session
 

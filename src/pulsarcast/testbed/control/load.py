@@ -18,8 +18,8 @@ from pulsarcast.model.ids import Cid
 from pulsarcast.model.workload import Workload, WorkloadEvent
 from pulsarcast.simulation.applications import Applications, settings_for
 from pulsarcast.simulation.workload_driver import WorkloadDriver, first_events
-from pulsarcast.testbed.book import Book
-from pulsarcast.testbed.control_messages import Going, Play, Refused, Reported
+from pulsarcast.testbed.control.book import Book
+from pulsarcast.testbed.control.messages import Going, Play, Refused, Reported
 from pulsarcast.testbed.sessions import Session, Stalled
 
 AT_ONCE: Final = 8
