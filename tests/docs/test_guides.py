@@ -36,7 +36,7 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(folder)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 def test_the_quick_start_of_the_readme_works(shell: Shell) -> None:
     steps = quick_start()
     assert len(steps) >= 6
@@ -44,7 +44,7 @@ def test_the_quick_start_of_the_readme_works(shell: Shell) -> None:
         shell.play(steps)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", GUIDES)
 def test_a_guide_works(name: str, shell: Shell) -> None:
     steps = steps_of_guide(name)

@@ -28,7 +28,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_every_page_is_there_and_says_which_version_it_is_of(site: Path) -> None:
     for page in ROOT.glob("docs/**/*.md"):
         name = page.relative_to(ROOT / "docs").with_suffix("")

@@ -41,7 +41,7 @@ def test_every_operation_is_described_with_what_it_takes_and_answers() -> None:
     json.dumps(described)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_schemathesis_finds_no_fault(tmp_path: Path) -> None:
     daemon = DaemonProcess(tmp_path / "home")
     daemon.start()

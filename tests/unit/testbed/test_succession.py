@@ -91,7 +91,7 @@ def test_what_would_show_nothing_is_refused(tmp_path: Path) -> None:
             run_succession(replace(options, **changed))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_the_order_outlives_two_acting_sequencers(tmp_path: Path) -> None:
     options = options_in(tmp_path)
     outcome = run_succession(options)
@@ -137,7 +137,7 @@ def exchange_two_deliveries(lines: list[trace.Line]) -> Iterator[trace.Line]:
         yield trace.Line(line.envelope, lines[instead].record)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_node_that_gives_two_events_the_wrong_way_round_fails_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -102,7 +102,7 @@ def children_of(pid: int) -> list[int]:
     return direct + [below for each in direct for below in children_of(each)]
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(300)
 def test_two_runs_on_real_nodes_though_the_first_attempt_is_killed(
     tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
