@@ -14,11 +14,12 @@ LONGEST = (
     "pipeline/test_checks_mutants.py",
     "pipeline/test_checks_seeds.py",
     "pipeline/test_checks_unknown.py",
+    "pipeline/test_checks_filtered.py",
+    "pipeline/test_checks_sequenced.py",
     "pipeline/test_quality.py",
     "pipeline/test_commands.py",
     "pipeline/test_archive_keep.py",
     "docs/test_notebook.py",
-    "pipeline/test_checks_sequenced.py",
     "pipeline/test_topics_source.py",
     "attacks/test_hostile_inputs.py",
     "pipeline/test_topics_sink_killed.py",
@@ -35,6 +36,8 @@ TOGETHER = (
         "pipeline/test_checks_mutants.py",
         "pipeline/test_checks_seeds.py",
         "pipeline/test_checks_unknown.py",
+        "pipeline/test_checks_filtered.py",
+        "pipeline/test_checks_sequenced.py",
     ),
 )
 """Files that ask about what one of them had prepared: one worker takes all of them."""

@@ -64,10 +64,12 @@ def judge_lines(spark: SparkSession, lines: Iterable[Line], *, prove: str | None
     return judged
 
 
-def simulate(folder: Path, run_id: str, *, seed: int, without: str | None = None) -> dict[str, int]:
+def simulate(
+    folder: Path, run_id: str, *, seed: int, without: str | None = None, scenario: str = "random"
+) -> dict[str, int]:
     """Write the traces of a random run; what the simulator's own checkers counted."""
     options = msgspec.structs.replace(
-        load("random"),
+        load(scenario),
         seed=seed,
         without=without,
         trace=str(folder / run_id),

@@ -33,6 +33,11 @@ SIMULATED: dict[str, tuple[int, str | None]] = {
     "with heads that are dropped": (9, "merge-events"),
 }
 """Random runs by name: the seed, and the safeguard that is switched off."""
+SEQUENCED: dict[str, tuple[int, str | None]] = {
+    "leaders change": (3, None),
+    "without certificates": (173, "certificates"),
+}
+"""The same of topics with several sequencers."""
 
 
 @cache
@@ -46,13 +51,15 @@ def judge_shared_runs(spark: SparkSession) -> Judged:
     lines += tell_hidden_mutants()[0]
     for told, _ in INCOMPLETE.values():
         lines += told
+    for told in _sequenced()[0].values():
+        lines += told
     Random(1).shuffle(lines)
     return judge_lines(spark, lines, prove=HIDDEN)
 
 
 def simulators_counts() -> dict[str, dict[str, int]]:
     """What the simulator's own checkers counted in its runs."""
-    return _simulated()[1]
+    return _simulated()[1] | _sequenced()[1]
 
 
 def tell_mutants() -> dict[str, list[Line]]:
@@ -99,9 +106,20 @@ def tell_hidden_mutants() -> tuple[list[Line], Counter[str]]:
 
 @cache
 def _simulated() -> tuple[dict[str, list[Line]], dict[str, dict[str, int]]]:
+    return _simulate_all("random", SIMULATED)
+
+
+@cache
+def _sequenced() -> tuple[dict[str, list[Line]], dict[str, dict[str, int]]]:
+    return _simulate_all("sequenced", SEQUENCED)
+
+
+def _simulate_all(
+    scenario: str, runs: dict[str, tuple[int, str | None]]
+) -> tuple[dict[str, list[Line]], dict[str, dict[str, int]]]:
     with tempfile.TemporaryDirectory() as folder:
         counted = {
-            name: simulate(Path(folder), name, seed=seed, without=without)
-            for name, (seed, without) in SIMULATED.items()
+            name: simulate(Path(folder), name, seed=seed, without=without, scenario=scenario)
+            for name, (seed, without) in runs.items()
         }
-        return {name: list(read_traces(Path(folder) / name)) for name in SIMULATED}, counted
+        return {name: list(read_traces(Path(folder) / name)) for name in runs}, counted

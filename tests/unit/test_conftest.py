@@ -83,7 +83,7 @@ def test_files_that_share_their_preparation_run_in_one_worker(project: pytest.Py
     (root / "tests/test_0.py").write_text("def test_many(): pass\n" * 9)
     arguments = ("--rootdir=project", "-v", "-n", "2", "--dist", "loadfile")
     result = project.runpytest_subprocess(*arguments, "--import-mode=importlib", root / "tests")
-    result.assert_outcomes(passed=2 * 8 + 1)
+    result.assert_outcomes(passed=2 * (len(conftest.TOGETHER[0]) + 5) + 1)
     ran = re.findall(r"\[(gw\d)\] .* PASSED project/tests/(\S+)::", result.stdout.str())
     workers = {worker for worker, file in ran if file in conftest.TOGETHER[0]}
     assert len(workers) == 1

@@ -42,8 +42,9 @@ SETTINGS: Mapping[str, str] = {
 
 
 LITTLE: Mapping[str, str] = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "4",
 }
 """For little data on one machine: to compile a query well takes longer than to run it once."""
