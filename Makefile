@@ -1,5 +1,5 @@
 # Thin names for the commands; .ci/run is what decides.
-.PHONY: setup check test slow format
+.PHONY: setup check test slow figures format
 
 setup:
 	bash .ci/setup
@@ -12,6 +12,9 @@ test: setup
 
 slow: setup
 	.venv/bin/python -m pytest -n 2 --dist loadfile -m slow --timeout=1800
+
+figures: setup
+	.venv/bin/python benchmarks/figures.py --out out/figures
 
 format: setup
 	.venv/bin/ruff format .
