@@ -25,7 +25,7 @@ LONGEST = (
     "pipeline/test_topics_sink_killed.py",
     "pipeline/test_topics_secret.py",
     "pipeline/test_report.py",
-    "unit/testbed/test_succession.py",
+    "unit/testbed/scenarios/test_succession.py",
     "unit/daemon/test_openapi.py",
 )
 """The files that take longest. Workers begin with them: one that begins last keeps the others

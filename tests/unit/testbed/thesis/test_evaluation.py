@@ -15,7 +15,7 @@ from pulsarcast.testbed.thesis.evaluation import LOCK, Results, evaluate
 from pulsarcast.testbed.thesis.play import INGESTED
 from pulsarcast.testbed.thesis.runs import FULL, SMALL, Planned, choose, plan_runs
 from tests.unit.testbed.small_workload import write_workload
-from tests.unit.testbed.thesis_fakes import FakeJudge, FakePlayer, tiny_plan
+from tests.unit.testbed.thesis.fakes import FakeJudge, FakePlayer, tiny_plan
 
 ALL = [
     "ours", "ours-total", "floodsub", "gossipsub", "ours-latency", "ours-total-latency",

@@ -21,7 +21,7 @@ from pulsarcast.testbed.thesis.evaluation import Results, evaluate
 from pulsarcast.testbed.thesis.play import play_apart
 from pulsarcast.testbed.thesis.runs import Scale, plan_runs
 from tests.unit.testbed.stub import is_running
-from tests.unit.testbed.thesis_fakes import FakeJudge, tiny_plan
+from tests.unit.testbed.thesis.fakes import FakeJudge, tiny_plan
 
 SMALLEST = Scale(nodes=5, events_max=20, limit=20, timeout_s=60.0)
 
@@ -84,7 +84,7 @@ EVALUATION = """
 import sys
 from collections import Counter
 from pathlib import Path
-from tests.unit.testbed.test_thesis_play import evaluate_smallest
+from tests.unit.testbed.thesis.test_play import evaluate_smallest
 
 evaluate_smallest(Path(sys.argv[1]), at_a_time=2)
 """

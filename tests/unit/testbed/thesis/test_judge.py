@@ -11,7 +11,7 @@ from pulsarcast.pipeline.beside import Beside, Table, read_beside
 from pulsarcast.testbed.thesis import judge as thesis_judge
 from pulsarcast.testbed.thesis.judge import Commands, Verdicts, judge, read_verdicts
 from pulsarcast.testbed.thesis.runs import Planned, choose
-from tests.unit.testbed.thesis_fakes import make_summary, tiny_plan
+from tests.unit.testbed.thesis.fakes import make_summary, tiny_plan
 
 
 class Pipeline:

@@ -5,7 +5,7 @@ import pytest
 
 from pulsarcast.testbed.thesis.runs import FULL, plan_runs
 from pulsarcast.testbed.thesis.table import THESIS, Played, figures_of, make_beside, make_table
-from tests.unit.testbed.thesis_fakes import make_summary
+from tests.unit.testbed.thesis.fakes import make_summary
 
 COVERAGE, COST, TIMES, MESSAGES = range(4)
 
