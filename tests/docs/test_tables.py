@@ -56,6 +56,18 @@ def test_every_setting_is_in_the_guide_with_its_default() -> None:
             assert text in ("", "off"), setting.name
 
 
+def test_every_meter_is_in_the_guide() -> None:
+    code = (ROOT / "src/pulsarcast/daemon/metrics.py").read_text(encoding="utf-8")
+    counters = re.findall(r'_count\("(\w+)"', code)
+    counters += re.findall(r'Counter(?:MetricFamily)?\(\s*"pulsarcast_(\w+)"', code)
+    others = re.findall(r'_gauge\("(\w+)"', code)
+    others += re.findall(r'(?:GaugeMetricFamily|Histogram)\(\s*"pulsarcast_(\w+)"', code)
+    told = [
+        name for cells in rows("operating", "meter") for name in re.findall(r"`(\w+)`", cells[0])
+    ]
+    assert sorted(told) == sorted([*(f"{name}_total" for name in counters), *others])
+
+
 def test_every_exit_code_is_in_the_guide() -> None:
     told = [int(cells[0]) for cells in rows("troubleshooting", "code")]
     built = [telling.FAILED, telling.UNREACHABLE, telling.FORBIDDEN, telling.UNKNOWN]
