@@ -255,10 +255,12 @@ class TopicHistory:
 
     def _unindex(self, event: EventDescriptor) -> None:
         nonce = event.request.nonce
-        if self._by_cid.get(event.cid) is event:
-            del self._by_cid[event.cid]
-        others = tuple(other for other in self._by_nonce[nonce] if other is not event)
-        if others:
-            self._by_nonce[nonce] = others
+        known = list(self._by_nonce[nonce])
+        # Once: the same event may be in the log twice.
+        del known[next(at for at, other in enumerate(known) if other is event)]
+        if known:
+            self._by_nonce[nonce] = tuple(known)
         else:
             del self._by_nonce[nonce]
+        if self._by_cid.get(event.cid) is event and not any(other is event for other in known):
+            del self._by_cid[event.cid]

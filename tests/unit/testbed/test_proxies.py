@@ -71,15 +71,23 @@ def read(connection: socket.socket, count: int) -> bytes:
     return found
 
 
-def test_what_comes_in_is_late_and_what_goes_out_is_not() -> None:
-    with network(Delay(base_ms=200)) as (proxies, nodes), dial(proxies, 0, 1) as line:
+def timed(line: socket.socket, node: Echo, tries: int = 5) -> tuple[float, float]:
+    """The fastest way there, and there and back: a busy machine only adds to both."""
+    there, both = [], []
+    for _ in range(tries):
         began_s = time.monotonic()
         line.sendall(b"hello")
         assert read(line, 5) == b"hello"
-        took_s = time.monotonic() - began_s
-        ((heard_s, _),) = nodes[1].heard
-        assert 0.19 < heard_s - began_s < 0.6
-        assert took_s - (heard_s - began_s) < 0.15
+        both.append(time.monotonic() - began_s)
+        there.append(node.heard[-1][0] - began_s)
+    return min(there), min(both)
+
+
+def test_what_comes_in_is_late_and_what_goes_out_is_not() -> None:
+    with network(Delay(base_ms=200)) as (proxies, nodes), dial(proxies, 0, 1) as line:
+        there_s, both_s = timed(line, nodes[1])
+        assert 0.19 < there_s < 0.6
+        assert both_s - there_s < 0.15
 
 
 def test_jitter_changes_no_order_and_loses_nothing() -> None:
@@ -108,16 +116,11 @@ def test_with_a_matrix_both_directions_are_late_by_who_talks_to_whom() -> None:
     pairs[0][1], pairs[1][0] = 150, 250
     with network(Delay(pairs_ms=pairs)) as (proxies, nodes):
         with dial(proxies, 0, 1) as line:
-            began_s = time.monotonic()
-            line.sendall(b"x")
-            read(line, 1)
-            assert 0.14 < nodes[1].heard[0][0] - began_s < 0.3
-            assert 0.39 < time.monotonic() - began_s < 0.8
+            there_s, both_s = timed(line, nodes[1])
+            assert 0.14 < there_s < 0.3
+            assert 0.39 < both_s < 0.8
         with dial(proxies, 2, 3) as line:
-            began_s = time.monotonic()
-            line.sendall(b"x")
-            read(line, 1)
-            assert time.monotonic() - began_s < 0.2
+            assert timed(line, nodes[3])[1] < 0.2
 
 
 def test_a_cut_holds_what_is_said_and_healed_it_arrives() -> None:

@@ -205,10 +205,10 @@ HOSTILE = {
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_a_strangers_hostile_text_is_refused_quickly(text: str) -> None:
     parse("hot", SCHEMA)  # the grammar is built once
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(RemoteError) as caught:
         parse_received(text, SCHEMA)
-    assert time.perf_counter() - start < LONG_S
+    assert time.process_time() - start < LONG_S
     assert len(caught.value.reason) < 60  # nothing of the text is quoted
 
 
@@ -235,22 +235,22 @@ LARGEST = {
 @pytest.mark.parametrize("text", LARGEST.values(), ids=LARGEST.keys())
 def test_the_largest_that_is_allowed_is_parsed_covered_and_indexed_quickly(text: str) -> None:
     parse("hot", SCHEMA)
-    start = time.perf_counter()
+    start = time.process_time()
     found = parse_received(text, SCHEMA)
     assert len(found.cover()) <= FILTER_BOXES_MAX
     index: FilterIndex[int] = FilterIndex(SCHEMA)
     index.insert(1, found)
     found.matches({"number": 5, "price": 5.0, "symbol": "ab" * 20})
-    assert time.perf_counter() - start < LONG_S
+    assert time.process_time() - start < LONG_S
     assert parse(found.text(), SCHEMA) == found
 
 
 def test_a_pattern_takes_linear_time_and_long_texts_are_not_looked_through() -> None:
     found = parse("symbol matches '(a|b)*a(a|b){20}c' or symbol matches '(a?){60}a{60}b'", SCHEMA)
     text = "ab" * (REGEX_INPUT_BYTES_MAX // 2)
-    start = time.perf_counter()
+    start = time.process_time()
     assert not found.matches({"symbol": text})
-    assert time.perf_counter() - start < LONG_S
+    assert time.process_time() - start < LONG_S
     simple = parse("symbol matches '^a'", SCHEMA)
     assert simple.matches({"symbol": text})
     assert not simple.matches({"symbol": text + "a"})
