@@ -44,6 +44,7 @@ TOGETHER = (
 
 # A loaded machine is slow, not wrong. `.ci/run` takes hypothesis' own profile "ci" instead.
 settings.register_profile("pulsarcast", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=10)
 settings.load_profile("pulsarcast")
 
 

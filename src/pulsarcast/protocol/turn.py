@@ -4,6 +4,8 @@ Parts say what they want done by calling a turn's methods; the effects are hande
 at the end, in that order. Time, chance and identity come from here and from nowhere else.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Callable
 from random import Random
