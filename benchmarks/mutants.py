@@ -19,9 +19,17 @@ from pathlib import Path
 from random import Random
 
 MUTANTS = Path("mutants/src")
-PILOT = "pulsarcast.model.keys.*"
-"""A small file: asked for its mutants, mutmut makes those of all files."""
-MUTMUT = """
+MAKE = """
+from pathlib import Path
+from mutmut import __main__ as mutmut
+mutmut.set_mutant_under_test("mutant_generation")
+Path("mutants").mkdir(exist_ok=True)
+mutmut.copy_src_dir()
+mutmut.copy_also_copy_files()
+mutmut.setup_source_paths()
+mutmut.create_mutants(2)
+"""
+TRY = """
 from _pytest.nodes import Node
 Node._nodeid = property(lambda self: self.nodeid)  # mutmut 3.8 asks for it, pytest 9.2 has none
 from mutmut.__main__ import cli
@@ -37,20 +45,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
-    if not MUTANTS.is_dir():
-        run(PILOT)
+    subprocess.run([sys.executable, "-c", MAKE], check=True)
     known = read()
     names = sample({file: sorted(codes) for file, codes in known.items()}, given.sample, given.seed)
-    run(*names)
+    tried = [sys.executable, "-c", TRY, "run", "--max-children", "2", *names]
+    subprocess.run(tried, check=True)
     result = summary(read(), names)
     given.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(table(result))
-
-
-def run(*names: str) -> None:
-    """Have mutmut try these."""
-    command = [sys.executable, "-c", MUTMUT, "run", "--max-children", "2", *names]
-    subprocess.run(command, check=True)
 
 
 def read() -> dict[str, dict[str, int | None]]:
