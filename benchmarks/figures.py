@@ -59,9 +59,10 @@ def measure(name: str, figure: dict[str, Any], out: Path, data: Path) -> bool:
         return True
     commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip()
     told = out / "figure.json"
-    if told.is_file() and json.loads(told.read_text())["commit"] == commit:
+    before = json.loads(told.read_text()) if told.is_file() else {}
+    if before.get("commit") == commit:
         print(f"{name}: measured before")
-        return True
+        return (before["exit"] != 0) == figure.get("fails", False)
     out.mkdir(parents=True, exist_ok=True)
     command = figure["command"].format(out=out, data=data)
     path = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"

@@ -2,7 +2,7 @@
 
 Verifying a signature takes 100 µs, and the result depends on nothing but the bytes. A real node
 gets many an event twice, through the tree and to be kept. In the simulator all nodes of a process
-share what one of them found; runs that test verification itself switch that off.
+share what one of them found; `simulate --no-share-verification` switches that off.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ a second. A crash brings the events of that time again, marked as such.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import trio
@@ -92,14 +92,14 @@ class Places:
             driver.disk.note(DropState(READER, _key(topic, name)))
         return reader
 
-    def drop_topic(self, driver: Driver, topic: Cid) -> Iterator[Reader]:
-        """Forget all places in a topic."""
-        feed = self._feeds.get(topic)
-        for name in [] if feed is None else list(feed.readers):
-            reader = self.drop(driver, topic, name)
-            if reader is not None:
-                yield reader
-        self._feeds.pop(topic, None)
+    def drop_topic(self, driver: Driver, topic: Cid) -> list[Reader]:
+        """Forget all places in a topic; whose they were."""
+        feed = self._feeds.pop(topic, None)
+        if feed is None:
+            return []
+        for name in feed.readers:
+            driver.disk.note(DropState(READER, _key(topic, name)))
+        return list(feed.readers.values())
 
     def close_all(self, reason: str) -> None:
         """Send everybody away who listens; their places are kept."""
