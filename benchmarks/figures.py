@@ -62,7 +62,7 @@ def measure(name: str, figure: dict[str, Any], out: Path, data: Path) -> bool:
     before = json.loads(told.read_text()) if told.is_file() else {}
     if before.get("commit") == commit:
         print(f"{name}: measured before")
-        return (before["exit"] != 0) == figure.get("fails", False)
+        return _is_well(before["exit"], figure)
     out.mkdir(parents=True, exist_ok=True)
     command = figure["command"].format(out=out, data=data)
     path = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
@@ -81,7 +81,12 @@ def measure(name: str, figure: dict[str, Any], out: Path, data: Path) -> bool:
     result = {"commit": commit, "command": command, "exit": code}
     told.write_text(json.dumps({**result, "cpu_s": round(cpu_s), "wall_s": round(wall_s)}) + "\n")
     print(f"{name}: exit {code}, {cpu_s:.0f} CPU s, {wall_s:.0f} s", flush=True)
-    return (code != 0) == figure.get("fails", False)
+    return _is_well(code, figure)
+
+
+def _is_well(code: int, figure: dict[str, Any]) -> bool:
+    fails: bool = figure.get("fails", False)
+    return (code != 0) == fails
 
 
 def _used_s() -> float:
