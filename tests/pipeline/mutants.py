@@ -152,8 +152,8 @@ MUTANTS: Final = (
     Mutant(
         "causal_parents/unseen",
         "causal",
-        plots.linked_to_what_it_has_not_seen,
-        {"causal_parents": 1},
+        plots.linked_to_what_comes_after_it,
+        {"causal_order": 1, "causal_parents": 1},
     ),
     Mutant("fork/two publishers", "total", plots.two_at_one_position, {"fork": 1}),
     Mutant("fork/two epochs", "total", plots.the_position_of_an_earlier_epoch, {"fork": 1}),

@@ -162,12 +162,12 @@ def linked_to_what_is_no_head_any_more(story: Story) -> None:
     _everyone(story, third)
 
 
-def linked_to_what_it_has_not_seen(story: Story) -> None:
+def linked_to_what_comes_after_it(story: Story) -> None:
     story.begin(0, 1, 2)
     first = story.publish(0)
     story.deliver(0, first)
     second = story.publish(2, parents=[first.cid])
-    story.deliver(2, first, second)
+    story.deliver(2, second, first)
     story.deliver(0, second)
     story.deliver(1, first, second)
 

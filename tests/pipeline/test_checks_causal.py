@@ -46,46 +46,27 @@ class _Reading:
         self.start: dict[tuple[str, int], int] = {}
         self.got: list[str] | None = None
         self.new: set[str] = set()
+        """Published and not delivered here yet: judged where they are."""
         self.found: Counter[str] = Counter()
 
     def read(self) -> Counter[str]:
-        for at, line in enumerate(self.own):
+        for line in self.own:
             match line["kind"]:
                 case "subscribed" if self.got is None:
                     self.got = []
                     self.start = {
                         (mark["publisher"], mark["epoch"]): mark["number"] for mark in line["start"]
                     }
-                    self.new = self._told_in_later_lives(at, line["incarnation"])
                 case "unsubscribed":
                     self.got = None
+                    self.new = set()
                 case "published" if self.got is not None:
-                    if line["event"] not in self.new or not self._is_given_later(at):
-                        self._judge_parents(line["event"])
+                    self.new.add(line["event"])
                 case "delivered" if self.got is not None and line["event"] not in self.got:
-                    self._deliver(line["event"], at)
+                    self._deliver(line["event"])
         return +self.found
 
-    def _told_in_later_lives(self, at: int, first: int) -> set[str]:
-        """After a kill a node may tell of an event before all that it followed is told."""
-        new = set()
-        for line in self.own[at:]:
-            if line["kind"] == "unsubscribed":
-                break
-            if line["kind"] == "published" and line["incarnation"] > first:
-                new.add(line["event"])
-        return new
-
-    def _is_given_later(self, at: int) -> bool:
-        event = self.own[at]["event"]
-        for line in self.own[at:]:
-            if line["kind"] == "unsubscribed":
-                return False
-            if line["kind"] == "delivered" and line["event"] == event:
-                return True
-        return False
-
-    def _deliver(self, event: str, at: int) -> None:
+    def _deliver(self, event: str) -> None:
         assert self.got is not None
         if event in self.new:
             self._judge_parents(event)

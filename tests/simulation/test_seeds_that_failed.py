@@ -10,6 +10,7 @@ SEEDS = {
     26: "an application took back a subscription that it had made anew",
     161: "a request that waited its turn was published though another publisher had taken it",
     189: "what was handed in to a member went with its disk, though its publisher followed later",
+    280: "who published while still given old events was judged before it had them",
     287: "a publisher outside could not give again what it had handed in",
     644: "a parent that withholds hid every other member, until retention had passed",
     934: "a publisher outside could not give again what it had handed in",

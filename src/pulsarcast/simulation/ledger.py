@@ -147,22 +147,19 @@ class Stream:
 class Subscription:
     """One node's subscription to one topic, from its start frontier on."""
 
-    __slots__ = ("confirmed", "filtered", "let_off", "life", "node", "start")
+    __slots__ = ("confirmed", "filtered", "let_off", "node", "start")
 
     def __init__(
         self,
         node: int,
         start: dict[tuple[PeerId, int], int],
         *,
-        life: int = 0,
         filtered: bool = False,
     ) -> None:
         self.node = node
         self.filtered = filtered
         """Whether it wants only what matches: which events that are is in no trace."""
         self.start = start
-        self.life = life
-        """The incarnation of its node in which it began."""
         self.confirmed = False
         """The application was told that it is subscribed: from here on nothing excuses a loss."""
         self.let_off: dict[tuple[PeerId, int], int] = {}

@@ -154,7 +154,7 @@ class Observer:
                 book.name = record.name
                 self.promise(book, record.order)
             case trace.Subscribed():
-                self._subscribed(index, incarnation, record)
+                self._subscribed(index, record)
             case trace.Unsubscribed():
                 self._end(self.book(record.topic), index, record.end)
             case trace.Retired():
@@ -166,7 +166,7 @@ class Observer:
             case _:
                 pass
 
-    def _subscribed(self, index: int, incarnation: int, record: trace.Subscribed) -> None:
+    def _subscribed(self, index: int, record: trace.Subscribed) -> None:
         book = self.book(record.topic)
         known = book.subscriptions.get(index)
         if known is not None:
@@ -176,9 +176,7 @@ class Observer:
             # It crashed before anyone was told; the application asked again.
             self._forget(book, index)
         start = {(publisher, epoch): number for publisher, epoch, number in record.start}
-        book.subscriptions[index] = Subscription(
-            index, start, life=incarnation, filtered=record.filters is not None
-        )
+        book.subscriptions[index] = Subscription(index, start, filtered=record.filters is not None)
 
     def _led(self, index: int, record: trace.LeaderChanged) -> None:
         """A sequencer says who leads: in one term nobody else does (Raft, figure 3)."""

@@ -97,3 +97,19 @@ def test_what_is_told_again_after_a_crash_is_judged_where_it_is_delivered() -> N
     planted.deliver(1, 1)
     planted.deliver(1, 1, by=1)
     assert found(planted) == {}
+
+
+def test_who_publishes_while_still_given_old_events_is_judged_once_it_has_them() -> None:
+    for parents, expected in (((event(2),), {}), ((event(1),), {"causal_parents": 1})):
+        planted = talk(0)
+        planted.publish(1)
+        planted.deliver(0, 1)
+        planted.publish(2, parents=(event(1),))
+        planted.deliver(0, 2)
+        planted.subscribe(1)
+        planted.deliver(1, 1)
+        # Its node holds event 2 already, its application does not.
+        planted.publish(1, by=1, parents=parents)
+        planted.deliver(1, 2)
+        planted.deliver(1, 1, by=1)
+        assert found(planted) == expected, parents

@@ -368,6 +368,17 @@ def test_an_event_at_two_places_of_the_log_is_found_at_the_later(store: Store) -
     assert store.answer(numbers(1, 1)) == Events(((2, twice),))
 
 
+def test_an_event_at_two_places_of_the_log_is_gone_once_both_are_dropped(store: Store) -> None:
+    twice = event(1)
+    store.apply([put(1, twice), put(2, twice)])
+    by_request = LoadRequest(TOPIC, ANN.peer_id, twice.request.nonce)
+    # Asked first, so that both places are known by cid and by request.
+    for last_dropped, found in ((0, twice.block), (1, twice.block), (2, None)):
+        store.apply([DropEvents(TOPIC, last_dropped)])
+        assert store.answer(LoadBlock(twice.cid)) == Block(found)
+        assert store.answer(by_request) == Block(found)
+
+
 # Retention.
 
 

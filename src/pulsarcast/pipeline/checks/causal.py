@@ -6,9 +6,10 @@ event is a head: one of those that the next event published there must name as i
 numbering's later events follow its earlier ones, and so does whoever follows a later one. Merges
 name heads too, and may leave some for the next.
 
-What an event should name is asked where its publisher told of it; in a later life than the
-subscription's first, where its publisher was given it. After a kill, what came before may only be
-told with the deliveries that are made up for.
+What an event should name is asked where its publisher was given it, as all that a node holds is
+given to its application in the order in which the node got it. Where the node told of it is too
+early: an application that is still given old events has not got yet what its node links to, and
+after a kill some of it is only told with the deliveries that are made up for.
 
 Of subscriptions with filters nothing is asked: what does not match is not delivered there.
 """
@@ -22,7 +23,7 @@ from pyspark.sql import functions as F
 
 from pulsarcast.pipeline import history
 from pulsarcast.pipeline.checks.case import NUMBERING, Case
-from pulsarcast.pipeline.checks.findings import findings, life, reference
+from pulsarcast.pipeline.checks.findings import findings, reference
 from pulsarcast.pipeline.checks.ledger import meet
 from pulsarcast.pipeline.scratch import Scratch
 
@@ -38,7 +39,9 @@ class Causality(NamedTuple):
 
     `of_twin`: the parent was published for a request that has another event too."""
     published: DataFrame
-    """The events that a subscribed node published, with its `period_key` then, and `judged_at`."""
+    """The events that a subscribed node published and was given, with its `period_key` then.
+
+    `judged_at`: where it was given the event."""
     spans: DataFrame
     """Per period and event, where it was delivered (`born_at`) and its first child (`gone_at`).
 
@@ -51,7 +54,8 @@ def look_up(case: Case, scratch: Scratch) -> Causality:
     causal = case.standing.where(F.col("order") == "causal")
     links = scratch.keep("links", _links(case, causal))
     published = scratch.keep("published", _published(case, causal))
-    return Causality(links, published, scratch.keep("spans", _spans(case, links, published)))
+    spans = scratch.keep("spans", _spans(case, links, published))
+    return Causality(links, scratch.keep("judged", _judged(published, spans)), spans)
 
 
 def find_broken_causality(case: Case, known: Causality) -> DataFrame:
@@ -202,28 +206,18 @@ def _published(case: Case, causal: DataFrame) -> DataFrame:
     full = case.periods.where("not filtered")
     periods = full.select("run_id", "node_id", "topic", "period_key", "from_at", "to_at")
     within = history.is_within(F.col("told_at"), F.col("from_at"), F.col("to_at"))
-    published = (
+    return (
         said.join(periods, ["run_id", "node_id", "topic"], how="inner")
         .where(within)
-        .withColumn("is_later_life", life(F.col("told_at")) > life(F.col("from_at")))
-        .select("period_key", "stream", "number", "told_at", "merge", "is_later_life")
+        .select("period_key", "stream", "number", "told_at", "merge")
     )
-    given = (
-        meet(case)
-        .select("period_key", "stream", "number", "at")
-        .join(
-            case.sent_along(published.where("is_later_life"), case.events),
-            ["period_key", "stream", "number"],
-            how="left_semi",
-        )
-        .groupBy("period_key", "stream", "number")
-        .agg(F.min("at").alias("given_at"))
+
+
+def _judged(published: DataFrame, spans: DataFrame) -> DataFrame:
+    given = spans.where("born_at is not null").select(
+        "period_key", "stream", "number", F.col("born_at").alias("judged_at")
     )
-    return (
-        published.join(given, ["period_key", "stream", "number"], how="left")
-        .withColumn("judged_at", F.coalesce("given_at", "told_at"))
-        .drop("given_at", "is_later_life")
-    )
+    return published.join(given, ["period_key", "stream", "number"], how="inner")
 
 
 def _spans(case: Case, links: DataFrame, published: DataFrame) -> DataFrame:

@@ -4,9 +4,10 @@ A node's own marks and frontier are not asked. What an event follows is what its
 it published (`published`, parents); what is a head at a node follows from what was delivered there.
 Together the two are causal order: an event names all heads, and comes after all that it names.
 
-A publisher's event is judged where it is published. After a kill, what happened before it may only
-be told with the deliveries that are made up for: then it is judged where it is delivered to its
-publisher.
+A publisher's event is judged where it is delivered to its publisher, as all that a node holds is
+given to its application in the order in which the node got it. Where it is published is too early:
+an application that is still given old events has not got yet what its node links to, and after a
+kill some of it is only told with the deliveries that are made up for.
 """
 
 from __future__ import annotations
@@ -36,25 +37,19 @@ class CausalBook:
         self.book = book
         self.links: dict[Cid, trace.Published] = {}
         self._new: dict[tuple[int, Cid], None] = {}
-        """Events that their publishers published in a later life than they subscribed in, and that
-        were not delivered to them yet."""
+        """Events of subscribed publishers that were not delivered to them yet."""
         self._tops: dict[int, dict[Stream, int]] = {}
         """By node and stream: the highest number delivered, in the subscription of now,"""
         self._named: dict[int, dict[Stream, int]] = {}
         """and the highest that anything delivered follows."""
         self._late: list[_Late] = []
 
-    def published(
-        self, observer: Observer, index: int, incarnation: int, record: trace.Published
-    ) -> None:
+    def published(self, index: int, record: trace.Published) -> None:
         """A node tells of an event for the first time."""
         self.links[record.event] = record
         subscription = self.book.subscriptions.get(index)
-        if subscription is None or subscription.filtered:
-            return  # whoever has not got everything cannot name all heads
-        if subscription.life == incarnation:
-            self._judge_parents(observer, index, record)
-        else:
+        # Whoever has not got everything cannot name all heads.
+        if subscription is not None and not subscription.filtered:
             self._new[index, record.event] = None
 
     def delivered(self, observer: Observer, index: int, event: Cid, stream: Stream) -> None:

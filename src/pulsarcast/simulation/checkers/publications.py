@@ -55,7 +55,7 @@ def enter(
     stream.put(number, record.event, time_s, record.position)
     observer.events[record.event] = (stream, number)
     if stream.book.causal is not None:
-        stream.book.causal.published(observer, index, incarnation, record)
+        stream.book.causal.published(index, record)
     _once(observer, index, what, record)
 
 
