@@ -31,6 +31,17 @@ def test_the_thesis_experiment_delivers_everything_by_routing_alone() -> None:
     assert result.counts["content_routed"] >= result.due
 
 
+def test_an_event_goes_straight_to_a_root_that_has_not_split() -> None:
+    options = msgspec.structs.replace(load("content"), nodes=20, subscriptions=1, events=300)
+    result = run_scenario(options)
+    assert result.ok, result.to_text()
+    assert (dict(each[:2] for each in result.table))["the trees"].startswith("4 leaves")
+    (per_event,) = (ours for name, ours, _ in result.table if name == "messages per event")
+    # Four attributes, each a way of a hop or two; guessing anew every time takes 43.
+    assert float(per_event.split(";")[0]) < 12
+    assert result.counts.get("content_by_comparison", 0) == 0
+
+
 def test_multicast_takes_fewer_bytes_than_unicast() -> None:
     def probing(result: Result) -> float:
         (ours,) = (ours for name, ours, _ in result.table if name == "of which probing")

@@ -51,6 +51,8 @@ SAY_MAX = 8
 """Of how many peers closest to a node's key we take hints about the tree."""
 TOLD_MAX = 1024
 """Peers of whom we remember what we told them of a tree."""
+TELL_AGAIN_S = 60.0
+"""After which a peer that still guesses is told again what it was told before."""
 
 PlaceId = tuple[Cid, str, int]
 
@@ -95,7 +97,8 @@ class Homes:
         """What to do once a place has changed (`upkeep`)."""
         self.taken: Callable[[PeerId, Installed], None] = lambda subscriber, answer: None
         """Told of every piece that a leaf of ours has taken in, and of what it answers."""
-        self._told: dict[tuple[PeerId, Cid, str, int], int] = {}
+        self._told: dict[tuple[PeerId, Cid, str, int], tuple[int, float]] = {}
+        """How large a shape we told whom of which node, and when."""
 
     @property
     def kept_count(self) -> int:
@@ -339,6 +342,9 @@ class Homes:
             if place.is_split:
                 below += self._leaves_below(place, target, value)
                 self.tell(event.publisher, place)
+            elif place.at == ROOT != target.wanted:
+                # It guessed deeper: nothing has split yet.
+                self.tell(event.publisher, place)
             if place.kept and place.is_new(event.cid):
                 self._hand_out(place, event, value, message.hops)
         if below:
@@ -369,16 +375,21 @@ class Homes:
     # The tree's shape.
 
     def tell(self, peer: PeerId, place: Place) -> None:
-        """Tell a peer that guessed what we know of the tree, where it is more than last time."""
+        """Tell a peer that guessed what we know of the tree.
+
+        Where it is hardly more than last time, only after a while: it may have forgotten.
+        """
         shape = self._trees.shape(place.topic, place.attribute)
+        shape.learn(place.at)
         if peer == self._turn.me:
             return
         told = shape.to_bytes(place.at)
         who = (peer, place.topic, place.attribute, place.at)
-        if len(told) <= self._told.get(who, 0) * 1.25:
+        size, at_s = self._told.get(who, (0, 0.0))
+        if len(told) <= size * 1.25 and self._turn.now < at_s + TELL_AGAIN_S:
             return
         self._told.pop(who, None)
-        self._told[who] = len(told)
+        self._told[who] = (len(told), self._turn.now)
         if len(self._told) > TOLD_MAX:
             del self._told[next(iter(self._told))]
         self._turn.send(peer, TreeShape(place.topic, place.attribute, place.at, told))
@@ -402,7 +413,9 @@ class Homes:
         """Somebody knows something of a tree: take it in, and pass it on to whom it is for."""
         if message.at == 0:
             known = self._trees.known(message.topic, message.attribute)
-            if known is not None and self._may_tell(sender, message):
+            if known is not None and self.may_tell(
+                sender, message.topic, message.attribute, message.below
+            ):
                 known.merge(message.below, message.shape)
             return
         if message.hops > HOPS_MAX or not is_below(message.below, message.at):
@@ -427,11 +440,10 @@ class Homes:
         if new:
             self.tell_up(place)
 
-    def _may_tell(self, sender: PeerId | None, message: TreeShape) -> bool:
+    def may_tell(self, peer: PeerId | None, topic: Cid, attribute: str, at: int) -> bool:
         """Whether a peer can be a node's home: nobody else has a say in how we see a tree."""
-        key = key_of_node(message.topic, message.attribute, message.below)
-        around = self._routing.around(key, SAY_MAX)
-        return len(around) < SAY_MAX or sender in around
+        around = self._routing.around(key_of_node(topic, attribute, at), SAY_MAX)
+        return len(around) < SAY_MAX or peer in around or peer == self._turn.me
 
     # What other homes hand us.
 

@@ -40,7 +40,7 @@ class Probing:
 
     def _nodes(self, event: EventDescriptor, attribute: str, place: float) -> list[int]:
         shape = self._trees.shape(event.topic, attribute)
-        if len(shape):
+        if shape.is_known:
             leaves = shape.leaves(place, reach=self._homes.reach)
             if len(leaves) <= LEAVES_MAX:
                 return leaves

@@ -27,10 +27,12 @@ SHAPE_BITS_MAX = 8 * 1024
 class Shape:
     """Which nodes of one attribute's tree have split."""
 
-    __slots__ = ("_splits",)
+    __slots__ = ("_splits", "is_known")
 
     def __init__(self) -> None:
         self._splits: set[int] = set()
+        self.is_known = False
+        """Whether a home told us of it. Where it told of no split, the root is the only leaf."""
 
     def __len__(self) -> int:
         """How many splits we know of."""
@@ -42,10 +44,12 @@ class Shape:
 
     def learn(self, identifier: int) -> bool:
         """A node exists: all above it have split. True where that is new."""
+        self.is_known = True
         return identifier > ROOT and self.split(identifier >> 1)
 
     def split(self, identifier: int) -> bool:
         """A node has split, and so have all above it; True where that is new."""
+        self.is_known = True
         if identifier in self._splits or level(identifier) >= DEPTH_MAX:
             return False
         if len(self._splits) + level(identifier) >= SPLITS_MAX:

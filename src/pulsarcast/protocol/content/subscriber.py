@@ -141,7 +141,7 @@ class Subscriber:
             return
         routed = own.routed[number]
         shape = self._trees.shape(topic, routed.attribute)
-        if len(shape):
+        if shape.is_known:
             routed.leaf = shape.leaf(*routed.point)
         elif routed.leaf is None:
             # The thesis' RndLeafProbe: a random level of the way to the point.
@@ -171,7 +171,6 @@ class Subscriber:
 
     def installed(self, sender: PeerId, message: Installed) -> None:
         """A leaf's home keeps a piece of ours."""
-        self._trees.shape(message.topic, message.attribute).learn(message.leaf)
         own = self._own.get((message.topic, message.sid))
         if own is None or own.record.number != message.number:
             return
@@ -180,6 +179,8 @@ class Subscriber:
         routed = own.routed[message.piece]
         if routed.attribute != message.attribute:
             return
+        if self._homes.may_tell(sender, message.topic, message.attribute, message.leaf):
+            self._trees.shape(message.topic, message.attribute).learn(message.leaf)
         routed.home, routed.leaf, routed.factor = sender, message.leaf, 1
         self._turn.cancel(routed.timer)
         delay_s = self._turn.jitter(self._lease_s * RENEW_SHARE)

@@ -35,6 +35,14 @@ def test_shapes_merge_in_any_order(some: list[int], others: list[int]) -> None:
     assert one.to_bytes() == two.to_bytes()
 
 
+def test_a_tree_that_was_told_of_is_known_though_nothing_has_split() -> None:
+    assert not Shape().is_known
+    shape = Shape()
+    assert not shape.merge(1, Shape().to_bytes())
+    assert shape.is_known
+    assert shape.leaves(0.5) == [1]
+
+
 def test_a_node_that_exists_shows_that_all_above_it_have_split() -> None:
     shape = Shape()
     assert shape.learn(0b1010)
