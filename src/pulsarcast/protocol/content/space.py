@@ -29,8 +29,10 @@ CUT_OFF: Final = 0.2
 """c of the line y = x + c, as a share of the attribute's domain. The thesis gives no number."""
 PIECE_MIN: Final = 0.5
 """h, the length of a piece, is drawn from this share of the cut-off up to all of it."""
-WIDENING: Final = 1 / 512
-"""Ranges are widened at both ends by up to this, so that equal ones can be told apart (3.3)."""
+WIDENING: Final = 1 / 4096
+"""Ranges are widened at both ends by up to this, so that equal ones can be told apart (3.3).
+
+More than narrow ranges are wide, and events visit leaves in vain; less, and equal ones lie deep."""
 REACH: Final = CUT_OFF + 2 * WIDENING
 """How far above the diagonal a point may be."""
 WIDE: Final = float(1 << 53)
