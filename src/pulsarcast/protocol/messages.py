@@ -44,6 +44,7 @@ class EventMessage(Struct, frozen=True):
 
     block: bytes
     hops: int
+    """0: its publisher, who is no member, hands it in."""
     certificate: bytes = b""
     """What proves its place, where several sequencers agreed on it."""
 

@@ -195,6 +195,9 @@ class Node:
                 topic = self.topics.get(event.topic)
                 if topic is not None:
                     topic.arrivals.receive_live(event, sender, hops, certificate)
+                elif not hops:
+                    # Handed in to a topic that we have left.
+                    self.turn.send(sender, Leave(event.topic))
             case Credit() | Status() | Leave() | HandOver() | Meet() | Members():
                 self._tell_topic(sender, message)
             case FrontierPage():
@@ -262,6 +265,8 @@ class Node:
             if isinstance(message, Meet) or (isinstance(message, Status) and message.answer):
                 # It takes us for a neighbour of a topic that we have left.
                 self.turn.send(sender, Leave(message.topic))
+            elif isinstance(message, Leave):
+                self.visits.turned_away(sender, message.topic)
             return
         match message:
             case Credit():

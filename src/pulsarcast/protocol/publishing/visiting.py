@@ -4,6 +4,10 @@ Two kinds of peers have events for a topic without being members of its tree: a 
 not subscribed, and a DHT replica that keeps an event whose publisher may have died before it was
 spread. Both find a member, show what they have, let it fetch what it lacks, and are done once its
 frontier covers everything. So whatever is `replicated` reaches the subscribers (promise 1).
+
+A publisher gives its events to the member at once, and shows them afterwards: then they are there
+already, unless something was lost. Who let us in last is remembered, so the next event takes one
+message.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,6 +17,7 @@ from pulsarcast.model.ids import Cid, PeerId, peer_key
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.messages import (
     Contact,
+    EventMessage,
     FetchRange,
     FrontierPage,
     Join,
@@ -48,6 +53,8 @@ PATIENT_TRIES = 3
 STEPS_MAX = 64
 BLOCKS_MAX = 64
 """Events handed over per question."""
+GIVEN_MAX = 64
+"""Events of our own that we give at once to the member that we find; it fetches any others."""
 
 
 class _Visit:
@@ -56,6 +63,7 @@ class _Visit:
     __slots__ = (
         "attempt",
         "count",
+        "given",
         "member",
         "offers",
         "own",
@@ -72,6 +80,8 @@ class _Visit:
         self.offers: dict[tuple[PeerId, int], dict[int, Cid]] = {}
         self.own: dict[Cid, None] = {}
         """Events of our own among them: these have a durable record too."""
+        self.given: list[bytes] = []
+        """Events of our own to give to a member as soon as we know one."""
         self.count = 0
         self.question: tuple[int, Callable[[int], None]] | None = None
         """An epoch of ours, and who wants to know how much of it the topic holds."""
@@ -95,6 +105,8 @@ class Visits:
         self.parameters = parameters
         self.counts = counts
         self._visits: dict[Cid, _Visit] = {}
+        self._doors: dict[Cid, PeerId] = {}
+        """The member that let us in last, by topic."""
         self._retired: dict[Cid, dict[int, int]] = {}
         """Of topics that we followed: up to which number each epoch of ours is retired."""
 
@@ -124,11 +136,26 @@ class Visits:
         if event.sequence.number not in numbers:
             visit.count += 1
         numbers[event.sequence.number] = event.cid
+        given = own and self._give(event, visit)
         if own:
             visit.own[event.cid] = None
         if visit.timer is None:
-            delay = 0.0 if own else self.turn.jitter(self.parameters.offer_delay_s)
+            if given:
+                # Shown as soon as it can be there, so that the member need not fetch it.
+                visit.member = self._doors[event.topic]
+                delay = self.turn.jitter(self.parameters.gap_delay_s)
+            else:
+                delay = 0.0 if own else self.turn.jitter(self.parameters.offer_delay_s)
             self._later(event.topic, visit, delay)
+
+    def _give(self, event: EventDescriptor, visit: _Visit) -> bool:
+        """Give an event of ours to the member that we know, or to the first that we find."""
+        door = self._doors.get(event.topic)
+        if door is not None:
+            self.turn.send(door, EventMessage(event.block, 0))
+        elif len(visit.given) < GIVEN_MAX and event.cid not in visit.own:
+            visit.given.append(event.block)
+        return door is not None
 
     def ask(self, topic: Cid, root: PeerId, epoch: int, then: Callable[[int], None]) -> None:
         """Ask a member how much it holds of an epoch of ours; nobody may ever answer."""
@@ -176,6 +203,7 @@ class Visits:
             self.turn.send(member, FrontierPage(topic, self._marks(topic, visit), True, False))
             # Forgotten until it answers: a silent member is not asked twice.
         else:
+            self._doors.pop(topic, None)
             self._find_member(topic, visit)
 
     def _marks(self, topic: Cid, visit: _Visit) -> tuple[MarkState, ...]:
@@ -225,8 +253,29 @@ class Visits:
         if visit is not None and visit.attempt == message.attempt:
             visit.attempt = 0
             visit.member = self._choose_member(visit, sender, message.members)
+            self._let_in(message.topic, visit.member)
+            for block in visit.given:
+                self.turn.send(visit.member, EventMessage(block, 0))
+            visit.given.clear()
             self.counts["visit"] = self.counts.get("visit", 0) + 1
             self._later(message.topic, visit, 0.0)
+
+    def _let_in(self, topic: Cid, member: PeerId) -> None:
+        self._doors.pop(topic, None)
+        self._doors[topic] = member
+        if len(self._doors) > TOPICS_MAX:
+            del self._doors[next(iter(self._doors))]
+
+    def turned_away(self, sender: PeerId, topic: Cid) -> None:
+        """Who let us in has left the topic: find another member."""
+        if self._doors.get(topic) != sender:
+            return
+        del self._doors[topic]
+        visit = self._visits.get(topic)
+        if visit is not None:
+            if visit.member == sender:
+                visit.member = None
+            self._later(topic, visit, 0.0)
 
     def _choose_member(self, visit: _Visit, sender: PeerId, members: tuple[Contact, ...]) -> PeerId:
         """Whom to hand in to: not to the publisher itself, nor again to one who did not help."""
@@ -355,12 +404,15 @@ class Visits:
 
     def lost(self, peer: PeerId) -> None:
         """A member is gone: the next try finds another."""
+        for topic in [topic for topic, door in self._doors.items() if door == peer]:
+            del self._doors[topic]
         for visit in self._visits.values():
             if visit.member == peer:
                 visit.member = None
 
     def forget(self, topic: Cid) -> list[tuple[Cid, bool]]:
         """We follow the topic ourselves now: what we had for it, and whether it was our own."""
+        self._doors.pop(topic, None)
         visit = self._visits.pop(topic, None)
         if visit is None:
             return []

@@ -82,7 +82,10 @@ class Arrivals:
     def receive_live(
         self, event: EventDescriptor, sender: PeerId, hops: int, certificate: bytes
     ) -> None:
-        """Take an event in that a neighbour passed on."""
+        """Take an event in that a neighbour passed on, or that its publisher hands in."""
+        if not hops:
+            self.receive(event, sender, 1, certificate)
+            return
         link = self._overlay.links.get(sender)
         if link is not None:
             self._flow.took_from(sender, link)

@@ -7,11 +7,13 @@ from pulsarcast.model.ids import PeerId, cid_of
 from pulsarcast.protocol.inputs import Publish
 from pulsarcast.protocol.messages import (
     Contact,
+    EventMessage,
     FetchRange,
     FrontierPage,
     Join,
     JoinAccepted,
     JoinReferred,
+    Leave,
     Message,
     Range,
     Role,
@@ -76,6 +78,37 @@ def test_a_publisher_that_is_not_subscribed_reaches_every_subscriber() -> None:
     assert not [row for row in lab.world.store(9).rows() if row.table == "offer"]
 
 
+def test_a_publisher_that_is_not_subscribed_is_heard_at_once() -> None:
+    """Whom it found first it gives the next event too, in one message."""
+    lab = Lab(12)
+    topic = lab.create(0)
+    members = [1, 2, 3, 4, 5]
+    lab.subscribe(members, topic)
+    for number in range(20):
+        knocks = len(lab.messages(Join, sender=9))
+        given = len(lab.messages(EventMessage, sender=9))
+        cid = lab.publish(9, topic, b"%d" % number, settle_s=0.5)
+        for index in members:
+            assert lab.delivered(index, topic)[-1] == cid
+        assert len(lab.messages(EventMessage, sender=9)) == given + 1
+        assert number == 0 or len(lab.messages(Join, sender=9)) == knocks
+    assert not lab.messages(Range, sender=9), "nobody had to fetch"
+    lab.run(30.0)
+    assert lab.world.node(9).footprint()["offers"] == 0
+
+
+def test_a_publisher_that_is_not_subscribed_finds_another_member_where_one_has_left() -> None:
+    lab = Lab(12)
+    topic = lab.create(0)
+    members = [1, 2, 3]
+    lab.subscribe(members, topic)
+    lab.publish(9, topic, b"first")
+    for gone in members[:2]:
+        lab.unsubscribe(gone, topic)
+        cid = lab.publish(9, topic, b"after %d" % gone, settle_s=3.0)
+        assert cid in lab.delivered(3, topic), gone
+
+
 def test_what_is_replicated_reaches_the_subscribers_though_its_publisher_died() -> None:
     """Promise 1: the replicas hand it in."""
     lab = Lab(12)
@@ -124,6 +157,30 @@ def test_a_visitor_shows_what_it_has_and_gives_what_is_asked() -> None:
     assert solo.node.footprint()["offers"] == 0
     solo.advance(600.0)
     assert len(solo.sent_to(ALICE.peer_id, Join)) == 1, "the visit is over"
+
+
+def test_who_lets_a_visitor_in_is_given_the_event_before_it_is_shown() -> None:
+    solo = visitor()
+    published(solo)
+    said = [type(message) for to, message in solo.sent if to == ALICE.peer_id]
+    assert said.index(EventMessage) < said.index(FrontierPage)
+    (given,) = solo.sent_to(ALICE.peer_id, EventMessage)
+    assert given.hops == 0
+
+
+def test_who_has_left_the_topic_sends_a_visitor_away() -> None:
+    solo = visitor()
+    member_shows(solo, ALICE.peer_id, published(solo))
+    solo.hear(MALLORY.peer_id, Leave(TOPIC.cid))
+    solo.give(Publish(100, TOPIC.cid, b"from outside"))
+    assert len(solo.sent_to(ALICE.peer_id, EventMessage)) == 2, "a stranger's word is nothing"
+    solo.hear(ALICE.peer_id, Leave(TOPIC.cid))
+    solo.advance(0.1)
+    assert len(solo.sent_to(ALICE.peer_id, Join)) == 2
+    solo.give(Publish(101, TOPIC.cid, b"from outside"))
+    assert len(solo.sent_to(ALICE.peer_id, EventMessage)) == 2, "nobody has let us in yet"
+    solo.hear(MALLORY.peer_id, EventMessage(event_of(BOB, TOPIC).block, 0))
+    assert solo.sent_to(MALLORY.peer_id, Leave), "nor are we a member ourselves"
 
 
 def test_a_member_that_does_not_answer_is_not_the_only_one_that_is_tried() -> None:
