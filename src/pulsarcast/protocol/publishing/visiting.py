@@ -124,7 +124,7 @@ class Visits:
         return PutState(StateRow("offer", event.cid, event.block))
 
     def offer(self, event: EventDescriptor, root: PeerId, *, own: bool = False) -> None:
-        """Have an event for a topic; ours at once, a replica's after its publisher had time."""
+        """Have an event for a topic; ours goes at once, a replica's once its publisher had time."""
         visit = self._visits.get(event.topic)
         if visit is None:
             if len(self._visits) >= TOPICS_MAX:
@@ -136,26 +136,27 @@ class Visits:
         if event.sequence.number not in numbers:
             visit.count += 1
         numbers[event.sequence.number] = event.cid
-        given = own and self._give(event, visit)
         if own:
-            visit.own[event.cid] = None
-        if visit.timer is None:
-            if given:
-                # Shown as soon as it can be there, so that the member need not fetch it.
-                visit.member = self._doors[event.topic]
-                delay = self.turn.jitter(self.parameters.gap_delay_s)
-            else:
-                delay = 0.0 if own else self.turn.jitter(self.parameters.offer_delay_s)
-            self._later(event.topic, visit, delay)
+            self._give(event, visit)
+        elif visit.timer is None:
+            self._later(event.topic, visit, self.turn.jitter(self.parameters.offer_delay_s))
 
-    def _give(self, event: EventDescriptor, visit: _Visit) -> bool:
+    def _give(self, event: EventDescriptor, visit: _Visit) -> None:
         """Give an event of ours to the member that we know, or to the first that we find."""
         door = self._doors.get(event.topic)
-        if door is not None:
+        if door is None:
+            if len(visit.given) < GIVEN_MAX and event.cid not in visit.own:
+                visit.given.append(event.block)
+            if not visit.tries:
+                # Whatever replicas we have for the topic, and would wait with, goes now too.
+                self._later(event.topic, visit, 0.0)
+        else:
             self.turn.send(door, EventMessage(event.block, 0))
-        elif len(visit.given) < GIVEN_MAX and event.cid not in visit.own:
-            visit.given.append(event.block)
-        return door is not None
+            if visit.timer is None:
+                # Shown as soon as it can be there, so that the member need not fetch it.
+                visit.member = door
+                self._later(event.topic, visit, self.turn.jitter(self.parameters.gap_delay_s))
+        visit.own[event.cid] = None
 
     def ask(self, topic: Cid, root: PeerId, epoch: int, then: Callable[[int], None]) -> None:
         """Ask a member how much it holds of an epoch of ours; nobody may ever answer."""

@@ -223,6 +223,16 @@ def test_a_replica_leaves_it_to_the_publisher_first() -> None:
     assert solo.said(Join)
 
 
+def test_an_event_of_ours_does_not_wait_with_a_replica() -> None:
+    solo = visitor()
+    replica_of(solo, event_of(BOB, TOPIC))
+    solo.advance(0.1)
+    assert not solo.said(Join)
+    solo.give(Publish(99, TOPIC.cid, b"from outside"))
+    solo.advance(0.1)
+    assert solo.said(Join)
+
+
 def test_a_replica_gives_up_in_the_end() -> None:
     """Others keep it as well, and range repair shows it to new ones: memory must not wait."""
     solo = visitor()
