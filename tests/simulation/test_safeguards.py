@@ -20,7 +20,7 @@ OBJECTS = {
     "lazy-neighbours": 142,
     "merge-events": 9,
     "outbox": 7,
-    "path-check": 2,
+    "path-check": 3,
 }
 """The first seed that misses each safeguard; `--seeds 200 --without SAFEGUARD` finds it."""
 SCENARIOS = {
