@@ -171,6 +171,9 @@ class Filtering(Protocol):
         """How often the node took each way that it counts."""
 
 
+LOGGED: Final = "logged"
+"""Among the counts: events that a node has put into the logs of topics that it follows."""
+
 Opener: TypeAlias = Callable[[Seat], AbstractAsyncContextManager[Contestant]]
 """Opens a contestant at its seat."""
 

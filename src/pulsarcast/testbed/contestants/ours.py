@@ -16,7 +16,7 @@ from pulsarcast.network.node import Node
 from pulsarcast.network.subscriptions import Subscription
 from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
 from pulsarcast.simulation.applications import settings_for
-from pulsarcast.testbed.contestants.contestants import Receipt, Seat, Traffic
+from pulsarcast.testbed.contestants.contestants import LOGGED, Receipt, Seat, Traffic
 
 
 class OurNode:
@@ -108,8 +108,9 @@ class OurNode:
         return Receipt(published.cid, published.replicas)
 
     def counted(self) -> Mapping[str, int]:
-        """What the node's core counts."""
-        return self._node.recoveries
+        """What the node's core counts, and the events in its logs."""
+        logged = sum(topic.newest for topic in self._node.followed())
+        return {**self._node.recoveries, LOGGED: logged}
 
     def traffic(self) -> Traffic:
         """What the node counted at its sockets, and of its messages."""

@@ -20,7 +20,7 @@ from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.topic_types import AttributeRule
 from pulsarcast.testbed.callers import DRIVER
-from pulsarcast.testbed.contestants.contestants import Volume
+from pulsarcast.testbed.contestants.contestants import LOGGED, Volume
 from pulsarcast.testbed.hearing import hear
 from pulsarcast.testbed.ledger import messages_since, percentile_ms, spread
 from pulsarcast.testbed.messages import (
@@ -278,6 +278,18 @@ class _Play:
         now_counts = self._counts()
         self._ways = {name: now_counts[name] - counts[name] for name in counts}
         self._pss_bytes = fleet.pss_bytes()
+        self._wait_for_members()
+
+    def _wait_for_members(self) -> None:
+        """Until members hold all quotes, or get no more: filters have theirs by routing, sooner."""
+        stalled = Stalled(STALLED_S)
+        while not stalled.is_so(held := self._held_by_members()) and held < len(self._load.quotes):
+            self._fleet.wait(0.2)
+
+    def _held_by_members(self) -> int:
+        """How many events the member with the fewest has."""
+        answers = self._fleet.each(range(MEMBERS), lambda index: AskCounts).values()
+        return min(each.counts.get(LOGGED, 0) for each in answers if isinstance(each, Counts))
 
     def _tick(self, began_s: float) -> None:
         """Publish what is due by now, and come back for the next."""
