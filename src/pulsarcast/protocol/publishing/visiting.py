@@ -44,7 +44,9 @@ from pulsarcast.protocol.turn import Turn
 TOPICS_MAX = 256
 """Topics that we have something for at a time."""
 OFFERS_MAX = 1024
-"""Events that we hand in per topic at a time; more are left to their publishers and replicas."""
+"""Events that we hand in per topic at a time; more are left to their publishers and replicas.
+
+Of our own, as many are given unasked before the member has said that it holds them."""
 EPOCHS_MAX = 8
 """Epochs of ours, per topic, of which we remember how far they are retired."""
 TRIES_MAX = 12
@@ -151,7 +153,9 @@ class Visits:
                 # Whatever replicas we have for the topic, and would wait with, goes now too.
                 self._later(event.topic, visit, 0.0)
         else:
-            self.turn.send(door, EventMessage(event.block, 0))
+            if visit.count <= OFFERS_MAX:
+                # Beyond, it fetches as fast as it can take: no credit holds us back here.
+                self.turn.send(door, EventMessage(event.block, 0))
             if visit.timer is None:
                 # Shown as soon as it can be there, so that the member need not fetch it.
                 visit.member = door

@@ -289,7 +289,8 @@ class _Play:
     def _held_by_members(self) -> int:
         """How many events the member with the fewest has."""
         answers = self._fleet.each(range(MEMBERS), lambda index: AskCounts).values()
-        return min(each.counts.get(LOGGED, 0) for each in answers if isinstance(each, Counts))
+        held = [each.counts.get(LOGGED, 0) for each in answers if isinstance(each, Counts)]
+        return min(held, default=0)
 
     def _tick(self, began_s: float) -> None:
         """Publish what is due by now, and come back for the next."""

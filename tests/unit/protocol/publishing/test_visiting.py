@@ -168,6 +168,19 @@ def test_who_lets_a_visitor_in_is_given_the_event_before_it_is_shown() -> None:
     assert given.hops == 0
 
 
+def test_a_member_that_says_nothing_is_given_no_more_than_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No credit flows between us: it fetches what is beyond as fast as it can take it."""
+    monkeypatch.setattr(visiting, "OFFERS_MAX", 5)
+    solo = visitor()
+    published(solo)
+    for number in range(20):
+        solo.give(Publish(100 + number, TOPIC.cid, b"%d" % number))
+    assert len(solo.sent_to(ALICE.peer_id, EventMessage)) == 5
+    assert solo.node.footprint()["offers"] == 21
+
+
 def test_who_has_left_the_topic_sends_a_visitor_away() -> None:
     solo = visitor()
     member_shows(solo, ALICE.peer_id, published(solo))
