@@ -3,23 +3,25 @@
 No Spark is needed for this; the pipeline is held against the same oracle in `test_quality`.
 """
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from pulsarcast.simulation.results import Result
 from tests.pipeline import quality_oracle as oracle
-from tests.pipeline.quality_runs import RANDOM, THESIS, simulate, tell_all
+from tests.pipeline.quality_runs import RANDOM, THESIS, simulate, simulate_thesis, tell_all
 
-SIMULATED = {
-    **{name: ("thesis", {"nodes": 8, "events": 60, **chosen}) for name, chosen in THESIS.items()},
-    **{f"seed-{seed}": ("random", {"seed": seed}) for seed in RANDOM},
+SIMULATED: dict[str, Callable[[Path, str], Result]] = {
+    **dict.fromkeys(THESIS, simulate_thesis),
+    **{f"seed-{seed}": partial(simulate, scenario="random", seed=seed) for seed in RANDOM},
 }
 
 
 @pytest.mark.parametrize("name", SIMULATED)
 def test_duckdb_counts_what_the_run_itself_counted(tmp_path: Path, name: str) -> None:
-    scenario, changes = SIMULATED[name]
-    result = simulate(tmp_path, name, scenario, **changes)
+    result = SIMULATED[name](tmp_path, name)
     database = oracle.open_traces([tmp_path / name])
     rows = oracle.ask(database, oracle.COVERAGE)
     own = {row["topic"] for row in oracle.ask(database, "FROM topic WHERE own")}
