@@ -8,6 +8,7 @@ from pulsarcast.simulation.sabotage import SAFEGUARDS
 from pulsarcast.simulation.scenario import run_scenario
 
 OBJECTS = {
+    "content-barrier": 29,
     "content-comparison": 3,
     "content-hand-over": 1,
     "cube-comparison": 1,
@@ -24,6 +25,7 @@ OBJECTS = {
 }
 """The first seed that misses each safeguard; `--seeds 200 --without SAFEGUARD` finds it."""
 SCENARIOS = {
+    "content-barrier": "random-content",
     "content-comparison": "random-content",
     "content-hand-over": "random-content",
     "cube-comparison": "random-cube",

@@ -122,13 +122,17 @@ class Node:
         self.visits = Visits(self.turn, self.dht, parameters, self.counts)
         self.numberings = Numberings(self.turn)
         self.doubts = Doubts(self.turn, parameters, self.numberings, self.visits, self.counts)
-        self.publisher = Publisher(self.turn, self.dht, parameters, self.numberings, self.visits)
+        self.publisher = Publisher(
+            self.turn, self.dht, parameters, self.numberings, self.visits, self.counts
+        )
         self.outbox = Outbox(self.turn, parameters, self.counts, ask_self=self._ask_self)
         self.desk = RequestDesk(self.turn, parameters, self.publisher, self.counts)
         self.descriptors = Descriptors(self.turn, self.dht, in_use=self._has_yet_to_say)
         self.content = Content(self)
         self.publisher.published = self.content.publish
         self.publisher.mark_outside = self.content.mark_outside
+        self.publisher.barrier_outside = self.content.barrier
+        self.outbox.barrier_outside = self.content.barrier
         self.following = Following(self)
         self.renewal = Renewal(self)
         self.joiners = Joiners(self)

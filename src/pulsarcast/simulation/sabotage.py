@@ -224,6 +224,10 @@ def _hand_nothing_over(node: Node) -> None:
     content.upkeep.hand_over = lambda place, peer: None  # type: ignore[method-assign]
 
 
+def _link_to_nothing_read(node: Node) -> None:
+    node.publisher.barrier_outside = lambda topic: None
+
+
 SAFEGUARDS: dict[str, Sabotage] = {
     "duplicate-suppression": Sabotage(
         "every copy of an event counts as new", _topics_are(_SeesEverythingAsNew)
@@ -251,6 +255,9 @@ SAFEGUARDS: dict[str, Sabotage] = {
     ),
     "content-comparison": Sabotage(
         "content subscribers do not compare with members", _never_compare_content
+    ),
+    "content-barrier": Sabotage(
+        "what content subscribers write follows nothing that they have read", _link_to_nothing_read
     ),
     "content-hand-over": Sabotage(
         "homes of a tree's nodes hand nothing over to closer peers", _hand_nothing_over

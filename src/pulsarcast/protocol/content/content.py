@@ -38,6 +38,7 @@ from pulsarcast.protocol.content.trees import Trees
 from pulsarcast.protocol.content.upkeep import Upkeep
 from pulsarcast.protocol.messages import JoinAccepted, JoinReferred
 from pulsarcast.protocol.store import DropState, DropTopic, MarkState, PutState, StateRow, Write
+from pulsarcast.protocol.topic.barrier import CausalBarrier
 from pulsarcast.protocol.topic.frontier import Frontier
 from pulsarcast.protocol.topic.versions import Versions
 
@@ -126,6 +127,7 @@ class Content:
         if topic is None:
             topic = self.topics[cid] = self.topic_type(self, versions)
             topic.want(sid, number, where)
+            topic.begin(self.node.numberings.last_link(cid))
             self.node.descriptors.follow(versions)
             topic.open()
         else:
@@ -161,6 +163,7 @@ class Content:
             drop,
             DropState("cursor", cid),
             *topic.requests.forget(),
+            *topic.forget_heads(),
             DropTopic(cid),
             # Said only now: a crash before would have left us with the subscription.
             then=partial(_say, topic.say_ended, then),
@@ -229,6 +232,11 @@ class Content:
             return mark
         known = topic.frontier.mark(mark.publisher, mark.epoch)
         return MarkState(mark.publisher, mark.epoch, 0, 0, None) if known is None else known
+
+    def barrier(self, cid: Cid) -> CausalBarrier | None:
+        """What our next event in a topic follows, where we follow a causal one by content."""
+        topic = self.topics.get(cid)
+        return None if topic is None else topic.barrier
 
     def publish(self, event: EventDescriptor) -> None:
         """An event of ours is on our disk: send it to the leaves."""

@@ -15,13 +15,14 @@ from pulsarcast.model import trace
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.filters import Filter
-from pulsarcast.model.ids import PeerId
+from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import DeliveryOrder, Mark
 from pulsarcast.protocol.content.comparing import Comparing
 from pulsarcast.protocol.content.members import ID_BYTES, id_of
 from pulsarcast.protocol.content.messages import ContentCompared
 from pulsarcast.protocol.content.spaces import own_filter
-from pulsarcast.protocol.store import MarkState, PutMark
+from pulsarcast.protocol.store import MarkState, PutMark, Write
+from pulsarcast.protocol.topic.barrier import CausalBarrier
 from pulsarcast.protocol.topic.frontier import Frontier, Source
 from pulsarcast.protocol.topic.log import TopicLog
 from pulsarcast.protocol.topic.published_requests import PublishedRequests
@@ -57,6 +58,9 @@ class ContentTopic:
         self.is_ordered = versions.first.delivery_order is not DeliveryOrder.NONE
         self.wanted: dict[int, Filter] = {}
         """Our filters, by sid."""
+        is_causal = versions.first.delivery_order is DeliveryOrder.CAUSAL
+        self.barrier = CausalBarrier(self.id) if is_causal else None
+        """What our next event here follows: all that came to us by our filters."""
         self.numbers: dict[int, int] = {}
         self.requests = PublishedRequests(self.id)
         self.log = TopicLog(
@@ -89,6 +93,15 @@ class ContentTopic:
         marks = {(mark.publisher, mark.epoch): mark.high for mark in self.frontier.marks()}
         self.comparing.open(marks if self.started else None)
         self.log.open(replay=self.started)
+
+    def begin(self, own: tuple[Mark, Cid] | None) -> None:
+        """Follow for the first time; what we said here before is what our next event follows."""
+        if self.barrier is not None and own is not None:
+            self._turn.persist(*self.barrier.put(*own))
+
+    def forget_heads(self) -> list[Write]:
+        """What drops our heads from our disk."""
+        return [] if self.barrier is None else self.barrier.forget()
 
     def close(self) -> None:
         """Nothing is wanted any more."""
@@ -198,6 +211,8 @@ class ContentTopic:
             self.log.append_undelivered(event, mark, b"")
             return
         writes = [self.requests.row(event)] if is_request else []
+        if self.barrier is not None:
+            writes += self.barrier.take(event)
         self.log.append(
             event,
             mark,

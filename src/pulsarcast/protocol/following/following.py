@@ -483,7 +483,8 @@ class Following:
     def _restore_heads(self, rows: dict[bytes, bytes]) -> None:
         """Link to what our log holds; a topic that we were about to forget has no heads."""
         for key, value in rows.items():
-            topic = self.topics.get(topic_of_head(key))
+            cid = topic_of_head(key)
+            topic = self.topics.get(cid) or self.node.content.topics.get(cid)
             if topic is not None and topic.barrier is not None:
                 topic.barrier.restore(key, value)
             else:

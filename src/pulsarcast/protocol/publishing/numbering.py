@@ -91,6 +91,8 @@ class Numberings:
         self._given: dict[Cid, dict[int, int]] = {}
         """The same of this life alone."""
         self._recent: dict[Cid, None] = {}
+        self._given_up: dict[Cid, tuple[Mark, Cid]] = {}
+        """Per topic: our last event of an epoch that we gave up, until the next one has begun."""
 
     def __len__(self) -> int:
         return len(self._current)
@@ -116,15 +118,14 @@ class Numberings:
         return None if saved is None else (saved.epoch, saved.last)
 
     def last_link(self, topic: Cid) -> tuple[Mark, Cid] | None:
-        """Our newest event in a topic, as others link to it."""
+        """Our newest event in a topic, whatever its epoch, as others link to it."""
         last = self._current.get(topic)
-        if last is not None:
-            cid, epoch, number = last.last_cid, last.epoch, last.last
-        elif (saved := self._saved.get(topic)) is not None:
-            cid, epoch, number = saved.cid, saved.epoch, saved.last
-        else:
-            return None
-        return None if cid is None else (Mark(self.turn.me, epoch, number), cid)
+        if last is not None and last.last_cid is not None:
+            return Mark(self.turn.me, last.epoch, last.last), last.last_cid
+        saved = self._saved.get(topic)
+        if saved is not None:
+            return Mark(self.turn.me, saved.epoch, saved.last), saved.cid
+        return self._given_up.get(topic)
 
     def first_unreplicated(self, topic: Cid) -> int:
         """The first number of ours whose replicas were not counted before the restart."""
@@ -154,7 +155,7 @@ class Numberings:
         if numbering is None:
             if topic in self._saved and order is DeliveryOrder.TOTAL:
                 raise LocalError(NO_SECOND_EPOCH)
-            self._saved.pop(topic, None)
+            self._give_up(topic)
             # A publisher without memory starts a new epoch, so no number is given twice.
             numbering = Numbering(self.turn.rng.getrandbits(EPOCH_BITS), 0, None)
             self._current[topic] = numbering
@@ -180,6 +181,7 @@ class Numberings:
         numbering.replicating[number] = None
         self._known.setdefault(event.topic, {})[epoch] = number
         self._given.setdefault(event.topic, {})[epoch] = number
+        self._given_up.pop(event.topic, None)
         self._recent[event.cid] = None
         if len(self._recent) > RECENT_MAX:
             del self._recent[next(iter(self._recent))]
@@ -193,8 +195,15 @@ class Numberings:
         """Take a new epoch where the topic does not hold our old one, up to its end, as we do."""
         own = self.last_of(topic.id)
         if own is not None and topic.frontier.highest(self.turn.me, own[0]) != own[1]:
-            self._current.pop(topic.id, None)
-            self._saved.pop(topic.id, None)
+            self._give_up(topic.id)
+
+    def _give_up(self, topic: Cid) -> None:
+        """Forget a numbering, but not what we said last: it comes before what we say next."""
+        last = self.last_link(topic)
+        if last is not None:
+            self._given_up[topic] = last
+        self._current.pop(topic, None)
+        self._saved.pop(topic, None)
 
     def close(self, topic: Cid) -> Write | None:
         """Give no more numbers of an epoch; returns what makes this so after a restart too."""

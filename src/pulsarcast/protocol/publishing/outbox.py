@@ -23,7 +23,7 @@ from pulsarcast.protocol.inputs import Publish
 from pulsarcast.protocol.messages import RequestAnswered, RequestReferred, RequestToPublish
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import DropState, PutState, StateRow
-from pulsarcast.protocol.topic.barrier import NO_LINKS, Links
+from pulsarcast.protocol.topic.barrier import NO_LINKS, CausalBarrier, Links
 from pulsarcast.protocol.turn import Turn
 
 if TYPE_CHECKING:
@@ -94,6 +94,8 @@ class Outbox:
         self.parameters = parameters
         self.counts = counts
         self.ask_self = ask_self
+        self.barrier_outside: Callable[[Cid], CausalBarrier | None] = lambda topic: None
+        """What we have seen of a causal topic where we are no member: what our filters found."""
         self._leaders: dict[Cid, PeerId] = {}
         """Who acts as sequencer, of topics that we ask in, as far as we were told."""
         self._scouts: dict[Cid, bytes] = {}
@@ -151,19 +153,19 @@ class Outbox:
             then=lambda: self._send(asked),
         )
 
-    @staticmethod
-    def _after(given: Publish, descriptor: TopicDescriptor, topic: "Topic | None") -> Links:
+    def _after(self, given: Publish, descriptor: TopicDescriptor, topic: "Topic | None") -> Links:
         """What is to come before: what the caller says, or in causal order all that we have seen.
 
         A publisher would merge the heads; we may not publish, and a head is never dropped.
         """
         if descriptor.event_linking is EventLinking.CUSTOM:
             return Links(given.parents)
-        if topic is None or topic.barrier is None:
+        barrier = self.barrier_outside(descriptor.topic) if topic is None else topic.barrier
+        if barrier is None:
             return NO_LINKS
-        if len(topic.barrier) > AFTER_MAX:
+        if len(barrier) > AFTER_MAX:
             raise LocalError("more events were seen at once than a request can name: try later")
-        return topic.barrier.links(AFTER_MAX)
+        return barrier.links(AFTER_MAX)
 
     def _remember(
         self,

@@ -28,7 +28,7 @@ from pulsarcast.protocol.messages import EventMessage
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.publishing.numbering import Numbering, Numberings
 from pulsarcast.protocol.store import MarkState, PutEvent
-from pulsarcast.protocol.topic.barrier import NO_LINKS, Links
+from pulsarcast.protocol.topic.barrier import NO_LINKS, CausalBarrier, Links
 from pulsarcast.protocol.turn import Turn
 
 if TYPE_CHECKING:
@@ -53,18 +53,22 @@ class Publisher:
         parameters: Parameters,
         numberings: Numberings,
         visits: "Visits",
+        counts: dict[str, int],
     ) -> None:
         self.turn = turn
         self.dht = dht
         self.parameters = parameters
         self.numberings = numberings
         self.visits = visits
+        self.counts = counts
         self.published: Callable[[EventDescriptor], None] = lambda event: None
         """What else happens once an event of ours is on our disk: it may be routed by content."""
         self.mark_outside: Callable[[MarkState, EventDescriptor], MarkState] = lambda mark, event: (
             mark
         )
         """What our disk says we hold of our own numbering where we are no member of a topic."""
+        self.barrier_outside: Callable[[Cid], CausalBarrier | None] = lambda topic: None
+        """What we have seen of a causal topic where we are no member: what our filters found."""
 
     def nonce(self) -> bytes:
         """A fresh nonce."""
@@ -141,18 +145,19 @@ class Publisher:
     def _link_to_heads(
         self, descriptor: TopicDescriptor, topic: "Topic | None", numbering: Numbering
     ) -> Links:
-        """Everything that we have delivered; from outside a topic, that is what we said ourselves.
+        """Everything that we have delivered; who follows nothing has what it said itself.
 
         Where an event has no room for all heads, merges take them in first.
         """
-        if topic is None or topic.barrier is None:
+        barrier = self.barrier_outside(descriptor.topic) if topic is None else topic.barrier
+        if barrier is None:
             last = self.numberings.last_link(descriptor.topic)
             return NO_LINKS if last is None else Links((last[1],), (last[0],))
         own = (self.turn.me, numbering.epoch)
         limit = max(2, min(self.parameters.barrier_max, PARENTS_MAX))
-        while len(topic.barrier) > limit:
-            topic.counts["merge"] = topic.counts.get("merge", 0) + 1
-            links = topic.barrier.links(limit, own)
+        while len(barrier) > limit:
+            self.counts["merge"] = self.counts.get("merge", 0) + 1
+            links = barrier.links(limit, own)
             merge = publish_own(
                 self.turn.identity,
                 topic=descriptor.topic,
@@ -166,7 +171,7 @@ class Publisher:
                 is_merge=True,
             )
             self._launch(merge, numbering, topic, descriptor, False, "", lambda *_: None)
-        return topic.barrier.links(limit, own)
+        return barrier.links(limit, own)
 
     @staticmethod
     def _position(descriptor: TopicDescriptor, sequence: Sequence) -> Position | None:
@@ -206,7 +211,9 @@ class Publisher:
             mark = self.mark_outside(MarkState(self.turn.me, epoch, 0, number, event.cid), event)
             kept = PutEvent(0, event, mark, self.turn.wall_us)
             offer = self.visits.offer_row(event)
-            self.turn.persist(kept, record, offer, then=synced)
+            barrier = self.barrier_outside(event.topic)
+            heads = () if barrier is None else barrier.take(event)
+            self.turn.persist(kept, record, offer, *heads, then=synced)
 
     def _spread(
         self, event: EventDescriptor, topic: "Topic | None", descriptor: TopicDescriptor

@@ -48,12 +48,18 @@ class CausalBarrier:
         return Links(tuple(cid for cid, _ in heads), tuple(mark for _, mark in heads))
 
     def take(self, event: EventDescriptor) -> Iterator[Write]:
-        """An event is in our log: it is a head now, and what it follows is none any more."""
+        """An event is in our log: it is a head now, and what it follows is none any more.
+
+        Our own may be a head from when we published it, and later ones with it.
+        """
         for publisher, epoch, number in event.marks:
             head = self._heads.get((publisher, epoch))
             if head is not None and head[0] <= number:
                 yield from self._drop((publisher, epoch))
-        yield from self.put(Mark(event.publisher, *event.sequence), event.cid)
+        epoch, number = event.sequence
+        newest = self._heads.get((event.publisher, epoch))
+        if newest is None or newest[0] < number:
+            yield from self.put(Mark(event.publisher, epoch, number), event.cid)
 
     def put(self, mark: Mark, cid: Cid) -> Iterator[Write]:
         """Make an event a head."""

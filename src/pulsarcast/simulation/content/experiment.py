@@ -218,7 +218,7 @@ class Experiment:
     def _inject(self, node: int, number: int) -> None:
         attributes = self.generator.event(self.options.skew)
         injection = str(number)
-        self.ledger.inject(injection, attributes)
+        self.ledger.inject(node, injection, attributes)
         self.world.command(
             node,
             lambda call: Publish(

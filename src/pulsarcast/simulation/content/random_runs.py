@@ -40,6 +40,8 @@ SCHEMA = (
 )
 KINDS = ("ask", "bid", "trade")
 JOINS_ONLY_SHARE = 0.3
+ORDERED_SHARE = 0.3
+ORDERS = (DeliveryOrder.PER_PUBLISHER, DeliveryOrder.CAUSAL, DeliveryOrder.TOTAL)
 PATIENCE_S = 120.0
 
 
@@ -58,7 +60,10 @@ class _Play:
         self.options = options
         self._began = (time.perf_counter(), time.process_time())
         self.joins_only = rng.random() < JOINS_ONLY_SHARE
-        self.ordered = not self.joins_only and rng.random() < 0.3
+        order_rng = Random(f"random-content/order/{options.seed}")
+        self.order = DeliveryOrder.NONE
+        if not self.joins_only and rng.random() < ORDERED_SHARE:
+            self.order = order_rng.choice(ORDERS)
         self.nodes = rng.randint(8, 14)
         self.members = rng.randint(2, 3)
         self.duration_s = rng.uniform(30.0, 60.0)
@@ -84,6 +89,7 @@ class _Play:
                 content_compare_s=rng.choice((5.0, 15.0)),
                 repair_interval_s=20.0,
                 contact_retry_s=10.0,
+                barrier_max=order_rng.choice((2, 3, 64)),
             ),
             share_verification=options.share_verification,
             through_wire=options.through_wire,
@@ -145,10 +151,19 @@ class _Play:
             lost = self.ledger.missing()
             self._found("lost", f"{len(lost)} deliveries, of nodes {sorted({n for _, n in lost})}")
             self.findings["lost"] = len(lost)
-        for kind in ("duplicates", "unasked", *(("disorders",) if self.ordered else ())):
-            count = getattr(self.ledger, kind)
-            if count:
+        for kind in ("duplicates", "unasked"):
+            if count := getattr(self.ledger, kind):
                 self._found(kind, f"{count} deliveries")
+        if self._disorders:
+            self._found("disorders", f"{self._disorders} deliveries")
+
+    @property
+    def _disorders(self) -> int:
+        """Deliveries against the topic's order."""
+        if self.order is DeliveryOrder.NONE:
+            return 0
+        causal = self.order is DeliveryOrder.CAUSAL
+        return self.ledger.disorders + (self.ledger.upside_down if causal else 0)
 
     @property
     def _topic(self) -> Cid:
@@ -156,9 +171,8 @@ class _Play:
         return self.topic
 
     def _create(self) -> None:
-        order = DeliveryOrder.PER_PUBLISHER if self.ordered else DeliveryOrder.NONE
         settings = TopicSettings(
-            attributes=SCHEMA, extensions={ROUTING: CONTENT}, delivery_order=order
+            attributes=SCHEMA, extensions={ROUTING: CONTENT}, delivery_order=self.order
         )
         answers: list[Reply] = []
         self._command(0, lambda call: CreateTopic(call, "content", settings), answers.append)
@@ -239,7 +253,7 @@ class _Play:
                 del attributes[name]  # a partial event (thesis, 3.4.1)
         injection = str(self._events)
         self._events += 1
-        self.ledger.inject(injection, attributes)
+        self.ledger.inject(node, injection, attributes)
 
         def make(call: int) -> Command:
             return Publish(
@@ -312,13 +326,13 @@ class _Play:
             scenario=options.scenario,
             seed=options.seed,
             nodes=world.size,
-            order="per-publisher" if self.ordered else "none",
+            order=self.order.value,
             faults=dict(sorted(self.faults.items())),
             ok=not self.findings,
             due=due,
             delivered=due - lost,
             duplicates=ledger.duplicates,
-            order_violations=ledger.disorders if self.ordered else 0,
+            order_violations=self._disorders,
             findings=dict(sorted(self.findings.items())),
             details=self.details,
             topics=1,

@@ -12,6 +12,42 @@ from pulsarcast.model.topic_types import AttributeRule
 from pulsarcast.protocol.inputs import Now
 
 
+class Pasts:
+    """Who had seen what when it wrote, event by event: what causal order is held against.
+
+    It does not ask an event what it follows. Sets of events are numbers, with a bit for each.
+    """
+
+    def __init__(self) -> None:
+        self._bits: dict[Cid, int] = {}
+        self._before: dict[Cid, int] = {}
+        """By event: all that its author had seen, and what those who wrote it had."""
+        self._seen: dict[int, int] = {}
+        """By node: all that it has seen, with what was before it."""
+        self._behind: dict[int, int] = {}
+        """By node: all that is before something it has seen, and so must not come any more."""
+        self._written: dict[str, int] = {}
+
+    def write(self, node: int, injection: str) -> None:
+        """A node's application has something to say."""
+        self._written[injection] = self._seen.get(node, 0)
+
+    def publish(self, node: int, event: Cid, injection: str) -> None:
+        """And it is an event now."""
+        self._before[event] = self._written.pop(injection)
+        bit = self._bits.setdefault(event, 1 << len(self._bits))
+        self._seen[node] = self._seen.get(node, 0) | self._before[event] | bit
+
+    def read(self, node: int, event: Cid) -> bool:
+        """A node's application gets an event; False if it has seen one that follows it."""
+        bit = self._bits.setdefault(event, 1 << len(self._bits))
+        before = self._before.get(event, 0)
+        in_order = not self._behind.get(node, 0) & bit
+        self._behind[node] = self._behind.get(node, 0) | before
+        self._seen[node] = self._seen.get(node, 0) | before | bit
+        return in_order
+
+
 class Ledger:
     """Every event, everyone it was due to, and every delivery."""
 
@@ -25,15 +61,22 @@ class Ledger:
         self.unasked = 0
         """Deliveries to nodes that never wanted such an event."""
         self.disorders = 0
-        """Deliveries behind a later event of the same publisher."""
+        """Deliveries behind a later event of the same numbering."""
+        self.upside_down = 0
+        """Deliveries behind an event that was published by someone who had seen this one."""
         self._ever: dict[int, list[Filter]] = {}
         self._attributes: dict[Cid, Mapping[str, Attribute]] = {}
         self._newest: dict[tuple[int, int, bytes, int], int] = {}
         self._injected: dict[str, Mapping[str, Attribute]] = {}
+        self._since: dict[tuple[int, int], float] = {}
+        """By node and sid: when it began to count, and nothing before it is due."""
+        self._pasts = Pasts()
+        self.time_s = 0.0
 
     def subscribe(self, node: int, sid: int, wanted: Filter) -> None:
         """A node's filter counts from now on."""
         self._index.insert((node, sid), wanted)
+        self._since[node, sid] = self.time_s
         self.asked(node, wanted)
 
     def asked(self, node: int, wanted: Filter) -> None:
@@ -49,14 +92,16 @@ class Ledger:
                 if not any(other == node for other, _ in wanting):
                     nodes.discard(node)
 
-    def inject(self, injection: str, attributes: Mapping[str, Attribute]) -> None:
-        """An event is handed to its publisher."""
+    def inject(self, node: int, injection: str, attributes: Mapping[str, Attribute]) -> None:
+        """An event is handed to its author."""
         self._injected[injection] = attributes
+        self._pasts.write(node, injection)
 
     def record(
         self, time_s: float, index: int, incarnation: int, now: Now, record: trace.Record
     ) -> None:
         """Take one record of one node."""
+        self.time_s = time_s
         if isinstance(record, trace.Delivered):
             key = (record.event, index)
             if key in self.got:
@@ -65,18 +110,31 @@ class Ledger:
             else:
                 self.got[key] = time_s
                 self._judge(index, incarnation, record)
-        elif isinstance(record, trace.Published) and record.event not in self.due:
-            attributes = self._injected.pop(record.injection or "", None)
-            if attributes is not None:
-                self.due[record.event] = {node for node, _ in self._index.matching(attributes)}
-                self.published_s[record.event] = time_s
-                self._attributes[record.event] = attributes
+        elif isinstance(record, trace.Published):
+            self.published_s.setdefault(record.event, time_s)
+            self._named(index, record.event, record.injection)
+        elif isinstance(record, trace.Acknowledged):
+            # What a sequencer publishes for others, only they know by the name it was given.
+            self._named(index, record.event, record.injection)
+
+    def _named(self, node: int, event: Cid, injection: str | None) -> None:
+        """We know which of the events that were handed over it is, and so whom it is due to."""
+        attributes = self._injected.pop(injection or "", None)
+        if attributes is None:
+            return
+        published_s = self.published_s.setdefault(event, self.time_s)
+        self.due[event] = {
+            key[0] for key in self._index.matching(attributes) if self._since[key] <= published_s
+        }
+        self._attributes[event] = attributes
+        self._pasts.publish(node, event, injection or "")
 
     def _judge(self, index: int, incarnation: int, record: trace.Delivered) -> None:
         numbering = (index, incarnation, record.publisher, record.epoch)
         if self._newest.get(numbering, 0) > record.number:
             self.disorders += 1
         self._newest[numbering] = max(record.number, self._newest.get(numbering, 0))
+        self.upside_down += not self._pasts.read(index, record.event)
         if index in self.due.get(record.event, ()):
             return  # whom it is due to has asked for it
         attributes = self._attributes.get(record.event)

@@ -38,6 +38,15 @@ def test_a_numbering_has_one_head_whatever_its_publisher_links_to() -> None:
     assert barrier.links(64).marks == (Mark(ALICE.peer_id, EPOCH, 99),)
 
 
+def test_an_own_event_that_is_a_head_already_is_not_put_before_later_ones() -> None:
+    barrier, store = CausalBarrier(TOPIC.topic), MemoryStore()
+    first = event_of(ALICE, TOPIC, 1)
+    second = event_of(ALICE, TOPIC, 2, **following(first))
+    for event in (first, second, first):
+        store.apply(barrier.take(event))
+    assert barrier.links(64).parents == restored(store).links(64).parents == (second.cid,)
+
+
 def test_where_not_all_heads_fit_our_own_is_among_those_that_do() -> None:
     barrier = CausalBarrier(TOPIC.topic)
     own, *others = (event_of(who, TOPIC) for who in (CAROL, ALICE, BOB))

@@ -1,0 +1,54 @@
+"""Our own numberings: what we say next follows what we said last, whatever becomes of an epoch."""
+
+from random import Random
+
+from pulsarcast.model.events import EventDescriptor
+from pulsarcast.model.topics import DeliveryOrder, Mark, TopicSettings
+from pulsarcast.protocol.publishing.numbering import Numberings
+from pulsarcast.protocol.store import PutState
+from pulsarcast.protocol.turn import Turn
+from tests.support.people import ALICE, event_of, mark_of, topic_of
+
+TOPIC = topic_of(ALICE, TopicSettings(delivery_order=DeliveryOrder.CAUSAL))
+CAUSAL = DeliveryOrder.CAUSAL
+
+
+def numberings(life: int = 1) -> Numberings:
+    return Numberings(Turn(ALICE, Random(life)))
+
+
+def give(ours: Numberings) -> tuple[EventDescriptor, bytes]:
+    """Give an event its number; returns it, and what our disk says from then on."""
+    numbering = ours.open(TOPIC.topic, CAUSAL)
+    event = event_of(ALICE, TOPIC, numbering.last + 1, epoch=numbering.epoch)
+    write = ours.give(event, None)
+    assert isinstance(write, PutState)
+    return event, write.row.value
+
+
+def test_an_epoch_that_was_given_up_comes_before_the_next() -> None:
+    before, row = give(numberings())
+    ours = numberings(life=2)
+    ours.restore(TOPIC.topic, row)
+    ours.close(TOPIC.topic)
+    new = ours.open(TOPIC.topic, CAUSAL)
+    assert new.epoch != before.sequence.epoch
+    assert ours.last_link(TOPIC.topic) == (mark_of(before), before.cid)
+    after, _ = give(ours)
+    assert ours.last_link(TOPIC.topic) == (Mark(ALICE.peer_id, new.epoch, 1), after.cid)
+
+
+def test_an_epoch_that_goes_on_after_a_restart_is_linked_to() -> None:
+    before, row = give(numberings())
+    ours = numberings(life=2)
+    ours.restore(TOPIC.topic, row)
+    assert ours.last_link(TOPIC.topic) == (mark_of(before), before.cid)
+    assert ours.open(TOPIC.topic, CAUSAL).last == 1
+    assert ours.last_link(TOPIC.topic) == (mark_of(before), before.cid)
+
+
+def test_who_never_said_anything_links_to_nothing() -> None:
+    ours = numberings()
+    assert ours.last_link(TOPIC.topic) is None
+    ours.open(TOPIC.topic, CAUSAL)
+    assert ours.last_link(TOPIC.topic) is None
