@@ -155,7 +155,10 @@ class Numberings:
         if numbering is None:
             if topic in self._saved and order is DeliveryOrder.TOTAL:
                 raise LocalError(NO_SECOND_EPOCH)
-            self._give_up(topic)
+            last = self.last_link(topic)
+            if last is not None:
+                self._given_up[topic] = last
+            self._saved.pop(topic, None)
             # A publisher without memory starts a new epoch, so no number is given twice.
             numbering = Numbering(self.turn.rng.getrandbits(EPOCH_BITS), 0, None)
             self._current[topic] = numbering
@@ -195,15 +198,10 @@ class Numberings:
         """Take a new epoch where the topic does not hold our old one, up to its end, as we do."""
         own = self.last_of(topic.id)
         if own is not None and topic.frontier.highest(self.turn.me, own[0]) != own[1]:
-            self._give_up(topic.id)
-
-    def _give_up(self, topic: Cid) -> None:
-        """Forget a numbering, but not what we said last: it comes before what we say next."""
-        last = self.last_link(topic)
-        if last is not None:
-            self._given_up[topic] = last
-        self._current.pop(topic, None)
-        self._saved.pop(topic, None)
+            self._current.pop(topic.id, None)
+            self._saved.pop(topic.id, None)
+        # A member is given its own events as they come back to it, and links to those.
+        self._given_up.pop(topic.id, None)
 
     def close(self, topic: Cid) -> Write | None:
         """Give no more numbers of an epoch; returns what makes this so after a restart too."""
