@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.content.members import id_of
-from pulsarcast.protocol.content.messages import CompareContent, ContentCompared
+from pulsarcast.protocol.content.messages import MARKS_LEFT_OUT, CompareContent, ContentCompared
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import MarkState
 from pulsarcast.protocol.topic.frontier import Source
@@ -22,6 +22,8 @@ HAVE_MAX = 4096
 MARKS_MAX = 4096
 """Numberings shown to a member that is new to us; where there are more it looks through all."""
 START_MARKS_MAX = 65_536
+LATE_MAX = 16
+"""So many members in a row that began too late for us, and what lies before is given up."""
 SOON_S = 0.1
 """How long after an event of an ordered topic came we ask for its turn."""
 
@@ -81,6 +83,10 @@ class Comparing:
         self._timer: int | None = None
         self._searching = False
         self._soon: int | None = None
+        self._late = 0
+        """Members in a row that began too late for us."""
+        self._owed: dict[Source, int] = {}
+        """Numberings of which one member said more than the other so far."""
 
     def open(self, marks: dict[Source, int] | None) -> None:
         """Begin: with where we stand, or by learning where others stand."""
@@ -149,7 +155,8 @@ class Comparing:
         slot.timer = self._turn.after(self._timeout_s, lambda: self._gave_up(slot, number))
         fresh = not self._started
         marks: tuple[MarkState, ...] = ()
-        if slot.log == 0 and not fresh and len(slot.marks) <= MARKS_MAX:
+        shown_none = slot.log == 0 and not fresh and len(slot.marks) > MARKS_MAX
+        if slot.log == 0 and not fresh and not shown_none:
             marks = tuple(
                 MarkState(publisher, epoch, 0, high, None)
                 for (publisher, epoch), high in slot.marks.items()
@@ -159,7 +166,7 @@ class Comparing:
             self._topic,
             self._where(),
             slot.log,
-            slot.place,
+            MARKS_LEFT_OUT if shown_none else slot.place,
             slot.base,
             self._names(),
             marks,
@@ -190,7 +197,7 @@ class Comparing:
         if slot is None:
             return
         if message.log == 0:
-            self._drop(slot)  # it is no member any more
+            self._refused(slot, message.marks)
             return
         if not self._started:
             self._learn_start(slot, message)
@@ -213,13 +220,32 @@ class Comparing:
         moved, slot.moved = slot.moved, {}
         for source, high in moved.items():
             slot.marks[source] = max(high, slot.marks.get(source, 0))
-        speaking = [each for each in self._slots if each.member is not None and each.log]
+        self._late = 0
+        # One that we have asked and that has not answered yet stands where it stood.
+        speaking = [each for each in self._slots if each.member is not None]
         if self._is_ordered and self._slots[0] not in speaking:
             # What waits for the first one's word must not count as had on another's.
             speaking.append(self._slots[0])
-        self._confirmed(
-            {source: min(each.marks.get(source, 0) for each in speaking) for source in moved}
-        )
+        sources = moved | self._owed
+        sure = {source: min(each.marks.get(source, 0) for each in speaking) for source in sources}
+        self._owed = {source: 0 for source in sources if sure[source] < slot.marks.get(source, 0)}
+        self._confirmed(sure)
+
+    def _refused(self, slot: _Slot, late: tuple[MarkState, ...]) -> None:
+        """It is no member, or its log begins behind what we have compared: another may help.
+
+        Where member after member began too late, nobody has any more what lies between.
+        """
+        self._late += bool(late)
+        if late and self._late >= LATE_MAX:
+            self._late = 0
+            self._counts["content_skipped"] = self._counts.get("content_skipped", 0) + 1
+            begins = {(mark.publisher, mark.epoch): mark.high for mark in late}
+            for each in self._slots:
+                for source, number in begins.items():
+                    each.marks[source] = max(number, each.marks.get(source, 0))
+            self._confirmed(begins)
+        self._drop(slot)
 
     def _learn_start(self, slot: _Slot, message: ContentCompared) -> None:
         for mark in message.marks:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.filters import Filter
 from pulsarcast.model.ids import Cid, PeerId
-from pulsarcast.protocol.content.messages import CompareContent, ContentCompared
+from pulsarcast.protocol.content.messages import MARKS_LEFT_OUT, CompareContent, ContentCompared
 from pulsarcast.protocol.content.spaces import filter_of
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import Events, LoadLog, LoadNumbers, MarkState
@@ -94,6 +94,10 @@ class Members:
         token = self._token(topic)
         if message.fresh:
             self._send_marks(sender, message, topic, token, _marks(topic, None))
+            return
+        late = [] if message.log == token else _too_late(message, topic)
+        if late:
+            self._turn.send(sender, _no_member(message, tuple(late[:MARKS_PAGE])))
             return
         wanted = [filter_of(topic.descriptor, text) for text in message.where]
         if message.log == token:
@@ -266,8 +270,24 @@ class Members:
             )
 
 
-def _no_member(message: CompareContent) -> ContentCompared:
-    return ContentCompared(message.request, message.topic, 0, 0, 0, b"", (), (), False)
+def _no_member(message: CompareContent, late: tuple[MarkState, ...] = ()) -> ContentCompared:
+    return ContentCompared(message.request, message.topic, 0, 0, 0, b"", (), late, False)
+
+
+def _too_late(message: CompareContent, topic: Topic) -> list[MarkState]:
+    """Where our log begins, of numberings that a subscriber has compared less far than that.
+
+    Of what lies between we know nothing: we were no member yet. What retention let go of is
+    nobody's any more.
+    """
+    if message.place == MARKS_LEFT_OUT:
+        return []
+    theirs = {(mark.publisher, mark.epoch): mark.high for mark in message.marks}
+    return [
+        MarkState(mark.publisher, mark.epoch, 0, mark.floor, None)
+        for mark in topic.frontier.marks()
+        if mark.floor > max(mark.retired, theirs.get((mark.publisher, mark.epoch), 0))
+    ]
 
 
 def _marks(topic: Topic, moved: dict[tuple[PeerId, int], None] | None) -> list[MarkState]:

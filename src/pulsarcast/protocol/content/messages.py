@@ -169,6 +169,10 @@ class TreeShape(Struct, frozen=True):
     hops: int = 0
 
 
+MARKS_LEFT_OUT = 1
+"""Instead of a place, to a member that is new to us: we know more numberings than fit."""
+
+
 class CompareContent(Struct, frozen=True):
     """A content subscriber asks a full member for matching events that it lacks (design 8)."""
 
@@ -178,13 +182,13 @@ class CompareContent(Struct, frozen=True):
     log: int
     """Which log of the member's the places are of; 0: it is asked for the first time."""
     place: int
-    """Up to where the member's log was compared before."""
+    """Up to where the member's log was compared before; `MARKS_LEFT_OUT` where `log` is 0."""
     base: int
     """Up to where marks were told before."""
     have: bytes
     """Eight bytes each of the events that came lately."""
     marks: tuple[MarkState, ...] = ()
-    """What we have compared with others, where this member is new to us."""
+    """What we have compared with others, where this member is new to us; all of it, or nothing."""
     fresh: bool = False
     """We hold nothing yet: where the member stands is where we start."""
 
@@ -201,7 +205,9 @@ class ContentCompared(Struct, frozen=True):
     """Eight bytes each of all that match, in the order of the member's log."""
     blocks: tuple[bytes, ...]
     marks: tuple[MarkState, ...]
-    """Where the numberings stand that moved since `base`; only once the log's end is reached."""
+    """Where the numberings stand that moved since `base`; only once the log's end is reached.
+
+    Where `log` is 0: those of which the member's own log begins too late for us, and where."""
     more: bool
     """The next message goes on with the same answer."""
 
