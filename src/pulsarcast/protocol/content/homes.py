@@ -258,9 +258,17 @@ class Homes:
     def split(self, place: Place) -> None:
         """A leaf is more than we want to bear: its halves go to homes of their own."""
         self._counts["content_split"] = self._counts.get("content_split", 0) + 1
-        self.splitting.split(place, self.capacity)
-        self.touched(place)
+        self._halve(place)
         self.tell_up(place)
+
+    def _halve(self, place: Place) -> None:
+        shape = self._trees.shape(place.topic, place.attribute)
+        for at in self.splitting.split(place, self.capacity):
+            # Else it would take an event for its own, and find nothing to match it with.
+            self.hear_shape(
+                TreeShape(place.topic, place.attribute, at, shape.to_bytes(at), at), None
+            )
+        self.touched(place)
 
     # Events.
 
@@ -435,8 +443,7 @@ class Homes:
         place.used_s = self._turn.now
         if not place.is_split:
             # Its children exist: whatever it was taken for, it is no leaf.
-            self.splitting.split(place, self.capacity)
-            self.touched(place)
+            self._halve(place)
         if new:
             self.tell_up(place)
 

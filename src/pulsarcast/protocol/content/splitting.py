@@ -40,20 +40,26 @@ class Splitting:
         """Whether a leaf's load asks for more homes."""
         return self.load_max > 0 and rate > self.load_max
 
-    def split(self, place: Place, capacity: int) -> None:
-        """Halve a leaf at least once, and further until no half holds more than `capacity`."""
+    def split(self, place: Place, capacity: int) -> list[int]:
+        """Halve a leaf at least once, and further until no half holds more than `capacity`.
+
+        Returns the nodes below it that were halved in passing: their homes hear nothing of it.
+        """
         shape = self._trees.shape(place.topic, place.attribute)
         place.is_split = True
         place.version += 1
         place.copies.clear()
         shape.split(place.at)
         pieces = list(place.kept.values())
+        passed: list[int] = []
         waiting = [(child, _within(child, pieces)) for child in (2 * place.at, 2 * place.at + 1)]
         for at, own in waiting:
             if len(own) > capacity and level(at) < DEPTH_MAX - 2 and _differ(own):
                 shape.split(at)
+                passed.append(at)
                 waiting += [(child, _within(child, own)) for child in (2 * at, 2 * at + 1)]
         self.send_down(place)
+        return passed
 
     def send_down(self, place: Place) -> None:
         """Send every piece that a split node still holds to its leaf's home."""
