@@ -35,3 +35,18 @@ WITH_CUBES = {
 def test_what_went_wrong_once_with_cubes_goes_right_now(seed: int) -> None:
     result = run_scenario(msgspec.structs.replace(load("random-cube"), seed=seed))
     assert result.ok, (WITH_CUBES[seed], result.details)
+
+
+BY_CONTENT = {
+    400: "a member that had begun too late vouched for what it had never held",
+    414: "the first of two members to answer after a restart moved the frontier by itself",
+    451: "who took a new epoch did not follow its own last event of the old one",
+    526: "a member that had begun too late vouched for what it had never held",
+    587: "a node of a tree that was halved in passing took events for its own",
+}
+
+
+@pytest.mark.parametrize("seed", BY_CONTENT, ids=str)
+def test_what_went_wrong_once_by_content_goes_right_now(seed: int) -> None:
+    result = run_scenario(msgspec.structs.replace(load("random-content"), seed=seed))
+    assert result.ok, (BY_CONTENT[seed], result.details)

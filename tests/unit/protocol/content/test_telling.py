@@ -1,18 +1,23 @@
 """Who is told a tree's shape by its homes, how often, and whose word is taken for it."""
 
+from functools import partial
 from random import Random
 
 import pytest
 
 from pulsarcast.model.ids import PeerId, cid_of
+from pulsarcast.model.topic_types import AttributeRule, TopicSettings
 from pulsarcast.protocol.content.homes import SAY_MAX, TELL_AGAIN_S, Homes
 from pulsarcast.protocol.content.messages import TreeShape
 from pulsarcast.protocol.content.place import Place
-from pulsarcast.protocol.content.space import ROOT
+from pulsarcast.protocol.content.space import ROOT, level
+from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
 from pulsarcast.protocol.effects import Send
+from pulsarcast.protocol.inputs import SubscribeContent
 from pulsarcast.protocol.messages import Contact
 from pulsarcast.protocol.node import Node
 from pulsarcast.protocol.parameters import Parameters
+from tests.support.lab import Lab
 from tests.support.people import ALICE, peer
 
 TOPIC = cid_of(b"topic")
@@ -59,3 +64,22 @@ def test_a_stranger_to_a_nodes_key_has_no_say_where_its_home_may_be_known(node: 
     heard = [each for each in others if homes.may_tell(each, TOPIC, "price", ROOT)]
     assert len(heard) == SAY_MAX
     assert homes.may_tell(ALICE.peer_id, TOPIC, "price", ROOT), "we may be its home ourselves"
+
+
+def test_homes_of_nodes_that_are_halved_in_passing_know_of_it() -> None:
+    made = Lab(5, parameters=Parameters(content_capacity=2))
+    rule = AttributeRule("price", "float", 0.0, 100.0)
+    topic = made.create(0, TopicSettings(attributes=(rule,), extensions={ROUTING: CONTENT}))
+    made.subscribe([0], topic)
+    for sid, low in enumerate((90, 91, 92)):
+        where = f"price >= {low} and price < {low + 1}"
+        made.ask(1, partial(SubscribeContent, topic=topic, where=where, sid=sid))
+    # Long before anyone makes itself known to the home above it.
+    made.run(3.0)
+    places = [
+        place for node in range(5) for place in made.world.node(node).content.homes.places.values()
+    ]
+    leaves = {place.at for place in places if place.kept}
+    assert min(leaves) > 8, "the first to split has no leaf of its own among its children"
+    above = {leaf >> up for leaf in leaves for up in range(1, level(leaf) + 1)}
+    assert {place.at for place in places if place.is_split and place.is_owner} == above

@@ -1,0 +1,127 @@
+"""Whose word moves a content subscriber's frontier, and who may give it."""
+
+from random import Random
+
+import pytest
+
+from pulsarcast.model.ids import PeerId, cid_of
+from pulsarcast.protocol.content.comparing import LATE_MAX, MARKS_MAX, Comparing
+from pulsarcast.protocol.content.messages import MARKS_LEFT_OUT, CompareContent, ContentCompared
+from pulsarcast.protocol.effects import Send
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.store import MarkState
+from pulsarcast.protocol.topic.frontier import Source
+from pulsarcast.protocol.turn import Turn
+from tests.support.people import ALICE, BOB, peer
+
+TOPIC = cid_of(b"topic")
+SOURCE: Source = (BOB.peer_id, 7)
+FIRST, SECOND, THIRD = (peer(name) for name in ("first", "second", "third"))
+
+
+class Asker:
+    """A subscriber's comparing, with the members that it finds and what comes of it."""
+
+    def __init__(self, *members: PeerId, marks: dict[Source, int]) -> None:
+        self.turn = Turn(ALICE, Random(1))
+        self.members = list(members)
+        self.high = dict(marks)
+        self.counts: dict[str, int] = {}
+        self.comparing = Comparing(
+            TOPIC,
+            self.turn,
+            Parameters(),
+            is_ordered=False,
+            where=lambda: ("price < 10",),
+            find_members=lambda then: then(list(self.members)),
+            start=lambda marks: None,
+            compared=lambda sender, message, decides: None,
+            confirmed=self.high.update,
+            counts=self.counts,
+        )
+        self.comparing.open(marks)
+
+    def asked(self, member: PeerId) -> CompareContent:
+        """What a member was asked last."""
+        sent = [
+            effect.message
+            for effect in self.turn.effects
+            if isinstance(effect, Send) and effect.peer == member
+        ]
+        assert isinstance(sent[-1], CompareContent)
+        return sent[-1]
+
+    def answer(self, member: PeerId, high: int, *, log: int = 5) -> None:
+        """A member has looked through its log, which stands there; log 0: which begins there."""
+        marks = (MarkState(*SOURCE, 0, high, None),)
+        place = 10 if log else 0
+        request = self.asked(member).request
+        message = ContentCompared(request, TOPIC, log, place, place, b"", (), marks, False)
+        self.comparing.receive(member, message)
+
+    def look_again(self) -> None:
+        """The next round: another member may be found."""
+        self.comparing._tick()
+
+
+def test_the_word_of_one_does_not_count_while_the_other_is_asked() -> None:
+    asker = Asker(FIRST, SECOND, marks={SOURCE: 2})
+    asker.answer(FIRST, 9)
+    assert asker.high == {SOURCE: 2}
+    asker.answer(SECOND, 6)
+    assert asker.high == {SOURCE: 6}
+
+
+def test_what_one_said_counts_once_the_other_is_gone() -> None:
+    asker = Asker(FIRST, SECOND, marks={SOURCE: 2})
+    asker.answer(FIRST, 9)
+    asker.members.remove(SECOND)
+    asker.comparing.lost(SECOND)
+    asker.look_again()
+    # Nothing has moved since: what it said before still counts.
+    request = asker.asked(FIRST).request
+    nothing = ContentCompared(request, TOPIC, 5, 10, 10, b"", (), (), False)
+    asker.comparing.receive(FIRST, nothing)
+    assert asker.high == {SOURCE: 9}
+
+
+def test_a_member_that_began_too_late_is_left_for_another() -> None:
+    asker = Asker(FIRST, SECOND, THIRD, marks={SOURCE: 2})
+    chosen, other = asker.comparing.members
+    asker.answer(chosen, 7, log=0)
+    assert asker.comparing.members == [other]
+    assert asker.high == {SOURCE: 2}
+    asker.answer(other, 9)
+    assert asker.high == {SOURCE: 9}
+
+
+def test_where_all_members_began_too_late_what_nobody_has_is_given_up() -> None:
+    asker = Asker(FIRST, marks={SOURCE: 2})
+    for number in range(LATE_MAX):
+        assert asker.high == {SOURCE: 2}, number
+        asker.answer(FIRST, 7, log=0)
+        asker.look_again()
+    assert asker.high == {SOURCE: 7}
+    assert asker.counts == {"content_skipped": 1}
+    assert [mark.high for mark in asker.asked(FIRST).marks] == [7]
+
+
+def test_one_that_serves_us_ends_the_count_of_those_that_cannot() -> None:
+    asker = Asker(FIRST, marks={SOURCE: 2})
+    for _ in range(LATE_MAX - 1):
+        asker.answer(FIRST, 7, log=0)
+        asker.look_again()
+    asker.answer(FIRST, 3)
+    asker.comparing.lost(FIRST)
+    asker.look_again()
+    asker.answer(FIRST, 7, log=0)
+    assert asker.high == {SOURCE: 3}
+    assert not asker.counts
+
+
+@pytest.mark.parametrize(("count", "place"), [(MARKS_MAX, 0), (MARKS_MAX + 1, MARKS_LEFT_OUT)])
+def test_a_member_is_shown_all_marks_or_told_that_they_are_left_out(count: int, place: int) -> None:
+    asker = Asker(FIRST, marks={(BOB.peer_id, epoch): 1 for epoch in range(count)})
+    question = asker.asked(FIRST)
+    assert question.place == place
+    assert len(question.marks) == (0 if place else count)
