@@ -236,6 +236,13 @@ class Comparing:
 
         Where member after member began too late, nobody has any more what lies between.
         """
+        if slot.log and not late:
+            # It may have begun anew: asked for the first time, it is shown where we stand.
+            self._done(slot)
+            slot.moved = {}
+            slot.log = slot.place = slot.base = 0
+            self._ask(slot)
+            return
         self._late += bool(late)
         if late and self._late >= LATE_MAX:
             self._late = 0

@@ -241,7 +241,9 @@ class ContentTopic:
             found = self._early.pop(message.order[at : at + ID_BYTES], None)
             if found is not None:
                 event, hops = found
-                if not self.frontier.holds(event.numbered_by, *event.sequence):
+                epoch, number = event.sequence
+                # A later one was here already: when this one was, no filter of ours wanted it.
+                if number > self.frontier.highest(event.numbered_by, epoch):
                     self._accept(event, hops, routed=hops > 1)
 
     def _confirmed(self, marks: dict[Source, int]) -> None:

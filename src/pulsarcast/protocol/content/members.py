@@ -95,7 +95,11 @@ class Members:
         if message.fresh:
             self._send_marks(sender, message, topic, token, _marks(topic, None))
             return
-        late = [] if message.log == token else _too_late(message, topic)
+        if message.log not in (0, token):
+            # We have begun anew since: it has to show us where it stands.
+            self._turn.send(sender, _no_member(message))
+            return
+        late = [] if message.log else _too_late(message, topic)
         if late:
             self._turn.send(sender, _no_member(message, tuple(late[:MARKS_PAGE])))
             return
