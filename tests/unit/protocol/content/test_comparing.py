@@ -95,6 +95,20 @@ def test_a_member_that_began_too_late_is_left_for_another() -> None:
     assert asker.high == {SOURCE: 9}
 
 
+def test_a_member_that_began_anew_is_shown_where_we_stand_once() -> None:
+    asker = Asker(FIRST, marks={SOURCE: 2})
+    asker.answer(FIRST, 9)
+    asker.look_again()
+    assert asker.asked(FIRST).log == 5
+    for _ in range(2):
+        refused = ContentCompared(asker.asked(FIRST).request, TOPIC, 0, 0, 0, b"", (), (), False)
+        asker.comparing.receive(FIRST, refused)
+        question = asker.asked(FIRST)
+        assert (question.log, question.place) == (0, 0)
+        assert [mark.high for mark in question.marks] == [9]
+    assert not asker.comparing.members, "one that is no member any more is not asked for ever"
+
+
 def test_where_all_members_began_too_late_what_nobody_has_is_given_up() -> None:
     asker = Asker(FIRST, marks={SOURCE: 2})
     for number in range(LATE_MAX):
