@@ -43,6 +43,7 @@ BY_CONTENT = {
     451: "who took a new epoch did not follow its own last event of the old one",
     526: "a member that had begun too late vouched for what it had never held",
     587: "a node of a tree that was halved in passing took events for its own",
+    1041: "a newcomer's copies deposed the home whose pieces it did not have yet",
     942: "a member that had begun anew listed what came before a filter was asked for",
 }
 

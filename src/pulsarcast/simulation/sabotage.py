@@ -219,7 +219,7 @@ def _never_compare_content(node: Node) -> None:
 def _hand_nothing_over(node: Node) -> None:
     """A new home serves at once, with nothing, and the old one keeps what it has."""
     content = node.content
-    content.routing.farther = lambda key: None  # type: ignore[method-assign]
+    content.routing.farther = lambda key, sender: None  # type: ignore[method-assign]
     content.homes.hand_over = lambda place, peer: None
     content.upkeep.hand_over = lambda place, peer: None  # type: ignore[method-assign]
 

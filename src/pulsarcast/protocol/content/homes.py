@@ -127,7 +127,7 @@ class Homes:
                     place.is_owner = True
                     self.hand_over(place, closer)
                 return None, place, at, stage
-            return self._pass_on(key, at, stage)
+            return self._pass_on(key, at, stage, sender)
         closer = self._routing.closer(key)
         if closer is not None:
             if place is not None and place.is_owner:
@@ -138,15 +138,15 @@ class Homes:
             place.is_owner = True
             return None, place, at, stage
         if stage is not Stage.NOBODY:
-            return self._pass_on(key, at, stage)
+            return self._pass_on(key, at, stage, sender)
         made = self._begin(topic, attribute, at)
         return None, made, at, stage
 
     def _pass_on(
-        self, key: Key, at: int, stage: Stage
+        self, key: Key, at: int, stage: Stage, sender: PeerId | None
     ) -> tuple[PeerId | None, Place | None, int, Stage]:
         """We hold nothing of a node: an old home may be farther from its key than we are."""
-        farther = self._routing.farther(key)
+        farther = self._routing.farther(key, sender if stage.is_passed else None)
         if farther is not None and stage < Stage.FARTHEST:
             return farther, None, at, Stage(stage + 2)
         if not stage.is_assured:
@@ -229,7 +229,10 @@ class Homes:
     def _take(
         self, place: Place, held: Held, record: SubscriptionRecord, then: Callable[[bool], None]
     ) -> None:
-        """Keep a piece at a place, once the schema of its filter is known."""
+        """Keep a piece at a place, once the schema of its filter is known.
+
+        `then` hears whether we keep it: not where we lack the schema, or room.
+        """
         now = self._turn.now
         expires_s = now + min(held.left_s, record.lease_s)
 
@@ -483,12 +486,14 @@ class Homes:
         if message.shape:
             shape.merge(message.at, message.shape)
         records = [(held, decode_subscription(held.record)) for held in message.held]
-        waiting = len(records)
+        waiting, all_kept = len(records), True
 
-        def taken(_: bool) -> None:
-            nonlocal waiting
+        def taken(is_kept: bool) -> None:
+            nonlocal waiting, all_kept
             waiting -= 1
-            if waiting == 0:
+            all_kept = all_kept and is_kept
+            # Where we could not take all of it, who sent it goes on serving, and sends it again.
+            if waiting == 0 and (all_kept or message.purpose is Purpose.REPLICA):
                 self._took_state(place, message, sender)
 
         for held, record in records:
@@ -501,8 +506,9 @@ class Homes:
     def _took_state(self, place: Place, message: PlaceState, sender: PeerId | None) -> None:
         if message.purpose is not Purpose.REPLICA:
             place.is_owner = True
-        elif sender is not None and self._routing.is_closer(sender, place.key):
-            place.is_owner = False
+        elif sender is not None and self._routing.is_closer(sender, place.key) and place.is_owner:
+            # It may have begun without what we hold.
+            self.hand_over(place, sender)
         if message.is_split:
             shape = self._trees.shape(place.topic, place.attribute)
             shape.split(place.at)

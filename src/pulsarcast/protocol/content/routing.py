@@ -37,10 +37,16 @@ class Routing:
             return closest[0].peer
         return None
 
-    def farther(self, key: Key) -> PeerId | None:
-        """The next peer that we know, outwards from a key."""
+    def farther(self, key: Key, sender: PeerId | None) -> PeerId | None:
+        """The next peer that we know, outwards from a key: from us, or from who asked us.
+
+        One that has just joined asks whom it knows, past the closest of those it does not know.
+        """
+        inner = self._me ^ key
+        if sender is not None:
+            inner = min(inner, peer_key(sender) ^ key)
         for contact in self._dht.closest_known(key, LOOKED_AT):
-            if not self.is_closer(contact.peer, key):
+            if contact.peer != sender and peer_key(contact.peer) ^ key > inner:
                 return contact.peer
         return None
 
