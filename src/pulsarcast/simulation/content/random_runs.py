@@ -143,12 +143,12 @@ class _Play:
         for index in range(world.size):
             if not world.is_up(index):
                 world.restart(index)
-        done = world.run_until(
-            lambda: not self.ledger.missing(), world.now + self.options.settle_s_max, 5.0
-        )
-        world.run(world.now + 5.0)
-        if not done:
-            lost = self.ledger.missing()
+        ends_s = world.now + self.options.settle_s_max
+        while world.run_until(self._is_settled, ends_s, 5.0):
+            world.run(world.now + 5.0)
+            if self._is_settled():
+                break
+        if lost := self.ledger.missing():
             self._found("lost", f"{len(lost)} deliveries, of nodes {sorted({n for _, n in lost})}")
             self.findings["lost"] = len(lost)
         for kind in ("duplicates", "unasked"):
@@ -156,6 +156,11 @@ class _Play:
                 self._found(kind, f"{count} deliveries")
         if self._disorders:
             self._found("disorders", f"{self._disorders} deliveries")
+
+    def _is_settled(self) -> bool:
+        """Whether everything due was delivered, and no request waits that could make more due."""
+        waiting = (len(self.world.node(index).outbox) for index in range(self.world.size))
+        return not self.ledger.missing() and not any(waiting)
 
     @property
     def _disorders(self) -> int:
