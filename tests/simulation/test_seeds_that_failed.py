@@ -7,48 +7,36 @@ from pulsarcast.simulation.options import load
 from pulsarcast.simulation.scenario import run_scenario
 
 SEEDS = {
-    26: "an application took back a subscription that it had made anew",
-    161: "a request that waited its turn was published though another publisher had taken it",
-    189: "what was handed in to a member went with its disk, though its publisher followed later",
-    280: "who published while still given old events was judged before it had them",
-    287: "a publisher outside could not give again what it had handed in",
-    644: "a parent that withholds hid every other member, until retention had passed",
-    934: "a publisher outside could not give again what it had handed in",
-    945: "a subscription left before it began was never answered",
+    "random": {
+        26: "an application took back a subscription that it had made anew",
+        161: "a request that waited its turn was published though another publisher had taken it",
+        189: "what was handed in to a member went with its disk, and its publisher followed later",
+        280: "who published while still given old events was judged before it had them",
+        287: "a publisher outside could not give again what it had handed in",
+        644: "a parent that withholds hid every other member, until retention had passed",
+        934: "a publisher outside could not give again what it had handed in",
+        945: "a subscription left before it began was never answered",
+    },
+    "random-cube": {
+        73: "a newcomer met only as many of its nearest as a bucket keeps, others missed it",
+        78: "a subscription made anew took requested events for ones delivered before it",
+        224: "two nearest members had lost the same bucket, and asked each other about it for ever",
+    },
+    "random-content": {
+        400: "a member that had begun too late vouched for what it had never held",
+        414: "the first of two members to answer after a restart moved the frontier by itself",
+        451: "who took a new epoch did not follow its own last event of the old one",
+        526: "a member that had begun too late vouched for what it had never held",
+        587: "a node of a tree that was halved in passing took events for its own",
+        1041: "a newcomer's copies deposed the home whose pieces it did not have yet",
+        942: "a member that had begun anew listed what came before a filter was asked for",
+    },
 }
 
 
-@pytest.mark.parametrize("seed", SEEDS, ids=str)
-def test_what_went_wrong_once_goes_right_now(seed: int) -> None:
-    result = run_scenario(msgspec.structs.replace(load("random"), seed=seed))
-    assert result.ok, (SEEDS[seed], result.details)
-
-
-WITH_CUBES = {
-    73: "a newcomer met only as many of its nearest as a bucket keeps, and the others missed it",
-    78: "a subscription made anew took requested events for ones delivered before it",
-    224: "two nearest members had lost the same bucket, and asked each other about it for ever",
-}
-
-
-@pytest.mark.parametrize("seed", WITH_CUBES, ids=str)
-def test_what_went_wrong_once_with_cubes_goes_right_now(seed: int) -> None:
-    result = run_scenario(msgspec.structs.replace(load("random-cube"), seed=seed))
-    assert result.ok, (WITH_CUBES[seed], result.details)
-
-
-BY_CONTENT = {
-    400: "a member that had begun too late vouched for what it had never held",
-    414: "the first of two members to answer after a restart moved the frontier by itself",
-    451: "who took a new epoch did not follow its own last event of the old one",
-    526: "a member that had begun too late vouched for what it had never held",
-    587: "a node of a tree that was halved in passing took events for its own",
-    1041: "a newcomer's copies deposed the home whose pieces it did not have yet",
-    942: "a member that had begun anew listed what came before a filter was asked for",
-}
-
-
-@pytest.mark.parametrize("seed", BY_CONTENT, ids=str)
-def test_what_went_wrong_once_by_content_goes_right_now(seed: int) -> None:
-    result = run_scenario(msgspec.structs.replace(load("random-content"), seed=seed))
-    assert result.ok, (BY_CONTENT[seed], result.details)
+@pytest.mark.parametrize(
+    ("scenario", "seed"), [(scenario, seed) for scenario in SEEDS for seed in SEEDS[scenario]]
+)
+def test_what_went_wrong_once_goes_right_now(scenario: str, seed: int) -> None:
+    result = run_scenario(msgspec.structs.replace(load(scenario), seed=seed))
+    assert result.ok, (SEEDS[scenario][seed], result.details)

@@ -228,7 +228,11 @@ class Comparing:
             speaking.append(self._slots[0])
         sources = moved | self._owed
         sure = {source: min(each.marks.get(source, 0) for each in speaking) for source in sources}
-        self._owed = {source: 0 for source in sources if sure[source] < slot.marks.get(source, 0)}
+        self._owed = {
+            source: 0
+            for source in sources
+            if any(sure[source] < each.marks.get(source, 0) for each in speaking)
+        }
         self._confirmed(sure)
 
     def _refused(self, slot: _Slot, late: tuple[MarkState, ...]) -> None:

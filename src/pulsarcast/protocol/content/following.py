@@ -188,16 +188,19 @@ class ContentTopic:
 
     def _judge(self, event: EventDescriptor, hops: int, *, routed: bool) -> None:
         self.versions.judge(event)
+        if self.is_ordered:
+            is_full = len(self._early) >= EARLY_MAX
+            self.comparing.ask_soon()
+        else:
+            is_full = self.frontier.is_full(event.numbered_by, *event.sequence)
+        if is_full and routed:
+            return  # the next comparison makes room, and brings it again: we do not say we have it
         if routed:
             self.comparing.came(event.cid)
         if self.is_ordered:
-            if len(self._early) < EARLY_MAX or not routed:
-                self._early[id_of(event.cid)] = (event, hops)
-            self.comparing.ask_soon()
-            return
-        if self.frontier.is_full(event.numbered_by, *event.sequence) and routed:
-            return  # the next comparison makes room, and brings it again
-        self._accept(event, hops, routed=routed)
+            self._early[id_of(event.cid)] = (event, hops)
+        else:
+            self._accept(event, hops, routed=routed)
 
     def _accept(self, event: EventDescriptor, hops: int, *, routed: bool) -> None:
         self._count("content_routed" if routed else "content_by_comparison", 1)
