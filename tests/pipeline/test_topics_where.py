@@ -1,6 +1,8 @@
 """The same filter text in a subscription, in Spark's source and over the archive."""
 
+import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +11,12 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from pulsarcast.cli import main
-from pulsarcast.model.api import AttributeRuleView, BatchEvent, SettingsView
+from pulsarcast.client import Client, Unreachable
+from pulsarcast.model.api import AttributeRuleView, BatchEvent, SettingsView, rules_from
 from pulsarcast.model.filters import parse
 from pulsarcast.model.topic_types import AttributeRule
 from pulsarcast.pipeline.archive import Archiving
-from pulsarcast.pipeline.archive.querying import query, topic_in
+from pulsarcast.pipeline.archive.querying import query, schema_in, topic_in
 from tests.pipeline.topic_daemon import TopicDaemon, topic_daemon
 
 WHERE = "price < 10 and (symbol matches '^I' or price is missing or number > 95)"
@@ -74,6 +77,63 @@ def test_the_archive_is_queried_by_the_same_text(
     assert [row.offset for row in rows] == expected(daemon, topic)
     assert topic_in(tmp_path, "ticks") == topic_in(tmp_path, topic) == topic
     assert topic_in(tmp_path, "tocks") is None
+
+
+def test_an_archive_knows_its_topics_schema_as_it_grows(
+    spark: SparkSession, daemon: TopicDaemon, tmp_path: Path
+) -> None:
+    client = daemon.client
+    rules = [AttributeRuleView("price", "float", 0, 100)]
+    grows = client.create_topic("grows", SettingsView(attributes=rules)).id
+    client.follow(grows, from_start=True)
+    client.publish(grows, "cheap", attributes={"price": 1.0})
+    Archiving(spark, grows, tmp_path, daemon.place).available_now()
+    assert schema_in(tmp_path, grows) == rules_from(rules)
+    assert schema_in(tmp_path, "another") is None
+
+    rules.append(AttributeRuleView("symbol", "str"))
+    client.update_topic(grows, SettingsView(attributes=rules))
+    client.publish(grows, "IBM's", attributes={"symbol": "IBM"})
+    Archiving(spark, grows, tmp_path, daemon.place).available_now()
+    assert schema_in(tmp_path, grows) == rules_from(rules)
+
+
+def test_an_archive_goes_on_where_nobody_tells_it_the_schema(
+    spark: SparkSession,
+    daemon: TopicDaemon,
+    topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls = iter([Client.topic])
+
+    def topic_once(client: Client, name: str) -> Any:
+        call = next(calls, None)
+        if call is None:
+            raise Unreachable("it is away")
+        return call(client, name)
+
+    monkeypatch.setattr(Client, "topic", topic_once)
+    archived = Archiving(spark, topic, tmp_path, daemon.place).available_now()
+    assert archived.events == 100
+    assert schema_in(tmp_path, topic) is None
+
+
+def test_the_command_needs_no_daemon_where_the_archive_knows_the_schema(
+    spark: SparkSession,
+    daemon: TopicDaemon,
+    topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    archive = tmp_path / "archive"
+    Archiving(spark, topic, archive, daemon.place).available_now()
+    monkeypatch.setattr("pulsarcast.pipeline.session.session", lambda *_, **__: nullcontext(spark))
+    words = ["pipeline", "query", "ticks", WHERE, "--archive", str(archive), "--json"]
+    ran = CliRunner().invoke(main, [*words, "--limit", "100", "--home", str(tmp_path / "nobody")])
+    assert ran.exit_code == 0, ran.output
+    offsets = [json.loads(line)["offset"] for line in ran.output.splitlines()]
+    assert offsets == expected(daemon, topic)
 
 
 def test_the_command_says_what_is_wrong_before_spark_starts(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     "--attribute",
     multiple=True,
     metavar="NAME=TYPE[:MIN:MAX]",
-    help="The topic's schema; left out: as the daemon knows it.",
+    help="The topic's schema; left out: as the archive or the daemon knows it.",
 )
 @click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True)
 @click.option("--master", help="Spark's master; this machine, unless said otherwise.")
@@ -50,18 +50,20 @@ def command(
 ) -> None:
     """Print the events of TOPIC in an archive that match FILTER, and how many there are.
 
-    TOPIC is its content id, or its name in the archive. With --attribute no daemon is needed.
+    TOPIC is its content id, or its name in the archive. A daemon is needed only where the archive
+    does not know the topic's schema, or by another name.
     """
     from pulsarcast.model.filters import parse
-    from pulsarcast.pipeline.archive.querying import query, topic_in
+    from pulsarcast.pipeline.archive.querying import query, schema_in, topic_in
     from pulsarcast.pipeline.session import LITTLE, session
 
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     with refusals_told():
         found = topic_in(archive, topic)
+        schema = schema_in(archive, found) if found else None
         if attribute:
             schema = api.rules_from(map(attribute_rule, attribute))
-        else:
+        elif schema is None:
             target = chosen_target(home, url, token, context)
             found, schema = _ask_daemon(target, found or topic)
         wanted = parse(where, schema)

@@ -10,18 +10,19 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pulsarcast.client import ApiError, Client
-from pulsarcast.model.errors import LocalError
+from pulsarcast.model.errors import LocalError, PulsarcastError
 from pulsarcast.pipeline.archive.compacting import CompactResult, has_many_small, merge_small
 from pulsarcast.pipeline.archive.layout import ArchiveFolder, Part
 from pulsarcast.pipeline.archive.writing import write_rows
@@ -161,10 +162,8 @@ class Archiving:
 
     def _check_logs(self) -> None:
         """Ask the daemon for the logs that the archive knows, before Spark does."""
-        options = {name.lower(): value for name, value in self.connection.items()}
-        target = find_daemon(read_connection(options))
         ends = self.folder.ends()
-        with Client(target.url, target.token) as client:
+        with self._client() as client:
             top = client.topic(self.topic).id
             for topic, note in self.folder.notes()["topics"].items():
                 if topic != top and not self.below:
@@ -185,6 +184,11 @@ class Archiving:
                         "Go on without them with --allow-loss, and archive more often or give the "
                         "topic a longer retention"
                     )
+
+    def _client(self) -> Client:
+        options = {name.lower(): value for name, value in self.connection.items()}
+        target = find_daemon(read_connection(options))
+        return Client(target.url, target.token)
 
     def _another_log(self, topic: str) -> LocalError:
         return IncompatibleTablesError(
@@ -214,6 +218,7 @@ class Archiving:
             self._note_begins(parts, ends)
             self.folder.publish(parts)
         self._note_ends()
+        self._note_schemas({part.topic for part in parts})
         self.archived.batches += 1
         self.archived.events += count
         self.archived.files += len(parts)
@@ -263,6 +268,21 @@ class Archiving:
         notes = self.folder.notes()
         for topic, last in self.folder.ends().items():
             notes["topics"][topic]["last"] = last
+        self.folder.write_notes(notes)
+
+    def _note_schemas(self, topics: Iterable[str]) -> None:
+        """What events of these topics may carry by now, so that queries need no daemon.
+
+        They can do without the note, so a daemon that is just away does not stop the archive.
+        """
+        notes = self.folder.notes()
+        try:
+            with self._client() as client:
+                for topic in topics:
+                    rules = client.topic(topic).settings.attributes or []
+                    notes["topics"][topic]["attributes"] = msgspec.to_builtins(rules)
+        except PulsarcastError:
+            return
         self.folder.write_notes(notes)
 
 

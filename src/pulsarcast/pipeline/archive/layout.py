@@ -55,8 +55,9 @@ class ArchiveFolder(TableFolder):
     def first_notes(self) -> dict[str, Any]:
         """No topic yet.
 
-        Of each topic, notes say which log it is, the first offset that was there, and the last one
-        that surely is; `lost` are stretches that were gone before they could be archived.
+        Of each topic, notes say which log it is, the first offset that was there, the last one
+        that surely is, and the attributes of its schema, as the API has them, where a daemon could
+        be asked; `lost` are stretches that were gone before they could be archived.
         """
         return {"topics": {}, "lost": []}
 

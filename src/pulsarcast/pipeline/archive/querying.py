@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pulsarcast.model import api
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.filters import Filter
+from pulsarcast.model.topic_types import AttributeRule
 from pulsarcast.pipeline.archive.layout import EVENTS, ArchiveFolder
 from pulsarcast.pipeline.topics.filters import subscribed_column
 from pulsarcast.pipeline.topics.schema import spark_schema
@@ -22,6 +25,16 @@ def query(spark: SparkSession, archive: str | Path, topic: str, wanted: Filter) 
         raise LocalError(f"{archive} has no events of topic {topic}")
     events = spark.read.schema(spark_schema(blocks=True)).parquet(str(folder.table(EVENTS)))
     return events.where((F.col("topic") == topic) & subscribed_column(wanted)).orderBy("offset")
+
+
+def schema_in(archive: str | Path, topic: str) -> tuple[AttributeRule, ...] | None:
+    """The schema that a topic had when its newest events came; None if the archive has no note."""
+    folder = ArchiveFolder(Path(archive))
+    folder.check()
+    noted = folder.notes()["topics"].get(topic, {}).get("attributes")
+    if noted is None:
+        return None
+    return api.rules_from(msgspec.convert(noted, list[api.AttributeRuleView]))
 
 
 def topic_in(archive: str | Path, name: str) -> str | None:
