@@ -29,6 +29,7 @@ SEEDS = {
         526: "a member that had begun too late vouched for what it had never held",
         587: "a node of a tree that was halved in passing took events for its own",
         1041: "a newcomer's copies deposed the home whose pieces it did not have yet",
+        1922: "who became a member did not follow what it had said from outside",
         942: "a member that had begun anew listed what came before a filter was asked for",
     },
 }

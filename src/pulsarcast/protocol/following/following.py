@@ -13,6 +13,7 @@ from pulsarcast.model import trace
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import CID_BYTES, Cid, PeerId
+from pulsarcast.model.requests import Sequence
 from pulsarcast.model.topics import META, Mark
 from pulsarcast.protocol.inputs import Start
 from pulsarcast.protocol.messages import FrontierPage
@@ -54,6 +55,9 @@ class Why(enum.IntFlag):
 
 LASTING = Why.AUTHOR | Why.SEQUENCER
 """What does not end with a subscription."""
+
+OWN_AWAITED_S = 30.0
+"""How long what we say waits for what we said before we followed a causal topic."""
 
 
 class Following:
@@ -337,6 +341,7 @@ class Following:
             self._run_on_start(topic.id)
 
         self.node.handing_in.hand_in_missing(topic)
+        self._wait_for_own(topic)
         # Events that we published before, and that are still on their way into the topic, keep
         # their own epoch: the order of a numbering must not depend on how they get here.
         self.node.doubts.follow(topic)
@@ -346,6 +351,25 @@ class Following:
         """Where we go on with a numbering, what we said before is what our next event follows."""
         own = self.node.numberings.last_link(topic.id)
         return [] if own is None or topic.barrier is None else list(topic.barrier.put(*own))
+
+    def _wait_for_own(self, topic: Topic) -> None:
+        """In causal order our next event follows our last one: we have to be given that first.
+
+        Not for ever: its parents may be such as nobody can ever deliver.
+        """
+        own = self.node.numberings.last_of(topic.id)
+        if own is None or topic.barrier is None:
+            return
+        if topic.frontier.high(self.turn.me, own[0]) < own[1]:
+            topic.own_before = Sequence(*own)
+            self.turn.after(OWN_AWAITED_S, partial(self._own_came, topic))
+
+    def _own_came(self, topic: Topic) -> None:
+        """What we said before we followed a topic is in our log, or we waited long enough."""
+        if topic.own_before is not None and self.topics.get(topic.id) is topic:
+            topic.own_before = None
+            if topic.may_publish:
+                self._run_on_ready(topic.id)
 
     def stopped(self, topic: Topic) -> None:
         """We are out of a topic's tree."""
@@ -382,6 +406,8 @@ class Following:
     def arrived(self, topic: Topic, event: EventDescriptor) -> None:
         """An event is on our disk: in a meta topic it tells of a version."""
         self.node.desk.advance(topic)
+        if event.sequence == topic.own_before and event.publisher == self.turn.me:
+            self._own_came(topic)
         if topic.is_meta:
             self.node.renewal.announced(topic, event)
             return

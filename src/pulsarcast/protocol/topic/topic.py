@@ -11,6 +11,7 @@ from typing import Protocol
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId, order_of
+from pulsarcast.model.requests import Sequence
 from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.choosing import choose_overlay
@@ -219,6 +220,8 @@ class Topic:
             find_block=dht.find_block,
             take=self.arrivals.take_recovered,
         )
+        self.own_before: Sequence | None = None
+        """Causal order: our last event from before we followed the topic, if it is yet to come."""
         self._start_from: PeerId | None = None
         """Whoever let us in while we hold nothing: what it shows us is our start."""
 
@@ -269,7 +272,7 @@ class Topic:
     @property
     def may_publish(self) -> bool:
         """Whether we know what to link to."""
-        return self.announced and not self.is_behind_its_log
+        return self.announced and not self.is_behind_its_log and self.own_before is None
 
     def must_begin_anew(self, from_start: bool) -> bool:
         """Whether a subscription cannot build on what we hold."""

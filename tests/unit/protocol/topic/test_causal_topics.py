@@ -2,10 +2,13 @@
 
 from functools import partial
 
+import pytest
+
 from pulsarcast.model import trace
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, cid_of
 from pulsarcast.model.topics import DeliveryOrder, Mark, Retention, TopicSettings
+from pulsarcast.protocol.following.following import OWN_AWAITED_S
 from pulsarcast.protocol.inputs import Publish
 from pulsarcast.protocol.messages import (
     EventMessage,
@@ -17,7 +20,7 @@ from pulsarcast.protocol.messages import (
     RequestToPublish,
 )
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.store import MarkState
+from pulsarcast.protocol.store import Block, LoadBlock, MarkState
 from pulsarcast.protocol.topic.recovery import PEER_SHARE, WANTS_MAX
 from tests.support.lab import Lab
 from tests.support.people import (
@@ -103,6 +106,45 @@ def test_who_leaves_and_comes_back_still_follows_what_it_said() -> None:
     assert second.sequence.number == 2
     assert second.parents == (first,)
     assert lab.delivered(2, topic) == [first, second.cid]
+
+
+def outsider_that_subscribes() -> tuple[Solo, EventDescriptor]:
+    """It has published, nobody in the topic has got that yet, and now it is a member."""
+    node = below(Parent("upstream", [TOPIC.block]))
+    node.publish(TOPIC.topic, b"from outside")
+    (first,) = [record for record in node.records if isinstance(record, trace.Published)]
+    node.subscribe(TOPIC.topic)
+    block = node.store.answer(LoadBlock(first.event))
+    assert isinstance(block, Block)
+    assert block.block is not None
+    return node, node.node.decode(block.block)
+
+
+def test_who_subscribes_is_given_what_it_said_from_outside_before_it_says_more() -> None:
+    node, first = outsider_that_subscribes()
+    node.publish(TOPIC.topic, b"from inside")
+    assert [event.payload for event in node.delivered] == [b"from outside", b"from inside"]
+    assert node.delivered[1].parents == (first.cid,)
+    assert node.delivered[1].sequence.epoch != first.sequence.epoch
+
+
+def test_what_nobody_can_deliver_does_not_silence_its_author_for_ever() -> None:
+    node, _ = outsider_that_subscribes()
+    node.node.handing_in.hand_in_own = lambda event: None  # type: ignore[method-assign]
+    node.node.handing_in._late.clear()
+    began_s = node.now_s
+    node.publish(TOPIC.topic, b"from inside")
+    assert node.now_s - began_s == pytest.approx(OWN_AWAITED_S, abs=1.0)
+    assert [event.payload for event in node.delivered] == [b"from inside"]
+
+
+def test_without_causal_order_nobody_waits_for_what_it_said_from_outside() -> None:
+    topic = topic_of(ALICE)
+    node = below(Parent("upstream", [topic.block]))
+    node.publish(topic.topic, b"from outside")
+    node.subscribe(topic.topic)
+    node.publish(topic.topic, b"from inside")
+    assert [event.payload for event in node.delivered] == [b"from inside"]
 
 
 # Merges.
