@@ -58,6 +58,8 @@ LASTING = Why.AUTHOR | Why.SEQUENCER
 
 OWN_AWAITED_S = 30.0
 """How long what we say waits for what we said before we followed a causal topic."""
+OWN_LOOK_S = 1.0
+"""How often we look meanwhile whether it is still due."""
 
 
 class Following:
@@ -360,16 +362,24 @@ class Following:
         own = self.node.numberings.last_of(topic.id)
         if own is None or topic.barrier is None:
             return
-        if topic.frontier.high(self.turn.me, own[0]) < own[1]:
-            topic.own_before = Sequence(*own)
-            self.turn.after(OWN_AWAITED_S, partial(self._own_came, topic))
+        topic.own_before = Sequence(*own)
+        self._look_for_own(topic, self.turn.now + OWN_AWAITED_S)
+
+    def _look_for_own(self, topic: Topic, until_s: float) -> None:
+        """It may also be counted as had without ever coming: where it was retired, say."""
+        own = topic.own_before
+        if own is None:
+            return
+        if topic.frontier.high(self.turn.me, own.epoch) >= own.number or self.turn.now >= until_s:
+            self._own_came(topic)
+        else:
+            self.turn.after(OWN_LOOK_S, partial(self._look_for_own, topic, until_s))
 
     def _own_came(self, topic: Topic) -> None:
         """What we said before we followed a topic is in our log, or we waited long enough."""
-        if topic.own_before is not None and self.topics.get(topic.id) is topic:
-            topic.own_before = None
-            if topic.may_publish:
-                self._run_on_ready(topic.id)
+        topic.own_before = None
+        if self.topics.get(topic.id) is topic and topic.may_publish:
+            self._run_on_ready(topic.id)
 
     def stopped(self, topic: Topic) -> None:
         """We are out of a topic's tree."""

@@ -8,7 +8,7 @@ from pulsarcast.model import trace
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, cid_of
 from pulsarcast.model.topics import DeliveryOrder, Mark, Retention, TopicSettings
-from pulsarcast.protocol.following.following import OWN_AWAITED_S
+from pulsarcast.protocol.following.following import OWN_AWAITED_S, OWN_LOOK_S
 from pulsarcast.protocol.inputs import Publish
 from pulsarcast.protocol.messages import (
     EventMessage,
@@ -135,6 +135,16 @@ def test_what_nobody_can_deliver_does_not_silence_its_author_for_ever() -> None:
     began_s = node.now_s
     node.publish(TOPIC.topic, b"from inside")
     assert node.now_s - began_s == pytest.approx(OWN_AWAITED_S, abs=1.0)
+    assert [event.payload for event in node.delivered] == [b"from inside"]
+
+
+def test_nobody_waits_for_what_it_said_from_outside_once_that_is_retired() -> None:
+    node, first = outsider_that_subscribes()
+    node.node.handing_in._late.clear()
+    node.topic(TOPIC.topic).frontier.retire(node.me, *first.sequence)
+    began_s = node.now_s
+    node.publish(TOPIC.topic, b"from inside")
+    assert node.now_s - began_s == pytest.approx(OWN_LOOK_S)
     assert [event.payload for event in node.delivered] == [b"from inside"]
 
 
