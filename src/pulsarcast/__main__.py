@@ -1,5 +1,5 @@
 """`python -m pulsarcast`: the command, where its script is not on the path."""
 
-from pulsarcast.cli import main
+from pulsarcast.cli import run
 
-main(prog_name="pulsarcast")
+run()

@@ -63,7 +63,7 @@ def test_the_wheel_names_its_licence_and_its_command(wheel: zipfile.ZipFile) -> 
     info = f"pulsarcast-{VERSION}.dist-info"
     assert f"{info}/licenses/LICENSE" in wheel.namelist()
     commands = wheel.read(f"{info}/entry_points.txt").decode()
-    assert "pulsarcast = pulsarcast.cli:main" in commands
+    assert "pulsarcast = pulsarcast.cli:run" in commands
 
 
 def test_the_changelog_begins_with_this_version() -> None:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import click
 
 from pulsarcast.cli.homes import home_option
+from pulsarcast.cli.lean import import_http
 from pulsarcast.cli.telling import FORBIDDEN, UNKNOWN, UNREACHABLE, complain, needs_extra
 from pulsarcast.model.errors import LocalError
 
@@ -36,6 +37,7 @@ def remote(command: Callable[..., None]) -> Any:
         **given: Any,
     ) -> None:
         with needs_extra("client"):
+            import_http()
             from pulsarcast.client import Client
         if wait:
             _wait_for(home)
@@ -68,6 +70,7 @@ def which_daemon(command: Any) -> Any:
 
 def chosen_target(home: Path, url: str | None, token: str | None, context: str | None) -> Target:
     """The daemon that the options of a command mean."""
+    import_http()
     from pulsarcast.client import find_target
     from pulsarcast.client.connect import of_home
 
@@ -104,6 +107,7 @@ def _is_named(option: str) -> bool:
 @contextmanager
 def refusals_told() -> Iterator[None]:
     """Turn what a daemon refuses into a sentence and an exit code."""
+    import_http()
     from pulsarcast.client import ApiError, Unreachable
 
     try:
