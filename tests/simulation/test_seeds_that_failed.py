@@ -15,6 +15,7 @@ SEEDS = {
         287: "a publisher outside could not give again what it had handed in",
         644: "a parent that withholds hid every other member, until retention had passed",
         934: "a publisher outside could not give again what it had handed in",
+        1013: "what a publisher knew to be retired of its own was due to it, until a restart",
         945: "a subscription left before it began was never answered",
     },
     "random-cube": {

@@ -230,8 +230,7 @@ class Content:
         topic = self.topics.get(event.topic)
         if topic is None:
             return mark
-        known = topic.frontier.mark(mark.publisher, mark.epoch)
-        return MarkState(mark.publisher, mark.epoch, 0, 0, None) if known is None else known
+        return topic.frontier.mark(mark.publisher, mark.epoch) or mark
 
     def barrier(self, cid: Cid) -> CausalBarrier | None:
         """What our next event in a topic follows, where we follow a causal one by content."""

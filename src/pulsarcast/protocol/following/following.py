@@ -21,6 +21,7 @@ from pulsarcast.protocol.store import (
     DropState,
     DropTopic,
     MarkState,
+    PutMark,
     PutState,
     StateRow,
     Write,
@@ -332,6 +333,11 @@ class Following:
 
     def started(self, topic: Topic) -> None:
         """A subscription has its start frontier."""
+        # What we published here before, and know to be retired, is due to nobody, so not to us.
+        retired = [
+            PutMark(topic.id, topic.frontier.retire(self.turn.me, epoch, number))
+            for epoch, number in self.node.visits.retired(topic.id).items()
+        ]
         start = _start_of(topic.frontier.marks())
 
         def synced() -> None:
@@ -347,7 +353,7 @@ class Following:
         # Events that we published before, and that are still on their way into the topic, keep
         # their own epoch: the order of a numbering must not depend on how they get here.
         self.node.doubts.follow(topic)
-        self.turn.persist(*self._rows(topic.id), *self._own_head(topic), then=synced)
+        self.turn.persist(*retired, *self._rows(topic.id), *self._own_head(topic), then=synced)
 
     def _own_head(self, topic: Topic) -> list[Write]:
         """Where we go on with a numbering, what we said before is what our next event follows."""
@@ -498,6 +504,7 @@ class Following:
             if Cid(key) in self.topics:
                 self.topics[Cid(key)].equivocation.halted = reason.decode()
         for topic in list(self.topics.values()):
+            self._wait_for_own(topic)
             self.node.commands.say_again(topic)
             topic.open()
             self.node.seats.open(topic)

@@ -116,8 +116,9 @@ class HandingIn:
         How far our numberings are retired we remember: only their publisher can say it alone.
         `then` is given all that the disk should be told together with the forgetting.
         """
-        retired = [mark for mark in marks if mark.publisher == self.turn.me and mark.retired]
-        self.node.visits.remember(cid, retired)
+        visits = self.node.visits
+        visits.remember(cid, marks)
+        retired = [visits.mark_outside(cid, epoch) for epoch in visits.retired(cid)]
         remembered = [*forgotten, *(PutMark(cid, mark) for mark in retired)]
         own = self.node.numberings.last_of(cid)
         if own is None:
@@ -130,16 +131,15 @@ class HandingIn:
             events = [event for _, event in answer.events]
             # Kept outside of any log, to be handed in, and found again by an idempotency key.
             kept = [self._keep_own(event) for event in events]
-            offers = [self.node.visits.offer_row(event) for event in events]
+            offers = [visits.offer_row(event) for event in events]
             for event in events:
-                self.node.visits.offer(event, root, own=True)
-            # The remembered marks last: those of kept events know nothing of retirement.
+                visits.offer(event, root, own=True)
             then([*kept, *offers, *remembered])
 
         self._load_own(cid, epoch, first, last, found)
 
     def _keep_own(self, event: EventDescriptor) -> Write:
-        mark = MarkState(self.turn.me, event.sequence.epoch, 0, event.sequence.number, event.cid)
+        mark = self.node.visits.mark_outside(event.topic, event.sequence.epoch)
         return PutEvent(0, event, mark, self.turn.wall_us)
 
     def _load_own(

@@ -66,7 +66,7 @@ class Publisher:
         self.mark_outside: Callable[[MarkState, EventDescriptor], MarkState] = lambda mark, event: (
             mark
         )
-        """What our disk says we hold of our own numbering where we are no member of a topic."""
+        """What our disk says we hold of our own numbering where our filters bring us events."""
         self.barrier_outside: Callable[[Cid], CausalBarrier | None] = lambda topic: None
         """What we have seen of a causal topic where we are no member: what our filters found."""
 
@@ -203,12 +203,12 @@ class Publisher:
         epoch, number = event.sequence
         if topic is not None:
             before = topic.frontier.mark(self.turn.me, epoch)
-            floor = 0 if before is None else before.floor
-            mark = MarkState(self.turn.me, epoch, floor, number, event.cid)
+            floor, retired = (0, 0) if before is None else (before.floor, before.retired)
+            mark = MarkState(self.turn.me, epoch, floor, number, event.cid, (), retired)
             topic.keeping.keep(event, mark, 0, synced, record)
         else:
             # Not in our log, since we follow nothing here, but found by number and by nonce.
-            mark = self.mark_outside(MarkState(self.turn.me, epoch, 0, number, event.cid), event)
+            mark = self.mark_outside(self.visits.mark_outside(event.topic, epoch), event)
             kept = PutEvent(0, event, mark, self.turn.wall_us)
             offer = self.visits.offer_row(event)
             barrier = self.barrier_outside(event.topic)

@@ -186,6 +186,19 @@ class Visits:
             if len(self._retired) > TOPICS_MAX:
                 del self._retired[next(iter(self._retired))]
 
+    def retired(self, topic: Cid) -> dict[int, int]:
+        """Of each epoch of ours that we remember: up to which number it is retired."""
+        return self._retired.get(topic, {})
+
+    def mark_outside(self, topic: Cid, epoch: int) -> MarkState:
+        """What our disk says we hold of a numbering of ours in a topic that we do not follow.
+
+        Nothing, but for what is retired: should we follow the topic one day, our own events are due
+        to us like anybody's.
+        """
+        retired = self.retired(topic).get(epoch, 0)
+        return MarkState(self.turn.me, epoch, retired, retired, None, (), retired)
+
     def _later(self, topic: Cid, visit: _Visit, delay_s: float) -> None:
         self.turn.cancel(visit.timer)
         visit.timer = self.turn.after(delay_s, lambda: self._go(topic))
@@ -216,7 +229,7 @@ class Visits:
         if visit.question is not None and (self.turn.me, visit.question[0]) not in visit.offers:
             # It asks without showing anything.
             marks.append(MarkState(self.turn.me, visit.question[0], 0, 0, None))
-        ours = self._retired.get(topic, {})
+        ours = self.retired(topic)
         for (publisher, epoch), numbers in visit.offers.items():
             ordered = sorted(numbers)
             high = ordered[0]

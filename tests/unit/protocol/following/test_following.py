@@ -4,13 +4,15 @@ from functools import partial
 
 import pytest
 
+from pulsarcast.model import trace
 from pulsarcast.model.events import decode_request
 from pulsarcast.model.ids import Cid
-from pulsarcast.model.topics import TopicSettings, create_topic
+from pulsarcast.model.topics import Mark, TopicSettings, create_topic
 from pulsarcast.protocol.effects import Effect, Load, Reply
 from pulsarcast.protocol.following import descriptors as descriptors_module
 from pulsarcast.protocol.inputs import Loaded, Now, Publish, Stop, Subscribe, Unsubscribe
 from pulsarcast.protocol.messages import (
+    EventMessage,
     Join,
     JoinRefused,
     RequestAnswered,
@@ -18,6 +20,7 @@ from pulsarcast.protocol.messages import (
     Role,
 )
 from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.store import Block, LoadBlock, MarkState
 from tests.support.lab import Lab
 from tests.support.people import ALICE, CREATED_US, meta_of, topic_of
 from tests.support.solo import Parent, Solo, below
@@ -263,3 +266,71 @@ def test_what_was_to_be_published_when_we_were_told_to_go_is_not_put_beside_our_
         answer = Loaded(load.token, solo.store.answer(load.query))
         collect(solo.node.handle(answer, Now(1.0, 1)))
     assert [(each.call, each.error) for each in replies] == [(99, "the node is stopping")]
+
+
+# What we published before we followed a topic.
+
+
+def outsider() -> tuple[Solo, Parent, bytes]:
+    """It has published in a topic of Alice's, who does not have that yet; and what it published."""
+    topic = topic_of(ALICE)
+    alice = Parent("alice", [topic.block, meta_of(ALICE).block])
+    solo = below(alice)
+    block = solo.store.answer(LoadBlock(solo.publish(topic.topic, b"from outside")))
+    assert isinstance(block, Block)
+    assert block.block is not None
+    return solo, alice, block.block
+
+
+def killed_and_started_again(solo: Solo, parent: Parent) -> Solo:
+    again = Solo(contacts=(parent.peer,), store=solo.store.copy())
+    again.peers[parent.peer] = parent
+    return again.start()
+
+
+def test_our_own_events_from_outside_are_due_to_us_though_we_are_killed_as_we_subscribe() -> None:
+    """Our disk said that we held them, from before there was a log that they could be in."""
+    topic = topic_of(ALICE).topic
+    solo, alice, block = outsider()
+    solo.node.handing_in.hand_in_own = lambda event: None  # type: ignore[method-assign]
+    solo.subscribe(topic, from_start=True)
+    solo.node.handing_in._late.clear()
+    assert not solo.delivered
+    again = killed_and_started_again(solo, alice)
+    again.hear(alice.peer, EventMessage(block, 1))
+    assert [event.payload for event in again.delivered] == [b"from outside"]
+
+
+def test_what_we_know_to_be_retired_of_our_own_is_before_our_start() -> None:
+    """Found by random seed 1013: due until a restart, and after that neither here nor due."""
+    topic = topic_of(ALICE).topic
+    solo, alice, block = outsider()
+    epoch = solo.node.decode(block).sequence.epoch
+    solo.node.visits.remember(topic, [MarkState(solo.me, epoch, 1, 1, None, (), 1)])
+    solo.subscribe(topic, from_start=True)
+    (said,) = [record for record in solo.records if isinstance(record, trace.Subscribed)]
+    assert said.start == (Mark(solo.me, epoch, 1),)
+    again = killed_and_started_again(solo, alice)
+    assert again.topic(topic).frontier.mark(solo.me, epoch) == (solo.me, epoch, 1, 1, None, (), 1)
+
+
+def test_publishing_does_not_make_us_forget_what_is_retired() -> None:
+    solo = Solo().start()
+    topic = solo.create()
+    solo.subscribe(topic)
+    solo.publish(topic)
+    (mark,) = solo.topic(topic).frontier.marks()
+    solo.topic(topic).retirement.retire(solo.me, mark.epoch, 1)
+    solo.publish(topic)
+    held = [mark for cid, mark in solo.store.marks() if cid == topic]
+    assert [(mark.floor, mark.high, mark.retired) for mark in held] == [(1, 2, 1)]
+
+
+def test_publishing_from_outside_does_not_make_us_forget_what_is_retired() -> None:
+    topic = topic_of(ALICE).topic
+    solo, _, block = outsider()
+    epoch = solo.node.decode(block).sequence.epoch
+    solo.node.visits.remember(topic, [MarkState(solo.me, epoch, 1, 1, None, (), 1)])
+    solo.publish(topic)
+    (mark,) = [mark for cid, mark in solo.store.marks() if cid == topic]
+    assert (mark.floor, mark.high, mark.retired) == (1, 1, 1)

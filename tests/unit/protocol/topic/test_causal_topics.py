@@ -138,6 +138,23 @@ def test_what_nobody_can_deliver_does_not_silence_its_author_for_ever() -> None:
     assert [event.payload for event in node.delivered] == [b"from inside"]
 
 
+def test_who_was_killed_while_it_waited_for_what_it_said_from_outside_waits_again() -> None:
+    node, first = outsider_that_subscribes()
+    node.node.handing_in._late.clear()
+    assert not node.delivered
+    again = Solo(contacts=(UPSTREAM,), store=node.store.copy())
+    again.peers[UPSTREAM] = Parent("upstream", [TOPIC.block])
+    again.start()
+    again.node.handing_in._late.clear()
+    again.give(Publish(1, TOPIC.topic, b"from inside"))
+    again.advance(OWN_AWAITED_S / 2)
+    assert not again.delivered
+    hear(again, first)
+    again.advance(OWN_AWAITED_S / 2)
+    assert [event.payload for event in again.delivered] == [b"from outside", b"from inside"]
+    assert again.delivered[1].parents == (first.cid,)
+
+
 def test_nobody_waits_for_what_it_said_from_outside_once_that_is_retired() -> None:
     node, first = outsider_that_subscribes()
     node.node.handing_in._late.clear()
