@@ -34,6 +34,7 @@ TIMES: Final = 15
 SMALL: Final = {
     CORE: "import pulsarcast.wire.codec, pulsarcast.storage.home, pulsarcast.simulation.run",
     "network": "from pulsarcast import Node, Subscription",
+    "baselines": "import pulsarcast.testbed.contestants.pubsub",
     "client": "from pulsarcast.client import AsyncClient, Client",
     "daemon": "import pulsarcast.daemon.daemon",
     "pipeline": "import pulsarcast.pipeline.session, pyspark_pulsarcast",

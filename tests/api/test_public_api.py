@@ -20,7 +20,7 @@ import pulsarcast.client
 from pulsarcast.model import api
 from tests.api import surface
 
-pytest.importorskip("libp2p", reason="the library needs the extra network")
+pytest.importorskip("trio", reason="the library needs the extra network")
 
 SNAPSHOT = Path(__file__).with_name("public_api.txt")
 

@@ -50,7 +50,7 @@ def test_every_choice_of_a_topic_can_be_simulated() -> None:
 
 
 def test_every_order_can_be_chosen_on_the_testbed() -> None:
-    pytest.importorskip("libp2p", reason="the testbed needs the extra network")
+    pytest.importorskip("trio", reason="the testbed needs the extra network")
     from pulsarcast.testbed import scenario_files as scenarios
     from pulsarcast.testbed.scenarios import mirror
 

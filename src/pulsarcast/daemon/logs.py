@@ -14,7 +14,7 @@ import msgspec
 
 from pulsarcast.daemon.settings import Settings, rooms
 
-QUIET: Final = ("libp2p", "hypercorn", "trio", "httpx", "multiaddr")
+QUIET: Final = ("hypercorn", "trio", "httpx")
 """Rooms of others; they are heard where something is really wrong, or if somebody asks."""
 
 

@@ -1,9 +1,7 @@
 """Listening and dialling: TCP, libp2p's Noise handshake, and a Link at the end (design, 9).
 
-libp2p negotiates and authenticates, once per connection, on plain non-blocking sockets of ours; its
-swarm, its muxer and its streams are left out, since they cost several awaits, locks and log
-lines per frame. Noise and Yamux are all that is offered: whoever wants plaintext, TLS or another
-muxer is turned away.
+A connection is negotiated and authenticated as libp2p has it, on plain non-blocking sockets. Noise
+and Yamux are all that is offered: whoever wants plaintext, TLS or another muxer is turned away.
 
 Nothing that arrives early is lost: one `_Wire` buffers from the first byte on, first what is plain
 and then what Noise opened, and hands the rest to the Link.
@@ -19,25 +17,15 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Final
 
 import trio
-from libp2p.abc import ISecureConn
-from libp2p.crypto.ed25519 import create_new_key_pair
-from libp2p.crypto.x25519 import create_new_key_pair as create_noise_key_pair
-from libp2p.custom_types import TProtocol
-from libp2p.io.abc import ReadWriteCloser
-from libp2p.io.exceptions import ConnectionClosedError, IOException
-from libp2p.network.connection.raw_connection import RawConnection
-from libp2p.peer.id import ID
-from libp2p.protocol_muxer.multiselect import Multiselect
-from libp2p.protocol_muxer.multiselect_client import MultiselectClient
-from libp2p.protocol_muxer.multiselect_communicator import MultiselectCommunicator
-from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
-from libp2p.security.noise.transport import Transport as NoiseTransport
 
 from pulsarcast.model.errors import LocalError, RemoteError
 from pulsarcast.model.identity import Identity
-from pulsarcast.model.ids import PeerId, check_peer_id, parse_peer, peer_text
+from pulsarcast.model.ids import PeerId, parse_peer, peer_text
+from pulsarcast.network.handshake import PROTOCOL as NOISE
+from pulsarcast.network.handshake import Dialler, Listener, StaticKey
 from pulsarcast.network.link import Link
-from pulsarcast.network.noise import MESSAGE_BYTES_MAX, NoiseFraming
+from pulsarcast.network.negotiation import ask_for, offer
+from pulsarcast.network.noise import LENGTH_BYTES, NoiseFraming, length_bytes
 from pulsarcast.network.yamux import PROTOCOL as YAMUX
 
 CONNECTIONS_MAX: Final = 1024
@@ -81,9 +69,7 @@ class Host:
         dial_from: str | None = None,
     ) -> None:
         self.peer = identity.peer_id
-        self._transport = NoiseTransport(
-            create_new_key_pair(identity.seed), create_noise_key_pair().private_key
-        )
+        self._static = StaticKey(identity)
         self._connections_max = connections_max
         self._handshake_s_max = handshake_s_max
         self._dial_s_max = dial_s_max
@@ -206,31 +192,18 @@ class Host:
     async def _secure(self, connection: socket.socket, peer: PeerId | None) -> Link:
         """Shake hands: with this peer as the dialler, or with whoever it is as the listener.
 
-        The socket is the link's afterwards, or closed. libp2p raises all sorts of errors for what a
-        stranger sends; they become DialError.
+        The socket is the link's afterwards, or closed.
         """
+        dialled = peer is not None
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             remote_address = _address_text(connection.getpeername())
             wire = _Wire(connection)
-            dialled = peer is not None
-            await _select(wire, NOISE, dialled=dialled)
-            raw = RawConnection(wire, dialled)
-            session: ISecureConn
-            if peer is not None:
-                session = await self._transport.secure_outbound(raw, ID(peer))
-            else:
-                session = await self._transport.secure_inbound(raw)
-            authenticated = check_peer_id(session.get_remote_peer().to_bytes())
-            if peer is not None and authenticated != peer:
-                raise DialError(f"is {peer_text(authenticated)}")
-            noise = NoiseFraming.after_handshake(session)
+            await (ask_for if dialled else offer)(wire, NOISE)
+            authenticated, noise = await self._shake_hands(wire, peer)
             wire.secure(noise)
-            await _select(wire, TProtocol(YAMUX), dialled=dialled)
-        except DialError:
-            connection.close()
-            raise
-        except Exception as error:
+            await (ask_for if dialled else offer)(wire, YAMUX)
+        except (RemoteError, OSError) as error:
             connection.close()
             raise DialError(_reason(error)) from error
         except BaseException:
@@ -250,12 +223,26 @@ class Host:
         self._links[link] = None
         return link
 
+    async def _shake_hands(self, wire: _Wire, wanted: PeerId | None) -> tuple[PeerId, NoiseFraming]:
+        if wanted is not None:
+            dialler = Dialler(self._static)
+            await wire.write_message(dialler.begin())
+            third, peer, noise = dialler.finish(await wire.read_message())
+            if peer != wanted:
+                # Whoever it is does not learn who we are.
+                raise DialError(f"is {peer_text(peer)}")
+            await wire.write_message(third)
+            return peer, noise
+        listener = Listener(self._static)
+        await wire.write_message(listener.answer(await wire.read_message()))
+        return listener.finish(await wire.read_message())
+
     def _forget(self, link: Link) -> None:
         self._links.pop(link, None)
 
 
-class _Wire(ReadWriteCloser):
-    """A socket as libp2p's negotiation and handshake read and write it, plain and then sealed."""
+class _Wire:
+    """A socket as negotiation and handshake read and write it, plain and then sealed."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.bytes_in = self.bytes_out = 0
@@ -274,18 +261,23 @@ class _Wire(ReadWriteCloser):
         self._noise = noise
         self._buffer = bytearray().join(noise.feed(early))
 
-    async def read(self, n: int | None = None) -> bytes:
+    async def read(self, size: int) -> bytes:
         """Read exactly this many bytes."""
-        # Strangers announce lengths: none of a handshake's needs more.
-        if n is None or n > MESSAGE_BYTES_MAX:
-            raise IOException("more bytes than a handshake has")
         buffer = self._buffer
-        while len(buffer) < n:
+        while len(buffer) < size:
             data = await self._receive()
             buffer += data if self._noise is None else b"".join(self._noise.feed(data))
-        data = bytes(buffer[:n])
-        del buffer[:n]
+        data = bytes(buffer[:size])
+        del buffer[:size]
         return data
+
+    async def read_message(self) -> bytes:
+        """Read one message of the handshake."""
+        return await self.read(int.from_bytes(await self.read(LENGTH_BYTES), "big"))
+
+    async def write_message(self, message: bytes) -> None:
+        """Write one message of the handshake."""
+        await self.write(length_bytes(len(message)) + message)
 
     async def write(self, data: bytes) -> None:
         """Write all of it."""
@@ -297,13 +289,6 @@ class _Wire(ReadWriteCloser):
             except BlockingIOError:
                 await trio.lowlevel.wait_writable(self._connection.fileno())
 
-    async def close(self) -> None:
-        """Leave the socket to its owner, who closes it."""
-
-    def get_remote_address(self) -> tuple[str, int] | None:
-        """libp2p's sessions ask for it, and nobody asks them."""
-        return None
-
     async def _receive(self) -> bytes:
         while True:
             try:
@@ -312,18 +297,9 @@ class _Wire(ReadWriteCloser):
                 await trio.lowlevel.wait_readable(self._connection.fileno())
                 continue
             if not data:
-                raise ConnectionClosedError("closed the connection", transport="tcp")
+                raise RemoteError("closed the connection")
             self.bytes_in += len(data)
             return data
-
-
-async def _select(wire: _Wire, protocol: TProtocol, *, dialled: bool) -> None:
-    """Agree on the only protocol that we speak at this stage."""
-    communicator = MultiselectCommunicator(wire)
-    if dialled:
-        await MultiselectClient().select_one_of((protocol,), communicator)
-    else:
-        await Multiselect({protocol: None}).negotiate(communicator)
 
 
 async def _accept_one(listener: socket.socket) -> socket.socket:

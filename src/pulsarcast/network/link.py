@@ -22,6 +22,7 @@ import trio
 
 from pulsarcast.model.errors import RemoteError, Verdict
 from pulsarcast.model.ids import PeerId
+from pulsarcast.network.negotiation import HEADER, LINE_BYTES_MAX, NOT_AVAILABLE, line
 from pulsarcast.network.noise import NoiseFraming
 from pulsarcast.network.yamux import AWAY_NORMAL, AWAY_PROTOCOL_ERROR, Yamux, YamuxStream
 from pulsarcast.wire.framing import FrameReader, write_frames
@@ -31,13 +32,9 @@ READ_BYTES_MAX: Final = 64 * 1024
 """What one call takes from the socket."""
 NEGOTIATION_S_MAX: Final = 10.0
 """How long a stream may take to say its protocol, or to answer ours."""
-NEGOTIATION_BYTES_MAX: Final = 1024
-"""A message of the negotiation; protocol names are much shorter."""
 
-_MULTISTREAM: Final = b"/multistream/1.0.0\n"
-_PROTOCOL: Final = PROTOCOL.encode() + b"\n"
-_NOT_AVAILABLE: Final = b"na\n"
-_GREETING: Final = (_MULTISTREAM, _PROTOCOL)
+_PROTOCOL: Final = line(PROTOCOL)
+_GREETING: Final = (HEADER, _PROTOCOL)
 
 
 class Link:
@@ -88,7 +85,7 @@ class Link:
         self._over = self._closed = False
         self._failure: RemoteError | None = None
         self._stream = stream = mux.open()
-        answers = FrameReader(NEGOTIATION_BYTES_MAX)
+        answers = FrameReader(LINE_BYTES_MAX)
         stream.on_data = partial(self._check_answer, answers, list(_GREETING))
         stream.on_end = self._end_own
         stream.send(write_frames(_GREETING))
@@ -279,11 +276,11 @@ class Link:
                 stream.reset()
                 self._forget(stream, True)
             else:
-                stream.send(write_frames((_NOT_AVAILABLE,)))
+                stream.send(write_frames((NOT_AVAILABLE,)))
                 stream.on_data = _ignore
                 stream.close()
             return
-        if reader.pending_bytes > NEGOTIATION_BYTES_MAX:
+        if reader.pending_bytes > LINE_BYTES_MAX:
             raise RemoteError("a protocol with a very long name")
 
     def _adopt(self, stream: YamuxStream, reader: FrameReader, frames: list[bytes]) -> None:
@@ -319,7 +316,7 @@ class Link:
             if not expected:
                 raise RemoteError("data against the direction of a stream")
             if message != expected[0]:
-                if message == _NOT_AVAILABLE:
+                if message == NOT_AVAILABLE:
                     raise RemoteError(f"does not speak {PROTOCOL}", Verdict.IGNORE)
                 raise RemoteError("answers a protocol with another")
             del expected[0]

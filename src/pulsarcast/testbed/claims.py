@@ -27,7 +27,7 @@ from pulsarcast.testbed.scenarios.compare import Progress, no_progress
 from pulsarcast.testbed.sessions import NODES, SUMMARY, TRACES
 
 LOCK: Final = "run.lock"
-_LIBRARIES: Final = ("libp2p", "trio", "msgspec", "pynacl")
+_LIBRARIES: Final = ("cryptography", "libp2p", "msgspec", "pynacl", "trio")
 
 
 def play(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-HEAVY = ("trio", "libp2p", "multiaddr", "noise", "starlette", "hypercorn", "prometheus_client")
+HEAVY = ("trio", "cryptography", "starlette", "hypercorn", "prometheus_client")
 
 
 def test_a_program_that_uses_a_daemon_needs_little() -> None:

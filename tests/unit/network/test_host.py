@@ -93,7 +93,6 @@ def test_libp2p_and_we_give_one_peer_one_id(octet: int) -> None:
     assert ID.from_pubkey(create_new_key_pair(identity.seed).public_key).to_bytes() == (
         identity.peer_id
     )
-    assert Host(identity)._transport.local_peer.to_bytes() == identity.peer_id
 
 
 # With py-libp2p's own.

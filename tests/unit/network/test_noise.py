@@ -2,17 +2,8 @@ import random
 from itertools import pairwise
 
 import pytest
-import trio
 from hypothesis import given
 from hypothesis import strategies as st
-from libp2p.abc import ISecureConn
-from libp2p.crypto.ed25519 import create_new_key_pair
-from libp2p.crypto.x25519 import create_new_key_pair as create_noise_key_pair
-from libp2p.io.abc import ReadWriteCloser
-from libp2p.network.connection.raw_connection import RawConnection
-from libp2p.peer.id import ID
-from libp2p.security.noise.transport import Transport
-from trio.testing import memory_stream_pair
 
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.network.noise import PLAINTEXT_BYTES_MAX, TAG_BYTES, NoiseFraming
@@ -92,61 +83,3 @@ def test_little_is_held_of_a_message_that_never_ends() -> None:
     for _ in range(100):
         assert ours.feed(b"\xff" * 600) == []
     assert ours.pending_bytes <= 65_537
-
-
-class Pipe(ReadWriteCloser):
-    """One end of a pipe in memory, as libp2p takes it."""
-
-    def __init__(self, stream: trio.StapledStream) -> None:
-        self.stream = stream
-
-    async def read(self, n: int | None = None) -> bytes:
-        return bytes(await self.stream.receive_some(n))
-
-    async def write(self, data: bytes) -> None:
-        await self.stream.send_all(data)
-
-    async def close(self) -> None:
-        await self.stream.aclose()
-
-    def get_remote_address(self) -> tuple[str, int] | None:
-        return None
-
-
-@pytest.mark.parametrize("dialled", [True, False])
-def test_we_go_on_where_a_stock_handshake_ended(dialled: bool) -> None:
-    async def main() -> None:
-        one, other = memory_stream_pair()
-        ours, theirs = Pipe(one), Pipe(other)
-        key_pairs = [create_new_key_pair(bytes((seed,)) * 32) for seed in b"ot"]
-        transports = [Transport(keys, create_noise_key_pair().private_key) for keys in key_pairs]
-        their_id = ID.from_pubkey(key_pairs[1].public_key)
-        our_id = ID.from_pubkey(key_pairs[0].public_key)
-        sessions: dict[str, ISecureConn] = {}
-
-        async def shake(name: str, transport: Transport, pipe: Pipe, peer: ID | None) -> None:
-            raw = RawConnection(pipe, peer is not None)
-            if peer is None:
-                sessions[name] = await transport.secure_inbound(raw)
-            else:
-                sessions[name] = await transport.secure_outbound(raw, peer)
-
-        with trio.fail_after(10):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(
-                    shake, "ours", transports[0], ours, their_id if dialled else None
-                )
-                nursery.start_soon(
-                    shake, "theirs", transports[1], theirs, None if dialled else our_id
-                )
-            framing = NoiseFraming.after_handshake(sessions["ours"])
-            for message in (b"hello", LARGE, b"again"):
-                await ours.write(framing.seal(message))
-                assert await sessions["theirs"].read(len(message)) == message
-                await sessions["theirs"].write(message)
-                received = b""
-                while len(received) < len(message):
-                    received += b"".join(framing.feed(await ours.read(4096)))
-                assert received == message
-
-    trio.run(main)

@@ -195,5 +195,7 @@ def load(name: str) -> Opener:
     try:
         opener: Opener = getattr(import_module(module), function)
     except ModuleNotFoundError as error:
-        raise LocalError(f"{name} cannot be run here: {error}") from error
+        raise LocalError(
+            f"{name} needs more: pip install 'pulsarcast[baselines]' ({error.name} is missing)"
+        ) from error
     return opener

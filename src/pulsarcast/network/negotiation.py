@@ -1,0 +1,69 @@
+"""Agreeing on a protocol: multistream-select 1.0.0, where there is only one to agree on.
+
+Every message is a line behind its length, framed as ours are. A dialler says which version of this
+it speaks and what it wants in one go, instead of waiting for an answer in between.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.wire.framing import write_frames
+
+HEADER: Final = b"/multistream/1.0.0\n"
+NOT_AVAILABLE: Final = b"na\n"
+LINE_BYTES_MAX: Final = 1024
+"""Names of protocols are much shorter."""
+TRIES_MAX: Final = 16
+"""Protocols that a dialler may ask for in vain."""
+
+
+class Wire(Protocol):
+    """What is negotiated on."""
+
+    async def read(self, size: int) -> bytes:
+        """Exactly so many bytes."""
+
+    async def write(self, data: bytes) -> None:
+        """All of it."""
+
+
+def line(protocol: str) -> bytes:
+    """A protocol's name, as it is said."""
+    return protocol.encode() + b"\n"
+
+
+async def ask_for(wire: Wire, protocol: str) -> None:
+    """As the dialler; RemoteError where the listener does not speak it."""
+    await wire.write(write_frames((HEADER, line(protocol))))
+    for expected in (HEADER, line(protocol)):
+        said = await _read_line(wire)
+        if said != expected:
+            raise RemoteError(f"does not speak {protocol}")
+
+
+async def offer(wire: Wire, protocol: str) -> None:
+    """As the listener; RemoteError where the dialler asks for nothing that we speak."""
+    await wire.write(write_frames((HEADER,)))
+    if await _read_line(wire) != HEADER:
+        raise RemoteError("does not negotiate as libp2p does")
+    wanted = line(protocol)
+    for _ in range(TRIES_MAX):
+        asked = await _read_line(wire)
+        await wire.write(write_frames((wanted if asked == wanted else NOT_AVAILABLE,)))
+        if asked == wanted:
+            return
+    raise RemoteError(f"does not ask for {protocol}")
+
+
+async def _read_line(wire: Wire) -> bytes:
+    size = shift = 0
+    while True:
+        (octet,) = await wire.read(1)
+        size |= (octet & 0x7F) << shift
+        shift += 7
+        if size > LINE_BYTES_MAX or shift > 14:
+            raise RemoteError("a line that is too long")
+        if octet < 0x80:
+            return await wire.read(size)
