@@ -16,6 +16,8 @@ SEEDS = {
         644: "a parent that withholds hid every other member, until retention had passed",
         934: "a publisher outside could not give again what it had handed in",
         1013: "what a publisher knew to be retired of its own was due to it, until a restart",
+        1471: "who subscribed dropped what it had published from outside, which others lacked",
+        1564: "an own event that found no room to wait in was never handed in again",
         945: "a subscription left before it began was never answered",
     },
     "random-cube": {

@@ -95,10 +95,10 @@ class TopicHistory:
         """Move the frontier of one numbering."""
         numbering = (mark.publisher, mark.epoch)
         self.marks[numbering] = mark
-        # Below the floor we hold nothing; what is in the log goes with `drop`.
+        # Nobody asks for what is retired; what is in the log goes with `drop`.
         waiting = self._undelivered.get(numbering)
         if waiting is not None:
-            for number in [number for number in waiting if number <= mark.floor]:
+            for number in [number for number in waiting if number <= mark.retired]:
                 self._drop_undelivered(numbering, number)
 
     def drop(self, index: int) -> None:

@@ -157,10 +157,10 @@ class SqliteStore:
             case PutMark(topic=topic, mark=mark):
                 numbering = self._put_mark(self._topic(topic), mark)
                 if numbering in self._undelivered:
-                    # Below the floor we hold nothing; what is in the log goes with `DropEvents`.
+                    # Nobody asks for what is retired; what is in the log goes with `DropEvents`.
                     execute(
                         "DELETE FROM event WHERE numbering = ? AND number <= ? AND place = 0",
-                        (numbering, mark.floor),
+                        (numbering, mark.retired),
                     )
             case PutState(row=row):
                 execute("REPLACE INTO state VALUES (?, ?, ?)", row)

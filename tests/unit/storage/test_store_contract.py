@@ -328,10 +328,12 @@ def test_a_log_may_have_places_that_were_never_written(store: Store) -> None:
     assert store.answer(numbers(1, 2)) == Events(((4, second),))
 
 
-def test_a_raised_floor_forgets_what_was_kept_and_never_delivered(store: Store) -> None:
+def test_what_is_retired_is_forgotten_though_it_was_never_delivered(store: Store) -> None:
     first, second = event(1), event(2)
     store.apply([put(0, first), put(0, second)])
-    store.apply([PutMark(TOPIC, MarkState(ANN.peer_id, 7, 1, 2, second.cid))])
+    store.apply([PutMark(TOPIC, MarkState(ANN.peer_id, 7, 2, 2, second.cid))])
+    assert store.answer(numbers(1, 2)) == Events(((0, first), (0, second)))
+    store.apply([PutMark(TOPIC, MarkState(ANN.peer_id, 7, 2, 2, second.cid, (), 1))])
     assert store.answer(numbers(1, 2)) == Events(((0, second),))
     assert store.answer(LoadBlock(first.cid)) == Block(None)
 

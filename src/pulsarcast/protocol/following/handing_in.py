@@ -7,11 +7,12 @@ into it; to others, `visiting` brings it.
 """
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.requests import Sequence
 from pulsarcast.protocol.store import Events, LoadNumbers, MarkState, PutEvent, PutMark, Write
 from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.protocol.topic.versions import Versions
@@ -21,8 +22,18 @@ if TYPE_CHECKING:
 
 LATE_MAX = 4096
 """Replicated events of topics we follow that we have yet to see arrive through the tree."""
+LATE_TRIES = 3
+"""How often we hand the same one in: it may find no room to wait for its turn. Our own, always."""
 OWN_KEPT_MAX = 256
 """Events of our own that we see handed in after we have left their topic."""
+
+
+class _Late(NamedTuple):
+    """An event that may not come through the tree by itself."""
+
+    event: EventDescriptor
+    sender: PeerId
+    tries: int = 0
 
 
 class HandingIn:
@@ -33,18 +44,15 @@ class HandingIn:
         self.turn = node.turn
         self._own_offers: dict[Cid, dict[Cid, None]] = {}
         """Events of ours from before we followed a topic: no other member may have them yet."""
-        self._late: dict[Cid, tuple[EventDescriptor, PeerId]] = {}
+        self._late: dict[Cid, _Late] = {}
         self._late_timer: int | None = None
 
     def hand_in(self, event: EventDescriptor, sender: PeerId) -> None:
         """We keep a new replica: its topic gets the event even if its publisher is no more."""
         if event.topic in self.node.topics:
             if len(self._late) < LATE_MAX:
-                self._late[event.cid] = (event, sender)
-            if self._late_timer is None:
-                self._late_timer = self.turn.after(
-                    self.turn.jitter(self.node.parameters.offer_delay_s), self._check_late
-                )
+                self._late[event.cid] = _Late(event, sender)
+            self._check_later()
             return
 
         def found(versions: Versions | None) -> None:
@@ -53,20 +61,36 @@ class HandingIn:
 
         self.node.descriptors.find(event.topic, found)
 
+    def _check_later(self) -> None:
+        if self._late_timer is None:
+            delay_s = self.turn.jitter(self.node.parameters.offer_delay_s)
+            self._late_timer = self.turn.after(delay_s, self._check_late)
+
     def _check_late(self) -> None:
-        """What did not come through the tree by now, we put into it ourselves."""
+        """What did not come through the tree by now, we put into it ourselves.
+
+        Of each numbering in its order: whatever is not in its turn takes room, or is dropped where
+        there is none. Nobody else may have it, so nobody else would ever show it to us again.
+        """
         self._late_timer = None
         late, self._late = self._late, {}
-        for event, sender in late.values():
+        counts = self.node.counts
+        for event, sender, tries in sorted(late.values(), key=_place):
             topic = self.node.topics.get(event.topic)
             if topic is None or topic.holds(event):
                 continue
-            counts = self.node.counts
-            counts["replica_handed_in"] = counts.get("replica_handed_in", 0) + 1
+            if not tries:
+                counts["replica_handed_in"] = counts.get("replica_handed_in", 0) + 1
             try:
                 topic.arrivals.receive(event, sender, 1)
             except RemoteError as error:
                 self.node.rejected(sender, topic.id, error)
+                continue
+            may_try_again = event.publisher == self.turn.me or tries + 1 < LATE_TRIES
+            if may_try_again and not topic.holds(event):
+                self._late[event.cid] = _Late(event, sender, tries + 1)
+        if self._late:
+            self._check_later()
 
     # Our own events.
 
@@ -148,3 +172,7 @@ class HandingIn:
         query = LoadNumbers(cid, self.turn.me, epoch, first, last, 1 << 26)
         # Not before what we published last is on the disk, where the query can see it.
         self.turn.persist(then=lambda: self.turn.load(query, Events, found))
+
+
+def _place(late: _Late) -> tuple[PeerId, Sequence]:
+    return late.event.numbered_by, late.event.sequence

@@ -7,14 +7,16 @@ import pytest
 from pulsarcast.model import trace
 from pulsarcast.model.events import decode_request
 from pulsarcast.model.ids import Cid
-from pulsarcast.model.topics import Mark, TopicSettings, create_topic
+from pulsarcast.model.topics import DeliveryOrder, Mark, TopicSettings, create_topic
 from pulsarcast.protocol.effects import Effect, Load, Reply
 from pulsarcast.protocol.following import descriptors as descriptors_module
 from pulsarcast.protocol.inputs import Loaded, Now, Publish, Stop, Subscribe, Unsubscribe
 from pulsarcast.protocol.messages import (
     EventMessage,
+    FetchRange,
     Join,
     JoinRefused,
+    Range,
     RequestAnswered,
     RequestToPublish,
     Role,
@@ -22,7 +24,7 @@ from pulsarcast.protocol.messages import (
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import Block, LoadBlock, MarkState
 from tests.support.lab import Lab
-from tests.support.people import ALICE, CREATED_US, meta_of, topic_of
+from tests.support.people import ALICE, BOB, CREATED_US, meta_of, topic_of
 from tests.support.solo import Parent, Solo, below
 
 NARROW = Parameters(fanout=2)
@@ -334,3 +336,36 @@ def test_publishing_from_outside_does_not_make_us_forget_what_is_retired() -> No
     solo.publish(topic)
     (mark,) = [mark for cid, mark in solo.store.marks() if cid == topic]
     assert (mark.floor, mark.high, mark.retired) == (1, 1, 1)
+
+
+def test_what_we_publish_from_outside_others_have_from_us_though_we_subscribe() -> None:
+    """Found by random seed 1471: cut off from us, they came back when all others had retired it."""
+    topic = topic_of(ALICE).topic
+    solo, alice, block = outsider()
+    mark = MarkState(solo.me, solo.node.decode(block).sequence.epoch, 1, 1, None)
+    alice.marks = (mark,)
+    solo.subscribe(topic)
+    assert solo.topic(topic).frontier.high(solo.me, mark.epoch) == 1
+    again = killed_and_started_again(solo, alice)
+    for node in (solo, again):
+        node.hear(BOB.peer_id, FetchRange(5, topic, solo.me, mark.epoch, 1, 1))
+        (answer,) = node.sent_to(BOB.peer_id, Range)
+        assert answer.blocks == (block,)
+
+
+@pytest.mark.parametrize("order", [DeliveryOrder.CAUSAL, DeliveryOrder.PER_PUBLISHER])
+def test_our_own_events_come_in_though_few_may_wait_for_their_turn(order: DeliveryOrder) -> None:
+    """Found by random seed 1564: what was dropped for want of room, nobody else had to show."""
+    topic = topic_of(ALICE, TopicSettings(delivery_order=order))
+    alice = Parent("alice", [topic.block, meta_of(ALICE).block])
+    little_room = Parameters(held_back_max=4)
+    solo = below(alice, parameters=little_room)
+    payloads = [b"%d" % number for number in range(20)]
+    for payload in payloads:
+        solo.publish(topic.topic, payload)
+    # In another life they are handed in by name, and not by number.
+    again = Solo(contacts=(alice.peer,), store=solo.store.copy(), parameters=little_room)
+    again.peers[alice.peer] = alice
+    again.start().subscribe(topic.topic, from_start=True)
+    again.advance(60.0)
+    assert [event.payload for event in again.delivered] == payloads
