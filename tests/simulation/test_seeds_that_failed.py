@@ -18,6 +18,7 @@ SEEDS = {
         1013: "what a publisher knew to be retired of its own was due to it, until a restart",
         1471: "who subscribed dropped what it had published from outside, which others lacked",
         1564: "an own event that found no room to wait in was never handed in again",
+        1849: "who subscribed again while it left was told so before it was so",
         945: "a subscription left before it began was never answered",
     },
     "random-cube": {

@@ -232,6 +232,8 @@ class Following:
             self._on_stop.setdefault(topic.id, []).append(then)
         was_subscribed, topic.log.subscribed = topic.subscribed, False
         lasting = self._why.pop(topic.id, Why(0)) & LASTING
+        # Whoever subscribes from now on hears of a subscription of its own.
+        waiting = self._on_start.pop(topic.id, [])
         rows = (DropState("follow", topic.id), DropState("cursor", topic.id))
         if lasting:
             self._why[topic.id] = lasting
@@ -241,7 +243,7 @@ class Following:
         def synced() -> None:
             # Whoever still waits to be subscribed was so for a moment, and whoever waits to publish
             # does so from outside: what never begins must not keep anyone waiting.
-            for done in self._on_start.pop(topic.id, []):
+            for done in waiting:
                 done()
             # Said only now: a crash before would have left us with the subscription.
             if was_subscribed:

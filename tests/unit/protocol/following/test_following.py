@@ -8,9 +8,17 @@ from pulsarcast.model import trace
 from pulsarcast.model.events import decode_request
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.topics import DeliveryOrder, Mark, TopicSettings, create_topic
-from pulsarcast.protocol.effects import Effect, Load, Reply
+from pulsarcast.protocol.effects import Effect, Load, Persist, Reply, Trace
 from pulsarcast.protocol.following import descriptors as descriptors_module
-from pulsarcast.protocol.inputs import Loaded, Now, Publish, Stop, Subscribe, Unsubscribe
+from pulsarcast.protocol.inputs import (
+    Loaded,
+    Now,
+    Persisted,
+    Publish,
+    Stop,
+    Subscribe,
+    Unsubscribe,
+)
 from pulsarcast.protocol.messages import (
     EventMessage,
     FetchRange,
@@ -29,6 +37,7 @@ from tests.support.solo import Parent, Solo, below
 
 NARROW = Parameters(fanout=2)
 HAND_OVER_S = Parameters().handover_timeout_s
+NOW = Now(1.0, CREATED_US)
 
 
 def inner_node(lab: Lab, topic: Cid, members: list[int]) -> int:
@@ -268,6 +277,26 @@ def test_what_was_to_be_published_when_we_were_told_to_go_is_not_put_beside_our_
         answer = Loaded(load.token, solo.store.answer(load.query))
         collect(solo.node.handle(answer, Now(1.0, 1)))
     assert [(each.call, each.error) for each in replies] == [(99, "the node is stopping")]
+
+
+def test_who_subscribes_again_while_it_leaves_is_told_so_once_it_is_so() -> None:
+    """Found by random seed 1849: an author, who stays in its tree, was told so too early."""
+    solo = Solo().start()
+    topic = solo.create()
+    solo.subscribe(topic)
+
+    def synced(effects: list[Effect]) -> list[Effect]:
+        """What follows once the disk has done what was asked."""
+        tokens = [each.token for each in effects if isinstance(each, Persist)]
+        return [each for token in tokens for each in solo.node.handle(Persisted(token), NOW)]
+
+    leaving = solo.node.handle(Unsubscribe(98, topic), NOW)
+    coming = solo.node.handle(Subscribe(99, topic), NOW)
+    assert [each.call for each in synced(leaving) if isinstance(each, Reply)] == [98]
+    told = synced(coming)
+    said = [each.record for each in told if isinstance(each, Trace)]
+    assert isinstance(said[0], trace.Subscribed)
+    assert [each.call for each in told if isinstance(each, Reply)] == [99]
 
 
 # What we published before we followed a topic.
