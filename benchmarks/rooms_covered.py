@@ -38,6 +38,8 @@ exclude_also =
     if TYPE_CHECKING:
     @overload
     raise NotImplementedError
+    case _ as unreachable:
+    assert_never
     \\.\\.\\.$
 """
 

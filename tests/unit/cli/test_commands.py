@@ -14,7 +14,7 @@ import pytest
 
 from pulsarcast.cli.main import COMMANDS, main
 
-HEAVY = ("pyspark", "libp2p", "trio", "starlette", "hypercorn", "httpx", "rich", "pandas")
+HEAVY = ("pyspark", "cryptography", "trio", "starlette", "hypercorn", "httpx", "rich", "pandas")
 WITHOUT_JSON = (
     "daemon",
     "backup",
