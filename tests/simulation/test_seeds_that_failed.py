@@ -19,6 +19,7 @@ SEEDS = {
         1471: "who subscribed dropped what it had published from outside, which others lacked",
         1564: "an own event that found no room to wait in was never handed in again",
         1849: "who subscribed again while it left was told so before it was so",
+        2243: "three had an event that retention took, and nobody was a neighbour of two of them",
         945: "a subscription left before it began was never answered",
     },
     "random-cube": {

@@ -15,16 +15,22 @@ them for ever. We skip a gap only if all of this holds:
 2. a signed event from behind the gap is here: nobody can make us skip what does not exist yet;
 3. our parent and our lazy neighbours were asked for it, and nobody gave it to us;
 4. the publisher of these numbers, or the topic's author, says that they are retired; or at least
-   two of our parent and lazy neighbours do and none of these says otherwise. (One whose own
-   subscription began behind the gap says nothing about it.)
+   two of our parent, our lazy neighbours and the members that we drew do, and none of these says
+   that it holds them. (One that lacks them itself, or whose own subscription began behind the gap,
+   says nothing about it.)
 
 So no single peer can make us skip anything: not a stranger, who has no say at all, and not a
 parent. The publisher may, since it could as well have said nothing, and the author, since it could
 have flushed. In causal order an event may wait for numbers that are retired everywhere, with no
 event behind them: then 2 is that this event names them, and they are not skipped, it only waits for
-them no longer. We ask these two when the others are too few. Where neither can be had and no two
-others are left, as in a network of two, the gap stays, and later events of an ordered topic wait,
-until somebody comes or the author flushes. (A flush is signed and needs none of this.)
+them no longer.
+
+Where the others are too few, we ask these two, and draw some members that we know of: they are
+asked for the events as well, and have a say until the next draw. Only few members may ever have had
+the events, such as those that were cut off together with a publisher whose disk was then lost.
+Where none of these can be had, as in a network of two, the gap stays, and later events of an
+ordered topic wait, until somebody comes or the author flushes. (A flush is signed and needs none of
+this.)
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -55,7 +61,9 @@ FETCHES_MAX = 8
 FETCHES_KEPT = 2
 """How many of them are kept for what our parent shows."""
 VOICES_MIN = 2
-"""Neighbours of our own choice that must say that events are retired, if no one else can."""
+"""Members of our own choice that must say that events are retired, if no one else can."""
+DRAWN = 3
+"""Members that we draw for this, besides our neighbours: all of them are asked (`SOURCES_MAX`)."""
 
 
 class _Want:
@@ -106,10 +114,11 @@ class Recovery:
         parent: Callable[[], PeerId | None],
         lazy: Callable[[], Collection[PeerId]],
         neighbours: Callable[[], Iterable[PeerId]],
+        members: Callable[[], Iterable[PeerId]],
         take: Callable[[bytes, PeerId, bytes], None],
         find_block: Callable[[Cid, Callable[[bytes | None], None]], None],
         seen: Callable[[PeerId, int], int],
-        consult: Callable[[PeerId, int], None],
+        consult: Callable[[Iterable[PeerId], PeerId, int], None],
         retire: Callable[[PeerId, int, int], None],
         retires: Callable[[], bool],
         needed: Callable[[PeerId, int], int],
@@ -126,12 +135,14 @@ class Recovery:
         self.parent = parent
         self.lazy = lazy
         self.neighbours = neighbours
+        self.members = members
+        """Other members that we know of: more than we have as neighbours."""
         self.take = take
         self.find_block = find_block
         self.seen = seen
         """The highest number of a numbering of which we have the signed event."""
         self.consult = consult
-        """Ask a numbering's publisher, and the topic's author, how far it is retired."""
+        """Ask some peers how far a numbering is retired."""
         self.retire = retire
         self.retires = retires
         self.needed = needed
@@ -146,6 +157,11 @@ class Recovery:
         self._request = 0
         self._look: tuple[int, PeerId] | None = None
         """A question about what we hold, and whom we asked."""
+        self._drawn: list[PeerId] = []
+        """Members that have a say beside our neighbours, until the next draw."""
+        self._drawn_s: float | None = None
+        self._consulted: set[Source] = set()
+        """The numberings that were asked about since that draw: each is once."""
         self._timer: int | None = None
         self._timer_due_s = 0.0
 
@@ -248,13 +264,17 @@ class Recovery:
             del self._wanted_by[sponsor]
 
     def _chosen(self) -> list[PeerId]:
-        """Those that we chose ourselves: our parent and our lazy neighbours."""
+        """Those that we chose ourselves: our parent, our lazy neighbours, and whom we drew."""
         parent = self.parent()
-        return [*(() if parent is None else (parent,)), *self.lazy()]
+        kept = (*(() if parent is None else (parent,)), *self.lazy())
+        return list(dict.fromkeys((*kept, *self._drawn)))
+
+    def _speakers(self, publisher: PeerId) -> tuple[PeerId, ...]:
+        """Those who can say alone that a numbering is retired."""
+        return (*self.publishers_of(publisher), self.author)
 
     def _has_a_say(self, peer: PeerId, publisher: PeerId) -> bool:
-        speakers = (*self.publishers_of(publisher), self.author)
-        return peer in speakers or peer in self._chosen()
+        return peer in self._speakers(publisher) or peer in self._chosen()
 
     def _pump(self) -> None:
         """Ask for whatever is due, within the limits."""
@@ -422,13 +442,13 @@ class Recovery:
                 self.counts["retired_gap"] = self.counts.get("retired_gap", 0) + 1
                 self.retire(*source, retired)
                 return
-            self.consult(*source)
+            self._ask_around(source)
         elif self.retires() and (needed := self.needed(*source)) >= first:
             if self._retired(source[0], want, first) >= needed:
                 self.counts["retired_parent"] = self.counts.get("retired_parent", 0) + 1
                 self.excuse(*source, needed)
                 return
-            self.consult(*source)
+            self._ask_around(source)
         if want.cid is not None:
             self.find_block(want.cid, self._found)
 
@@ -437,17 +457,36 @@ class Recovery:
         chosen = self._chosen()
         if any(peer not in want.asked for peer in chosen):
             return 0
-        for peer in (*self.publishers_of(publisher), self.author):
+        for peer in self._speakers(publisher):
             voice = want.voices.get(peer)
             if voice is not None and voice.retired >= first:
                 return voice.retired
-        # Who began behind the gap never had it, and cannot know what became of it.
+        # Who began behind the gap, or lacks it like us, cannot know what became of it.
         voices = [
             mark.retired
             for peer, mark in want.voices.items()
-            if peer in chosen and (mark.retired >= first or mark.floor < first)
+            if peer in chosen and (mark.retired >= first or _shows(mark, first))
         ]
         return min(voices) if len(voices) >= VOICES_MIN else 0
+
+    def _ask_around(self, source: Source) -> None:
+        """Ask those who know more than our neighbours, as often as we draw at most."""
+        now = self.turn.now
+        if self._drawn_s is None or now - self._drawn_s >= self.parameters.status_interval_s:
+            self._drawn_s = now
+            self._consulted.clear()
+            self._draw()
+        if source not in self._consulted:
+            self._consulted.add(source)
+            asked = dict.fromkeys((*self._speakers(source[0]), *self._drawn))
+            self.consult(asked, *source)
+
+    def _draw(self) -> None:
+        """Draw members, as we choose lazy neighbours: nobody else can say who they are."""
+        self._drawn = []
+        neighbours = {self.turn.me, *self._chosen()}
+        known = [peer for peer in self.members() if peer not in neighbours]
+        self._drawn = self.turn.rng.sample(known, min(DRAWN, len(known)))
 
     def _found(self, block: bytes | None) -> None:
         if block is not None:

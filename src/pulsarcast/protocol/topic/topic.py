@@ -178,10 +178,11 @@ class Topic:
             parent=lambda: self.overlay.mainstay,
             lazy=lambda: self.heartbeat.lazy,
             neighbours=self.neighbours,
+            members=self.heartbeat.members,
             take=self._take_recovered,
             find_block=dht.find_block,
             seen=self.ordering.seen,
-            consult=self._consult,
+            consult=self.sharing.consult,
             retire=self.retirement.retire,
             retires=self.retirement.has_retention,
             needed=self.retirement.needed,
@@ -390,11 +391,6 @@ class Topic:
     def _take_recovered(self, block: bytes, sender: PeerId, certificate: bytes) -> None:
         """An event was fetched: it arrives like any other."""
         self.arrivals.take_recovered(block, sender, certificate)
-
-    def _consult(self, publisher: PeerId, epoch: int) -> None:
-        """Ask the two who may say it alone how far a numbering is retired."""
-        peers = dict.fromkeys((*self.versions.publishers_of(publisher), self.versions.first.author))
-        self.sharing.consult(peers, publisher, epoch)
 
     def neighbours(self) -> Iterable[PeerId]:
         """Whom we could ask for an event, best first."""

@@ -13,7 +13,7 @@ from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import MarkState
 from pulsarcast.protocol.topic import recovery as recovery_module
 from pulsarcast.protocol.topic.frontier import Frontier
-from pulsarcast.protocol.topic.recovery import FETCHES_KEPT, FETCHES_MAX, Recovery
+from pulsarcast.protocol.topic.recovery import DRAWN, FETCHES_KEPT, FETCHES_MAX, Recovery
 from pulsarcast.protocol.turn import Turn
 from tests.support.people import ALICE, BOB, CAROL, EPOCH, MALLORY, event_of, peer, topic_of
 
@@ -38,13 +38,14 @@ class Desk:
         parent: PeerId | None = None,
         lazy: tuple[PeerId, ...] = (),
         neighbours: tuple[PeerId, ...] = (),
+        members: tuple[PeerId, ...] = (),
         retires: bool = False,
     ) -> None:
         self.turn = Turn(BOB, Random(1))
         self.frontier = Frontier()
         self.looked_up: list[tuple[Cid, Callable[[bytes | None], None]]] = []
         self.retired: list[tuple[PeerId, int, int]] = []
-        self.consulted: list[tuple[PeerId, int]] = []
+        self.consulted: list[tuple[tuple[PeerId, ...], PeerId, int]] = []
         self.recovery = Recovery(
             TOPIC.cid,
             self.turn,
@@ -54,11 +55,12 @@ class Desk:
             parent=lambda: parent,
             lazy=lambda: lazy,
             neighbours=lambda: neighbours,
+            members=lambda: members,
             publishers_of=lambda publisher: (publisher,),
             take=self.take,
             find_block=lambda cid, then: self.looked_up.append((cid, then)),
             seen=self.frontier.highest,
-            consult=lambda publisher, epoch: self.consulted.append((publisher, epoch)),
+            consult=lambda peers, *source: self.consulted.append((tuple(peers), *source)),
             retire=self._retire,
             retires=lambda: retires,
             needed=lambda publisher, epoch: 0,
@@ -351,9 +353,14 @@ def test_an_answer_with_a_hole_in_it_is_survived_when_all_slots_are_taken() -> N
 # Gaps that nobody fills.
 
 
-def gap_below_six(*, lazy: tuple[PeerId, ...] = (LAZY,), retires: bool = True) -> Desk:
+def gap_below_six(
+    *,
+    lazy: tuple[PeerId, ...] = (LAZY,),
+    members: tuple[PeerId, ...] = (),
+    retires: bool = True,
+) -> Desk:
     """A member of a topic with retention that holds event 6, and lacks those before it."""
-    desk = Desk(parent=PARENT, lazy=lazy, retires=retires)
+    desk = Desk(parent=PARENT, lazy=lazy, members=members, retires=retires)
     desk.frontier.add(ALICE.peer_id, EPOCH, 6, None)
     return desk
 
@@ -405,7 +412,9 @@ def test_one_peer_alone_makes_us_give_up_nothing(who: PeerId) -> None:
     desk.shows(who, 9, retired=4)
     desk.exhaust()
     assert desk.retired == []
-    assert desk.consulted == [(ALICE.peer_id, EPOCH)], "those who can say it alone are asked"
+    assert desk.consulted == [((ALICE.peer_id, AUTHOR), ALICE.peer_id, EPOCH)], (
+        "those who can say it alone are asked"
+    )
 
 
 def test_any_number_of_strangers_makes_us_give_up_nothing() -> None:
@@ -453,6 +462,93 @@ def test_whoever_began_behind_the_gap_says_nothing_about_it() -> None:
         desk.pass_time(1.0)
         desk.exhaust()
         assert desk.retired == given_up
+
+
+def test_whoever_lacks_it_too_says_nothing_about_it() -> None:
+    """It holds later ones, as we do, and waits as we do."""
+    desk = gap_below_six(lazy=(LAZY, OTHER))
+    desk.shows(PARENT, 9, retired=4, patience_s=1.0)
+    desk.shows(LAZY, 9, retired=4, patience_s=1.0)
+    waiting = MarkState(ALICE.peer_id, EPOCH, 0, 0, None, beyond=(6, 7))
+    desk.recovery.compare(OTHER, [waiting], patience_s=1.0)
+    desk.pass_time(1.0)
+    desk.exhaust()
+    assert desk.retired == [(ALICE.peer_id, EPOCH, 4)]
+
+
+MEMBERS = tuple(peer(f"member {number}") for number in range(12))
+
+
+def drew(desk: Desk) -> tuple[PeerId, ...]:
+    """Whom the member drew last, beside those who can say it alone."""
+    asked, *_ = desk.consulted[-1]
+    return tuple(who for who in asked if who not in {ALICE.peer_id, AUTHOR})
+
+
+def test_where_neighbours_know_too_little_members_are_drawn_and_have_a_say() -> None:
+    """Those who had it may be few, and none of them our neighbours."""
+    desk = gap_below_six(members=(BOB.peer_id, PARENT, *MEMBERS))
+    desk.shows(PARENT, 9, retired=4)
+    desk.exhaust()
+    assert desk.retired == []
+    drawn = drew(desk)
+    assert len(set(drawn)) == DRAWN
+    assert set(drawn) < set(MEMBERS), "neither ourselves nor whom we ask anyway"
+    for who in drawn[:2]:
+        desk.shows(who, 9, retired=4, patience_s=1.0)
+    desk.pass_time(1.0)
+    order = desk.exhaust()
+    assert set(order) >= {PARENT, LAZY, *drawn}, "all of them were asked for it first"
+    assert desk.retired == [(ALICE.peer_id, EPOCH, 4)]
+
+
+def test_members_that_were_not_drawn_have_no_say() -> None:
+    """Or whoever wants us to skip something only has to be many."""
+    desk = gap_below_six(members=MEMBERS)
+    desk.shows(PARENT, 9, retired=4)
+    desk.exhaust()
+    for who in set(MEMBERS) - set(drew(desk)):
+        desk.shows(who, 9, retired=4, patience_s=1.0)
+    desk.pass_time(1.0)
+    desk.exhaust()
+    assert desk.retired == []
+
+
+def test_a_drawn_member_that_claims_to_hold_it_keeps_the_gap_open() -> None:
+    desk = gap_below_six(members=MEMBERS)
+    desk.shows(PARENT, 9, retired=4)
+    desk.exhaust()
+    first, second, third = drew(desk)
+    desk.shows(first, 9, retired=4, patience_s=1.0)
+    desk.shows(second, 9, retired=4, patience_s=1.0)
+    desk.shows(third, 9, patience_s=1.0)
+    desk.pass_time(1.0)
+    desk.exhaust()
+    assert desk.retired == []
+
+
+def test_members_are_drawn_anew_but_not_at_every_failure() -> None:
+    """What those who are asked answer makes us ask again: that must not go round for ever."""
+    desk = gap_below_six(members=MEMBERS)
+    seen: set[PeerId] = set()
+    for _ in range(30):
+        for _ in range(5):
+            desk.shows(PARENT, 9, retired=4)
+            desk.exhaust()
+        seen.update(drew(desk))
+        desk.turn.now += Parameters().status_interval_s
+    assert len(desk.consulted) == 30
+    assert seen == set(MEMBERS)
+
+
+def test_each_numbering_is_asked_about_between_two_draws() -> None:
+    desk = gap_below_six(members=MEMBERS)
+    desk.frontier.add(CAROL.peer_id, EPOCH, 6, None)
+    for publisher in (ALICE.peer_id, CAROL.peer_id):
+        desk.shows(PARENT, 9, retired=4, publisher=publisher)
+        desk.exhaust()
+    (alice, *_), (carol, *_) = desk.consulted
+    assert set(alice) - {ALICE.peer_id} == set(carol) - {CAROL.peer_id}
 
 
 def test_nothing_is_given_up_before_an_event_from_behind_the_gap_is_here() -> None:
