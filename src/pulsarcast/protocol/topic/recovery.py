@@ -9,31 +9,10 @@ parent, who may be hostile too, leaves them a quarter. Those who showed us somet
 asking, and some of the questions are kept for what the parent shows.
 
 **Gaps that nobody fills.** Retention drops events for good, and whoever was away would wait for
-them for ever. We skip a gap only if all of this holds:
-
-1. the topic has retention;
-2. a signed event from behind the gap is here: nobody can make us skip what does not exist yet;
-3. our parent and our lazy neighbours were asked for it, and nobody gave it to us;
-4. the publisher of these numbers, or the topic's author, says that they are retired; or at least
-   two of our parent, our lazy neighbours and the members that we drew do, and none of these says
-   that it holds them. (One that lacks them itself, or whose own subscription began behind the gap,
-   says nothing about it.)
-
-So no single peer can make us skip anything: not a stranger, who has no say at all, and not a
-parent. The publisher may, since it could as well have said nothing, and the author, since it could
-have flushed. In causal order an event may wait for numbers that are retired everywhere, with no
-event behind them: then 2 is that this event names them, and they are not skipped, it only waits for
-them no longer.
-
-Where the others are too few, we ask these two, and draw some members that we know of: they are
-asked for the events as well, and have a say until the next draw. Only few members may ever have had
-the events, such as those that were cut off together with a publisher whose disk was then lost.
-Where none of these can be had, as in a network of two, the gap stays, and later events of an
-ordered topic wait, until somebody comes or the author flushes. (A flush is signed and needs none of
-this.)
+them for ever. Where nobody gives us the events, `witnesses` says whether we may skip them.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 
 from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid, PeerId
@@ -42,6 +21,7 @@ from pulsarcast.protocol.messages import FetchRange, Range
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import MarkState
 from pulsarcast.protocol.topic.frontier import Frontier, Source
+from pulsarcast.protocol.topic.witnesses import Witnesses, shows
 from pulsarcast.protocol.turn import Turn
 
 WANTS_MAX = 1024
@@ -60,10 +40,6 @@ FETCHES_MAX = 8
 """Requests in flight per topic, so that catch-up never starves live events."""
 FETCHES_KEPT = 2
 """How many of them are kept for what our parent shows."""
-VOICES_MIN = 2
-"""Members of our own choice that must say that events are retired, if no one else can."""
-DRAWN = 3
-"""Members that we draw for this, besides our neighbours: all of them are asked (`SOURCES_MAX`)."""
 
 
 class _Want:
@@ -109,16 +85,12 @@ class Recovery:
         parameters: Parameters,
         frontier: Frontier,
         *,
-        author: PeerId,
-        publishers_of: Callable[[PeerId], tuple[PeerId, ...]],
+        witnesses: Witnesses,
         parent: Callable[[], PeerId | None],
-        lazy: Callable[[], Collection[PeerId]],
         neighbours: Callable[[], Iterable[PeerId]],
-        members: Callable[[], Iterable[PeerId]],
         take: Callable[[bytes, PeerId, bytes], None],
         find_block: Callable[[Cid, Callable[[bytes | None], None]], None],
         seen: Callable[[PeerId, int], int],
-        consult: Callable[[Iterable[PeerId], PeerId, int], None],
         retire: Callable[[PeerId, int, int], None],
         retires: Callable[[], bool],
         needed: Callable[[PeerId, int], int],
@@ -129,20 +101,13 @@ class Recovery:
         self.turn = turn
         self.parameters = parameters
         self.frontier = frontier
-        self.author = author
-        self.publishers_of = publishers_of
-        """Who can speak for a numbering."""
+        self.witnesses = witnesses
         self.parent = parent
-        self.lazy = lazy
         self.neighbours = neighbours
-        self.members = members
-        """Other members that we know of: more than we have as neighbours."""
         self.take = take
         self.find_block = find_block
         self.seen = seen
         """The highest number of a numbering of which we have the signed event."""
-        self.consult = consult
-        """Ask some peers how far a numbering is retired."""
         self.retire = retire
         self.retires = retires
         self.needed = needed
@@ -157,11 +122,6 @@ class Recovery:
         self._request = 0
         self._look: tuple[int, PeerId] | None = None
         """A question about what we hold, and whom we asked."""
-        self._drawn: list[PeerId] = []
-        """Members that have a say beside our neighbours, until the next draw."""
-        self._drawn_s: float | None = None
-        self._consulted: set[Source] = set()
-        """The numberings that were asked about since that draw: each is once."""
         self._timer: int | None = None
         self._timer_due_s = 0.0
 
@@ -177,7 +137,7 @@ class Recovery:
                 want = self._want(source, missing, sender, patience_s, mark)
                 if want is not None:
                     self._may_ask_again(source, want, sender, mark)
-                    if self._has_a_say(sender, mark.publisher):
+                    if self.witnesses.has_a_say(sender, mark.publisher):
                         want.voices[sender] = mark
         self._pump()
 
@@ -209,7 +169,7 @@ class Recovery:
         never find out that nobody has it.
         """
         first = self._first(source, want)
-        if peer in want.asked and _shows(mark, first) and not _shows(want.asked[peer], first):
+        if peer in want.asked and shows(mark, first) and not shows(want.asked[peer], first):
             del want.asked[peer]
 
     def _first(self, source: Source, want: _Want) -> int:
@@ -262,19 +222,6 @@ class Recovery:
         self._wanted_by[sponsor] -= 1
         if not self._wanted_by[sponsor]:
             del self._wanted_by[sponsor]
-
-    def _chosen(self) -> list[PeerId]:
-        """Those that we chose ourselves: our parent, our lazy neighbours, and whom we drew."""
-        parent = self.parent()
-        kept = (*(() if parent is None else (parent,)), *self.lazy())
-        return list(dict.fromkeys((*kept, *self._drawn)))
-
-    def _speakers(self, publisher: PeerId) -> tuple[PeerId, ...]:
-        """Those who can say alone that a numbering is retired."""
-        return (*self.publishers_of(publisher), self.author)
-
-    def _has_a_say(self, peer: PeerId, publisher: PeerId) -> bool:
-        return peer in self._speakers(publisher) or peer in self._chosen()
 
     def _pump(self) -> None:
         """Ask for whatever is due, within the limits."""
@@ -357,10 +304,10 @@ class Recovery:
         """
         shown = [peer for peer in reversed(want.sources) if peer != self.turn.me]
         order = dict.fromkeys(shown[:1])
-        order.update(dict.fromkeys(self._chosen()))
+        order.update(dict.fromkeys(self.witnesses.chosen()))
         order.update(dict.fromkeys(shown))
         order.update(dict.fromkeys(self.neighbours()))
-        for speaker in self.publishers_of(publisher):
+        for speaker in self.witnesses.publishers_of(publisher):
             if speaker != self.turn.me:
                 order[speaker] = None
         return order
@@ -437,56 +384,23 @@ class Recovery:
         """No neighbour has it: the topic may have retired it, or the DHT may still keep it."""
         self._close(source, want)
         if self.retires() and self.seen(*source) > first:
-            retired = min(self._retired(source[0], want, first), self.seen(*source) - 1)
+            retired = min(self._retired(source, want, first), self.seen(*source) - 1)
             if retired >= first:
                 self.counts["retired_gap"] = self.counts.get("retired_gap", 0) + 1
                 self.retire(*source, retired)
                 return
-            self._ask_around(source)
+            self.witnesses.ask_around(source)
         elif self.retires() and (needed := self.needed(*source)) >= first:
-            if self._retired(source[0], want, first) >= needed:
+            if self._retired(source, want, first) >= needed:
                 self.counts["retired_parent"] = self.counts.get("retired_parent", 0) + 1
                 self.excuse(*source, needed)
                 return
-            self._ask_around(source)
+            self.witnesses.ask_around(source)
         if want.cid is not None:
             self.find_block(want.cid, self._found)
 
-    def _retired(self, publisher: PeerId, want: _Want, first: int) -> int:
-        """Up to which number the events from `first` on are gone for good; 0: nobody can say."""
-        chosen = self._chosen()
-        if any(peer not in want.asked for peer in chosen):
-            return 0
-        for peer in self._speakers(publisher):
-            voice = want.voices.get(peer)
-            if voice is not None and voice.retired >= first:
-                return voice.retired
-        # Who began behind the gap, or lacks it like us, cannot know what became of it.
-        voices = [
-            mark.retired
-            for peer, mark in want.voices.items()
-            if peer in chosen and (mark.retired >= first or _shows(mark, first))
-        ]
-        return min(voices) if len(voices) >= VOICES_MIN else 0
-
-    def _ask_around(self, source: Source) -> None:
-        """Ask those who know more than our neighbours, as often as we draw at most."""
-        now = self.turn.now
-        if self._drawn_s is None or now - self._drawn_s >= self.parameters.status_interval_s:
-            self._drawn_s = now
-            self._consulted.clear()
-            self._draw()
-        if source not in self._consulted:
-            self._consulted.add(source)
-            asked = dict.fromkeys((*self._speakers(source[0]), *self._drawn))
-            self.consult(asked, *source)
-
-    def _draw(self) -> None:
-        """Draw members, as we choose lazy neighbours: nobody else can say who they are."""
-        self._drawn = []
-        neighbours = {self.turn.me, *self._chosen()}
-        known = [peer for peer in self.members() if peer not in neighbours]
-        self._drawn = self.turn.rng.sample(known, min(DRAWN, len(known)))
+    def _retired(self, source: Source, want: _Want, first: int) -> int:
+        return self.witnesses.retired(source[0], first, want.voices, want.asked)
 
     def _found(self, block: bytes | None) -> None:
         if block is not None:
@@ -498,10 +412,3 @@ class Recovery:
         for source, want in list(self._wants.items()):
             self._close(source, want)
         self.turn.cancel(self._timer)
-
-
-def _shows(mark: MarkState | None, number: int) -> bool:
-    """Whether a peer that shows this mark says that it holds this number."""
-    return mark is not None and (
-        mark.floor < number <= mark.high or (number > mark.high and number in mark.beyond)
-    )

@@ -35,6 +35,7 @@ from pulsarcast.protocol.topic.recovery import Recovery
 from pulsarcast.protocol.topic.retirement import Retirement
 from pulsarcast.protocol.topic.sharing import Sharing
 from pulsarcast.protocol.topic.versions import Versions
+from pulsarcast.protocol.topic.witnesses import Witnesses
 from pulsarcast.protocol.turn import Turn
 
 START_MARKS_MAX = 65_536
@@ -168,21 +169,27 @@ class Topic:
             self.keeping.accept_waiting,
             counts,
         )
+        witnesses = Witnesses(
+            turn,
+            parameters,
+            author=versions.first.author,
+            publishers_of=versions.publishers_of,
+            parent=lambda: self.overlay.mainstay,
+            lazy=lambda: self.heartbeat.lazy,
+            members=self.heartbeat.members,
+            consult=self.sharing.consult,
+        )
         self.recovery = Recovery(
             self.id,
             turn,
             parameters,
             self.frontier,
-            author=versions.first.author,
-            publishers_of=versions.publishers_of,
+            witnesses=witnesses,
             parent=lambda: self.overlay.mainstay,
-            lazy=lambda: self.heartbeat.lazy,
             neighbours=self.neighbours,
-            members=self.heartbeat.members,
             take=self._take_recovered,
             find_block=dht.find_block,
             seen=self.ordering.seen,
-            consult=self.sharing.consult,
             retire=self.retirement.retire,
             retires=self.retirement.has_retention,
             needed=self.retirement.needed,
