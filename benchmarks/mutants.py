@@ -96,8 +96,14 @@ def main() -> None:
     print(f"{len(chosen)} of {sum(counts.values())} mutants", flush=True)
     coverage = cover()
     print(f"{len(coverage.took_s)} tests, {sum(coverage.took_s.values()):.0f} s", flush=True)
+
+    def meet(mutant: Mutant) -> str:
+        end = fate(mutant, coverage, given.budget_s)
+        print(f"{end:9} {mutant.name}", flush=True)
+        return end
+
     with ThreadPoolExecutor(given.processes) as pool:
-        fates = list(pool.map(lambda mutant: fate(mutant, coverage, given.budget_s), chosen))
+        fates = list(pool.map(meet, chosen))
     result = summary(dict(zip(chosen, fates, strict=True)), sum(counts.values()))
     given.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(table(result))

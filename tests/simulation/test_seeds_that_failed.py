@@ -14,6 +14,7 @@ SEEDS = {
         280: "who published while still given old events was judged before it had them",
         287: "a publisher outside could not give again what it had handed in",
         644: "a parent that withholds hid every other member, until retention had passed",
+        656: "all room to wait in was taken by events that waited for one without room",
         934: "a publisher outside could not give again what it had handed in",
         1013: "what a publisher knew to be retired of its own was due to it, until a restart",
         1471: "who subscribed dropped what it had published from outside, which others lacked",

@@ -7,8 +7,10 @@ received of a publisher first is never overtaken, as the paper asks of its per-s
 
 **Who may keep us busy.** Anyone who may publish can name parents that never existed, and its event
 waits for ever. It waits at its publisher's expense: nobody can take more than a share of the room,
-and where that is all taken, whoever has the most in it gives way. What is dropped is fetched again
-once a comparison of frontiers shows it. Nobody who is honest links to what it has not delivered.
+and where that is all taken, whoever has the most in it gives way, or else an event that comes after
+the new one: it has its turn later, and might wait for ever for one that had no room. What is
+dropped is fetched again once a comparison of frontiers shows it. Nobody who is honest links to what
+it has not delivered.
 """
 
 from collections.abc import Iterator
@@ -124,14 +126,14 @@ class CausalOrdering(Ordering):
 
     def needed(self, publisher: PeerId, epoch: int) -> int:
         """The highest number of a numbering that the next event of another one waits for."""
-        numbers = [
-            mark.number
-            for source in self._blocked.get((publisher, epoch), ())
-            for event, _ in (self._waiting[source][self.frontier.high(*source) + 1],)
-            for mark in (*event.marks, *event.request.marks)
-            if mark[:2] == (publisher, epoch)
-        ]
-        return max(numbers, default=0)
+        source = (publisher, epoch)
+        return max((self._names(each, source) for each in self._blocked.get(source, ())), default=0)
+
+    def _names(self, blocked: Source, source: Source) -> int:
+        """The highest number of a numbering that the next event of a blocked one follows."""
+        event, _ = self._waiting[blocked][self.frontier.high(*blocked) + 1]
+        marks = (*event.marks, *event.request.marks)
+        return max((mark.number for mark in marks if mark[:2] == source), default=0)
 
     # Giving out.
 
@@ -200,21 +202,33 @@ class CausalOrdering(Ordering):
             self._counts.get(publisher, 0) >= share
             or self._bytes.get(publisher, 0) + size > BYTES_MAX // PUBLISHER_SHARE
         ):
-            # Of its own events the earliest stay: they have their turn first.
-            last = self._last_of(publisher)
-            source = (publisher, event.sequence.epoch)
-            if last is None or last[0] != source or last[1] < event.sequence.number:
+            follower = self._follower_of(event)
+            if follower is None or follower[0][0] != publisher:
                 return False
-            self._remove(*last)
+            self._remove(*follower)
         while self._waiting_count >= self.held_back_max or self._waiting_bytes + size > BYTES_MAX:
             short_of_bytes = self._waiting_count < self.held_back_max
             taken, needed = (self._bytes, size) if short_of_bytes else (self._counts, 1)
             greediest = max(taken, key=lambda each: taken[each], default=publisher)
-            last = self._last_of(greediest)
-            if last is None or taken[greediest] <= taken.get(publisher, 0) + needed:
+            if taken.get(greediest, 0) > taken.get(publisher, 0) + needed:
+                gives_way = self._last_of(greediest)
+            else:
+                gives_way = self._follower_of(event)
+            if gives_way is None:
                 return False
-            self._remove(*last)
+            self._remove(*gives_way)
         return True
+
+    def _follower_of(self, event: EventDescriptor) -> tuple[Source, int] | None:
+        """One that waits here and comes after an event: of its own numbering, or blocked by it."""
+        source = (event.publisher, event.sequence.epoch)
+        last = max(self._waiting.get(source, ()), default=0)
+        if last > event.sequence.number:
+            return source, last
+        for blocked in self._blocked.get(source, ()):
+            if self._names(blocked, source) >= event.sequence.number:
+                return blocked, self.frontier.high(*blocked) + 1
+        return None
 
     def _last_of(self, publisher: PeerId) -> tuple[Source, int] | None:
         """The highest number that waits of a publisher, in the numbering with the most."""

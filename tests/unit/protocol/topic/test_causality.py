@@ -216,6 +216,63 @@ def test_where_all_room_is_taken_the_greediest_gives_way() -> None:
     assert reader.cids() == [parent.cid, child.cid]
 
 
+def _all_wait_for(late: EventDescriptor, *, room: int = 4) -> Reader:
+    """All room is taken, by one event each of as many publishers, and each follows one event."""
+    reader = Reader(held_back_max=room)
+    for number in range(room):
+        reader.take(event_of(identity(f"p{number}"), TOPIC, **following(late)))
+    assert len(reader.ordering) == room
+    return reader
+
+
+def test_what_others_wait_for_takes_the_room_of_one_of_them() -> None:
+    """It is behind a gap that is retired: only if it is here do we skip that."""
+    late = event_of(ALICE, TOPIC, 5)
+    reader = _all_wait_for(late)
+    reader.take(late)
+    assert reader.ordering.held_back(late.publisher, *late.sequence) == late.cid
+    assert reader.ordering.seen(ALICE.peer_id, EPOCH) == 5
+    assert len(reader.ordering) == 4
+    reader.frontier.retire(ALICE.peer_id, EPOCH, 4)
+    reader.go_on(late)
+    assert len(reader.got) == 4, "what gave way comes again with a comparison"
+
+
+def test_so_does_what_comes_before_what_they_wait_for() -> None:
+    reader = _all_wait_for(event_of(ALICE, TOPIC, 5))
+    earlier = event_of(ALICE, TOPIC, 4)
+    reader.take(earlier)
+    assert reader.ordering.held_back(earlier.publisher, *earlier.sequence) == earlier.cid
+
+
+def test_what_nobody_waits_for_takes_nobodys_room() -> None:
+    reader = _all_wait_for(event_of(ALICE, TOPIC, 5))
+    reader.take(event_of(ALICE, TOPIC, 6), _waits_for_ever("mallory", 1))
+    assert len(reader.ordering) == 4
+    assert reader.ordering.highest(ALICE.peer_id, EPOCH) == 0
+    assert reader.ordering.highest(MALLORY.peer_id, EPOCH) == 0
+
+
+def test_a_publisher_beyond_its_share_takes_no_room_of_those_that_wait_for_it() -> None:
+    reader = Reader(held_back_max=4)
+    reader.take(_waits_for_ever("alice", 1, EPOCH - 1))
+    late = event_of(ALICE, TOPIC, 5)
+    for who in (BOB, CAROL, MALLORY):
+        reader.take(event_of(who, TOPIC, **following(late)))
+    reader.take(late)
+    assert reader.ordering.highest(ALICE.peer_id, EPOCH) == 0
+    assert len(reader.ordering) == 4
+
+
+def test_of_one_publishers_epochs_the_one_that_the_other_follows_stays() -> None:
+    reader = Reader(held_back_max=4)
+    old = event_of(ALICE, TOPIC, 5)
+    new = event_of(ALICE, TOPIC, 1, epoch=EPOCH + 1, **following(old))
+    reader.take(new, old)
+    assert reader.ordering.held_back(old.publisher, *old.sequence) == old.cid
+    assert reader.ordering.held_back(new.publisher, *new.sequence) is None
+
+
 def test_nothing_is_left_of_what_was_dropped() -> None:
     reader = Reader(held_back_max=4)
     for epoch in range(200):
