@@ -45,7 +45,8 @@ TESTS = (
     "tests/unit/wire",
     "tests/paper",
     "tests/transcripts",
-    "tests/simulation/test_scenarios.py",
+    "tests/attacks",
+    *(f"tests/simulation/test_{each}.py" for each in ("content", "scenarios", "sequencers")),
 )
 HOW = (
     *("-q", "-x", "-p", "no:xdist", "-p", "no:cacheprovider", "--timeout=0"),
@@ -201,16 +202,22 @@ def tests_of(mutant: Mutant, coverage: Coverage) -> list[str]:
     """Those that run what it changes, quickest first."""
     lines = coverage.tests.get(mutant.path, {})
     tree = ast.parse(Path(mutant.path).read_text(encoding="utf-8"))
-    names: set[str] = set()
     for first, last in spans(tree, mutant.lines):
-        names = {name for line in range(first, last + 1) for name in lines.get(line, ())}
+        ran = [tests for line, tests in lines.items() if first <= line <= last]
+        names = {name for tests in ran for name in tests}
         if names:
+            return sorted(names, key=lambda name: coverage.took_s.get(name, 0.0))
+        if not ran:
             break
-    return sorted(names, key=lambda name: coverage.took_s.get(name, 0.0))
+    return []
 
 
 def spans(tree: ast.AST, lines: tuple[int, int]) -> Iterator[tuple[int, int]]:
-    """The statement around these lines, or its head; then the function, which runs it too."""
+    """The statement around these lines, or its head; then the function, which runs it too.
+
+    What runs only while its file is imported, as a class's own lines do, is used by whatever runs
+    the rest of the class, or of the file.
+    """
     around = [
         node
         for node in ast.walk(tree)
@@ -221,9 +228,12 @@ def spans(tree: ast.AST, lines: tuple[int, int]) -> Iterator[tuple[int, int]]:
         end = node.end_lineno or node.lineno
         if isinstance(node, ast.FunctionDef):
             yield node.body[0].lineno, end
-            return
-        body = getattr(node, "body", None)
-        yield node.lineno, max(node.lineno, body[0].lineno - 1, lines[0]) if body else end
+        elif isinstance(node, ast.ClassDef):
+            yield node.lineno, end
+        else:
+            body = getattr(node, "body", None)
+            yield node.lineno, max(node.lineno, body[0].lineno - 1, lines[0]) if body else end
+    yield 1, sys.maxsize
 
 
 def fate(mutant: Mutant, coverage: Coverage, budget_s: float) -> str:

@@ -108,6 +108,7 @@ def test_what_a_filter_says_of_an_event(
         ("price in 20..<20", 1, 10, "a range with nothing in it"),
         ("symbol = 'IBM", 1, 10, "quote"),
         ("price # 5", 1, 7, "`#` has no meaning here"),
+        ("price \x07 5", 1, 7, r"'\\x07' has no meaning here"),
         ("price < 10abc", 1, 9, "no meaning"),
         ("symbol = '\ud800'", 1, 11, "surrogate"),
     ],
