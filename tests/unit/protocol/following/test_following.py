@@ -8,7 +8,7 @@ from pulsarcast.model import trace
 from pulsarcast.model.events import decode_request
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.topics import DeliveryOrder, Mark, TopicSettings, create_topic
-from pulsarcast.protocol.effects import Effect, Load, Persist, Reply, Trace
+from pulsarcast.protocol.effects import Effect, Load, Persist, Reply, Send, Trace
 from pulsarcast.protocol.following import descriptors as descriptors_module
 from pulsarcast.protocol.inputs import (
     Loaded,
@@ -297,6 +297,32 @@ def test_who_subscribes_again_while_it_leaves_is_told_so_once_it_is_so() -> None
     said = [each.record for each in told if isinstance(each, Trace)]
     assert isinstance(said[0], trace.Subscribed)
     assert [each.call for each in told if isinstance(each, Reply)] == [99]
+
+
+def test_what_is_published_while_the_disk_forgets_a_topic_waits_for_that() -> None:
+    """Or the disk would forget it together with the topic's log."""
+    topic = topic_of(ALICE)
+    solo = below(Parent("alice", [topic.block, meta_of(ALICE).block]))
+    solo.subscribe(topic.topic)
+    first = solo.publish(topic.topic, b"as a member")
+    todo = list(solo.node.handle(Unsubscribe(98, topic.topic), NOW))
+
+    def go_on() -> None:
+        for each in solo._carry_out(todo.pop(0)):
+            todo.extend(solo.node.handle(each, NOW))
+
+    while not solo.node.following.is_forgetting(topic.topic):
+        go_on()
+    begun = solo.node.handle(Publish(99, topic.topic, b"from outside"), NOW)
+    assert not [each for each in begun if isinstance(each, Persist | Send)]
+    todo.extend(begun)
+    while todo:
+        go_on()
+    second = solo.replies[99].cid
+    assert solo.replies[99].error is None
+    for event in (first, second):
+        assert event is not None
+        assert solo.store.answer(LoadBlock(event)) != Block(None)
 
 
 # What we published before we followed a topic.
