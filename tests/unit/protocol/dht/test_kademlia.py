@@ -9,18 +9,19 @@ from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import PeerId, cid_key, cid_of, peer_id_of
 from pulsarcast.protocol.dht import lookups, placing
 from pulsarcast.protocol.dht.kademlia import Kademlia
-from pulsarcast.protocol.effects import Effect, Persist, Send
+from pulsarcast.protocol.effects import Effect, Load, Persist, Send
 from pulsarcast.protocol.messages import (
     BlockFound,
     Contact,
     DhtMessage,
+    FindBlock,
     FindPeers,
     Peers,
     StoreBlocks,
     Stored,
 )
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.store import PutBlock
+from pulsarcast.protocol.store import Block, PutBlock
 from pulsarcast.protocol.turn import Turn
 from tests.unit.protocol.dht.network import (
     BRIEF_S,
@@ -175,6 +176,21 @@ def test_an_answer_names_neither_the_asker_nor_ourselves() -> None:
     ((_, answer),) = alone.receive(a_peer(1), FindPeers(8, 0))
     assert isinstance(answer, Peers)
     assert sorted(c.peer for c in answer.contacts) == sorted(a_peer(n) for n in range(2, 5))
+
+
+def test_who_lacks_a_block_names_a_bucket_of_peers_and_not_the_asker() -> None:
+    parameters = Parameters(bucket_size=3)
+    alone = Alone(parameters)
+    for number in range(1, 30):
+        alone.dht.saw(Contact(a_peer(number)))
+    asker, cid = a_peer(1), cid_of(b"nobody's")
+    alone.dht.receive(asker, FindBlock(8, cid))
+    (load,) = (each for each in alone.effects() if isinstance(each, Load))
+    alone.turn.loaded(load.token, Block(None))
+    ((_, answer),) = alone.sent()
+    assert isinstance(answer, BlockFound)
+    assert len(answer.contacts) == parameters.bucket_size
+    assert asker not in {contact.peer for contact in answer.contacts}
 
 
 # Blocks.
