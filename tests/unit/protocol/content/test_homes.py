@@ -1,0 +1,210 @@
+"""Homes: where something for a node of a tree goes, and what its home does with it."""
+
+import msgspec
+import pytest
+
+from pulsarcast.model import trace
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.ids import cid_of
+from pulsarcast.protocol.content.messages import (
+    Installed,
+    MatchedEvent,
+    PlaceState,
+    PlaceSubscription,
+    PlaceTaken,
+    ProbeEvent,
+    Purpose,
+    Target,
+)
+from pulsarcast.protocol.content.messages import Stage as Sureness
+from pulsarcast.protocol.content.place import LOAD_WINDOW_S
+from pulsarcast.protocol.content.routing import HOPS_MAX
+from pulsarcast.protocol.content.space import ROOT
+from pulsarcast.protocol.effects import Trace
+from tests.support.people import BOB, CAROL, MALLORY
+from tests.unit.protocol.content.stage import AT, TOPIC, Stage, event_at, held_of
+
+EMPTY = PlaceState(TOPIC.topic, "price", AT, Purpose.TRANSFER, False, ())
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def subscription(at: int = AT, stage: Sureness = Sureness.ASSURED) -> PlaceSubscription:
+    return PlaceSubscription(TOPIC.topic, "price", at, stage, held_of(CAROL), 3)
+
+
+def probe(price: float = 10.0, at: int = AT, wanted: int = AT) -> ProbeEvent:
+    return ProbeEvent(TOPIC.topic, event_at(price).block, (Target("price", at, wanted),), 3)
+
+
+# Subscriptions.
+
+
+def test_a_home_keeps_a_piece_and_says_so(stage: Stage) -> None:
+    stage.content.homes.place(subscription(), None)
+    ((to, answer),) = stage.told(Installed)
+    assert to == CAROL.peer_id
+    assert (answer.leaf, answer.hops) == (AT, 3)
+    assert CAROL.peer_id in {key[0] for key in stage.place.kept}
+
+
+def test_a_piece_for_another_home_travels_towards_it(stage: Stage) -> None:
+    stage.place.is_owner = False
+    stage.meet(*stage.closer)
+    stage.content.homes.place(subscription(), None)
+    ((to, passed_on),) = stage.told(PlaceSubscription)
+    assert to == stage.closer[0]
+    assert passed_on == msgspec.structs.replace(subscription(), hops=4)
+
+
+def test_what_has_travelled_too_far_goes_nowhere(stage: Stage) -> None:
+    stage.place.is_owner = False
+    stage.meet(*stage.closer)
+    stage.content.homes.place(msgspec.structs.replace(subscription(), hops=HOPS_MAX + 1), None)
+    stage.content.homes.probe(msgspec.structs.replace(probe(), hops=HOPS_MAX + 1), None)
+    stage.content.homes.route_state(msgspec.structs.replace(EMPTY, hops=HOPS_MAX + 1))
+    assert stage.told(object) == []
+
+
+def test_who_is_closer_and_asks_for_what_it_does_not_have_is_given_the_place(stage: Stage) -> None:
+    """We serve meanwhile; nobody told us that it is closer but itself."""
+    newcomer = stage.closer[0]
+    stage.place.is_owner = False
+    stage.content.homes.place(subscription(stage=Sureness.PASSED), newcomer)
+    told = stage.told(object)
+    assert [(to, type(each)) for to, each in told] == [
+        (newcomer, PlaceState),
+        (CAROL.peer_id, Installed),
+    ]
+    assert stage.place.is_owner
+
+
+def test_who_is_farther_and_asks_is_given_nothing(stage: Stage) -> None:
+    stage.content.homes.place(subscription(stage=Sureness.PASSED), stage.farther[0])
+    assert stage.told(PlaceState) == []
+
+
+# Events.
+
+
+def test_an_event_comes_to_those_whose_pieces_it_falls_into_once(stage: Stage) -> None:
+    stage.content.homes.probe(probe(), None)
+    stage.content.homes.probe(probe(), None)
+    assert stage.told(MatchedEvent) == [(BOB.peer_id, MatchedEvent(event_at(10.0).block, 4))]
+    stage.content.homes.probe(probe(60.0), None)
+    assert stage.told(MatchedEvent) == []
+
+
+def test_an_event_that_its_publisher_may_not_publish_is_rejected(stage: Stage) -> None:
+    block = event_at(10.0, publisher=MALLORY).block
+    stage.content.homes.probe(msgspec.structs.replace(probe(), block=block), stage.farther[0])
+    said = [each.record for each in stage.node.turn.effects if isinstance(each, Trace)]
+    (rejected,) = [each for each in said if isinstance(each, trace.Rejected)]
+    assert rejected.peer == MALLORY.peer_id
+    assert stage.told(MatchedEvent) == []
+
+
+def test_an_event_of_another_topic_is_refused(stage: Stage) -> None:
+    elsewhere = msgspec.structs.replace(probe(), topic=cid_of(b"another"))
+    target = Target("price", ROOT, ROOT, Sureness.NOBODY)
+    with pytest.raises(RemoteError, match="another topic"):
+        stage.content.homes.probe(msgspec.structs.replace(elsewhere, targets=(target,)), None)
+
+
+def test_a_node_that_has_split_sends_an_event_on_to_its_leaves(stage: Stage) -> None:
+    root = stage.hold(ROOT)
+    stage.put(root, held_of(CAROL, low=0.1))
+    stage.meet(*stage.farther, *stage.closer)
+    stage.content.homes.split(root)
+    stage.told(object)
+    stage.content.homes.probe(probe(at=ROOT, wanted=ROOT), None)
+    leaves = stage.content.trees.shape(TOPIC.topic, "price").leaves(
+        0.1, ROOT, stage.content.homes.reach
+    )
+    sent = stage.told(ProbeEvent)
+    assert sorted(target.at for _, each in sent for target in each.targets) == sorted(leaves)
+    for _, each in sent:
+        assert (each.topic, each.block, each.hops) == (TOPIC.topic, probe().block, 5)
+        assert all(target.stage is Sureness.ASSURED for target in each.targets)
+
+
+def test_only_a_leaf_splits_under_load(stage: Stage) -> None:
+    homes = stage.content.homes
+    homes.splitting.load_max = 0.5
+    stage.put(stage.place, held_of(CAROL, low=0.1))
+    for number in range(20):
+        block = event_at(20.0, number=number + 1).block
+        homes.probe(msgspec.structs.replace(probe(), block=block), None)
+        stage.node.turn.now += LOAD_WINDOW_S / 4
+    assert stage.place.is_split
+    assert stage.node.counts["content_load_split"] == 1
+
+
+# What other homes hand us.
+
+
+def test_what_split_off_travels_to_its_home_and_names_who_is_to_hear_of_it(stage: Stage) -> None:
+    stage.place.is_owner = False
+    stage.meet(*stage.closer)
+    stage.content.homes.route_state(EMPTY, stage.farther[0])
+    ((to, passed_on),) = stage.told(PlaceState)
+    assert to == stage.closer[0]
+    assert passed_on == msgspec.structs.replace(EMPTY, home=stage.node.turn.me, hops=1)
+    stage.content.homes.route_state(passed_on, stage.farther[0])
+    ((_, again),) = stage.told(PlaceState)
+    assert again.home == stage.node.turn.me, "the first who passed it on, not the last"
+
+
+def test_a_home_keeps_what_split_off_though_somebody_is_closer(stage: Stage) -> None:
+    """It hands the whole place over, not what comes for it."""
+    stage.meet(*stage.closer)
+    stage.content.homes.route_state(EMPTY, stage.farther[0])
+    assert stage.told(PlaceState) == []
+
+
+@pytest.mark.parametrize("purpose", [Purpose.REPLICA, Purpose.HAND_OVER])
+def test_copies_and_places_are_for_us_whoever_is_closer(stage: Stage, purpose: Purpose) -> None:
+    stage.place.is_owner = False
+    stage.meet(*stage.closer)
+    state = msgspec.structs.replace(EMPTY, purpose=purpose, held=(held_of(CAROL),))
+    stage.content.homes.route_state(state, stage.farther[0])
+    assert CAROL.peer_id in {key[0] for key in stage.place.kept}
+    assert stage.place.is_owner is (purpose is Purpose.HAND_OVER)
+
+
+def test_who_sent_it_hears_that_we_have_it_or_who_it_names(stage: Stage) -> None:
+    sender, home = stage.farther[:2]
+    state = msgspec.structs.replace(EMPTY, token=7)
+    stage.content.homes.route_state(state, sender)
+    stage.content.homes.route_state(msgspec.structs.replace(state, home=home), sender)
+    taken = PlaceTaken(TOPIC.topic, "price", AT, 7)
+    assert stage.told(PlaceTaken) == [(sender, taken), (home, taken)]
+
+
+def test_a_place_that_something_came_for_was_used(stage: Stage) -> None:
+    stage.node.turn.now = 100.0
+    stage.content.homes.route_state(EMPTY, stage.farther[0])
+    assert stage.place.used_s == 100.0
+    stage.node.turn.now = 200.0
+    stage.content.homes.place(subscription(), None)
+    assert stage.place.used_s == 200.0
+
+
+def test_what_changed_during_a_hand_over_is_handed_over_again(stage: Stage) -> None:
+    home = stage.closer[0]
+    stage.meet(home)
+    stage.tend()
+    ((_, first),) = stage.told(PlaceState)
+    stage.put(stage.place, held_of(CAROL))
+    taken = PlaceTaken(TOPIC.topic, "price", AT, first.token)
+    stage.content.homes.state_taken(taken, stage.farther[0])
+    assert stage.told(PlaceState) == [], "another one says so"
+    stage.content.homes.state_taken(taken, home)
+    ((_, second),) = stage.told(PlaceState)
+    assert second.token != first.token
+    stage.content.homes.state_taken(msgspec.structs.replace(taken, token=second.token), home)
+    assert not stage.place.is_owner
+    assert stage.node.counts["content_hand_over"] == 2
