@@ -1,0 +1,210 @@
+"""Our own subscriptions in others' keeping: sent until somebody keeps them, renewed, ended."""
+
+import heapq
+from random import Random
+from typing import cast
+
+import msgspec
+import pytest
+
+from pulsarcast.model.ids import PeerId
+from pulsarcast.model.subscriptions import decode_subscription
+from pulsarcast.protocol.content.homes import Homes
+from pulsarcast.protocol.content.messages import Installed, PlaceSubscription
+from pulsarcast.protocol.content.subscriber import HOME_LOST_S, RENEW_SHARE, Subscriber
+from pulsarcast.protocol.effects import Send, SetTimer
+from pulsarcast.protocol.node import Node
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.topic.versions import Versions
+from tests.support.people import ALICE, peer
+from tests.unit.protocol.content.stage import TOPIC, WHERE
+
+HOME, OTHER = peer("home"), peer("other")
+LEASE_S = Parameters().content_lease_s
+WAIT_S = 2 * Parameters().rpc_timeout_s
+SID = 3
+
+
+class Post:
+    """A subscriber, and where its pieces go; time passes as the test says."""
+
+    def __init__(self, where: str = WHERE) -> None:
+        node = Node(ALICE, Random(1), Parameters())
+        self.turn = node.turn
+        self.routed: list[PlaceSubscription] = []
+        """Sent by way of whoever is closer."""
+        self.is_believed = True
+        self.installed = 0
+        self.subscriber = Subscriber(
+            self.turn,
+            Parameters(),
+            cast(Homes, self),
+            node.content.spaces,
+            node.content.trees,
+            node.counts,
+        )
+        self.trees = node.content.trees
+        self._due: list[tuple[float, int]] = []
+        self.subscriber.install(Versions(TOPIC), SID, 1, where, self._then)
+
+    def _then(self) -> None:
+        self.installed += 1
+
+    def place(self, message: PlaceSubscription, sender: PeerId | None) -> None:
+        """As `Homes` does."""
+        self.routed.append(message)
+
+    def may_tell(self, peer: PeerId | None, topic: object, attribute: str, at: int) -> bool:
+        """As `Homes` does."""
+        return self.is_believed
+
+    def answer(self, message: PlaceSubscription, home: PeerId = HOME, leaf: int = 9) -> None:
+        """A home keeps a piece."""
+        record = decode_subscription(message.held.record)
+        kept = Installed(
+            message.topic,
+            record.sid,
+            record.number,
+            message.held.piece,
+            message.attribute,
+            leaf,
+            1,
+        )
+        self.subscriber.installed(home, kept)
+
+    def answer_all(self) -> None:
+        for each in self.take():
+            self.answer(each)
+
+    def take(self) -> list[PlaceSubscription]:
+        """What was routed since the last look."""
+        routed, self.routed = self.routed, []
+        return routed
+
+    def sent(self) -> list[tuple[PeerId, PlaceSubscription]]:
+        """What went to a home that we know, since the last look."""
+        effects = self._effects()
+        return [
+            (each.peer, each.message)
+            for each in effects
+            if isinstance(each, Send) and isinstance(each.message, PlaceSubscription)
+        ]
+
+    def _effects(self) -> list[object]:
+        effects, self.turn.effects = self.turn.effects, []
+        for each in effects:
+            if isinstance(each, SetTimer):
+                heapq.heappush(self._due, (self.turn.now + each.delay_s, each.timer))
+        return list(effects)
+
+    def advance(self, seconds: float) -> list[tuple[PeerId, PlaceSubscription]]:
+        """Let time pass; returns what went to homes meanwhile."""
+        until, sent = self.turn.now + seconds, self.sent()
+        while self._due and self._due[0][0] <= until:
+            due_s, timer = heapq.heappop(self._due)
+            self.turn.now = max(self.turn.now, due_s)
+            self.turn.fired(timer)
+            sent += self.sent()
+        self.turn.now = until
+        return sent
+
+
+@pytest.fixture
+def post() -> Post:
+    return Post()
+
+
+def test_a_subscription_is_installed_once_all_of_its_pieces_are_kept(post: Post) -> None:
+    *first, last = post.take()
+    assert first, "a wide range has several"
+    for each in first:
+        post.answer(each)
+        assert not post.installed
+        assert not post.subscriber.is_kept(TOPIC.cid, SID)
+    post.answer(last)
+    post.answer(last)
+    assert post.installed == 1
+    assert post.subscriber.is_kept(TOPIC.cid, SID)
+
+
+def test_a_piece_is_sent_again_until_somebody_keeps_it_ever_more_seldom(post: Post) -> None:
+    count = len(post.take())
+    times = []
+    for _ in range(200):
+        post.advance(WAIT_S)
+        times += [post.turn.now] * len(post.take())
+    per_piece = len(times) / count
+    assert 8 < per_piece < 30, "neither for ever at the first pace nor given up"
+    assert post.turn.now - max(times) < 3 * 16 * WAIT_S
+    post.answer_all()
+
+
+def test_what_is_kept_is_not_sent_again_before_its_lease_is_half_over(post: Post) -> None:
+    count = len(post.routed)
+    post.answer_all()
+    assert post.advance(0.5 * RENEW_SHARE * LEASE_S) == []
+    renewed = post.advance(1.5 * RENEW_SHARE * LEASE_S)
+    assert {to for to, _ in renewed[:count]} == {HOME}
+    assert {each.held.piece for _, each in renewed[:count]} == set(range(count))
+    assert all(each.topic == TOPIC.cid for _, each in renewed)
+
+
+def test_a_home_that_is_lost_is_looked_for_anew_after_a_while(post: Post) -> None:
+    mine, *others = post.take()
+    post.answer(mine)
+    for each in others:
+        post.answer(each, OTHER)
+    post.subscriber.lost(HOME)
+    assert not post.subscriber.is_kept(TOPIC.cid, SID)
+    assert post.advance(0.4 * HOME_LOST_S) == []
+    assert post.take() == []
+    post.advance(1.2 * HOME_LOST_S)
+    (again,) = {each.held.piece: each for each in post.take()}.values()
+    assert (again.topic, again.held.piece) == (TOPIC.cid, mine.held.piece)
+    post.answer(again)
+    assert post.subscriber.is_kept(TOPIC.cid, SID)
+
+
+def test_answers_that_are_not_ours_change_nothing(post: Post) -> None:
+    pieces = post.take()
+    for each in pieces:
+        record = decode_subscription(each.held.record)
+        number, piece = record.number, each.held.piece
+        good = Installed(TOPIC.cid, record.sid, number, piece, each.attribute, 9, 1)
+        for bad in (
+            msgspec.structs.replace(good, sid=SID + 1),
+            msgspec.structs.replace(good, number=number + 1),
+            msgspec.structs.replace(good, piece=len(pieces)),
+            msgspec.structs.replace(good, attribute="size"),
+        ):
+            post.subscriber.installed(HOME, bad)
+    assert not post.subscriber.is_kept(TOPIC.cid, SID)
+    assert not post.installed
+
+
+@pytest.mark.parametrize("is_believed", [True, False])
+def test_only_who_may_be_a_leafs_home_tells_us_of_the_tree(post: Post, is_believed: bool) -> None:
+    post.is_believed = is_believed
+    post.answer_all()
+    assert post.trees.shape(TOPIC.cid, "price").is_known is is_believed
+    assert post.installed == 1
+
+
+def test_who_ends_a_subscription_says_so_to_those_that_keep_it(post: Post) -> None:
+    count = len(post.routed)
+    post.answer_all()
+    post.subscriber.cancel(TOPIC.cid, SID)
+    ends = post.sent()
+    assert [to for to, _ in ends] == [HOME] * count
+    for _, each in ends:
+        record = decode_subscription(each.held.record)
+        assert (record.where, record.number) == ("", 2)
+    assert len(post.subscriber) == 0
+    assert post.advance(2 * LEASE_S) == []
+    assert post.take() == []
+
+
+def test_a_filter_that_nothing_can_match_is_installed_at_once() -> None:
+    post = Post("price < 10 and price > 20")
+    assert post.take() == []
+    assert post.installed == 1
