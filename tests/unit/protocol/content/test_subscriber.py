@@ -136,7 +136,6 @@ def test_a_piece_is_sent_again_until_somebody_keeps_it_ever_more_seldom(post: Po
     per_piece = len(times) / count
     assert 8 < per_piece < 30, "neither for ever at the first pace nor given up"
     assert post.turn.now - max(times) < 3 * 16 * WAIT_S
-    post.answer_all()
 
 
 def test_what_is_kept_is_not_sent_again_before_its_lease_is_half_over(post: Post) -> None:
