@@ -45,6 +45,8 @@ class _Reading:
                 self.retired[numbering] = max(line["number"], self.retired.get(numbering, 0))
         self.start: dict[tuple[str, int], int] = {}
         self.got: list[str] | None = None
+        self.late: set[str] = set()
+        """Delivered after something that follows them."""
         self.new: set[str] = set()
         """Published and not delivered here yet: judged where they are."""
         self.found: Counter[str] = Counter()
@@ -54,6 +56,7 @@ class _Reading:
             match line["kind"]:
                 case "subscribed" if self.got is None:
                     self.got = []
+                    self.late = set()
                     self.start = {
                         (mark["publisher"], mark["epoch"]): mark["number"] for mark in line["start"]
                     }
@@ -72,7 +75,20 @@ class _Reading:
             self._judge_parents(event)
         for parent in self.parents[event]:
             self.found["causal_order"] += parent not in self.got and not self._let_off(parent)
+        numbering, number = self.slots[event]
+        if number <= self._named().get(numbering, 0):
+            self.late.add(event)
         self.got.append(event)
+
+    def _named(self) -> dict[tuple[str, int], int]:
+        """The highest number of each numbering that anything delivered follows."""
+        assert self.got is not None
+        named: dict[tuple[str, int], int] = {}
+        for each in self.got:
+            for parent in self.parents[each] & self.slots.keys():
+                of, of_number = self.slots[parent]
+                named[of] = max(of_number, named.get(of, 0))
+        return named
 
     def _let_off(self, event: str) -> bool:
         if event not in self.slots:
@@ -84,14 +100,11 @@ class _Reading:
     def _judge_parents(self, event: str) -> None:
         """All heads are named, and nothing else that was not before the start, or retired."""
         assert self.got is not None
+        named = self._named()
         tops: dict[tuple[str, int], int] = {}
-        named: dict[tuple[str, int], int] = {}
         for each in self.got:
             numbering, number = self.slots[each]
             tops[numbering] = max(number, tops.get(numbering, 0))
-            for parent in self.parents[each] & self.slots.keys():
-                of, of_number = self.slots[parent]
-                named[of] = max(of_number, named.get(of, 0))
         heads = {
             each
             for each in self.got
@@ -101,7 +114,7 @@ class _Reading:
         parents = {
             parent
             for parent in self.parents[event]
-            if parent in self.got or not self._let_off(parent)
+            if (parent in self.got and parent not in self.late) or not self._let_off(parent)
         }
         is_wrong = not parents <= heads if event in self.merges else parents != heads
         self.found["causal_parents"] += is_wrong

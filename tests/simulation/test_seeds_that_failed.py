@@ -21,6 +21,8 @@ SEEDS = {
         1564: "an own event that found no room to wait in was never handed in again",
         1849: "who subscribed again while it left was told so before it was so",
         2243: "three had an event that retention took, and nobody was a neighbour of two of them",
+        2486: "a retired event that came all the same was named, which checkers objected to",
+        4024: "a retired event that came all the same was named, which checkers objected to",
         945: "a subscription left before it began was never answered",
     },
     "random-cube": {

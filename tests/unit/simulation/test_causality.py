@@ -71,6 +71,30 @@ def test_an_event_that_leaves_a_head_out_or_names_another_is_found() -> None:
         assert found(planted)["causal_parents"] == 1, parents
 
 
+def late_and_named(*, retired: bool) -> Planted:
+    """Node 2 got an answer to 2, then 1, which is before that; its next event names both."""
+    planted = talk()
+    for number in (1, 2):
+        planted.publish(number, parents=(event(1),) if number == 2 else ())
+        for node in (0, 1):
+            planted.deliver(node, number)
+    planted.publish(1, by=1, parents=(event(2),))
+    planted.deliver(1, 1, by=1)
+    if retired:
+        planted.tell(2, trace.Retired(TOPIC, peer(0), EPOCH, 2))
+    planted.deliver(2, 1, by=1)
+    planted.deliver(2, 1)
+    planted.publish(1, by=2, parents=(event(1, publisher=1), event(1)))
+    planted.deliver(2, 1, by=2)
+    return planted
+
+
+def test_what_was_retired_and_came_all_the_same_may_be_named() -> None:
+    """Its node cannot tell that something followed it: what is between was never there."""
+    assert "causal_parents" not in found(late_and_named(retired=True))
+    assert found(late_and_named(retired=False))["causal_parents"] == 1
+
+
 def test_a_merge_may_leave_heads_for_the_next_and_names_no_others() -> None:
     planted = talk()
     for node in (0, 2):

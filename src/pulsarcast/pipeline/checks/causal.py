@@ -103,8 +103,11 @@ def find_wrong_parents(case: Case, known: Causality) -> DataFrame:
         F.col("ended_at").isNull() | (F.col("ended_at") >= F.col("judged_at"))
     )
     was_given = F.col("born_at") < F.col("judged_at")
-    # What came before the subscription, or was retired before it came, may be named as well.
-    is_excused = ~F.coalesce(was_given, F.lit(False)) & (F.col("of_number") <= F.col("let_off"))
+    # What came before the subscription, or was retired before it came, may be named as well. So may
+    # what was retired and came all the same, after an event that did not wait for it: its node
+    # cannot tell whether what that one names was ever there.
+    may_lack = ~F.coalesce(was_given, F.lit(False)) | F.col("came_late")
+    is_excused = may_lack & (F.col("of_number") <= F.col("let_off"))
     named = (
         known.published.join(known.links, ["stream", "number"], how="inner")
         .join(spans, ["period_key", "of_stream", "of_number"], how="left")
@@ -147,6 +150,7 @@ def _spans_of_heads(known: Causality) -> DataFrame:
     return (
         known.spans.join(known.published, ["period_key"], how="left_semi")
         .withColumn("ended_at", ended)
+        .withColumn("came_late", F.coalesce(followed < F.col("born_at"), F.lit(False)))
         .where("born_at is not null")
         .select(
             "period_key",
@@ -157,6 +161,7 @@ def _spans_of_heads(known: Causality) -> DataFrame:
             F.when(F.col("ended_at") < F.col("born_at"), F.col("born_at"))
             .otherwise(F.col("ended_at"))
             .alias("ended_at"),
+            "came_late",
         )
     )
 

@@ -42,6 +42,8 @@ class CausalBook:
         """By node and stream: the highest number delivered, in the subscription of now,"""
         self._named: dict[int, dict[Stream, int]] = {}
         """and the highest that anything delivered follows."""
+        self._came_late: dict[int, set[Cid]] = {}
+        """What was delivered after something that follows it."""
         self._late: list[_Late] = []
 
     def published(self, index: int, record: trace.Published) -> None:
@@ -68,14 +70,19 @@ class CausalBook:
                 self._late.append(_Late(self.book.subscriptions[index], parent, what))
             if place is not None:
                 named[place[0]] = max(place[1], named.get(place[0], 0))
+        if record.number <= named.get(stream, 0):
+            self._came_late.setdefault(index, set()).add(event)
         tops[stream] = max(record.number, tops.get(stream, 0))
 
     def _judge_parents(self, observer: Observer, index: int, record: trace.Published) -> None:
         """An event names all heads, and nothing that is none; a merge leaves heads for the next.
 
-        What came before the subscription, or was retired before it came, may be named as well.
+        What came before the subscription, or was retired before it came, may be named as well. So
+        may what was retired and came all the same, after an event that did not wait for it: its
+        node cannot tell whether what that one names was ever there.
         """
         subscription = self.book.subscriptions[index]
+        came_late = self._came_late.get(index, set())
         heads = self._heads(index)
         wrong = 0
         right: set[Cid] = set()
@@ -83,7 +90,11 @@ class CausalBook:
             place = observer.events.get(parent)
             if parent in heads:
                 right.add(parent)
-            elif place is None or not self._is_let_off(subscription, index, *place):
+            elif (
+                place is None
+                or (place[0].has(index, place[1]) and parent not in came_late)
+                or not self._is_let_off(subscription, *place)
+            ):
                 wrong += 1
         missing = heads - right
         if wrong or (missing and not record.merge):
@@ -100,10 +111,8 @@ class CausalBook:
         return {cid for cid in heads if cid is not None}
 
     @staticmethod
-    def _is_let_off(subscription: Subscription, index: int, stream: Stream, number: int) -> bool:
+    def _is_let_off(subscription: Subscription, stream: Stream, number: int) -> bool:
         """Whether a node need not have got an event to link to it."""
-        if stream.has(index, number):
-            return False
         return number <= max(subscription.start_in(stream), subscription.let_off_in(stream))
 
     def settle(self, observer: Observer) -> None:
@@ -125,6 +134,7 @@ class CausalBook:
         """A subscription is over."""
         self._tops.pop(index, None)
         self._named.pop(index, None)
+        self._came_late.pop(index, None)
         for place in [place for place in self._new if place[0] == index]:
             del self._new[place]
 
