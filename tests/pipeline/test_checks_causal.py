@@ -71,11 +71,13 @@ class _Reading:
 
     def _deliver(self, event: str) -> None:
         assert self.got is not None
+        numbering, number = self.slots[event]
+        if number <= self.start.get(numbering, 0):
+            return  # from before the start: a finding of another kind
         if event in self.new:
             self._judge_parents(event)
         for parent in self.parents[event]:
             self.found["causal_order"] += parent not in self.got and not self._let_off(parent)
-        numbering, number = self.slots[event]
         if number <= self._named().get(numbering, 0):
             self.late.add(event)
         self.got.append(event)
