@@ -5,7 +5,7 @@ only if all of this holds:
 
 1. the topic has retention;
 2. a signed event from behind the gap is here: nobody can make us skip what does not exist yet;
-3. our parent and our lazy neighbours were asked for it, and nobody gave it to us;
+3. our parent, our lazy neighbours and whom we drew were asked for it, and nobody gave it to us;
 4. the publisher of these numbers, or the topic's author, says that they are retired; or at least
    two of our parent, our lazy neighbours and the members that we drew do, and none of these says
    that it holds them. (One that lacks them itself, or whose own subscription began behind the gap,
