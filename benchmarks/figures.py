@@ -3,7 +3,7 @@
     python benchmarks/figures.py --list
     python benchmarks/figures.py --out out/figures [--only NAME …] [--data ../shared/data]
 
-One after another, nothing beside them: they take what `figures.toml` says, 28 hours of one core in
+One after another, nothing beside them: they take what `figures.toml` says, 30 hours of one core in
 all. A figure that was measured on this commit is not measured again, so a run that was cut off
 goes on. What each printed is in its folder, beside its command, commit, exit code and CPU seconds.
 """

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from itertools import count
 
 import pytest
 
@@ -9,14 +10,19 @@ from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import (
     EVENT_BYTES_MAX,
     PAYLOAD_BYTES_MAX,
+    Position,
     Sequence,
     decode_event,
     decode_request,
     sign_request,
 )
-from pulsarcast.model.ids import Cid
+from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.pointers import decode_pointer
-from pulsarcast.model.topics import DeliveryOrder, TopicSettings, decode_topic
+from pulsarcast.model.topics import AttributeRule, DeliveryOrder, TopicSettings, decode_topic
+from pulsarcast.protocol.content import comparing, following
+from pulsarcast.protocol.content.messages import CompareContent, ContentCompared
+from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
+from pulsarcast.protocol.inputs import SubscribeContent
 from pulsarcast.protocol.messages import (
     EventMessage,
     FetchRange,
@@ -29,10 +35,16 @@ from pulsarcast.protocol.messages import (
     StoreBlocks,
 )
 from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.sequencing import entries
+from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config
+from pulsarcast.protocol.sequencing.log import ENTRY_BYTES, Entry, EntryKind
+from pulsarcast.protocol.sequencing.messages import Append
 from pulsarcast.protocol.store import MarkState
 from pulsarcast.protocol.topic.frontier import BEYOND_MAX, Frontier
+from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.wire import codec
 from pulsarcast.wire.limits import FRAME_BYTES_MAX
+from tests.support.lab import Lab
 from tests.support.people import (
     ALICE,
     BOB,
@@ -40,12 +52,14 @@ from tests.support.people import (
     MALLORY,
     event_for,
     event_of,
+    identity,
     meta_of,
     peer,
     request_of,
     topic_of,
     version_of,
 )
+from tests.support.sequencing import STORE, Pair
 from tests.support.solo import Parent, Solo, below
 
 OPEN = topic_of(ALICE)
@@ -137,21 +151,123 @@ def test_events_that_wait_for_versions_are_bounded() -> None:
     assert solo.node.footprint()["parked"] == 0
 
 
-def held_bytes(solo: Solo) -> int:
-    """How many bytes of requests a publisher holds that came too early."""
-    early = solo.node.desk._early.values()
-    return sum(len(signed.block) for held in early for _, signed, _ in held.values())
-
-
 def test_requests_that_came_too_early_are_bounded_in_bytes() -> None:
     """A thousand of a megabyte each are a gigabyte: counting them is not enough."""
     solo = Solo(keep_effects=False).start()
     topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
     payload = bytes(PAYLOAD_BYTES_MAX)
+    held = []
     for number in range(2, 32):
-        signed = request_of(MALLORY, topic, number, payload=payload)
-        solo.hear(MALLORY.peer_id, RequestToPublish(signed.block, replicated=False, settled=0))
-    assert held_bytes(solo) <= 16 << 20
+        for author in (MALLORY, identity(f"author {number}")):
+            signed = request_of(author, topic, number, payload=payload)
+            message = RequestToPublish(signed.block, replicated=False, settled=0)
+            solo.hear(author.peer_id, message)
+        held.append(solo.node.footprint()["requests"])
+    assert max(held) * PAYLOAD_BYTES_MAX <= 8 << 20
+    assert held[-1] > 1, "there is room for some"
+
+
+def test_what_a_leading_sequencer_has_proposed_is_bounded_in_bytes() -> None:
+    """One author asks for a megabyte at a time, and nothing of it is committed."""
+    pair = Pair(keep_effects=False).lead()
+    pair.keeps = False
+    payload = bytes(PAYLOAD_BYTES_MAX)
+    for number in range(1, 25):
+        signed = request_of(BOB, pair.topic, number, payload=payload)
+        pair.solo.hear(BOB.peer_id, RequestToPublish(signed.block, replicated=False, settled=0))
+    assert pair.sequencer.leads
+    assert 15 <= pair.sequencer.log.last_position <= 16
+    assert not pair.sequencer.may_propose
+    pair.keeps = True
+    pair.solo.advance(5.0)
+    assert pair.sequencer.may_propose, "once it is committed there is room again"
+
+
+class Leading:
+    """Mallory leads a topic of two sequencers, and sends what she likes."""
+
+    def __init__(self) -> None:
+        self.pair = Pair()
+        self.sequencer = self.pair.sequencer
+        self.term, self.committed = 5, 0
+        members = (Member(self.pair.solo.me, self.sequencer.store), Member(MALLORY.peer_id, STORE))
+        self.append(Entry(self.term, 0, EntryKind.MEMBERS, pack_config(Config(members))))
+
+    def append(self, *entries: Entry) -> None:
+        """Send entries behind all that the victim has."""
+        before = self.sequencer.log.last_index
+        before_term = self.sequencer.log.last_term
+        message = Append(
+            self.pair.topic,
+            self.term,
+            STORE,
+            before,
+            before_term,
+            entries,
+            self.committed,
+            certify=1,
+            settled=0,
+            base=None,
+        )
+        self.pair.solo.hear(MALLORY.peer_id, message)
+
+    def append_event(self) -> None:
+        """Send a megabyte."""
+        position = self.sequencer.log.last_position + 1
+        event = event_of(
+            MALLORY,
+            self.pair.descriptor,
+            position,
+            epoch=0,
+            payload=bytes(PAYLOAD_BYTES_MAX),
+            position=Position(self.term, position),
+        )
+        self.append(Entry(self.term, position, EntryKind.EVENT, event.block))
+
+
+def test_an_entry_that_says_nothing_has_nothing_to_carry() -> None:
+    leading = Leading()
+    for _ in range(3):
+        leading.append(Entry(leading.term, 0, EntryKind.NOTHING, bytes(PAYLOAD_BYTES_MAX)))
+    assert leading.sequencer.log.last_index == 1
+    assert leading.pair.solo.reasons() == ["an entry of nothing that has a body"] * 3
+    leading.append(Entry(leading.term, 0, EntryKind.NOTHING, b""))
+    assert leading.sequencer.log.last_index == 2
+
+
+def test_what_a_leader_never_commits_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In every term anew, too. What is committed makes room again."""
+    monkeypatch.setattr(entries, "UNCOMMITTED_BYTES_MAX", 8 << 20)
+    leading = Leading()
+    for _ in range(12):
+        leading.append_event()
+        leading.term += 1
+    assert leading.sequencer.log.last_position == 7
+    assert leading.pair.solo.reasons() == ["more than a leader leaves uncommitted"] * 5
+    leading.committed = leading.sequencer.log.last_index
+    leading.append_event()
+    assert leading.sequencer.log.last_position == 8
+
+
+def test_what_is_in_a_followers_history_was_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader that was restarted may not know; nobody must be stuck for that."""
+    monkeypatch.setattr(entries, "UNCOMMITTED_BYTES_MAX", 4 << 20)
+    leading = Leading()
+    for _ in range(5):
+        leading.append_event()
+    assert leading.sequencer.log.last_position == 3
+    monkeypatch.setattr(leading.sequencer.owner, "held", lambda: 2)
+    for _ in range(5):
+        leading.append_event()
+    assert leading.sequencer.log.last_position == 2 + 3
+
+
+def test_entries_without_a_body_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entries, "UNCOMMITTED_BYTES_MAX", 1 << 20)
+    leading = Leading()
+    for _ in range(20):
+        leading.append(*[Entry(leading.term, 0, EntryKind.NOTHING, b"")] * 256)
+    assert 3000 < leading.sequencer.log.last_index < (1 << 20) // ENTRY_BYTES
 
 
 def test_events_that_wait_for_others_are_bounded_in_bytes() -> None:
@@ -229,6 +345,26 @@ def test_replicas_of_topics_that_nobody_knows_leave_nothing_behind() -> None:
     assert not solo.node.descriptors._looking
 
 
+def test_large_events_that_we_hand_in_are_given_in_answers_that_fit_a_frame() -> None:
+    """Whoever stores them here and then fetches all at once must not end our node."""
+    solo = below(Parent("alice", [OPEN.block, meta_of(ALICE).block], takes_in=False))
+    largest = bytes(PAYLOAD_BYTES_MAX)
+    events = [event_of(MALLORY, OPEN, number, payload=largest) for number in range(1, 8)]
+    for event in events:
+        solo.hear(MALLORY.peer_id, StoreBlocks(2 * event.sequence.number, (event.block,)))
+    assert solo.node.footprint()["offers"] == len(events)
+    fetched: list[bytes] = []
+    for request in range(len(events)):
+        first = len(fetched) + 1
+        fetch = FetchRange(request, OPEN.cid, MALLORY.peer_id, EPOCH, first, 64)
+        solo.hear(MALLORY.peer_id, fetch)
+        answer = solo.sent_to(MALLORY.peer_id, Range)[-1]
+        codec.encode(answer)
+        fetched += answer.blocks
+        assert answer.more == (len(fetched) < len(events))
+    assert fetched == [event.block for event in events]
+
+
 def test_a_publisher_that_skips_numbers_does_not_fill_memory() -> None:
     """In a topic without order every second number is a new exception to the frontier.
 
@@ -286,3 +422,33 @@ def test_an_event_ahead_of_a_long_gap_costs_no_more_time_than_another() -> None:
         at = 2 + 2 * count * start
         last_s = seconds(range(at, at + 2 * count, 2))
     assert last_s < 3 * first_s + 0.02, "four times as many: linear is twice as long on average"
+
+
+def test_numberings_that_a_member_made_up_are_bounded_and_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A content subscriber believes a member that is alone, but remembers no more than so much."""
+    for module in (comparing, following):
+        monkeypatch.setattr(module, "START_MARKS_MAX", 100)
+    lab = Lab(4)
+    rules = (AttributeRule("price", "float", 0.0, 100.0),)
+    topic = lab.create(0, TopicSettings(attributes=rules, extensions={ROUTING: CONTENT}))
+    lab.subscribe([0], topic)
+    liar, reader = lab.world.node(0), lab.world.node(2)
+    epochs = count()
+
+    def lie(sender: PeerId, message: CompareContent, topic: Topic | None) -> None:
+        made_up = [next(epochs) for _ in range(60)]
+        marks = tuple(MarkState(MALLORY.peer_id, epoch, 0, 1, None) for epoch in made_up)
+        answer = ContentCompared(message.request, message.topic, 5, 10, 10, b"", (), marks, False)
+        liar.turn.send(sender, answer)
+
+    monkeypatch.setattr(liar.content.members, "answer", lie)
+    lab.ask(2, lambda call: SubscribeContent(call, topic, "price < 10", 1))
+    counts = []
+    for _ in range(20):
+        lab.run(40.0)
+        counts.append(reader.footprint()["content_marks"])
+    assert next(epochs) > 1000, "it was asked often"
+    assert counts[0] >= 60, "they are seen"
+    assert max(counts) <= 7 * 100

@@ -2,9 +2,17 @@
 
 import pytest
 
+from pulsarcast.model.events import EventDescriptor, Position
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import CID_PREFIX, PEER_ID_PREFIX, Cid, PeerId
-from pulsarcast.model.topics import Retention, TopicSettings
+from pulsarcast.model.topics import (
+    DeliveryOrder,
+    Mark,
+    Retention,
+    TopicDescriptor,
+    TopicSettings,
+    next_version,
+)
 from pulsarcast.protocol.effects import Effect, Send
 from pulsarcast.protocol.inputs import Subscribe
 from pulsarcast.protocol.messages import (
@@ -24,6 +32,7 @@ from tests.support.people import (
     ALICE,
     BOB,
     CAROL,
+    CREATED_US,
     EPOCH,
     MALLORY,
     event_of,
@@ -250,6 +259,79 @@ def test_a_late_subscribers_start_is_not_taken_for_retention() -> None:
         lab.world.restart(index)
     lab.run(300.0)
     assert sorted(lab.delivered(2, topic)) == sorted([first, *missed])
+
+
+# Gaps that are skipped, and what waits behind them.
+
+CHAIN = topic_of(
+    ALICE,
+    TopicSettings(
+        delivery_order=DeliveryOrder.TOTAL,
+        sequencers=(BOB.peer_id,),
+        retention=Retention(count=1000),
+    ),
+    name="chain",
+)
+NO_PLACE = "an event whose position is not its number"
+
+
+def link(number: int, position: int | None = None) -> EventDescriptor:
+    """One of the chain's events; nobody has the one before it."""
+    parents = [] if number == 1 else [Cid(CID_PREFIX + number.to_bytes(32, "big"))]
+    place = Position(0, number if position is None else position)
+    return event_of(BOB, CHAIN, number, parents=parents, position=place)
+
+
+def waiting_for_a_gap() -> tuple[Solo, TopicDescriptor]:
+    """A member of a total order that holds Bob's first event, and a fifth that is no fifth."""
+    meta = meta_of(ALICE, "chain")
+    solo = below(Parent("alice", [CHAIN.block, meta.block]))
+    solo.subscribe(CHAIN.cid)
+    solo.advance(5.0)
+    for event in (link(1), link(5, position=9)):
+        solo.hear(ALICE.peer_id, EventMessage(event.block, 1))
+    assert solo.cids() == [link(1).cid]
+    assert solo.node.footprint()["held_back"] == 1
+    return solo, meta
+
+
+def assert_goes_on_behind_the_gap(solo: Solo) -> None:
+    topic = solo.topic(CHAIN.cid)
+    assert topic.frontier.high(BOB.peer_id, EPOCH) == 4
+    assert NO_PLACE in solo.reasons()
+    assert solo.node.footprint()["held_back"] == 0
+    solo.hear(ALICE.peer_id, EventMessage(link(5).block, 1))
+    assert solo.cids() == [link(1).cid, link(5).cid]
+
+
+def test_an_event_out_of_place_behind_a_retired_gap_does_not_end_our_node() -> None:
+    """Its sequencer lets us wait for its turn, and then says that all before it is retired."""
+    solo, _ = waiting_for_a_gap()
+    mark = MarkState(BOB.peer_id, EPOCH, 4, 5, link(5).cid, retired=4)
+
+    def answer(message: Message) -> list[Message]:
+        if isinstance(message, FrontierPage) and message.answer:
+            return [page(mark, topic=CHAIN.cid)]
+        if isinstance(message, FetchRange):
+            return [Range(message.request, CHAIN.cid, (), more=False)]
+        return []
+
+    solo.peers[BOB.peer_id] = answer
+    solo.advance(120.0)
+    assert_goes_on_behind_the_gap(solo)
+
+
+def test_an_event_out_of_place_behind_a_flush_does_not_keep_the_version_off_our_disk() -> None:
+    """The version is announced once: taken over by half, it would be gone with the next start."""
+    solo, meta = waiting_for_a_gap()
+    flush = (Mark(BOB.peer_id, EPOCH, 4),)
+    version = next_version(
+        ALICE, CHAIN, CHAIN.settings, created=CREATED_US, valid_until=(), flushed=flush
+    )
+    solo.hear(ALICE.peer_id, EventMessage(event_of(ALICE, meta, payload=version.block).block, 1))
+    assert solo.version(CHAIN.cid).cid == version.cid
+    assert version.cid in [row.key for row in solo.store.rows() if row.table == "topic"]
+    assert_goes_on_behind_the_gap(solo)
 
 
 # Numbers.

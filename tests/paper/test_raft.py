@@ -100,6 +100,9 @@ class Bench:
     def request_of(self, block: bytes) -> bytes:
         return block
 
+    def check(self, block: bytes) -> None:
+        pass
+
     def certified(self, entry: Entry, signatures: dict[PeerId, bytes]) -> None:
         self.certified_events.append((entry, signatures))
 
@@ -268,6 +271,20 @@ def test_a_signature_that_is_none_certifies_nothing() -> None:
     bench.hear(ANN, Appended(TOPIC, term, STORES[ANN], True, 3, 0, ((1, b"forged"),)))
     assert bench.sequencer.committed == 3
     assert bench.certified_events == []
+
+
+def test_a_follower_cannot_have_more_than_its_leader() -> None:
+    bench = Bench()
+    bench.elect()
+    bench.sync()
+    term, last = bench.sequencer.term, bench.sequencer.log.last_index
+    for matched in (last + 1, 10**9):
+        with pytest.raises(RemoteError, match="more than there is"):
+            bench.hear(ANN, Appended(TOPIC, term, STORES[ANN], True, matched, 0, ()))
+    bench.wait(0.3)
+    assert bench.sequencer.committed == 0
+    bench.hear(ANN, Appended(TOPIC, term, STORES[ANN], True, last, 0, ()))
+    assert bench.sequencer.committed == last
 
 
 def test_another_store_of_a_member_has_no_vote() -> None:

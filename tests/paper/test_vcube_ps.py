@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pulsarcast.simulation.vcube.delays import Delays
 from pulsarcast.simulation.vcube.network import Network
 from pulsarcast.simulation.vcube.node import Kind, Message, Sends, VCubeNode
-from pulsarcast.simulation.vcube.topology import children, cluster_of, members_of_cluster
+from pulsarcast.simulation.vcube.topology import children, cluster_of, first_in_cluster
 from pulsarcast.simulation.vcube.views import View
 
 TOPIC = 0
@@ -28,6 +28,16 @@ FIGURE_1 = {
         [0, 1, 2, 3], [1, 0, 3, 2], [2, 3, 0, 1], [3, 2, 1, 0],
     ],
 }  # fmt: skip
+
+
+def members_of_cluster(node: int, cluster: int) -> list[int]:
+    """c(i, s) in its order: whoever is first leaves, until nobody is left."""
+    view = [1] * (1 << max(cluster, node.bit_length()))
+    found = []
+    while (first := first_in_cluster(node, cluster, view)) is not None:
+        found.append(first)
+        view[first] = 0
+    return found
 
 
 @pytest.mark.parametrize("cluster", sorted(FIGURE_1))

@@ -60,6 +60,17 @@ def wrong(file: Path, *, is_whole: bool = True) -> dict[int | None, str]:
     return {row["offset"]: row["reason"] for row in found if row["kind"] == "wrong"}
 
 
+def test_a_group_without_rows_is_found_and_ends_nothing(tmp_path: Path) -> None:
+    """Whoever tampers with an archive must not keep the rest of it from being verified."""
+    path = tmp_path / "none.parquet"
+    with pq.ParquetWriter(path, FILE) as writer:
+        writer.write_table(FILE.empty_table())
+    found = list(inspect_group(cid_text(TOPIC), str(path), 0, 1, 60, 0, None))
+    assert ("wrong", "they are none") in {
+        (row["kind"], row.get("reason", "")[-13:]) for row in found
+    }
+
+
 def change(at: int, **values: Any) -> Callable[[list[dict[str, Any]]], None]:
     return lambda rows: rows[at].update(values)
 

@@ -96,6 +96,15 @@ def test_a_report_is_drawn(traces: Path, tmp_path: Path) -> None:
     assert len(made.stdout.splitlines()) > 3
 
 
+def test_a_check_that_cannot_be_made_is_not_a_broken_promise(tmp_path: Path) -> None:
+    """Whoever asks by the exit code must be able to tell the two."""
+    out = tmp_path / "findings"
+    out.mkdir()
+    made = run("check", tmp_path, "--findings", out)
+    assert made.exit_code == 3
+    assert made.stderr == f"Error: {out} is there already\n"
+
+
 def test_what_is_not_there_is_said_in_a_sentence(tmp_path: Path) -> None:
     made = run("metrics", tmp_path / "nothing", "--out", tmp_path / "metrics")
     assert made.exit_code == 1

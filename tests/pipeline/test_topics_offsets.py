@@ -149,6 +149,14 @@ def test_indices_of_another_log_mean_nothing(now: LogView, expected: str) -> Non
     assert advance(end, logs(now), None) == (end, [])
 
 
+def test_a_restored_store_of_the_same_length_is_read_again() -> None:
+    start = at(a=21)
+    end, (loss,) = advance(start, logs(log("a", 20, store="t")), None)
+    assert "restored" in loss.reason
+    assert spans_between(start, end) == [Span("a", "l", 1, 21)]
+    assert spans_between(end, end) == []
+
+
 def test_a_planned_batch_may_be_gone_when_it_is_replayed() -> None:
     span = Span("a", "l", 5, 9)
     assert gone_since("s", span, log("a", 20)) is None

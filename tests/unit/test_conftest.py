@@ -1,10 +1,12 @@
 """The rules of tests/conftest.py, tried on a project of their own."""
 
 import re
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests import conftest
 
@@ -17,19 +19,27 @@ USES_DATA = """
 
 
 @pytest.fixture
-def project(pytester: pytest.Pytester) -> pytest.Pytester:
-    """An empty project with our conftest, in a folder whose parent may hold shared/data."""
+def project(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[pytest.Pytester]:
+    """An empty project with our conftest, in a folder whose parent may hold shared/data.
+
+    It runs in this process, without plugins: loading them takes longer than all that is tried.
+    """
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     root = pytester.mkdir("project")
     (root / "pytest.ini").write_text("[pytest]\nmarkers = data: needs data\n")
     pytester.chdir()
     (root / "conftest.py").write_text(CONFTEST.read_text())
-    return pytester
+    profile = settings.get_current_profile_name()
+    yield pytester
+    settings.load_profile(profile)  # that conftest chose one for this process
 
 
 def _run(project: pytest.Pytester, test: str, *options: str) -> pytest.RunResult:
     path = project.path / "project" / "test_it.py"
     path.write_text("import pytest\n" + "\n".join(line[4:] for line in test.splitlines()))
-    return project.runpytest_subprocess("--rootdir=project", "-rs", *options, path)
+    return project.runpytest_inprocess("--rootdir=project", "-rs", *options, path)
 
 
 def test_a_file_that_is_there_is_found(project: pytest.Pytester) -> None:
@@ -74,16 +84,19 @@ def test_a_test_that_uses_data_is_marked(project: pytest.Pytester) -> None:
 
 
 def test_files_that_share_their_preparation_run_in_one_worker(project: pytest.Pytester) -> None:
-    """And the longest first: without that, they would be among the last, having one test each."""
+    """And the longest first: by their names and by how many tests they have, they would be last."""
     root = project.path / "project"
-    for file in (*conftest.TOGETHER[0], *(f"test_{number}.py" for number in range(6))):
+    counts = {
+        **dict.fromkeys(conftest.TOGETHER[0], 1),
+        **{f"brief/test_{number}.py": 9 for number in range(4)},
+    }
+    for file, count in counts.items():
         path = root / "tests" / file
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("def test_one(): pass\ndef test_two(): pass\n")
-    (root / "tests/test_0.py").write_text("def test_many(): pass\n" * 9)
-    arguments = ("--rootdir=project", "-v", "-n", "2", "--dist", "loadfile")
-    result = project.runpytest_subprocess(*arguments, "--import-mode=importlib", root / "tests")
-    result.assert_outcomes(passed=2 * (len(conftest.TOGETHER[0]) + 5) + 1)
+        path.write_text("".join(f"def test_{each}(): pass\n" for each in range(count)))
+    arguments = ("--rootdir=project", "-v", "-p", "xdist", "-n", "2", "--dist", "loadfile")
+    result = project.runpytest_inprocess(*arguments, "--import-mode=importlib", root / "tests")
+    result.assert_outcomes(passed=sum(counts.values()))
     ran = re.findall(r"\[(gw\d)\] .* PASSED project/tests/(\S+)::", result.stdout.str())
     workers = {worker for worker, file in ran if file in conftest.TOGETHER[0]}
     assert len(workers) == 1

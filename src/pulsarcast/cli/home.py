@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from pulsarcast.model.errors import LocalError
+from pulsarcast.cli.telling import telling
 from pulsarcast.model.ids import peer_text
 
 
@@ -15,10 +15,8 @@ def backup(home: str, target: str) -> None:
     """Copy HOME, its key included, into the new folder TARGET; the node may run meanwhile."""
     from pulsarcast.storage.backup import backup as back_up
 
-    try:
+    with telling():
         identity = back_up(home, target)
-    except LocalError as error:
-        raise click.ClickException(str(error)) from error
     click.echo(f"backed up node {peer_text(identity.peer_id)}: its secret key is in there too")
 
 
@@ -29,8 +27,6 @@ def restore(source: str, home: str) -> None:
     """Make HOME, which must be new or empty, out of a BACKUP."""
     from pulsarcast.storage.backup import restore as bring_back
 
-    try:
+    with telling():
         identity = bring_back(source, home)
-    except LocalError as error:
-        raise click.ClickException(str(error)) from error
     click.echo(f"restored node {peer_text(identity.peer_id)}: see that no other copy of it runs")

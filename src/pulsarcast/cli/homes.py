@@ -12,8 +12,11 @@ VARIABLE = "PULSARCAST_HOME"
 
 
 def default_home() -> Path:
-    """The home that is meant where none is named."""
-    return Path(os.environ.get(VARIABLE) or Path.home() / ".pulsarcast")
+    """The home that is meant where none is named.
+
+    The client says the same (`client.connect`), but importing it takes longer than most commands.
+    """
+    return Path(os.environ.get(VARIABLE) or "~/.pulsarcast").expanduser()
 
 
 def shown_home(home: Path) -> str:

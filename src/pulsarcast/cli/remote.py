@@ -20,6 +20,7 @@ from pulsarcast.model.errors import LocalError
 
 if TYPE_CHECKING:
     from pulsarcast.client import Target
+    from pulsarcast.model.api import FollowedView
 
 WAIT_S_MAX = 30.0
 
@@ -72,13 +73,8 @@ def chosen_target(home: Path, url: str | None, token: str | None, context: str |
     """The daemon that the options of a command mean."""
     import_http()
     from pulsarcast.client import find_target
-    from pulsarcast.client.connect import of_home
 
-    if url is None and context is None and _is_named("home"):
-        # Whoever names a home means it, whatever else may be set up.
-        found = of_home(home)
-        url, token = found.url, token or found.token
-    return find_target(url, token, context=context, home=home)
+    return find_target(url, token, context=context, home=home if _is_named("home") else None)
 
 
 def _wait_for(home: Path) -> None:
@@ -124,6 +120,13 @@ def refusals_told() -> Iterator[None]:
 def short(peer: str) -> str:
     """A peer id as a table has room for it: its end, which differs."""
     return f"…{peer[-8:]}"
+
+
+def parent_of(topic: FollowedView) -> str:
+    """Our place in a topic's tree, as a table has room for it."""
+    if topic.filters:
+        return "filters"
+    return "root" if topic.is_root else short(topic.parent) if topic.parent else "none"
 
 
 def table(rows: Sequence[tuple[str, ...]], *headings: str) -> str:

@@ -13,6 +13,7 @@ import click
 from tqdm import tqdm
 
 from pulsarcast.cli.progress import Bars
+from pulsarcast.cli.telling import telling
 from pulsarcast.model.errors import LocalError
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def simulate(
     **changes: Any,
 ) -> None:
     """Run SCENARIO in a simulated world and check every promise."""
-    try:
+    with telling():
         if list_ or scenario is None:
             _list()
             return
@@ -82,8 +83,6 @@ def simulate(
             ok = _run_seeds(options, range(first_seed, first_seed + seeds), as_json=as_json)
         else:
             ok = _run_one(options, as_json=as_json)
-    except LocalError as error:
-        raise click.ClickException(str(error)) from error
     if not ok:
         sys.exit(EXIT_OBJECTED)
 
@@ -97,6 +96,8 @@ def _options(scenario: str, changes: dict[str, Any]) -> Options:
     options = load(scenario)
     by_seed = options.kind in ("random", "sequenced", "sequencers", "random_content")
     fixed = sorted(set(given) & FROM_THE_SEED) if by_seed else []
+    if options.kind == "random" and given.get("order") == "causal":
+        fixed.remove("order")  # of all its topics
     if fixed:
         names = ", ".join("--" + name.replace("_", "-") for name in fixed)
         raise LocalError(f"a random run takes these from its seed: {names}")

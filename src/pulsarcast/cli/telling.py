@@ -14,6 +14,8 @@ from typing import Any, Final, NoReturn
 import click
 import msgspec
 
+from pulsarcast.model.errors import LocalError
+
 FAILED: Final = 1
 UNREACHABLE: Final = 3
 FORBIDDEN: Final = 4
@@ -29,6 +31,20 @@ def complain(error: Exception | str, code: int = FAILED) -> NoReturn:
     """Say what is wrong, and end with a code."""
     click.echo(f"pulsarcast: {error}", err=True)
     sys.exit(code)
+
+
+@contextmanager
+def telling(code: int = FAILED) -> Iterator[None]:
+    """Let errors of the caller become a message and a code, without a traceback.
+
+    An exception of click's, not an exit: who calls a command from a program sees that it failed.
+    """
+    try:
+        yield
+    except LocalError as error:
+        failure = click.ClickException(str(error))
+        failure.exit_code = code
+        raise failure from None
 
 
 @contextmanager

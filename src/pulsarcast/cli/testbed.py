@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
 from pulsarcast.cli.progress import Bars
+from pulsarcast.cli.telling import telling
 from pulsarcast.cli.testbed_control import add_to, said_in
 from pulsarcast.model.errors import LocalError
 
@@ -70,7 +69,7 @@ def compare(
     left sockets, encrypted, without the headers of TCP and IP. Processor time runs from the first
     event until one second after the last delivery.
     """
-    with Bars() as bars, _telling():
+    with Bars() as bars, telling():
         from pulsarcast.testbed.contestants.contestants import Settings
         from pulsarcast.testbed.scenarios import compare as comparing
 
@@ -184,7 +183,7 @@ def run(
     succession  total order whose acting sequencer is killed again and again
     quotes    one topic routed by content: quotes are replayed, and filters ask for some
     """
-    with Bars() as bars, _telling():
+    with Bars() as bars, telling():
         from pulsarcast.testbed.claims import play
         from pulsarcast.testbed.scenario_files import options_for
         from pulsarcast.testbed.small_disk import keep_mounts_to_ourselves, may_mount
@@ -203,7 +202,7 @@ def run(
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path))
 def beside(folders: tuple[Path, ...]) -> None:
     """Print what finished runs in FOLDERS came to as one table, a column for each."""
-    with _telling():
+    with telling():
         from pulsarcast.testbed.beside import beside as put_beside
 
         text = put_beside(folders)
@@ -240,12 +239,12 @@ def thesis(
     floodsub, gossipsub                     its first events
     NAME-latency                            the same four, all that comes in 500 ms late, +-300
     ours-author, ours-kills, ours-partition with a fault
-    ours-live                               the whole workload, its traces streaming into Spark
+    ours-live                               as many events, its traces streaming into Spark
 
     What was played is not played again: a call that was killed is simply made again. Exit 1: a
     run failed, or one of ours lost something, or its verdict is not clean.
     """
-    with Bars() as bars, _telling():
+    with Bars() as bars, telling():
         from dataclasses import replace
 
         from pulsarcast.testbed.thesis.evaluation import evaluate
@@ -281,7 +280,7 @@ def sweep(
     Prints a table for each figure of the paper, with its number beside ours. What was run is not
     run again: a call that was killed is simply made again. Exit 1: a replicate failed.
     """
-    with Bars() as bars, _telling():
+    with Bars() as bars, telling():
         try:
             from pulsarcast.testbed.sweep import read_sweep, run_sweep
         except ModuleNotFoundError as error:
@@ -302,12 +301,3 @@ def sweep(
     click.echo(text, nl=False)
     if any(row.error is not None for row in rows):
         sys.exit(EXIT_LOST)
-
-
-@contextmanager
-def _telling() -> Iterator[None]:
-    """Let errors of the caller become a message, without a traceback."""
-    try:
-        yield
-    except LocalError as error:
-        raise click.ClickException(str(error)) from error

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from pulsarcast.cli.progress import Bars
-from pulsarcast.model.errors import LocalError
+from pulsarcast.cli.telling import telling
 
 if TYPE_CHECKING:
     from pulsarcast.testbed.control.messages import ExecAction, FaultAction, Reported, Request
@@ -60,7 +59,7 @@ def up(
 
     They run until `testbed down`, or until the scenario's timeout_s is over.
     """
-    with Bars() as bars, _telling():
+    with Bars() as bars, telling():
         from pulsarcast.testbed.control.control import start
         from pulsarcast.testbed.scenario_files import options_for
 
@@ -176,7 +175,7 @@ def down(folder: Path, settle_s: float, as_json: bool) -> None:
 
 
 def _ask(folder: Path, request: Request, as_json: bool, *, salvage: bool = False) -> None:
-    with Bars() as bars, _telling():
+    with Bars() as bars, telling():
         from pulsarcast.testbed.control.control import DownError, ask, close_traces
 
         try:
@@ -216,12 +215,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "-" if value is None else str(value)
-
-
-@contextmanager
-def _telling() -> Iterator[None]:
-    """Let errors of the caller become a message, without a traceback."""
-    try:
-        yield
-    except LocalError as error:
-        raise click.ClickException(str(error)) from error

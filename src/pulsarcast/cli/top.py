@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pulsarcast.cli.remote import remote, short, size
+from pulsarcast.cli.remote import parent_of, remote, short, size
 from pulsarcast.cli.telling import tell
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def picture(
         by_topic.add_row(
             " ".join(topic.aliases) or topic.name, topic.order, f"{topic.newest:,}",
             f"{rates.now.get(topic.id, 0.0):,.1f}/s", Text(rates.line(topic.id)[-16:], "blue"),
-            "root" if topic.is_root else short(topic.parent) if topic.parent else "none",
+            parent_of(topic),
             " ".join(map(short, topic.children[:4])) or "none",
             str(topic.held_back + topic.missing), readers,
         )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from pulsarcast.cli.remote import remote, short, table
+from pulsarcast.cli.remote import parent_of, remote, table
 from pulsarcast.cli.telling import tell
 from pulsarcast.model import api
 from pulsarcast.model.topic_types import ATTRIBUTE_TYPES, META
@@ -219,7 +219,7 @@ def list_topics(client: Client, as_json: bool) -> None:
             each.order,
             str(each.newest),
             "yes" if each.subscribed else "no",
-            "root" if each.is_root else short(each.parent) if each.parent else "none",
+            parent_of(each),
             str(len(each.children)),
             each.id,
         )

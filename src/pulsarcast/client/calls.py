@@ -43,14 +43,6 @@ class Ask(Generic[T]):
     body: bytes | None = None
 
 
-class _Readers(msgspec.Struct):
-    readers: list[api.ReaderView]
-
-
-class _PageUrl(msgspec.Struct):
-    url: str
-
-
 # The node.
 
 
@@ -71,7 +63,7 @@ def metrics() -> Ask[str]:
 
 def open_page() -> Ask[str]:
     """An address that opens the node's page in a browser, once."""
-    return Ask("POST", "/v1/page", _json(_PageUrl, lambda page: page.url))
+    return Ask("POST", "/v1/page", _json(api.PageUrl, lambda page: page.url))
 
 
 # Topics.
@@ -241,7 +233,7 @@ def subscribe(
 
 def readers(ref: TopicRef) -> Ask[list[api.ReaderView]]:
     """Everybody who has a place in a topic."""
-    return Ask("GET", _path(ref, "readers"), _json(_Readers, lambda found: found.readers))
+    return Ask("GET", _path(ref, "readers"), _json(api.Readers, lambda found: found.readers))
 
 
 def acknowledge(ref: TopicRef, name: str, index: int) -> Ask[None]:

@@ -1,9 +1,9 @@
 """Where a daemon is, and the token that it asks for.
 
-Whatever the caller says goes first; then PULSARCAST_URL and PULSARCAST_TOKEN; then the context in
-use (`contexts`); then the home of a daemon on this machine, which says in the files `http` and
-`token` how to reach it. A token is only sent where it belongs: one that was found beside an address
-goes to that address.
+Whatever the caller says goes first: an address, a context, or the home of a daemon on this
+machine, which says in the files `http` and `token` how to reach it. Then PULSARCAST_URL and
+PULSARCAST_TOKEN; then the context in use (`contexts`); then the usual home. A token is only sent
+where it belongs: one that was found beside an address goes to that address.
 """
 
 from __future__ import annotations
@@ -45,10 +45,7 @@ def find_target(
     home: str | Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Target:
-    """The daemon that is meant; raises LocalError, or Unreachable where there is none.
-
-    `home` is where to look when nothing else names one.
-    """
+    """The daemon that is meant; raises LocalError, or Unreachable where there is none."""
     variables = os.environ if environment is None else environment
     if url is not None and context is not None:
         raise LocalError("name a daemon by its URL or by a context, not by both")
@@ -66,13 +63,16 @@ def _find(
         return Target(url, its_token if is_its else None, "the caller")
     if context is not None:
         return _of_context(Contexts.load(variables), context)
+    if home is not None:
+        found = _of_home(Path(home).expanduser())
+        return Target(found.url, found.token or (None if its_url else its_token), found.origin)
     if its_url is not None:
         return Target(its_url, its_token, URL)
     contexts = Contexts.load(variables)
     if contexts.current is not None:
         found = _of_context(contexts, contexts.current)
     else:
-        found = of_home(default_home(variables) if home is None else Path(home).expanduser())
+        found = _of_home(default_home(variables))
     return Target(found.url, its_token or found.token, found.origin)
 
 
@@ -87,7 +87,7 @@ def _of_context(contexts: Contexts, name: str) -> Target:
     return Target(found.url, found.token, f"context {name}")
 
 
-def of_home(home: Path) -> Target:
+def _of_home(home: Path) -> Target:
     url = _read(home / ADDRESS_FILE)
     if url is None:
         raise Unreachable(

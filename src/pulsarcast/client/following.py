@@ -15,7 +15,7 @@ import msgspec
 from pulsarcast.client.calls import Ask, Start, TopicRef, acknowledge, strange, subscribe
 from pulsarcast.client.errors import ApiError
 from pulsarcast.client.sse import SseParser, TooLongError
-from pulsarcast.model.api import EventView
+from pulsarcast.model.api import FORGOTTEN, REVOKED, TAKEN_OVER, UNSUBSCRIBED, EventView
 from pulsarcast.model.errors import LocalError
 
 PATIENCE_S: Final = 60.0
@@ -29,10 +29,10 @@ SAY_S: Final = 1.0
 # What a stream may end with, where coming back would be wrong: it would be refused, would send
 # away whoever took over, or would undo what somebody just did on purpose.
 _FINAL: Final = {
-    "the token was revoked": (401, "token"),
-    "somebody else listens under this name now": (409, "name"),
-    "the name was forgotten": (404, "reader"),
-    "the topic was unsubscribed from": (404, "topic"),
+    REVOKED: (401, "token"),
+    TAKEN_OVER: (409, "name"),
+    FORGOTTEN: (404, "reader"),
+    UNSUBSCRIBED: (404, "topic"),
 }
 
 _decode = msgspec.json.Decoder(EventView).decode

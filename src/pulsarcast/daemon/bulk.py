@@ -98,11 +98,7 @@ def _log(call: Call, topic: Cid) -> LogState:
 
 def _check(state: LogState, query: LogQuery) -> None:
     if state.log != query.log:
-        raise Refusal(
-            409,
-            "log",
-            "this is another log: the store was restored or copied, or the topic was left since",
-        )
+        raise Refusal(409, "log", api.ANOTHER_LOG)
     if query.start < state.oldest and query.start < query.end:
         raise Refusal(
             410, "retained", f"the oldest event that is still kept has index {state.oldest}"

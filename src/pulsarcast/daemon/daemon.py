@@ -53,6 +53,14 @@ class Running:
     home: Path
 
 
+@dataclass(frozen=True)
+class Door:
+    """Where programs come in; made before anything runs, so that what is wrong is said plainly."""
+
+    listener: socket.socket
+    tls: ssl.SSLContext | None
+
+
 def initialize(home: Path, values: dict[str, Value] | None = None) -> str:
     """Make a home: key, settings with explanations, and the operator's token; its peer id."""
     with Home.open(home) as lived_in:
@@ -68,13 +76,14 @@ async def run(
 ) -> None:
     """Be a daemon until somebody says that it is enough."""
     failure: LocalError | None = None
+    tls = _tls(settings)
     with listen(settings) as listener:
         async with trio.open_nursery() as nursery:
             wish = Wish()
             await nursery.start(_wait_for_signals, wish)
             try:
                 with wish.start:
-                    await _live(home, settings, listener, wish, on_ready)
+                    await _live(home, settings, Door(listener, tls), wish, on_ready)
             except LocalError as error:
                 failure = error  # Raised below: a nursery would wrap it.
             nursery.cancel_scope.cancel()
@@ -101,7 +110,7 @@ class Wish:
 async def _live(
     home: Path,
     settings: Settings,
-    listener: socket.socket,
+    door: Door,
     wish: Wish,
     on_ready: Callable[[Running], None] | None,
 ) -> None:
@@ -122,22 +131,21 @@ async def _live(
         service = Service(node, settings, tokens, sessions)
         meters.watch(service)
         wish.is_ready = True
-        await _serve(service, meters, listener, wish.enough, on_ready)
+        await _serve(service, meters, door, wish.enough, on_ready)
 
 
 async def _serve(
     service: Service,
     meters: Meters,
-    listener: socket.socket,
+    door: Door,
     enough: trio.Event,
     on_ready: Callable[[Running], None] | None,
 ) -> None:
     settings, node = service.settings, service.node
     gate = build(service, meters)
-    address = _address_of(listener)
+    address = _address_of(door.listener)
     gate.admit(address, settings["http.hosts"])
-    is_safe = bool(settings["http.tls_certificate"])
-    service.url = f"{'https' if is_safe else 'http'}://{address}"
+    service.url = f"{'http' if door.tls is None else 'https'}://{address}"
     async with trio.open_nursery() as nursery:
         http_is_over = trio.Event()
 
@@ -145,8 +153,8 @@ async def _serve(
             await serve(
                 gate,
                 _config(),
-                trio.socket.from_stdlib_socket(listener),
-                tls=_tls(settings),
+                trio.socket.from_stdlib_socket(door.listener),
+                tls=door.tls,
                 slow_s=settings["http.slow_reader_s"],
                 cut=service.cut_off,
                 enough=enough,
@@ -192,11 +200,17 @@ async def _bound_traces(folder: Path, bytes_max: int) -> None:
 
 
 def _delete_oldest(folder: Path, bytes_max: int) -> None:
+    found: list[tuple[float, int, Path]] = []
+    for path in folder.glob("*.zst"):
+        with suppress(OSError):  # Somebody else may clear up, too.
+            status = path.stat()
+            found.append((status.st_mtime, status.st_size, path))
     kept = 0
-    for path in sorted(folder.glob("*.zst"), key=lambda path: path.stat().st_mtime)[::-1]:
-        kept += path.stat().st_size
+    for _, size, path in sorted(found, reverse=True):
+        kept += size
         if kept > bytes_max:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                path.unlink()
 
 
 # The socket.

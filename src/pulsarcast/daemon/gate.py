@@ -7,6 +7,7 @@ health. What is refused here costs next to nothing.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection, Iterable
 from http.cookies import CookieError, SimpleCookie
@@ -17,12 +18,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pulsarcast.daemon.answers import Refusal, problem
 from pulsarcast.daemon.sessions import COOKIE, Sessions
-from pulsarcast.daemon.tokens import Token, TokenBook
+from pulsarcast.daemon.tokens import TOKENS_UNREADABLE, Token, TokenBook
+from pulsarcast.model.errors import LocalError
 
 OPEN_PATHS: Final = frozenset(("/", "/page.css", "/page.js", "/v1/health", "/v1/health/ready"))
 """What needs no token; the page has nothing in it that is not in this program."""
 METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "WEBSOCKET"))
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+
+_log = logging.getLogger(__name__)
 
 
 class Gate:
@@ -45,6 +49,7 @@ class Gate:
         self._counter = counter
         self._seconds = seconds
         self._hosts: frozenset[str] = frozenset()
+        self._complaint = ""
         self.connections = 0
 
     def admit(self, address: str, hosts: Iterable[str]) -> None:
@@ -94,10 +99,20 @@ class Gate:
                 raise Refusal(503, "busy", "too many requests and subscriptions at a time")
             self._check_host(headers)
             scope["token"] = self._identify(headers, scope)
+        except LocalError as error:
+            self._complain(str(error))
+            await problem(Refusal(503, "tokens", TOKENS_UNREADABLE))(scope, receive, send)
+            return
         except Refusal as refusal:
             await problem(refusal)(scope, receive, send)
             return
         await self._app(scope, receive, send)
+
+    def _complain(self, complaint: str) -> None:
+        """Tell the log, once and not for every request."""
+        if complaint != self._complaint:
+            self._complaint = complaint
+            _log.error("%s", complaint)
 
     def _check_host(self, headers: Headers) -> None:
         host = headers.get("host", "").lower()
@@ -113,6 +128,7 @@ class Gate:
         kind, _, secret = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
             token = self._tokens.find(secret.strip())
+            self._complaint = ""  # They can be read.
         else:
             token = self._by_cookie(headers, scope)
         if token is None:

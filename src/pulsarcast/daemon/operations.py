@@ -57,12 +57,6 @@ class Health(msgspec.Struct):
     reasons: list[str] = []
 
 
-class PageUrl(msgspec.Struct):
-    """Where the page can be opened, once."""
-
-    url: str
-
-
 # Topics.
 
 
@@ -238,7 +232,7 @@ async def peers(call: Call) -> Response:
 async def open_page(call: Call) -> Response:
     """An address that opens the page in a browser, once."""
     code = call.service.sessions.new_code()
-    return answer(PageUrl(f"{call.service.url}/?code={code}"), 201)
+    return answer(api.PageUrl(f"{call.service.url}/?code={code}"), 201)
 
 
 # Tokens.
@@ -362,6 +356,6 @@ OPERATIONS: Final = (
     Operation(
         method="POST", path="/v1/page", name="open_page",
         summary="An address that opens the page in a browser, once.", scope="admin",
-        handle=open_page, answer=PageUrl, status=201,
+        handle=open_page, answer=api.PageUrl, status=201,
     ),
 )  # fmt: skip

@@ -8,6 +8,7 @@ it over: the connection that was cut may still look alive to us.
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -31,7 +32,7 @@ from pulsarcast.daemon.answers import (
 )
 from pulsarcast.daemon.calls import STREAM, Call, Operation, Where
 from pulsarcast.daemon.service import Service
-from pulsarcast.daemon.tokens import Token
+from pulsarcast.daemon.tokens import TOKENS_UNREADABLE, Token
 from pulsarcast.model import api
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import Cid, parse_cid
@@ -45,6 +46,7 @@ LINES_BYTES_MAX: Final = 1 << 20
 ANONYMOUS: Final = "~"
 """What the names begin with that nobody chose."""
 
+_log = logging.getLogger(__name__)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -54,12 +56,6 @@ class StreamQuery(msgspec.Struct, forbid_unknown_fields=True, rename={"start": "
     name: Annotated[str, msgspec.Meta(max_length=NAME_MAX)] = ""
     start: str = "now"
     where: Where = None
-
-
-class Readers(msgspec.Struct):
-    """Everybody who has a place in a topic."""
-
-    readers: list[api.ReaderView]
 
 
 class Lines:
@@ -114,10 +110,10 @@ async def subscribed(
 
 async def forget_nameless(node: Node) -> None:
     """Forget the places of those without a name whom a crash left behind: nobody can come back."""
-    for topic in node.followed():
-        for reader in topic.readers:
+    for topic in node.topics_read:
+        for reader in node.readers(topic):
             if reader.name.startswith(ANONYMOUS):
-                await node.forget(topic.id, reader.name)
+                await node.forget(topic, reader.name)
 
 
 async def place_of(service: Service, topic: Cid, text: str) -> tuple[int | None, bool]:
@@ -238,8 +234,12 @@ async def _hand_on(
             events = [await anext(subscription) for _ in range(subscription.ready(CHUNK_BYTES))]
         except LocalError as error:
             return str(error)
-        if token.digest and not service.tokens.is_valid(token):
-            return "the token was revoked"
+        try:
+            if token.digest and not service.tokens.is_valid(token):
+                return api.REVOKED
+        except LocalError as error:
+            _log.error("%s", error)
+            return TOKENS_UNREADABLE
         await give(events)
 
 
@@ -261,6 +261,9 @@ async def begin(
     seen = connection.headers.get("last-event-id", "")
     if seen.isascii() and seen.isdigit() and len(seen) < 19:
         start, from_start = int(seen) + 1, False
+        if start > service.node.newest(topic) + 1:
+            # It would hear nothing until the new log has grown as long as the old one was.
+            raise Refusal(409, "log", api.ANOTHER_LOG)
     await service.node.filter_of(topic, query.where)  # A name keeps its place if it is refused.
     if not service.node.is_subscribed(topic):
         service.check_room()
@@ -270,7 +273,7 @@ async def begin(
 async def list_readers(call: Call) -> Response:
     """Everybody who has a place in a topic."""
     found = call.service.node.readers(await call.topic())
-    return answer(Readers([each for each in found if not each.name.startswith(ANONYMOUS)]))
+    return answer(api.Readers([each for each in found if not each.name.startswith(ANONYMOUS)]))
 
 
 async def acknowledge(call: Call) -> Response:
@@ -297,12 +300,12 @@ STREAMS: Final = (
         method="GET", path="/v1/topics/{topic}/subscribe", name="subscribe",
         summary="Events as they come, as server-sent events; the same path takes a WebSocket.",
         scope="read", handle=subscribe, query=StreamQuery, headers=(_LAST,), answer=STREAM,
-        errors=(404, 507), of_one_topic=True,
+        errors=(404, 409, 507), of_one_topic=True,
     ),
     Operation(
         method="GET", path="/v1/topics/{topic}/readers", name="list_readers",
         summary="Everybody who has a place in a topic.", scope="read", handle=list_readers,
-        answer=Readers, errors=(404,), of_one_topic=True,
+        answer=api.Readers, errors=(404,), of_one_topic=True,
     ),
     Operation(
         method="POST", path="/v1/topics/{topic}/readers/{name}/done", name="acknowledge",

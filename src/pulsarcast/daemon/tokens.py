@@ -29,6 +29,7 @@ PREFIX: Final = "plsr_"
 SECRET_BYTES: Final = 32
 TOKENS_MAX: Final = 1000
 NAME_MAX: Final = 100
+TOKENS_UNREADABLE: Final = "the tokens cannot be read: the daemon's log says why"
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True):

@@ -41,6 +41,17 @@ BATCH_MAX: Final = 1000
 PORT: Final = 8420
 """Where a daemon listens for HTTP unless it is told otherwise."""
 
+# What a stream may end with for good: the node and the daemon say it, and clients do not come back.
+REVOKED: Final = "the token was revoked"
+TAKEN_OVER: Final = "somebody else listens under this name now"
+FORGOTTEN: Final = "the name was forgotten"
+UNSUBSCRIBED: Final = "the topic was unsubscribed from"
+
+
+ANOTHER_LOG: Final = (
+    "this is another log: the store was restored or copied, or the topic was left since"
+)
+
 
 class Opaque(msgspec.Struct, forbid_unknown_fields=True):
     """An attribute that is bytes."""
@@ -140,6 +151,12 @@ class ReaderView(msgspec.Struct, kw_only=True):
     connected: bool
 
 
+class Readers(msgspec.Struct):
+    """Everybody who has a place in a topic."""
+
+    readers: list[ReaderView]
+
+
 class SequencingView(msgspec.Struct, kw_only=True):
     """What one of several sequencers knows of their work."""
 
@@ -180,6 +197,8 @@ class FollowedView(msgspec.Struct, kw_only=True):
     """Where the node is one of several sequencers of the topic: how these do."""
     halted: str | None = None
     """Why the topic does not go on, where it does not."""
+    filters: list[str] = []
+    """Where the node is no member, and is only sent what matches: by which filters."""
 
 
 class Topics(msgspec.Struct):
@@ -376,6 +395,12 @@ class StatusView(msgspec.Struct, kw_only=True):
     trace: str | None
     readers_connected: int
     tips: list[str] = []
+
+
+class PageUrl(msgspec.Struct):
+    """Where the page can be opened, once."""
+
+    url: str
 
 
 class NewToken(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -21,11 +21,9 @@ from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import EventDescriptor, Position
 from pulsarcast.model.identity import SIGNATURE_BYTES, Identity, verify_signature
 from pulsarcast.model.ids import Cid, PeerId
-from pulsarcast.model.topic_types import SEQUENCERS_MAX
 
 KIND: Final = "certificate"
 PART_BYTES: Final = 1 + SIGNATURE_BYTES
-CERTIFICATE_BYTES_MAX: Final = PART_BYTES * (SEQUENCERS_MAX // 2 + 1)
 _KNOWN_MAX: Final = 1 << 13
 
 

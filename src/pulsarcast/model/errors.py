@@ -13,7 +13,6 @@ from contextlib import contextmanager
 class Verdict(enum.Enum):
     """What a receiver thinks of what it was sent, and so of the sender."""
 
-    ACCEPT = "accept"
     IGNORE = "ignore"  # of no use to us, yet not the sender's fault
     REJECT = "reject"  # the sender should have known better
 

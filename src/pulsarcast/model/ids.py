@@ -112,6 +112,11 @@ def peer_key(peer: PeerId) -> Key:
     return key_of(peer)
 
 
+def is_closer(peer: PeerId, than: PeerId, key: Key) -> bool:
+    """Whether a peer is closer to a key than another."""
+    return peer_key(peer) ^ key < peer_key(than) ^ key
+
+
 @lru_cache(maxsize=_CIDS_KNOWN)
 def cid_key(cid: Cid) -> Key:
     """Where a block lives in the keyspace."""

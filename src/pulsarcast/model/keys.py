@@ -18,11 +18,6 @@ def key_of(data: bytes) -> Key:
     return int.from_bytes(sha256(data).digest(), "big")
 
 
-def distance(a: Key, b: Key) -> int:
-    """How far apart two keys are (Kademlia's metric)."""
-    return a ^ b
-
-
 def bucket_of(a: Key, b: Key) -> int:
     """The index of the highest bit in which two keys differ, or -1 where they are equal.
 

@@ -24,8 +24,6 @@ from typing import Final
 from pulsarcast.model.errors import RemoteError
 
 MEDIA_TYPE: Final = "application/vnd.pulsarcast.log"
-PAGE_BYTES_MAX: Final = 16 << 20
-"""No page is larger; a single event is far smaller than this."""
 
 _MAGIC: Final = b"PCL1"
 _HEAD: Final = 8

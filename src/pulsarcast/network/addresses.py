@@ -2,8 +2,9 @@
 
 The core knows peers by their ids alone. Contacts in messages get their addresses here, on their
 way out, and leave them here on their way in. What a peer says of itself, on a connection that
-proves who it is, stands before all hearsay: a liar can add an address that leads nowhere, and never
-take away one that leads somewhere.
+proves who it is, stands before all hearsay. The address at which we last reached a peer, and those
+that the operator gave us, are kept apart: a liar can add addresses that lead nowhere, and with them
+push out what others told and nobody has tried yet, but neither of these.
 """
 
 from __future__ import annotations
@@ -51,16 +52,29 @@ class AddressBook:
 
     def __init__(self) -> None:
         self._own: dict[PeerId, tuple[str, ...]] = {}
+        self._reached: dict[PeerId, tuple[str, ...]] = {}
+        self._given: dict[PeerId, tuple[str, ...]] = {}
+        """As many as the operator likes: they are never forgotten."""
         self._hearsay: dict[PeerId, tuple[str, ...]] = {}
+        self._tables = (self._own, self._reached, self._given, self._hearsay)
+        """The surest first."""
 
     def __len__(self) -> int:
         """How many peers we could dial."""
-        return len(self._own.keys() | self._hearsay.keys())
+        return len(set[PeerId]().union(*self._tables))
 
     def of(self, peer: PeerId) -> tuple[str, ...]:
         """Where to dial a peer, the surest first."""
-        own = self._own.get(peer, ())
-        return own + tuple(text for text in self._hearsay.get(peer, ()) if text not in own)
+        return tuple(dict.fromkeys(text for each in self._tables for text in each.get(peer, ())))
+
+    def given(self, contact: Contact) -> None:
+        """The operator says where a peer is."""
+        known = self._given.get(contact.peer, ())
+        self._given[contact.peer] = tuple(dict.fromkeys((*known, *contact.addresses)))
+
+    def reached(self, peer: PeerId, address: str) -> None:
+        """We dialled a peer at an address, and there it was."""
+        _put(self._reached, peer, (address,))
 
     def told_by_itself(self, peer: PeerId, addresses: tuple[str, ...]) -> None:
         """A peer says where it is."""
@@ -95,7 +109,11 @@ class AddressBook:
         return replace(message, contact=self._fill((message.contact,))[0])
 
     def _fill(self, contacts: Iterable[Contact]) -> tuple[Contact, ...]:
-        return tuple(Contact(peer, self.of(peer) or said) for peer, said in contacts)
+        return tuple(
+            # Whoever is told more addresses than anybody may have hangs up.
+            Contact(peer, self.of(peer)[:ADDRESSES_MAX] or said)
+            for peer, said in contacts
+        )
 
 
 def _contacts(message: Message) -> Iterable[Contact]:

@@ -19,14 +19,14 @@ from typing import Final, Protocol, assert_never
 import trio
 
 from pulsarcast.model import trace
-from pulsarcast.model.errors import RemoteError, Verdict
+from pulsarcast.model.errors import LocalError, RemoteError, Verdict
 from pulsarcast.model.events import EventDescriptor, decode_event
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import PeerId
 from pulsarcast.model.remembering import RememberedVerification
 from pulsarcast.network.addresses import AddressBook
 from pulsarcast.network.disk import Disk
-from pulsarcast.network.host import Host
+from pulsarcast.network.host import Host, check_address
 from pulsarcast.network.neighbours import Neighbours
 from pulsarcast.network.timers import Timers
 from pulsarcast.network.tracing import NodeTrace
@@ -64,6 +64,7 @@ from pulsarcast.storage.sqlite import SqliteStore
 from pulsarcast.wire.codec import decode, encode
 from pulsarcast.wire.framing import write_frames
 from pulsarcast.wire.hello import Hello
+from pulsarcast.wire.limits import ADDRESSES_MAX
 
 VERSION: Final = 2
 NETWORK: Final = "main"
@@ -165,20 +166,29 @@ class Driver:
     # Life.
 
     async def listen(self) -> None:
-        """Take our addresses; raises LocalError where one is not to be had."""
+        """Take our addresses; raises LocalError where one is not to be had, or none to be told."""
+        for address in self._announce:
+            check_address(address, self.me)
         bound: list[str] = []
-        for address in self._listen:
-            bound += await self.host.listen(address)
-        self.addresses = self._announce or tuple(bound)
+        try:
+            for address in self._listen:
+                bound += await self.host.listen(address)
+            self.addresses = self._announce or tuple(bound)
+            if len(self.addresses) > ADDRESSES_MAX:
+                raise LocalError(f"more than {ADDRESSES_MAX} addresses: nobody would listen to us")
+        except BaseException:
+            self.host.close()
+            raise
 
     async def run(self) -> None:
         """Start, and go on until cancelled."""
         for contact in self._contacts:
-            self.book.heard(contact)
+            self.book.given(contact)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.neighbours.run)
             nursery.start_soon(self._timers.run)
-            nursery.start_soon(self._sample)
+            if self._trace is not None:
+                nursery.start_soon(self._sample)
             await self.neighbours.ready.wait()
             self.take(
                 Start(self._store.rows(), self._store.marks(), self._store.logs(), self._contacts)
@@ -395,7 +405,10 @@ class Driver:
         """Say now and then what we use."""
         while True:
             await trio.sleep(self._sample_s)
-            self._write(self.usage())
+            try:
+                self._write(self.usage())
+            except OSError:
+                continue  # Nothing says so here, as elsewhere than on Linux, or not now.
             self._flush_trace()
 
     def usage(self) -> trace.Resources:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import IPv4Address, IPv6Address
@@ -27,6 +28,7 @@ from pulsarcast.network.link import Link
 from pulsarcast.network.negotiation import ask_for, offer
 from pulsarcast.network.noise import LENGTH_BYTES, NoiseFraming, length_bytes
 from pulsarcast.network.yamux import PROTOCOL as YAMUX
+from pulsarcast.wire.limits import ADDRESS_BYTES_MAX
 
 CONNECTIONS_MAX: Final = 1024
 HANDSHAKES_MAX: Final = 64
@@ -46,6 +48,11 @@ _FAMILIES: Final = {
     "dns4": socket.AF_INET,
     "dns6": socket.AF_INET6,
 }
+
+_NAME_MAX: Final = 253
+_NAME: Final = re.compile(r"[!-~]+")
+_DNS_NAME: Final = re.compile(r"[!-\-/-~]{1,63}(\.[!-\-/-~]{1,63})*\.?")
+"""Labels that are neither empty nor long: all others are errors before anybody is asked."""
 
 _IP_BIND_ADDRESS_NO_PORT: Final = 24
 """Linux has it, and Python no name for it."""
@@ -86,12 +93,11 @@ class Host:
 
     async def listen(self, address: str) -> tuple[str, ...]:
         """Listen at a multiaddr such as /ip4/127.0.0.1/tcp/0; return where that really is."""
-        endpoints = await _resolve(address)
         opened: list[socket.socket] = []
         try:
-            for family, name in endpoints:
+            for family, name in await _resolve(address):
                 opened.append(_listener(family, name))
-        except OSError as error:
+        except (OSError, ValueError) as error:
             for listener in opened:
                 listener.close()
             raise LocalError(f"cannot listen at {address}: {_reason(error)}") from error
@@ -127,8 +133,11 @@ class Host:
             reason = "no answer in time"
             with trio.move_on_at(now + (deadline - now) / left):
                 try:
-                    return await self._dial(peer, address)
-                except (LocalError, OSError) as error:
+                    link = await self._dial(peer, address)
+                    link.reached_at = address
+                    return link
+                except (LocalError, OSError, ValueError) as error:
+                    # ValueError: what a resolver says of names that it cannot even write down.
                     reason = _reason(error)
             reasons.append(f"{address}: {reason}")
         said = "; ".join(reasons) or "no address is known"
@@ -381,6 +390,8 @@ def _parse(address: str, peer: PeerId | None) -> tuple[str, str, int]:
                 raise LocalError(f"the address of another peer: {address!r}")
         case _:
             raise LocalError(f"not an address of a TCP port: {address!r}")
+    if not _is_host(kind, host):
+        raise LocalError(f"not the name of a host: {address!r}")
     try:
         if kind == "ip4":
             IPv4Address(host)
@@ -392,6 +403,23 @@ def _parse(address: str, peer: PeerId | None) -> tuple[str, str, int]:
     if not (port.isascii() and port.isdigit() and number < 2**16):
         raise LocalError(f"not an address of a TCP port: {address!r}")
     return kind, host, number
+
+
+def check_address(address: str, peer: PeerId) -> None:
+    """See to it that a peer could be dialled at an address; raises LocalError if not."""
+    _parse(address, peer)
+    if len(address.encode()) > ADDRESS_BYTES_MAX:
+        raise LocalError(f"an address of more than {ADDRESS_BYTES_MAX} bytes: {address!r}")
+
+
+def _is_host(kind: str, host: str) -> bool:
+    """Whether sockets and resolvers take it as a name, be there such a host or not.
+
+    Strangers say where others are to be dialled: nothing may come of it but a dial that fails.
+    """
+    if not kind.startswith("dns"):
+        return _NAME.fullmatch(host) is not None
+    return _DNS_NAME.fullmatch(host) is not None and len(host.removesuffix(".")) <= _NAME_MAX
 
 
 def _address_text(name: tuple[str, int]) -> str:

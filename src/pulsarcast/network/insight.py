@@ -12,6 +12,7 @@ from pulsarcast.model.ids import Cid, PeerId, cid_text, peer_text
 from pulsarcast.model.topic_types import Dissemination
 from pulsarcast.network.neighbours import Neighbours
 from pulsarcast.network.subscriptions import Feed
+from pulsarcast.protocol.content.following import ContentTopic
 from pulsarcast.protocol.sequencing.seat import Seat
 from pulsarcast.protocol.topic.topic import Topic
 
@@ -83,6 +84,38 @@ def followed(
         for cid, topic in topics.items()
         if not topic.is_meta
     ]
+
+
+def followed_by_content(
+    topics: Mapping[Cid, ContentTopic], feeds: Mapping[Cid, Feed], aliases: Mapping[str, str]
+) -> list[FollowedView]:
+    """All topics of which we are no member, and only get what matches our filters."""
+    return [_content_view(topic, feeds.get(cid), aliases) for cid, topic in topics.items()]
+
+
+def _content_view(
+    topic: ContentTopic, feed: Feed | None, aliases: Mapping[str, str]
+) -> FollowedView:
+    descriptor, topic_id = topic.versions.current, cid_text(topic.id)
+    return FollowedView(
+        id=topic_id,
+        name=descriptor.name,
+        author=peer_text(descriptor.author),
+        version=descriptor.number,
+        order=descriptor.delivery_order.value,
+        dissemination=descriptor.dissemination.value,
+        aliases=[alias for alias, named in aliases.items() if named == topic_id],
+        subscribed=True,
+        newest=topic.log.newest,
+        parent=None,
+        children=[],
+        lazy=[],
+        is_root=False,
+        held_back=topic.held_back,
+        missing=0,
+        readers=[] if feed is None else readers_of(feed),
+        filters=[wanted.text() for wanted in topic.wanted.values()],
+    )
 
 
 def peers_of(neighbours: Neighbours) -> list[PeerView]:

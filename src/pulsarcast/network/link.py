@@ -57,6 +57,8 @@ class Link:
         self.dialled = dialled
         """Whether we are the one who dialled."""
         self.remote_address = remote_address
+        self.reached_at: str | None = None
+        """The address that we dialled, as it was told to us."""
         self.bytes_in = bytes_in
         """What came from the socket, handshake included."""
         self.bytes_out = bytes_out

@@ -257,6 +257,8 @@ class Neighbours:
                     self._listener.settle()
         if link is None:
             return
+        if link.reached_at is not None:
+            self.book.reached(peer, link.reached_at)
         if scope.cancelled_caught or self._neighbours.get(peer) is not neighbour:
             link.close()
             return

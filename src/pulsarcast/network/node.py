@@ -15,16 +15,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
-from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
 import trio
 
 from pulsarcast.model import trace
-from pulsarcast.model.api import FollowedView, PeerView, ReaderView
+from pulsarcast.model.api import FORGOTTEN, UNSUBSCRIBED, FollowedView, PeerView, ReaderView
 from pulsarcast.model.errors import LocalError, RemoteError
 from pulsarcast.model.events import Attribute, EventDescriptor, read_own_event
 from pulsarcast.model.filters import Filter, parse
@@ -33,6 +32,7 @@ from pulsarcast.model.topics import TopicDescriptor, TopicSettings, decode_topic
 from pulsarcast.network import insight
 from pulsarcast.network.addresses import parse_contact
 from pulsarcast.network.driver import NETWORK, Counters, Driver
+from pulsarcast.network.filters import Filters, end_of, sid_of
 from pulsarcast.network.places import Places
 from pulsarcast.network.subscriptions import (
     PAGE,
@@ -52,7 +52,6 @@ from pulsarcast.protocol.inputs import (
     Subscribe,
     SubscribeContent,
     Unsubscribe,
-    UnsubscribeContent,
     UpdateTopic,
 )
 from pulsarcast.protocol.parameters import Parameters
@@ -81,6 +80,7 @@ class Node:
         self._incarnation = incarnation
         self._driver: Driver | None = None
         self._places = Places(home)
+        self._filters = Filters(self._places)
         self._halted: str | None = None
 
     @classmethod
@@ -108,7 +108,7 @@ class Node:
         `trace_level` (`delivery` or `rpc`) it writes down what it does, below its folder or
         `trace_folder`.
         """
-        with Home.open(path) as home:
+        with Home.open(path) as home, ExitStack() as ending:
             incarnation = home.start()
             node = cls(home, incarnation)
             failure: Exception | None = None
@@ -121,6 +121,7 @@ class Node:
                     incarnation=incarnation,
                     level=trace_level,
                 )
+                ending.callback(tracing.close)
             driver = node._driver = Driver(
                 home.identity,
                 home.store,
@@ -138,6 +139,7 @@ class Node:
                 nursery.start_soon(driver.run)
                 await driver.started.wait()
                 nursery.start_soon(node._places.keep, driver)
+                nursery.start_soon(node._filters.keep, driver)
                 if mdns:
                     nursery.start_soon(node._find_locally)
                 if driver.has_contacts:
@@ -153,8 +155,6 @@ class Node:
                         node._places.write(driver)
                         await driver.stop()
                     nursery.cancel_scope.cancel()
-            if tracing is not None:
-                tracing.close()
             if failure is not None:
                 raise failure
 
@@ -205,7 +205,11 @@ class Node:
     def followed(self, aliases: Mapping[str, str] = {}) -> list[FollowedView]:
         """The topics that we follow, and how they do."""
         core = self._running.core
-        return insight.followed(core.topics, self._places.by_topic, aliases, core.seats.by_topic)
+        feeds = self._places.by_topic
+        return [
+            *insight.followed(core.topics, feeds, aliases, core.seats.by_topic),
+            *insight.followed_by_content(core.content.topics, feeds, aliases),
+        ]
 
     def neighbours(self) -> list[PeerView]:
         """The connections to other peers."""
@@ -216,9 +220,15 @@ class Node:
         feed = self._places.by_topic.get(topic)
         return [] if feed is None else insight.readers_of(feed)
 
+    @property
+    def topics_read(self) -> tuple[Cid, ...]:
+        """The topics in which somebody has a place."""
+        return tuple(self._places.by_topic)
+
     def newest(self, topic: Cid) -> int:
         """The index of the newest event of a topic in our log, 0 if we have none."""
-        followed = self._running.core.topics.get(topic)
+        core = self._running.core
+        followed = core.topics.get(topic) or core.content.topics.get(topic)
         return 0 if followed is None else followed.log.newest
 
     def descriptor(self, topic: Cid) -> TopicDescriptor:
@@ -227,8 +237,9 @@ class Node:
 
     def is_subscribed(self, topic: Cid) -> bool:
         """Whether somebody on this node listens to a topic, or did and may come back."""
-        followed = self._running.core.topics.get(topic)
-        return followed is not None and followed.subscribed
+        core = self._running.core
+        followed = core.topics.get(topic)
+        return topic in core.content.topics if followed is None else followed.subscribed
 
     @property
     def peers_known(self) -> int:
@@ -351,6 +362,7 @@ class Node:
     async def follow(self, topic: TopicRef, *, from_start: bool = False) -> None:
         """Keep a topic's log from now on, or from its start, whether or not anybody listens."""
         cid = await self._resolve(topic)
+        self._filters.make_way(self._running, cid, None)
         await self._ask(lambda call: Subscribe(call, cid, from_start=from_start))
 
     async def subscribe(
@@ -373,6 +385,7 @@ class Node:
         """
         cid = await self._resolve(topic)
         wanted = await self.filter_of(cid, where)
+        self._filters.make_way(self._running, cid, wanted)
         is_new = self._places.take(
             cid, name, from_start=from_start, start=start, take_over=take_over
         )
@@ -394,6 +407,7 @@ class Node:
             reader = feed.readers.get(name)
             if is_new and reader is not None and reader.subscription is None:
                 self._places.drop(self._running, cid, name)
+                self._filters.give_up(self._running, cid, name)
             raise
         feed.place(reply.places[0] if reply.places else 0)
         if is_new:
@@ -410,7 +424,7 @@ class Node:
         if wanted is not None and (is_new or cid in core.content.topics):
             try:
                 return await self._ask(
-                    lambda call: SubscribeContent(call, cid, wanted.text(), _sid_of(name))
+                    lambda call: SubscribeContent(call, cid, wanted.text(), sid_of(name))
                 )
             except LocalError:
                 pass  # It cannot be routed: as a member we get everything, and filter it here.
@@ -432,14 +446,15 @@ class Node:
     async def forget(self, topic: TopicRef, name: str) -> bool:
         """Forget the place of a name, and send away whoever listens under it; whether it had one.
 
-        The topic is still followed, for other names and for those to come.
+        The topic is still followed, for other names and for those to come. Where it is followed by
+        content, the name's filter ends a while later, unless it is the last one.
         """
         cid = await self._resolve(topic)
         reader = self._places.drop(self._running, cid, name)
         if reader is None:
             return False
         if reader.subscription is not None:
-            reader.subscription.close("the name was forgotten")
+            reader.subscription.close(FORGOTTEN)
         self._running.settle()
         return True
 
@@ -451,10 +466,10 @@ class Node:
             await self._ask(lambda call: Unsubscribe(call, cid))
         else:
             for sid in list(routed.wanted):
-                await self._ask(partial(_end_of, cid, sid))
+                await self._ask(partial(end_of, cid, sid))
         for reader in self._places.drop_topic(self._running, cid):
             if reader.subscription is not None:
-                reader.subscription.close("the topic was unsubscribed from")
+                reader.subscription.close(UNSUBSCRIBED)
         self._running.settle()
 
     async def history(
@@ -508,8 +523,8 @@ class Node:
             descriptor = read_own_event(found.block)
         except RemoteError:
             return None  # It is a block of another kind.
-        publisher, (epoch, number) = descriptor.publisher, descriptor.sequence
-        places = self._home.store.answer(LoadNumbers(cid, publisher, epoch, number, number, 1))
+        source, (epoch, number) = descriptor.numbered_by, descriptor.sequence
+        places = self._home.store.answer(LoadNumbers(cid, source, epoch, number, number, 1))
         assert isinstance(places, Events)
         return next((place for place, held in places.events if place and held.cid == event), None)
 
@@ -575,7 +590,10 @@ class Node:
     async def _fetch_topic(self, cid: Cid) -> TopicDescriptor:
         reply = await self._ask(lambda call: FetchBlock(call, cid))
         assert reply.block is not None
-        return decode_topic(reply.block)
+        try:
+            return decode_topic(reply.block)
+        except RemoteError as error:
+            raise LocalError("no such topic was found") from error  # It is of another kind.
 
     async def _read_page(self, topic: Cid, index: int, limit: int) -> list[Event]:
         reply = await self._ask(lambda call: ReadHistory(call, topic, index, limit))
@@ -597,12 +615,3 @@ def _published(reply: Reply) -> Published | LocalError:
     if reply.error is not None or reply.cid is None:
         return LocalError(reply.error or "nothing was published")
     return Published(reply.cid, reply.replicas)
-
-
-def _sid_of(name: str) -> int:
-    """The number under which a name's filter is known to other peers."""
-    return int.from_bytes(blake2b(name.encode(), digest_size=7).digest(), "big")
-
-
-def _end_of(cid: Cid, sid: int, call: int) -> UnsubscribeContent:
-    return UnsubscribeContent(call, cid, sid)

@@ -11,6 +11,7 @@ from typing import Final
 
 import trio
 
+from pulsarcast.model.api import TAKEN_OVER
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import CID_BYTES, Cid
 from pulsarcast.network.driver import Driver
@@ -18,6 +19,7 @@ from pulsarcast.network.subscriptions import Feed, Reader
 from pulsarcast.protocol.inputs import Acknowledge
 from pulsarcast.protocol.store import DropState, PutState, StateRow
 from pulsarcast.storage.home import Home
+from pulsarcast.wire.limits import INTEGER_MAX
 
 PLACES_S: Final = 1.0
 """How often the places of readers are written down; a crash brings that much again."""
@@ -56,14 +58,21 @@ class Places:
     def take(
         self, topic: Cid, name: str, *, from_start: bool, start: int | None, take_over: bool
     ) -> bool:
-        """Give a name its place, free for somebody to listen; whether the name is new."""
+        """Give a name its place, free for somebody to listen; whether the name is new.
+
+        Raises LocalError for what the disk could not hold: else the next commit would.
+        """
+        if start is not None and not 1 <= start <= INTEGER_MAX:
+            raise LocalError(f"not an index to begin at, which are from 1 on: {start}")
+        if not _is_text(name):
+            raise LocalError(f"not a name that can be written down: {name!r}")
         feed = self.feed(topic)
         reader = feed.readers.get(name)
         if reader is not None:
             if reader.subscription is not None:
                 if not take_over:
                     raise LocalError(f"somebody listens already as {name!r}")
-                reader.subscription.close("somebody else listens under this name now")
+                reader.subscription.close(TAKEN_OVER)
             return False
         reader = feed.readers[name] = Reader()
         feed.has_unplaced = True
@@ -88,8 +97,12 @@ class Places:
         """Forget a name's place, if it has one."""
         feed = self._feeds.get(topic)
         reader = None if feed is None else feed.readers.pop(name, None)
-        if reader is not None:
-            driver.disk.note(DropState(READER, _key(topic, name)))
+        if feed is None or reader is None:
+            return None
+        driver.disk.note(DropState(READER, _key(topic, name)))
+        if not feed.readers and not feed.newest:
+            # Nothing ever came: there may be no such topic, and whoever asks may ask for many.
+            del self._feeds[topic]
         return reader
 
     def drop_topic(self, driver: Driver, topic: Cid) -> list[Reader]:
@@ -142,6 +155,15 @@ class Places:
                     driver.disk.note(PutState(row))
             # The log has it, and every reader its own place in that: nothing need come again.
             driver.take(Acknowledge(feed.topic, feed.newest))
+
+
+def _is_text(name: str) -> bool:
+    """Whether it has bytes: half of a surrogate pair has none."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _key(topic: Cid, name: str) -> bytes:

@@ -6,6 +6,7 @@ attempt succeeded: what a lost executor left half done, or still writes, is neve
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -97,6 +98,8 @@ def merge_files(
     done = tasks.mapInArrow(_merging_into(staged, format_of), "attempt bigint").collect()
     for attempt in {row.attempt for row in done}:
         gather(staged / attempt_folder(attempt), staged)
+    for failed in staged.glob("task=*"):
+        shutil.rmtree(failed)
 
 
 def _merging_into(staged: Path, format_of: Callable[[Path], Format]) -> Task:

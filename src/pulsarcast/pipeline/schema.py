@@ -24,7 +24,6 @@ def _fields() -> dict[str, str]:
 
 ENVELOPE: Final = (*ENVELOPE_SCHEMA, "kind")
 FIELDS: Final = tuple(_fields())
-KINDS: Final = tuple(SCHEMA)
 
 
 # Schemas are DDL text: that needs no session, and every reader of Spark takes it.

@@ -3,7 +3,7 @@
 The settings here are part of what a result means: time is UTC, a partition's name stays the text
 that it is, and numbers that overflow are errors. Executors of a cluster get this package shipped
 with the job; besides it they need pyarrow, pandas, msgspec and zstandard, and for reading and
-writing topics httpx, libipld, base58 and pynacl.
+writing topics httpx, libipld, base58, pynacl, lark and google-re2.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pulsarcast.model import trace
 from pulsarcast.model.errors import LocalError, RemoteError, caller_to_blame
-from pulsarcast.model.events import EventDescriptor, decode_request
+from pulsarcast.model.events import decode_request
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.pointers import decode_pointer, sign_pointer
 from pulsarcast.model.topics import (
@@ -15,7 +15,6 @@ from pulsarcast.model.topics import (
     EventLinking,
     Mark,
     TopicDescriptor,
-    TopicSettings,
     check_attributes,
     create_meta_topic,
     create_topic,
@@ -46,9 +45,7 @@ from pulsarcast.protocol.store import (
     Events,
     LoadBlock,
     LoadLog,
-    LoadNumbers,
     LoadRequest,
-    PutBlock,
 )
 from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.protocol.topic.versions import Versions
@@ -58,8 +55,6 @@ if TYPE_CHECKING:
 
 
 STOPPING = "the node is stopping"
-RETRACED_MAX = 256
-"""At least so many of our newest events in a topic are said again after a restart."""
 
 
 class Commands:
@@ -121,7 +116,6 @@ class Commands:
 
     def _create(self, given: CreateTopic) -> None:
         """Meta topic first, both stored, both joined (thesis, algorithm 1)."""
-        check_built(given.settings)
         turn = self.turn
         nonce = turn.rng.randbytes(NONCE_BYTES)
         meta = create_meta_topic(turn.identity, given.name, created=turn.wall_us, nonce=nonce)
@@ -171,7 +165,6 @@ class Commands:
 
     def _update(self, given: UpdateTopic) -> None:
         """A new version: stored, adopted by ourselves, and announced in the meta topic."""
-        check_built(given.settings)
         topic = self._followed(given.topic)
         current = topic.descriptor
         if current.author != self.turn.me:
@@ -473,69 +466,7 @@ class Commands:
 
         self.turn.load(LoadLog(given.topic, given.index, given.limit), Events, found)
 
-    # After a restart.
-
-    def say_again(self, topic: Topic) -> None:
-        """Our newest events are published if they are on our disk: say so once more.
-
-        A kill may have come between the sync and the trace line that tells of it.
-        """
-        numbering = self.node.numberings.last_of(topic.id)
-        if numbering is None:
-            return
-        epoch, last = numbering
-        unreplicated = self.node.numberings.first_unreplicated(topic.id)
-        first = max(1, min(unreplicated, last - RETRACED_MAX + 1))
-
-        def found(answer: Events) -> None:
-            for _, event in answer.events:
-                self.node.publisher.trace_published(event, "")
-                if event.sequence.number >= unreplicated:
-                    self.node.publisher.resume(event)
-
-        query = LoadNumbers(topic.id, self.turn.me, epoch, first, last, 1 << 24)
-        self.turn.load(query, Events, found)
-
-    def offer_again(self, event: EventDescriptor) -> None:
-        """An event of ours for a topic we do not follow was not handed in before the restart."""
-
-        def found(versions: Versions | None) -> None:
-            if versions is None:
-                return
-            self.node.publisher.trace_published(event, "")
-            self.node.publisher.resume(event)
-            if event.topic in self.node.topics:
-                self.node.handing_in.hand_in_own(event)
-            else:
-                self.node.visits.offer(event, versions.first.root_peer, own=True)
-
-        self.node.descriptors.find(event.topic, found)
-
-    def offer_block_again(self, cid: Cid) -> None:
-        """We no longer follow the topic of an event of ours: see it handed in from outside."""
-
-        def found(answer: Block) -> None:
-            if answer.block is not None:
-                self.turn.persist(PutBlock(cid, answer.block, None, 0))
-                self.offer_again(self.node.decode(answer.block))
-
-        self.turn.load(LoadBlock(cid), Block, found)
-
-    def receive_again(self, cid: Cid) -> None:
-        """We follow a topic that we had an event for: it goes through our own tree now."""
-
-        def found(answer: Block) -> None:
-            if answer.block is not None:
-                event = self.node.decode(answer.block)
-                self.node.handing_in.hand_in(event, self.turn.me)
-
-        self.turn.load(LoadBlock(cid), Block, found)
-
 
 def nonce_of(key: bytes) -> bytes:
     """The nonce that a caller's idempotency key fixes."""
     return blake2b(key, digest_size=NONCE_BYTES, person=b"idempotency-key").digest()
-
-
-def check_built(settings: TopicSettings) -> None:
-    """Refuse what the descriptors can say but the protocol cannot do yet."""

@@ -297,10 +297,10 @@ class Node:
                 self.visits.accepted(sender, message)
                 self.content.accepted(sender, message)
             case JoinReferred():
-                self.visits.referred(sender, message)
+                self.visits.referred(message)
                 self.content.referred(message)
             case JoinRefused():
-                self.visits.refused(sender, message)
+                pass  # we are no member, and knocked as a visitor: its timer tries again
             case _ as unreachable:
                 assert_never(unreachable)
 
@@ -346,19 +346,22 @@ class Node:
         self.dht.start(given.contacts, given.rows)
         self.descriptors.restore(tables.get("topic", {}).values())
         asked = tables.get("asked", {})
-        if RESTORED.table in tables:
+        is_restored = RESTORED.table in tables
+        if is_restored:
             self.doubts.came_back(self._is_total)
             # The numbers of our requests may be used as well.
             self.turn.persist(*(DropState("asked", key) for key in asked))
         else:
             for key, value in asked.items():
                 self.outbox.restore_number(Cid(key), value)
-        self.seats.restore(tables, is_restored=RESTORED.table in tables)
+        self.seats.restore(tables, is_restored=is_restored)
         self.following.restore(given, tables)
         self.outbox.resume(list(tables.get("outbox", {}).values()), self.descriptors.current)
         for block in tables.get("offer", {}).values():
-            self.commands.offer_again(decode_event(block))
+            self.handing_in.offer_again(decode_event(block))
         self.descriptors.trim()
+        if is_restored:
+            self.doubts.saw_to_all()
 
     def _is_total(self, topic: Cid) -> bool:
         descriptor = self.descriptors.current(topic)

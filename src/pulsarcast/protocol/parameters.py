@@ -4,7 +4,7 @@ from msgspec import Struct
 
 
 class Parameters(Struct, frozen=True):
-    """What an operator may tune; figures in the docs say where a default was another one then."""
+    """What a program may tune; figures in the docs say where a default was another one then."""
 
     # The DHT (Kademlia).
     bucket_size: int = 20

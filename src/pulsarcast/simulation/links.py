@@ -46,10 +46,11 @@ class Constant:
 class Jittered:
     """Every message takes mean ± jitter, uniformly, and never less than nothing."""
 
-    def __init__(self, mean_s: float, jitter_s: float, *, bandwidth: float | None = None) -> None:
+    bandwidth = None
+
+    def __init__(self, mean_s: float, jitter_s: float) -> None:
         self._low_s = max(mean_s - jitter_s, 0.0)
         self._spread_s = mean_s + jitter_s - self._low_s
-        self.bandwidth = bandwidth
 
     def latency_s(self, a: int, b: int, rng: Random) -> float:
         """How long one message takes from a to b."""
@@ -66,6 +67,8 @@ class Matrix:
     Where there are more nodes than hosts, several nodes share a host, and are `local_s` apart.
     """
 
+    bandwidth = None
+
     def __init__(
         self,
         rtt_s: Sequence[Sequence[float]],
@@ -73,21 +76,17 @@ class Matrix:
         seed: int,
         jitter: float = 0.0,
         local_s: float = 0.000_5,
-        bandwidth: float | None = None,
     ) -> None:
         self._rtt_s = rtt_s
         self._jitter = jitter
         self._local_s = local_s
-        self.bandwidth = bandwidth
         self._hosts = list(range(len(rtt_s)))
         Random(seed).shuffle(self._hosts)
 
     @classmethod
-    def read(
-        cls, path: Path, *, seed: int, jitter: float = 0.0, bandwidth: float | None = None
-    ) -> Matrix:
+    def read(cls, path: Path, *, seed: int) -> Matrix:
         """Read a matrix file (gzip; .tsv in milliseconds or .csv in microseconds)."""
-        return cls(read_rtt_s(path), seed=seed, jitter=jitter, bandwidth=bandwidth)
+        return cls(read_rtt_s(path), seed=seed)
 
     def latency_s(self, a: int, b: int, rng: Random) -> float:
         """How long one message takes from a to b; `jitter` is a share of it, either way."""

@@ -58,7 +58,3 @@ class Loop:
             self.happenings += happenings
             gc.set_threshold(*thresholds)
         self.now = max(self.now, until_s)
-
-    def next_s(self) -> float | None:
-        """When the next thing happens, or None where nothing ever will."""
-        return self.heap[0][0] if self.heap else None

@@ -30,6 +30,8 @@ class Memory(NamedTuple):
 
     subscriptions: dict[Cid, Subscription]
     got: dict[StreamKey, tuple[bytes, int | None]]
+    came_late: dict[Cid, frozenset[Cid]]
+    """By causal topic: what it had got after something that follows it."""
 
 
 class Tracer(Protocol):
@@ -263,6 +265,11 @@ class Observer:
                 for key, stream in self.streams.items()
                 if index in stream.got
             },
+            {
+                topic: book.causal.came_late(index)
+                for topic, book in self.books.items()
+                if book.causal is not None
+            },
         )
 
     def rolled_back(self, index: int, time_s: float, memory: Memory) -> None:
@@ -281,9 +288,9 @@ class Observer:
             stream.got[index] = bytearray(got)
             if stream.lasts is not None and last is not None:
                 stream.lasts[index] = last
-        for book in self.books.values():
+        for topic, book in self.books.items():
             if book.causal is not None:
-                book.causal.look_again(self, index)
+                book.causal.look_again(self, index, memory.came_late.get(topic, frozenset()))
 
     # What checkers ask.
 

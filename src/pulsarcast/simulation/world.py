@@ -179,10 +179,6 @@ class World:
         """Whether a node has a process, be it paused."""
         return self._hosts[index].process is not None
 
-    def is_lost(self, index: int) -> bool:
-        """Whether a node is gone for good."""
-        return self._hosts[index].lost
-
     def incarnation(self, index: int) -> int:
         """How many times a node has been started."""
         return self._hosts[index].incarnation

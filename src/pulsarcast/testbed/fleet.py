@@ -48,6 +48,7 @@ LISTEN: Final = "/ip4/127.0.0.1/tcp/0"
 PATIENCE_S: Final = 120.0
 JOINING_S_MAX: Final = 360.0
 """A hundred nodes of a baseline that begin at once need minutes for their streams."""
+QUIET_S_MAX: Final = 20.0
 OPENING_AT_ONCE: Final = 10
 CONTACTS: Final = 3
 """How many earlier nodes a new one may ask first, as in the simulator."""
@@ -320,20 +321,16 @@ class Fleet:
         """Let time pass."""
         self.run_until(lambda: False, s_max=s)
 
-    def wait_until_quiet(
-        self, *, s_min: float = 2.0, s_max: float = 20.0, cores_max: float | None = None
-    ) -> bool:
-        """Let time pass until all nodes together use hardly any processor time."""
-        if cores_max is None:
-            cores_max = max(0.1, 0.003 * self.size)  # heartbeats never rest
+    def wait_until_quiet(self, *, s_min: float) -> None:
+        """Let time pass until all nodes together use hardly any processor time, or give up."""
+        cores_max = max(0.1, 0.003 * self.size)  # heartbeats never rest
         self.wait(s_min)
-        deadline_s = time.monotonic() + s_max
+        deadline_s = time.monotonic() + QUIET_S_MAX
         while time.monotonic() < deadline_s:
             before, began_s = self.cpu_s(), time.monotonic()
             self.wait(0.5)
             if self.cpu_s() - before < cores_max * (time.monotonic() - began_s):
-                return True
-        return False
+                return
 
     # Faults.
 

@@ -109,8 +109,6 @@ _OPTION_OF: Final = {
 }
 _PATHS: Final = ("workload", "matrix")
 RECORDED: Final = "recorded"
-NOT_WRITTEN: Final = frozenset({"out", "without_limits"})
-"""What belongs to one run on one machine, and to no scenario."""
 
 
 def options_for(source: str, *, out: Path, said: Mapping[str, Any] | None = None) -> RunOptions:

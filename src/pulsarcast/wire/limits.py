@@ -39,6 +39,7 @@ MEMBERS_MAX: Final = 7
 SIGNATURES_MAX: Final = 64
 SIGNATURE_BYTES: Final = 64
 CERTIFICATE_BYTES_MAX: Final = 512
+"""Four of seven sequencers make 260; the core knows how long an event's certificate has to be."""
 
 TARGETS_MAX: Final = 4096
 """Nodes of trees that one message takes an event to."""

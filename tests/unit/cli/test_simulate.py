@@ -64,3 +64,21 @@ def test_mistakes_of_the_caller_are_told_in_a_sentence() -> None:
         assert result.exit_code == 1
         assert complaint in result.output
         assert "Traceback" not in result.output
+
+
+def test_all_topics_of_a_random_run_may_be_causal() -> None:
+    for scenario in ("random", "random-cube"):
+        result = simulate(scenario, "--seed", "6", "--order", "causal", "--json")
+        assert result.exit_code == 0, result.output
+        assert json.loads(result.stdout)["delivered"] > 0
+
+
+def test_all_else_of_a_random_run_is_said_by_its_seed() -> None:
+    for words, named in [
+        (("random", "--order", "total"), "--order"),
+        (("random", "--order", "causal", "--nodes", "5"), "--nodes"),
+        (("sequenced", "--order", "causal"), "--order"),
+    ]:
+        result = simulate(*words)
+        assert result.exit_code == 1
+        assert result.stderr == f"Error: a random run takes these from its seed: {named}\n"

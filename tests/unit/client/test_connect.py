@@ -4,7 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from pulsarcast.client import AsyncClient, Client, Contexts, Target, Unreachable, find_target
+from pulsarcast.cli import homes
+from pulsarcast.client import (
+    AsyncClient,
+    Client,
+    Contexts,
+    Target,
+    Unreachable,
+    connect,
+    find_target,
+)
 from pulsarcast.model.errors import LocalError
 
 SECRET = "plsr_secret"
@@ -72,6 +81,23 @@ def test_the_caller_may_name_the_home(environment: dict[str, str], tmp_path: Pat
     assert find_target(home=other, environment=environment).url == "http://127.0.0.1:8422"
 
 
+def test_a_home_that_is_named_goes_before_all_that_is_set_up(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "http").write_text("http://127.0.0.1:8422\n")
+    Contexts.load(environment).add("prod", "https://prod.example", "prod-token")
+    environment["PULSARCAST_TOKEN"] = "its"
+    assert find_target(home=other, environment=environment).token == "its"
+    environment["PULSARCAST_URL"] = "http://localhost:1"
+    found = find_target(home=str(other), environment=environment)
+    assert (found.url, found.token) == ("http://127.0.0.1:8422", None), "that one is another's"
+    (other / "token").write_text("other-token\n")
+    assert find_target(home=other, environment=environment).token == "other-token"
+    assert find_target(home=other, token="mine", environment=environment).token == "mine"
+
+
 def test_one_daemon_is_named_in_one_way(environment: dict[str, str]) -> None:
     with pytest.raises(LocalError, match="not by both"):
         find_target("http://localhost:1", context="prod", environment=environment)
@@ -115,3 +141,12 @@ def test_secrets_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
             client.status()
         assert SECRET not in str(gone.value)
     assert SECRET not in repr(AsyncClient("http://127.0.0.1:9", SECRET))
+
+
+@pytest.mark.parametrize("home", ["~/elsewhere", "/some/where", ""])
+def test_a_command_and_the_client_mean_the_same_home(
+    home: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PULSARCAST_HOME", home)
+    assert homes.default_home() == connect.default_home()
+    assert "~" not in str(homes.default_home())

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+import pulsarcast
 from pulsarcast.client.errors import ApiError
-from pulsarcast.client.following import Backoff, Following
+from pulsarcast.client.following import _FINAL, Backoff, Following
 from pulsarcast.model.errors import LocalError
 from tests.unit.client.streams import sse_event
 
@@ -186,3 +189,10 @@ def test_patience_ends_and_begins_anew() -> None:
     backoff.connected()
     assert backoff.failed(111.0) is not None
     assert Backoff(0.0).failed(5.0) is None
+
+
+def test_what_ends_a_stream_for_good_is_worded_in_one_place() -> None:
+    """Worded otherwise by who says it, it would make a client come back for ever."""
+    sources = [path.read_text() for path in Path(pulsarcast.__file__).parent.rglob("*.py")]
+    for reason in _FINAL:
+        assert sum(text.count(f'"{reason}"') for text in sources) == 1, reason

@@ -226,3 +226,16 @@ def test_meters_count_and_carry_no_payload(tmp_path: Path) -> None:
             assert desk.secret not in text
 
     play(scene)
+
+
+def test_the_id_of_an_event_is_no_topic(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with daemon(tmp_path) as desk, desk.client() as client:
+            topic = await made(client)
+            published = await client.post(f"/v1/topics/{topic}/events", json={"payload": "x"})
+            event = published.json()["id"]
+            for path in ("", "/events?where=price%20%3C%205", "/subscribe?where=price%20%3C%205"):
+                answer = await client.get(f"/v1/topics/{event}{path}")
+                assert (answer.status_code, answer.json()["code"]) == (404, "topic"), path
+
+    play(scene)

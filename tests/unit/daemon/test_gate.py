@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from pulsarcast.daemon import streams
 from pulsarcast.daemon.app import ALL
 from pulsarcast.daemon.daemon import listen
 from pulsarcast.daemon.settings import load_settings
@@ -291,3 +292,47 @@ def test_a_port_that_is_taken_is_said_with_what_to_type(tmp_path: Path) -> None:
         settings = load_settings(tmp_path, {}, {"http.address": f"127.0.0.1:{port}"})
         with pytest.raises(LocalError, match=f"pulsarcast daemon --http 127.0.0.1:{port + 1}"):
             listen(settings)
+
+
+def test_tokens_that_cannot_be_read_let_nobody_in_and_are_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene() -> None:
+        async with daemon(tmp_path) as desk, desk.client() as client:
+            whole = (tmp_path / "tokens.json").read_bytes()
+            (tmp_path / "tokens.json").write_text("nonsense")
+            for _ in range(3):
+                answer = await client.get("/v1/status")
+                assert (answer.status_code, answer.json()["code"]) == (503, "tokens")
+                assert str(tmp_path) not in answer.text  # It is none of a stranger's business.
+                assert (await client.get("/v1/health")).status_code == 200
+            (tmp_path / "tokens.json").write_bytes(whole)
+            assert (await client.get("/v1/status")).status_code == 200
+
+    with caplog.at_level("ERROR", "pulsarcast.daemon"):
+        play(scene)
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 1
+    assert "tokens.json cannot be read" in said[0]
+
+
+def test_tokens_that_cannot_be_read_end_a_stream_with_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "KEEP_ALIVE_S", 0.1)
+
+    async def scene() -> None:
+        async with daemon(tmp_path) as desk, desk.client() as client:
+            topic = await topic_of(desk)
+            async with client.stream("GET", f"/v1/topics/{topic}/subscribe") as stream:
+                lines = stream.aiter_lines()
+                while await anext(lines) != ": here":
+                    pass
+                (tmp_path / "tokens.json").write_text("nonsense")
+                rest = [line async for line in lines]
+            assert "event: end" in rest
+            said = rest[rest.index("event: end") + 1]
+            assert "tokens cannot be read" in said
+            assert str(tmp_path) not in said
+
+    play(scene)

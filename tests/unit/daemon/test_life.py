@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from pulsarcast.client import Client
+from pulsarcast.daemon.daemon import _delete_oldest
 
 LOCAL = ("--listen", "/ip4/127.0.0.1/tcp/0", "--http", "127.0.0.1:0")
 
@@ -192,6 +193,7 @@ def test_a_certificate_that_is_none_is_said(tmp_path: Path) -> None:
     )
     assert ran.returncode == 1
     assert "no certificate and key" in ran.stderr
+    assert "Traceback" not in ran.stderr
 
 
 @pytest.mark.parametrize(
@@ -246,3 +248,14 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
         )
     )
     return paths
+
+
+def test_a_trace_that_somebody_removes_meanwhile_does_not_end_the_daemon(tmp_path: Path) -> None:
+    for number in range(3):
+        path = tmp_path / f"{number}.zst"
+        path.write_bytes(bytes(100))
+        os.utime(path, (number, number))
+    # What is listed and then not there.
+    (tmp_path / "gone.zst").symlink_to(tmp_path / "nowhere")
+    _delete_oldest(tmp_path, 200)
+    assert sorted(path.name for path in tmp_path.glob("?.zst")) == ["1.zst", "2.zst"]

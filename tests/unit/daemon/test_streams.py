@@ -14,6 +14,8 @@ import pytest
 import trio
 from trio_websocket import open_websocket_url
 
+from pulsarcast.model.topics import AttributeRule, TopicSettings
+from pulsarcast.network.node import Node
 from tests.support.daemon_in_process import Desk, daemon, play
 
 # httpx leaves it to the collector to close what it reads a stream with; Trio does not like that.
@@ -57,6 +59,25 @@ async def publish(client: httpx.AsyncClient, topic: str, *payloads: str) -> None
 async def take(events: AsyncIterator[dict[str, Any]], count: int) -> list[dict[str, Any]]:
     with trio.fail_after(10):
         return [await anext(events) for _ in range(count)]
+
+
+def test_whoever_saw_more_than_the_log_has_is_told_that_it_is_another(tmp_path: Path) -> None:
+    """As after a store was restored: it would hear nothing until the log is as long again."""
+
+    async def scene() -> None:
+        async with daemon(tmp_path) as desk, desk.client() as client:
+            topic = await made(client)
+            async with stream(client, topic) as warm:
+                await publish(client, topic, "1", "2")
+                await take(warm, 2)
+            path = f"/v1/topics/{topic}/subscribe"
+            refused = await client.get(path, headers={"Last-Event-ID": "3"})
+            assert (refused.status_code, refused.json()["code"]) == (409, "log")
+            async with stream(client, topic, last=2) as events:
+                await publish(client, topic, "3")
+                assert [each["payload"] for each in await take(events, 1)] == ["3"]
+
+    trio.run(scene)
 
 
 def test_events_come_from_where_one_asks(tmp_path: Path) -> None:
@@ -263,5 +284,37 @@ def test_what_is_no_filter_is_refused_with_its_place(tmp_path: Path, path: str) 
                 assert answer.json()["error"].endswith("^")
             answer = await client.get(f"/v1/topics/{topic}/{path}", params={"where": "x" * 5000})
             assert answer.status_code == 400
+
+    play(scene)
+
+
+def test_the_history_of_a_topic_that_is_followed_by_content_has_pages(tmp_path: Path) -> None:
+    settings = TopicSettings(
+        attributes=(AttributeRule("price", "float", 0, 100),), extensions={"routing": "content"}
+    )
+
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await ann.create_topic("ticks", settings)
+            home = tmp_path / "home"
+            async with (
+                daemon(home, node__bootstrap=list(ann.addresses)) as desk,
+                desk.client() as client,
+                stream(client, topic.id, where="price < 10") as events,
+            ):
+                for price in range(3):
+                    await ann.publish(topic, b"%d" % price, attributes={"price": float(price)})
+                await take(events, 3)
+                path, seen = f"/v1/topics/{topic.id}/events", []
+                following: int | None = 1
+                while following is not None:
+                    query = {"start": following, "limit": 2}
+                    page = (await client.get(path, params=query)).json()
+                    seen += [each["index"] for each in page["events"]]
+                    following = page["next"]
+                assert seen == [1, 2, 3]
+                (listed,) = (await client.get("/v1/topics")).json()["topics"]
+                assert listed["filters"] == ["price < 10"]
+                assert "pulsarcast_topic_events_total" in (await client.get("/metrics")).text
 
     play(scene)

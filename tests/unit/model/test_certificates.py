@@ -3,7 +3,6 @@
 import pytest
 
 from pulsarcast.model.certificates import (
-    CERTIFICATE_BYTES_MAX,
     PART_BYTES,
     check_certificate,
     is_place_signed,
@@ -15,8 +14,10 @@ from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import EventDescriptor, Position, Sequence, publish_own
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid, PeerId, cid_of, order_of
+from pulsarcast.model.topic_types import SEQUENCERS_MAX
+from pulsarcast.wire.limits import CERTIFICATE_BYTES_MAX
 
-KEYS = [Identity.from_seed(bytes([number + 1]) * 32) for number in range(7)]
+KEYS = [Identity.from_seed(bytes([number + 1]) * 32) for number in range(SEQUENCERS_MAX)]
 PEERS = tuple(key.peer_id for key in KEYS)
 
 

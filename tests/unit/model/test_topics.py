@@ -23,6 +23,7 @@ from pulsarcast.model.topics import (
     Dissemination,
     EventLinking,
     Mark,
+    Retention,
     TopicDescriptor,
     TopicSettings,
     check_event,
@@ -474,3 +475,9 @@ def test_attributes_that_do_not_fit_the_schema_are_rejected(
     attributes: dict[str, Attribute],
 ) -> None:
     assert "schema" in refusal(topic(TopicSettings(attributes=RULES)), attributes=attributes)
+
+
+def test_settings_that_say_nothing_ask_for_nothing() -> None:
+    settings = TopicSettings()
+    assert settings.extensions == {}
+    assert (settings.attributes, settings.sequencers, settings.retention) == ((), (), Retention())

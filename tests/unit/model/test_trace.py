@@ -1,5 +1,6 @@
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,6 +87,15 @@ def test_a_name_has_one_type_in_all_kinds() -> None:
     for fields in trace.SCHEMA.values():
         for name, ddl in fields.items():
             assert types.setdefault(name, ddl) == ddl, name
+
+
+@pytest.mark.parametrize("kind", trace.RECORDS, ids=lambda kind: kind.__name__)
+def test_what_a_line_leaves_out_says_nothing(kind: type[trace.Record]) -> None:
+    """Lines of older versions lack what came later, and were not wrong."""
+    for field in msgspec.structs.fields(kind):
+        if field.default is not msgspec.NODEFAULT and field.name != "linking":
+            assert not field.default, field.name
+            assert msgspec.convert(field.default, field.type) == field.default, field.name
 
 
 def test_ids_are_text_in_a_line() -> None:

@@ -9,6 +9,8 @@ from pulsarcast.protocol.messages import (
     Peers,
     Status,
 )
+from pulsarcast.wire.codec import decode, encode
+from pulsarcast.wire.limits import ADDRESSES_MAX
 
 TOPIC = Cid(bytes(36))
 
@@ -30,6 +32,44 @@ def test_hearsay_is_bounded_and_the_newest_is_kept() -> None:
     for number in range(20):
         book.heard(Contact(peer(1), (f"/{number}",)))
     assert book.of(peer(1)) == tuple(f"/{number}" for number in range(19, 19 - HEARSAY_MAX, -1))
+
+
+def test_no_hearsay_pushes_out_what_we_were_given_or_reached_a_peer_by() -> None:
+    book = AddressBook()
+    book.given(Contact(peer(1), ("/given",)))
+    book.given(Contact(peer(1), ("/given too",)))
+    book.heard(Contact(peer(1), ("/true",)))
+    book.reached(peer(1), "/true")
+    lies = tuple(f"/lie {number}" for number in range(HEARSAY_MAX))
+    book.heard(Contact(peer(1), lies))
+    assert book.of(peer(1)) == ("/true", "/given", "/given too", *lies)
+    for number in range(KNOWN_MAX + 10):
+        book.heard(Contact(PeerId(number.to_bytes(38)), ("/a",)))
+    assert book.of(peer(1)) == ("/true", "/given", "/given too")
+    book.told_by_itself(peer(1), ("/own", "/given"))
+    assert book.of(peer(1)) == ("/own", "/given", "/true", "/given too")
+
+
+def test_of_the_addresses_that_led_to_a_peer_the_last_is_kept() -> None:
+    book = AddressBook()
+    for address in ("/first", "/second"):
+        book.reached(peer(1), address)
+    assert book.of(peer(1)) == ("/second",)
+    for number in range(KNOWN_MAX):
+        book.reached(PeerId(number.to_bytes(38)), "/a")
+    assert len(book) == KNOWN_MAX
+    assert not book.of(peer(1))
+
+
+def test_no_contact_leaves_with_more_addresses_than_anybody_takes() -> None:
+    book = AddressBook()
+    own = tuple(f"/own {number}" for number in range(ADDRESSES_MAX))
+    book.told_by_itself(peer(1), own)
+    book.heard(Contact(peer(1), ("/hearsay",)))
+    assert book.of(peer(1)) == (*own, "/hearsay")
+    filled = book.fill(Peers(1, (Contact(peer(1)),)))
+    assert filled == Peers(1, (Contact(peer(1), own),))
+    assert decode(encode(filled)) == filled
 
 
 def test_peers_are_forgotten_before_there_are_too_many() -> None:

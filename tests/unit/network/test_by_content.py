@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import trio
+import trio.lowlevel
 
+from pulsarcast.daemon.streams import forget_nameless
 from pulsarcast.model import trace
+from pulsarcast.model.errors import LocalError
 from pulsarcast.model.events import Attribute
 from pulsarcast.model.topics import AttributeRule, TopicSettings
+from pulsarcast.network import filters
 from pulsarcast.network.node import Node
 from pulsarcast.network.values import Topic
+from pulsarcast.protocol.content.content import FILTERS_MAX
 from pulsarcast.testbed.reading import lines_of
 
 SETTINGS = TopicSettings(
@@ -115,3 +121,184 @@ def test_the_trace_names_the_filters_whenever_they_change_and_says_when_they_end
     assert kinds.index("unsubscribed") > max(
         at for at, kind in enumerate(kinds) if kind == "subscribed"
     )
+
+
+def test_a_topic_that_is_followed_by_content_shows_in_what_can_be_seen(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with (
+            Node.open(tmp_path / "ann") as ann,
+            Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben,
+        ):
+            topic = await ann.create_topic("ticks", SETTINGS)
+            assert not ben.is_subscribed(topic.cid)
+            async with await ben.subscribe(topic, "me", where=WHERE) as events:
+                await _publish(ann, topic, 5, 6, 7)
+                for _ in range(3):
+                    await anext(events)
+                assert ben.is_subscribed(topic.cid)
+                assert ben.newest(topic.cid) == 3
+                (seen,) = ben.followed({"t": topic.id})
+                assert (seen.id, seen.name, seen.newest, seen.subscribed) == (
+                    topic.id, "ticks", 3, True
+                )  # fmt: skip
+                assert (seen.filters, seen.aliases) == ([WHERE], ["t"])
+                assert [reader.name for reader in seen.readers] == ["me"]
+
+    trio.run(scene)
+
+
+def test_who_has_no_name_and_a_filter_does_not_outlive_the_node(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await ann.create_topic("ticks", SETTINGS)
+            for _ in range(2):
+                async with Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben:
+                    await forget_nameless(ben)
+                    assert ben.readers(topic.cid) == []
+                    await ben.subscribe(topic, "~nobody", where=WHERE)
+
+    trio.run(scene)
+
+
+def _wanted(node: Node, topic: Topic) -> list[str]:
+    found = node._running.core.content.topics.get(topic.cid)
+    return [] if found is None else [wanted.text() for wanted in found.wanted.values()]
+
+
+async def _until_wanted(node: Node, topic: Topic, *wheres: str) -> None:
+    with trio.fail_after(10):
+        while _wanted(node, topic) != list(wheres):
+            await trio.sleep(0.05)
+
+
+def test_the_filter_of_a_reader_that_is_forgotten_ends_and_others_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filters, "UNREAD_S", 0.2)
+
+    async def scene() -> None:
+        async with (
+            Node.open(tmp_path / "ann") as ann,
+            Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben,
+        ):
+            topic = await ann.create_topic("ticks", SETTINGS)
+            async with await ben.subscribe(topic, "me", where=WHERE) as events:
+                for name in ("~a", "~b"):
+                    (await ben.subscribe(topic, name, where="price > 90")).close()
+                    await ben.forget(topic, name)
+                await _until_wanted(ben, topic, WHERE)
+                await _publish(ann, topic, 5)
+                assert (await anext(events)).payload == b"5"
+
+    trio.run(scene)
+
+
+def test_who_comes_back_behind_the_last_event_it_saw_misses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As clients without a name do when their connection breaks."""
+
+    async def scene(unread_s: float, *others: str) -> None:
+        monkeypatch.setattr(filters, "UNREAD_S", unread_s)
+        home = tmp_path / str(unread_s)
+        async with (
+            Node.open(home / "ann") as ann,
+            Node.open(home / "ben", bootstrap=ann.addresses) as ben,
+        ):
+            topic = await ann.create_topic("ticks", SETTINGS)
+            for other in others:
+                await ben.subscribe(topic, other, where="price > 90")
+            async with await ben.subscribe(topic, "~a", where=WHERE) as events:
+                await _publish(ann, topic, 5)
+                assert (await anext(events)).index == 1
+            await ben.forget(topic, "~a")
+            await trio.sleep(0.5)
+            await _publish(ann, topic, 6)
+            with trio.fail_after(10):
+                while ben.newest(topic.cid) < 2:
+                    await trio.sleep(0.05)
+                async with await ben.subscribe(topic, "~b", where=WHERE, start=2) as events:
+                    assert (await anext(events)).payload == b"6"
+
+    trio.run(scene, 60.0, "other")
+    trio.run(scene, 0.1)  # The last filter stays, however long nobody reads it.
+
+
+def test_who_wants_everything_is_not_kept_out_by_filters_that_nobody_reads(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with (
+            Node.open(tmp_path / "ann") as ann,
+            Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben,
+        ):
+            for where in (None, "symbol starts with 'I'"):
+                topic = await ann.create_topic(f"ticks {where}", SETTINGS)
+                async with await ben.subscribe(topic, "~a", where=WHERE) as events:
+                    await _publish(ann, topic, 5, 6)
+                    await anext(events)
+                    await anext(events)
+                    if where is None:
+                        with pytest.raises(LocalError, match="by filters"):
+                            await ben.subscribe(topic, "b")
+                await ben.forget(topic, "~a")
+                # Its log begins anew, and so do the places in it.
+                async with await ben.subscribe(topic, "b", where=where) as events:
+                    assert _wanted(ben, topic) == []
+                    await _publish(ann, topic, 50)
+                    with trio.fail_after(10):
+                        assert (await anext(events)).payload == b"50"
+
+    trio.run(scene)
+
+
+def test_many_readers_with_filters_may_come_and_go(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with (
+            Node.open(tmp_path / "ann") as ann,
+            Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben,
+        ):
+            topic = await ann.create_topic("ticks", SETTINGS)
+            for number in range(FILTERS_MAX + 2):
+                (await ben.subscribe(topic, f"~{number}", where=WHERE)).close()
+                await ben.forget(topic, f"~{number}")
+            assert 0 < len(_wanted(ben, topic)) <= FILTERS_MAX
+
+    trio.run(scene)
+
+
+def test_a_filter_whose_reader_is_gone_ends_also_in_another_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await ann.create_topic("ticks", SETTINGS)
+            async with Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben:
+                for name, where in (("me", WHERE), ("~a", "price > 90")):
+                    await ben.subscribe(topic, name, where=where)
+                await ben.forget(topic, "~a")
+            monkeypatch.setattr(filters, "UNREAD_S", 0.2)
+            async with Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben:
+                assert len(_wanted(ben, topic)) == 2
+                await _until_wanted(ben, topic, WHERE)
+
+    trio.run(scene)
+
+
+def test_a_caller_that_waits_no_more_leaves_no_filter(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with (
+            Node.open(tmp_path / "ann") as ann,
+            Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben,
+        ):
+            topic = await ann.create_topic("ticks", SETTINGS)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(lambda: ben.subscribe(topic, "me", where=WHERE))
+                while not _wanted(ben, topic):
+                    await trio.lowlevel.checkpoint()
+                nursery.cancel_scope.cancel()
+            assert _wanted(ben, topic) == []
+            assert ben.readers(topic.cid) == []
+            async with await ben.subscribe(topic, "me", where=WHERE) as events:
+                await _publish(ann, topic, 5)
+                assert (await anext(events)).payload == b"5"
+
+    trio.run(scene)

@@ -275,6 +275,15 @@ def test_a_peer_without_addresses() -> None:
         "/ip4/127.0.0.1/tcp/ 1",
         "/ip4/127.0.0.1/tcp/1/ws",
         "/dns4//tcp/1",
+        "/dns4/❤/tcp/1",
+        "/dns4/two..dots/tcp/1",
+        "/dns4/.dot/tcp/1",
+        "/dns4/./tcp/1",
+        "/dns4/a b/tcp/1",
+        f"/dns4/{'a' * 64}/tcp/1",
+        f"/dns4/{'a.' * 128}/tcp/1",
+        "/ip6/fe80::1%\0/tcp/1",
+        "/ip6/fe80::1%❤/tcp/1",
         "/onion3/abc/tcp/1",
     ],
 )
@@ -284,6 +293,29 @@ def test_what_is_no_address(address: str) -> None:
             await Host(ANN).listen(address)
         with pytest.raises(DialError):
             await Host(ANN).dial(BEN.peer_id, [address])
+
+    run(play)
+
+
+def test_whatever_the_resolver_says_of_a_name_a_dial_only_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refuse(*_: object) -> None:
+        raise UnicodeError("label too long")
+
+    monkeypatch.setattr(trio.socket, "getaddrinfo", refuse)
+
+    async def play() -> None:
+        with pytest.raises(DialError, match="label too long"):
+            await Host(ANN).dial(BEN.peer_id, ["/dns4/example.org/tcp/1"])
+
+    run(play)
+
+
+def test_to_listen_under_a_name_that_nobody_has_is_a_local_error() -> None:
+    async def play() -> None:
+        with pytest.raises(LocalError, match=r"cannot listen at /dns4/nowhere\.invalid/tcp/0"):
+            await Host(ANN).listen("/dns4/nowhere.invalid/tcp/0")
 
     run(play)
 

@@ -407,6 +407,96 @@ def test_a_caller_that_waits_no_more_leaves_its_name_free(tmp_path: Path) -> Non
     play(scene)
 
 
+def test_topics_that_do_not_exist_leave_nothing_behind(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            for number in range(4):
+                nowhere = cid_of(b"no topic %d" % number)
+                for name in ("reader", "another"):
+                    with pytest.raises(LocalError, match="no such topic"):
+                        await ann.subscribe(nowhere, name, from_start=name == "another")
+            assert not ann._places.by_topic
+            topic = await ann.create_topic("weather")
+            events = await ann.subscribe(topic, "reader")
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await ann.subscribe(topic, "another")
+            # Others stay.
+            await ann.publish(topic, b"1", ack="accepted")
+            assert await take(events, 1) == [b"1"]
+            assert [*ann._places.by_topic[topic.cid].readers] == ["reader"]
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("name", "start"), [("reader", 0), ("reader", -5), ("reader", 2**63), ("\udc80", None)]
+)
+def test_a_place_that_cannot_be_written_down_is_refused_at_once(
+    tmp_path: Path, name: str, start: int | None
+) -> None:
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await ann.create_topic("weather")
+            await ann.follow(topic)
+            await ann.publish(topic, b"1", ack="accepted")
+            with pytest.raises(LocalError, match=r"begin|name"):
+                await ann.subscribe(topic, name, start=start)
+            assert not ann.readers(topic.cid)
+
+    play(scene)
+
+
+def test_one_may_begin_far_behind_all_that_there_is(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await ann.create_topic("weather")
+            events = await ann.subscribe(topic, "reader", start=2**63 - 1)
+            with trio.move_on_after(0.1):
+                await anext(events)
+        async with Node.open(tmp_path / "ann") as ann:
+            (reader,) = ann.readers(topic.cid)
+            assert reader.name == "reader"
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    "announce",
+    [
+        ["nonsense"],
+        ["/ip4/127.0.0.1/tcp/1", "/dns4/❤/tcp/1"],
+        ["/ip4/127.0.0.1/tcp/1/p2p/12D3KooWPjceQrSwdWXPyLLeABRXmuqt69Rg3sBYbU1Nft9HyQ6X"],
+        [f"/dns4/{'a.' * 120}/tcp/00000000001"],
+        [f"/ip4/127.0.0.1/tcp/{port}" for port in range(1, 18)],
+    ],
+)
+@pytest.mark.parametrize("mdns", [False, True])
+def test_what_nobody_could_dial_is_not_announced(
+    tmp_path: Path, announce: list[str], mdns: bool
+) -> None:
+    async def scene() -> None:
+        with pytest.raises(LocalError, match=r"address|host"):
+            async with Node.open(tmp_path / "ann", announce=announce, mdns=mdns):
+                await trio.sleep(1)
+
+    play(scene)
+
+
+def test_an_address_that_is_not_to_be_had_leaves_the_others_free(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ben") as ben:
+            address = ben.addresses[0].partition("/p2p/")[0]
+        for nowhere in ("/dns4/nowhere.invalid/tcp/0", "nonsense"):
+            with pytest.raises(LocalError, match=r"nowhere|nonsense"):
+                async with Node.open(tmp_path / "ann", listen=(address, nowhere)):
+                    pass
+        async with Node.open(tmp_path / "ann", listen=(address,)) as ann:
+            assert ann.addresses == (f"{address}/p2p/{ann.peer_id}",)
+
+    play(scene)
+
+
 def test_what_one_writes_as_sent_the_other_writes_as_received(tmp_path: Path) -> None:
     def messages(name: str, kind: str) -> list[tuple[str, int]]:
         lines = []

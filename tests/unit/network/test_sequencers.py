@@ -72,3 +72,22 @@ def test_a_successor_takes_over_from_a_sequencer_that_is_gone(tmp_path: Path) ->
                 stop.set()
 
     play(scene)
+
+
+def test_an_event_that_sequencers_numbered_is_found_in_the_log(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with (
+            Node.open(tmp_path / "ann", parameters=QUICK) as ann,
+            Node.open(tmp_path / "ben", parameters=QUICK, bootstrap=ann.addresses) as ben,
+        ):
+            sequencers = (ann.identity, ben.identity)
+            settings = TopicSettings(delivery_order=DeliveryOrder.TOTAL, sequencers=sequencers)
+            topic = await ann.create_topic("ledger", settings)
+            async with await ann.subscribe(topic) as events:
+                published = [
+                    await ann.publish(topic, payload, ack="accepted") for payload in (b"1", b"2")
+                ]
+                indices = [(await anext(events)).index for _ in published]
+            assert [await ann.index_of(topic, each.cid) for each in published] == indices
+
+    play(scene)

@@ -2,10 +2,13 @@ import os
 from pathlib import Path
 
 import pytest
+import trio
 import zstandard
 
 from pulsarcast.model.ids import Cid
-from pulsarcast.model.trace import Line, NodeStarted, RpcSent, decode_line
+from pulsarcast.model.trace import Line, NodeStarted, Resources, RpcSent, decode_line
+from pulsarcast.network import driver
+from pulsarcast.network.node import Node
 from pulsarcast.network.tracing import NodeTrace
 from pulsarcast.protocol.inputs import Now
 from tests.unit.network.test_addresses import peer
@@ -75,3 +78,68 @@ def test_a_disk_that_takes_no_more_is_said(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(os, "write", refuse)
     with pytest.raises(OSError, match="No space"):
         trace.flush()
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_a_node_that_is_cancelled_or_crashes_closes_its_trace(
+    tmp_path: Path, crashes: bool
+) -> None:
+    async def crash() -> None:
+        raise RuntimeError("a crash")
+
+    async def scene() -> None:
+        with trio.fail_after(20), trio.CancelScope() as scope:
+            async with Node.open(tmp_path / "ann", trace_level="delivery") as ann:
+                nursery = ann._running.neighbours._nursery
+                assert nursery is not None
+                if crashes:
+                    nursery.start_soon(crash)
+                else:
+                    scope.cancel()
+                await trio.sleep_forever()
+
+    if crashes:
+        with pytest.raises(ExceptionGroup) as raised:
+            trio.run(scene)
+        assert raised.group_contains(RuntimeError, match="a crash")
+    else:
+        trio.run(scene)
+    traces = tmp_path / "ann" / "traces"
+    assert {path.suffix for path in traces.iterdir()} == {".zst"}
+    assert isinstance(read(traces)[0].record, NodeStarted)
+
+
+@pytest.mark.parametrize("trace_level", [None, "delivery"])
+@pytest.mark.parametrize("has_proc", [True, False])
+def test_where_nothing_says_what_a_process_uses_a_node_lives_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trace_level: str | None, has_proc: bool
+) -> None:
+    asked: list[str] = []
+
+    def look(path: str, encoding: str) -> object:
+        asked.append(path)
+        if not has_proc:
+            raise FileNotFoundError(path)
+        return open(path, encoding=encoding)  # noqa: PTH123 (as it is called there)
+
+    monkeypatch.setattr(driver, "open", look, raising=False)
+    defaults = driver.Driver.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "sample_s", 0.01)
+
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann", trace_level=trace_level) as ann:
+            await trio.sleep(0.2)
+            await ann.create_topic("weather")
+
+    trio.run(scene)
+    if trace_level is None:
+        assert not asked
+        return
+    samples = [
+        line.record
+        for line in read(tmp_path / "ann" / "traces")
+        if isinstance(line.record, Resources)
+    ]
+    assert bool(samples) == has_proc
+    assert all(sample.rss_bytes > 0 for sample in samples)

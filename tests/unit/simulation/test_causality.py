@@ -71,7 +71,7 @@ def test_an_event_that_leaves_a_head_out_or_names_another_is_found() -> None:
         assert found(planted)["causal_parents"] == 1, parents
 
 
-def late_and_named(*, retired: bool) -> Planted:
+def late_and_named(*, retired: bool, rolled_back: bool = False) -> Planted:
     """Node 2 got an answer to 2, then 1, which is before that; its next event names both."""
     planted = talk()
     for number in (1, 2):
@@ -84,6 +84,8 @@ def late_and_named(*, retired: bool) -> Planted:
         planted.tell(2, trace.Retired(TOPIC, peer(0), EPOCH, 2))
     planted.deliver(2, 1, by=1)
     planted.deliver(2, 1)
+    if rolled_back:
+        planted.observer.rolled_back(2, planted.time_s, planted.observer.memory_of(2))
     planted.publish(1, by=2, parents=(event(1, publisher=1), event(1)))
     planted.deliver(2, 1, by=2)
     return planted
@@ -93,6 +95,11 @@ def test_what_was_retired_and_came_all_the_same_may_be_named() -> None:
     """Its node cannot tell that something followed it: what is between was never there."""
     assert "causal_parents" not in found(late_and_named(retired=True))
     assert found(late_and_named(retired=False))["causal_parents"] == 1
+
+
+def test_what_came_late_before_a_disk_went_back_may_be_named_still() -> None:
+    assert "causal_parents" not in found(late_and_named(retired=True, rolled_back=True))
+    assert found(late_and_named(retired=False, rolled_back=True))["causal_parents"] == 1
 
 
 def test_a_merge_may_leave_heads_for_the_next_and_names_no_others() -> None:

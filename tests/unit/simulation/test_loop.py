@@ -35,9 +35,9 @@ def test_what_happens_at_the_very_end_still_happens_and_later_things_wait() -> N
     loop.at(2.0, seen.append, "end")
     loop.at(2.1, seen.append, "later")
     loop.run(2.0)
-    assert (seen, loop.now, loop.next_s()) == (["end"], 2.0, 2.1)
+    assert (seen, loop.now, loop.happenings) == (["end"], 2.0, 1)
     loop.run(3.0)
-    assert (seen, loop.next_s(), loop.happenings) == (["end", "later"], None, 2)
+    assert (seen, loop.now, loop.happenings) == (["end", "later"], 3.0, 2)
 
 
 def test_an_error_says_in_which_second_it_happened() -> None:

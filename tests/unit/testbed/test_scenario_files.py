@@ -12,7 +12,7 @@ from pulsarcast.testbed import claims
 from pulsarcast.testbed.claims import claim, play
 from pulsarcast.testbed.options import Outcome, RunOptions
 from pulsarcast.testbed.proxies import Delay
-from pulsarcast.testbed.scenario_files import NOT_WRITTEN, options_for, read_matrix, scenario_text
+from pulsarcast.testbed.scenario_files import options_for, read_matrix, scenario_text
 from tests.unit.testbed.small_workload import DUE, NODES, write_workload
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "scenarios"
@@ -171,6 +171,10 @@ def test_what_is_written_is_the_same_run_again(tmp_path: Path) -> None:
     )
     again = options_for(written(tmp_path, scenario_text(matrix, {})), out=OUT)
     assert again == replace(matrix, faults=["kills"])
+
+
+NOT_WRITTEN = {"out", "without_limits"}
+"""What belongs to one run on one machine, and to no scenario."""
 
 
 def test_no_option_is_forgotten(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """`pulsarcast pipeline check`: hold the traces of any number of runs against every promise.
 
 The exit code is 0 where nothing is found, 1 where something is, and 2 where nothing is found in
-traces that are not whole. What is found stands, whatever else is missing; so 1 outranks 2.
+traces that are not whole. What is found stands, whatever else is missing; so 1 outranks 2. It is 3
+where nothing could be checked.
 """
 
 from __future__ import annotations
@@ -9,10 +10,14 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from pulsarcast.cli.telling import telling
 from pulsarcast.model.errors import LocalError
 
 if TYPE_CHECKING:
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
     from pulsarcast.pipeline.checks import Verdict
     from pulsarcast.pipeline.scratch import Scratch
 
+NOT_CHECKED = 3
 LINE_CHARACTERS_MAX = 240
 """How much of a line people are shown: the rest is in the segment."""
 
@@ -52,21 +58,32 @@ def command(
 ) -> None:
     """Check the traces below PATH: a folder that ingest made, or traces as nodes wrote them.
 
-    Exits 0 if every promise was kept, 1 if not, and 2 if nobody can tell from these traces.
+    Exits 0 if every promise was kept, 1 if not, 2 if nobody can tell from these traces, and 3 if
+    they could not be checked at all.
     """
     from pulsarcast.pipeline.scratch import open_scratch
     from pulsarcast.pipeline.session import session
 
-    try:
-        with session("check", master=master, inputs=[path]) as spark, open_scratch(scratch) as kept:
-            report = _check(spark, kept, path, runs, out=out, limit=0 if as_json else limit)
-    except LocalError as error:
-        raise click.ClickException(str(error)) from error
+    with (
+        telling(NOT_CHECKED),
+        _new(out),
+        session("check", master=master, inputs=[path]) as spark,
+        open_scratch(scratch) as kept,
+    ):
+        report = _check(spark, kept, path, runs, out=out, limit=0 if as_json else limit)
     if not per_run:
         del report["by_run"]
     shown = report.pop("shown")
     click.echo(json.dumps(report) if as_json else _text(report, shown))
     sys.exit(report["exit"])
+
+
+@contextmanager
+def _new(out: str | None) -> Iterator[None]:
+    """Refuse a folder that is there already before anything is judged."""
+    if out is not None and Path(out).exists():
+        raise LocalError(f"{out} is there already")
+    yield
 
 
 def _check(

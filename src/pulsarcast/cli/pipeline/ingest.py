@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pulsarcast.model.errors import LocalError
+from pulsarcast.cli.telling import telling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,7 +63,7 @@ def command(
     if runs and not options["available_now"]:
         raise click.UsageError("--rebuild ends by itself: not with --continuous")
     figures: dict[str, Any] = {}
-    try:
+    with telling():
         # Neither what is to come nor what the tables hold is known to be little.
         known = traces if options["available_now"] and not (runs or compacting) else ()
         with session("ingest", master=master, inputs=known) as spark:
@@ -74,8 +74,6 @@ def command(
                 figures |= asdict(_ingest(spark, traces, out, **options))
             if compacting:
                 figures["compacted"] = asdict(compact(spark, out, file_bytes=file_mib * MIB))
-    except LocalError as error:
-        raise click.ClickException(str(error)) from error
     click.echo(json.dumps(figures) if as_json else _text(out, figures))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pulsarcast.model.errors import LocalError
+from pulsarcast.cli.telling import telling
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -53,21 +53,19 @@ def command(tables_or_traces: str, out: str, as_json: bool, master: str | None) 
     from pulsarcast.pipeline.traces import open_lines
 
     target = Path(out)
-    try:
-        with (
-            session("metrics", master=master, inputs=[tables_or_traces]) as spark,
-            open_lines(spark, tables_or_traces) as lines,
-        ):
-            target.mkdir(parents=True, exist_ok=True)
-            with computed(lines, target) as measured:
-                for name, table in measured.items():
-                    # Their size follows from nodes, topics and units, not from events.
-                    table.coalesce(1).write.mode("overwrite").parquet(str(target / name))
-            distributions = spark.read.parquet(str(target / "distributions"))
-            for run in totals(spark.read.parquet(str(target / "runs")), distributions):
-                click.echo(json.dumps(run) if as_json else to_text(run))
-    except LocalError as error:
-        raise click.ClickException(str(error)) from error
+    with (
+        telling(),
+        session("metrics", master=master, inputs=[tables_or_traces]) as spark,
+        open_lines(spark, tables_or_traces) as lines,
+    ):
+        target.mkdir(parents=True, exist_ok=True)
+        with computed(lines, target) as measured:
+            for name, table in measured.items():
+                # Their size follows from nodes, topics and units, not from events.
+                table.coalesce(1).write.mode("overwrite").parquet(str(target / name))
+        distributions = spark.read.parquet(str(target / "distributions"))
+        for run in totals(spark.read.parquet(str(target / "runs")), distributions):
+            click.echo(json.dumps(run) if as_json else to_text(run))
 
 
 def totals(runs: DataFrame, distributions: DataFrame) -> Iterator[dict[str, Any]]:
@@ -96,8 +94,9 @@ def to_text(run: dict[str, Any]) -> str:
     own = run.get("own") or run["all"]
     lines = [f"{run['run_id']}"]
     for name, part, whole in SHOWN:
-        share = f" ({own[part] / own[whole]:.4%})" if own[whole] else ""
-        lines.append(f"  {name:22} {own[part]:>15,} of {own[whole]:,}{share}")
+        count, of = own[part] or 0, own[whole] or 0
+        share = f" ({count / of:.4%})" if of else ""
+        lines.append(f"  {name:22} {count:>15,} of {of:,}{share}")
     lines += [
         f"  {name.replace('_', ' '):22} {own[name]:>15,}"
         for name in COUNTED

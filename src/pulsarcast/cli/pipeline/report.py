@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from pulsarcast.cli.telling import telling
 from pulsarcast.model.errors import LocalError
 
 
@@ -37,7 +38,7 @@ def command(
     from pulsarcast.pipeline.session import session
     from pulsarcast.pipeline.traces import open_lines
 
-    try:
+    with telling():
         given = None if beside is None else read_beside(Path(beside))
         with (
             session("report", master=master, inputs=tables_or_traces) as spark,
@@ -51,5 +52,3 @@ def command(
             raise LocalError("no run with topics of its own is in there")
         for path in write_report(frames, Path(out), title=title, beside=given):
             click.echo(path)
-    except LocalError as error:
-        raise click.ClickException(str(error)) from error

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pulsarcast.cli.telling import telling
 from pulsarcast.model.errors import LocalError
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def command(
 
     # A shell expands `--input *.bz2` to many words, of which an option takes one.
     files = [*inputs, *more]
-    try:
+    with telling():
         if bool(files) == (synthetic is not None):
             raise LocalError("give --input or --synthetic")
         if files and (topics is not None or authors is not None):
@@ -87,8 +88,6 @@ def command(
             )
             with session("workload", master=master) as spark:
                 counts = make_synthetic(spark, size, options, out)
-    except LocalError as error:
-        raise click.ClickException(str(error)) from error
     click.echo(_to_json(counts) if as_json else _to_text(counts, out))
 
 

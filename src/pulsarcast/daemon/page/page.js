@@ -351,7 +351,8 @@ function drawTree(picture, topic) {
   } else if (!topic.is_root) {
     link(middle, top, "lazy");
     peers.push(svg("circle", { class: "ghost", cx: middle, cy: top, r: radius }));
-    say("looking for a parent", middle + radius + 8, top + 4, "role beside");
+    const why = topic.filters?.length ? "no member: what matches our filters is sent to us" : "looking for a parent";
+    say(why, middle + radius + 8, top + 4, "role beside");
   }
   children.forEach((peer, index) => {
     const line = Math.floor(index / columns);

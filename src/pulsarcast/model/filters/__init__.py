@@ -7,7 +7,7 @@ matches without looking at all of them. docs/spec/filters.md has the grammar and
 
 from __future__ import annotations
 
-from pulsarcast.model.filters.cover import Box, Number, Point, Range, point_of, space_of
+from pulsarcast.model.filters.cover import Box, Number, Point, Range, point_of
 from pulsarcast.model.filters.errors import FilterError
 from pulsarcast.model.filters.filter import Filter, parse, parse_received
 from pulsarcast.model.filters.index import FilterIndex
@@ -23,5 +23,4 @@ __all__ = [
     "parse",
     "parse_received",
     "point_of",
-    "space_of",
 ]

@@ -16,7 +16,7 @@ import msgspec
 
 from pulsarcast.model.filters.bounds import FILTER_BOXES_MAX
 from pulsarcast.model.filters.domains import Domains, domains_of, views
-from pulsarcast.model.filters.intervals import Cut, Interval, Intervals, asked, common, hull, whole
+from pulsarcast.model.filters.intervals import Cut, Interval, Intervals, asked, common, hull
 from pulsarcast.model.filters.terms import Presence, Question
 from pulsarcast.model.topic_types import AttributeRule
 
@@ -175,13 +175,3 @@ def _box(cuts: _Cuts) -> Box:
 
 def _range(low: Cut, high: Cut) -> Range:
     return Range(low[1], high[1], low_open=low[2] == 1, high_open=high[2] == 0)
-
-
-def space_of(schema: Iterable[AttributeRule]) -> dict[str, Range]:
-    """The dimensions of a topic's logical space: its numeric attributes, from end to end."""
-    return {
-        name: _range(*interval)
-        for name, domain in domains_of(schema).items()
-        if domain.is_numeric
-        for interval in whole(domain)
-    }

@@ -94,6 +94,8 @@ def _read(path: Path, part: int) -> pa.Table:
             raise LocalError(f"its columns are {_changes(schema)}")
         if file.metadata.row_group(part).total_byte_size > GROUP_BYTES_MAX:
             raise LocalError("they are more than any archive writes together")
+        if file.metadata.row_group(part).num_rows == 0:
+            raise LocalError("they are none")
         return file.read_row_group(part, use_threads=False)
 
 

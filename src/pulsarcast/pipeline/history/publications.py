@@ -73,12 +73,14 @@ def standing(lines: DataFrame) -> DataFrame:
     with_left = told.join(
         left.select(*EVENT, F.lit(True).alias("_elsewhere")), [*EVENT], how="left"
     ).withColumn("_left", (F.col("level") > 0) | F.col("_elsewhere").isNotNull())
+    # Of several sequencers two may contradict each other at the same place of their own.
+    at = F.struct(place().alias("place"), F.col("node_id"))
     stands_at = F.coalesce(
-        F.min(F.when(F.col("_left"), place())).over(numbered), F.max(place()).over(numbered)
+        F.min(F.when(F.col("_left"), at)).over(numbered), F.max(at).over(numbered)
     )
     return (
         with_left.withColumn("_stands_at", stands_at)
-        .where(place() == F.col("_stands_at"))
+        .where(at == F.col("_stands_at"))
         .select(
             *_SAID[:9],
             F.col("position.term").alias("position_term"),

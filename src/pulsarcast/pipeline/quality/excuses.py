@@ -16,9 +16,6 @@ from pulsarcast.pipeline.history.places import LEVELS, of_kind
 from pulsarcast.pipeline.history.publications import delivered_elsewhere
 from pulsarcast.pipeline.quality.closely import PERIOD, numbering, subject
 
-REASONS = ("twin", "concurrent", "unacknowledged", "retired", "lost")
-"""What can become of a missing event, in the order in which it is asked."""
-
 EXPLAINED = (
     "subject bigint, period int, event_key bigint, run_id string, topic string, event string, "
     "numbering bigint, number bigint, level int, reason string"

@@ -45,7 +45,6 @@ class NodeTrace:
         self.me = plan.nodes[node]
         self.name = plan.names[node]
         self.counts: Counter[str] = Counter()
-        self.text_bytes = 0
         self.incarnation = 1
         self.seq = 1
         self.delivered = 0
@@ -136,7 +135,6 @@ class NodeTrace:
 
     def _write(self, kind: str, text: str, lines: int = 1) -> None:
         self.counts[kind] += lines
-        self.text_bytes += len(text)
         self.segments.write(text)
 
     # Deliveries.

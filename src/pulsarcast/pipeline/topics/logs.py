@@ -10,11 +10,9 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final, TypeVar
 
 from pulsarcast.client import ApiError, Client, Target, Unreachable, find_target
-from pulsarcast.client.connect import of_home
 from pulsarcast.client.errors import is_passing
 from pulsarcast.client.following import Backoff
 from pulsarcast.model.api import LogView
@@ -41,11 +39,7 @@ def find_daemon(connection: Connection) -> Target:
     if home is not None and (url is not None or context is not None):
         raise LocalError("say where the daemon is with one of the options url, context and home")
     try:
-        if home is not None:
-            # Whoever names a home means it, whatever else may be set up.
-            found = of_home(Path(home).expanduser())
-            url, token = found.url, token or (Secret(found.token) if found.token else None)
-        target = find_target(url, token, context=context)
+        target = find_target(url, token, context=context, home=home)
     except PulsarcastError as error:
         raise LocalError(f"{error}. The options url, token, context and home say it, too") from None
     shown = None if target.token is None else Secret(target.token)

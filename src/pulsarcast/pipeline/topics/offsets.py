@@ -246,7 +246,7 @@ def spans_between(start: Offsets, end: Offsets) -> list[Span]:
     found = []
     for topic, place in end.topics.items():
         begin, before = place.begin, start.topics.get(topic)
-        if before is not None and (before.log, before.next) == (place.log, place.next):
+        if before == place:
             continue
         if begin is None:
             if before is None or before.log != place.log:

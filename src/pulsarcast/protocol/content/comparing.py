@@ -22,6 +22,7 @@ HAVE_MAX = 4096
 MARKS_MAX = 4096
 """Numberings shown to a member that is new to us; where there are more it looks through all."""
 START_MARKS_MAX = 65_536
+"""Numberings that one member can make us remember, at our start or later: it may make them up."""
 LATE_MAX = 16
 """So many members in a row that began too late for us, and what lies before is given up."""
 SOON_S = 0.1
@@ -87,6 +88,11 @@ class Comparing:
         """Members in a row that began too late for us."""
         self._owed: dict[Source, int] = {}
         """Numberings of which one member said more than the other so far."""
+
+    def __len__(self) -> int:
+        """Numberings that members' words make us remember."""
+        each = (len(slot.marks) + len(slot.moved) for slot in self._slots)
+        return sum(each) + len(self._owed) + len(self._starting)
 
     def open(self, marks: dict[Source, int] | None) -> None:
         """Begin: with where we stand, or by learning where others stand."""
@@ -204,6 +210,9 @@ class Comparing:
             return
         for mark in message.marks:
             slot.moved[(mark.publisher, mark.epoch)] = mark.high
+        if len(slot.moved) > START_MARKS_MAX:
+            self._too_many(slot)
+            return
         if message.more:
             return
         self._done(slot)
@@ -218,8 +227,9 @@ class Comparing:
     def _confirm(self, slot: _Slot) -> None:
         """Both members' words together move our frontier; where there is one only, its word."""
         moved, slot.moved = slot.moved, {}
-        for source, high in moved.items():
-            slot.marks[source] = max(high, slot.marks.get(source, 0))
+        if not _raise(slot, moved):
+            self._too_many(slot)
+            return
         self._late = 0
         # One that we have asked and that has not answered yet stands where it stood.
         speaking = [each for each in self._slots if each.member is not None]
@@ -253,8 +263,7 @@ class Comparing:
             self._counts["content_skipped"] = self._counts.get("content_skipped", 0) + 1
             begins = {(mark.publisher, mark.epoch): mark.high for mark in late}
             for each in self._slots:
-                for source, number in begins.items():
-                    each.marks[source] = max(number, each.marks.get(source, 0))
+                _raise(each, begins)
             self._confirmed(begins)
         self._drop(slot)
 
@@ -284,6 +293,11 @@ class Comparing:
             self._counts["content_member_silent"] = self._counts.get("content_member_silent", 0) + 1
             self._drop(slot)
 
+    def _too_many(self, slot: _Slot) -> None:
+        """More numberings than anybody can have: whoever made them up, we go on with another."""
+        self._counts["content_marks_too_many"] = self._counts.get("content_marks_too_many", 0) + 1
+        self._drop(slot)
+
     def _drop(self, slot: _Slot) -> None:
         """Go on with another member, from where this one left us."""
         self._done(slot)
@@ -306,3 +320,17 @@ class Comparing:
         for slot in self._slots:
             if slot.member == peer and slot.request:
                 self._drop(slot)
+
+
+def _raise(slot: _Slot, marks: dict[Source, int]) -> bool:
+    """Move a slot's marks up; False where they became too many.
+
+    Then they are forgotten, the real ones too: the next member looks through all of its log, and
+    names them again.
+    """
+    for source, high in marks.items():
+        slot.marks[source] = max(high, slot.marks.get(source, 0))
+    if len(slot.marks) <= START_MARKS_MAX:
+        return True
+    slot.marks = {}
+    return False

@@ -269,7 +269,7 @@ class Content:
             case PlaceTaken():
                 self.homes.state_taken(message, sender)
             case TreeShape():
-                self.homes.hear_shape(message, sender)
+                self.homes.telling.hear(message, sender)
             case CompareContent():
                 self.members.answer(sender, message, self.node.topics.get(message.topic))
             case ContentCompared():
@@ -320,6 +320,9 @@ class Content:
             "content_places": len(self.homes.places),
             "content_kept": self.homes.kept_count,
             "content_trees": len(self.trees),
+            "content_marks": sum(
+                len(topic.frontier) + len(topic.comparing) for topic in self.topics.values()
+            ),
         }
 
 

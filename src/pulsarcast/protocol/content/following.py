@@ -17,7 +17,7 @@ from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.filters import Filter
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import DeliveryOrder, Mark
-from pulsarcast.protocol.content.comparing import Comparing
+from pulsarcast.protocol.content.comparing import START_MARKS_MAX, Comparing
 from pulsarcast.protocol.content.members import ID_BYTES, id_of
 from pulsarcast.protocol.content.messages import ContentCompared
 from pulsarcast.protocol.content.spaces import own_filter
@@ -87,6 +87,11 @@ class ContentTopic:
         self._on_start: list[Callable[[], None]] = []
         self._early: dict[bytes, tuple[EventDescriptor, int]] = {}
         self._compared_first: dict[bytes, bool] = {}
+
+    @property
+    def held_back(self) -> int:
+        """How many events wait for their turn."""
+        return len(self._early)
 
     def open(self) -> None:
         """Begin to compare, or go on."""
@@ -257,6 +262,8 @@ class ContentTopic:
                 continue
             known = self.frontier.mark(publisher, epoch)
             if known is None:
+                if len(self.frontier) >= START_MARKS_MAX:
+                    continue  # we have nothing of it: it may be made up
                 known = MarkState(publisher, epoch, 0, 0, None)
             beyond = tuple(number for number in known.beyond if number > high)
             moved = known._replace(high=high, cid=None, beyond=beyond)

@@ -33,11 +33,12 @@ from pulsarcast.protocol.content.messages import (
     Target,
     TreeShape,
 )
-from pulsarcast.protocol.content.place import Kept, Place, kept_of
+from pulsarcast.protocol.content.place import Kept, Place, PlaceId, kept_of
 from pulsarcast.protocol.content.routing import HOPS_MAX, Routing, grouped
 from pulsarcast.protocol.content.space import REACH, ROOT, is_below, key_of_node, level
 from pulsarcast.protocol.content.spaces import Spaces, filter_of
 from pulsarcast.protocol.content.splitting import Splitting
+from pulsarcast.protocol.content.telling import Telling
 from pulsarcast.protocol.content.trees import Trees
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.topic.versions import Versions
@@ -47,14 +48,6 @@ PLACES_MAX = 1024
 """Nodes of trees that we hold at a time."""
 KEPT_MAX = 16_384
 """Pieces of subscriptions that we hold at a time."""
-SAY_MAX = 8
-"""Of how many peers closest to a node's key we take hints about the tree."""
-TOLD_MAX = 1024
-"""Peers of whom we remember what we told them of a tree."""
-TELL_AGAIN_S = 60.0
-"""After which a peer that still guesses is told again what it was told before."""
-
-PlaceId = tuple[Cid, str, int]
 
 
 class Homes:
@@ -91,14 +84,15 @@ class Homes:
         """Whether targets with one next hop travel together."""
         self.places: dict[PlaceId, Place] = {}
         self.splitting = Splitting(turn, parameters, trees, route=self.route_state)
+        self.telling = Telling(
+            turn, routing, trees, self.places, begin=self._begin, halve=self._halve
+        )
         self.hand_over: Callable[[Place, PeerId], None] = lambda place, peer: None
         """What to do once a peer closer to a place's key is known (`upkeep`)."""
         self.touched: Callable[[Place], None] = lambda place: None
         """What to do once a place has changed (`upkeep`)."""
         self.taken: Callable[[PeerId, Installed], None] = lambda subscriber, answer: None
         """Told of every piece that a leaf of ours has taken in, and of what it answers."""
-        self._told: dict[tuple[PeerId, Cid, str, int], tuple[int, float]] = {}
-        """How large a shape we told whom of which node, and when."""
 
     @property
     def kept_count(self) -> int:
@@ -197,7 +191,7 @@ class Homes:
 
     def _tell_shape(self, place: Place, message: PlaceSubscription) -> None:
         subscriber = decode_subscription(message.held.record).subscriber
-        self.tell(subscriber, place)
+        self.telling.tell(subscriber, place)
 
     def _keep(self, place: Place, message: PlaceSubscription) -> None:
         record = decode_subscription(message.held.record)
@@ -262,13 +256,13 @@ class Homes:
         """A leaf is more than we want to bear: its halves go to homes of their own."""
         self._counts["content_split"] = self._counts.get("content_split", 0) + 1
         self._halve(place)
-        self.tell_up(place)
+        self.telling.tell_up(place)
 
     def _halve(self, place: Place) -> None:
         shape = self._trees.shape(place.topic, place.attribute)
         for at in self.splitting.split(place, self.capacity):
             # Else it would take an event for its own, and find nothing to match it with.
-            self.hear_shape(
+            self.telling.hear(
                 TreeShape(place.topic, place.attribute, at, shape.to_bytes(at), at), None
             )
         self.touched(place)
@@ -352,10 +346,10 @@ class Homes:
                 continue
             if place.is_split:
                 below += self._leaves_below(place, target, value)
-                self.tell(event.publisher, place)
+                self.telling.tell(event.publisher, place)
             elif place.at == ROOT != target.wanted:
                 # It guessed deeper: nothing has split yet.
-                self.tell(event.publisher, place)
+                self.telling.tell(event.publisher, place)
             if place.kept and place.is_new(event.cid):
                 self._hand_out(place, event, value, message.hops)
         if below:
@@ -382,78 +376,6 @@ class Homes:
         if self.splitting.is_too_much(rate) and not place.is_split and place.can_split():
             self._counts["content_load_split"] = self._counts.get("content_load_split", 0) + 1
             self.split(place)
-
-    # The tree's shape.
-
-    def tell(self, peer: PeerId, place: Place) -> None:
-        """Tell a peer that guessed what we know of the tree.
-
-        Where it is hardly more than last time, only after a while: it may have forgotten.
-        """
-        shape = self._trees.shape(place.topic, place.attribute)
-        shape.learn(place.at)
-        if peer == self._turn.me:
-            return
-        told = shape.to_bytes(place.at)
-        who = (peer, place.topic, place.attribute, place.at)
-        size, at_s = self._told.get(who, (0, 0.0))
-        if len(told) <= size * 1.25 and self._turn.now < at_s + TELL_AGAIN_S:
-            return
-        self._told.pop(who, None)
-        self._told[who] = (len(told), self._turn.now)
-        if len(self._told) > TOLD_MAX:
-            del self._told[next(iter(self._told))]
-        self._turn.send(peer, TreeShape(place.topic, place.attribute, place.at, told))
-
-    def tell_up(self, place: Place) -> None:
-        """Let the homes above know of a split, some time soon (program 3.1, line 54)."""
-        if place.at == ROOT or place.tells_up:
-            return
-        place.tells_up = True
-
-        def now() -> None:
-            place.tells_up = False
-            shape = self._trees.shape(place.topic, place.attribute)
-            told = shape.to_bytes(place.at)
-            above = TreeShape(place.topic, place.attribute, place.at, told, place.at >> 1)
-            self.hear_shape(above, None)
-
-        self._turn.after(self._turn.jitter(2.0), now)
-
-    def hear_shape(self, message: TreeShape, sender: PeerId | None) -> None:
-        """Somebody knows something of a tree: take it in, and pass it on to whom it is for."""
-        if message.at == 0:
-            known = self._trees.known(message.topic, message.attribute)
-            if known is not None and self.may_tell(
-                sender, message.topic, message.attribute, message.below
-            ):
-                known.merge(message.below, message.shape)
-            return
-        if message.hops > HOPS_MAX or not is_below(message.below, message.at):
-            return
-        key = key_of_node(message.topic, message.attribute, message.at)
-        closer = self._routing.closer(key)
-        place = self.places.get((message.topic, message.attribute, message.at))
-        if closer is not None and (place is None or not place.is_owner):
-            self._turn.send(closer, msgspec.structs.replace(message, hops=message.hops + 1))
-            return
-        shape = self._trees.shape(message.topic, message.attribute)
-        new = shape.merge(message.below, message.shape)
-        if place is None:
-            place = self._begin(message.topic, message.attribute, message.at)
-            if place is None:
-                return
-        place.used_s = self._turn.now
-        if not place.is_split:
-            # Its children exist: whatever it was taken for, it is no leaf.
-            self._halve(place)
-        if new:
-            self.tell_up(place)
-
-    def may_tell(self, peer: PeerId | None, topic: Cid, attribute: str, at: int) -> bool:
-        """Whether a peer can be a node's home: nobody else has a say in how we see a tree."""
-        around = self._routing.around(key_of_node(topic, attribute, at), SAY_MAX)
-        return len(around) < SAY_MAX or peer in around or peer == self._turn.me
 
     # What other homes hand us.
 

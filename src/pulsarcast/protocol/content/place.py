@@ -14,7 +14,7 @@ from pulsarcast.model.keys import Key
 from pulsarcast.model.subscriptions import SubscriptionRecord
 from pulsarcast.model.topic_types import AttributeRule
 from pulsarcast.protocol.content.messages import Held
-from pulsarcast.protocol.content.space import Piece, key_of_node, level, point_of
+from pulsarcast.protocol.content.space import SPLIT_DEPTH_MAX, Piece, key_of_node, level, point_of
 
 SEEN_MAX = 256
 """Events remembered to have been matched at a leaf: guesses may lead to it twice."""
@@ -23,6 +23,8 @@ RENEWED_MIN = 0.1
 LOAD_WINDOW_S = 10.0
 """How long the load of a leaf is counted before it is judged."""
 
+PlaceId = tuple[Cid, str, int]
+"""Which node of which tree: topic, attribute, the node's number."""
 PieceKey = tuple[PeerId, int, int]
 """Whose piece it is: subscriber, sid, which of its pieces."""
 
@@ -197,4 +199,4 @@ class Place:
     def can_split(self) -> bool:
         """Whether halving would ever tell its points apart."""
         points = {kept.point for kept in self.kept.values()}
-        return len(points) > 1 and level(self.at) < 38
+        return len(points) > 1 and level(self.at) < SPLIT_DEPTH_MAX

@@ -7,7 +7,7 @@ multicast (on Pastry by shared prefix; on XOR buckets "one message per next hop"
 
 from collections import deque
 
-from pulsarcast.model.ids import PeerId, peer_key
+from pulsarcast.model.ids import PeerId, is_closer, peer_key
 from pulsarcast.model.keys import Key
 from pulsarcast.protocol.content.messages import ProbeEvent, Target
 from pulsarcast.protocol.dht.kademlia import Kademlia
@@ -33,7 +33,7 @@ class Routing:
     def closer(self, key: Key) -> PeerId | None:
         """The peer we know that is closest to a key; None where that is ourselves."""
         closest = self._dht.closest_known(key, 1)
-        if closest and peer_key(closest[0].peer) ^ key < self._me ^ key:
+        if closest and self.is_closer(closest[0].peer, key):
             return closest[0].peer
         return None
 
@@ -56,7 +56,7 @@ class Routing:
 
     def is_closer(self, peer: PeerId, key: Key) -> bool:
         """Whether a peer is closer to a key than we are."""
-        return peer_key(peer) ^ key < self._me ^ key
+        return is_closer(peer, self._turn.me, key)
 
     def send_probe(self, peer: PeerId, probe: ProbeEvent) -> None:
         """Pass an event on; should the peer be gone, `lost` gives it back."""

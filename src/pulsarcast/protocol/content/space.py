@@ -25,6 +25,8 @@ from pulsarcast.model.keys import Key
 ROOT: Final = 1
 DEPTH_MAX: Final = 40
 """Halvings from the root: beyond, a leaf takes in whatever comes."""
+SPLIT_DEPTH_MAX: Final = DEPTH_MAX - 2
+"""From this level on a leaf is not halved any more: its halves' halves still have names."""
 CUT_OFF: Final = 0.2
 """c of the line y = x + c, as a share of the attribute's domain. The thesis gives no number."""
 PIECE_MIN: Final = 0.5

@@ -8,7 +8,7 @@ new attribute does not affect what is installed).
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from pulsarcast.model.errors import LocalError, RemoteError, Verdict
+from pulsarcast.model.errors import LocalError, RemoteError
 from pulsarcast.model.events import Attribute
 from pulsarcast.model.filters import Filter, parse, parse_received
 from pulsarcast.model.filters.domains import Domain, domain_of
@@ -133,8 +133,3 @@ def routes_of(wanted: Filter, domains: Mapping[str, Domain]) -> list[Routed]:
             raise LocalError("a filter that asks about no number cannot be routed by content")
         routes.append(found)
     return routes
-
-
-def unknown_version() -> RemoteError:
-    """What to raise where a version cannot be had."""
-    return RemoteError("a version that we cannot find", Verdict.IGNORE)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.content.messages import PlaceState, PlaceTaken, Purpose
 from pulsarcast.protocol.content.place import Kept, Place
-from pulsarcast.protocol.content.space import DEPTH_MAX, child_towards, level
+from pulsarcast.protocol.content.space import SPLIT_DEPTH_MAX, child_towards, level
 from pulsarcast.protocol.content.trees import Trees
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.turn import Turn
@@ -54,7 +54,7 @@ class Splitting:
         passed: list[int] = []
         waiting = [(child, _within(child, pieces)) for child in (2 * place.at, 2 * place.at + 1)]
         for at, own in waiting:
-            if len(own) > capacity and level(at) < DEPTH_MAX - 2 and _differ(own):
+            if len(own) > capacity and level(at) < SPLIT_DEPTH_MAX and _differ(own):
                 shape.split(at)
                 passed.append(at)
                 waiting += [(child, _within(child, own)) for child in (2 * at, 2 * at + 1)]

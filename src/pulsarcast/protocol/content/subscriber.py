@@ -179,7 +179,7 @@ class Subscriber:
         routed = own.routed[message.piece]
         if routed.attribute != message.attribute:
             return
-        if self._homes.may_tell(sender, message.topic, message.attribute, message.leaf):
+        if self._homes.telling.may_tell(sender, message.topic, message.attribute, message.leaf):
             self._trees.shape(message.topic, message.attribute).learn(message.leaf)
         routed.home, routed.leaf, routed.factor = sender, message.leaf, 1
         self._turn.cancel(routed.timer)

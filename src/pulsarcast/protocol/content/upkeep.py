@@ -6,9 +6,9 @@ serves it until the other has said that it holds it.
 """
 
 from pulsarcast.model.ids import PeerId
-from pulsarcast.protocol.content.homes import Homes, PlaceId
+from pulsarcast.protocol.content.homes import Homes
 from pulsarcast.protocol.content.messages import Held, PlaceState, Purpose
-from pulsarcast.protocol.content.place import Place
+from pulsarcast.protocol.content.place import Place, PlaceId
 from pulsarcast.protocol.content.routing import Routing
 from pulsarcast.protocol.content.space import ROOT
 from pulsarcast.protocol.content.splitting import HELD_MAX
@@ -87,7 +87,7 @@ class Upkeep:
                 else:
                     self._replicate(place)
                 if place.at != ROOT and (self._round + place.at) % TELL_UP_ROUNDS == 0:
-                    self._homes.tell_up(place)
+                    self._homes.telling.tell_up(place)
                 if place.is_split and place.kept and not place.leaving:
                     self._homes.splitting.send_down(place)
             elif closer is None:

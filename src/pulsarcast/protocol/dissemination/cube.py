@@ -15,7 +15,7 @@ until everybody has the message before.
 
 from typing import assert_never
 
-from pulsarcast.model.ids import Cid, PeerId, peer_key
+from pulsarcast.model.ids import Cid, PeerId, is_closer, peer_key
 from pulsarcast.model.keys import KEY_BITS, Key
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.cluster import Clusters
@@ -122,8 +122,8 @@ class DisseminationCube:
 
     def knows_closer(self) -> bool:
         """Whether we know a member closer to the root's key than ourselves."""
-        closer = self.entrance.is_closer
-        return any(closer(member, self.turn.me) for member in self.members)
+        key = self.entrance.root_key
+        return any(is_closer(member, self.turn.me, key) for member in self.members)
 
     def is_neighbour(self, peer: PeerId) -> bool:
         """Whether events flow between us and this peer."""
@@ -219,7 +219,9 @@ class DisseminationCube:
             self.owner.welcome(sender, fresh=message.fresh)
 
     def _wait(self, sender: PeerId, message: Join) -> None:
-        if self.entrance.target == sender and self.entrance.is_closer(sender, self.turn.me):
+        if self.entrance.target == sender and is_closer(
+            sender, self.turn.me, self.entrance.root_key
+        ):
             # We asked each other. Whoever is closer to the root's key goes on; the other waits.
             self._refuse(sender, message, "waiting for you")
         elif len(self._waiting) < WAITING_MAX or sender in self._waiting:

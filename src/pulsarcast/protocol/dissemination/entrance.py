@@ -9,7 +9,7 @@ again there.
 
 from typing import Protocol
 
-from pulsarcast.model.ids import Cid, PeerId, peer_key
+from pulsarcast.model.ids import Cid, PeerId, is_closer, peer_key
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.messages import (
     Contact,
@@ -100,7 +100,7 @@ class Entrance:
             return
         self._attempt = _Attempt(self.turn.new_id(), searching=False)
         contacts = self.dht.closest_known(self.root_key, 1, exclude=self._avoid)
-        if contacts and self.is_closer(contacts[0].peer, self.turn.me):
+        if contacts and is_closer(contacts[0].peer, self.turn.me, self.root_key):
             self._ask(contacts[0])
         else:
             self._look_up(self._attempt)
@@ -112,7 +112,7 @@ class Entrance:
             if self._attempt is not attempt or attempt.target is not None:
                 return
             for contact in contacts:
-                closer = self.is_closer(contact.peer, self.turn.me)
+                closer = is_closer(contact.peer, self.turn.me, self.root_key)
                 if closer and contact.peer not in self._avoid:
                     self._ask(contact)
                     return
@@ -181,7 +181,7 @@ class Entrance:
         attempt, peer = self._attempt, message.contact.peer
         if attempt is None or not self._is_answer(sender, message):
             return
-        progress = self.is_closer(peer, sender) and attempt.steps < STEPS_MAX
+        progress = is_closer(peer, sender, self.root_key) and attempt.steps < STEPS_MAX
         if not progress or peer == self.turn.me or peer in self._avoid:
             self._give_up_target()
         else:
@@ -243,7 +243,3 @@ class Entrance:
         self._end()
         self.turn.cancel(self._retry_timer)
         self.turn.cancel(self._search_timer)
-
-    def is_closer(self, peer: PeerId, than: PeerId) -> bool:
-        """Whether a peer is closer to the root's key than another."""
-        return (peer_key(peer) ^ self.root_key) < (peer_key(than) ^ self.root_key)

@@ -7,7 +7,7 @@ own subtree until we have a place. Where nobody closer is alive the tree needs a
 
 from typing import Protocol
 
-from pulsarcast.model.ids import Cid, PeerId, peer_key
+from pulsarcast.model.ids import Cid, PeerId, is_closer, peer_key
 from pulsarcast.model.keys import Key
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.messages import Contact, Join, JoinReferred, JoinRefused, Role
@@ -95,10 +95,6 @@ class ParentSearch:
             attempt == self._attempt.number and sender == self._attempt.target
         )
 
-    def is_closer(self, peer: PeerId, than: PeerId) -> bool:
-        """Whether a peer is closer to the root's key than another."""
-        return (peer_key(peer) ^ self.root_key) < (peer_key(than) ^ self.root_key)
-
     # Looking.
 
     def begin(self) -> None:
@@ -119,7 +115,7 @@ class ParentSearch:
         assert attempt is not None
         exclude = {**self._avoid, **self._below}
         contacts = self.dht.closest_known(self.root_key, 1, exclude=exclude)
-        if contacts and self.is_closer(contacts[0].peer, self.turn.me):
+        if contacts and is_closer(contacts[0].peer, self.turn.me, self.root_key):
             self._ask(contacts[0], handed_down=False)
         else:
             self._look_up(attempt.number)
@@ -133,7 +129,7 @@ class ParentSearch:
                 return
             for contact in contacts:
                 failed = contact.peer in self._avoid or contact.peer in self._below
-                if not failed and self.is_closer(contact.peer, self.turn.me):
+                if not failed and is_closer(contact.peer, self.turn.me, self.root_key):
                     self._ask(contact, handed_down=False)
                     return
             self._attempt = None
@@ -186,7 +182,7 @@ class ParentSearch:
         if self.turn.now - self._avoid.get(peer, self.turn.now) > FORGIVEN_S:
             # Somebody knows it as alive: it may be back.
             del self._avoid[peer]
-        progress = message.handed_down or self.is_closer(peer, sender)
+        progress = message.handed_down or is_closer(peer, sender, self.root_key)
         if (
             not progress
             or peer == self.turn.me
@@ -294,7 +290,7 @@ class ParentSearch:
             if self._attempt is not attempt or attempt.target is not None:
                 return
             for contact in contacts:
-                if self.is_closer(contact.peer, self.turn.me):
+                if is_closer(contact.peer, self.turn.me, self.root_key):
                     self._ask(contact, handed_down=False)
                     return
             self._attempt = None

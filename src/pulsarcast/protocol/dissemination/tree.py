@@ -10,7 +10,7 @@ key acts as root and keeps looking for a closer one, so that trees split by a pa
 from collections.abc import Callable
 from typing import assert_never
 
-from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.ids import Cid, PeerId, is_closer
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.overlay import Link, OverlayOwner, TreeView
 from pulsarcast.protocol.dissemination.parent_search import BELOW_YOU, ParentSearch
@@ -203,7 +203,7 @@ class DisseminationTree:
             self.receive_join(sender, message)
 
     def _wait(self, sender: PeerId, message: Join) -> None:
-        if self.search.is_asking(sender) and self.search.is_closer(sender, self.turn.me):
+        if self.search.is_asking(sender) and is_closer(sender, self.turn.me, self.search.root_key):
             # We asked each other. Whoever is closer to the root's key goes on; the other waits.
             self._refuse(sender, message, "waiting for you")
             return

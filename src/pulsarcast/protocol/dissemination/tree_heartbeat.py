@@ -19,6 +19,8 @@ MEMBERS_MAX = 16
 """Other members that we remember, to choose lazy neighbours from."""
 MEMBERS_TOLD = 3
 """Members named in a heartbeat."""
+SILENT_S = 60.0
+"""A lazy neighbour that has not answered for so long gives its place to another."""
 
 
 class HeartbeatOwner(Protocol):
@@ -111,12 +113,17 @@ class Heartbeat:
                 self.tree.drop_child(child)
 
     def _choose_lazy(self) -> None:
-        """Keep enough lazy neighbours, none of them a neighbour or above us in the tree."""
-        for peer in list(self.lazy):
-            if self._unfit(peer) or self.turn.now - self._asked.get(peer, self.turn.now) > 60:
+        """Keep enough lazy neighbours, none of them a neighbour or above us in the tree.
+
+        One that was silent gives its place to another; where there is none, it is asked again a
+        beat later: it may have been cut off.
+        """
+        before = list(self.lazy)
+        for peer in before:
+            if self._unfit(peer) or self.turn.now - self._asked.get(peer, self.turn.now) > SILENT_S:
                 del self.lazy[peer]
                 self._asked.pop(peer, None)
-        fit = [peer for peer in self._members if peer not in self.lazy and not self._unfit(peer)]
+        fit = [peer for peer in self._members if peer not in before and not self._unfit(peer)]
         while fit and len(self.lazy) < self.parameters.lazy_neighbours:
             self.lazy[fit.pop(self.turn.rng.randrange(len(fit)))] = None
 
@@ -179,10 +186,6 @@ class Heartbeat:
     def members(self) -> list[PeerId]:
         """Members we could ask for something, latest heard of first."""
         return list(reversed(self._members))
-
-    def push(self, peer: PeerId, *, answer: bool) -> None:
-        """Say now where we stand."""
-        self.turn.send(peer, self._status(answer=answer))
 
     def announce(self) -> None:
         """Tell all children our path."""

@@ -507,7 +507,7 @@ class Following:
                 self.topics[Cid(key)].equivocation.halted = reason.decode()
         for topic in list(self.topics.values()):
             self._wait_for_own(topic)
-            self.node.commands.say_again(topic)
+            self.node.handing_in.say_again(topic)
             topic.open()
             self.node.seats.open(topic)
             self.follow_below(topic)

@@ -3,17 +3,29 @@
 A replica in the DHT may be all that is left of an event whose publisher died before it was spread.
 And what we published ourselves, from outside a topic or before we left it, must reach a member
 before we forget it. In a topic that we follow, what does not come through the tree by itself is put
-into it; to others, `visiting` brings it.
+into it; to others, `visiting` brings it. After a restart we do not know how far we had come with
+our own: we say them again, replicate them, and hand them in.
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.requests import Sequence
-from pulsarcast.protocol.store import Events, LoadNumbers, MarkState, PutEvent, PutMark, Write
+from pulsarcast.protocol.store import (
+    Block,
+    Events,
+    LoadBlock,
+    LoadNumbers,
+    MarkState,
+    PutBlock,
+    PutEvent,
+    PutMark,
+    Write,
+)
 from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.protocol.topic.versions import Versions
 
@@ -26,6 +38,14 @@ LATE_TRIES = 3
 """How often we hand the same one in: it may find no room to wait for its turn. Our own, always."""
 OWN_KEPT_MAX = 256
 """Events of our own that we see handed in after we have left their topic."""
+RETRACED_MAX = 256
+"""At least so many of our newest events in a topic are said again after a restart."""
+PIECE_BYTES_MAX = 1 << 24
+"""Bytes of our own events that we read at a time."""
+
+Then = Callable[[], None]
+Found = Callable[[list[EventDescriptor], Then], None]
+"""Takes a piece of our events, and then goes on to the next."""
 
 
 class _Late(NamedTuple):
@@ -104,12 +124,12 @@ class HandingIn:
         for cid, own in self.node.visits.forget(topic):
             if own:
                 self._own_offers.setdefault(topic, {})[cid] = None
-            self.node.commands.receive_again(cid)
+            self.receive_again(cid)
 
     def unfollowed(self, topic: Cid) -> None:
         """We have left a topic: what no other member may have, we hand in as a visitor."""
         for cid in self._own_offers.pop(topic, {}):
-            self.node.commands.offer_block_again(cid)
+            self.offer_block_again(cid)
 
     def hand_in_missing(self, topic: Topic) -> None:
         """What we once handed in may be gone again, with the disk of the member that took it."""
@@ -121,11 +141,14 @@ class HandingIn:
         if first > last:
             return
 
-        def found(answer: Events) -> None:
-            for _, event in answer.events:
+        def found(events: list[EventDescriptor], go_on: Then) -> None:
+            for event in events:
                 self.hand_in_own(event)
+            go_on()
 
-        self._load_own(topic.id, epoch, first, last, found)
+        # Not before what we published last is on the disk, where the query can see it.
+        load = partial(self._load_own, topic.id, epoch, first, last, found, _nothing)
+        self.turn.persist(then=load)
 
     def see_own_handed_in(
         self,
@@ -150,29 +173,139 @@ class HandingIn:
             return
         epoch, last = own
         first = max(1, last - OWN_KEPT_MAX + 1)
+        events: list[EventDescriptor] = []
 
-        def found(answer: Events) -> None:
-            events = [event for _, event in answer.events]
-            # Kept outside of any log, to be handed in, and found again by an idempotency key.
+        def found(some: list[EventDescriptor], go_on: Then) -> None:
+            events.extend(some)
+            go_on()
+
+        def done() -> None:
+            # Kept outside of any log, to be handed in, and found again by an idempotency key: all
+            # of them together with the forgetting, which would else take them too.
             kept = [self._keep_own(event) for event in events]
             offers = [visits.offer_row(event) for event in events]
             for event in events:
                 visits.offer(event, root, own=True)
             then([*kept, *offers, *remembered])
 
-        self._load_own(cid, epoch, first, last, found)
+        load = partial(self._load_own, cid, epoch, first, last, found, done)
+        self.turn.persist(then=load)
 
     def _keep_own(self, event: EventDescriptor) -> Write:
         mark = self.node.visits.mark_outside(event.topic, event.sequence.epoch)
         return PutEvent(0, event, mark, self.turn.wall_us)
 
     def _load_own(
-        self, cid: Cid, epoch: int, first: int, last: int, found: Callable[[Events], None]
+        self, cid: Cid, epoch: int, first: int, last: int, found: Found, done: Then
     ) -> None:
-        query = LoadNumbers(cid, self.turn.me, epoch, first, last, 1 << 26)
-        # Not before what we published last is on the disk, where the query can see it.
-        self.turn.persist(then=lambda: self.turn.load(query, Events, found))
+        """Read events of ours piece by piece: they may be more than our memory has room for."""
+
+        def loaded(answer: Events) -> None:
+            events = [event for _, event in answer.events]
+            reached = events[-1].sequence.number if events else last
+            if reached < last:
+                found(events, partial(self._load_own, cid, epoch, reached + 1, last, found, done))
+            else:
+                found(events, done)
+
+        query = LoadNumbers(cid, self.turn.me, epoch, first, last, PIECE_BYTES_MAX)
+        self.turn.load(query, Events, loaded)
+
+    # After a restart.
+
+    def say_again(self, topic: Topic) -> None:
+        """Our newest events are published if they are on our disk: say so once more.
+
+        A kill may have come between the sync and the trace line that tells of it.
+        """
+        numbering = self.node.numberings.last_of(topic.id)
+        if numbering is None:
+            return
+        epoch, last = numbering
+        unreplicated = self.node.numberings.first_unreplicated(topic.id)
+        first = max(1, min(unreplicated, last - RETRACED_MAX + 1))
+        publisher = self.node.publisher
+        # Before anything new is: else a later number would speak for these.
+        publisher.expect(topic.id, range(unreplicated, last + 1))
+
+        def found(events: list[EventDescriptor], go_on: Then) -> None:
+            for event in events:
+                publisher.trace_published(event, "")
+            go_on()
+
+        def said() -> None:
+            if unreplicated <= last:
+                self._resume(topic.id, epoch, unreplicated, last)
+
+        self._load_own(topic.id, epoch, first, last, found, said)
+
+    def _resume(self, cid: Cid, epoch: int, first: int, last: int) -> None:
+        """See to the replicas of our events, of one piece after the other."""
+        publisher = self.node.publisher
+        missing = dict.fromkeys(range(first, last + 1))
+
+        def found(events: list[EventDescriptor], go_on: Then) -> None:
+            reached = events[-1].sequence.number if events else last
+            for event in events:
+                missing.pop(event.sequence.number, None)
+            gone = [number for number in missing if number <= reached]
+            for number in gone:
+                del missing[number]
+            publisher.skip(cid, epoch, gone)
+            waiting = len(events)
+
+            def counted() -> None:
+                nonlocal waiting
+                waiting -= 1
+                if not waiting:
+                    go_on()
+
+            for event in events:
+                publisher.resume(event, counted)
+            if not events:
+                go_on()
+
+        self._load_own(cid, epoch, first, last, found, _nothing)
+
+    def offer_again(self, event: EventDescriptor) -> None:
+        """An event of ours for a topic we do not follow was not handed in before the restart."""
+
+        def found(versions: Versions | None) -> None:
+            if versions is None:
+                return
+            self.node.publisher.trace_published(event, "")
+            self.node.publisher.resume(event)
+            if event.topic in self.node.topics:
+                self.hand_in_own(event)
+            else:
+                self.node.visits.offer(event, versions.first.root_peer, own=True)
+
+        self.node.descriptors.find(event.topic, found)
+
+    def offer_block_again(self, cid: Cid) -> None:
+        """We no longer follow the topic of an event of ours: see it handed in from outside."""
+
+        def found(answer: Block) -> None:
+            if answer.block is not None:
+                self.turn.persist(PutBlock(cid, answer.block, None, 0))
+                self.offer_again(self.node.decode(answer.block))
+
+        self.turn.load(LoadBlock(cid), Block, found)
+
+    def receive_again(self, cid: Cid) -> None:
+        """We follow a topic that we had an event for: it goes through our own tree now."""
+
+        def found(answer: Block) -> None:
+            if answer.block is not None:
+                event = self.node.decode(answer.block)
+                self.hand_in(event, self.turn.me)
+
+        self.turn.load(LoadBlock(cid), Block, found)
 
 
 def _place(late: _Late) -> tuple[PeerId, Sequence]:
     return late.event.numbered_by, late.event.sequence
+
+
+def _nothing() -> None:
+    """Nothing is left to do."""

@@ -6,7 +6,7 @@ Where nobody closer is alive we keep the tree together ourselves, for as long as
 
 from typing import TYPE_CHECKING
 
-from pulsarcast.model.ids import Cid, PeerId, peer_key
+from pulsarcast.model.ids import Cid, PeerId, is_closer, peer_key
 from pulsarcast.protocol.following.following import Why
 from pulsarcast.protocol.messages import Contact, Join, JoinReferred, JoinRefused, Role
 from pulsarcast.protocol.topic.versions import Versions
@@ -40,7 +40,7 @@ class Joiners:
         key = peer_key(message.root)
         if message.root != self.turn.me:
             contacts = self.node.dht.closest_known(key, 1, exclude=(sender,))
-            if contacts and self._closer(contacts[0].peer, key):
+            if contacts and is_closer(contacts[0].peer, self.turn.me, key):
                 self._refer(sender, message, contacts[0])
                 return
         self._look_further(sender, message)
@@ -55,7 +55,7 @@ class Joiners:
                 topic.overlay.receive_join(sender, message)
                 return
             for contact in contacts:
-                if contact.peer != sender and self._closer(contact.peer, key):
+                if contact.peer != sender and is_closer(contact.peer, self.turn.me, key):
                     self._refer(sender, message, contact)
                     return
             if message.role is Role.VISITOR:
@@ -68,9 +68,6 @@ class Joiners:
     def _refer(self, sender: PeerId, message: Join, contact: Contact) -> None:
         referred = JoinReferred(message.topic, message.attempt, contact, handed_down=False)
         self.turn.send(sender, referred)
-
-    def _closer(self, peer: PeerId, key: int) -> bool:
-        return (peer_key(peer) ^ key) < (peer_key(self.turn.me) ^ key)
 
     # Keeping a tree together.
 

@@ -112,10 +112,7 @@ class Doubts:
             self._doubts[topic] = _Doubt()
 
     def came_back(self, is_total: Callable[[Cid], bool]) -> None:
-        """The disk says that it was restored: go on with none of its numberings, not even later.
-
-        It goes on saying so while a sequencer has not found out how far it was.
-        """
+        """The disk says that it was restored: go on with none of its numberings, not even later."""
         writes: list[Write] = []
         for topic, doubt in list(self._doubts.items()):
             if is_total(topic):
@@ -125,7 +122,14 @@ class Doubts:
             closed = self.numberings.close(topic)
             assert closed is not None, "it is on the disk"
             writes.append(closed)
-        self.turn.persist(*writes, *self._seen_to())
+        self.turn.persist(*writes)
+
+    def saw_to_all(self) -> None:
+        """A disk that was restored need not say so any more: all that rests on it knows.
+
+        It goes on saying so while a sequencer has not found out how far it was.
+        """
+        self.turn.persist(*self._seen_to())
 
     def _seen_to(self) -> list[Write]:
         restored = any(doubt.restored for doubt in self._doubts.values())

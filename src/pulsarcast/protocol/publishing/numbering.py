@@ -4,7 +4,7 @@ A number is given once. An epoch is a numbering that begins at 1: whenever we ca
 gave before, we take a new one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from pulsarcast.model.errors import LocalError
@@ -45,6 +45,13 @@ class Numbering:
     def replicated(self) -> int:
         """The number up to which everything has its replicas."""
         return next(iter(self.replicating), self.last + 1) - 1
+
+    def settle(self, numbers: Iterable[int]) -> None:
+        """The replicas of these are counted: whoever waited for that hears of it."""
+        for number in numbers:
+            self.replicating.pop(number, None)
+        for waiting in [number for number in self.waiting if number <= self.replicated]:
+            self.waiting.pop(waiting)()
 
 
 class Saved(NamedTuple):

@@ -5,7 +5,7 @@ spreads through the topic and to its DHT replicas at the same time, and nothing 
 whole network.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -105,15 +105,13 @@ class Publisher:
         )
         self._launch(event, numbering, topic, descriptor, given.replicated, given.injection, done)
 
-    def publish_request(
-        self, signed: SignedRequest, topic: "Topic", *, replicated: bool, done: Done
-    ) -> None:
-        """Publish what an author asked us to."""
+    def make_requested(self, signed: SignedRequest, topic: "Topic") -> EventDescriptor:
+        """Our next event, as an author asked for it; raises LocalError where it cannot be one."""
         descriptor = topic.descriptor
         numbering = self.numberings.open(descriptor.topic, descriptor.delivery_order)
         links = self._link(descriptor, topic, numbering, signed.request.after)
         sequence = Sequence(numbering.epoch, numbering.last + 1)
-        event = publish_request(
+        return publish_request(
             self.turn.identity,
             signed,
             version=descriptor.cid,
@@ -122,6 +120,13 @@ class Publisher:
             marks=links.marks,
             position=self._position(descriptor, sequence),
         )
+
+    def publish_requested(
+        self, event: EventDescriptor, topic: "Topic", *, replicated: bool, done: Done
+    ) -> None:
+        """Publish what an author asked us to, as it was made just now."""
+        descriptor = topic.descriptor
+        numbering = self.numberings.open(descriptor.topic, descriptor.delivery_order)
         self._launch(event, numbering, topic, descriptor, replicated, "", done)
 
     def _link(
@@ -225,32 +230,26 @@ class Publisher:
         topic.overlay.forward(EventMessage(event.block, 1), source=None)
 
     def _replicate_in_order(
-        self, event: EventDescriptor, numbering: Numbering, done: Done | None
+        self,
+        event: EventDescriptor,
+        numbering: Numbering,
+        done: Done | None,
+        then: Callable[[], None] = lambda: None,
     ) -> None:
         """Replicate an event; the caller hears of it once everything before it is replicated too.
 
         Otherwise a lost disk could leave a gap below an event that we promised to keep, and
-        subscribers of an ordered topic would wait for ever.
+        subscribers of an ordered topic would wait for ever. `then` runs once its own are counted.
         """
         number = event.sequence.number
 
         def counted(event: EventDescriptor, replicas: int) -> None:
-            numbering.replicating.pop(number, None)
             if done is not None:
                 numbering.waiting[number] = partial(done, event, replicas)
-            for waiting in [n for n in numbering.waiting if n <= numbering.replicated]:
-                numbering.waiting.pop(waiting)()
+            numbering.settle((number,))
+            then()
 
         self._replicate(event, 1, counted)
-
-    def resume(self, event: EventDescriptor) -> None:
-        """After a restart: an event of ours whose replicas may not have been counted."""
-        numbering = self.numberings.resumed(event.topic)
-        if numbering is None:
-            self._replicate(event, 1, lambda event, replicas: None)
-        elif event.sequence.epoch == numbering.epoch:
-            numbering.replicating[event.sequence.number] = None
-            self._replicate_in_order(event, numbering, None)
 
     def _replicate(self, event: EventDescriptor, attempt: int, done: Done) -> None:
         """Store in the DHT until r peers hold the event, or nothing more helps."""
@@ -293,3 +292,28 @@ class Publisher:
                 event.is_silent,
             )
         )
+
+    # After a restart.
+
+    def expect(self, topic: Cid, numbers: range) -> None:
+        """Numbers of ours do not count as replicated until `resume` or `skip` has been here."""
+        numbering = self.numberings.resumed(topic) if numbers else None
+        if numbering is not None:
+            numbering.replicating.update(dict.fromkeys(numbers))
+
+    def resume(self, event: EventDescriptor, then: Callable[[], None] = lambda: None) -> None:
+        """An event of ours whose replicas may not have been counted; `then` runs once they are."""
+        numbering = self.numberings.resumed(event.topic)
+        if numbering is None:
+            self._replicate(event, 1, lambda event, replicas: then())
+        elif event.sequence.epoch == numbering.epoch:
+            numbering.replicating[event.sequence.number] = None
+            self._replicate_in_order(event, numbering, None, then)
+        else:
+            then()
+
+    def skip(self, topic: Cid, epoch: int, numbers: Iterable[int]) -> None:
+        """Of these numbers our disk has nothing any more."""
+        numbering = self.numberings.resumed(topic)
+        if numbering is not None and numbering.epoch == epoch:
+            numbering.settle(numbers)

@@ -7,22 +7,20 @@ desk.
 
 from typing import TYPE_CHECKING
 
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import LocalError, RemoteError
 from pulsarcast.model.events import EventDescriptor, SignedRequest, decode_event, decode_request
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor, check_attributes
 from pulsarcast.protocol.messages import RequestAnswered, RequestToPublish
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.publishing.behind import Behind, Waiting
+from pulsarcast.protocol.publishing.early import Early
 from pulsarcast.protocol.publishing.publisher import Publisher
 from pulsarcast.protocol.store import Block, LoadRequest
 from pulsarcast.protocol.turn import Turn
 
 if TYPE_CHECKING:
     from pulsarcast.protocol.topic.topic import Topic
-
-BYTES_MAX = 8 << 20
-"""Bytes of requests that wait in memory for earlier ones; their authors send them again."""
 
 
 class RequestDesk:
@@ -41,14 +39,11 @@ class RequestDesk:
         self.counts = counts
         self._taking: dict[bytes, dict[PeerId, None]] = {}
         """Requests on their way to the disk or to replicas, and who waits for the answer."""
-        self._early: dict[tuple[Cid, PeerId, int], dict[int, tuple[PeerId, SignedRequest, bool]]]
-        self._early = {}
+        self._early = Early(parameters.requests_held_max)
         self._behind = Behind()
-        self._early_count = 0
-        self._early_bytes = 0
 
     def __len__(self) -> int:
-        return self._early_count + len(self._taking) + len(self._behind)
+        return len(self._early) + len(self._taking) + len(self._behind)
 
     def receive(self, sender: PeerId, message: RequestToPublish, topic: "Topic") -> None:
         """Take a request in its turn, refuse it, or repeat the answer it got before."""
@@ -64,26 +59,17 @@ class RequestDesk:
             return
         epoch, number = request.sequence
         if topic.requests.holds(request.author, epoch, number):
-            self._repeat(sender, signed, topic)
+            self._repeat(sender, signed)
             return
         settled = message.settled if sender == request.author else 0
         if number > max(settled, topic.requests.high(request.author, epoch)) + 1:
-            self._hold(sender, signed, message.replicated)
+            # An earlier request of this author is still on its way.
+            others = len(self) - len(self._early)
+            room = self.parameters.requests_held_max - others
+            self._early.put(Waiting(sender, signed, message.replicated), room)
             return
         if len(self._taking) < self.parameters.requests_held_max:
             self._take_after(sender, signed, topic, replicated=message.replicated)
-
-    def _hold(self, sender: PeerId, signed: SignedRequest, replicated: bool) -> None:
-        """An earlier request of this author is still on its way."""
-        request = signed.request
-        size = len(signed.block)
-        if len(self) >= self.parameters.requests_held_max or self._early_bytes + size > BYTES_MAX:
-            return
-        early = self._early.setdefault((request.topic, request.author, request.sequence.epoch), {})
-        if request.sequence.number not in early:
-            self._early_count += 1
-            self._early_bytes += size
-        early[request.sequence.number] = (sender, signed, replicated)
 
     def _take_after(
         self, sender: PeerId, signed: SignedRequest, topic: "Topic", *, replicated: bool
@@ -109,12 +95,13 @@ class RequestDesk:
             if refusal is not None:
                 self._answer(sender, signed, None, 0, refusal)
             elif topic.requests.holds(signed.request.author, epoch, number):
-                self._repeat(sender, signed, topic)
+                self._repeat(sender, signed)
             else:
                 self._take(sender, signed, topic, replicated=replicated)
 
     def forget(self, topic: Cid) -> None:
         """We have left a topic: nothing of it is ours to publish any more."""
+        self._early.forget(topic)
         self._behind.forget(topic)
 
     def _take(
@@ -122,6 +109,13 @@ class RequestDesk:
     ) -> None:
         request = signed.request
         epoch, number = request.sequence
+        try:
+            event = self.publisher.make_requested(signed, topic)
+        except LocalError as error:
+            # Its number is not used. Where two nodes have our key, others may still publish it.
+            if self.publisher.numberings.refusal is None:
+                self._answer(sender, signed, None, 0, str(error))
+            return
         topic.requests.take(request.author, epoch, number)
         self._taking[signed.request_id] = {sender: None}
 
@@ -129,28 +123,21 @@ class RequestDesk:
             for waiting in self._taking.pop(signed.request_id, {}):
                 self._answer(waiting, signed, event.cid, replicas, "")
 
-        self.publisher.publish_request(signed, topic, replicated=replicated, done=done)
+        self.publisher.publish_requested(event, topic, replicated=replicated, done=done)
         self._take_next(topic, request.author, epoch, number + 1)
 
     def _take_next(self, topic: "Topic", author: PeerId, epoch: int, number: int) -> None:
-        early = self._early.get((topic.id, author, epoch))
-        if early is None:
-            return
-        found = early.pop(number, None)
-        if not early:
-            del self._early[(topic.id, author, epoch)]
+        found = self._early.take(topic.id, author, epoch, number)
         if found is not None:
-            self._early_count -= 1
-            self._early_bytes -= len(found[1].block)
             sender, signed, replicated = found
             if topic.requests.holds(author, epoch, number):
                 # Another publisher took it while it waited here.
-                self._repeat(sender, signed, topic)
+                self._repeat(sender, signed)
                 self._take_next(topic, author, epoch, number + 1)
             else:
                 self._take_after(sender, signed, topic, replicated=replicated)
 
-    def _repeat(self, sender: PeerId, signed: SignedRequest, topic: "Topic") -> None:
+    def _repeat(self, sender: PeerId, signed: SignedRequest) -> None:
         """It was published before: say again as what."""
         self.counts["request_repeated"] = self.counts.get("request_repeated", 0) + 1
         request = signed.request

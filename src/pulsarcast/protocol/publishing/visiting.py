@@ -23,7 +23,6 @@ from pulsarcast.protocol.messages import (
     Join,
     JoinAccepted,
     JoinReferred,
-    JoinRefused,
     Range,
     Role,
 )
@@ -42,7 +41,7 @@ from pulsarcast.protocol.store import (
 from pulsarcast.protocol.turn import Turn
 
 TOPICS_MAX = 256
-"""Topics that we have something for at a time."""
+"""Topics that we have something for at a time; with events of our own, as many as there are."""
 OFFERS_MAX = 1024
 """Events that we hand in per topic at a time; more are left to their publishers and replicas.
 
@@ -95,6 +94,11 @@ class _Visit:
         self.tries = 0
         self.timer: int | None = None
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether an event or a question of our own is among it."""
+        return bool(self.own) or self.question is not None
+
 
 class Visits:
     """Hands events in to topics that we do not follow."""
@@ -129,9 +133,9 @@ class Visits:
         """Have an event for a topic; ours goes at once, a replica's once its publisher had time."""
         visit = self._visits.get(event.topic)
         if visit is None:
-            if len(self._visits) >= TOPICS_MAX:
+            if len(self._visits) >= TOPICS_MAX and not own:
                 return
-            visit = self._visits[event.topic] = _Visit(root)
+            visit = self._begin(event.topic, root)
         if visit.count >= OFFERS_MAX and not own:
             return
         numbers = visit.offers.setdefault((event.numbered_by, event.sequence.epoch), {})
@@ -142,6 +146,19 @@ class Visits:
             self._give(event, visit)
         elif visit.timer is None:
             self._later(event.topic, visit, self.turn.jitter(self.parameters.offer_delay_s))
+
+    def _begin(self, topic: Cid, root: PeerId) -> _Visit:
+        """Have something for one more topic; where there are too many, the oldest gives way.
+
+        Only one with nothing of ours: what replicas we have, others have too.
+        """
+        if len(self._visits) >= TOPICS_MAX:
+            replicas = (cid for cid, each in self._visits.items() if not each.is_ours)
+            oldest = next(replicas, None)
+            if oldest is not None:
+                self.turn.cancel(self._visits.pop(oldest).timer)
+        visit = self._visits[topic] = _Visit(root)
+        return visit
 
     def _give(self, event: EventDescriptor, visit: _Visit) -> None:
         """Give an event of ours to the member that we know, or to the first that we find."""
@@ -166,9 +183,7 @@ class Visits:
         """Ask a member how much it holds of an epoch of ours; nobody may ever answer."""
         visit = self._visits.get(topic)
         if visit is None:
-            if len(self._visits) >= TOPICS_MAX:
-                return
-            visit = self._visits[topic] = _Visit(root)
+            visit = self._begin(topic, root)
         visit.question = (epoch, then)
         # Right after a start we know nobody yet.
         known = self.dht.closest_known(peer_key(root), 1)
@@ -307,14 +322,11 @@ class Visits:
         ]
         return others[visit.tries % len(others)] if others else sender
 
-    def referred(self, sender: PeerId, message: JoinReferred) -> None:
+    def referred(self, message: JoinReferred) -> None:
         """The peer we knocked at names another."""
         visit = self._visits.get(message.topic)
         if visit is not None and visit.attempt == message.attempt:
             self._knock(message.topic, visit, message.contact)
-
-    def refused(self, sender: PeerId, message: JoinRefused) -> None:
-        """Nobody there; the timer tries again."""
 
     # Handing in.
 
@@ -388,17 +400,19 @@ class Visits:
         room = max(0, BLOCKS_MAX - len(held))
         cut, asked = others[room:], [(number, offers[number]) for number in others[:room]]
 
-        def answer() -> None:
+        def answer(*, full: bool) -> None:
             last = max(held, default=message.last)
-            more = bool(cut) or (message.publisher == self.turn.me and last < message.last)
+            more = full or (message.publisher == self.turn.me and last < message.last)
             blocks = tuple(held[number] for number in sorted(held))
             if blocks:
                 self.counts["visitor_offer"] = self.counts.get("visitor_offer", 0) + 1
             self.turn.send(sender, Range(message.request, message.topic, blocks, more))
 
         def load(at: int) -> None:
-            if at == len(asked):
-                answer()
+            # By bytes too: a few of the largest events are more than a frame.
+            full = sum(map(len, held.values())) >= self.parameters.range_bytes_max
+            if at == len(asked) or full:
+                answer(full=at < len(asked) or bool(cut))
                 return
             number, cid = asked[at]
 

@@ -139,6 +139,10 @@ class Changes:
         One that stays, and is away, may have lost its store: of a short list it could be most.
         """
         sequencer = self.sequencer
+        if sequencer.owner.named_by(config.version) != _peers_of(config.members):
+            # A list that we took over before we knew its version, and that it does not name.
+            sequencer.cannot_hand_over()
+            return
         sequencer.followers.meet_circle()
         members: list[Member] = []
         for peer in wanted.peers:
@@ -151,8 +155,10 @@ class Changes:
         self._hand_over(sequencer.log.config())
 
     def _hand_over(self, config: Config) -> None:
-        assert config.version is not None
-        if self._handover() is None:
+        if config.version is None:
+            # No such change is taken over, but our disk may have one from before we looked.
+            self.sequencer.cannot_hand_over()
+        elif self._handover() is None:
             self.sequencer.hand_over(config.version)
 
     def _finish(self, config: Config) -> None:

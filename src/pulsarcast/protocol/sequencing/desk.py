@@ -8,8 +8,9 @@ own history; if the author asked for replicas, once these are counted.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from pulsarcast.model.errors import LocalError
 from pulsarcast.model.events import (
     EventDescriptor,
     Position,
@@ -26,7 +27,9 @@ from pulsarcast.protocol.messages import (
     RequestReferred,
     RequestToPublish,
 )
-from pulsarcast.protocol.publishing.request_desk import BYTES_MAX, refusal_of
+from pulsarcast.protocol.publishing.behind import Waiting
+from pulsarcast.protocol.publishing.early import Early
+from pulsarcast.protocol.publishing.request_desk import refusal_of
 from pulsarcast.protocol.sequencing.log import EntryKind
 from pulsarcast.protocol.store import Block, LoadRequest
 
@@ -35,14 +38,6 @@ if TYPE_CHECKING:
 
 Author = tuple[PeerId, int]
 """An author's numbering of its requests."""
-
-
-class _Early(NamedTuple):
-    """A request that came before one of its author with a lower number."""
-
-    sender: PeerId
-    signed: SignedRequest
-    replicated: bool
 
 
 class SequencerDesk:
@@ -55,12 +50,10 @@ class SequencerDesk:
         """Requests that have their place, who wants to know, and whether it waits for replicas."""
         self._taken: dict[Author, int] = {}
         """Of each author the highest number that is in our log."""
-        self._early: dict[Author, dict[int, _Early]] = {}
-        self._early_count = 0
-        self._early_bytes = 0
+        self._early = Early(seat.parameters.requests_held_max)
 
     def __len__(self) -> int:
-        return self._early_count + len(self._waiting)
+        return len(self._early) + len(self._waiting)
 
     def receive(self, sender: PeerId, message: RequestToPublish) -> None:
         """Give a request its place, say who does, or repeat the answer that it got before."""
@@ -87,38 +80,30 @@ class SequencerDesk:
         author = (request.author, request.sequence.epoch)
         before = max(settled, topic.requests.high(*author), self._taken.get(author, 0))
         if request.sequence.number > before + 1:
-            self._hold(author, _Early(sender, signed, message.replicated))
+            # An earlier request of this author is still on its way.
+            room = self.seat.parameters.requests_held_max - len(self._waiting)
+            self._early.put(Waiting(sender, signed, message.replicated), room)
         elif acting is not None and self._has_room():
-            self._propose(sender, signed, acting, message.replicated)
+            if self._propose(sender, signed, acting, message.replicated):
+                self._propose_next(author, request.sequence.number + 1)
         else:
             # Not now: we lack history, have too much under way, or are about to be replaced.
             self._refer(sender, signed.request_id)
 
     def _has_room(self) -> bool:
+        """Whether we can propose; what came early takes no room from what has its turn."""
         held_max = self.seat.parameters.requests_held_max
-        return self.seat.sequencer.may_propose and len(self) < held_max
+        return self.seat.sequencer.may_propose and len(self._waiting) < held_max
 
     def _wait(self, sender: PeerId, request_id: bytes, replicated: bool) -> None:
-        if len(self) < self.seat.parameters.requests_held_max:
+        if len(self._waiting) < self.seat.parameters.requests_held_max:
             self._waiting.setdefault(request_id, {})[sender] = replicated
-
-    def _hold(self, author: Author, early: _Early) -> None:
-        """An earlier request of this author is still on its way."""
-        size = len(early.signed.block)
-        if len(self) >= self.seat.parameters.requests_held_max:
-            return
-        if self._early_bytes + size > BYTES_MAX:
-            return
-        number = early.signed.request.sequence.number
-        held = self._early.setdefault(author, {})
-        if number not in held:
-            self._early_count += 1
-            self._early_bytes += size
-            held[number] = early
 
     def _propose(
         self, sender: PeerId, signed: SignedRequest, descriptor: TopicDescriptor, replicated: bool
-    ) -> None:
+    ) -> bool:
+        """Give a request its place, or refuse it: then its number is not taken."""
+
         def make(term: int, position: int, parent: Cid | None) -> bytes:
             is_custom = descriptor.event_linking is EventLinking.CUSTOM
             last = () if parent is None else (parent,)
@@ -132,37 +117,43 @@ class SequencerDesk:
             )
             return event.block
 
+        try:
+            self.seat.sequencer.propose(make)
+        except LocalError as error:
+            # What an event adds to its request can make it too large.
+            self._answer(sender, signed.request_id, None, 0, str(error))
+            return False
         self._waiting.setdefault(signed.request_id, {})[sender] = replicated
         epoch, number = signed.request.sequence
         author = (signed.request.author, epoch)
+        # It may have been held before its author said that it need not wait.
+        self._early.take(self.seat.topic.id, *author, number)
         self._taken[author] = max(number, self._taken.get(author, 0))
-        self.seat.sequencer.propose(make)
-        self._propose_next(author, number + 1)
+        return True
 
     def _propose_next(self, author: Author, number: int) -> None:
-        held = self._early.get(author)
-        early = None if held is None else held.pop(number, None)
-        if held is not None and not held:
-            del self._early[author]
-        if early is None:
-            return
-        self._early_count -= 1
-        self._early_bytes -= len(early.signed.block)
-        acting = self.seat.acting()
-        if self.seat.sequencer.may_propose and acting is not None:
-            self._propose(early.sender, early.signed, acting, early.replicated)
-        else:
-            self._refer(early.sender, early.signed.request_id)
+        """Whatever waited for the request before this number has its turn, one after another."""
+        while (early := self._early.take(self.seat.topic.id, *author, number)) is not None:
+            number += 1
+            request_id = early.signed.request_id
+            acting = self.seat.acting()
+            if self.seat.sequencer.position_of(request_id) is not None:
+                # It came again meanwhile, and did not have to wait.
+                self._wait(early.sender, request_id, early.replicated)
+            elif acting is not None and self._has_room():
+                if not self._propose(early.sender, early.signed, acting, early.replicated):
+                    return
+            else:
+                self._refer(early.sender, request_id)
+                return
 
     def turned(self) -> None:
         """Who leads has changed: send those who wait with us to whoever it is now."""
         sequencer = self.seat.sequencer
         waiting = [(sender, each) for each, who in self._waiting.items() for sender in who]
-        held = [early for numbers in self._early.values() for early in numbers.values()]
+        held = self._early.forget(self.seat.topic.id)
         self._waiting.clear()
-        self._early.clear()
         self._taken.clear()
-        self._early_count = self._early_bytes = 0
         if sequencer.leads:
             for _, entry in sequencer.log:
                 if entry.kind is EntryKind.EVENT and self.seat.handed_over(entry) is None:

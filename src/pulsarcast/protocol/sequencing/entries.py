@@ -8,7 +8,7 @@ from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.ids import PeerId
 from pulsarcast.model.topic_types import SEQUENCERS_MAX
 from pulsarcast.protocol.sequencing.configs import Config, unpack_config
-from pulsarcast.protocol.sequencing.log import Entry, EntryKind
+from pulsarcast.protocol.sequencing.log import ENTRY_BYTES, Entry, EntryKind
 from pulsarcast.protocol.sequencing.messages import Append, Appended
 from pulsarcast.protocol.sequencing.roles import Role
 from pulsarcast.protocol.store import Write
@@ -20,6 +20,9 @@ SIGNATURES_MAX = 64
 """Signatures in one answer."""
 NUMBER_MAX = 1 << 62
 """Of terms, indices and positions: far beyond what there is, and far below what can be said."""
+UNCOMMITTED_BYTES_MAX = 256 << 20
+"""Of entries that we do not know to be committed. A leader takes no requests beyond 16 MiB, but
+after a restart neither it nor we may know of all that was committed before."""
 OUT_OF_POSITION = "an entry out of its position"
 FORGOTTEN = "a leader lacks what was committed"
 
@@ -41,6 +44,7 @@ class Entries:
         if message.term == sequencer.term and sequencer.leads:
             raise RemoteError("a second leader in one term")
         self._check_entries(message)
+        self._check_changes(message)
         if message.term > sequencer.term or sequencer.role is not Role.FOLLOWER:
             sequencer.adopt(message.term)
         sequencer.elections.heard_s = sequencer.turn.now
@@ -80,6 +84,9 @@ class Entries:
             raise RemoteError("a base that nobody can have come to")
         if any(entry.position > NUMBER_MAX for entry in message.entries):
             raise RemoteError(OUT_OF_POSITION)
+        size = sum(ENTRY_BYTES + len(entry.body) for entry in message.entries)
+        if size and self._uncommitted_bytes(message) + size > UNCOMMITTED_BYTES_MAX:
+            raise RemoteError("more than a leader leaves uncommitted")
         before: Entry | None = None
         for entry in message.entries:
             is_event = entry.kind is EntryKind.EVENT
@@ -88,12 +95,22 @@ class Entries:
             if before is not None and entry.position != before.position + is_event:
                 raise RemoteError(OUT_OF_POSITION)
             if is_event:
-                sequencer.owner.request_of(entry.body)
+                sequencer.owner.check(entry.body)
             elif entry.kind is EntryKind.MEMBERS:
                 self._check_config(unpack_config(entry.body))
+            elif entry.body:
+                raise RemoteError("an entry of nothing that has a body")
             before = entry
         if message.base is not None:
             self._check_config(message.base.config)
+
+    def _uncommitted_bytes(self, message: Append) -> int:
+        """Of our log, as far as neither we nor the leader know of it; our history is certified."""
+        sequencer = self.sequencer
+        log = sequencer.log
+        known = max(sequencer.committed, min(message.committed, log.last_index))
+        held = log.event_at(min(sequencer.owner.held(), log.last_position))
+        return log.bytes_after(known if held is None else max(known, held[0]))
 
     def _check_config(self, config: Config) -> None:
         named = self.sequencer.owner.named_by(config.version)
@@ -104,6 +121,24 @@ class Entries:
             each = {member.peer for member in members}
             if len(each) != len(members) or len(members) > SEQUENCERS_MAX or not peers:
                 raise RemoteError("members that no list of sequencers has")
+        going = tuple(member.peer for member in config.outgoing)
+        if config.is_joint and config.version is None and going != peers:
+            raise RemoteError("a change of members without a version")
+
+    def _check_changes(self, message: Append) -> None:
+        """Refuse a change of members that is none of those whom our log has before it."""
+        log = self.sequencer.log
+        before = max(message.before_index, log.base.index)
+        if before == message.before_index and log.term_at(before) != message.before_term:
+            return  # Nothing of it is taken over.
+        entries = message.entries[before - message.before_index :]
+        changes = [entry for entry in entries if entry.kind is EntryKind.MEMBERS]
+        members = log.base_at(before).config.members if changes else ()
+        for entry in changes:
+            config = unpack_config(entry.body)
+            if config.is_joint and config.outgoing != members:
+                raise RemoteError("a change from other members than those before it")
+            members = config.members
 
     def _match(self, message: Append, writes: list[Write]) -> int | None:
         """Take entries over; up to which index we agree then, or None where there is a gap."""

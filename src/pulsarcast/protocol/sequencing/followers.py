@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.ids import PeerId
 from pulsarcast.protocol.sequencing.configs import Member
 from pulsarcast.protocol.sequencing.log import EntryKind
@@ -161,6 +162,8 @@ class Followers:
         follower = self._known.get(sender)
         if follower is None:
             return
+        if message.agreed and message.matched > self.sequencer.log.last_index:
+            raise RemoteError("a follower that has more than there is")
         follower.heard_s = self.sequencer.turn.now
         if follower.store != message.store:
             follower.store = message.store

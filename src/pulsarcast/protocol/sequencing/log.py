@@ -21,6 +21,8 @@ from pulsarcast.protocol.store import DropState, PutState, StateRow, Write
 INDEX_BYTES: Final = 8
 ENTRY: Final = "entry"
 BASE: Final = "base"
+ENTRY_BYTES: Final = 256
+"""What an entry takes in memory beside its body, more or less: empty ones add up too."""
 
 
 class EntryKind(enum.IntEnum):
@@ -67,7 +69,11 @@ class Log:
 
     def __init__(self, base: Base = NO_BASE, entries: Iterable[Entry] = ()) -> None:
         self.base = base
-        self._entries = list(entries)
+        self._entries: list[Entry] = []
+        self._ends = [0]
+        """The bytes up to each entry, that of the base first: only differences mean anything."""
+        for entry in entries:
+            self._put(entry)
         self._config: Config | None = None
 
     def __len__(self) -> int:
@@ -154,6 +160,11 @@ class Log:
             place += 1
         return tuple(found)
 
+    def bytes_after(self, index: int) -> int:
+        """How much memory the entries behind an index take; none is behind one to come."""
+        place = min(index, self.last_index) - self.base.index
+        return self._ends[-1] - self._ends[place]
+
     def __iter__(self) -> Iterator[tuple[int, Entry]]:
         return enumerate(self._entries, self.base.index + 1)
 
@@ -161,15 +172,20 @@ class Log:
 
     def append(self, topic: Cid, entry: Entry) -> Write:
         """Add an entry."""
-        self._entries.append(entry)
+        self._put(entry)
         if entry.kind is EntryKind.MEMBERS:
             self._config = None
         return PutState(StateRow(ENTRY, _key(topic, self.last_index), pack_entry(entry)))
+
+    def _put(self, entry: Entry) -> None:
+        self._entries.append(entry)
+        self._ends.append(self._ends[-1] + ENTRY_BYTES + len(entry.body))
 
     def cut_from(self, topic: Cid, index: int) -> list[Write]:
         """Forget the entries from an index on: another leader has others there."""
         gone = range(index, self.last_index + 1)
         del self._entries[index - self.base.index - 1 :]
+        del self._ends[index - self.base.index :]
         self._config = None
         return [DropState(ENTRY, _key(topic, each)) for each in gone]
 
@@ -178,6 +194,7 @@ class Log:
         base = self.base_at(index)
         gone = range(self.base.index + 1, index + 1)
         del self._entries[: index - self.base.index]
+        del self._ends[: index - self.base.index]
         self.base = base
         return [
             *(DropState(ENTRY, _key(topic, each)) for each in gone),
@@ -216,7 +233,7 @@ def read_log(rows: dict[int, bytes], base: bytes | None) -> Log:
     log = Log(NO_BASE if base is None else unpack_base(base))
     for index in sorted(rows):
         if index == log.last_index + 1:
-            log._entries.append(unpack_entry(rows[index]))
+            log._put(unpack_entry(rows[index]))
     return log
 
 

@@ -26,7 +26,10 @@ class SequencerOwner(Protocol):
         """Whether a peer signed an event's place."""
 
     def request_of(self, block: bytes) -> bytes:
-        """The id of the request that an event answers; raises RemoteError where it is none."""
+        """The id of the request that an event in our log answers."""
+
+    def check(self, block: bytes) -> None:
+        """Raise RemoteError unless it is an event that our log may take, as far as we can tell."""
 
     def certified(self, entry: Entry, signatures: dict[PeerId, bytes]) -> None:
         """An event is committed, and so many signatures prove it: it may leave."""
@@ -49,8 +52,10 @@ class SequencerOwner(Protocol):
     def is_later(self, version: Cid, than: Cid | None) -> bool:
         """Whether one version comes after another, as far as we know both; None is the first."""
 
-    def hand_over(self, term: int, position: int, parent: Cid | None, to: Cid) -> bytes:
-        """An event by which the sequencers leave the order to those of another version."""
+    def hand_over(self, term: int, position: int, parent: Cid | None, to: Cid) -> bytes | None:
+        """An event by which the sequencers leave the order to those of another version.
+
+        None where no version that we know names those who leave it."""
 
     def handed_over(self, entry: Entry) -> Cid | None:
         """The version whose sequencers an event leaves the order to, if it does."""

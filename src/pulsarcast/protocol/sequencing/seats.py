@@ -69,12 +69,17 @@ class Seats:
     def restore(self, tables: dict[str, dict[bytes, bytes]], *, is_restored: bool) -> None:
         """Remember from the disk what we voted, and what is in our logs.
 
-        A disk that was restored may have forgotten votes: it counts as one that was lost.
+        A disk that was restored may have forgotten votes: it counts as one that was lost, also in
+        later lives, of which some may be the first to come to a topic.
         """
+        if is_restored:
+            each = (STORE, VOTE, BASE, ENTRY)
+            drops = (DropState(table, key) for table in each for key in tables.get(table, {}))
+            self.node.turn.persist(*drops)
+            return
         for table in (STORE, VOTE, BASE):
             for key, value in tables.get(table, {}).items():
-                if not (is_restored and table == STORE):
-                    self._saved.setdefault(Cid(key), {})[table] = value
+                self._saved.setdefault(Cid(key), {})[table] = value
         for key, value in tables.get(ENTRY, {}).items():
             index = int.from_bytes(key[CID_BYTES:], "big")
             self._entries.setdefault(Cid(key[:CID_BYTES]), {})[index] = value

@@ -43,6 +43,8 @@ from pulsarcast.protocol.turn import Turn
 
 PENDING_MAX = 1024
 """Events that are proposed and not committed: beyond this a leader takes no more requests."""
+PENDING_BYTES_MAX = 16 << 20
+"""The same in bytes: a thousand events of a megabyte each would be a gigabyte."""
 
 
 class Sequencer:
@@ -243,6 +245,8 @@ class Sequencer:
         """Whether we can give events their places now."""
         if not self.leads or not self.is_whole or not self.changes.may_count:
             return False
+        if self.log.bytes_after(self.committed) >= PENDING_BYTES_MAX:
+            return False
         return self.log.last_index - self.committed < PENDING_MAX
 
     def propose(self, make: Callable[[int, int, Cid | None], bytes]) -> None:
@@ -260,7 +264,15 @@ class Sequencer:
         """Put an event into the log that leaves the order to another version's sequencers."""
         position = self.log.last_position + 1
         block = self.owner.hand_over(self.term, position, self.log.last_cid(), to)
-        self._add(EntryKind.EVENT, block)
+        if block is None:
+            self.cannot_hand_over()
+        else:
+            self._add(EntryKind.EVENT, block)
+
+    def cannot_hand_over(self) -> None:
+        """No version names those who would: some leader lied, and its topic stays as it is."""
+        count = self.counts.get("handover_without_version", 0)
+        self.counts["handover_without_version"] = count + 1
 
     def _add(self, kind: EntryKind, body: bytes) -> None:
         position = self.log.last_position + (kind is EntryKind.EVENT)

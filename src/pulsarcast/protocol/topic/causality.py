@@ -189,7 +189,7 @@ class CausalOrdering(Ordering):
     def _remove(self, source: Source, number: int) -> None:
         waiting = self._waiting[source]
         self._count(waiting.pop(number)[0], -1)
-        if not waiting or number == self.frontier.high(*source) + 1:
+        if not waiting or number <= self.frontier.high(*source) + 1:
             self._unblock(source)
         if not waiting:
             del self._waiting[source]

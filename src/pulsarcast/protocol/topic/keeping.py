@@ -110,8 +110,18 @@ class Keeping:
         return True
 
     def accept_waiting(self, publisher: PeerId, epoch: int) -> None:
-        """Events that waited for the one just accepted have their turn now."""
-        while (found := self._ordering.next_of(publisher, epoch)) is not None:
+        """Events that waited for the one just accepted have their turn now.
+
+        Whatever moved us on, a timer or a flush too, is not to blame for one that is out of place.
+        """
+        while True:
+            try:
+                found = self._ordering.next_of(publisher, epoch)
+            except RemoteError as error:
+                self._rejected(publisher, self._topic, error)
+                continue
+            if found is None:
+                return
             self.accept(*found)
 
     def keep(

@@ -68,7 +68,10 @@ class Ordering:
         return False
 
     def next_of(self, publisher: PeerId, epoch: int) -> tuple[EventDescriptor, int] | None:
-        """The next event of a numbering, if it waits here."""
+        """The next event of a numbering, if it waits here.
+
+        Raises RemoteError where it is out of place; then it waits here no longer.
+        """
         waiting = self._waiting.get((publisher, epoch))
         if waiting is None:
             return None
@@ -77,13 +80,13 @@ class Ordering:
             self._waiting_bytes -= len(waiting.pop(number)[0].block)
             self._waiting_count -= 1
         found = waiting.pop(high + 1, None)
+        if not waiting:
+            del self._waiting[(publisher, epoch)]
         if found is not None:
             self._waiting_count -= 1
             self._waiting_bytes -= len(found[0].block)
             if self.order is DeliveryOrder.TOTAL:
                 self._check_chain(found[0])
-        if not waiting:
-            del self._waiting[(publisher, epoch)]
         return found
 
     def _check_chain(self, event: EventDescriptor) -> None:

@@ -35,7 +35,7 @@ KEPT_SHARE = 4
 SHOWN_MAX = 16
 """Peers remembered to have shown the same events."""
 SOURCES_MAX = 8
-"""Peers asked for the same events before we give up until the next comparison."""
+"""Peers asked for the same events before only those that we chose are asked as well."""
 FETCHES_MAX = 8
 """Requests in flight per topic, so that catch-up never starves live events."""
 FETCHES_KEPT = 2
@@ -276,12 +276,17 @@ class Recovery:
         return self.frontier.high(*source) >= want.last
 
     def _fetch(self, source: Source, want: _Want) -> bool:
-        """Ask the next peer; False where nobody is left to ask."""
-        peer = next(
-            (peer for peer in self._sources(source[0], want) if peer not in want.asked), None
-        )
+        """Ask the next peer; False where nobody is left to ask.
+
+        Those that we chose are all asked, however many: no gap is skipped before that.
+        """
+        left = (peer for peer in self._sources(source[0], want) if peer not in want.asked)
+        if len(want.asked) >= SOURCES_MAX:
+            chosen = self.witnesses.chosen()
+            left = (peer for peer in left if peer in chosen)
+        peer = next(left, None)
         first = self._first(source, want)
-        if peer is None or len(want.asked) >= SOURCES_MAX:
+        if peer is None:
             self._exhausted(source, want, first)
             return False
         if not want.asked:
@@ -400,7 +405,7 @@ class Recovery:
             self.find_block(want.cid, self._found)
 
     def _retired(self, source: Source, want: _Want, first: int) -> int:
-        return self.witnesses.retired(source[0], first, want.voices, want.asked)
+        return self.witnesses.retired(source[0], first, want.voices)
 
     def _found(self, block: bytes | None) -> None:
         if block is not None:

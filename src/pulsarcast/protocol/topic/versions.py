@@ -141,8 +141,13 @@ class Versions:
         return tuple(dict.fromkeys(peer for each in lists for peer in each))
 
     def newest_with(self, sequencers: tuple[PeerId, ...]) -> TopicDescriptor | None:
-        """The newest version that names exactly these sequencers."""
+        """The newest version that names exactly these sequencers.
+
+        If need be one that lost: it may have come into force before the other was heard of."""
         for version in reversed(self._chain):
+            if version.sequencers == sequencers:
+                return version
+        for version in reversed(self.all()):
             if version.sequencers == sequencers:
                 return version
         return None

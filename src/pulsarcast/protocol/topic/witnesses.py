@@ -85,20 +85,12 @@ class Witnesses:
         """Whether it is worth remembering what a peer shows of a numbering."""
         return peer in self._speakers(publisher) or peer in self.chosen()
 
-    def retired(
-        self,
-        publisher: PeerId,
-        first: int,
-        voices: Mapping[PeerId, MarkState],
-        asked: Collection[PeerId],
-    ) -> int:
+    def retired(self, publisher: PeerId, first: int, voices: Mapping[PeerId, MarkState]) -> int:
         """Up to which number the events from `first` on are gone for good; 0: nobody can say.
 
-        `voices` is what those with a say show, `asked` whom we asked for the events in vain.
+        `voices` is what those with a say show. `recovery` has asked all that we chose, in vain.
         """
         chosen = self.chosen()
-        if any(peer not in asked for peer in chosen):
-            return 0
         for peer in self._speakers(publisher):
             voice = voices.get(peer)
             if voice is not None and voice.retired >= first:

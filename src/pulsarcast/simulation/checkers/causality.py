@@ -82,7 +82,7 @@ class CausalBook:
         node cannot tell whether what that one names was ever there.
         """
         subscription = self.book.subscriptions[index]
-        came_late = self._came_late.get(index, set())
+        came_late = self.came_late(index)
         heads = self._heads(index)
         wrong = 0
         right: set[Cid] = set()
@@ -138,9 +138,14 @@ class CausalBook:
         for place in [place for place in self._new if place[0] == index]:
             del self._new[place]
 
-    def look_again(self, observer: Observer, index: int) -> None:
+    def came_late(self, index: int) -> frozenset[Cid]:
+        """What a node has got after something that follows it."""
+        return frozenset(self._came_late.get(index, ()))
+
+    def look_again(self, observer: Observer, index: int, came_late: frozenset[Cid]) -> None:
         """What a node has got is not what it was: its disk went back."""
         self.forget(index)
+        self._came_late[index] = set(came_late)
         tops, named = self._tops.setdefault(index, {}), self._named.setdefault(index, {})
         for stream in self.book.streams:
             for number, cid in enumerate(stream.cids):

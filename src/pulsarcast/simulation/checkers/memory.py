@@ -39,15 +39,13 @@ def check_memory(
     footprints: Mapping[int, Mapping[str, int]],
     findings: Findings,
     limits: Mapping[str, int],
-    *,
-    otherwise: int = COUNT_MAX,
 ) -> dict[str, int]:
     """Hold every node's counts against their limits; returns the highest of each."""
     highest: dict[str, int] = {}
     for node, footprint in footprints.items():
         for name, count in footprint.items():
             highest[name] = max(count, highest.get(name, 0))
-            limit = limits.get(name, otherwise)
+            limit = limits.get(name, COUNT_MAX)
             if count > limit:
                 findings.add("memory", f"node {node} holds {count} {name}, above {limit}")
     return {name: highest[name] for name in sorted(highest)}

@@ -204,6 +204,9 @@ class Peer:
         """An event here is its request, its place, its version and its parent."""
         return block.split(b"/", 1)[0]
 
+    def check(self, block: bytes) -> None:
+        """Nobody here makes up events."""
+
     def certified(self, entry: Entry, signatures: dict[PeerId, bytes]) -> None:
         """An event leaves."""
         self.group.checkers.certified(self, entry, signatures)

@@ -49,8 +49,6 @@ class Measured:
     """Messages that went to a root or broker first; they count as none (see table 1)."""
     finished_at: list[int] = field(default_factory=list)
     """When each message reached the last who got it."""
-    reached: list[set[int]] | None = None
-    """Who got each message, where somebody asked."""
 
 
 def broadcast(
@@ -61,13 +59,11 @@ def broadcast(
     *,
     combine_max: int = 1,
     per_link: bool = False,
-    keep_reached: bool = False,
 ) -> Measured:
     """Publish everything, and return once it has arrived everywhere."""
     queues = Transmitters(nodes, delays, combine_max=combine_max, per_link=per_link)
     measured = Measured([0] * nodes, [0] * nodes, queues)
     measured.finished_at = [each.at for each in publications]
-    measured.reached = [set() for _ in publications] if keep_reached else None
     # (node, sender or None where it enters the tree, message); nobody sends to itself.
     calendar: Calendar[Arrival] = Calendar()
     for number, publication in enumerate(publications):
@@ -90,8 +86,6 @@ def broadcast(
                 measured.received[node] += 1
                 measured.latency[node] += now - at
                 measured.finished_at[number] = now
-                if measured.reached is not None:
-                    measured.reached[number].add(node)
             if not kids:
                 continue
             if combine_max == 1 and not per_link:

@@ -14,6 +14,7 @@ from typing import TypeAlias
 from pulsarcast.simulation.vcube.calendar import Calendar
 from pulsarcast.simulation.vcube.delays import Delays, Transmitters
 from pulsarcast.simulation.vcube.node import Kind, Message, Sends, VCubeNode
+from pulsarcast.simulation.vcube.settings import Setting
 from pulsarcast.simulation.vcube.topology import dimension_of
 from pulsarcast.simulation.vcube.views import View
 
@@ -71,6 +72,26 @@ class Network:
             VCubeNode(node, dimension, self._delivered, waits=waits, checks=checks)
             for node in range(nodes)
         ]
+
+    @classmethod
+    def of(
+        cls,
+        setting: Setting,
+        *,
+        on_deliver: Callable[[int, Message], None] | None = None,
+        on_receive: Callable[[int, Message], None] | None = None,
+    ) -> Network:
+        """The network that an experiment asks for."""
+        return cls(
+            setting.nodes,
+            setting.delays,
+            acks_queue=setting.acks_queue,
+            serial=setting.serial,
+            waits=setting.waits,
+            combine_max=setting.combine_max,
+            on_deliver=on_deliver,
+            on_receive=on_receive,
+        )
 
     def begin_with(self, topic: int, members: Iterable[int], *, shared: bool = False) -> None:
         """Let all members know each other from the start.

@@ -9,12 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def members_of_cluster(node: int, cluster: int) -> list[int]:
-    """c(i, s): all nodes of cluster s of a node, in the paper's order."""
-    nearest = node ^ (1 << (cluster - 1))
-    return [nearest ^ distance for distance in range(1 << (cluster - 1))]
-
-
 def cluster_of(node: int, other: int) -> int:
     """CLUSTER(i, j): the index of the cluster of a node that holds the other one."""
     return (node ^ other).bit_length()

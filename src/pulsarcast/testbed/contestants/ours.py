@@ -85,7 +85,7 @@ class OurNode:
         subscription = await self._node.subscribe(topic, f"reader-{reader}", where=where)
         self._nursery.start_soon(self._consume, subscription, reader)
         name = cid_text(topic)
-        return all(followed.id != name for followed in self._node.followed())
+        return all(seen.id != name or seen.filters for seen in self._node.followed())
 
     async def publish_with(
         self,

@@ -32,7 +32,6 @@ POLL_S: Final = 0.002
 """How often the ledger is looked at while events are in flight."""
 SETTLE_S: Final = 1.0
 """Replication and acknowledgements trail behind deliveries: they belong into the window too."""
-SUBSCRIBING_AT_ONCE: Final = 8
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 """What is being done, how much of it is done, and how much there is."""

@@ -22,7 +22,6 @@ from pulsarcast.testbed.sessions import Account, Session, Stalled
 QUIET_S_MIN: Final = 1.0
 IN_FLIGHT_MAX: Final = 500
 """More unanswered events than this, and a load at a rate waits: the nodes cannot keep up."""
-POLL_S: Final = 0.02
 STALLED_S: Final = 60.0
 
 

@@ -30,12 +30,17 @@ import contextlib, io, json, sys
 from pulsarcast.cli import main
 
 for step in map(json.loads, sys.stdin):
-    with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.suppress(SystemExit):
-        main(["pipeline", *step], standalone_mode=False)
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        try:
+            main(["pipeline", *step], standalone_mode=False)
+        except SystemExit:
+            if not said.getvalue():
+                raise
     print(json.dumps(said.getvalue()), flush=True)
 """
 """All commands in one process: a JVM that is warm takes half the time. A command that cannot do its
-work raises, which ends it; what `check` thinks of the traces stands in what it prints."""
+work raises, or exits and prints nothing, which ends it; what `check` thinks of the traces stands in
+what it prints."""
 
 
 class Verdicts(msgspec.Struct, kw_only=True):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pulsarcast.model.filters import Box, Range, parse, point_of, space_of
+from pulsarcast.model.filters import Box, Range, parse, point_of
 from pulsarcast.model.filters.bounds import FILTER_BOXES_MAX
 from pulsarcast.model.topic_types import AttributeRule
 
@@ -77,7 +77,3 @@ def test_a_box_needs_what_it_names() -> None:
     assert found.range("x") == Range(0, 10, low_open=True)
     assert found.range("y") is None
     assert box().contains({})
-
-
-def test_the_space_has_a_dimension_per_numeric_attribute() -> None:
-    assert space_of(SCHEMA) == {"x": Range(0, 100), "y": Range(0, 1000)}

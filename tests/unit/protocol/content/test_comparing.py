@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from pulsarcast.model.ids import PeerId, cid_of
+from pulsarcast.protocol.content import comparing
 from pulsarcast.protocol.content.comparing import LATE_MAX, MARKS_MAX, Comparing
 from pulsarcast.protocol.content.messages import MARKS_LEFT_OUT, CompareContent, ContentCompared
 from pulsarcast.protocol.effects import Send
@@ -58,6 +59,13 @@ class Asker:
         request = self.asked(member).request
         message = ContentCompared(request, TOPIC, log, place, place, b"", (), marks, False)
         self.comparing.receive(member, message)
+
+    def claim(self, member: PeerId, epochs: range, *, more: bool, log: int = 5) -> None:
+        """A member says that there are so many numberings."""
+        marks = tuple(MarkState(BOB.peer_id, epoch, 0, 1, None) for epoch in epochs)
+        request, place = self.asked(member).request, 10 if log else 0
+        answer = ContentCompared(request, TOPIC, log, place, place, b"", (), marks, more)
+        self.comparing.receive(member, answer)
 
     def look_again(self) -> None:
         """The next round: another member may be found."""
@@ -139,3 +147,59 @@ def test_a_member_is_shown_all_marks_or_told_that_they_are_left_out(count: int, 
     question = asker.asked(FIRST)
     assert question.place == place
     assert len(question.marks) == (0 if place else count)
+
+
+def test_an_answer_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else whoever answers fast enough fills our memory with numberings that it made up."""
+    monkeypatch.setattr(comparing, "START_MARKS_MAX", 100)
+    asker = Asker(FIRST, marks={SOURCE: 2})
+    for page in range(20):
+        asker.claim(FIRST, range(10 * page, 10 * page + 10), more=True)
+    assert not asker.comparing.members
+    assert len(asker.comparing) <= 100
+    assert asker.counts == {"content_marks_too_many": 1}
+    asker.look_again()
+    asker.answer(FIRST, 9)
+    assert asker.high == {SOURCE: 9}, "and it is asked again, as any other"
+
+
+@pytest.mark.parametrize("members", [(FIRST,), (FIRST, SECOND)], ids=["alone", "with another"])
+def test_numberings_that_a_member_makes_up_do_not_fill_our_memory(
+    members: tuple[PeerId, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparing, "START_MARKS_MAX", 100)
+    asker = Asker(*members, marks={SOURCE: 2})
+    for number in range(50):
+        asker.look_again()
+        asker.claim(FIRST, range(50 * number, 50 * number + 50), more=False)
+        assert len(asker.comparing) <= 6 * 100
+    for _ in range(2):
+        for member in members:
+            asker.look_again()
+            asker.answer(member, 9)
+    assert asker.high[SOURCE] == 9, "what is real goes on"
+
+
+def test_where_members_say_that_their_logs_begin_does_not_fill_our_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(comparing, "START_MARKS_MAX", 100)
+    asker = Asker(FIRST, marks={SOURCE: 2})
+    for number in range(20 * LATE_MAX):
+        asker.claim(FIRST, range(60 * number, 60 * number + 60), more=False, log=0)
+        asker.look_again()
+    assert asker.counts["content_skipped"] == 20
+    assert len(asker.comparing) <= 6 * 100
+
+
+def test_what_was_made_up_at_the_start_leaves_room_for_what_is_real(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(comparing, "START_MARKS_MAX", 100)
+    made_up = {(BOB.peer_id, epoch): 1 for epoch in range(100, 200)}
+    asker = Asker(FIRST, SECOND, marks=made_up)
+    for _ in range(2):
+        for member in (FIRST, SECOND):
+            asker.answer(member, 9)
+            asker.look_again()
+    assert asker.high[SOURCE] == 9

@@ -54,8 +54,13 @@ class Post:
         """As `Homes` does."""
         self.routed.append(message)
 
+    @property
+    def telling(self) -> "Post":
+        """As `Homes` has it."""
+        return self
+
     def may_tell(self, peer: PeerId | None, topic: object, attribute: str, at: int) -> bool:
-        """As `Homes` does."""
+        """As `Telling` does."""
         return self.is_believed
 
     def answer(self, message: PlaceSubscription, home: PeerId = HOME, leaf: int = 9) -> None:

@@ -3,12 +3,22 @@
 import pytest
 
 from pulsarcast.model import trace
-from pulsarcast.model.events import Attribute, Sequence, decode_request, sign_request
+from pulsarcast.model.events import (
+    PAYLOAD_BYTES_MAX,
+    REQUEST_BYTES_MAX,
+    Attribute,
+    Sequence,
+    SignedRequest,
+    decode_request,
+    sign_request,
+)
+from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.topics import AttributeRule, DeliveryOrder, TopicSettings
-from pulsarcast.protocol.inputs import Publish, ReadHistory
+from pulsarcast.protocol.inputs import Publish, ReadHistory, Unsubscribe
 from pulsarcast.protocol.messages import EventMessage, RequestAnswered, RequestToPublish
 from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.publishing.numbering import NO_SECOND_EPOCH
 from tests.support.lab import Lab
 from tests.support.people import (
     ALICE,
@@ -18,6 +28,7 @@ from tests.support.people import (
     EPOCH,
     MALLORY,
     event_for,
+    identity,
     meta_of,
     request_of,
     topic_of,
@@ -358,13 +369,111 @@ def test_a_request_that_has_expired_is_refused() -> None:
     assert answer.reason == "the request has expired"
 
 
+def large_request(topic: Cid, filler: int) -> SignedRequest:
+    return sign_request(
+        BOB,
+        topic=topic,
+        payload=bytes(PAYLOAD_BYTES_MAX),
+        attributes={"filler": "." * filler},
+        created=CREATED_US,
+        nonce=bytes(16),
+        sequence=Sequence(EPOCH, 1),
+    )
+
+
+def test_the_largest_request_there_is_has_no_room_to_become_an_event_and_is_refused() -> None:
+    """As an event it is larger: it has our signature and its place too."""
+    solo = Solo().start()
+    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    filler = 60_000
+    filler += REQUEST_BYTES_MAX - len(large_request(topic, filler).block)
+    signed = large_request(topic, filler)
+    assert len(signed.block) == REQUEST_BYTES_MAX
+    for _ in range(2):
+        solo.hear(BOB.peer_id, RequestToPublish(signed.block, replicated=False, settled=0))
+        answer = solo.sent_to(BOB.peer_id, RequestAnswered)[-1]
+        assert (answer.event, "oversize" in answer.reason) == (None, True)
+    assert solo.node.footprint()["requests"] == 0
+    second = request_of(BOB, topic, 2)
+    solo.hear(BOB.peer_id, RequestToPublish(second.block, replicated=False, settled=1))
+    solo.advance(60.0)
+    assert solo.sent_to(BOB.peer_id, RequestAnswered)[-1].event is not None
+    assert solo.topic(topic).frontier.marks()[0].high == 1
+
+
+def test_a_request_in_a_total_order_that_we_have_given_up_is_refused() -> None:
+    """Nor do we remember its number: were it published elsewhere, it would be new to us."""
+    solo = Solo().start()
+    only_us = TopicSettings(allowed_publishers=(solo.me,), delivery_order=DeliveryOrder.TOTAL)
+    topic = solo.create(only_us)
+    solo.publish(topic)
+    assert solo.node.numberings.close(topic) is not None
+    signed = request_of(BOB, topic)
+    for _ in range(2):
+        solo.hear(BOB.peer_id, RequestToPublish(signed.block, replicated=False, settled=0))
+        answer = solo.sent_to(BOB.peer_id, RequestAnswered)[-1]
+        assert (answer.event, answer.reason) == (None, NO_SECOND_EPOCH)
+    assert solo.node.footprint()["requests"] == 0
+    assert not solo.topic(topic).requests.holds(BOB.peer_id, EPOCH, 1)
+
+
+def hear_early(solo: Solo, topic: Cid, who: Identity, numbers: range) -> None:
+    """Requests of an author; none of them in its turn."""
+    for number in numbers:
+        signed = request_of(who, topic, number, epoch=EPOCH)
+        solo.hear(who.peer_id, RequestToPublish(signed.block, replicated=False, settled=0))
+
+
 def test_requests_that_came_too_early_are_bounded() -> None:
     solo = Solo(parameters=Parameters(requests_held_max=10)).start()
     topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
-    for number in range(2, 100):
-        signed = request_of(MALLORY, topic, number, epoch=EPOCH)
-        solo.hear(MALLORY.peer_id, RequestToPublish(signed.block, replicated=False, settled=0))
+    for number in range(20):
+        hear_early(solo, topic, identity(f"author {number}"), range(2, 10))
     assert solo.node.footprint()["requests"] == 10
+
+
+def test_one_author_takes_only_its_share_of_the_room_for_requests_that_came_too_early() -> None:
+    solo = Solo(parameters=Parameters(requests_held_max=16)).start()
+    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    hear_early(solo, topic, MALLORY, range(2, 100))
+    assert solo.node.footprint()["requests"] == 4
+    hear_early(solo, topic, BOB, range(2, 4))
+    hear_early(solo, topic, BOB, range(1, 2))
+    assert len(solo.sent_to(BOB.peer_id, RequestAnswered)) == 3
+
+
+def test_many_authors_cannot_keep_the_room_for_early_requests_for_ever() -> None:
+    """What they left out never comes: the oldest gives way, and its author would send it again."""
+    solo = Solo(parameters=Parameters(requests_held_max=16)).start()
+    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    for number in range(20):
+        hear_early(solo, topic, identity(f"author {number}"), range(2, 10))
+    hear_early(solo, topic, BOB, range(2, 4))
+    hear_early(solo, topic, BOB, range(1, 2))
+    assert len(solo.sent_to(BOB.peer_id, RequestAnswered)) == 3
+
+
+def test_requests_that_came_too_early_are_forgotten_with_their_topic() -> None:
+    victim = identity("victim")
+    topic = topic_of(ALICE, TopicSettings(allowed_publishers=(victim.peer_id,)))
+    solo = below(Parent("alice", [topic.block, meta_of(ALICE).block]))
+    solo.subscribe(topic.cid)
+    hear_early(solo, topic.cid, BOB, range(2, 10))
+    assert solo.node.footprint()["requests"] == 8
+    assert solo.ask(lambda call: Unsubscribe(call, topic.cid)).error is None
+    assert solo.node.footprint()["requests"] == 0
+
+
+def test_a_request_that_comes_again_takes_room_once() -> None:
+    solo = Solo().start()
+    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    for size in (100, 200, 300):
+        signed = request_of(BOB, topic, 2, epoch=EPOCH, payload=bytes(size))
+        solo.hear(BOB.peer_id, RequestToPublish(signed.block, replicated=False, settled=0))
+    assert solo.node.footprint()["requests"] == 1
+    hear_early(solo, topic, BOB, range(1, 2))
+    assert solo.node.footprint()["requests"] == 0
+    assert len(solo.sent_to(BOB.peer_id, RequestAnswered)) == 2
 
 
 def test_in_total_order_the_sequencer_gives_requests_their_places() -> None:

@@ -262,6 +262,54 @@ def test_offers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert solo.node.footprint()["offers"] == 20
 
 
+def test_what_strangers_store_here_does_not_keep_us_from_handing_in_our_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """We acknowledged it: the topic that we have had a replica for the longest gives way."""
+    monkeypatch.setattr(visiting, "TOPICS_MAX", 3)
+    others = [topic_of(BOB, name=f"other {number}") for number in range(4)]
+    blocks = [TOPIC.block, *(topic.block for topic in others)]
+    solo = below(Parent("alice", blocks, takes_in=False))
+    for topic in others:
+        replica_of(solo, event_of(BOB, topic))
+    assert solo.node.footprint()["offers"] == 3, "a stranger's takes nobody's place"
+    mark = published(solo)
+    assert mark.publisher == solo.me
+    assert solo.node.footprint()["offers"] == 3
+    solo.advance(OFFER_S)
+    knocked = {join.topic for join in solo.said(Join)}
+    assert knocked == {TOPIC.cid, others[1].cid, others[2].cid}
+    member_shows(solo, ALICE.peer_id, mark)
+    assert not [row for row in solo.store.rows() if row.table == "offer"]
+
+
+def test_of_our_own_events_none_is_left_out_in_however_many_topics(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(visiting, "TOPICS_MAX", 3)
+    topics = [topic_of(BOB, name=f"other {number}") for number in range(5)]
+    solo = below(Parent("alice", [topic.block for topic in topics], takes_in=False))
+    for call, topic in enumerate(topics):
+        solo.give(Publish(100 + call, topic.cid, b"from outside"))
+    solo.advance(1.0)
+    assert {join.topic for join in solo.said(Join)} == {topic.cid for topic in topics}
+    assert all(solo.node.visits.has_own(topic.cid) for topic in topics)
+
+
+def test_a_question_of_ours_does_not_give_way_and_takes_the_place_of_a_replica(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Left unasked, we would take a new epoch for want of an answer."""
+    monkeypatch.setattr(visiting, "TOPICS_MAX", 1)
+    other, third = (topic_of(BOB, name=name) for name in ("other", "third"))
+    solo = below(Parent("alice", [TOPIC.block, other.block, third.block], takes_in=False))
+    replica_of(solo, event_of(BOB, other))
+    solo.node.visits.ask(third.cid, ALICE.peer_id, EPOCH, lambda high: None)
+    assert list(solo.node.visits._visits) == [third.cid]
+    solo.give(Publish(99, TOPIC.cid, b"from outside"))
+    assert list(solo.node.visits._visits) == [third.cid, TOPIC.cid]
+
+
 def test_gaps_in_what_is_offered_are_shown_as_gaps() -> None:
     solo = visitor()
     replica_of(solo, *(event_of(BOB, TOPIC, number) for number in (3, 4, 7)))

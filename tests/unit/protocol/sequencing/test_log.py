@@ -3,6 +3,7 @@
 from pulsarcast.model.ids import PEER_ID_PREFIX, PeerId, cid_of
 from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config, unpack_config
 from pulsarcast.protocol.sequencing.log import (
+    ENTRY_BYTES,
     NO_BASE,
     Base,
     Entry,
@@ -119,3 +120,30 @@ def test_a_page_of_entries_ends_at_its_bounds_and_has_one_at_least() -> None:
     assert len(log.since(2, 2, 1 << 20)) == 2
     assert len(log.since(2, 9, 1)) == 1
     assert log.since(6, 9, 1) == ()
+
+
+def test_a_log_knows_how_many_bytes_lie_behind_an_index() -> None:
+    """Also after it was cut, after it has dropped its front, and after it came from a disk."""
+    log, writes = filled()
+    disk = Disk()
+    disk.apply(writes)
+
+    def counted(log: Log, index: int) -> int:
+        return sum(ENTRY_BYTES + len(entry.body) for at, entry in log if at > index)
+
+    def check() -> None:
+        for each in (log, disk.log()):
+            for index in range(each.base.index, each.last_index + 1):
+                assert each.bytes_after(index) == counted(each, index)
+
+    check()
+    disk.apply(log.drop_to(TOPIC, 2))
+    check()
+    disk.apply(log.cut_from(TOPIC, 4))
+    check()
+    disk.apply([log.append(TOPIC, event(3, 2))])
+    check()
+    disk.apply(log.begin_at(TOPIC, Base(9, 3, 7, None, CONFIG)))
+    assert log.bytes_after(9) == 0
+    disk.apply([log.append(TOPIC, event(3, 8))])
+    check()

@@ -1,6 +1,6 @@
 """A `Recovery` and its `Witnesses` with their surroundings played by a test."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from random import Random
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ class Desk:
         self,
         *,
         parent: PeerId | None = None,
-        lazy: tuple[PeerId, ...] = (),
+        lazy: Collection[PeerId] = (),
         neighbours: tuple[PeerId, ...] = (),
         members: tuple[PeerId, ...] = (),
         retires: bool = False,

@@ -131,6 +131,21 @@ def test_what_is_excused_is_not_waited_for_and_not_counted_as_ours() -> None:
     assert len(reader.ordering._excused) <= EXCUSED_MAX
 
 
+def test_who_waits_for_nothing_any_more_once_its_event_is_flushed_is_not_asked_what_for() -> None:
+    """Its first event waited for Bob's fifth and is retired; its third waits for its second."""
+    far = Mark(BOB.peer_id, EPOCH, 5)
+    reader = Reader()
+    reader.take(event_of(MALLORY, TOPIC, 1, parents=(NOBODYS,), marks=(far,)))
+    reader.take(third := event_of(MALLORY, TOPIC, 3))
+    assert reader.ordering.needed(BOB.peer_id, EPOCH) == 5
+    reader.frontier.retire(MALLORY.peer_id, EPOCH, 1)
+    assert reader.ordering.next_of(MALLORY.peer_id, EPOCH) is None
+    assert reader.ordering.needed(BOB.peer_id, EPOCH) == 0
+    reader.take(second := event_of(MALLORY, TOPIC, 2))
+    assert reader.cids() == [second.cid, third.cid]
+    assert not reader.ordering._blocked
+
+
 def test_a_requested_event_waits_for_what_its_author_had_seen() -> None:
     seen = event_of(CAROL, TOPIC)
     signed = request_of(BOB, TOPIC.topic, after=(seen.cid,), marks=(mark_of(seen),))
@@ -372,3 +387,34 @@ def test_with_little_room_nothing_overtakes_and_what_comes_again_is_delivered(
     for event in reader.got:
         assert _past(event, by_cid) <= done
         done.add(event.cid)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_whatever_comes_is_retired_or_excused_only_what_waits_is_asked_for(seed: int) -> None:
+    rng = Random(seed)
+    people = (ALICE, BOB, CAROL)
+    reader = Reader(held_back_max=12)
+    for _ in range(60):
+        who, number = rng.choice(people), rng.randint(1, 8)
+        place = (who.peer_id, EPOCH, number)
+        chance = rng.random()
+        if chance < 0.75:
+            others = [other for other in people if other is not who and rng.random() < 0.5]
+            marks = [Mark(other.peer_id, EPOCH, rng.randint(1, 8)) for other in others]
+            parents = sorted(cid_of(rng.randbytes(8)) for _ in marks)
+            reader.take(event_of(who, TOPIC, number, parents=parents, marks=marks))
+        elif chance < 0.85:
+            reader.frontier.retire(*place)
+        elif chance < 0.9:
+            reader.frontier.add(*place, None)
+        else:
+            reader.ordering.excuse(*place)
+        while (found := reader.ordering.next_of(who.peer_id, EPOCH)) is not None:
+            reader.deliver(found[0])
+        for each in people:
+            reader.ordering.needed(each.peer_id, EPOCH)
+        blocked = [each for waiting in reader.ordering._blocked.values() for each in waiting]
+        assert sorted(blocked) == sorted(reader.ordering._waits)
+        for source in blocked:
+            assert reader.ordering.held_back(*source, reader.frontier.high(*source) + 1)

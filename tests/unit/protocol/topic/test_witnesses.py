@@ -1,11 +1,13 @@
 """Witnesses (design 6): whose word makes a member skip what nobody gives it, and whose does not."""
 
+from collections.abc import Collection
+
 import pytest
 
 from pulsarcast.model.ids import PeerId
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import MarkState
-from pulsarcast.protocol.topic import recovery as recovery_module
+from pulsarcast.protocol.topic.recovery import SOURCES_MAX
 from pulsarcast.protocol.topic.witnesses import DRAWN
 from tests.support.people import ALICE, BOB, CAROL, EPOCH, MALLORY, peer
 from tests.unit.protocol.topic.recovery_desk import (
@@ -19,12 +21,13 @@ from tests.unit.protocol.topic.recovery_desk import (
 
 def gap_below_six(
     *,
-    lazy: tuple[PeerId, ...] = (LAZY,),
+    lazy: Collection[PeerId] = (LAZY,),
+    neighbours: tuple[PeerId, ...] = (),
     members: tuple[PeerId, ...] = (),
     retires: bool = True,
 ) -> Desk:
     """A member of a topic with retention that holds event 6, and lacks those before it."""
-    desk = Desk(parent=PARENT, lazy=lazy, members=members, retires=retires)
+    desk = Desk(parent=PARENT, lazy=lazy, neighbours=neighbours, members=members, retires=retires)
     desk.frontier.add(ALICE.peer_id, EPOCH, 6, None)
     return desk
 
@@ -233,17 +236,32 @@ def test_nothing_is_given_up_before_an_event_from_behind_the_gap_is_here() -> No
     assert desk.retired == [(ALICE.peer_id, EPOCH, 5)], "up to that event and no further"
 
 
-def test_nothing_is_given_up_before_all_that_we_chose_were_asked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """One may have become a neighbour after the others were asked."""
-    monkeypatch.setattr(recovery_module, "SOURCES_MAX", 1)
-    desk = gap_below_six()
+def test_all_that_we_chose_are_asked_however_many() -> None:
+    """Else a gap would stay for ever where more are chosen than peers are asked."""
+    lazy = tuple(peer(f"lazy {number}") for number in range(SOURCES_MAX + 2))
+    strangers = tuple(peer(f"stranger {number}") for number in range(SOURCES_MAX))
+    desk = gap_below_six(lazy=lazy, neighbours=strangers)
     desk.shows(PARENT, 9, retired=4, patience_s=1.0)
-    desk.shows(LAZY, 9, retired=4, patience_s=1.0)
+    desk.shows(lazy[-1], 9, retired=4, patience_s=1.0)
     desk.pass_time(1.0)
-    assert desk.exhaust() == [LAZY]
+    assert set(desk.exhaust()) == {PARENT, *lazy}, "and no others than these"
+    assert desk.retired == [(ALICE.peer_id, EPOCH, 4)]
+
+
+def test_who_was_chosen_in_the_meantime_is_asked_before_anything_is_given_up() -> None:
+    lazy = [peer(f"lazy {number}") for number in range(SOURCES_MAX)]
+    desk = gap_below_six(lazy=lazy)
+    desk.shows(PARENT, 9, retired=4, patience_s=1.0)
+    desk.shows(lazy[0], 9, retired=4, patience_s=1.0)
+    desk.pass_time(1.0)
+    while len(desk.recovery) and OTHER not in lazy:
+        for each in desk.asked():
+            if each.peer == lazy[-1]:
+                lazy.append(OTHER)
+            desk.answer(each)
     assert desk.retired == []
+    assert desk.exhaust() == [OTHER]
+    assert desk.retired == [(ALICE.peer_id, EPOCH, 4)]
 
 
 def test_what_somebody_still_has_is_not_given_up() -> None:

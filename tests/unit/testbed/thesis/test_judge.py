@@ -135,8 +135,16 @@ def test_baselines_alone_are_not_judged(out: Path) -> None:
     assert judged(out, tiny_plan(out)[2:4]) is None
 
 
+@pytest.mark.parametrize(
+    ("fails", "code", "why"),
+    [
+        (("simulate", "nothing"), 1, "no scenario 'nothing'"),
+        (("status", "--url", "http://127.0.0.1:9"), 3, "no daemon answers"),
+    ],
+    ids=["it raises", "it exits, and prints nothing"],
+)
 def test_commands_are_called_in_one_process_until_one_fails(
-    out: Path, monkeypatch: pytest.MonkeyPatch
+    out: Path, monkeypatch: pytest.MonkeyPatch, fails: tuple[str, ...], code: int, why: str
 ) -> None:
     """With other commands in their place: those below need no Spark."""
     script = thesis_judge.COMMANDS.replace('"pipeline", ', "")
@@ -148,7 +156,7 @@ def test_commands_are_called_in_one_process_until_one_fails(
     ):
         assert commands.call("version").strip() == __version__
         assert json.loads(commands.call("version", "--json")) == {"version": __version__}
-        with pytest.raises(LocalError, match="pipeline simulate ended with 1: see"):
-            commands.call("simulate", "nothing")
-    assert told == ["pipeline version", "pipeline version", "pipeline simulate"]
-    assert "Error" in (out / "pipeline.log").read_text()
+        with pytest.raises(LocalError, match=f"pipeline {fails[0]} ended with {code}: see"):
+            commands.call(*fails)
+    assert told == ["pipeline version", "pipeline version", f"pipeline {fails[0]}"]
+    assert why in (out / "pipeline.log").read_text()

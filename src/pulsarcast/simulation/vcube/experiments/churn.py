@@ -62,14 +62,7 @@ def run(setting: Setting, rng: random.Random) -> dict[str, float]:
         single = network = SingleRootNetwork(setting.nodes, setting.delays, root, users.inside)
         publish, join, leave = single.publish, single.subscribe, single.unsubscribe
     else:
-        cube = network = Network(
-            setting.nodes,
-            setting.delays,
-            acks_queue=setting.acks_queue,
-            serial=setting.serial,
-            waits=setting.waits,
-            combine_max=setting.combine_max,
-        )
+        cube = network = Network.of(setting)
         cube.begin_with(_TOPIC, users.inside, shared=setting.session_s is None)
 
         def publish(node: int) -> bool:

@@ -25,15 +25,7 @@ def run(setting: Setting, rng: random.Random) -> dict[str, float]:
         if seen[node] == len(first):
             network.publish_at(network.now + _take(setting, rng), node, _TOPIC)
 
-    network = Network(
-        setting.nodes,
-        setting.delays,
-        acks_queue=setting.acks_queue,
-        serial=setting.serial,
-        waits=setting.waits,
-        combine_max=setting.combine_max,
-        on_deliver=on_deliver,
-    )
+    network = Network.of(setting, on_deliver=on_deliver)
     network.begin_with(_TOPIC, range(setting.nodes), shared=True)
     for asker in askers:
         network.publish_at(0, asker, _TOPIC)

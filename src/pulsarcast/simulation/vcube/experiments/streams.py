@@ -26,15 +26,7 @@ def run(setting: Setting, rng: random.Random) -> dict[str, float]:
         overtaken += newest.get((node, message.source), -1) > message.counter
         newest[node, message.source] = message.counter
 
-    network = Network(
-        setting.nodes,
-        setting.delays,
-        acks_queue=setting.acks_queue,
-        serial=setting.serial,
-        waits=setting.waits,
-        combine_max=setting.combine_max,
-        on_receive=on_receive,
-    )
+    network = Network.of(setting, on_receive=on_receive)
     network.begin_with(_TOPIC, range(setting.nodes), shared=True)
     publisher = rng.randrange(setting.nodes)
     at = 0.0

@@ -21,14 +21,7 @@ def run(setting: Setting, rng: random.Random) -> dict[str, float]:
         queues = measured.transmitters
         latency, received = sum(measured.latency), sum(measured.received)
     else:
-        network = Network(
-            setting.nodes,
-            setting.delays,
-            acks_queue=setting.acks_queue,
-            serial=setting.serial,
-            waits=setting.waits,
-            combine_max=setting.combine_max,
-        )
+        network = Network.of(setting)
         for topic in range(setting.topics):
             network.begin_with(topic, range(setting.nodes), shared=True)
         for each in publications:

@@ -1,0 +1,131 @@
+"""Lazy neighbours: whom a member chooses, and who gives its place to another."""
+
+from pulsarcast.model.ids import PeerId
+from pulsarcast.protocol.dissemination.tree_heartbeat import SILENT_S
+from pulsarcast.protocol.inputs import PeerLost
+from pulsarcast.protocol.messages import Contact, Message, Status
+from pulsarcast.protocol.parameters import Parameters
+from tests.support.people import ALICE, meta_of, peer, topic_of
+from tests.support.solo import EMPTY_DIGEST, Parent, below
+
+TOPIC = topic_of(ALICE)
+BEAT_S = 130.0
+"""Two of the longest intervals: long enough for a beat, however quiet the topic is."""
+BOB, CAROL, DAN = peer("bob"), peer("carol"), peer("dan")
+
+
+class Answering:
+    """A member that answers heartbeats."""
+
+    def __init__(self, who: PeerId) -> None:
+        self.path = (who,)
+
+    def __call__(self, message: Message) -> list[Message]:
+        if isinstance(message, Status) and message.answer:
+            return [Status(message.topic, message.digest, self.path, (), answer=False)]
+        return []
+
+
+class AnsweringParent(Parent):
+    """A parent that answers heartbeats as well."""
+
+    def __call__(self, message: Message) -> list[Message]:
+        if isinstance(message, Status) and message.answer:
+            return [Status(message.topic, message.digest, self.path, (), answer=False)]
+        return super().__call__(message)
+
+
+class Member:
+    """One who follows the topic below its author."""
+
+    def __init__(self, *answering: PeerId, lazy_neighbours: int = 2) -> None:
+        self.parent = AnsweringParent("alice", [TOPIC.block, meta_of(ALICE).block])
+        self.solo = below(self.parent, parameters=Parameters(lazy_neighbours=lazy_neighbours))
+        self.solo.subscribe(TOPIC.cid)
+        self.solo.peers.update({each: Answering(each) for each in answering})
+
+    def hear_of(self, *peers: PeerId) -> None:
+        """Its parent names members."""
+        contacts = tuple(Contact(each) for each in peers)
+        status = Status(TOPIC.cid, EMPTY_DIGEST, self.parent.path, contacts, answer=False)
+        self.solo.hear(self.parent.peer, status)
+
+    @property
+    def lazy(self) -> set[PeerId]:
+        return set(self.solo.topic(TOPIC.cid).heartbeat.lazy)
+
+
+def test_members_that_the_parent_names_become_lazy_neighbours() -> None:
+    member = Member(BOB, CAROL)
+    member.hear_of(BOB, CAROL)
+    member.solo.advance(BEAT_S)
+    assert member.lazy == {BOB, CAROL}
+
+
+def test_one_whose_connection_ended_gives_its_place_as_soon_as_there_is_another() -> None:
+    member = Member(BOB, CAROL, DAN)
+    member.hear_of(BOB, CAROL)
+    member.solo.advance(BEAT_S)
+    member.solo.give(PeerLost(BOB))
+    member.solo.advance(BEAT_S)
+    assert member.lazy == {CAROL}
+    member.hear_of(DAN)
+    member.solo.advance(BEAT_S)
+    assert member.lazy == {CAROL, DAN}
+
+
+def test_one_that_comes_into_our_path_gives_its_place() -> None:
+    member = Member(BOB, DAN, lazy_neighbours=1)
+    member.hear_of(BOB)
+    member.solo.advance(BEAT_S)
+    assert member.lazy == {BOB}
+    member.parent.path = (member.parent.peer, BOB)
+    member.hear_of(DAN)
+    member.solo.advance(BEAT_S)
+    assert member.lazy == {DAN}
+
+
+def test_one_that_is_silent_gives_its_place_to_one_that_answers() -> None:
+    member = Member(DAN, lazy_neighbours=1)
+    member.hear_of(BOB)
+    while not member.lazy:
+        member.solo.advance(1.0)
+    member.hear_of(DAN)
+    assert member.lazy == {BOB}
+    member.solo.advance(2 * BEAT_S)
+    for _ in range(20):
+        assert member.lazy == {DAN}, "and is not chosen again while that one answers"
+        member.solo.advance(BEAT_S)
+
+
+def test_silent_ones_give_their_place_in_turns() -> None:
+    """Nobody is chosen again at once, as a hostile parent that names few others would like."""
+    member = Member(lazy_neighbours=1)
+    member.hear_of(*(peer(f"silent {number}") for number in range(4)))
+    holder, since_s, changes = frozenset[PeerId](), 0, 0
+    for now_s in range(6000):
+        member.solo.advance(1.0)
+        if member.lazy != holder:
+            holder, since_s, changes = frozenset(member.lazy), now_s, changes + 1
+        assert now_s - since_s <= SILENT_S + 80, "a beat comes every 75 s at the latest"
+    assert changes > 30
+
+
+def test_one_that_is_silent_is_asked_again_where_no_other_is_known() -> None:
+    """It may have been cut off, and we with it."""
+    member = Member(lazy_neighbours=1)
+    member.hear_of(BOB)
+    member.solo.advance(4 * BEAT_S)
+    member.solo.peers[BOB] = Answering(BOB)
+    member.solo.advance(2 * BEAT_S)
+    assert member.lazy == {BOB}
+
+
+def test_a_member_that_answers_keeps_its_place() -> None:
+    member = Member(BOB, DAN, lazy_neighbours=1)
+    member.hear_of(BOB)
+    member.solo.advance(BEAT_S)
+    member.hear_of(DAN)
+    for _ in range(20):
+        member.solo.advance(BEAT_S)
+        assert member.lazy == {BOB}

@@ -1,0 +1,116 @@
+"""Handing in: our own events, however large they are, after a restart and when we leave."""
+
+import pytest
+
+from pulsarcast.model import trace
+from pulsarcast.model.events import PAYLOAD_BYTES_MAX, EventDescriptor, decode_event
+from pulsarcast.model.ids import Cid
+from pulsarcast.protocol.following import handing_in
+from pulsarcast.protocol.inputs import Publish, Unsubscribe
+from pulsarcast.protocol.messages import Message, StoreBlocks
+from pulsarcast.protocol.publishing.numbering import Numbering
+from pulsarcast.protocol.store import DropEvents
+from pulsarcast.storage.memory import MemoryStore
+from tests.support.people import ALICE, meta_of, topic_of
+from tests.support.solo import Parent, Solo, below
+
+TOPIC = topic_of(ALICE)
+
+
+class Keeper(Parent):
+    """A peer that keeps replicas, or stops to answer whether it does."""
+
+    keeps = True
+
+    def __call__(self, message: Message) -> list[Message]:
+        """Answer, but for that."""
+        return (
+            [] if isinstance(message, StoreBlocks) and not self.keeps else super().__call__(message)
+        )
+
+
+def beside(keepers: list[Keeper], store: MemoryStore | None = None) -> Solo:
+    """A node that knows these."""
+    solo = Solo(contacts=[keeper.peer for keeper in keepers], store=store)
+    solo.peers.update({keeper.peer: keeper for keeper in keepers})
+    return solo.start()
+
+
+def publish(solo: Solo, topic: Cid, count: int) -> None:
+    """Publish as large events as there may be, or nearly; no time passes."""
+    for number in range(count):
+        payload = bytes([number]) * (PAYLOAD_BYTES_MAX - 1000)
+        solo.give(Publish(1000 + number, topic, payload))
+        assert solo.replies[1000 + number].error is None
+
+
+def restarted(count: int, *, keeps: bool, dropped: int = 0) -> tuple[Solo, Numbering]:
+    """A publisher that was killed before anybody had kept a replica, in its next life."""
+    keepers = [Keeper(f"keeper {number}") for number in range(4)]
+    before = beside(keepers)
+    topic = before.create()
+    for keeper in keepers:
+        keeper.keeps = False
+    publish(before, topic, count)
+    before.store.apply([DropEvents(topic, dropped)])
+    for keeper in keepers:
+        keeper.keeps = keeps
+    solo = beside(keepers, before.store)
+    numbering = solo.node.numberings.resumed(topic)
+    assert numbering is not None
+    return solo, numbering
+
+
+def stored(solo: Solo) -> list[EventDescriptor]:
+    """The events that somebody was asked to keep."""
+    blocks = {block: None for said in solo.said(StoreBlocks) for block in said.blocks}
+    return [decode_event(block) for block in blocks if len(block) > 1000]
+
+
+def test_after_a_restart_the_newest_events_too_are_said_and_replicated_again() -> None:
+    """They are more bytes than are read at a time."""
+    solo, numbering = restarted(20, keeps=True)
+    said = [record.number for record in solo.records if isinstance(record, trace.Published)]
+    assert said == [*range(1, 21)]
+    assert {event.sequence.number for event in stored(solo)} == {*range(1, 21)}
+    assert numbering.replicated == 20
+
+
+def test_after_a_restart_no_event_counts_as_replicated_before_it_is() -> None:
+    solo, numbering = restarted(20, keeps=False)
+    assert [*numbering.replicating] == [*range(1, 21)]
+    assert {event.sequence.number for event in stored(solo)} <= {*range(1, 17)}, "piece by piece"
+    solo.advance(600.0)
+    assert numbering.replicated == 20, "as far as anybody is there to keep it"
+
+
+def test_what_retention_took_before_it_was_replicated_holds_up_nothing_after_a_restart() -> None:
+    solo, numbering = restarted(4, keeps=False, dropped=2)
+    assert numbering.replicated == 2
+    solo.advance(600.0)
+    assert numbering.replicated == 4
+
+
+def test_who_leaves_a_topic_hands_its_newest_events_in_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where they are more bytes than are read at a time."""
+    monkeypatch.setattr(handing_in, "PIECE_BYTES_MAX", PAYLOAD_BYTES_MAX)
+    solo = below(Parent("alice", [TOPIC.block, meta_of(ALICE).block]))
+    solo.subscribe(TOPIC.cid)
+    publish(solo, TOPIC.cid, 5)
+    assert solo.ask(lambda call: Unsubscribe(call, TOPIC.cid)).error is None
+    offered = [decode_event(row.value) for row in solo.store.rows() if row.table == "offer"]
+    assert sorted(event.sequence.number for event in offered) == [*range(1, 6)]
+
+
+def test_who_follows_a_topic_hands_its_newest_events_in_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who took them from us when we were no member may have lost them since."""
+    monkeypatch.setattr(handing_in, "PIECE_BYTES_MAX", PAYLOAD_BYTES_MAX)
+    solo = below(Parent("alice", [TOPIC.block, meta_of(ALICE).block]))
+    solo.subscribe(TOPIC.cid)
+    solo.ask(lambda call: Unsubscribe(call, TOPIC.cid))
+    publish(solo, TOPIC.cid, 5)
+    solo.node.visits.forget(TOPIC.cid)
+    solo.subscribe(TOPIC.cid)
+    assert len(solo.node.handing_in._own_offers[TOPIC.cid]) == 5

@@ -1,0 +1,216 @@
+"""A stranger names us as a sequencer of its own topic, and lies: that may cost no more than it."""
+
+from msgspec.structs import replace
+
+from pulsarcast.model.events import Position, Sequence, decode_event, publish_own
+from pulsarcast.model.ids import Cid, PeerId, cid_of
+from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor, TopicSettings
+from pulsarcast.protocol.messages import EventMessage, Message
+from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config
+from pulsarcast.protocol.sequencing.log import Base, Entry, EntryKind
+from pulsarcast.protocol.sequencing.messages import Append, Appended, AskVote, Summon, Vote
+from pulsarcast.protocol.sequencing.sequencer import Sequencer
+from pulsarcast.storage.memory import MemoryStore
+from tests.support.people import (
+    CREATED_US,
+    MALLORY,
+    event_of,
+    meta_of,
+    nonce,
+    peer,
+    topic_of,
+    version_of,
+)
+from tests.support.solo import Parent, Solo
+
+ME, HER = peer("victim"), MALLORY.peer_id
+HER_STORE = b"mallory!"
+
+
+def settings_of(*peers: PeerId) -> TopicSettings:
+    return TopicSettings(delivery_order=DeliveryOrder.TOTAL, sequencers=peers)
+
+
+TOPIC = topic_of(MALLORY, settings_of(ME, HER))
+META = meta_of(MALLORY)
+STRICT = version_of(
+    TOPIC,
+    replace(settings_of(ME, HER), payload_bytes_max=10),
+    signer=MALLORY,
+)
+"""Another version, that allows small events only."""
+
+
+class Mallory(Parent):
+    """Author and fellow sequencer: she votes for us, and says that she has what we send."""
+
+    def __init__(self) -> None:
+        super().__init__("mallory", [TOPIC.block, META.block])
+
+    def __call__(self, message: Message) -> list[Message]:
+        match message:
+            case AskVote(topic, term, _, _, _, trial):
+                return [Vote(topic, term - trial, HER_STORE, True, trial)]
+            case Append(topic, term, _, before, _, entries):
+                matched = before + len(entries)
+                return [Appended(topic, term, HER_STORE, True, matched, 1 << 20, ())]
+            case _:
+                return super().__call__(message)
+
+
+def start(store: MemoryStore | None = None) -> Solo:
+    solo = Solo(contacts=(HER,), store=store)
+    solo.peers[HER] = Mallory()
+    return solo.start()
+
+
+def summoned() -> Solo:
+    solo = start()
+    solo.hear(HER, Summon(TOPIC.cid))
+    return solo
+
+
+def sequencer(solo: Solo) -> Sequencer:
+    return solo.node.seats.by_topic[TOPIC.cid].sequencer
+
+
+def append(before: int, *entries: Entry, term: int = 5) -> Append:
+    """She leads, and sends entries behind those of hers that we have."""
+    before_term = term if before else 0
+    return Append(TOPIC.cid, term, HER_STORE, before, before_term, entries, 0, 1, 0, None)
+
+
+def members_entry(
+    members: tuple[Member, ...],
+    outgoing: tuple[Member, ...] = (),
+    version: Cid | None = None,
+) -> Entry:
+    return Entry(5, 0, EntryKind.MEMBERS, pack_config(Config(members, outgoing, version)))
+
+
+def both(solo: Solo) -> tuple[Member, ...]:
+    return (Member(ME, sequencer(solo).store), Member(HER, HER_STORE))
+
+
+def counted(version: TopicDescriptor, payload: bytes) -> Entry:
+    """The first event of the order, under a version that allows it or not."""
+    event = publish_own(
+        MALLORY,
+        topic=TOPIC.cid,
+        version=version.cid,
+        payload=payload,
+        created=CREATED_US,
+        nonce=nonce("counted"),
+        sequence=Sequence(0, 1),
+        parents=(),
+        position=Position(5, 1),
+    )
+    return Entry(5, 1, EntryKind.EVENT, event.block)
+
+
+def announce(solo: Solo, *versions: TopicDescriptor) -> None:
+    """Tell it of versions, as the author does."""
+    for number, version in enumerate(versions, 1):
+        event = event_of(MALLORY, META, number, payload=version.block)
+        solo.hear(HER, EventMessage(event.block, 1))
+        assert version.cid in solo.topic(TOPIC.cid).versions.by_cid
+
+
+def test_an_entry_that_a_later_version_forbids_does_not_keep_us_from_starting() -> None:
+    solo = summoned()
+    forbidden = counted(STRICT, bytes(100))
+    solo.hear(HER, append(0, members_entry(both(solo)), forbidden))
+    assert sequencer(solo).log.last_index == 2
+    announce(solo, STRICT)
+    again = start(solo.store)
+    assert sequencer(again).log.last_index == 2
+    again.advance(30.0)
+    assert sequencer(again).leads
+
+
+def test_an_entry_that_a_version_we_know_forbids_is_not_taken() -> None:
+    solo = summoned()
+    announce(solo, STRICT)
+    forbidden = counted(STRICT, bytes(100))
+    solo.hear(HER, append(0, members_entry(both(solo)), forbidden))
+    assert sequencer(solo).log.last_index == 0
+    assert "a payload larger than the topic allows" in solo.reasons()
+
+
+def test_a_change_of_the_list_without_a_version_is_not_taken() -> None:
+    solo = summoned()
+    me, her = both(solo)
+    solo.hear(HER, append(0, members_entry((me, her), outgoing=(me,))))
+    assert sequencer(solo).log.last_index == 0
+    assert "a change of members without a version" in solo.reasons()
+    solo.advance(30.0)
+    assert sequencer(solo).leads
+
+
+def test_a_change_from_others_than_those_before_it_is_not_taken() -> None:
+    solo = summoned()
+    me, her = both(solo)
+    unknown = cid_of(b"a version that nobody made")
+    joint = members_entry((her,), outgoing=(me,), version=unknown)
+    solo.hear(HER, append(0, joint), append(0, members_entry((me, her)), joint))
+    assert sequencer(solo).log.last_index == 0
+    assert solo.reasons() == ["a change from other members than those before it"] * 2
+    solo.hear(HER, append(0, members_entry((me, her))), append(1, joint))
+    assert sequencer(solo).log.last_index == 1
+    solo.hear(HER, append(1, members_entry((her,), outgoing=(me, her), version=unknown)))
+    assert sequencer(solo).log.last_index == 2
+    solo.hear(HER, append(2, members_entry((her,), version=unknown)))
+    assert sequencer(solo).log.last_index == 3
+
+
+def test_who_knows_no_version_of_those_who_go_does_not_hand_over() -> None:
+    solo = summoned()
+    me, her = both(solo)
+    flipped = version_of(TOPIC, settings_of(HER, ME), signer=MALLORY)
+    announce(solo, flipped)
+    config = Config((her, me), (me,), flipped.cid)
+    base = Base(7, 5, 0, None, config)
+    solo.hear(HER, Append(TOPIC.cid, 5, HER_STORE, 7, 5, (), 7, 1, 0, base))
+    assert sequencer(solo).log.config() == config
+    solo.advance(30.0)
+    assert sequencer(solo).leads
+    assert solo.node.counts["handover_without_version"] > 0
+    assert sequencer(solo).log.last_position == 0
+
+
+def test_a_list_that_its_version_does_not_name_begins_no_change() -> None:
+    """We knew nothing of the version when we took it, and cannot hand over in its name."""
+    solo = summoned()
+    me, _ = both(solo)
+    flipped = version_of(TOPIC, settings_of(HER, ME), signer=MALLORY)
+    newer = version_of(flipped, settings_of(ME, HER), signer=MALLORY)
+    solo.hear(HER, append(0, members_entry((me,), version=flipped.cid)))
+    announce(solo, flipped, newer)
+    solo.advance(30.0)
+    assert sequencer(solo).leads
+    assert solo.node.counts["handover_without_version"] > 0
+    assert not sequencer(solo).log.config().is_joint
+
+
+def test_those_of_a_version_that_lost_hand_over_in_its_name() -> None:
+    """An author can make two versions of one number; the one in force may lose afterwards."""
+    solo = summoned()
+    me, her = both(solo)
+    ours, hers = (
+        [
+            version_of(TOPIC, settings_of(*peers), signer=MALLORY, created=CREATED_US + later)
+            for later in range(5)
+        ]
+        for peers in ((ME, HER), (HER, ME))
+    )
+    won = min(ours, key=lambda version: version.cid)
+    lost = max(hers, key=lambda version: version.cid)
+    assert won.cid < lost.cid
+    newer = version_of(won, settings_of(ME, HER), signer=MALLORY)
+    solo.hear(HER, append(0, members_entry((her, me), version=lost.cid)))
+    announce(solo, lost, won, newer)
+    solo.advance(30.0)
+    last = sequencer(solo).log.event_at(1)
+    assert last is not None
+    handover = decode_event(last[1].body)
+    assert (handover.version, handover.hands_over_to) == (lost.cid, newer.cid)

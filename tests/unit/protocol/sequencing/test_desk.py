@@ -1,0 +1,138 @@
+"""The desk of a sequencer that leads: requests in the order of their numbers, each once."""
+
+from pulsarcast.model.events import (
+    PAYLOAD_BYTES_MAX,
+    REQUEST_BYTES_MAX,
+    Sequence,
+    SignedRequest,
+    sign_request,
+)
+from pulsarcast.model.identity import Identity
+from pulsarcast.model.ids import Cid
+from pulsarcast.protocol.messages import RequestAnswered, RequestReferred, RequestToPublish
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.sequencing.log import EntryKind
+from tests.support.people import BOB, CREATED_US, EPOCH, MALLORY, identity, request_of
+from tests.support.sequencing import Pair
+
+
+def hear(pair: Pair, who: Identity, signed: SignedRequest, *, settled: int = 0) -> None:
+    message = RequestToPublish(signed.block, replicated=False, settled=settled)
+    pair.solo.hear(who.peer_id, message)
+
+
+def in_log(pair: Pair) -> list[bytes]:
+    """The requests in the log, by position."""
+    owner = pair.sequencer.owner
+    entries = [entry for _, entry in pair.sequencer.log if entry.kind is EntryKind.EVENT]
+    return [owner.request_of(entry.body) for entry in entries]
+
+
+def test_a_thousand_requests_that_waited_for_one_get_their_places_by_number() -> None:
+    pair = Pair(Parameters(requests_held_max=4096)).lead()
+    asked = [request_of(BOB, pair.topic, number) for number in range(1, 1002)]
+    for signed in [*asked[1:], asked[0]]:
+        hear(pair, BOB, signed)
+    assert not pair.solo.reasons()
+    assert in_log(pair) == [signed.request_id for signed in asked]
+
+
+def test_a_request_that_did_not_wait_to_the_end_is_not_proposed_again() -> None:
+    """Its author says that what it waited for is settled; that one comes all the same."""
+    pair = Pair().lead()
+    first, second, third = (request_of(BOB, pair.topic, number) for number in (1, 2, 3))
+    hear(pair, BOB, first)
+    hear(pair, BOB, third)
+    hear(pair, BOB, third, settled=2)
+    hear(pair, BOB, second)
+    assert in_log(pair) == [each.request_id for each in (first, third, second)]
+
+
+def largest_of(who: Identity, topic: Cid, number: int = 1) -> SignedRequest:
+    """A request that may just be sent, and that is too large for an event."""
+
+    def padded(size: int) -> SignedRequest:
+        return sign_request(
+            who,
+            topic=topic,
+            payload=bytes(PAYLOAD_BYTES_MAX),
+            attributes={"padding": "x" * size},
+            created=CREATED_US,
+            nonce=bytes(16),
+            sequence=Sequence(EPOCH, number),
+        )
+
+    size = 60_000
+    return padded(size + REQUEST_BYTES_MAX - len(padded(size).block))
+
+
+def test_a_request_too_large_for_an_event_is_refused_and_its_number_is_not_taken() -> None:
+    pair = Pair().lead()
+    large = largest_of(BOB, pair.topic)
+    assert len(large.block) == REQUEST_BYTES_MAX
+    hear(pair, BOB, large)
+    (answer,) = pair.solo.sent_to(BOB.peer_id, RequestAnswered)
+    assert (answer.event, answer.reason) == (None, "oversize")
+    smaller = [request_of(BOB, pair.topic, number) for number in (2, 1)]
+    for signed in smaller:
+        hear(pair, BOB, signed)
+    assert in_log(pair) == [signed.request_id for signed in reversed(smaller)]
+
+
+def test_what_waits_behind_a_request_that_is_refused_goes_on_waiting() -> None:
+    """Its author takes note of the refusal, and says then that the number is settled."""
+    pair = Pair().lead()
+    first, large = request_of(BOB, pair.topic, 1), largest_of(BOB, pair.topic, 2)
+    third = request_of(BOB, pair.topic, 3)
+    for signed in (third, large, first):
+        hear(pair, BOB, signed)
+    assert in_log(pair) == [first.request_id]
+    hear(pair, BOB, third, settled=2)
+    assert in_log(pair) == [first.request_id, third.request_id]
+
+
+def test_one_author_cannot_crowd_out_the_others() -> None:
+    """What it left out on purpose never comes, for as long as this leader leads."""
+    pair = Pair(Parameters(requests_held_max=16)).lead()
+    for number in range(2, 100):
+        hear(pair, MALLORY, request_of(MALLORY, pair.topic, number))
+    assert pair.solo.node.footprint()["requests"] == 4
+    asked = [request_of(BOB, pair.topic, number) for number in (1, 2, 3)]
+    for signed in (asked[1], asked[2], asked[0]):
+        hear(pair, BOB, signed)
+    assert in_log(pair) == [signed.request_id for signed in asked]
+
+
+def test_many_authors_cannot_keep_others_from_being_given_their_places() -> None:
+    pair = Pair(Parameters(requests_held_max=16)).lead()
+    for number in range(20):
+        who = identity(f"author {number}")
+        hear(pair, who, request_of(who, pair.topic, 2))
+    assert pair.solo.node.footprint()["requests"] == 16
+    signed = request_of(BOB, pair.topic, 1)
+    hear(pair, BOB, signed)
+    assert in_log(pair) == [signed.request_id]
+
+
+def test_a_request_that_did_not_wait_to_the_end_takes_no_room_any_more() -> None:
+    """It was held, came again once what it waited for was settled, and has its place."""
+    pair = Pair(Parameters(requests_held_max=16)).lead()
+    pair.keeps = False
+    for epoch in range(1, 9):
+        signed = request_of(BOB, pair.topic, 3, epoch=epoch)
+        hear(pair, BOB, signed)
+        hear(pair, BOB, signed, settled=2)
+    assert len(in_log(pair)) == 8
+    assert pair.solo.node.footprint()["requests"] == 8, "those that wait for their answers"
+
+
+def test_who_waits_with_a_leader_that_steps_down_is_sent_elsewhere() -> None:
+    pair = Pair().lead()
+    signed = request_of(BOB, pair.topic, 2)
+    hear(pair, BOB, signed)
+    pair.solo.peers.clear()
+    pair.solo.advance(30.0)
+    assert not pair.sequencer.leads
+    (answer,) = pair.solo.sent_to(BOB.peer_id, RequestReferred)
+    assert answer.request_id == signed.request_id
+    assert pair.solo.node.footprint()["requests"] == 0

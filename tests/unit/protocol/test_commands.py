@@ -1,0 +1,47 @@
+"""What an application asks, and what it is answered: topics made, filters nobody can serve."""
+
+from pulsarcast.model import trace
+from pulsarcast.model.topics import (
+    AttributeRule,
+    DeliveryOrder,
+    Dissemination,
+    EventLinking,
+    Retention,
+    TopicSettings,
+)
+from pulsarcast.protocol.inputs import SubscribeContent
+from tests.support.people import ALICE, BOB, meta_of, topic_of
+from tests.support.solo import Parent, Solo, below
+
+
+def test_a_new_topic_is_traced_with_what_its_author_chose() -> None:
+    settings = TopicSettings(
+        delivery_order=DeliveryOrder.PER_PUBLISHER,
+        dissemination=Dissemination.CUBE,
+        allowed_publishers=(BOB.peer_id,),
+        event_linking=EventLinking.CUSTOM,
+        retention=Retention(60, 1000, 1 << 20),
+    )
+    solo = Solo().start()
+    topic = solo.create(settings, name="weather")
+    (record,) = (each for each in solo.records if isinstance(each, trace.TopicCreated))
+    assert (record.topic, record.version, record.name) == (topic, topic, "weather")
+    assert record.author == solo.me
+    assert (record.order, record.dissemination) == (
+        DeliveryOrder.PER_PUBLISHER,
+        Dissemination.CUBE,
+    )
+    assert record.allowed == (BOB.peer_id,)
+    assert record.linking is EventLinking.CUSTOM
+    kept = (record.retention_age_s, record.retention_count, record.retention_bytes)
+    assert kept == (60, 1000, 1 << 20)
+
+
+def test_who_asks_for_filters_where_no_member_answers_is_told_so() -> None:
+    settings = TopicSettings(
+        extensions={"routing": "content"}, attributes=(AttributeRule("price", "float", 0.0, 9.0),)
+    )
+    topic = topic_of(ALICE, settings)
+    solo = below(Parent("alice", [topic.block, meta_of(ALICE).block], takes_in=False))
+    reply = solo.ask(lambda call: SubscribeContent(call, topic.cid, "price < 3"), patience_s=600.0)
+    assert reply.error == "no member of this topic was found"
