@@ -34,17 +34,15 @@ def complain(error: Exception | str, code: int = FAILED) -> NoReturn:
 
 
 @contextmanager
-def telling(code: int = FAILED) -> Iterator[None]:
-    """Let errors of the caller become a message and a code, without a traceback.
+def telling(failure: type[click.ClickException] = click.ClickException) -> Iterator[None]:
+    """Let errors of the caller become a message and the code of `failure`, without a traceback.
 
     An exception of click's, not an exit: who calls a command from a program sees that it failed.
     """
     try:
         yield
     except LocalError as error:
-        failure = click.ClickException(str(error))
-        failure.exit_code = code
-        raise failure from None
+        raise failure(str(error)) from None
 
 
 @contextmanager

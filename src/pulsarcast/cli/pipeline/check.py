@@ -26,9 +26,14 @@ if TYPE_CHECKING:
     from pulsarcast.pipeline.checks import Verdict
     from pulsarcast.pipeline.scratch import Scratch
 
-NOT_CHECKED = 3
 LINE_CHARACTERS_MAX = 240
 """How much of a line people are shown: the rest is in the segment."""
+
+
+class NotChecked(click.ClickException):
+    """Nothing could be checked, so nothing is said about the traces."""
+
+    exit_code = 3
 
 
 @click.command()
@@ -65,7 +70,7 @@ def command(
     from pulsarcast.pipeline.session import session
 
     with (
-        telling(NOT_CHECKED),
+        telling(NotChecked),
         _new(out),
         session("check", master=master, inputs=[path]) as spark,
         open_scratch(scratch) as kept,
