@@ -12,6 +12,7 @@ CREATE TEMPORARY VIEW said (
   topic STRING, name STRING, author STRING, `order` STRING, dissemination STRING,
   version STRING, linking STRING, allowed ARRAY<STRING>,
   retention_age_s BIGINT, retention_count BIGINT, retention_bytes BIGINT, number BIGINT,
+  flushed ARRAY<STRUCT<publisher: STRING, epoch: BIGINT, number: BIGINT>>,
   start ARRAY<STRUCT<publisher: STRING, epoch: BIGINT, number: BIGINT>>, filters ARRAY<STRING>,
   `end` ARRAY<STRUCT<publisher: STRING, epoch: BIGINT, number: BIGINT>>,
   injection STRING, event STRING, publisher STRING, epoch BIGINT, parents ARRAY<STRING>,
@@ -214,6 +215,10 @@ WITH short AS (SELECT * FROM owed WHERE ended = 'open' AND due > received
 ), letting AS (
   SELECT t.run_id, t.topic FROM topic t JOIN event e USING (run_id, topic)
   GROUP BY t.run_id, t.topic, keeps, keeps_otherwise HAVING keeps_otherwise OR count(*) > keeps
+), flushed AS (
+  SELECT run_id, topic, mark.publisher, mark.epoch, max(mark.number) AS number
+  FROM (SELECT run_id, topic, explode(flushed) AS mark FROM lines WHERE kind = 'topic_version')
+  GROUP BY ALL
 )
 SELECT m.run_id, m.topic, m.id, m.event_key, m.publisher, m.epoch, m.number, m.level,
   CASE
@@ -222,7 +227,7 @@ SELECT m.run_id, m.topic, m.id, m.event_key, m.publisher, m.epoch, m.number, m.l
     WHEN h.wiped >= m.incarnation AND m.level < 2 THEN 'unacknowledged'
     WHEN coalesce(h.wiped < m.incarnation, true) AND h.killed >= m.incarnation AND m.level = 0
       AND a.event IS NULL THEN 'unacknowledged'
-    WHEN g.topic IS NOT NULL AND r.number >= m.number THEN 'retired'
+    WHEN (g.topic IS NOT NULL OR f.number >= m.number) AND r.number >= m.number THEN 'retired'
     ELSE 'lost'
   END AS reason
 FROM missing m
@@ -231,7 +236,9 @@ LEFT JOIN abroad a ON a.run_id = m.run_id AND a.event = m.event
 LEFT JOIN harmed h ON h.run_id = m.run_id AND h.node_id = m.publisher
 LEFT JOIN let_go r ON r.run_id = m.run_id AND r.node_id = m.node_id AND r.topic = m.topic
   AND r.publisher = m.publisher AND r.epoch = m.epoch
-LEFT JOIN letting g ON g.run_id = m.run_id AND g.topic = m.topic;
+LEFT JOIN letting g ON g.run_id = m.run_id AND g.topic = m.topic
+LEFT JOIN flushed f ON f.run_id = m.run_id AND f.topic = m.topic AND f.publisher = m.publisher
+  AND f.epoch = m.epoch;
 
 CREATE TABLE coverage USING parquet AS
 WITH injected AS (

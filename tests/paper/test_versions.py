@@ -21,8 +21,10 @@ from pulsarcast.model.topics import (
     decode_topic,
 )
 from pulsarcast.protocol.effects import Reply
-from pulsarcast.protocol.inputs import Publish, Resolve, UpdateTopic
+from pulsarcast.protocol.inputs import Now, Publish, Resolve, UpdateTopic
 from pulsarcast.protocol.messages import EventMessage
+from pulsarcast.simulation.checkers.coverage import check_coverage
+from pulsarcast.simulation.observer import Observer
 from tests.support.lab import Lab
 from tests.support.people import (
     ALICE,
@@ -342,6 +344,32 @@ def test_a_flush_forgets_what_was_before_it() -> None:
     lab.subscribe([3], topic, from_start=True)
     lab.run(30.0)
     assert lab.delivered(3, topic) == [after]
+
+
+def test_who_was_away_says_what_a_flush_let_go_of_and_nothing_is_called_lost() -> None:
+    """3.1 with promise 1: what was flushed is due to nobody; what comes after is, to everyone."""
+    lab = Lab(6)
+    topic = lab.create(AUTHOR, TopicSettings(delivery_order=DeliveryOrder.PER_PUBLISHER))
+    lab.subscribe([1, 2, 3], topic)
+    events = [lab.publish(1, topic, b"seen", settle_s=5.0)]
+    lab.world.kill(3)
+    events += [lab.publish(1, topic, b"%d" % number) for number in range(4)]
+    settings = TopicSettings(delivery_order=DeliveryOrder.PER_PUBLISHER)
+    lab.update(AUTHOR, topic, settings, flush=True)
+    lab.run(60.0)
+    lab.world.restart(3)
+    lab.run(60.0)
+    after = lab.publish(1, topic, b"after", settle_s=5.0)
+    assert list(dict.fromkeys(lab.delivered(3, topic))) == [events[0], after]
+    for index in (AUTHOR, 1, 2, 3):
+        (told,) = lab.records(trace.TopicVersion, index)
+        assert told.flushed == (Mark(lab.peer(1), lab.event(after).sequence.epoch, len(events)),)
+    observer = Observer()
+    for time_s, index, record in lab.seen:
+        observer.record(time_s, index, 1, Now(0, 0), record)
+    coverage = check_coverage(observer, now_s=lab.world.now)
+    assert coverage.findings.count("lost") == 0
+    assert coverage.tally.retired == len(events) - 1
 
 
 def test_retention_that_a_new_version_brings_takes_effect() -> None:

@@ -113,6 +113,7 @@ MUTANTS: Final = (
     Mutant("lost/one", "none", plots.one_is_missing, {"lost": 1}),
     Mutant("lost/the last", "per-publisher", plots.the_last_is_missing_at_two, {"lost": 2}),
     Mutant("lost/all", "total", plots.one_gets_nothing, {"lost": 2}),
+    Mutant("lost/flush", "per-publisher", plots.missing_beside_a_flush, {"lost": 2}),
     Mutant("duplicate/plain", "none", plots.delivered_twice, {"duplicate": 1}),
     Mutant("duplicate/marked", "total", plots.delivered_twice_and_marked, {"duplicate": 1}),
     Mutant("duplicate/twins", "none", plots.both_twins_delivered, {"duplicate": 1}),
@@ -252,4 +253,4 @@ MUTANTS: Final = (
         {"acknowledged_unpublished": 1, "equivocation": 1},
     ),
 )
-"""The kind comes first in a mutant's name; three of each kind, `forged` has one more."""
+"""The kind comes first in a mutant's name; three of each kind; `lost` and `forged` have one more."""

@@ -41,6 +41,18 @@ def one_gets_nothing(story: Story) -> None:
     _everyone(story, *_published(story, 2), but=[1])
 
 
+def missing_beside_a_flush(story: Story) -> None:
+    events = _published(story, 5)
+    story.deliver(0, *events)
+    story.flush(events[2], by=(0, 1, 2))
+    story.deliver(1, events[0])
+    # The fourth was not flushed, whatever the node says; the two before were.
+    story.retire(1, events[3])
+    story.deliver(1, events[4])
+    # This one never says that it let go of anything.
+    story.deliver(2, events[0], *events[2:])
+
+
 def delivered_twice(story: Story) -> None:
     events = _published(story, 2)
     _everyone(story, *events)

@@ -37,6 +37,7 @@ COLUMNS = {
     "retention_age_s": "BIGINT",
     "retention_count": "BIGINT",
     "retention_bytes": "BIGINT",
+    "flushed": "STRUCT(publisher VARCHAR, epoch BIGINT, number BIGINT)[]",
     "operation": "VARCHAR",
     "peer": "VARCHAR",
     "bytes": "BIGINT",
@@ -140,6 +141,10 @@ SELECT run_id, topic, bool_or(kind = 'topic_created') AS own,
 FROM lines WHERE kind IN ('topic_created', 'topic_version', 'subscribed', 'injected', 'published')
 GROUP BY ALL;
 
+CREATE TABLE flush_mark AS
+SELECT run_id, topic, m.publisher, m.epoch, m.number
+FROM (SELECT run_id, topic, unnest(flushed) AS m FROM lines WHERE kind = 'topic_version');
+
 CREATE TABLE lack AS
 WITH twin AS (
   SELECT a.run_id, a.event, b.event AS other, b.publisher, b.epoch, b.number
@@ -153,8 +158,10 @@ SELECT pair.*, period.node_id,
           WHERE t.run_id = pair.run_id AND t.event = pair.event AND t.number <= s.number) AS concurrent,
   coalesce(CASE WHEN h.wiped >= pair.place[1] THEN pair.level < 2
                 ELSE h.killed >= pair.place[1] AND pair.level = 0 AND NOT left_home END, false) AS excused,
-  coalesce((t.otherwise OR (SELECT count(*) FROM pub e WHERE e.run_id = pair.run_id
-                              AND e.topic = pair.topic) > t.keeps)
+  coalesce((coalesce(t.otherwise OR (SELECT count(*) FROM pub e WHERE e.run_id = pair.run_id
+                              AND e.topic = pair.topic) > t.keeps, false)
+      OR EXISTS (FROM flush_mark f WHERE f.run_id = pair.run_id AND f.topic = pair.topic
+           AND f.publisher = pair.publisher AND f.epoch = pair.epoch AND f.number >= pair.number))
     AND (SELECT max(r.number) FROM lines r WHERE r.kind = 'retired' AND r.run_id = pair.run_id
            AND r.node_id = period.node_id AND r.topic = pair.topic AND r.publisher = pair.publisher
            AND r.epoch = pair.epoch) >= pair.number, false) AS retired

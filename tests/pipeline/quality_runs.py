@@ -247,6 +247,22 @@ def _an_event_that_retention_let_go(tale: Tale) -> None:
     tale.deliver(2, 3)
 
 
+def _an_event_that_a_flush_let_go(tale: Tale) -> None:
+    tale.subscribe(1, 2, 3)
+    for number in range(1, 6):
+        tale.acknowledge(tale.publish(number))
+    tale.deliver(1, *range(1, 6))
+    version = trace.TopicVersion(TOPIC, cid_of(b"version 1"), 1, flushed=(mark(3),))
+    for index in (0, 1, 2, 3):
+        tale.tell(index, version)
+    tale.deliver(2, 1)
+    # Up to 3 it was flushed; what nobody flushed is lost, whatever the node says.
+    tale.tell(2, trace.Retired(TOPIC, peer(0), EPOCH, 4))
+    tale.deliver(2, 5)
+    # It says nothing: it had these numbers, and never handed the second out.
+    tale.deliver(3, 1, 3, 4, 5)
+
+
 def _twins_of_a_request(tale: Tale) -> None:
     tale.subscribe(2, 3)
     tale.publish(1, by=0, request_id=b"r")

@@ -219,6 +219,22 @@ class Story:
                 redelivery=redelivery,
             )
 
+    def flush(self, *events: Event, by: Iterable[int] = (0,)) -> None:
+        """Let nodes take over a version that forgets everything up to some events."""
+        for node in by:
+            self.say(
+                node,
+                "topic_version",
+                topic=self.topic,
+                version=cid("version", self.tag),
+                number=1,
+                allowed=None,
+                retention_age_s=None,
+                retention_count=None,
+                retention_bytes=None,
+                flushed=self._frontier(events),
+            )
+
     def retire(self, node: int, event: Event) -> None:
         """Let a node off what it lacks up to an event."""
         self.say(

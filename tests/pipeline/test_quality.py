@@ -204,6 +204,7 @@ def test_every_tale_counts_as_the_simulator_counts_it(measured: Measured) -> Non
         ("events-lost-before-anyone-was-told", 3, 0, {"unacknowledged_lost": 4, "lost": 3}),
         ("a-killed-publisher-whose-event-left", 4, 1, {"unacknowledged_lost": 0, "lost": 3}),
         ("an-event-that-retention-let-go", 6, 5, {"retired": 2, "lost_acknowledged": 1}),
+        ("an-event-that-a-flush-let-go", 13, 11, {"retired": 2, "lost": 2, "lost_acknowledged": 2}),
         ("twins-of-a-request", 6, 6, {"duplicates": 1, "received": 5}),
         ("a-twin-before-the-start", 1, 1, {"undecided": 1}),
         ("twins-in-two-subscriptions", 3, 3, {"duplicates": 0, "received": 2}),

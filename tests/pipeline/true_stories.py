@@ -104,6 +104,20 @@ def _let_off_by_retention(run_id: str) -> list[Line]:
     return tell([story], run_id)
 
 
+def _let_off_by_a_flush(run_id: str) -> list[Line]:
+    story = Story(run_id, _NAMES, "total")
+    story.begin(0, 1)
+    events = [story.publish(0) for _ in range(3)]
+    story.deliver(0, *events)
+    story.deliver(1, events[0])
+    story.retire(1, events[2])
+    story.flush(events[2], by=(0, 1))
+    last = story.publish(0)
+    story.deliver(0, last)
+    story.deliver(1, last)
+    return tell([story], run_id)
+
+
 def _causal_from_a_start_on(run_id: str) -> list[Line]:
     story = Story(run_id, _NAMES, "causal")
     story.begin(0, 1)
@@ -298,6 +312,7 @@ TRUE_STORIES: Final[dict[str, Callable[[str], list[Line]]]] = {
     "left and came back": _left_and_came_back,
     "left before it had all": _left_before_it_had_all,
     "let off by retention": _let_off_by_retention,
+    "let off by a flush": _let_off_by_a_flush,
     "causal from a start on": _causal_from_a_start_on,
     "causal and concurrent": _causal_and_concurrent,
     "causal without a subscription": _causal_without_a_subscription,

@@ -15,10 +15,11 @@ from pulsarcast.model.events import Position
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topic_types import DeliveryOrder, Dissemination, EventLinking, Mark
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 # 2: `unsubscribed` says where it ended, topics say who may publish and what is kept, a fault which
 # life it hit; `retired` is new. 3: `published` says whether the event is a merge of causal order.
 # 4: `subscribed` names filters: who does not know of them would take it for a full subscription.
+# 5: `topic_version` says what it flushed: without, what a node let go of then looks lost.
 # Fields that earlier versions lack have a default here.
 
 # How much is written: each level includes those before it.
@@ -106,6 +107,7 @@ class TopicVersion(Record, frozen=True):
     retention_age_s: int | None = None
     retention_count: int | None = None
     retention_bytes: int | None = None
+    flushed: tuple[Mark, ...] = ()  # its author lets go of everything up to here
 
 
 class Subscribed(Record, frozen=True):
@@ -197,7 +199,7 @@ class LeaderChanged(Record, frozen=True):
 
 
 class Retired(Record, frozen=True):
-    """What we lack up to `number` will not be delivered: the topic's retention let go of it."""
+    """What we lack up to `number` will not be delivered: retention or a flush let go of it."""
 
     topic: Cid
     publisher: PeerId

@@ -215,6 +215,8 @@ class TopicBook:
         """Every event in the order of publication."""
         self.retention_count: int | None = None
         self.retention_age_s: float | None = None
+        self.flushed: dict[tuple[PeerId, int], int] = {}
+        """Up to which number of a numbering some version lets go of everything."""
         self.newest: dict[int, deque[tuple[Stream, int]]] = {}
         """What retention by count leaves a node, which counts in the order of arrival."""
         self.outrun: set[tuple[Stream, int]] = set()
@@ -231,6 +233,12 @@ class TopicBook:
         newest.append((stream, number))
         if len(newest) > self.retention_count:
             self.outrun.add(newest.popleft())
+
+    def flush(self, marks: Iterable[Mark]) -> None:
+        """A version lets go of everything up to some marks."""
+        for publisher, epoch, number in marks:
+            known = self.flushed.get((publisher, epoch), 0)
+            self.flushed[publisher, epoch] = max(known, number)
 
     def lasts_of_a_stream(self) -> dict[int, int] | None:
         """Where a new stream keeps the last places: a total order has one sequence for all."""

@@ -155,6 +155,8 @@ class Observer:
                 book = self.book(record.topic)
                 book.name = record.name
                 self.promise(book, record.order)
+            case trace.TopicVersion():
+                self.book(record.topic).flush(record.flushed)
             case trace.Subscribed():
                 self._subscribed(index, record)
             case trace.Unsubscribed():

@@ -180,6 +180,26 @@ def test_what_retention_dropped_is_missing_until_the_node_says_so() -> None:
     assert world.found() == {"lost": 2}
 
 
+def test_what_was_flushed_is_counted_apart_but_not_what_lies_beyond() -> None:
+    world = Planted()
+    world.subscribe(1, 2)
+    for number in range(1, 5):
+        world.publish(number)
+    marks = (Mark(peer(0), EPOCH, 2), Mark(peer(0), EPOCH + 1, 9))
+    for node in (1, 2):
+        world.tell(node, trace.TopicVersion(TOPIC, cid_of(b"version"), 1, flushed=marks))
+    world.tell(1, trace.Retired(topic=TOPIC, publisher=peer(0), epoch=EPOCH, number=3))
+    world.deliver(1, 4)
+    world.deliver(2, 1, 3, 4)
+    assert not complete(world.observer, world.time_s)
+    coverage = checked(world)
+    assert coverage.tally.retired == 2
+    assert world.found() == {"lost": 2}, "the third at one, and the second where nobody said so"
+    world.deliver(1, 3)
+    world.deliver(2, 2)
+    assert complete(world.observer, world.time_s)
+
+
 def test_retention_counts_in_the_order_of_arrival() -> None:
     """Among the newest by publication, and still the oldest in another node's log."""
     world = Planted()

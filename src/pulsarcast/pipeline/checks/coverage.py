@@ -3,8 +3,8 @@
 How many events a subscription lacks is a subtraction: those that stand, less those before its
 start, less those it got. Only where something is left over are single events looked at, and only
 then is it asked what may excuse it: the publisher lost the event before anyone was promised
-anything, retention let go of it, or the node has another event of the same request. What a
-subscription with filters lacks is not asked: that is `unknown`.
+anything, retention or a flush let go of it, or the node has another event of the same request.
+What a subscription with filters lacks is not asked: that is `unknown`.
 """
 
 from __future__ import annotations
@@ -117,22 +117,28 @@ def _without_excused(case: Case, missing: DataFrame) -> DataFrame:
 
 
 def _without_retired(case: Case, missing: DataFrame) -> DataFrame:
-    """Less those that the topic's retention let go of, if it can have, and the node says so.
+    """Less those that a flush or the topic's retention let go of, where the node says so.
 
-    One that says nothing still waits for it, however old it is.
+    One that says nothing still waits for it, however old it is. And nobody is believed beyond what
+    a version flushed, or where retention cannot have let go of anything.
     """
     published = case.standing.groupBy("run_id", "topic").agg(F.count(F.lit(1)).alias("there_are"))
     letting_go = (
         case.topics.where("retains")
         .join(published, ["run_id", "topic"], how="inner")
         .where("retains_otherwise or there_are > retention_count")
-        .select("run_id", "topic")
+        .select("run_id", "topic", F.lit(True).alias("letting_go"))
+    )
+    let_go = F.when(F.col("letting_go"), F.col("retired")).otherwise(
+        F.least("retired", F.coalesce("flushed_to", F.lit(0)))
     )
     retired = (
         case.lines.where(F.col("kind") == "retired")
-        .join(letting_go, ["run_id", "topic"], how="left_semi")
         .groupBy("node_id", *NUMBERING)
         .agg(F.max("number").alias("retired"))
+        .join(letting_go, ["run_id", "topic"], how="left")
+        .join(history.flushes(case.lines), [*NUMBERING], how="left")
+        .select("node_id", *NUMBERING, let_go.alias("retired"))
     )
     return missing.join(retired, ["node_id", *NUMBERING], how="left").where(
         "retired is null or number > retired"

@@ -19,13 +19,14 @@ from pulsarcast.pipeline.history.places import (
 )
 from pulsarcast.pipeline.history.publications import publications, standing
 from pulsarcast.pipeline.history.subscriptions import periods, starts
-from pulsarcast.pipeline.history.topics import topics, versions
+from pulsarcast.pipeline.history.topics import flushes, topics, versions
 
 __all__ = [
     "DRIVER",
     "END_OF_LIFE",
     "LEVELS",
     "deliveries",
+    "flushes",
     "in_own_name",
     "is_shared",
     "is_within",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pulsarcast.pipeline.history.places import of_kind
+from pulsarcast.pipeline.history.places import NUMBERING, of_kind
 
 _DESCRIBED = ("name", "author", "order", "dissemination", "linking")
 
@@ -50,4 +50,15 @@ def versions(lines: DataFrame) -> DataFrame:
         of_kind(lines, "topic_created", "topic_version")
         .select("run_id", "topic", "version", "allowed")
         .distinct()
+    )
+
+
+def flushes(lines: DataFrame) -> DataFrame:
+    """Up to which number of a numbering some version of its topic flushed: `flushed_to`."""
+    return (
+        of_kind(lines, "topic_version")
+        .select("run_id", "topic", F.explode("flushed").alias("mark"))
+        .select("run_id", "topic", "mark.publisher", "mark.epoch", "mark.number")
+        .groupBy(*NUMBERING)
+        .agg(F.max("number").alias("flushed_to"))
     )

@@ -2,7 +2,7 @@
 
 Nothing here is asked about events that everyone got. The others are, one after the other: had the
 node another event of the same request; was that request there before the subscription; did the
-publisher lose it before anyone was promised anything; had the topic's retention let go of it. What
+publisher lose it before anyone was promised anything; had retention or a flush let go of it. What
 none of these explains is lost.
 """
 
@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pulsarcast.pipeline.history.lives import last_harms
 from pulsarcast.pipeline.history.places import LEVELS, of_kind
 from pulsarcast.pipeline.history.publications import delivered_elsewhere
+from pulsarcast.pipeline.history.topics import flushes
 from pulsarcast.pipeline.quality.closely import PERIOD, numbering, subject
 
 EXPLAINED = (
@@ -118,7 +119,10 @@ def _unacknowledged(lines: DataFrame, asked: DataFrame) -> DataFrame:
 
 
 def _retired(lines: DataFrame, asked: DataFrame, events: DataFrame, topics: DataFrame) -> DataFrame:
-    """Add `retired`: the node was told that the topic's retention had let go of the event."""
+    """Add `retired`: the node was told that a flush or retention had let go of the event.
+
+    Nobody is believed beyond what a version flushed, or where retention cannot have let go.
+    """
     told = (
         of_kind(lines, "retired")
         .groupBy(subject().alias("subject"), numbering().alias("numbering"))
@@ -131,12 +135,16 @@ def _retired(lines: DataFrame, asked: DataFrame, events: DataFrame, topics: Data
         .where(F.col("retains_otherwise") | (F.col("published") > F.col("retention_count")))
         .select("run_id", "topic", F.lit(True).alias("lets_go"))
     )
+    flushed = flushes(lines).select(numbering().alias("numbering"), "flushed_to")
+    can_be = F.coalesce("lets_go", F.lit(False)) | F.coalesce(
+        F.col("flushed_to") >= F.col("number"), F.lit(False)
+    )
     return (
         asked.join(told, ["subject", "numbering"], how="left")
         .join(F.broadcast(lets_go), ["run_id", "topic"], how="left")
+        .join(flushed, ["numbering"], how="left")
         .withColumn(
             "retired",
-            F.coalesce(F.col("lets_go"), F.lit(False))
-            & F.coalesce(F.col("retired_to") >= F.col("number"), F.lit(False)),
+            can_be & F.coalesce(F.col("retired_to") >= F.col("number"), F.lit(False)),
         )
     )

@@ -56,6 +56,7 @@ class Renewal:
                     retention.age_s,
                     retention.count,
                     retention.bytes,
+                    version.flushed,
                 )
             )
             self.node.following.follow_below(topic)

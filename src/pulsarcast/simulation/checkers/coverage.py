@@ -2,10 +2,10 @@
 
 An event is due to every subscription whose start frontier does not cover it and that has not
 ended. Three things are counted apart, and only where an event is missing somewhere: what a
-publisher lost before anyone was told that it is safe, what retention has dropped and the node says
-so, and what was still under way when a subscription ended. What is due to a subscription with
-filters nobody can say who reads traces: events' attributes are not in them. It is left out here,
-and whoever made the load has to know (`simulation.content`, the testbed's `quotes`).
+publisher lost before anyone was told that it is safe, what retention or a flush has dropped and the
+node says so, and what was still under way when a subscription ended. What is due to a subscription
+with filters nobody can say who reads traces: events' attributes are not in them. It is left out
+here, and whoever made the load has to know (`simulation.content`, the testbed's `quotes`).
 """
 
 from collections.abc import Collection
@@ -187,7 +187,9 @@ def _lost_unacknowledged(observer: Observer, stream: Stream, number: int) -> boo
 
 
 def _retired(book: TopicBook, stream: Stream, number: int, now_s: float) -> bool:
-    """Whether the topic's retention lets nodes drop an event: late-comers cannot have it then."""
+    """Whether a flush or the topic's retention lets nodes drop an event: late-comers go without."""
+    if number <= book.flushed.get((stream.publisher, stream.epoch), 0):
+        return True
     if book.retention_age_s is not None and now_s - stream.times[number] > book.retention_age_s:
         return True
     if book.retention_count is None:
