@@ -253,4 +253,4 @@ MUTANTS: Final = (
         {"acknowledged_unpublished": 1, "equivocation": 1},
     ),
 )
-"""The kind comes first in a mutant's name; three of each kind; `lost` and `forged` have one more."""
+"""The kind comes first in a mutant's name; at least three of each kind."""
