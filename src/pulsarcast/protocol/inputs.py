@@ -117,7 +117,6 @@ class Publish(Struct, frozen=True):
     idempotency_key: bytes | None = None
     created_us: int | None = None
     """When it was said, where that was not now: an author who hands in what was written before."""
-    expires_us: int | None = None
     injection: str = ""
 
 

@@ -141,7 +141,6 @@ class Outbox:
             created=self.turn.wall_us if given.created_us is None else given.created_us,
             nonce=nonce,
             sequence=sequence,
-            expires=given.expires_us,
             after=after.parents,
             marks=after.marks,
         )

@@ -101,7 +101,6 @@ class Publisher:
             parents=links.parents,
             marks=links.marks,
             position=self._position(descriptor, sequence),
-            expires=given.expires_us,
         )
         self._launch(event, numbering, topic, descriptor, given.replicated, given.injection, done)
 
