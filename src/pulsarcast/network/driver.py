@@ -26,7 +26,8 @@ from pulsarcast.model.ids import PeerId
 from pulsarcast.model.remembering import RememberedVerification
 from pulsarcast.network.addresses import AddressBook
 from pulsarcast.network.disk import Disk
-from pulsarcast.network.host import Host, check_address
+from pulsarcast.network.host import Host
+from pulsarcast.network.multiaddrs import check_address
 from pulsarcast.network.neighbours import Neighbours
 from pulsarcast.network.timers import Timers
 from pulsarcast.network.tracing import NodeTrace
