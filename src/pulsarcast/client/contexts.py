@@ -144,7 +144,11 @@ def _quoted(text: str) -> str:
 
 
 def _write_whole(path: Path, content: bytes) -> None:
-    """Replace a file so that a crash leaves the old one or the new one; secret from the start."""
+    """Replace a file so that a crash leaves the old one or the new one; secret from the start.
+
+    As a node's home has it (`storage/home.py`), which no client may import, and no room below both
+    has a disk. Here no lock keeps others out, so each process writes under a name of its own.
+    """
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     unfinished.unlink(missing_ok=True)
     try:

@@ -27,7 +27,14 @@ from pulsarcast.daemon.metrics import Meters
 from pulsarcast.daemon.service import Service
 from pulsarcast.daemon.serving import serve
 from pulsarcast.daemon.sessions import Sessions
-from pulsarcast.daemon.settings import CONFIG, Settings, Value, config_text, host_and_port
+from pulsarcast.daemon.settings import (
+    CONFIG,
+    Settings,
+    Value,
+    config_text,
+    host_and_port,
+    load_settings,
+)
 from pulsarcast.daemon.streams import forget_nameless
 from pulsarcast.daemon.tokens import TokenBook, operator_token
 from pulsarcast.model.errors import LocalError
@@ -63,6 +70,8 @@ class Door:
 
 def initialize(home: Path, values: dict[str, Value] | None = None) -> str:
     """Make a home: key, settings with explanations, and the operator's token; its peer id."""
+    if values and not (home / CONFIG).exists():
+        load_settings(home, {}, values)  # What a daemon would refuse is not written down.
     with Home.open(home) as lived_in:
         peer = lived_in.identity.peer_id
         if not (home / CONFIG).exists():

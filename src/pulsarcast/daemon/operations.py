@@ -32,8 +32,6 @@ LOOKED_AT_MAX: Final = 10_000
 KEY_MAX: Final = 256
 INDEX_MAX: Final = (1 << 63) - 1
 
-Index = Annotated[int, msgspec.Meta(ge=0, le=INDEX_MAX)]
-
 
 class HistoryQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which part of a topic's history."""
@@ -55,6 +53,7 @@ class Health(msgspec.Struct):
 
     status: str
     reasons: list[str] = []
+    """Stays empty: this is told to anybody, and why is for those with a token (`status`)."""
 
 
 # Topics.

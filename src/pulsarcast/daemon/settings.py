@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from pulsarcast.model.api import PORT
 from pulsarcast.model.errors import LocalError
+from pulsarcast.network.addresses import parse_contact
 
 CONFIG: Final = "config.toml"
 PREFIX: Final = "PULSARCAST_"
@@ -191,6 +192,17 @@ def _check_together(settings: Settings) -> None:
         if level not in LEVELS:
             raise LocalError(f"log levels are {', '.join(LEVELS)}: not {level!r}")
     host_and_port(settings["http.address"])
+    _check_bootstrap(settings)
+
+
+def _check_bootstrap(settings: Settings) -> None:
+    """A misspelt address is no peer that is away for a while: nobody would ever answer there."""
+    name = "node.bootstrap"
+    for text in settings[name]:
+        try:
+            parse_contact(text)
+        except LocalError as error:
+            raise LocalError(f"{settings.origin(name)}: {name}: {error}") from error
 
 
 def rooms(settings: Settings) -> dict[str, str]:

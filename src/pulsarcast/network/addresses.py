@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import PeerId, parse_peer
+from pulsarcast.network.multiaddrs import check_address
 from pulsarcast.protocol.messages import (
     BlockFound,
     Contact,
@@ -133,8 +134,10 @@ def _put(table: dict[PeerId, Any], peer: PeerId, addresses: tuple[str, ...]) -> 
 
 
 def parse_contact(text: str) -> Contact:
-    """A peer and its address, from `/ip4/…/tcp/…/p2p/PEER`."""
+    """A peer and its address, from `/ip4/…/tcp/…/p2p/PEER`; raises LocalError where it is none."""
     address, separator, peer = text.rpartition("/p2p/")
     if not separator:
         raise LocalError(f"not an address with a peer in it, as /ip4/…/tcp/…/p2p/PEER: {text!r}")
-    return Contact(parse_peer(peer), (address,))
+    contact = Contact(parse_peer(peer), (address,))
+    check_address(address, contact.peer)
+    return contact

@@ -26,7 +26,8 @@ from pulsarcast.model.ids import PeerId
 from pulsarcast.model.remembering import RememberedVerification
 from pulsarcast.network.addresses import AddressBook
 from pulsarcast.network.disk import Disk
-from pulsarcast.network.host import Host, check_address
+from pulsarcast.network.host import Host
+from pulsarcast.network.multiaddrs import check_address
 from pulsarcast.network.neighbours import Neighbours
 from pulsarcast.network.timers import Timers
 from pulsarcast.network.tracing import NodeTrace
@@ -117,8 +118,6 @@ class Driver:
         network: str = NETWORK,
         parameters: Parameters | None = None,
         trace_to: NodeTrace | None = None,
-        rng: Random | None = None,
-        sample_s: float = SAMPLE_S,
     ) -> None:
         self.me = identity.peer_id
         self.host = Host(identity, dial_from=dial_from)
@@ -128,7 +127,7 @@ class Driver:
         self.neighbours = Neighbours(self.me, self.host, self.book, self._hello, self)
         self.core = Core(
             identity,
-            rng or Random(int.from_bytes(os.urandom(32))),
+            Random(int.from_bytes(os.urandom(32))),
             parameters or Parameters(),
             decode_event=RememberedVerification(decode_event, REMEMBERED_MAX),
         )
@@ -145,7 +144,6 @@ class Driver:
         self._network = network
         self._trace = trace_to
         self._traces_rpc = trace_to is not None and trace_to.level == "rpc"
-        self._sample_s = sample_s
         self._timers = Timers(self._fire, time.monotonic)
         self._inputs: deque[Input] = deque()
         self._replies: dict[int, Callable[[Reply], None]] = {}
@@ -404,7 +402,7 @@ class Driver:
     async def _sample(self) -> None:
         """Say now and then what we use."""
         while True:
-            await trio.sleep(self._sample_s)
+            await trio.sleep(SAMPLE_S)
             try:
                 self._write(self.usage())
             except OSError:

@@ -11,24 +11,22 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from ipaddress import IPv4Address, IPv6Address
 from typing import Final
 
 import trio
 
 from pulsarcast.model.errors import LocalError, RemoteError
 from pulsarcast.model.identity import Identity
-from pulsarcast.model.ids import PeerId, parse_peer, peer_text
+from pulsarcast.model.ids import PeerId, peer_text
 from pulsarcast.network.handshake import PROTOCOL as NOISE
 from pulsarcast.network.handshake import Dialler, Listener, StaticKey
 from pulsarcast.network.link import Link
+from pulsarcast.network.multiaddrs import FAMILIES, parse_address
 from pulsarcast.network.negotiation import ask_for, offer
 from pulsarcast.network.noise import LENGTH_BYTES, NoiseFraming, length_bytes
 from pulsarcast.network.yamux import PROTOCOL as YAMUX
-from pulsarcast.wire.limits import ADDRESS_BYTES_MAX
 
 CONNECTIONS_MAX: Final = 1024
 HANDSHAKES_MAX: Final = 64
@@ -41,18 +39,6 @@ RETRY_S: Final = 0.1
 """Until the next attempt to accept, where the process is out of file descriptors."""
 
 _READ_BYTES: Final = 4096
-_FAMILIES: Final = {
-    "ip4": socket.AF_INET,
-    "ip6": socket.AF_INET6,
-    "dns": socket.AF_UNSPEC,
-    "dns4": socket.AF_INET,
-    "dns6": socket.AF_INET6,
-}
-
-_NAME_MAX: Final = 253
-_NAME: Final = re.compile(r"[!-~]+")
-_DNS_NAME: Final = re.compile(r"[!-\-/-~]{1,63}(\.[!-\-/-~]{1,63})*\.?")
-"""Labels that are neither empty nor long: all others are errors before anybody is asked."""
 
 _IP_BIND_ADDRESS_NO_PORT: Final = 24
 """Linux has it, and Python no name for it."""
@@ -367,59 +353,12 @@ def _listener(family: int, name: tuple[str, int]) -> socket.socket:
 
 async def _resolve(address: str, peer: PeerId | None = None) -> list[tuple[int, tuple[str, int]]]:
     """The families and socket names behind a multiaddr; LocalError where it is none of TCP's."""
-    kind, host, port = _parse(address, peer)
-    family = _FAMILIES[kind]
+    kind, host, port = parse_address(address, peer)
+    family = FAMILIES[kind]
     if kind.startswith("ip"):
         return [(family, (host, port))]
     found = await trio.socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
     return [(int(family), (str(name[0]), port)) for family, *_, name in found]
-
-
-def _parse(address: str, peer: PeerId | None) -> tuple[str, str, int]:
-    """The parts of /ip4|ip6|dns|dns4|dns6/HOST/tcp/PORT[/p2p/PEER]."""
-    match address.split("/"):
-        case ["", kind, host, "tcp", port, *rest] if kind in _FAMILIES and host:
-            pass
-        case _:
-            raise LocalError(f"not an address of a TCP port: {address!r}")
-    match rest:
-        case []:
-            pass
-        case ["p2p", named]:
-            if peer is not None and parse_peer(named) != peer:
-                raise LocalError(f"the address of another peer: {address!r}")
-        case _:
-            raise LocalError(f"not an address of a TCP port: {address!r}")
-    if not _is_host(kind, host):
-        raise LocalError(f"not the name of a host: {address!r}")
-    try:
-        if kind == "ip4":
-            IPv4Address(host)
-        elif kind == "ip6":
-            IPv6Address(host)
-        number = int(port)
-    except ValueError:
-        raise LocalError(f"not an address of a TCP port: {address!r}") from None
-    if not (port.isascii() and port.isdigit() and number < 2**16):
-        raise LocalError(f"not an address of a TCP port: {address!r}")
-    return kind, host, number
-
-
-def check_address(address: str, peer: PeerId) -> None:
-    """See to it that a peer could be dialled at an address; raises LocalError if not."""
-    _parse(address, peer)
-    if len(address.encode()) > ADDRESS_BYTES_MAX:
-        raise LocalError(f"an address of more than {ADDRESS_BYTES_MAX} bytes: {address!r}")
-
-
-def _is_host(kind: str, host: str) -> bool:
-    """Whether sockets and resolvers take it as a name, be there such a host or not.
-
-    Strangers say where others are to be dialled: nothing may come of it but a dial that fails.
-    """
-    if not kind.startswith("dns"):
-        return _NAME.fullmatch(host) is not None
-    return _DNS_NAME.fullmatch(host) is not None and len(host.removesuffix(".")) <= _NAME_MAX
 
 
 def _address_text(name: tuple[str, int]) -> str:

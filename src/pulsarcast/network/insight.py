@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from pulsarcast.model.api import FollowedView, PeerView, ReaderView, SequencingView
 from pulsarcast.model.ids import Cid, PeerId, cid_text, peer_text
-from pulsarcast.model.topic_types import Dissemination
+from pulsarcast.model.topic_types import Dissemination, TopicDescriptor
 from pulsarcast.network.neighbours import Neighbours
 from pulsarcast.network.subscriptions import Feed
 from pulsarcast.protocol.content.following import ContentTopic
 from pulsarcast.protocol.sequencing.seat import Seat
+from pulsarcast.protocol.topic.log import TopicLog
 from pulsarcast.protocol.topic.topic import Topic
 
 
@@ -21,26 +24,17 @@ def topic_view(
     topic: Topic, feed: Feed | None, aliases: Mapping[str, str], seat: Seat | None = None
 ) -> FollowedView:
     """How a topic that we follow does."""
-    tree, footprint, descriptor = topic.view(), topic.footprint(), topic.descriptor
-    topic_id = cid_text(topic.id)
-    return FollowedView(
-        id=topic_id,
-        name=descriptor.name,
-        author=peer_text(descriptor.author),
-        version=descriptor.number,
-        order=descriptor.delivery_order.value,
-        dissemination=descriptor.dissemination.value,
-        aliases=[alias for alias, named in aliases.items() if named == topic_id],
+    tree, footprint = topic.view(), topic.footprint()
+    return replace(
+        _view(topic.id, topic.descriptor, topic.log, feed, aliases),
         subscribed=tree.subscribed,
-        newest=topic.log.newest,
         parent=None if tree.parent is None else peer_text(tree.parent),
         children=_texts(tree.children),
         lazy=_texts(tree.lazy),
         # In a cube everyone is the root of its own tree.
-        is_root=tree.root or descriptor.dissemination is Dissemination.CUBE,
+        is_root=tree.root or topic.descriptor.dissemination is Dissemination.CUBE,
         held_back=footprint["held_back"],
         missing=footprint["wants"],
-        readers=[] if feed is None else readers_of(feed),
         sequencing=None if seat is None else sequencing_of(seat),
         halted=topic.halted,
     )
@@ -96,7 +90,22 @@ def followed_by_content(
 def _content_view(
     topic: ContentTopic, feed: Feed | None, aliases: Mapping[str, str]
 ) -> FollowedView:
-    descriptor, topic_id = topic.versions.current, cid_text(topic.id)
+    return replace(
+        _view(topic.id, topic.versions.current, topic.log, feed, aliases),
+        held_back=topic.held_back,
+        filters=[wanted.text() for wanted in topic.wanted.values()],
+    )
+
+
+def _view(
+    topic: Cid,
+    descriptor: TopicDescriptor,
+    log: TopicLog,
+    feed: Feed | None,
+    aliases: Mapping[str, str],
+) -> FollowedView:
+    """What there is to say of any topic, as of one in whose tree we have no place."""
+    topic_id = cid_text(topic)
     return FollowedView(
         id=topic_id,
         name=descriptor.name,
@@ -106,15 +115,14 @@ def _content_view(
         dissemination=descriptor.dissemination.value,
         aliases=[alias for alias, named in aliases.items() if named == topic_id],
         subscribed=True,
-        newest=topic.log.newest,
+        newest=log.newest,
         parent=None,
         children=[],
         lazy=[],
         is_root=False,
-        held_back=topic.held_back,
+        held_back=0,
         missing=0,
         readers=[] if feed is None else readers_of(feed),
-        filters=[wanted.text() for wanted in topic.wanted.values()],
     )
 
 

@@ -90,8 +90,3 @@ class NoiseFraming:
             raise RemoteError("a message that does not open with the connection's key") from None
         self._open_nonce = nonce
         return plaintexts
-
-    @property
-    def pending_bytes(self) -> int:
-        """How much of a message that is not whole yet is held."""
-        return len(self._held)

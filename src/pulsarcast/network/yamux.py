@@ -189,12 +189,11 @@ class YamuxStream:
 class Yamux:
     """One connection's streams."""
 
-    def __init__(self, initiator: bool, *, streams_max: int = STREAMS_MAX) -> None:
+    def __init__(self, initiator: bool) -> None:
         self.on_open: Callable[[YamuxStream], None] = YamuxStream.reset
         """Called with every stream that the peer opens; its data comes after this returns."""
         self.on_away: Callable[[int], None] = _ignore
         """Called with the peer's code when it goes away; nothing is called back after that."""
-        self._streams_max = streams_max
         self._streams: dict[int, YamuxStream] = {}
         self._next_id = 1 if initiator else 2
         self._peer_parity = 0 if initiator else 1
@@ -349,8 +348,8 @@ class Yamux:
         """Take a SYN; ids of a peer only ever grow, so none is used twice."""
         if stream_id % 2 != self._peer_parity or stream_id <= self._peer_id_last:
             raise RemoteError("a stream opened under an id that is not its opener's next")
-        if self._peer_streams >= self._streams_max:
-            raise RemoteError(f"more than {self._streams_max} streams at once")
+        if self._peer_streams >= STREAMS_MAX:
+            raise RemoteError(f"more than {STREAMS_MAX} streams at once")
         self._peer_id_last = stream_id
         self._peer_streams += 1
         stream = YamuxStream(self, stream_id)

@@ -66,7 +66,10 @@ class UpdateTopic(Struct, frozen=True):
 
 
 class Subscribe(Struct, frozen=True):
-    """Join a topic's dissemination tree; `below` takes in every sub-topic too."""
+    """Join a topic's dissemination tree; `below` takes in every sub-topic too (thesis, 3.1).
+
+    No program can ask a node for `below` yet: its readers listen to one topic each.
+    """
 
     call: int
     topic: Cid
@@ -117,7 +120,6 @@ class Publish(Struct, frozen=True):
     idempotency_key: bytes | None = None
     created_us: int | None = None
     """When it was said, where that was not now: an author who hands in what was written before."""
-    expires_us: int | None = None
     injection: str = ""
 
 

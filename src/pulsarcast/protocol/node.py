@@ -4,6 +4,7 @@ No clock, socket, thread or disk is in here: the same inputs and the same seed g
 effects, in the simulator and on the wire.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import assert_never
@@ -106,7 +107,7 @@ class Node:
     ) -> None:
         self.turn = Turn(identity, rng)
         self.parameters = parameters
-        self.counts: dict[str, int] = {}
+        self.counts: Counter[str] = Counter()
         """How often each way of recovering was taken."""
         self._halted: str | None = None
         self._recent: dict[Cid, Cid] = {}

@@ -49,7 +49,7 @@ from pulsarcast.protocol.store import (
     Write,
 )
 from pulsarcast.storage.logs import LOG, LOGGED, LogReader
-from pulsarcast.storage.sqlite_schema import copy_to, prepare, refuse_others
+from pulsarcast.storage.sqlite_schema import prepare, refuse_others
 
 KEY_BYTES: Final = 32
 HEAD: Final = slice(4, 12)
@@ -106,11 +106,6 @@ class SqliteStore:
     def close(self) -> None:
         """Leave one file behind, with everything in it."""
         self._database.close()
-
-    def copy_to(self, path: str | Path) -> None:
-        """Copy the store as it is now, while it is in use."""
-        with _blamed(self.path):
-            copy_to(self._database, Path(path))
 
     def log_reader(self, store: bytes) -> LogReader:
         """Reads whole logs; `store` is the id of this very store."""

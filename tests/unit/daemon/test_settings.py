@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pulsarcast.daemon.daemon import initialize
 from pulsarcast.daemon.settings import (
     SETTINGS,
     config_text,
@@ -58,12 +59,46 @@ def test_what_is_wrong_in_the_file_is_said(tmp_path: Path, text: str, complaint:
         load_settings(tmp_path, {})
 
 
+PEER = "12D3KooWPjceQrSwdWXPyLLeABRXmuqt69Rg3sBYbU1Nft9HyQ6X"
+
+
+@pytest.mark.parametrize(
+    ("address", "complaint"),
+    [
+        ("nonsense", "not an address with a peer in it"),
+        ("/ip4/127.0.0.1/tcp/4420", "not an address with a peer in it"),
+        ("/ip4/127.0.0.1/tcp/4420/p2p/", "not a peer id"),
+        (f"/ip4/127.0.0.1/tcp/4420/p2p/{PEER[:-1]}", "not a peer id"),
+        (f"/ip4/127.0.0.1/tpc/4420/p2p/{PEER}", "not an address of a TCP port"),
+        (f"/ip4/127.0.0.256/tcp/4420/p2p/{PEER}", "not an address of a TCP port"),
+        (f"/ip4/127.0.0.1/tcp/65536/p2p/{PEER}", "not an address of a TCP port"),
+        (f"127.0.0.1:4420/p2p/{PEER}", "not an address of a TCP port"),
+        (f"/dns/example..org/tcp/4420/p2p/{PEER}", "not the name of a host"),
+    ],
+)
+def test_a_misspelt_peer_to_begin_with_is_found_before_the_start(
+    tmp_path: Path, address: str, complaint: str
+) -> None:
+    good = f"/dns4/example.org/tcp/4420/p2p/{PEER}"
+    variable = "PULSARCAST_NODE_BOOTSTRAP"
+    assert load_settings(tmp_path, {variable: good})["node.bootstrap"] == [good]
+    with pytest.raises(LocalError, match=f"{variable}: node.bootstrap: {complaint}"):
+        load_settings(tmp_path, {variable: f"{good},{address}"})
+    write(tmp_path, f"[node]\nbootstrap = ['{address}']\n")
+    with pytest.raises(LocalError, match=f"config.toml: node.bootstrap: {complaint}"):
+        load_settings(tmp_path, {})
+    home = tmp_path / "home"
+    with pytest.raises(LocalError, match=f"command line: node.bootstrap: {complaint}"):
+        initialize(home, {"node.bootstrap": [address]})
+    assert not home.exists()
+
+
 @pytest.mark.parametrize(
     ("variable", "text", "name", "value"),
     [
         ("PULSARCAST_HTTP_BEHIND_PROXY", "true", "http.behind_proxy", True),
         ("PULSARCAST_HTTP_BEHIND_PROXY", "0", "http.behind_proxy", False),
-        ("PULSARCAST_NODE_BOOTSTRAP", "a, b,", "node.bootstrap", ["a", "b"]),
+        ("PULSARCAST_HTTP_HOSTS", "a, b,", "http.hosts", ["a", "b"]),
         ("PULSARCAST_LOG_LEVEL", "debug", "log.level", "debug"),
     ],
 )

@@ -123,9 +123,7 @@ def test_where_nothing_says_what_a_process_uses_a_node_lives_on(
         return open(path, encoding=encoding)  # noqa: PTH123 (as it is called there)
 
     monkeypatch.setattr(driver, "open", look, raising=False)
-    defaults = driver.Driver.__init__.__kwdefaults__
-    assert defaults is not None
-    monkeypatch.setitem(defaults, "sample_s", 0.01)
+    monkeypatch.setattr(driver, "SAMPLE_S", 0.01)
 
     async def scene() -> None:
         async with Node.open(tmp_path / "ann", trace_level=trace_level) as ann:

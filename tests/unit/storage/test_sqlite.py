@@ -132,7 +132,7 @@ def test_every_commit_is_synced(tmp_path: Path) -> None:
 def test_a_store_is_copied_while_it_is_in_use(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store")
     store.apply(some_of_everything())
-    store.copy_to(tmp_path / "copy")
+    sqlite_schema.copy_to(store._database, tmp_path / "copy")
     store.apply([put(4)])
     copy = SqliteStore(tmp_path / "copy")
     check_everything(copy)

@@ -5,6 +5,7 @@ the numberings stood then. Our frontier is what both have confirmed, so that one
 out is found out by the other. Where a member is lost the next one goes on from its marks.
 """
 
+from collections import Counter
 from collections.abc import Callable
 
 from pulsarcast.model.ids import Cid, PeerId
@@ -62,7 +63,7 @@ class Comparing:
         start: Callable[[dict[Source, int]], None],
         compared: Callable[[PeerId, ContentCompared, bool], None],
         confirmed: Callable[[dict[Source, int]], None],
-        counts: dict[str, int],
+        counts: Counter[str],
     ) -> None:
         self._topic = topic
         self._turn = turn
@@ -260,7 +261,7 @@ class Comparing:
         self._late += bool(late)
         if late and self._late >= LATE_MAX:
             self._late = 0
-            self._counts["content_skipped"] = self._counts.get("content_skipped", 0) + 1
+            self._counts["content_skipped"] += 1
             begins = {(mark.publisher, mark.epoch): mark.high for mark in late}
             for each in self._slots:
                 _raise(each, begins)
@@ -290,12 +291,12 @@ class Comparing:
 
     def _gave_up(self, slot: _Slot, number: int) -> None:
         if slot.request == number:
-            self._counts["content_member_silent"] = self._counts.get("content_member_silent", 0) + 1
+            self._counts["content_member_silent"] += 1
             self._drop(slot)
 
     def _too_many(self, slot: _Slot) -> None:
         """More numberings than anybody can have: whoever made them up, we go on with another."""
-        self._counts["content_marks_too_many"] = self._counts.get("content_marks_too_many", 0) + 1
+        self._counts["content_marks_too_many"] += 1
         self._drop(slot)
 
     def _drop(self, slot: _Slot) -> None:

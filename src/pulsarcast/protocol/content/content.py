@@ -299,7 +299,7 @@ class Content:
     def lost(self, peer: PeerId) -> None:
         """A connection ended, or could not be made."""
         for probe in self.routing.lost(peer):
-            self.counts["content_probe_again"] = self.counts.get("content_probe_again", 0) + 1
+            self.counts["content_probe_again"] += 1
             try:
                 self.homes.probe(probe, None)
             except RemoteError as error:

@@ -231,7 +231,7 @@ class ContentTopic:
         )
 
     def _count(self, name: str, by: int) -> None:
-        self._content.counts[name] = self._content.counts.get(name, 0) + by
+        self._content.counts[name] += by
 
     def _compared(self, sender: PeerId, message: ContentCompared, decides: bool) -> None:
         """A member names all that match, and sends those that we lack."""

@@ -11,6 +11,7 @@ Where neither holds anything, and the node must exist because its parent has spl
 empty: leases fill it again.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -65,7 +66,7 @@ class Homes:
         deliver: Callable[[MatchedEvent], None],
         installed: Callable[[PeerId, Installed], None],
         rejected: Callable[[PeerId, Cid | None, RemoteError], None],
-        counts: dict[str, int],
+        counts: Counter[str],
     ) -> None:
         self._turn = turn
         self._routing = routing
@@ -201,7 +202,7 @@ class Homes:
         def kept(taken: bool) -> None:
             if not taken:
                 return
-            self._counts["content_installed"] = self._counts.get("content_installed", 0) + 1
+            self._counts["content_installed"] += 1
             answer = Installed(
                 place.topic,
                 record.sid,
@@ -254,7 +255,7 @@ class Homes:
 
     def split(self, place: Place) -> None:
         """A leaf is more than we want to bear: its halves go to homes of their own."""
-        self._counts["content_split"] = self._counts.get("content_split", 0) + 1
+        self._counts["content_split"] += 1
         self._halve(place)
         self.telling.tell_up(place)
 
@@ -374,7 +375,7 @@ class Homes:
                 self._turn.send(subscriber, matched)
         rate = place.bear(1 + len(subscribers), self._turn.now)
         if self.splitting.is_too_much(rate) and not place.is_split and place.can_split():
-            self._counts["content_load_split"] = self._counts.get("content_load_split", 0) + 1
+            self._counts["content_load_split"] += 1
             self.split(place)
 
     # What other homes hand us.
@@ -455,7 +456,7 @@ class Homes:
             peer, token, version = place.handing
             if (peer, token) == (sender, message.token):
                 place.handing = None
-                self._counts["content_hand_over"] = self._counts.get("content_hand_over", 0) + 1
+                self._counts["content_hand_over"] += 1
                 if version == place.version:
                     place.is_owner = False
                 else:

@@ -9,6 +9,7 @@ so that a filter looks at those that lie in its ranges, and not at all of them.
 """
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable
 
 from pulsarcast.model.events import EventDescriptor
@@ -78,7 +79,7 @@ class _Page:
 class Members:
     """Answers content subscribers from the logs of topics that we are a member of."""
 
-    def __init__(self, turn: Turn, parameters: Parameters, counts: dict[str, int]) -> None:
+    def __init__(self, turn: Turn, parameters: Parameters, counts: Counter[str]) -> None:
         self._turn = turn
         self._bytes_max = parameters.range_bytes_max
         self._counts = counts
@@ -211,7 +212,7 @@ class Members:
             step(number + 1)
 
         def done(place: int) -> None:
-            self._counts["content_compared"] = self._counts.get("content_compared", 0) + 1
+            self._counts["content_compared"] += 1
             marks: list[MarkState] = []
             if place >= topic.log.synced:
                 known = moved if message.log == token and message.base == start else None

@@ -5,6 +5,7 @@ of it, and the cut-off line several pieces of each. Each piece is sent to the le
 its point falls into, and again until a leaf says that it keeps it.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
@@ -65,7 +66,7 @@ class Subscriber:
         homes: Homes,
         spaces: Spaces,
         trees: Trees,
-        counts: dict[str, int],
+        counts: Counter[str],
     ) -> None:
         self._turn = turn
         self._homes = homes
@@ -153,7 +154,7 @@ class Subscriber:
         self._say(topic, own.record, number, routed)
 
     def _again(self, topic: Cid, sid: int, number: int) -> None:
-        self._counts["content_install_again"] = self._counts.get("content_install_again", 0) + 1
+        self._counts["content_install_again"] += 1
         own = self._own.get((topic, sid))
         if own is not None:
             own.routed[number].home = None

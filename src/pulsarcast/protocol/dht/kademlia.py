@@ -5,6 +5,7 @@ It joins the parts: whom we know (`routing`, `membership`), finding closer peers
 keeping replicas alike (`replication`) and mutable `pointers`. All that it holds is bounded.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import assert_never
 
@@ -63,7 +64,7 @@ class Kademlia:
         *,
         verify_block: Verify,
         stored: Callable[[Cid, bytes, PeerId], None],
-        counts: dict[str, int],
+        counts: Counter[str],
     ) -> None:
         table = RoutingTable(
             turn.me, bucket_size=parameters.bucket_size, retry_s=parameters.contact_retry_s

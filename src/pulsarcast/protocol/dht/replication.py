@@ -9,7 +9,7 @@ Blocks that a node keeps but is no longer answerable for (closer peers have come
 the closest peers, a page at a time, so that they find their new homes.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -92,7 +92,7 @@ class Replication:
         table: RoutingTable,
         calls: Calls,
         blocks: Blocks,
-        counts: dict[str, int],
+        counts: Counter[str],
     ) -> None:
         self._turn = turn
         self._interval_s = parameters.repair_interval_s
@@ -386,7 +386,7 @@ class Replication:
         try:
             if isinstance(answer, StoreBlocks):
                 taken = dict.fromkeys(self._blocks.take(answer.blocks, wanted))
-                self._counts["dht_repair"] = self._counts.get("dht_repair", 0) + len(taken)
+                self._counts["dht_repair"] += len(taken)
                 left = tuple(cid for cid in wanted if cid not in taken)
                 if taken:
                     self._hurry = max(self._hurry, 1)

@@ -1,5 +1,7 @@
 """The overlay that a topic's author chose, with the heartbeats that belong to it."""
 
+from collections import Counter
+
 from pulsarcast.model.topics import Dissemination, TopicDescriptor
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.cube import DisseminationCube
@@ -17,7 +19,7 @@ def choose_overlay(
     dht: Kademlia,
     parameters: Parameters,
     owner: OverlayOwner,
-    counts: dict[str, int],
+    counts: Counter[str],
 ) -> tuple[Overlay, Conversation]:
     """A tree or a cube, as the topic's first version says: it never changes."""
     if topic.dissemination is Dissemination.CUBE:

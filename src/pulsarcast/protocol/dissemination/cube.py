@@ -13,6 +13,7 @@ acknowledgement: numbers and recovery give each publisher's order, where the pap
 until everybody has the message before.
 """
 
+from collections import Counter
 from typing import assert_never
 
 from pulsarcast.model.ids import Cid, PeerId, is_closer, peer_key
@@ -62,7 +63,7 @@ class DisseminationCube:
         dht: Kademlia,
         parameters: Parameters,
         owner: OverlayOwner,
-        counts: dict[str, int],
+        counts: Counter[str],
     ) -> None:
         self.topic = topic
         self.root_peer = root
@@ -190,7 +191,7 @@ class DisseminationCube:
             self._rejoin()
 
     def _rejoin(self) -> None:
-        self.counts["cube_rejoin"] = self.counts.get("cube_rejoin", 0) + 1
+        self.counts["cube_rejoin"] += 1
         self._inside, self._host = False, None
         self.entrance.enter_later(REJOIN_S * self.turn.rng.random())
 
@@ -380,7 +381,7 @@ class DisseminationCube:
 
     def drop_silent(self, peer: PeerId) -> None:
         """A member does not answer: it counts as lost, though its connection stands."""
-        self.counts["silent_member"] = self.counts.get("silent_member", 0) + 1
+        self.counts["silent_member"] += 1
         if peer in self.members:
             self.meetings.lost_member(peer)
         self._remove(peer)
@@ -419,7 +420,7 @@ class DisseminationCube:
         """What we last sent to a lost member may be lost: see what the next of its bucket has."""
         for _, members in self.members.below(index + 1):
             if self.members.bucket(members[0]) == index:
-                self.counts["child_skipped"] = self.counts.get("child_skipped", 0) + 1
+                self.counts["child_skipped"] += 1
                 self.owner.differs_from(members[0])
             return
 

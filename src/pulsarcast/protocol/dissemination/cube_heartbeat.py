@@ -6,6 +6,8 @@ event together, if the one who answers for it dies at the wrong moment: so each 
 members of far buckets too. Whoever finds out passes on what was missing.
 """
 
+from collections import Counter
+
 from pulsarcast.model.ids import Cid, PeerId, peer_key
 from pulsarcast.protocol.dissemination.cube import DisseminationCube
 from pulsarcast.protocol.dissemination.overlay import OverlayOwner
@@ -34,7 +36,7 @@ class CubeHeartbeat:
         parameters: Parameters,
         cube: DisseminationCube,
         owner: OverlayOwner,
-        counts: dict[str, int],
+        counts: Counter[str],
     ) -> None:
         self.topic = topic
         self.turn = turn
@@ -135,7 +137,7 @@ class CubeHeartbeat:
             return
         self.round_trip_s = max(self.turn.now - asked, 0.9 * self.round_trip_s)
         if message.digest != self.owner.digest():
-            self.counts["cube_difference"] = self.counts.get("cube_difference", 0) + 1
+            self.counts["cube_difference"] += 1
             self.owner.differs_from(sender)
 
     def learn(self, contacts: tuple[Contact, ...]) -> None:

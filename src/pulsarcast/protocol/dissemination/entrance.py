@@ -7,6 +7,7 @@ knows of none closer to the key goes on looking, so that parts of a topic that l
 again there.
 """
 
+from collections import Counter
 from typing import Protocol
 
 from pulsarcast.model.ids import Cid, PeerId, is_closer, peer_key
@@ -65,7 +66,7 @@ class Entrance:
         dht: Kademlia,
         parameters: Parameters,
         owner: EntranceOwner,
-        counts: dict[str, int],
+        counts: Counter[str],
     ) -> None:
         self.topic = topic
         self.root = root
@@ -126,7 +127,7 @@ class Entrance:
             else:
                 self._failures = 0
                 self._avoid.clear()
-                self.counts["acting_root"] = self.counts.get("acting_root", 0) + 1
+                self.counts["acting_root"] += 1
                 self.owner.entered(None, None)
 
         self.dht.lookup(self.root_key, found)
@@ -173,7 +174,7 @@ class Entrance:
             self._failures = 0
             self._avoid.clear()
             if searching:
-                self.counts["cube_merge"] = self.counts.get("cube_merge", 0) + 1
+                self.counts["cube_merge"] += 1
             self.owner.entered(sender, message)
 
     def referred(self, sender: PeerId, message: JoinReferred) -> None:

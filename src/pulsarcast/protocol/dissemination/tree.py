@@ -7,6 +7,7 @@ so a cycle made by a race is found and broken. When the root is gone, the closes
 key acts as root and keeps looking for a closer one, so that trees split by a partition merge again.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import assert_never
 
@@ -50,7 +51,7 @@ class DisseminationTree:
         dht: Kademlia,
         parameters: Parameters,
         owner: OverlayOwner,
-        counts: dict[str, int],
+        counts: Counter[str],
     ) -> None:
         self.topic = topic
         self.root_peer = root
@@ -113,7 +114,7 @@ class DisseminationTree:
         """Nobody is above us: the root itself, or the closest live peer to its key."""
         self.search.end()
         if self.root_peer != self.turn.me:
-            self.counts["acting_root"] = self.counts.get("acting_root", 0) + 1
+            self.counts["acting_root"] += 1
             self.search.keep_a_lookout()
         old, self.parent, self.path = self.parent, None, ()
         if old is not None:
@@ -165,7 +166,7 @@ class DisseminationTree:
         self.links[sender] = Link(self.parameters.window, self.turn.now)
         self.search.end_lookout()
         if merged:
-            self.counts["tree_merge"] = self.counts.get("tree_merge", 0) + 1
+            self.counts["tree_merge"] += 1
         self.owner.learn(message.members)
         self._settled(sender, message.digest)
 
@@ -237,7 +238,7 @@ class DisseminationTree:
 
     def _hand_down(self, sender: PeerId, message: Join) -> None:
         """We are full: our children take turns, so that the tree grows evenly."""
-        self.counts["hand_down"] = self.counts.get("hand_down", 0) + 1
+        self.counts["hand_down"] += 1
         children = list(self.children)
         self._turn_of_child += 1
         child = children[self._turn_of_child % len(children)]
@@ -276,7 +277,7 @@ class DisseminationTree:
         if self.leaving:
             self._leave_if_free()
             return
-        self.counts["rejoin"] = self.counts.get("rejoin", 0) + 1
+        self.counts["rejoin"] += 1
         self.search.begin_again_without(avoid)
 
     def drop_child(self, child: PeerId) -> None:
@@ -305,7 +306,7 @@ class DisseminationTree:
         if sender != self.parent or not path:
             return
         if self._in_own_path(path):
-            self.counts["cycle_broken"] = self.counts.get("cycle_broken", 0) + 1
+            self.counts["cycle_broken"] += 1
             self.leave_parent()
         elif path != self.path:
             self.path = path
@@ -325,7 +326,7 @@ class DisseminationTree:
 
     def _hand_children_over(self) -> None:
         if self.children:
-            self.counts["hand_over"] = self.counts.get("hand_over", 0) + 1
+            self.counts["hand_over"] += 1
             self._leave_timer = self.turn.after(self.parameters.handover_timeout_s, self._leave_now)
         to = None if self.parent is None else Contact(self.parent)
         for child in self.children:

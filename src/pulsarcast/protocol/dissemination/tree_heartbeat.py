@@ -5,6 +5,7 @@ now and then, so that neither a silent parent nor a lost last event goes unnotic
 changes the beat slows down.
 """
 
+from collections import Counter
 from typing import Protocol
 
 from pulsarcast.model.ids import Cid, PeerId
@@ -42,7 +43,7 @@ class Heartbeat:
         parameters: Parameters,
         tree: DisseminationTree,
         owner: HeartbeatOwner,
-        counts: dict[str, int],
+        counts: Counter[str],
     ) -> None:
         self.topic = topic
         self.turn = turn
@@ -101,7 +102,7 @@ class Heartbeat:
         if self._unanswered >= 2:
             self._unanswered = 0
             self._forget(parent)
-            self.counts["silent_parent"] = self.counts.get("silent_parent", 0) + 1
+            self.counts["silent_parent"] += 1
             self.tree.leave_parent()
 
     def _prune_children(self) -> None:
@@ -153,7 +154,7 @@ class Heartbeat:
             self.round_trip_s = max(round_trip_s, 0.9 * self.round_trip_s)
         if message.digest != self.owner.digest():
             if sender in self.lazy:
-                self.counts["lazy_difference"] = self.counts.get("lazy_difference", 0) + 1
+                self.counts["lazy_difference"] += 1
             self.owner.differs_from(sender)
 
     def _hear_link(self, sender: PeerId, link: Link, path: tuple[PeerId, ...]) -> None:

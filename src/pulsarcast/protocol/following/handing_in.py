@@ -94,13 +94,12 @@ class HandingIn:
         """
         self._late_timer = None
         late, self._late = self._late, {}
-        counts = self.node.counts
         for event, sender, tries in sorted(late.values(), key=_place):
             topic = self.node.topics.get(event.topic)
             if topic is None or topic.holds(event):
                 continue
             if not tries:
-                counts["replica_handed_in"] = counts.get("replica_handed_in", 0) + 1
+                self.node.counts["replica_handed_in"] += 1
             try:
                 topic.arrivals.receive(event, sender, 1)
             except RemoteError as error:

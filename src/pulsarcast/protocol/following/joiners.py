@@ -76,8 +76,7 @@ class Joiners:
         if versions is None or versions.first.root_peer != message.root:
             return
         if message.topic not in self.following.topics and self.following.kept_count() < KEPT_MAX:
-            counts = self.node.counts
-            counts["keeper"] = counts.get("keeper", 0) + 1
+            self.node.counts["keeper"] += 1
             self.following.follow(versions, Why.KEEPER)
             self._check_later(message.topic)
 

@@ -11,6 +11,7 @@ If somebody numbers in our name while we do, two nodes have our key. We say so a
 more until we are started again: going on would hide what only people can mend.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -89,7 +90,7 @@ class Doubts:
         parameters: Parameters,
         numberings: Numberings,
         visits: "Visits",
-        counts: dict[str, int],
+        counts: Counter[str],
     ) -> None:
         self.turn = turn
         self.parameters = parameters
@@ -163,7 +164,7 @@ class Doubts:
         assert doubt.descriptor is not None
         saved = self.numberings.saved(cid)
         assert saved is not None, "what we doubt is on our disk"
-        self.counts["numbering_asked"] = self.counts.get("numbering_asked", 0) + 1
+        self.counts["numbering_asked"] += 1
         topic = doubt.topic
         if topic is None:
             answered = partial(self._member_said, cid)
@@ -265,7 +266,7 @@ class Doubts:
         self.turn.cancel(doubt.timer)
         del self._doubts[cid]
         if anew:
-            self.counts["numbering_left"] = self.counts.get("numbering_left", 0) + 1
+            self.counts["numbering_left"] += 1
             self.numberings.close(cid)
         if doubt.restored:
             self.turn.persist(*self._seen_to())

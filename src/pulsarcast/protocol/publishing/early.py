@@ -2,7 +2,8 @@
 
 What an author leaves out on purpose never comes, so the room is bounded, per author too. Of one
 author the first to come stay; where there is no room for anybody else, the oldest of all goes.
-Whatever has to go is sent again by its author.
+Whatever has to go is sent again by its author. (In `behind` an author's oldest go: each waits there
+for events of others. Here each waits for its author's one before, so the first are needed first.)
 """
 
 from typing import NamedTuple

@@ -5,6 +5,7 @@ more slowly, until it is answered with a CID or a refusal. The other side of it 
 `request_desk.py`.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -86,7 +87,7 @@ class Outbox:
         self,
         turn: Turn,
         parameters: Parameters,
-        counts: dict[str, int],
+        counts: Counter[str],
         *,
         ask_self: Callable[[RequestToPublish], None] = lambda message: None,
     ) -> None:
@@ -141,7 +142,6 @@ class Outbox:
             created=self.turn.wall_us if given.created_us is None else given.created_us,
             nonce=nonce,
             sequence=sequence,
-            expires=given.expires_us,
             after=after.parents,
             marks=after.marks,
         )
@@ -209,7 +209,7 @@ class Outbox:
             descriptor = descriptor_of(signed.request.topic)
             if descriptor is None:
                 continue
-            self.counts["outbox_resumed"] = self.counts.get("outbox_resumed", 0) + 1
+            self.counts["outbox_resumed"] += 1
             asked = self._remember(signed, descriptor, replicated=True, settled=None)
             asked.timer = self.turn.after(
                 self.turn.jitter(1.0),
@@ -221,7 +221,7 @@ class Outbox:
         if signed.request_id not in self._asked:
             return
         if asked.attempts:
-            self.counts["outbox_retry"] = self.counts.get("outbox_retry", 0) + 1
+            self.counts["outbox_retry"] += 1
         asked.target = self._choose(asked)
         epoch = signed.request.sequence.epoch
         lowest = next(each for each in self._open[signed.request.topic] if each.epoch == epoch)

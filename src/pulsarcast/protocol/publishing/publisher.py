@@ -5,6 +5,7 @@ spreads through the topic and to its DHT replicas at the same time, and nothing 
 whole network.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -53,7 +54,7 @@ class Publisher:
         parameters: Parameters,
         numberings: Numberings,
         visits: "Visits",
-        counts: dict[str, int],
+        counts: Counter[str],
     ) -> None:
         self.turn = turn
         self.dht = dht
@@ -101,7 +102,6 @@ class Publisher:
             parents=links.parents,
             marks=links.marks,
             position=self._position(descriptor, sequence),
-            expires=given.expires_us,
         )
         self._launch(event, numbering, topic, descriptor, given.replicated, given.injection, done)
 
@@ -161,7 +161,7 @@ class Publisher:
         own = (self.turn.me, numbering.epoch)
         limit = max(2, min(self.parameters.barrier_max, PARENTS_MAX))
         while len(barrier) > limit:
-            self.counts["merge"] = self.counts.get("merge", 0) + 1
+            self.counts["merge"] += 1
             links = barrier.links(limit, own)
             merge = publish_own(
                 self.turn.identity,

@@ -5,6 +5,7 @@ again gets the answer it got before. Of topics with several sequencers, `sequenc
 desk.
 """
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from pulsarcast.model.errors import LocalError, RemoteError
@@ -31,7 +32,7 @@ class RequestDesk:
         turn: Turn,
         parameters: Parameters,
         publisher: Publisher,
-        counts: dict[str, int],
+        counts: Counter[str],
     ) -> None:
         self.turn = turn
         self.parameters = parameters
@@ -79,7 +80,7 @@ class RequestDesk:
         if topic.causal is None or topic.causal.is_behind(request.marks):
             self._take(sender, signed, topic, replicated=replicated)
             return
-        self.counts["request_behind"] = self.counts.get("request_behind", 0) + 1
+        self.counts["request_behind"] += 1
         self._behind.put(topic.id, Waiting(sender, signed, replicated))
         for mark, cid in zip(request.marks, request.after, strict=True):
             if not topic.causal.is_behind((mark,)) and topic.ordering.held_back(*mark) is None:
@@ -139,7 +140,7 @@ class RequestDesk:
 
     def _repeat(self, sender: PeerId, signed: SignedRequest) -> None:
         """It was published before: say again as what."""
-        self.counts["request_repeated"] = self.counts.get("request_repeated", 0) + 1
+        self.counts["request_repeated"] += 1
         request = signed.request
 
         def found(answer: Block) -> None:

@@ -10,6 +10,7 @@ already, unless something was lost. Who let us in last is remembered, so the nex
 message.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from pulsarcast.model.events import EventDescriptor
@@ -104,7 +105,7 @@ class Visits:
     """Hands events in to topics that we do not follow."""
 
     def __init__(
-        self, turn: Turn, dht: Kademlia, parameters: Parameters, counts: dict[str, int]
+        self, turn: Turn, dht: Kademlia, parameters: Parameters, counts: Counter[str]
     ) -> None:
         self.turn = turn
         self.dht = dht
@@ -290,7 +291,7 @@ class Visits:
             for block in visit.given:
                 self.turn.send(visit.member, EventMessage(block, 0))
             visit.given.clear()
-            self.counts["visit"] = self.counts.get("visit", 0) + 1
+            self.counts["visit"] += 1
             self._later(message.topic, visit, 0.0)
 
     def _let_in(self, topic: Cid, member: PeerId) -> None:
@@ -405,7 +406,7 @@ class Visits:
             more = full or (message.publisher == self.turn.me and last < message.last)
             blocks = tuple(held[number] for number in sorted(held))
             if blocks:
-                self.counts["visitor_offer"] = self.counts.get("visitor_offer", 0) + 1
+                self.counts["visitor_offer"] += 1
             self.turn.send(sender, Range(message.request, message.topic, blocks, more))
 
         def load(at: int) -> None:

@@ -5,6 +5,7 @@ bytes, held back until its turn, put on the disk, and only then delivered. So wh
 is on our disk, and a redelivery after a crash can be marked as one.
 """
 
+from collections import Counter
 from collections.abc import Callable
 
 from pulsarcast.model.certificates import check_certificate
@@ -50,7 +51,7 @@ class Arrivals:
         want_version: Callable[[Cid, PeerId], None],
         met_own: Callable[[EventDescriptor, PeerId], None],
         rejected: Callable[[PeerId, Cid, RemoteError], None],
-        counts: dict[str, int],
+        counts: Counter[str],
     ) -> None:
         self._topic: Cid = versions.first.cid
         self._is_sequenced = versions.first.is_sequenced
@@ -138,7 +139,7 @@ class Arrivals:
             self._recovery.gap(source, epoch, missing, sender)
         if self._causal is not None and not in_turn:
             for mark, cid in self._causal.lacking(event):
-                self._counts["parent_missing"] = self._counts.get("parent_missing", 0) + 1
+                self._counts["parent_missing"] += 1
                 self._recovery.parent_missing(mark, cid, event.publisher, sender)
 
     def _is_proven(self, event: EventDescriptor, sender: PeerId, certificate: bytes) -> bool:
@@ -162,7 +163,7 @@ class Arrivals:
             event = self._decode(block)
             if event.topic != self._topic:
                 raise RemoteError("an answer from another topic")
-            self._counts["recovered"] = self._counts.get("recovered", 0) + 1
+            self._counts["recovered"] += 1
             self.receive(event, sender, 1, certificate)
         except RemoteError as error:
             self._rejected(sender, self._topic, error)

@@ -4,6 +4,8 @@ A neighbour may send us as many events as it has credit for. Where our disk cann
 no more, and it leaves events out; once it has credit again it hears what it missed.
 """
 
+from collections import Counter
+
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.dissemination.overlay import Link, Overlay
 from pulsarcast.protocol.messages import Credit
@@ -27,7 +29,7 @@ class FlowControl:
         overlay: Overlay,
         log: TopicLog,
         sharing: Sharing,
-        counts: dict[str, int],
+        counts: Counter[str],
     ) -> None:
         self._topic = topic
         self._turn = turn
@@ -68,5 +70,5 @@ class FlowControl:
         link.credit = min(link.credit + message.count, self._parameters.window)
         if link.behind:
             link.behind = False
-            self._counts["fell_behind"] = self._counts.get("fell_behind", 0) + 1
+            self._counts["fell_behind"] += 1
             self._sharing.show(sender, answer=True)

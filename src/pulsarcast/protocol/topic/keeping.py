@@ -4,6 +4,7 @@ An event takes its number in our frontier when it is accepted, not when it is sy
 next must know of it. One that nobody delivers takes its number too.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from pulsarcast.model.errors import RemoteError
@@ -42,7 +43,7 @@ class Keeping:
         heartbeat: Conversation,
         arrived: Callable[[EventDescriptor], None],
         rejected: Callable[[PeerId, Cid, RemoteError], None],
-        counts: dict[str, int],
+        counts: Counter[str],
     ) -> None:
         self._topic = topic
         self._turn = turn
@@ -92,7 +93,7 @@ class Keeping:
             return
         mark = self._frontier.add(event.numbered_by, *event.sequence, event.cid)
         if _is_request(event) and not self._requests.is_first(event):
-            self._counts["request_deduplicated"] = self._counts.get("request_deduplicated", 0) + 1
+            self._counts["request_deduplicated"] += 1
             self._log.append_undelivered(event, mark, self._certificates.pop(event.cid, b""))
             return
         self.keep(event, mark, hops, then=None)

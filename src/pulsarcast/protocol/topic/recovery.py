@@ -12,6 +12,7 @@ asking, and some of the questions are kept for what the parent shows.
 them for ever. Where nobody gives us the events, `witnesses` says whether we may skip them.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from pulsarcast.model import trace
@@ -95,7 +96,7 @@ class Recovery:
         retires: Callable[[], bool],
         needed: Callable[[PeerId, int], int],
         excuse: Callable[[PeerId, int, int], None],
-        counts: dict[str, int],
+        counts: Counter[str],
     ) -> None:
         self.topic = topic
         self.turn = turn
@@ -333,7 +334,7 @@ class Recovery:
         if self._wants.get(source) is not want:
             return
         if self._satisfied(source, want):
-            self.counts["gap_filled"] = self.counts.get("gap_filled", 0) + 1
+            self.counts["gap_filled"] += 1
             self.turn.trace(trace.GapFilled(self.topic, *source, want.last, sender))
         elif message.more and self.frontier.high(*source) > before:
             want.asked.pop(sender, None)
@@ -391,13 +392,13 @@ class Recovery:
         if self.retires() and self.seen(*source) > first:
             retired = min(self._retired(source, want, first), self.seen(*source) - 1)
             if retired >= first:
-                self.counts["retired_gap"] = self.counts.get("retired_gap", 0) + 1
+                self.counts["retired_gap"] += 1
                 self.retire(*source, retired)
                 return
             self.witnesses.ask_around(source)
         elif self.retires() and (needed := self.needed(*source)) >= first:
             if self._retired(source, want, first) >= needed:
-                self.counts["retired_parent"] = self.counts.get("retired_parent", 0) + 1
+                self.counts["retired_parent"] += 1
                 self.excuse(*source, needed)
                 return
             self.witnesses.ask_around(source)
@@ -409,7 +410,7 @@ class Recovery:
 
     def _found(self, block: bytes | None) -> None:
         if block is not None:
-            self.counts["dht_recovery"] = self.counts.get("dht_recovery", 0) + 1
+            self.counts["dht_recovery"] += 1
             self.take(block, self.turn.me, b"")
 
     def stop(self) -> None:

@@ -4,6 +4,7 @@ By age, count or bytes, or up to a place that a version names. What is retired c
 and whoever lacks it waits for it no longer. Which gaps may be skipped, `recovery` decides.
 """
 
+from collections import Counter
 from collections.abc import Callable
 
 from pulsarcast.model import trace
@@ -38,7 +39,7 @@ class Retirement:
         log: TopicLog,
         causal: CausalOrdering | None,
         accept_waiting: Callable[[PeerId, int], None],
-        counts: dict[str, int],
+        counts: Counter[str],
     ) -> None:
         self._topic: Cid = versions.first.cid
         self._versions = versions
@@ -144,7 +145,7 @@ class Retirement:
     def _drop_oldest(self, oldest: Oldest) -> None:
         if oldest.index < 1:
             return
-        self._counts["retention"] = self._counts.get("retention", 0) + 1
+        self._counts["retention"] += 1
         # A number before a gap of ours is not retired because we let go of one behind it.
         marks = [
             self._retire_mark(publisher, epoch, min(number, self._frontier.high(publisher, epoch)))

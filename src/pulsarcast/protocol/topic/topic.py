@@ -4,6 +4,7 @@ Here they are put together, find a place among the members, learn where the subs
 leave again. Each part knows only those that it needs.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 from typing import Protocol
@@ -87,7 +88,7 @@ class Topic:
         dht: Kademlia,
         parameters: Parameters,
         owner: TopicOwner,
-        counts: dict[str, int],
+        counts: Counter[str],
         *,
         subscribed: bool,
         frontier: Frontier | None = None,
@@ -316,7 +317,7 @@ class Topic:
             if parent is None:
                 self._begin()
         elif parent is not None and digest != self.digest():
-            self.counts["catch_up"] = self.counts.get("catch_up", 0) + 1
+            self.counts["catch_up"] += 1
             self.comparing.catch_up(parent)
         elif parent is not None:
             self.owner.agreed(self, parent)

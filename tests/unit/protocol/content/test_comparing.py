@@ -1,5 +1,6 @@
 """Whose word moves a content subscriber's frontier, and who may give it."""
 
+from collections import Counter
 from random import Random
 
 import pytest
@@ -27,7 +28,7 @@ class Asker:
         self.turn = Turn(ALICE, Random(1))
         self.members = list(members)
         self.high = dict(marks)
-        self.counts: dict[str, int] = {}
+        self.counts: Counter[str] = Counter()
         self.comparing = Comparing(
             TOPIC,
             self.turn,

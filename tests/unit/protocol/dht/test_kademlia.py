@@ -1,5 +1,6 @@
 """The DHT over a small network: lookups, stores, faults."""
 
+from collections import Counter
 from random import Random
 
 import pytest
@@ -44,7 +45,7 @@ class Alone:
         self.turn = Turn(Identity.from_seed(bytes(32)), Random(1))
         self.turn.wall_us = EPOCH_US
         self.stored: list[bytes] = []
-        self.counts: dict[str, int] = {}
+        self.counts: Counter[str] = Counter()
         self.dht = Kademlia(
             self.turn,
             parameters or Parameters(),

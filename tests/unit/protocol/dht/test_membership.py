@@ -1,5 +1,6 @@
 """Joining, and keeping the routing table true."""
 
+from collections import Counter
 from random import Random
 
 import pytest
@@ -29,7 +30,7 @@ class Member:
             PARAMETERS,
             verify_block=verify_block,
             stored=lambda cid, block, sender: None,
-            counts={},
+            counts=Counter(),
         )
         self.dht.start([])
         for peer in PEERS[:4]:
@@ -136,7 +137,7 @@ def test_nothing_makes_us_join_before_the_start() -> None:
         PARAMETERS,
         verify_block=verify_block,
         stored=lambda cid, block, sender: None,
-        counts={},
+        counts=Counter(),
     )
     dht.saw(Contact(PEERS[0]))
     dht.lost(PEERS[0])

@@ -1,5 +1,6 @@
 """Dissemination trees: many of them in a small network without a DHT, joined in every order."""
 
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import cast
@@ -73,7 +74,7 @@ class Member:
             cast(Kademlia, knowledge),
             Parameters(fanout=FANOUT),
             self,
-            {},
+            Counter(),
         )
 
     def digest(self) -> bytes:

@@ -118,11 +118,15 @@ def request_id_of(message: RequestToPublish) -> bytes:
 
 
 def test_a_refusal_is_told_to_the_caller_and_written_down() -> None:
-    lab = Lab(5)
-    lab.subscribe([1], topic := lab.create(0, author_only(lab)))
-    reply = lab.ask(1, lambda call: Publish(call, topic, b"late", expires_us=1))
-    assert reply.error == "the request has expired"
-    assert [record.reason for record in lab.records(trace.Refused, 1)] == [reply.error]
+    topic = topic_of(ALICE, only_alice())
+    solo = below(Parent("alice", [topic.block]))
+    solo.give(Publish(99, topic.cid, b"please"))
+    (asked,) = solo.sent_to(ALICE.peer_id, RequestToPublish)
+    refusal = RequestAnswered(topic.cid, request_id_of(asked), None, 0, "not today")
+    solo.hear(ALICE.peer_id, refusal)
+    assert solo.replies[99].error == "not today"
+    refused = [record for record in solo.records if isinstance(record, trace.Refused)]
+    assert [record.reason for record in refused] == ["not today"]
 
 
 def test_the_outbox_is_bounded() -> None:

@@ -1,5 +1,6 @@
 """A `Recovery` and its `Witnesses` with their surroundings played by a test."""
 
+from collections import Counter
 from collections.abc import Callable, Collection
 from random import Random
 from typing import NamedTuple
@@ -69,7 +70,7 @@ class Desk:
             retires=lambda: retires,
             needed=lambda publisher, epoch: 0,
             excuse=self._retire,
-            counts={},
+            counts=Counter(),
         )
 
     def take(self, block: bytes, sender: PeerId, certificate: bytes = b"") -> None:
