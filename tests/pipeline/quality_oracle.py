@@ -24,6 +24,7 @@ COLUMNS = {
     "publisher": "VARCHAR",
     "epoch": "BIGINT",
     "number": "BIGINT",
+    "position": "STRUCT(term BIGINT, number BIGINT)",
     "request_id": "VARCHAR",
     "injection": "VARCHAR",
     "level": "VARCHAR",
@@ -59,11 +60,13 @@ FROM lines WHERE kind = 'fault' AND action IN ('kill', 'lose', 'restart_empty') 
 
 CREATE TABLE said AS
 SELECT run_id, topic, publisher, epoch, number, event,
-       arg_min(request_id, (incarnation, seq)) AS request_id,
-       arg_min(injection, (incarnation, seq)) AS injection,
-       min((incarnation, seq)) AS place,
-       arg_min(mono_ns, (incarnation, seq)) AS mono_ns
-FROM lines WHERE kind = 'published' AND node_id = publisher GROUP BY ALL;
+       arg_min(request_id, (incarnation, seq, node_id)) AS request_id,
+       arg_min(injection, (incarnation, seq, node_id)) AS injection,
+       min((incarnation, seq, node_id)) AS place,
+       arg_min(mono_ns, (incarnation, seq, node_id)) AS mono_ns,
+       coalesce(arg_min(position.term, (incarnation, seq, node_id)), 0) > 0 AS shared,
+       count(DISTINCT node_id) > 1 AS several
+FROM lines WHERE kind = 'published' AND (node_id = publisher OR position.term > 0) GROUP BY ALL;
 
 CREATE TABLE promise AS
 SELECT run_id, event, max(CASE level WHEN 'replicated' THEN 2
@@ -84,7 +87,7 @@ WITH known AS (
              CASE WHEN level > 0 OR left_home THEN place END ASC, place DESC) AS preference
   FROM known)
 SELECT run_id, topic, publisher, epoch, number, event, request_id, injection, place, mono_ns, level,
-       left_home
+       left_home, shared, several
 FROM ranked WHERE preference = 1;
 
 CREATE TABLE period AS
@@ -156,7 +159,7 @@ SELECT pair.*, period.node_id,
   EXISTS (FROM twin t JOIN start_mark s ON s.id = pair.id AND s.publisher = t.publisher
             AND s.epoch = t.epoch
           WHERE t.run_id = pair.run_id AND t.event = pair.event AND t.number <= s.number) AS concurrent,
-  coalesce(CASE WHEN h.wiped >= pair.place[1] THEN pair.level < 2
+  coalesce(NOT shared AND CASE WHEN h.wiped >= pair.place[1] THEN pair.level < 2
                 ELSE h.killed >= pair.place[1] AND pair.level = 0 AND NOT left_home END, false) AS excused,
   coalesce((coalesce(t.otherwise OR (SELECT count(*) FROM pub e WHERE e.run_id = pair.run_id
                               AND e.topic = pair.topic) > t.keeps, false)
@@ -166,7 +169,7 @@ SELECT pair.*, period.node_id,
            AND r.node_id = period.node_id AND r.topic = pair.topic AND r.publisher = pair.publisher
            AND r.epoch = pair.epoch) >= pair.number, false) AS retired
 FROM pair JOIN period USING (id)
-LEFT JOIN harm h ON h.run_id = pair.run_id AND h.node_id = pair.publisher
+LEFT JOIN harm h ON h.run_id = pair.run_id AND h.node_id = pair.place[3]
 LEFT JOIN topic t ON t.run_id = pair.run_id AND t.topic = pair.topic
 WHERE pair.ended = 'open' AND NOT pair.got;
 
@@ -254,12 +257,12 @@ WHERE time = 1 AND node_id <> publisher AND hops > 0 GROUP BY ALL ORDER BY ALL
 
 LATENCY = """
 CREATE OR REPLACE TABLE arrival AS
-SELECT d.run_id, d.topic, d.node_id, d.event, d.publisher < d.node_id AS there,
-       d.mono_ns - e.mono_ns AS difference,
-       [least((d.node_id, d.incarnation), (d.publisher, e.place[1])),
-        greatest((d.node_id, d.incarnation), (d.publisher, e.place[1]))] AS clocks,
-       (CASE WHEN d.publisher < d.node_id THEN e.mono_ns ELSE d.mono_ns END) // 60000000000 AS stretch
-FROM delivery d JOIN pub e USING (run_id, event) WHERE d.time = 1 AND d.node_id <> d.publisher;
+SELECT d.run_id, d.topic, d.node_id, d.event, e.place[3] < d.node_id AS there,
+       CASE WHEN NOT e.several THEN d.mono_ns - e.mono_ns END AS difference,
+       [least((d.node_id, d.incarnation), (e.place[3], e.place[1])),
+        greatest((d.node_id, d.incarnation), (e.place[3], e.place[1]))] AS clocks,
+       (CASE WHEN e.place[3] < d.node_id THEN e.mono_ns ELSE d.mono_ns END) // 60000000000 AS stretch
+FROM delivery d JOIN pub e USING (run_id, event) WHERE d.time = 1 AND d.node_id <> e.place[3];
 CREATE OR REPLACE TABLE bound AS
 WITH least_of AS (
   SELECT run_id, clocks, stretch, min(difference) FILTER (there) AS a,

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from pulsarcast.model import trace
+from pulsarcast.model.events import Position
 from pulsarcast.model.ids import Cid, PeerId, cid_of, peer_text
 from pulsarcast.model.topic_types import DeliveryOrder, Mark
 from pulsarcast.protocol.inputs import Now
@@ -23,6 +24,9 @@ from pulsarcast.simulation.results import Result
 from pulsarcast.simulation.scenario import run_scenario
 from pulsarcast.simulation.tracing import TraceWriter
 from tests.unit.simulation.planted import EPOCH, TOPIC, Planted, event, peer
+
+COUNT = 99
+"""Whose name several sequencers count under: no node's."""
 
 LEVEL_RPC = {"trace_level": "rpc"}
 
@@ -51,6 +55,10 @@ SEEDS_MAX = 40
 RANDOM = (4, 6, 42, 136, 227, 280)
 """Random seeds that end soon; among them are deliveries that nobody can decide about (136, 280),
 and events that retention let go of (136, 227)."""
+
+SEQUENCED = (3, 8)
+"""Seeds of topics with several sequencers, three of which lead: in one run two of them say the same
+event (3), in the other some latencies have bounds (8)."""
 
 
 def simulate(folder: Path, name: str, scenario: str, **changes: Any) -> Result:
@@ -102,6 +110,28 @@ class Tale(Planted):
         """The driver says something."""
         self.time_s += 1.0
         self._writer.write("driver", 1, Now(self.time_s, round(self.time_s * 1e6)), record)
+
+    def agree(self, number: int, *sayers: int) -> Cid:
+        """Sequencers say an event of their common count, one after the other."""
+        cid = event(number, publisher=COUNT)
+        for sayer in sayers:
+            self.tell(
+                sayer,
+                trace.Published(
+                    topic=TOPIC,
+                    event=cid,
+                    version=TOPIC,
+                    publisher=peer(COUNT),
+                    author=peer(sayers[0]),
+                    epoch=EPOCH,
+                    number=number,
+                    parents=(),
+                    position=Position(1, number),
+                    request_id=cid,
+                    injection=None,
+                ),
+            )
+        return cid
 
     def acknowledge(self, cid: Cid, level: str = "replicated") -> None:
         """A caller is told that an event is safe, and says so."""
@@ -228,6 +258,34 @@ def _events_lost_before_anyone_was_told(tale: Tale) -> None:
     tale.publish(1, by=3)
     tale.deliver(3, 1, by=3, hops=0)
     tale.crash(3)
+
+
+def _events_that_no_one_sequencer_can_lose(tale: Tale) -> None:
+    tale.subscribe(2, 3)
+    tale.acknowledge(tale.agree(1, 0), "accepted")
+    tale.agree(2, 1)
+    tale.deliver(2, 1, by=COUNT)
+    tale.crash(0, keep_disk=False)
+    tale.crash(1)
+
+
+def _sequencers_with_clocks_of_their_own(tale: Tale) -> None:
+    def pass_on(number: int, *nodes: int) -> None:
+        for node in nodes:
+            tale.deliver(node, number, by=COUNT)
+
+    tale.subscribe(0, 1, 2, 3)
+    for number, sayer in enumerate((0, 1, 2), 1):
+        tale.agree(number, sayer)
+        pass_on(number, *(node for node in range(4) if node != sayer), sayer)
+    # Two have the event when the second one says it, whom readers take for the first: it has said
+    # less before.
+    tale.agree(4, 0)
+    pass_on(4, 0, 1)
+    tale.agree(4, 2)
+    pass_on(4, 2, 3)
+    tale.agree(5, 0)
+    pass_on(5, 0, 3, 2, 1)
 
 
 def _a_killed_publisher_whose_event_left(tale: Tale) -> None:
@@ -382,4 +440,14 @@ def tell_all(folder: Path) -> dict[str, dict[str, int]]:
     return counted
 
 
-__all__ = ["RANDOM", "THESIS", "PeerId", "Tale", "event", "mark", "simulate", "tell_all"]
+__all__ = [
+    "RANDOM",
+    "SEQUENCED",
+    "THESIS",
+    "PeerId",
+    "Tale",
+    "event",
+    "mark",
+    "simulate",
+    "tell_all",
+]

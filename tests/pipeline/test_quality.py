@@ -21,7 +21,15 @@ from pulsarcast.pipeline.quality.coverage import COUNTS
 from pulsarcast.simulation import random_plan
 from pulsarcast.simulation.results import Result
 from tests.pipeline import quality_oracle as oracle
-from tests.pipeline.quality_runs import ENOUGH, RANDOM, THESIS, simulate, simulate_thesis, tell_all
+from tests.pipeline.quality_runs import (
+    ENOUGH,
+    RANDOM,
+    SEQUENCED,
+    THESIS,
+    simulate,
+    simulate_thesis,
+    tell_all,
+)
 
 # One job over all runs; how long it takes on a quiet machine has not been measured.
 pytestmark = pytest.mark.timeout(900)
@@ -94,6 +102,10 @@ def measured(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> M
     results |= {
         f"seed-{seed}": simulate(folder, f"seed-{seed}", "random", seed=seed) for seed in RANDOM
     }
+    results |= {
+        f"sequenced-{seed}": simulate(folder, f"sequenced-{seed}", "sequenced", seed=seed)
+        for seed in SEQUENCED
+    }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(random_plan, "_clock", wrong_clock)
         for seed in WRONG:
@@ -124,9 +136,10 @@ def in_order(rows: list[Row]) -> list[tuple[Any, ...]]:
 
 
 SIMULATED = (*THESIS, *(f"seed-{seed}" for seed in RANDOM), *(f"seed-{s}-wrong" for s in WRONG))
+SHARED = tuple(f"sequenced-{seed}" for seed in SEQUENCED)
 
 
-@pytest.mark.parametrize("name", SIMULATED)
+@pytest.mark.parametrize("name", [*SIMULATED, *SHARED])
 def test_coverage_is_what_the_run_itself_counted(measured: Measured, name: str) -> None:
     result = measured.results[name]
     own, all_ = measured.run(name), measured.run(name, "all")
@@ -153,12 +166,13 @@ def test_something_was_lost_and_something_came_twice(measured: Measured) -> None
 
 @pytest.mark.parametrize("name", SIMULATED)
 def test_hops_are_what_the_run_itself_counted(measured: Measured, name: str) -> None:
+    """Not with several sequencers: there a run takes all events for those of the first to lead."""
     result = measured.results[name]
     (row,) = measured.of("distributions", run_id=name, measure="hops", scope="all")
     assert (round(row["mean"], 4), row["max"]) == (result.hops_mean, result.hops_max)
 
 
-@pytest.mark.parametrize("name", SIMULATED)
+@pytest.mark.parametrize("name", [*SIMULATED, *SHARED])
 def test_gaps_are_what_the_run_itself_counted(measured: Measured, name: str) -> None:
     result, row = measured.results[name], measured.run(name, "all")
     assert (row["gaps_found"] or 0, row["gaps_filled"] or 0) == (
@@ -202,6 +216,7 @@ def test_every_tale_counts_as_the_simulator_counts_it(measured: Measured) -> Non
         ("deliveries-that-come-again", 6, 6, {"redeliveries": 4, "duplicates": 3}),
         ("a-number-taken-back", 4, 4, {"published": 2, "received": 4}),
         ("events-lost-before-anyone-was-told", 3, 0, {"unacknowledged_lost": 4, "lost": 3}),
+        ("events-that-no-one-sequencer-can-lose", 4, 1, {"unacknowledged_lost": 0, "lost": 3}),
         ("a-killed-publisher-whose-event-left", 4, 1, {"unacknowledged_lost": 0, "lost": 3}),
         ("an-event-that-retention-let-go", 6, 5, {"retired": 2, "lost_acknowledged": 1}),
         ("an-event-that-a-flush-let-go", 13, 11, {"retired": 2, "lost": 2, "lost_acknowledged": 2}),
@@ -362,6 +377,28 @@ def test_the_true_latency_lies_within_the_bounds(measured: Measured, suffix: str
         assert low[share] <= 1_000 * truth_s <= high[share] + 10
     assert low["p99"] > 0
     assert high["p50"] - low["p50"] < 1_000
+
+
+def test_latency_of_sequencers_goes_by_the_clock_of_whoever_said_an_event(
+    measured: Measured,
+) -> None:
+    """Three sequencers whose clocks are far apart; a fourth node only listens, and bounds nothing.
+
+    From 0 to 1 it took 1 s and 4 s, back 1 s; from 0 to 2 it took 2 s and 3 s, back 1 s; between 1
+    and 2 it took 2 s both ways. What two of them said is not measured, nor what a node said itself.
+    """
+    name = "sequencers-with-clocks-of-their-own"
+    low, high = (
+        [
+            (row["value"], row["count"])
+            for row in measured.of("histograms", run_id=name, measure=measure)
+        ]
+        for measure in ("latency_low", "latency_high")
+    )
+    # To a whole number of seconds, but for the drift.
+    assert low == [(0, 6), (971, 1), (2_971, 1)]
+    assert high == [(2_026, 2), (3_027, 2), (4_028, 3), (5_028, 1)]
+    assert measured.run(name)["latency_unmeasured"] == 4 + 3
 
 
 def test_rows_come_in_a_fixed_order(measured: Measured) -> None:

@@ -11,11 +11,22 @@ import pytest
 
 from pulsarcast.simulation.results import Result
 from tests.pipeline import quality_oracle as oracle
-from tests.pipeline.quality_runs import RANDOM, THESIS, simulate, simulate_thesis, tell_all
+from tests.pipeline.quality_runs import (
+    RANDOM,
+    SEQUENCED,
+    THESIS,
+    simulate,
+    simulate_thesis,
+    tell_all,
+)
 
 SIMULATED: dict[str, Callable[[Path, str], Result]] = {
     **dict.fromkeys(THESIS, simulate_thesis),
     **{f"seed-{seed}": partial(simulate, scenario="random", seed=seed) for seed in RANDOM},
+    **{
+        f"sequenced-{seed}": partial(simulate, scenario="sequenced", seed=seed)
+        for seed in SEQUENCED
+    },
 }
 
 

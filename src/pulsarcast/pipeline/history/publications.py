@@ -64,7 +64,10 @@ def publications(lines: DataFrame) -> DataFrame:
 
 
 def standing(lines: DataFrame) -> DataFrame:
-    """One row per event that stands: where and when it was first said, and the highest promise."""
+    """One row per event that stands: where and when it was first said, and the highest promise.
+
+    `several_said`: more than one sequencer said it, and which of them was first no line tells.
+    """
     told = _told(lines)
     # Where two events have one number, it counts which of them anyone else knows of.
     rivals = told.where(F.col("_rivals") > 1)
@@ -86,6 +89,7 @@ def standing(lines: DataFrame) -> DataFrame:
             F.col("position.term").alias("position_term"),
             F.col("position.number").alias("position"),
             *_SAID[9:],
+            "several_said",
             "level",
         )
     )
@@ -94,13 +98,15 @@ def standing(lines: DataFrame) -> DataFrame:
 def _told(lines: DataFrame) -> DataFrame:
     """One row per event that its own publisher said to be out, where it first did."""
     by_place = ("incarnation", "seq", "node_id")
-    first = Window.partitionBy(*NUMBERING, "number", "event").orderBy(*by_place)
+    same = Window.partitionBy(*NUMBERING, "number", "event")
+    first = same.orderBy(*by_place)
     said = (
         of_kind(lines, "published")
         # In another's name nothing can be published: such an event is forged.
         .where(in_own_name())
         .select(*_SAID, "position")
         .withColumn("_time", F.row_number().over(first))
+        .withColumn("several_said", F.min("node_id").over(same) < F.max("node_id").over(same))
         .where("_time = 1")
         .withColumn("_rivals", F.count(F.lit(1)).over(Window.partitionBy(*NUMBERING, "number")))
     )

@@ -25,7 +25,7 @@ PERIOD = ("subject", "period")
 GOT = (
     "subject bigint, period int, event_key bigint, numbering bigint, number bigint, times bigint, "
     "place bigint, mono_ns bigint, marked boolean, hops bigint, of_own boolean, "
-    "ascending boolean, duplicates bigint"
+    "duplicates bigint"
 )
 """What `got` returns."""
 
@@ -48,11 +48,6 @@ def topic_key() -> Column:
 def event_key() -> Column:
     """An event of a topic of a run, as one number; needs `topic_key` and `fingerprint`."""
     return F.xxhash64("topic_key", "fingerprint")
-
-
-def is_ascending() -> Column:
-    """Of a delivery: whether the event came from a node whose name is before the receiver's."""
-    return F.col("publisher") < F.col("node_id")
 
 
 def in_doubt(subscriptions: DataFrame, subscribers: DataFrame) -> DataFrame:
@@ -103,7 +98,6 @@ def got(lines: DataFrame, doubtful: DataFrame, starts: DataFrame, events: DataFr
         "redelivery",
         "hops",
         (F.col("node_id") == F.col("publisher")).alias("of_own"),
-        is_ascending().alias("ascending"),
         fingerprint().alias("fingerprint"),
     )
     # Those in doubt go to the deliveries, which stay where they are.
@@ -121,7 +115,6 @@ def got(lines: DataFrame, doubtful: DataFrame, starts: DataFrame, events: DataFr
             "redelivery",
             "hops",
             "of_own",
-            "ascending",
         )
         # Once by event: it is grouped twice and then joined with the events, all in place.
         .repartition("event_key")
@@ -133,7 +126,6 @@ def got(lines: DataFrame, doubtful: DataFrame, starts: DataFrame, events: DataFr
             F.min_by("redelivery", "place").alias("marked"),
             F.min_by("hops", "place").alias("hops"),
             F.max("of_own").alias("of_own"),
-            F.max("ascending").alias("ascending"),
         )
     )
     first_marked = F.min_by("marked", "place")
@@ -144,7 +136,6 @@ def got(lines: DataFrame, doubtful: DataFrame, starts: DataFrame, events: DataFr
         first_marked.alias("marked"),
         F.min_by("hops", "place").alias("hops"),
         F.max("of_own").alias("of_own"),
-        F.max("ascending").alias("ascending"),
         (
             F.sum("times")
             - F.count(F.lit(1))
@@ -166,7 +157,6 @@ def got(lines: DataFrame, doubtful: DataFrame, starts: DataFrame, events: DataFr
         "marked",
         "hops",
         "of_own",
-        "ascending",
         F.col("duplicates").cast("bigint").alias("duplicates"),
     )
 

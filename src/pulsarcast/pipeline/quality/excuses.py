@@ -23,7 +23,17 @@ EXPLAINED = (
 )
 """What `explain` returns."""
 
-_ASKED = ("run_id", "topic", "event", "level", "node_id", "incarnation", "numbering", "number")
+_ASKED = (
+    "run_id",
+    "topic",
+    "event",
+    "level",
+    "alone",
+    "node_id",
+    "incarnation",
+    "numbering",
+    "number",
+)
 
 
 def explain(
@@ -94,8 +104,11 @@ def _twins(asked: DataFrame, starts: DataFrame, got: DataFrame, events: DataFram
 
 
 def _unacknowledged(lines: DataFrame, asked: DataFrame) -> DataFrame:
-    """Add `unacknowledged`: the publisher lost the event before it was safe."""
-    harmed = asked.where(~F.col("twin") & ~F.col("concurrent")).join(
+    """Add `unacknowledged`: the publisher lost the event before it was safe.
+
+    What several sequencers agreed on is on most of their disks: no one of them can lose it.
+    """
+    harmed = asked.where(F.col("alone") & ~F.col("twin") & ~F.col("concurrent")).join(
         last_harms(lines), ["run_id", "node_id"], how="inner"
     )
     disk_lost = F.coalesce(F.col("last_disk_lost") >= F.col("incarnation"), F.lit(False))

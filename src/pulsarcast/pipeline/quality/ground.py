@@ -98,6 +98,8 @@ def _events(lines: DataFrame) -> DataFrame:
             (F.count(F.lit(1)).over(request) > 1).alias("has_twin"),
             "injection",
             "level",
+            (F.coalesce(F.col("position_term"), F.lit(0)) == 0).alias("alone"),
+            "several_said",
             "node_id",
             "incarnation",
             "mono_ns",

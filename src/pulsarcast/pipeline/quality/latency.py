@@ -11,6 +11,10 @@ Offsets are kept apart by pair of lives, because a restart begins a new clock, a
 time, because clocks drift. Where in a stretch no event went the other way, there is no upper bound,
 and such a delivery is counted as not measured. The readings are of the monotonic clocks: nobody can
 set those (design, 11).
+
+Of several sequencers P is the one that said the event, and not their common count, which has no
+clock. Where more than one said it, after a change of leader, it may have left the other one before:
+such an event bounds nothing, and is not measured.
 """
 
 from __future__ import annotations
@@ -23,7 +27,6 @@ from pyspark.sql import functions as F
 from pulsarcast.pipeline.history.places import PAIR, fingerprint, of_kind
 from pulsarcast.pipeline.quality.closely import (
     event_key,
-    is_ascending,
     subject,
     topic_key,
 )
@@ -72,7 +75,7 @@ def _row(bound: str, value: Column) -> Column:
 
 
 def _arrivals(ground: Ground) -> DataFrame:
-    """First deliveries at others' nodes: event, the clock that read the time, and the reading."""
+    """First deliveries at others' nodes: event, node, the clock that was read, and the reading."""
     doubtful = ground.doubtful.select("subject", "run_id", "node_id").distinct()
     # Who is in doubt is known event by event, and who is not subscribed does not count. All the
     # others delivered once whatever they delivered.
@@ -89,12 +92,12 @@ def _arrivals(ground: Ground) -> DataFrame:
             subject().alias("subject"),
             topic_key().alias("topic_key"),
             fingerprint().alias("fingerprint"),
-            is_ascending().alias("ascending"),
+            _node().alias("node"),
             _clock().alias("arrival_clock"),
             F.col("mono_ns").alias("arrival_ns"),
         )
         .join(F.broadcast(apart), ["subject"], how="left_anti")
-        .select(event_key().alias("event_key"), "ascending", "arrival_clock", "arrival_ns")
+        .select(event_key().alias("event_key"), "node", "arrival_clock", "arrival_ns")
     )
     closer = (
         ground.got.where(~F.col("of_own"))
@@ -102,7 +105,7 @@ def _arrivals(ground: Ground) -> DataFrame:
         .withColumn("incarnation", F.shiftright("place", 32))
         .select(
             "event_key",
-            "ascending",
+            _node().alias("node"),
             _clock().alias("arrival_clock"),
             F.col("mono_ns").alias("arrival_ns"),
         )
@@ -115,21 +118,53 @@ def _clock() -> Column:
     return F.xxhash64("run_id", "node_id", "incarnation")
 
 
-def _differences(ground: Ground) -> DataFrame:
-    """Per arrival: its difference to the publication, by pair of clocks, direction and stretch."""
-    departures = ground.events.select(
-        "event_key",
-        "topic_key",
-        _clock().alias("departure_clock"),
-        F.col("mono_ns").alias("departure_ns"),
+def _node() -> Column:
+    """A node of a run, as one number."""
+    return F.xxhash64("run_id", "node_id")
+
+
+def _ranks(ground: Ground) -> DataFrame:
+    """Which place each node's name has among those of its run, for all that got or said events."""
+    names = ground.tallies.select("run_id", "node_id").union(
+        ground.events.select("run_id", "node_id")
     )
-    if departures.count() <= EVENTS_SENT_MAX:
+    by_name = Window.partitionBy("run_id").orderBy("node_id")
+    return names.distinct().select(
+        _node().alias("node"), F.row_number().over(by_name).alias("rank")
+    )
+
+
+def _differences(ground: Ground) -> DataFrame:
+    """Per arrival: its difference to the publication, by pair of clocks, direction and stretch.
+
+    The difference is null where nobody knows which of several sequencers published.
+    """
+    ranks = F.broadcast(_ranks(ground))
+    departures = (
+        ground.events.select(
+            "event_key",
+            "topic_key",
+            "several_said",
+            _node().alias("node"),
+            _clock().alias("departure_clock"),
+            F.col("mono_ns").alias("departure_ns"),
+        )
+        .join(ranks, ["node"], how="inner")
+        .withColumnRenamed("rank", "departure_rank")
+        .drop("node")
+    )
+    if ground.events.count() <= EVENTS_SENT_MAX:
         departures = F.broadcast(departures)
     # Time is that of the node whose name comes first, whichever way an event went.
-    time = F.when(F.col("ascending"), F.col("departure_ns")).otherwise(F.col("arrival_ns"))
+    ascending = F.col("departure_rank") < F.col("rank")
+    time = F.when(ascending, F.col("departure_ns")).otherwise(F.col("arrival_ns"))
     return (
         _arrivals(ground)
+        .join(ranks, ["node"], how="inner")
+        .drop("node")
         .join(departures, ["event_key"], how="inner")
+        # What a sequencer said itself is its own, though not by the name that it is numbered under.
+        .where(F.col("departure_rank") != F.col("rank"))
         .select(
             "topic_key",
             F.xxhash64(
@@ -137,8 +172,10 @@ def _differences(ground: Ground) -> DataFrame:
                 F.greatest("departure_clock", "arrival_clock"),
                 unit_of(time, STRETCH_NS),
             ).alias("stretch"),
-            F.col("ascending").alias("there"),
-            (F.col("arrival_ns") - F.col("departure_ns")).alias("difference"),
+            ascending.alias("there"),
+            F.when(~F.col("several_said"), F.col("arrival_ns") - F.col("departure_ns")).alias(
+                "difference"
+            ),
         )
     )
 
