@@ -161,21 +161,27 @@ class Entries:
             index = log.base.index
         elif log.term_at(index) != message.before_term:
             return None
-        for entry in entries:
+        known = 0
+        while known < len(entries) and log.term_at(index + 1) == entries[known].term:
+            known += 1
             index += 1
-            if index <= log.last_index and log.term_at(index) == entry.term:
-                continue
-            if entry.position != log.position_at(index - 1) + (entry.kind is EntryKind.EVENT):
-                raise RemoteError(OUT_OF_POSITION)
-            if index <= log.last_index:
-                if index <= sequencer.committed:
-                    raise RemoteError(FORGOTTEN)
-                for cut in range(index, log.last_index + 1):
-                    sequencer.forget(log.at(cut))
-                writes += log.cut_from(sequencer.topic, index)
+        entries = entries[known:]
+        if not entries:
+            return index
+        first = entries[0]
+        if first.position != log.position_at(index) + (first.kind is EntryKind.EVENT):
+            raise RemoteError(OUT_OF_POSITION)
+        if index < min(sequencer.committed, log.last_index):
+            raise RemoteError(FORGOTTEN)
+        # All of it was checked: were any refused from here on, our log would be ahead of our disk.
+        if index < log.last_index:
+            for cut in range(index + 1, log.last_index + 1):
+                sequencer.forget(log.at(cut))
+            writes += log.cut_from(sequencer.topic, index + 1)
+        for entry in entries:
             sequencer.note(entry)
             writes.append(log.append(sequencer.topic, entry))
-        return index
+        return index + len(entries)
 
     def _appended(self, agreed: bool, matched: int, certify: int | None = None) -> Appended:
         sequencer = self.sequencer
