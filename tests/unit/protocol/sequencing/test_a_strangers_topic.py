@@ -1,5 +1,6 @@
 """A stranger names us as a sequencer of its own topic, and lies: that may cost no more than it."""
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -217,6 +218,25 @@ def test_those_of_a_version_that_lost_hand_over_in_its_name() -> None:
     assert last is not None
     handover = decode_event(last[1].body)
     assert (handover.version, handover.hands_over_to) == (lost.cid, newer.cid)
+
+
+def test_who_is_named_again_while_its_disk_still_writes_that_it_left_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    solo = summoned()
+    node = solo.node
+    unsynced: list[Callable[[], None]] = []
+    with monkeypatch.context() as slow:
+        slow.setattr(node.turn, "persist", lambda *writes, then: unsynced.append(then))
+        node.seats.dismiss(TOPIC.cid)
+    assert TOPIC.cid not in node.seats.by_topic
+    announce(solo, version_of(TOPIC, settings_of(ME, HER), signer=MALLORY))
+    assert TOPIC.cid in node.seats.by_topic
+    (synced,) = unsynced
+    synced()
+    solo.advance(5.0)
+    assert node.following.is_followed(TOPIC.cid)
+    assert TOPIC.cid in node.seats.by_topic
 
 
 def log_on_disk(solo: Solo) -> Log:
