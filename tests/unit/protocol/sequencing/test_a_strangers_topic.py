@@ -220,6 +220,21 @@ def test_those_of_a_version_that_lost_hand_over_in_its_name() -> None:
     assert (handover.version, handover.hands_over_to) == (lost.cid, newer.cid)
 
 
+def test_a_lie_about_what_is_committed_lasts_until_a_restart() -> None:
+    """Of what is committed there is nothing on a disk: the next leader is believed then."""
+    solo = summoned()
+    members, event = members_entry(both(solo)), counted(TOPIC, b"hers")
+    solo.hear(HER, replace(append(0, members, event), committed=1 << 20))
+    assert sequencer(solo).committed == 2, "no more than we have"
+    instead = replace(append(1, Entry(6, 0, EntryKind.NOTHING, b"")), term=6)
+    solo.hear(HER, instead)
+    assert solo.reasons() == ["a leader lacks what was committed"]
+    again = start(solo.store)
+    again.hear(HER, instead)
+    assert not again.reasons()
+    assert (sequencer(again).log.last_index, sequencer(again).log.last_term) == (2, 6)
+
+
 def test_who_is_named_again_while_its_disk_still_writes_that_it_left_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
