@@ -193,9 +193,7 @@ def test_what_is_sent_to_a_sequencer_that_does_not_answer_is_bounded_in_bytes() 
         pair.solo.hear(BOB.peer_id, RequestToPublish(signed.block, replicated=False, settled=0))
     assert pair.sequencer.log.last_position == 12
     sent = [
-        entry
-        for message in pair.solo.sent_to(MALLORY.peer_id, Append)
-        for entry in message.entries
+        entry for message in pair.solo.sent_to(MALLORY.peer_id, Append) for entry in message.entries
     ]
     size = sum(len(entry.body) for entry in sent)
     assert size <= followers.WINDOW_BYTES + EVENT_BYTES_MAX

@@ -24,6 +24,7 @@ from pulsarcast.model.topics import DeliveryOrder, TopicSettings
 from pulsarcast.network import places
 from pulsarcast.network.node import Node
 from pulsarcast.network.subscriptions import MEMORY_MAX, Subscription
+from pulsarcast.network.values import Topic
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.storage.sqlite import StoreError
 
@@ -282,15 +283,15 @@ class Held:
 
 
 async def take_over_one_that_fails(
-    node: Node, topic: str, held: Held, *, refused: set[int]
+    node: Node, topic: Topic, held: Held, *, refused: set[int]
 ) -> Subscription | None:
     """One comes under a new name, and another takes it over; what the second gets."""
     held.refused = refused
     got: list[Subscription] = []
 
-    async def listen(**options: bool) -> None:
+    async def listen(*, take_over: bool = False) -> None:
         with suppress(LocalError):
-            got.append(await node.subscribe(topic, "reader", **options))
+            got.append(await node.subscribe(topic, "reader", take_over=take_over))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(listen)

@@ -22,7 +22,7 @@ NUMBER_MAX = 1 << 62
 """Of terms, indices and positions: far beyond what there is, and far below what can be said."""
 UNHELD_BYTES_MAX = 256 << 20
 """Of entries that our history does not have. What a leader says to be committed may be a lie; what
-is in our history is certified. A leader takes no requests beyond 128 MiB ahead of most histories."""
+is in our history is certified. A leader takes no requests beyond half of it ahead of most of us."""
 OUT_OF_POSITION = "an entry out of its position"
 FORGOTTEN = "a leader lacks what was committed"
 
