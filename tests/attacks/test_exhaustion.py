@@ -35,7 +35,7 @@ from pulsarcast.protocol.messages import (
     StoreBlocks,
 )
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.sequencing import entries
+from pulsarcast.protocol.sequencing import entries, followers, sequencer
 from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config
 from pulsarcast.protocol.sequencing.log import ENTRY_BYTES, Entry, EntryKind
 from pulsarcast.protocol.sequencing.messages import Append
@@ -183,6 +183,39 @@ def test_what_a_leading_sequencer_has_proposed_is_bounded_in_bytes() -> None:
     assert pair.sequencer.may_propose, "once it is committed there is room again"
 
 
+def test_what_is_sent_to_a_sequencer_that_does_not_answer_is_bounded_in_bytes() -> None:
+    """Up to 512 entries of a megabyte each would wait for it."""
+    pair = Pair().lead()
+    pair.keeps = False
+    pair.solo.sent.clear()
+    for number in range(1, 13):
+        signed = request_of(BOB, pair.topic, number, payload=bytes(PAYLOAD_BYTES_MAX))
+        pair.solo.hear(BOB.peer_id, RequestToPublish(signed.block, replicated=False, settled=0))
+    assert pair.sequencer.log.last_position == 12
+    sent = [
+        entry for message in pair.solo.sent_to(MALLORY.peer_id, Append) for entry in message.entries
+    ]
+    size = sum(len(entry.body) for entry in sent)
+    assert size <= followers.WINDOW_BYTES + EVENT_BYTES_MAX
+    assert 3 <= len(sent) < 12
+    pair.keeps = True
+    pair.solo.advance(5.0)
+    assert pair.sequencer.committed == pair.sequencer.log.last_index, "it gets all of them"
+
+
+def test_a_leader_does_not_run_away_from_the_histories(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All is committed, and nobody gets it: what no history has stays in memory."""
+    monkeypatch.setattr(sequencer, "UNSETTLED_BYTES_MAX", 4 << 20)
+    pair = Pair(keep_effects=False).lead()
+    for number in range(1, 8):
+        signed = request_of(BOB, pair.topic, number, payload=bytes(PAYLOAD_BYTES_MAX))
+        pair.solo.hear(BOB.peer_id, RequestToPublish(signed.block, replicated=False, settled=0))
+    assert pair.sequencer.committed == pair.sequencer.log.last_index
+    assert pair.sequencer.log.last_position == 4
+    pair.sequencer.settled = 2
+    assert pair.sequencer.may_propose, "once most histories have it there is room again"
+
+
 class Leading:
     """Mallory leads a topic of two sequencers, and sends what she likes."""
 
@@ -193,10 +226,10 @@ class Leading:
         members = (Member(self.pair.solo.me, self.sequencer.store), Member(MALLORY.peer_id, STORE))
         self.append(Entry(self.term, 0, EntryKind.MEMBERS, pack_config(Config(members))))
 
-    def append(self, *entries: Entry) -> None:
-        """Send entries behind all that the victim has."""
-        before = self.sequencer.log.last_index
-        before_term = self.sequencer.log.last_term
+    def append(self, *entries: Entry, behind: int | None = None) -> None:
+        """Send entries behind one that the victim has, or all."""
+        before = self.sequencer.log.last_index if behind is None else behind
+        before_term = self.sequencer.log.term_at(before) or 0
         message = Append(
             self.pair.topic,
             self.term,
@@ -211,9 +244,10 @@ class Leading:
         )
         self.pair.solo.hear(MALLORY.peer_id, message)
 
-    def append_event(self) -> None:
+    def append_event(self, behind: int | None = None) -> None:
         """Send a megabyte."""
-        position = self.sequencer.log.last_position + 1
+        log = self.sequencer.log
+        position = log.position_at(log.last_index if behind is None else behind) + 1
         event = event_of(
             MALLORY,
             self.pair.descriptor,
@@ -222,7 +256,7 @@ class Leading:
             payload=bytes(PAYLOAD_BYTES_MAX),
             position=Position(self.term, position),
         )
-        self.append(Entry(self.term, position, EntryKind.EVENT, event.block))
+        self.append(Entry(self.term, position, EntryKind.EVENT, event.block), behind=behind)
 
 
 def test_an_entry_that_says_nothing_has_nothing_to_carry() -> None:
@@ -235,23 +269,37 @@ def test_an_entry_that_says_nothing_has_nothing_to_carry() -> None:
     assert leading.sequencer.log.last_index == 2
 
 
-def test_what_a_leader_never_commits_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In every term anew, too. What is committed makes room again."""
-    monkeypatch.setattr(entries, "UNCOMMITTED_BYTES_MAX", 8 << 20)
+def test_what_a_leader_lets_no_history_have_is_bounded_in_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In every term anew, too. That it is committed she may say as often as she likes."""
+    monkeypatch.setattr(entries, "UNHELD_BYTES_MAX", 8 << 20)
     leading = Leading()
     for _ in range(12):
         leading.append_event()
         leading.term += 1
+        leading.committed = leading.sequencer.log.last_index
     assert leading.sequencer.log.last_position == 7
-    assert leading.pair.solo.reasons() == ["more than a leader leaves uncommitted"] * 5
-    leading.committed = leading.sequencer.log.last_index
-    leading.append_event()
-    assert leading.sequencer.log.last_position == 8
+    assert leading.pair.solo.reasons() == ["entries too far ahead of our history"] * 5
+
+
+def test_a_leader_that_left_too_much_does_not_keep_out_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(entries, "UNHELD_BYTES_MAX", 4 << 20)
+    leading = Leading()
+    for _ in range(5):
+        leading.append_event()
+    assert leading.sequencer.log.last_position == 3
+    leading.term += 1
+    leading.append_event(behind=1)
+    assert leading.sequencer.log.last_position == 1
+    assert leading.sequencer.log.last_term == leading.term
 
 
 def test_what_is_in_a_followers_history_was_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A leader that was restarted may not know; nobody must be stuck for that."""
-    monkeypatch.setattr(entries, "UNCOMMITTED_BYTES_MAX", 4 << 20)
+    monkeypatch.setattr(entries, "UNHELD_BYTES_MAX", 4 << 20)
     leading = Leading()
     for _ in range(5):
         leading.append_event()
@@ -263,7 +311,7 @@ def test_what_is_in_a_followers_history_was_committed(monkeypatch: pytest.Monkey
 
 
 def test_entries_without_a_body_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entries, "UNCOMMITTED_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(entries, "UNHELD_BYTES_MAX", 1 << 20)
     leading = Leading()
     for _ in range(20):
         leading.append(*[Entry(leading.term, 0, EntryKind.NOTHING, b"")] * 256)

@@ -386,7 +386,7 @@ class Node:
         cid = await self._resolve(topic)
         wanted = await self.filter_of(cid, where)
         self._filters.make_way(self._running, cid, wanted)
-        is_new = self._places.take(
+        reader = self._places.take(
             cid, name, from_start=from_start, start=start, take_over=take_over
         )
         feed = self._places.feed(cid)
@@ -404,14 +404,15 @@ class Node:
         except BaseException:
             # Refused, or the caller waits no more: the name is free again.
             subscription.close()
-            reader = feed.readers.get(name)
-            if is_new and reader is not None and reader.subscription is None:
+            is_ours = feed.readers.get(name) is reader and reader.subscription is None
+            if is_ours and not reader.is_promised:
                 self._places.drop(self._running, cid, name)
                 self._filters.give_up(self._running, cid, name)
             raise
         feed.place(reply.places[0] if reply.places else 0)
-        if is_new:
+        if not reader.is_promised:
             # A place that a crash could take away would be no promise.
+            reader.is_promised = True
             self._places.write(self._running)
         return subscription
 

@@ -57,8 +57,8 @@ class Places:
 
     def take(
         self, topic: Cid, name: str, *, from_start: bool, start: int | None, take_over: bool
-    ) -> bool:
-        """Give a name its place, free for somebody to listen; whether the name is new.
+    ) -> Reader:
+        """Give a name its place, free for somebody to listen.
 
         Raises LocalError for what the disk could not hold: else the next commit would.
         """
@@ -73,14 +73,14 @@ class Places:
                 if not take_over:
                     raise LocalError(f"somebody listens already as {name!r}")
                 reader.subscription.close(TAKEN_OVER)
-            return False
+            return reader
         reader = feed.readers[name] = Reader()
         feed.has_unplaced = True
         if from_start or feed.newest:
             behind = feed.newest if start is None else min(start - 1, feed.newest)
             feed.move(reader, 0 if from_start else behind)
         # Else events may come before the answer: the first of them says where we begin.
-        return True
+        return reader
 
     def acknowledge(self, topic: Cid, name: str, index: int) -> bool:
         """Say for a name that it is done up to an index; whether it has a place here."""

@@ -90,7 +90,7 @@ ReadPage = Callable[[Cid, int, int], Awaitable[list[Event]]]
 class Reader:
     """The place of one name in a topic, whether somebody listens under it now or not."""
 
-    __slots__ = ("cursor", "given", "reserved", "subscription", "unwritten")
+    __slots__ = ("cursor", "given", "is_promised", "reserved", "subscription", "unwritten")
 
     def __init__(self, cursor: int | None = None, reserved: int = 0) -> None:
         self.cursor: int | None = cursor
@@ -102,6 +102,8 @@ class Reader:
         self.subscription: Subscription | None = None
         self.unwritten: bool = False
         """Whether the disk does not know its place yet."""
+        self.is_promised: bool = False
+        """Whether somebody was told that it has this place: else it goes with the last who asks."""
 
     @property
     def done(self) -> int | None:
@@ -115,7 +117,9 @@ class Reader:
     @classmethod
     def from_bytes(cls, data: bytes) -> Reader:
         """From the disk."""
-        return cls(int.from_bytes(data[:8], "big"), int.from_bytes(data[8:], "big"))
+        reader = cls(int.from_bytes(data[:8], "big"), int.from_bytes(data[8:], "big"))
+        reader.is_promised = True
+        return reader
 
 
 class Feed:

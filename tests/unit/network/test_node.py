@@ -8,17 +8,24 @@ import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
+import trio.testing
 import zstandard
 
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import cid_of
 from pulsarcast.model.topics import DeliveryOrder, TopicSettings
+from pulsarcast.network import places
 from pulsarcast.network.node import Node
 from pulsarcast.network.subscriptions import MEMORY_MAX, Subscription
+from pulsarcast.network.values import Topic
+from pulsarcast.protocol.effects import Reply
 from pulsarcast.storage.sqlite import StoreError
 
 
@@ -257,6 +264,81 @@ def test_what_was_given_and_not_done_comes_again_and_says_so(tmp_path: Path) -> 
     play(scene)
 
 
+class Held:
+    """Lets no subscription through until it is said how it ends."""
+
+    def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ends: list[trio.Event] = []
+        self.refused: set[int] = set()
+        self._follow = node._follow
+        monkeypatch.setattr(node, "_follow", self)
+
+    async def __call__(self, *args: Any, **kwargs: Any) -> Reply:
+        number = len(self.ends)
+        self.ends.append(trio.Event())
+        await self.ends[number].wait()
+        if number in self.refused:
+            raise LocalError("not this time")
+        return await self._follow(*args, **kwargs)
+
+
+async def take_over_one_that_fails(
+    node: Node, topic: Topic, held: Held, *, refused: set[int]
+) -> Subscription | None:
+    """One comes under a new name, and another takes it over; what the second gets."""
+    held.refused = refused
+    got: list[Subscription] = []
+
+    async def listen(*, take_over: bool = False) -> None:
+        with suppress(LocalError):
+            got.append(await node.subscribe(topic, "reader", take_over=take_over))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(listen)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(partial(listen, take_over=True))
+        await trio.testing.wait_all_tasks_blocked()
+        for each in held.ends:
+            each.set()
+            await trio.testing.wait_all_tasks_blocked()
+    return got[0] if got else None
+
+
+def test_two_that_are_refused_under_one_new_name_leave_no_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first cannot take it away, since the second listens; so the second has to."""
+
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await ann.create_topic("weather")
+            held = Held(ann, monkeypatch)
+            assert await take_over_one_that_fails(ann, topic, held, refused={0, 1}) is None
+            assert not await ann.forget(topic, "reader"), "there is no such place"
+
+    play(scene)
+
+
+def test_who_takes_over_from_one_that_is_refused_has_its_place_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whenever places would be written by themselves."""
+    monkeypatch.setattr(places, "PLACES_S", 3600.0)
+
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await ann.create_topic("weather")
+            written: list[bool] = []
+            monkeypatch.setattr(ann._places, "write", lambda driver: written.append(True))
+            held = Held(ann, monkeypatch)
+            events = await take_over_one_that_fails(ann, topic, held, refused={0})
+            assert events is not None
+            assert events.closed is None
+            assert written
+
+    play(scene)
+
+
 def test_a_new_name_that_begins_at_an_index_has_its_place_there(tmp_path: Path) -> None:
     async def scene() -> None:
         async with Node.open(tmp_path / "ann") as ann:
@@ -314,6 +396,7 @@ def test_a_folder_has_one_node_at_a_time(tmp_path: Path) -> None:
 
 PUBLISH_UNTIL_KILLED = """
 import sys, trio
+from pulsarcast.network import places
 from pulsarcast.network.node import Node
 
 async def main():

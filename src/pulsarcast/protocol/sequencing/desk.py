@@ -8,7 +8,7 @@ own history; if the author asked for replicas, once these are counted.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.events import (
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 Author = tuple[PeerId, int]
 """An author's numbering of its requests."""
+USED_BEFORE: Final = "this request number was used before"
 
 
 class SequencerDesk:
@@ -48,8 +49,10 @@ class SequencerDesk:
         self.turn = seat.turn
         self._waiting: dict[bytes, dict[PeerId, bool]] = {}
         """Requests that have their place, who wants to know, and whether it waits for replicas."""
-        self._taken: dict[Author, int] = {}
-        """Of each author the highest number that is in our log."""
+        self._taken: dict[Author, dict[int, None]] = {}
+        """Of each author the numbers that are in our log, and not in our history yet."""
+        self._under_way: dict[int, tuple[Author, int]] = {}
+        """The same by position, the lowest first."""
         self._early = Early(seat.parameters.requests_held_max)
 
     def __len__(self) -> int:
@@ -78,7 +81,12 @@ class SequencerDesk:
             return
         settled = message.settled if sender == request.author else 0
         author = (request.author, request.sequence.epoch)
-        before = max(settled, topic.requests.high(*author), self._taken.get(author, 0))
+        taken = self._taken.get(author, {})
+        if request.sequence.number in taken:
+            # By another request: only one of them can be delivered.
+            self._answer(sender, signed.request_id, None, 0, USED_BEFORE)
+            return
+        before = max(settled, topic.requests.highest(*author), max(taken, default=0))
         if request.sequence.number > before + 1:
             # An earlier request of this author is still on its way.
             room = self.seat.parameters.requests_held_max - len(self._waiting)
@@ -128,8 +136,22 @@ class SequencerDesk:
         author = (signed.request.author, epoch)
         # It may have been held before its author said that it need not wait.
         self._early.take(self.seat.topic.id, *author, number)
-        self._taken[author] = max(number, self._taken.get(author, 0))
+        self._take(self.seat.sequencer.log.last_position, author, number)
         return True
+
+    def _take(self, position: int, author: Author, number: int) -> None:
+        self._taken.setdefault(author, {})[number] = None
+        self._under_way[position] = (author, number)
+
+    def _settle(self) -> None:
+        """What is in our history is known from there: there may be any number of authors."""
+        held = self.seat.held()
+        while self._under_way and (position := next(iter(self._under_way))) <= held:
+            author, number = self._under_way.pop(position)
+            taken = self._taken.get(author, {})
+            taken.pop(number, None)
+            if not taken:
+                self._taken.pop(author, None)
 
     def _propose_next(self, author: Author, number: int) -> None:
         """Whatever waited for the request before this number has its turn, one after another."""
@@ -154,13 +176,14 @@ class SequencerDesk:
         held = self._early.forget(self.seat.topic.id)
         self._waiting.clear()
         self._taken.clear()
+        self._under_way.clear()
         if sequencer.leads:
             for _, entry in sequencer.log:
                 if entry.kind is EntryKind.EVENT and self.seat.handed_over(entry) is None:
                     request = self.seat.event_of(entry.body).request
                     author = (request.author, request.sequence.epoch)
-                    taken = self._taken.get(author, 0)
-                    self._taken[author] = max(taken, request.sequence.number)
+                    self._take(entry.position, author, request.sequence.number)
+            self._settle()
         for sender, request_id in waiting:
             self._refer(sender, request_id)
         for early in held:
@@ -170,6 +193,7 @@ class SequencerDesk:
 
     def arrived(self, event: EventDescriptor) -> None:
         """An event is certified and in our history."""
+        self._settle()
         self._answer_all(event, 0, replicated=False)
 
     def replicated(self, event: EventDescriptor, replicas: int) -> None:
@@ -192,8 +216,7 @@ class SequencerDesk:
 
         def found(answer: Block) -> None:
             if answer.block is None:
-                reason = "this request number was used before"
-                self._answer(sender, signed.request_id, None, 0, reason)
+                self._answer(sender, signed.request_id, None, 0, USED_BEFORE)
                 return
             event = decode_event(answer.block)
             if not replicated:

@@ -20,9 +20,9 @@ SIGNATURES_MAX = 64
 """Signatures in one answer."""
 NUMBER_MAX = 1 << 62
 """Of terms, indices and positions: far beyond what there is, and far below what can be said."""
-UNCOMMITTED_BYTES_MAX = 256 << 20
-"""Of entries that we do not know to be committed. A leader takes no requests beyond 16 MiB, but
-after a restart neither it nor we may know of all that was committed before."""
+UNHELD_BYTES_MAX = 256 << 20
+"""Of entries that our history does not have. What a leader says to be committed may be a lie; what
+is in our history is certified. A leader takes no requests beyond half of it ahead of most of us."""
 OUT_OF_POSITION = "an entry out of its position"
 FORGOTTEN = "a leader lacks what was committed"
 
@@ -85,8 +85,11 @@ class Entries:
         if any(entry.position > NUMBER_MAX for entry in message.entries):
             raise RemoteError(OUT_OF_POSITION)
         size = sum(ENTRY_BYTES + len(entry.body) for entry in message.entries)
-        if size and self._uncommitted_bytes(message) + size > UNCOMMITTED_BYTES_MAX:
-            raise RemoteError("more than a leader leaves uncommitted")
+        # What lies behind is there already, or goes: an honest leader gets past what another left.
+        unheld = sequencer.log.bytes_after_event(sequencer.owner.held())
+        unheld -= sequencer.log.bytes_after(message.before_index)
+        if size and unheld + size > UNHELD_BYTES_MAX:
+            raise RemoteError("entries too far ahead of our history")
         before: Entry | None = None
         for entry in message.entries:
             is_event = entry.kind is EntryKind.EVENT
@@ -103,14 +106,6 @@ class Entries:
             before = entry
         if message.base is not None:
             self._check_config(message.base.config)
-
-    def _uncommitted_bytes(self, message: Append) -> int:
-        """Of our log, as far as neither we nor the leader know of it; our history is certified."""
-        sequencer = self.sequencer
-        log = sequencer.log
-        known = max(sequencer.committed, min(message.committed, log.last_index))
-        held = log.event_at(min(sequencer.owner.held(), log.last_position))
-        return log.bytes_after(known if held is None else max(known, held[0]))
 
     def _check_config(self, config: Config) -> None:
         named = self.sequencer.owner.named_by(config.version)
@@ -161,21 +156,27 @@ class Entries:
             index = log.base.index
         elif log.term_at(index) != message.before_term:
             return None
-        for entry in entries:
+        known = 0
+        while known < len(entries) and log.term_at(index + 1) == entries[known].term:
+            known += 1
             index += 1
-            if index <= log.last_index and log.term_at(index) == entry.term:
-                continue
-            if entry.position != log.position_at(index - 1) + (entry.kind is EntryKind.EVENT):
-                raise RemoteError(OUT_OF_POSITION)
-            if index <= log.last_index:
-                if index <= sequencer.committed:
-                    raise RemoteError(FORGOTTEN)
-                for cut in range(index, log.last_index + 1):
-                    sequencer.forget(log.at(cut))
-                writes += log.cut_from(sequencer.topic, index)
+        entries = entries[known:]
+        if not entries:
+            return index
+        first = entries[0]
+        if first.position != log.position_at(index) + (first.kind is EntryKind.EVENT):
+            raise RemoteError(OUT_OF_POSITION)
+        if index < min(sequencer.committed, log.last_index):
+            raise RemoteError(FORGOTTEN)
+        # All of it was checked: were any refused from here on, our log would be ahead of our disk.
+        if index < log.last_index:
+            for cut in range(index + 1, log.last_index + 1):
+                sequencer.forget(log.at(cut))
+            writes += log.cut_from(sequencer.topic, index + 1)
+        for entry in entries:
             sequencer.note(entry)
             writes.append(log.append(sequencer.topic, entry))
-        return index
+        return index + len(entries)
 
     def _appended(self, agreed: bool, matched: int, certify: int | None = None) -> Appended:
         sequencer = self.sequencer

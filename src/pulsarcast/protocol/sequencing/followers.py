@@ -17,6 +17,8 @@ ENTRIES_MAX = 256
 """Entries in one message."""
 WINDOW = 512
 """Entries sent to a follower and not answered: beyond this they wait."""
+WINDOW_BYTES = 4 << 20
+"""The same in bytes: one entry may go beyond it, or a large one would never be sent."""
 SILENT_TIMEOUTS = 2.0
 """Election timeouts without a word from most of the others, after which a leader steps down."""
 
@@ -130,8 +132,10 @@ class Followers:
         before_term = log.term_at(before)
         assert before_term is not None, "we know the term of everything from our base on"
         count = min(ENTRIES_MAX, self._synced - before, WINDOW - (before - follower.matched))
-        entries = log.since(before + 1, max(0, count), sequencer.parameters.range_bytes_max)
-        if base is not None or count <= 0:
+        room = WINDOW_BYTES - (log.bytes_after(follower.matched) - log.bytes_after(before))
+        bytes_max = min(room, sequencer.parameters.range_bytes_max)
+        entries = log.since(before + 1, max(0, count), bytes_max)
+        if base is not None or count <= 0 or room <= 0:
             entries = ()
         if not (entries or always):
             return

@@ -9,6 +9,7 @@ more for those who lag.
 from __future__ import annotations
 
 import enum
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
@@ -162,8 +163,17 @@ class Log:
 
     def bytes_after(self, index: int) -> int:
         """How much memory the entries behind an index take; none is behind one to come."""
-        place = min(index, self.last_index) - self.base.index
+        place = max(0, min(index, self.last_index) - self.base.index)
         return self._ends[-1] - self._ends[place]
+
+    def bytes_after_event(self, position: int) -> int:
+        """The same behind an event: all of it, where the event was dropped from the log."""
+        found = self.event_at(min(position, self.last_position))
+        return self.bytes_after(self.base.index if found is None else found[0])
+
+    def last_bytes(self, bytes_max: int) -> int:
+        """The lowest index behind which there are no more bytes than so many."""
+        return self.base.index + bisect_left(self._ends, self._ends[-1] - bytes_max)
 
     def __iter__(self) -> Iterator[tuple[int, Entry]]:
         return enumerate(self._entries, self.base.index + 1)

@@ -124,8 +124,12 @@ class Seats:
         if len(self._dismissed) > LOOKED_MAX:
             del self._dismissed[next(iter(self._dismissed))]
         self.close(topic)
-        writes = self._forget_oldest()
-        self.node.turn.persist(*writes, then=lambda: self.node.following.release(topic))
+
+        def released() -> None:
+            if topic not in self.by_topic:  # Else a version has named us again meanwhile.
+                self.node.following.release(topic)
+
+        self.node.turn.persist(*self._forget_oldest(), then=released)
 
     def _forget_oldest(self) -> list[Write]:
         """A stranger can name us and then others as often as it likes: our disk has an end."""

@@ -45,6 +45,10 @@ PENDING_MAX = 1024
 """Events that are proposed and not committed: beyond this a leader takes no more requests."""
 PENDING_BYTES_MAX = 16 << 20
 """The same in bytes: a thousand events of a megabyte each would be a gigabyte."""
+UNSETTLED_BYTES_MAX = 128 << 20
+"""Events that most histories do not have yet: beyond this, too, a leader takes no more requests."""
+KEPT_BYTES_MAX = 16 << 20
+"""What a log keeps for those who lag: so many bytes, and `sequencer_log` entries at most."""
 
 
 class Sequencer:
@@ -247,6 +251,8 @@ class Sequencer:
             return False
         if self.log.bytes_after(self.committed) >= PENDING_BYTES_MAX:
             return False
+        if self.log.bytes_after_event(self.settled) >= UNSETTLED_BYTES_MAX:
+            return False
         return self.log.last_index - self.committed < PENDING_MAX
 
     def propose(self, make: Callable[[int, int, Cid | None], bytes]) -> None:
@@ -329,9 +335,12 @@ class Sequencer:
         # Were it only in our own history, its proof could go with our disk, and nobody could
         # make another: those who took our base do not know what they would sign.
         droppable = min(held, self.settled)
-        if len(self.log) < 2 * kept or droppable <= self.log.base.position:
+        size = self.log.bytes_after(self.log.base.index)
+        is_long = len(self.log) >= 2 * kept or size >= 2 * KEPT_BYTES_MAX
+        if not is_long or droppable <= self.log.base.position:
             return
-        index = min(self.committed, self.log.last_index - kept)
+        lagging = max(self.log.last_index - kept, self.log.last_bytes(KEPT_BYTES_MAX))
+        index = min(self.committed, lagging)
         if self.log.config().is_joint:
             # A base has one list of members: who takes it over may know nothing of a change.
             index = min(index, (self.log.last_change() or 0) - 1)

@@ -31,6 +31,10 @@ class PublishedRequests:
         """The number up to which all requests of an author were published."""
         return self._numbers.high(author, epoch)
 
+    def highest(self, author: PeerId, epoch: int) -> int:
+        """The highest number of an author that was published."""
+        return self._numbers.highest(author, epoch)
+
     def is_first(self, event: EventDescriptor) -> bool:
         """Whether an event is the first with its request; if so, remember it."""
         epoch, number = event.request.sequence

@@ -1,13 +1,17 @@
 """A stranger names us as a sequencer of its own topic, and lies: that may cost no more than it."""
 
+from collections.abc import Callable
+from random import Random
+
+import pytest
 from msgspec.structs import replace
 
 from pulsarcast.model.events import Position, Sequence, decode_event, publish_own
-from pulsarcast.model.ids import Cid, PeerId, cid_of
+from pulsarcast.model.ids import CID_BYTES, Cid, PeerId, cid_of
 from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor, TopicSettings
 from pulsarcast.protocol.messages import EventMessage, Message
 from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config
-from pulsarcast.protocol.sequencing.log import Base, Entry, EntryKind
+from pulsarcast.protocol.sequencing.log import BASE, ENTRY, Base, Entry, EntryKind, Log, read_log
 from pulsarcast.protocol.sequencing.messages import Append, Appended, AskVote, Summon, Vote
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
 from pulsarcast.storage.memory import MemoryStore
@@ -214,3 +218,106 @@ def test_those_of_a_version_that_lost_hand_over_in_its_name() -> None:
     assert last is not None
     handover = decode_event(last[1].body)
     assert (handover.version, handover.hands_over_to) == (lost.cid, newer.cid)
+
+
+def test_a_lie_about_what_is_committed_lasts_until_a_restart() -> None:
+    """Of what is committed there is nothing on a disk: the next leader is believed then."""
+    solo = summoned()
+    members, event = members_entry(both(solo)), counted(TOPIC, b"hers")
+    solo.hear(HER, replace(append(0, members, event), committed=1 << 20))
+    assert sequencer(solo).committed == 2, "no more than we have"
+    instead = replace(append(1, Entry(6, 0, EntryKind.NOTHING, b"")), term=6)
+    solo.hear(HER, instead)
+    assert solo.reasons() == ["a leader lacks what was committed"]
+    again = start(solo.store)
+    again.hear(HER, instead)
+    assert not again.reasons()
+    assert (sequencer(again).log.last_index, sequencer(again).log.last_term) == (2, 6)
+
+
+def test_who_is_named_again_while_its_disk_still_writes_that_it_left_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    solo = summoned()
+    node = solo.node
+    unsynced: list[Callable[[], None]] = []
+    with monkeypatch.context() as slow:
+        slow.setattr(node.turn, "persist", lambda *writes, then: unsynced.append(then))
+        node.seats.dismiss(TOPIC.cid)
+    assert TOPIC.cid not in node.seats.by_topic
+    announce(solo, version_of(TOPIC, settings_of(ME, HER), signer=MALLORY))
+    assert TOPIC.cid in node.seats.by_topic
+    (synced,) = unsynced
+    synced()
+    solo.advance(5.0)
+    assert node.following.is_followed(TOPIC.cid)
+    assert TOPIC.cid in node.seats.by_topic
+
+
+def log_on_disk(solo: Solo) -> Log:
+    """What a restart would find."""
+    rows = solo.store.rows()
+    kept = {
+        int.from_bytes(row.key[CID_BYTES:], "big"): row.value for row in rows if row.table == ENTRY
+    }
+    base = next((row.value for row in rows if row.table == BASE), None)
+    return read_log(kept, base)
+
+
+def any_append(rng: Random, solo: Solo, events: list[bytes]) -> Append:
+    """What she might make up: some of it fits, most of it contradicts what she said before."""
+    log = sequencer(solo).log
+    before = rng.choice((log.last_index, rng.randint(0, log.last_index + 1)))
+    before_term = log.term_at(before)
+    term = max(5, sequencer(solo).term) + (rng.random() < 0.2)
+    entry_term = max(5, before_term or 0)
+    position = log.position_at(before) if before_term is not None else rng.randint(0, 5)
+    position += rng.random() < 0.1
+    entries = []
+    for _ in range(rng.randint(0, 4)):
+        kind = rng.choice((EntryKind.EVENT, EntryKind.EVENT, EntryKind.NOTHING, EntryKind.MEMBERS))
+        position += (kind is EntryKind.EVENT) + (rng.random() < 0.05)
+        body = b""
+        if kind is EntryKind.EVENT:
+            body = rng.choice(events) if rng.random() < 0.95 else b"nothing that is one"
+        elif kind is EntryKind.MEMBERS:
+            body = pack_config(Config(both(solo)[rng.random() < 0.1 :]))
+        entry_term = rng.randint(min(entry_term, term), term)
+        entries.append(Entry(entry_term, position, kind, body))
+    base = None
+    if rng.random() < 0.1:
+        entries = []
+        base = Base(rng.randint(0, 12), rng.randint(4, term), position, None, Config(both(solo)))
+    committed = rng.randint(0, log.last_index) if rng.random() < 0.2 else 0
+    return Append(
+        TOPIC.cid,
+        term,
+        HER_STORE,
+        before,
+        before_term or 0,
+        tuple(entries),
+        committed,
+        certify=1,
+        settled=0,
+        base=base,
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_is_refused_our_log_is_what_our_disk_has(seed: int) -> None:
+    """Else a restart would find a log with a hole, and forget what we said that we have."""
+    rng = Random(seed)
+    solo = summoned()
+    events = [
+        event_of(MALLORY, TOPIC, at, epoch=0, position=Position(5, at)).block for at in range(1, 9)
+    ]
+    taken, refused = 0, 0
+    for _ in range(60):
+        was, heard = list(sequencer(solo).log), len(solo.reasons())
+        solo.hear(HER, any_append(rng, solo, events))
+        log, found = sequencer(solo).log, log_on_disk(solo)
+        assert (list(found), found.base) == (list(log), log.base)
+        taken += list(log) != was
+        refused += len(solo.reasons()) > heard
+    assert taken > 3
+    assert refused > 3

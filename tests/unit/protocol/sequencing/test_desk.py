@@ -48,6 +48,35 @@ def test_a_request_that_did_not_wait_to_the_end_is_not_proposed_again() -> None:
     assert in_log(pair) == [each.request_id for each in (first, third, second)]
 
 
+def test_of_two_requests_with_one_number_the_first_gets_a_place() -> None:
+    """Nobody would deliver the second, and whoever waits for it would take room for ever."""
+    pair = Pair().lead()
+    first, other = (request_of(BOB, pair.topic, 1, payload=each) for each in (b"one", b"other"))
+    hear(pair, BOB, first)
+    hear(pair, BOB, other)
+    assert in_log(pair) == [first.request_id]
+    (answer,) = pair.solo.sent_to(BOB.peer_id, RequestAnswered)
+    assert answer.request_id == other.request_id
+    assert (answer.event, answer.reason) == (None, "this request number was used before")
+    assert pair.solo.node.footprint()["requests"] == 1, "the first, which waits for its answer"
+    hear(pair, BOB, request_of(BOB, pair.topic, 2))
+    assert len(in_log(pair)) == 2
+
+
+def test_a_leader_knows_the_numbers_that_one_before_it_has_taken() -> None:
+    pair = Pair().lead()
+    pair.keeps = False
+    first, other = (request_of(BOB, pair.topic, 1, payload=each) for each in (b"one", b"other"))
+    hear(pair, BOB, first)
+    pair.solo.advance(30.0)
+    assert not pair.sequencer.leads or pair.sequencer.term > 1
+    pair.keeps = True
+    pair.solo.advance(30.0)
+    assert pair.sequencer.leads
+    hear(pair, BOB, other)
+    assert in_log(pair) == [first.request_id]
+
+
 def largest_of(who: Identity, topic: Cid, number: int = 1) -> SignedRequest:
     """A request that may just be sent, and that is too large for an event."""
 

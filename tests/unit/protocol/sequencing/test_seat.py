@@ -12,6 +12,7 @@ from pulsarcast.model.requests import sign_request
 from pulsarcast.model.topics import DeliveryOrder, TopicSettings
 from pulsarcast.protocol.inputs import MessageReceived, Publish
 from pulsarcast.protocol.messages import EventMessage, topic_of
+from pulsarcast.protocol.sequencing import sequencer
 from pulsarcast.protocol.sequencing.seat import Seat
 from pulsarcast.protocol.store import Events, LoadNumbers
 from tests.support.lab import Lab
@@ -253,6 +254,45 @@ def test_certificates_rest_beside_their_events_and_are_handed_on() -> None:
     lab.subscribe([7], topic, from_start=True)
     lab.run(20.0)
     assert lab.delivered(7, topic)[-3:] == sent
+
+
+def test_a_leader_remembers_no_author_whose_requests_are_in_its_history() -> None:
+    """There may be any number of authors, and of epochs, for as long as it leads."""
+    lab, topic = make_lab()
+    leader = leader_of(lab, topic)
+    for index in (3, 4, 5, 6):
+        lab.publish(index, topic, b"from %d" % index)
+        lab.publish(index, topic, b"again from %d" % index)
+    lab.run(10.0)
+    desk = seat(lab, leader, topic).desk
+    assert seat(lab, leader, topic).held() == 8
+    assert (len(desk._taken), len(desk._under_way), len(desk)) == (0, 0, 0)
+
+
+def test_what_is_kept_for_those_who_lag_is_bounded_in_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And one that comes back later than that gets the base, and the events as members do."""
+    monkeypatch.setattr(sequencer, "KEPT_BYTES_MAX", 64 << 10)
+    lab, topic = make_lab()
+    leader = leader_of(lab, topic)
+    late = next(index for index in SEQUENCERS if index != leader)
+    lab.world.kill(late)
+    sent = []
+    for _ in range(30):
+        sent.append(lab.publish(AUTHOR, topic, bytes(8 << 10)))
+        lab.run(1.0)
+    lab.run(10.0)
+    for index in SEQUENCERS:
+        if index != late:
+            log = seat(lab, index, topic).sequencer.log
+            assert log.base.index > 0
+            assert log.bytes_after(log.base.index) < 2 * (64 << 10) + (16 << 10)
+    lab.world.restart(late)
+    lab.run(30.0)
+    assert lab.delivered(late, topic) == sent
+    log = seat(lab, late, topic).sequencer.log
+    assert log.last_index == seat(lab, leader, topic).sequencer.log.last_index
 
 
 def test_a_node_is_a_sequencer_of_so_many_topics_and_no_more() -> None:
