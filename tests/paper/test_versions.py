@@ -372,6 +372,36 @@ def test_who_was_away_says_what_a_flush_let_go_of_and_nothing_is_called_lost() -
     assert coverage.tally.retired == len(events) - 1
 
 
+@pytest.mark.parametrize("order", [DeliveryOrder.PER_PUBLISHER, DeliveryOrder.CAUSAL])
+@pytest.mark.parametrize("knew_it", [True, False], ids=["who knew the version", "who is new"])
+def test_who_wants_all_there_is_after_a_flush_begins_behind_it(
+    order: DeliveryOrder, knew_it: bool
+) -> None:
+    """3.1: what was flushed is before anybody's start, whoever asks, and nothing waits for it."""
+    lab = Lab(8)
+    settings = TopicSettings(delivery_order=order)
+    topic = lab.create(AUTHOR, settings)
+    newcomer = 3 if knew_it else 5
+    lab.subscribe([1, 2, 3], topic)
+    for number in range(5):
+        lab.publish(1, topic, b"%d" % number)
+    lab.update(AUTHOR, topic, settings, flush=True)
+    lab.run(30.0)
+    after = lab.publish(1, topic, b"after", settle_s=5.0)
+    if knew_it:
+        lab.unsubscribe(3, topic)
+    had = len(lab.delivered(newcomer, topic))
+    lab.subscribe([newcomer], topic, from_start=True)
+    lab.run(60.0)
+    last = lab.publish(1, topic, b"last", settle_s=5.0)
+    assert lab.delivered(newcomer, topic)[had:] == [after, last]
+    flushed = Mark(lab.peer(1), lab.event(after).sequence.epoch, 5)
+    if knew_it:
+        assert lab.records(trace.Subscribed, newcomer)[-1].start == (flushed,)
+    else:  # it hears of the version once it follows the topic
+        assert lab.records(trace.Retired, newcomer) == [trace.Retired(topic, *flushed)]
+
+
 def test_retention_that_a_new_version_brings_takes_effect() -> None:
     """3.1: topic-specific temporal time-out, changed as 3.2.2 says."""
     lab = Lab(6)

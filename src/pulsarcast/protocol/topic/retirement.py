@@ -75,6 +75,13 @@ class Retirement:
         retention = self._versions.current.retention
         return (retention.age_s, retention.count, retention.bytes) != (None, None, None)
 
+    def begin(self) -> None:
+        """What a version flushed that we knew before our start lies before it."""
+        for version in self._versions.all():
+            for mark in version.flushed:
+                self._frontier.retire(mark.publisher, mark.epoch, mark.number)
+                self._accept_waiting(mark.publisher, mark.epoch)
+
     def adopt(self, version: TopicDescriptor) -> None:
         """A newer version may flush, and change what is kept."""
         for mark in version.flushed:

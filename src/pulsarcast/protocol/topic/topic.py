@@ -327,6 +327,7 @@ class Topic:
         self.started = True
         self._start_from = None
         self.overlay.fresh = False
+        self.retirement.begin()
         self.turn.persist(*(PutMark(self.id, mark) for mark in self.frontier.marks()))
         self.owner.started(self)
         self.overlay.let_in()
