@@ -42,7 +42,11 @@ SETTINGS: Mapping[str, str] = {
 
 
 LITTLE: Mapping[str, str] = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # With the first compiler alone Java has room for 48 MB of code, which a few jobs fill: from
+    # then on it throws code away and compiles it again.
+    "spark.driver.extraJavaOptions": (
+        "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+    ),
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "4",
