@@ -404,6 +404,22 @@ def test_retention_by_bytes_drops_until_they_fit(store: Store) -> None:
     assert store.answer(oldest(size=size - 1)) == Oldest(1, ((ANN.peer_id, 7, 1),))
 
 
+def test_retention_by_bytes_counts_what_came_and_went_since_it_was_last_asked(
+    store: Store,
+) -> None:
+    events = fill(store, 3)
+    store.answer(oldest(size=0))
+    more = event(4)
+    store.apply([put(4, more)])
+    size = sum(len(kept.block) for kept in (*events, more))
+    assert store.answer(oldest(size=size)) == Oldest(0, ())
+    assert store.answer(oldest(size=size - 1)) == Oldest(1, ((ANN.peer_id, 7, 1),))
+    store.apply([DropEvents(TOPIC, 1)])
+    size -= len(events[0].block)
+    assert store.answer(oldest(size=size)) == Oldest(0, ())
+    assert store.answer(oldest(size=size - 1)) == Oldest(2, ((ANN.peer_id, 7, 2),))
+
+
 def test_retention_by_age_stops_at_the_first_that_is_young_enough(store: Store) -> None:
     store.apply([put(number, event(number), received_us=number * 10) for number in (1, 2, 3)])
     assert store.answer(oldest(before_us=30)) == Oldest(2, ((ANN.peer_id, 7, 2),))

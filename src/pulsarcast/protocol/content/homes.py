@@ -34,7 +34,7 @@ from pulsarcast.protocol.content.messages import (
     Target,
     TreeShape,
 )
-from pulsarcast.protocol.content.place import Kept, Place, PlaceId, kept_of
+from pulsarcast.protocol.content.place import Place, PlaceId, kept_of
 from pulsarcast.protocol.content.routing import HOPS_MAX, Routing, grouped
 from pulsarcast.protocol.content.space import REACH, ROOT, is_below, key_of_node, level
 from pulsarcast.protocol.content.spaces import Spaces, filter_of
@@ -463,10 +463,6 @@ class Homes:
                     self.hand_over(place, peer)
                 return
         self.splitting.taken(self.places, message)
-
-    def kept(self) -> Iterable[Kept]:
-        """Every piece that we hold, for checkers."""
-        return (kept for place in self.places.values() for kept in place.kept.values())
 
 
 def _jump(at: int) -> int:
