@@ -3,7 +3,7 @@
 from pulsarcast.model.ids import PeerId
 from pulsarcast.protocol.dissemination.tree_heartbeat import SILENT_S
 from pulsarcast.protocol.inputs import PeerLost
-from pulsarcast.protocol.messages import Contact, Message, Status
+from pulsarcast.protocol.messages import Contact, Join, Message, Role, Status
 from pulsarcast.protocol.parameters import Parameters
 from tests.support.people import ALICE, meta_of, peer, topic_of
 from tests.support.solo import EMPTY_DIGEST, Parent, below
@@ -129,3 +129,22 @@ def test_a_member_that_answers_keeps_its_place() -> None:
     for _ in range(20):
         member.solo.advance(BEAT_S)
         assert member.lazy == {BOB}
+
+
+def test_a_child_stays_as_long_as_its_path_comes_through_us() -> None:
+    """Whatever lies beyond us on it; one that names another parent has gone there."""
+    member = Member()
+    me, parent = member.solo.me, member.parent.peer
+    member.solo.hear(BOB, Join(TOPIC.cid, 1, Role.MEMBER, ALICE.peer_id, True, False))
+    tree = member.solo.topic(TOPIC.cid).overlay
+    assert list(tree.children) == [BOB]
+
+    def says(*path: PeerId) -> None:
+        member.solo.advance(BEAT_S)
+        member.solo.hear(BOB, Status(TOPIC.cid, EMPTY_DIGEST, path, (), answer=False))
+
+    says(BOB, me, parent)
+    says(BOB, me, CAROL, parent)
+    assert list(tree.children) == [BOB]
+    says(BOB, CAROL, me)
+    assert not tree.children
