@@ -7,10 +7,11 @@ import pytest
 from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.topics import DeliveryOrder, Dissemination, TopicSettings
+from pulsarcast.protocol.dissemination.cube import DisseminationCube
 from pulsarcast.protocol.dissemination.overlay import CubeView
 from pulsarcast.protocol.effects import Send
 from pulsarcast.protocol.inputs import MessageReceived, Now, Publish, Subscribe
-from pulsarcast.protocol.messages import EventMessage, Leave, Meet
+from pulsarcast.protocol.messages import EventMessage, Join, JoinRefused, Leave, Meet, Role
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.simulation.checkers.cubes import check_cubes
 from pulsarcast.simulation.findings import Findings
@@ -256,3 +257,15 @@ def test_who_is_no_member_says_so_when_it_is_met() -> None:
     met = MessageReceived(lab.peer(1), Meet(topic, 0, 1))
     effects = lab.world.node(5).handle(met, Now(lab.world.now, 0))
     assert effects == [Send(lab.peer(1), Leave(topic))]
+
+
+def test_who_is_leaving_refuses_and_says_to_which_question() -> None:
+    lab, topic = cube_of(6, members=4)
+    node = lab.world.node(3)
+    cube = node.topics[topic].overlay
+    assert isinstance(cube, DisseminationCube)
+    cube.leaving = True
+    for attempt in (7, 8):
+        asked = Join(topic, attempt, Role.MEMBER, lab.peer(0), False, True)
+        effects = node.handle(MessageReceived(lab.peer(5), asked), Now(lab.world.now, 0))
+        assert effects == [Send(lab.peer(5), JoinRefused(topic, attempt, "leaving"))]

@@ -84,6 +84,19 @@ def test_a_request_survives_a_crash_of_its_author(subscribed: bool) -> None:
     assert payloads(lab, 2, topic) == [b"durable"]
 
 
+def test_requests_are_numbered_on_after_a_restart() -> None:
+    """Another numbering would be another author's to all who keep the order of requests."""
+    lab = Lab(6)
+    topic = lab.create(0, author_only(lab))
+    lab.subscribe([2], topic)
+    before = lab.event(lab.publish(1, topic, b"before")).request.sequence
+    lab.world.kill(1)
+    lab.world.restart(1)
+    lab.run(30.0)
+    after = lab.event(lab.publish(1, topic, b"after")).request.sequence
+    assert after == Sequence(before.epoch, before.number + 1)
+
+
 def test_a_request_is_sent_again_ever_more_slowly() -> None:
     parent = Parent("alice", [topic_of(ALICE, only_alice()).block])
     solo = below(parent)
