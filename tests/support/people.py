@@ -5,6 +5,8 @@ from functools import cache
 from typing import Any
 
 from pulsarcast.model.events import (
+    PAYLOAD_BYTES_MAX,
+    REQUEST_BYTES_MAX,
     EventDescriptor,
     Position,
     Sequence,
@@ -142,6 +144,24 @@ def request_of(
         after=after,
         marks=marks,
     )
+
+
+def largest_request(author: Identity, topic: Cid, number: int = 1) -> SignedRequest:
+    """A request that may just be sent, and that is too large for an event."""
+
+    def padded(size: int) -> SignedRequest:
+        return sign_request(
+            author,
+            topic=topic,
+            payload=bytes(PAYLOAD_BYTES_MAX),
+            attributes={"padding": "." * size},
+            created=CREATED_US,
+            nonce=nonce(f"r{EPOCH}/{number}"),
+            sequence=Sequence(EPOCH, number),
+        )
+
+    size = 60_000
+    return padded(size + REQUEST_BYTES_MAX - len(padded(size).block))
 
 
 def event_for(

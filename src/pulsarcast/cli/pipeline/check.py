@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,26 +67,17 @@ def command(
     from pulsarcast.pipeline.scratch import open_scratch
     from pulsarcast.pipeline.session import session
 
-    with (
-        telling(NotChecked),
-        _new(out),
-        session("check", master=master, inputs=[path]) as spark,
-        open_scratch(scratch) as kept,
-    ):
-        report = _check(spark, kept, path, runs, out=out, limit=0 if as_json else limit)
+    with telling(NotChecked):
+        if out is not None and Path(out).exists():
+            # Said before anything is judged: that may take long.
+            raise LocalError(f"{out} is there already")
+        with session("check", master=master, inputs=[path]) as spark, open_scratch(scratch) as kept:
+            report = _check(spark, kept, path, runs, out=out, limit=0 if as_json else limit)
     if not per_run:
         del report["by_run"]
     shown = report.pop("shown")
     click.echo(json.dumps(report) if as_json else _text(report, shown))
     sys.exit(report["exit"])
-
-
-@contextmanager
-def _new(out: str | None) -> Iterator[None]:
-    """Refuse a folder that is there already before anything is judged."""
-    if out is not None and Path(out).exists():
-        raise LocalError(f"{out} is there already")
-    yield
 
 
 def _check(

@@ -4,11 +4,9 @@ import pytest
 
 from pulsarcast.model import trace
 from pulsarcast.model.events import (
-    PAYLOAD_BYTES_MAX,
     REQUEST_BYTES_MAX,
     Attribute,
     Sequence,
-    SignedRequest,
     decode_request,
     sign_request,
 )
@@ -29,6 +27,7 @@ from tests.support.people import (
     MALLORY,
     event_for,
     identity,
+    largest_request,
     meta_of,
     request_of,
     topic_of,
@@ -386,25 +385,11 @@ def test_a_request_that_has_expired_is_refused() -> None:
     assert answer.reason == "the request has expired"
 
 
-def large_request(topic: Cid, filler: int) -> SignedRequest:
-    return sign_request(
-        BOB,
-        topic=topic,
-        payload=bytes(PAYLOAD_BYTES_MAX),
-        attributes={"filler": "." * filler},
-        created=CREATED_US,
-        nonce=bytes(16),
-        sequence=Sequence(EPOCH, 1),
-    )
-
-
 def test_the_largest_request_there_is_has_no_room_to_become_an_event_and_is_refused() -> None:
     """As an event it is larger: it has our signature and its place too."""
     solo = Solo().start()
     topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
-    filler = 60_000
-    filler += REQUEST_BYTES_MAX - len(large_request(topic, filler).block)
-    signed = large_request(topic, filler)
+    signed = largest_request(BOB, topic)
     assert len(signed.block) == REQUEST_BYTES_MAX
     for _ in range(2):
         solo.hear(BOB.peer_id, RequestToPublish(signed.block, replicated=False, settled=0))

@@ -1,18 +1,14 @@
 """The desk of a sequencer that leads: requests in the order of their numbers, each once."""
 
 from pulsarcast.model.events import (
-    PAYLOAD_BYTES_MAX,
     REQUEST_BYTES_MAX,
-    Sequence,
     SignedRequest,
-    sign_request,
 )
 from pulsarcast.model.identity import Identity
-from pulsarcast.model.ids import Cid
 from pulsarcast.protocol.messages import RequestAnswered, RequestReferred, RequestToPublish
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.sequencing.log import EntryKind
-from tests.support.people import BOB, CREATED_US, EPOCH, MALLORY, identity, request_of
+from tests.support.people import BOB, MALLORY, identity, largest_request, request_of
 from tests.support.sequencing import Pair
 
 
@@ -77,27 +73,9 @@ def test_a_leader_knows_the_numbers_that_one_before_it_has_taken() -> None:
     assert in_log(pair) == [first.request_id]
 
 
-def largest_of(who: Identity, topic: Cid, number: int = 1) -> SignedRequest:
-    """A request that may just be sent, and that is too large for an event."""
-
-    def padded(size: int) -> SignedRequest:
-        return sign_request(
-            who,
-            topic=topic,
-            payload=bytes(PAYLOAD_BYTES_MAX),
-            attributes={"padding": "x" * size},
-            created=CREATED_US,
-            nonce=bytes(16),
-            sequence=Sequence(EPOCH, number),
-        )
-
-    size = 60_000
-    return padded(size + REQUEST_BYTES_MAX - len(padded(size).block))
-
-
 def test_a_request_too_large_for_an_event_is_refused_and_its_number_is_not_taken() -> None:
     pair = Pair().lead()
-    large = largest_of(BOB, pair.topic)
+    large = largest_request(BOB, pair.topic)
     assert len(large.block) == REQUEST_BYTES_MAX
     hear(pair, BOB, large)
     (answer,) = pair.solo.sent_to(BOB.peer_id, RequestAnswered)
@@ -111,7 +89,7 @@ def test_a_request_too_large_for_an_event_is_refused_and_its_number_is_not_taken
 def test_what_waits_behind_a_request_that_is_refused_goes_on_waiting() -> None:
     """Its author takes note of the refusal, and says then that the number is settled."""
     pair = Pair().lead()
-    first, large = request_of(BOB, pair.topic, 1), largest_of(BOB, pair.topic, 2)
+    first, large = request_of(BOB, pair.topic, 1), largest_request(BOB, pair.topic, 2)
     third = request_of(BOB, pair.topic, 3)
     for signed in (third, large, first):
         hear(pair, BOB, signed)
