@@ -339,6 +339,38 @@ def test_who_takes_over_from_one_that_is_refused_has_its_place_on_the_disk(
     play(scene)
 
 
+@pytest.mark.parametrize("lives", [1, 2], ids=["in the same life", "in another life"])
+def test_one_that_comes_back_and_is_refused_still_has_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lives: int
+) -> None:
+    """It was promised what came while it was away; that one attempt fails takes nothing back."""
+
+    async def be_refused(node: Node, topic: Topic) -> None:
+        with monkeypatch.context() as patched:
+            held = Held(node, patched)
+            assert await take_over_one_that_fails(node, topic, held, refused={0, 1}) is None
+
+    async def read_on(node: Node, topic: Topic) -> None:
+        async with await node.subscribe(topic, "reader") as events:
+            with trio.fail_after(10):
+                assert (await anext(events)).payload == b"missed"
+
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await ann.create_topic("weather")
+            (await ann.subscribe(topic, "reader")).close()
+            await ann.publish(topic, b"missed", ack="accepted")
+            if lives == 1:
+                await be_refused(ann, topic)
+                await read_on(ann, topic)
+        if lives == 2:
+            async with Node.open(tmp_path / "ann") as ann:
+                await be_refused(ann, topic)
+                await read_on(ann, topic)
+
+    play(scene)
+
+
 def test_a_new_name_that_begins_at_an_index_has_its_place_there(tmp_path: Path) -> None:
     async def scene() -> None:
         async with Node.open(tmp_path / "ann") as ann:
