@@ -35,6 +35,8 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.parquet.compression.codec": "zstd",
     # Kinds of lines that are rare have small files: several of them make one task.
     "spark.sql.files.openCostInBytes": "524288",
+    # To know which line of ours made a column takes six calls into the JVM for each.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
