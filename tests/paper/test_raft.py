@@ -489,6 +489,29 @@ def test_strangers_and_impossible_terms_are_not_heard() -> None:
         bench.hear(ANN, ask(1 << 63, 1, 1))
 
 
+def test_one_that_was_dismissed_hears_nobody() -> None:
+    """Whoever still asks for its vote is told nothing that could be counted."""
+    bench = moved(final=True)
+    bench.elect(CLEO)
+    bench.sync()
+    bench.hear(CLEO, Appended(TOPIC, 2, STORES[CLEO], True, 6, 2, ()))
+    assert bench.is_dismissed
+    term = bench.sequencer.term
+    for sender in (CLEO, ANN):
+        for message in (ask(term + 1, 9, 9), append(term + 1, 6, term)):
+            with pytest.raises(RemoteError, match="not a sequencer"):
+                bench.hear(sender, message)
+            assert not said(bench.effects + bench.sync())
+    assert (bench.sequencer.term, bench.sequencer.log.last_index) == (term, 6)
+
+
+def test_nobody_speaks_in_our_own_name() -> None:
+    bench = Bench()
+    with pytest.raises(RemoteError, match="not a sequencer"):
+        bench.hear(ME, ask(2, 1, 1, store=STORES[ME]))
+    assert bench.sequencer.voted_for is None
+
+
 def test_entries_that_no_leader_sends_are_refused_whole() -> None:
     for entries in (
         (event(9, 1),),
