@@ -28,6 +28,7 @@ PEERS = (ME, ANN, BEN)
 STORES = {ME: b"my store", ANN: b"anns own", BEN: b"bens own", CLEO: b"cleos 1!"}
 VERSIONS = [cid_of(b"version %d" % number) for number in range(3)]
 MEMBERS = tuple(Member(peer, STORES[peer]) for peer in PEERS)
+BEAT_S = 0.3
 
 
 class Bench:
@@ -43,7 +44,7 @@ class Bench:
         founding = Entry(1, 0, EntryKind.MEMBERS, pack_config(Config(MEMBERS)))
         log = Log(entries=(founding, *entries) if founded else ())
         saved = Saved(STORES[ME], max(term, log.last_term))
-        parameters = Parameters(election_timeout_s=1.0, leader_heartbeat_s=0.3)
+        parameters = Parameters(election_timeout_s=1.0, leader_heartbeat_s=BEAT_S)
         self.sequencer = Sequencer(
             TOPIC, PEERS, self.turn, parameters, self, {}, saved=saved, log=log
         )
@@ -352,6 +353,38 @@ def test_the_first_leader_needs_the_votes_of_all() -> None:
     bench.hear(BEN, Vote(TOPIC, 1, STORES[BEN], True, False))
     assert bench.leads() is True
     assert bench.sequencer.log.config() == Config(MEMBERS)
+
+
+def asked_again(bench: Bench) -> dict[PeerId, object]:
+    """Whom a candidate asks once a heartbeat has passed, and what."""
+    (timer,) = [e.timer for e in bench.effects if isinstance(e, SetTimer) and e.delay_s == BEAT_S]
+    effects = bench.do(lambda: bench.turn.fired(timer))
+    return {effect.peer: effect.message for effect in effects if isinstance(effect, Send)}
+
+
+def test_a_candidate_asks_those_again_who_have_not_answered() -> None:
+    """5.1: servers retry if they do not receive a response in a timely manner."""
+    bench = Bench(founded=False)
+    bench.wait()
+    trial = AskVote(TOPIC, 1, STORES[ME], 0, 0, True)
+    assert asked_again(bench) == {ANN: trial, BEN: trial}
+    again = bench.effects
+    bench.hear(ANN, Vote(TOPIC, 0, STORES[ANN], True, True))
+    bench.effects = again
+    assert asked_again(bench) == {BEN: trial}
+    bench.hear(BEN, Vote(TOPIC, 0, STORES[BEN], True, True))
+    bench.sync()
+    vote = AskVote(TOPIC, 1, STORES[ME], 0, 0, False)
+    assert asked_again(bench) == {ANN: vote, BEN: vote}
+
+
+def test_a_candidate_asks_nobody_again_before_its_own_vote_is_on_the_disk() -> None:
+    bench = Bench()
+    trials = bench.wait()
+    bench.hear(ANN, Vote(TOPIC, 1, STORES[ANN], True, True))
+    assert bench.sequencer.term == 2
+    bench.effects = trials
+    assert asked_again(bench) == {}
 
 
 def test_who_was_named_later_has_to_agree_to_a_founding() -> None:
