@@ -264,6 +264,26 @@ def test_a_leader_commits_an_earlier_terms_entry_only_with_one_of_its_own() -> N
     assert signatures.keys() == {ME, ANN}
 
 
+def appends(effects: list[Effect]) -> dict[PeerId, Append]:
+    """What a leader sends, by follower; it sends each one message at most."""
+    sent = [effect for effect in effects if isinstance(effect, Send)]
+    found = {e.peer: e.message for e in sent if isinstance(e.message, Append)}
+    assert len(found) == len(sent)
+    return found
+
+
+def test_all_hear_at_once_that_an_earlier_terms_event_is_committed() -> None:
+    """5.4.2: they may sign it only now, though there is nothing else to send."""
+    bench = Bench(event(1, 1))
+    bench.elect()
+    bench.sync()
+    told = appends(bench.hear(ANN, Appended(TOPIC, 2, STORES[ANN], True, 3, 0, ())))
+    assert {peer: (m.entries, m.committed) for peer, m in told.items()} == {
+        ANN: ((), 3),
+        BEN: ((), 3),
+    }
+
+
 def test_a_signature_that_is_none_certifies_nothing() -> None:
     bench = Bench(event(1, 1))
     bench.elect()
@@ -446,6 +466,29 @@ def test_who_is_replaced_and_named_again_lets_those_in_force_go_on() -> None:
     bench.hear(CLEO, Appended(TOPIC, 2, STORES[CLEO], True, 6, 2, ()))
     assert not bench.leads()
     assert not bench.is_dismissed
+
+
+def test_one_that_was_replaced_and_asks_is_told_that_this_is_committed_and_no_more() -> None:
+    """Decision 0024: it goes by that, and whoever leads need not keep it in mind."""
+    final = Config((MEMBERS[0], MEMBERS[2]), version=VERSIONS[1])
+    joint = Config(final.members, MEMBERS, VERSIONS[1])
+    bench = Bench(
+        Entry(1, 0, EntryKind.MEMBERS, pack_config(joint)),
+        Entry(1, 1, EntryKind.EVENT, b"handover"),
+        Entry(1, 1, EntryKind.MEMBERS, pack_config(final)),
+    )
+    bench.lists = [PEERS, (ME, BEN)]
+    bench.elect(BEN)
+    bench.sync()
+    last = bench.sequencer.log.last_index
+    trial = AskVote(TOPIC, 2, STORES[ANN], 2, 1, True)
+    assert list(appends(bench.hear(ANN, trial))) == [ANN]
+    bench.hear(BEN, Appended(TOPIC, 2, STORES[BEN], True, last, 1, ()))
+    assert bench.sequencer.committed == last
+    has_all = Appended(TOPIC, 2, STORES[ANN], True, last, 1, ())
+    (farewell,) = appends(bench.hear(ANN, has_all)).values()
+    assert (farewell.entries, farewell.committed) == ((), last)
+    assert appends(bench.hear(ANN, has_all)) == {}
 
 
 def test_old_sequencers_go_when_most_of_the_new_ones_hold_what_they_certified() -> None:
