@@ -486,7 +486,8 @@ def test_one_that_was_replaced_and_asks_is_told_that_this_is_committed_and_no_mo
     bench.hear(BEN, Appended(TOPIC, 2, STORES[BEN], True, last, 1, ()))
     assert bench.sequencer.committed == last
     has_all = Appended(TOPIC, 2, STORES[ANN], True, last, 1, ())
-    (farewell,) = appends(bench.hear(ANN, has_all)).values()
+    ((peer, farewell),) = appends(bench.hear(ANN, has_all)).items()
+    assert peer == ANN
     assert (farewell.entries, farewell.committed) == ((), last)
     assert appends(bench.hear(ANN, has_all)) == {}
 
