@@ -335,7 +335,7 @@ def keeper() -> tuple[Solo, Parent, Cid]:
     solo = below(carol)
     solo.hear(BOB.peer_id, Join(topic.cid, 1, Role.MEMBER, ALICE.peer_id, False, False))
     solo.advance(30.0)
-    assert solo.topic(topic.cid).overlay.is_root
+    assert solo.node.trees()[topic.cid].root
     return solo, carol, topic.cid
 
 

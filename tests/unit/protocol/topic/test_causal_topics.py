@@ -372,10 +372,11 @@ def test_a_request_that_expires_while_it_waits_is_refused_in_its_turn() -> None:
     node = below(Parent("upstream", [topic.block]))
     node.subscribe(topic.topic)
     seen = event_of(ALICE, topic)
-    behind = {"after": (seen.cid,), "marks": (mark_of(seen),)}
-    expires = CREATED_US + 50_000_000
-    short = request_of(BOB, topic.topic, expires=expires, **behind)
-    patient = request_of(CAROL, topic.topic, **behind)
+    soon = CREATED_US + 50_000_000
+    short, patient = (
+        request_of(who, topic.topic, expires=expires, after=(seen.cid,), marks=(mark_of(seen),))
+        for who, expires in ((BOB, soon), (CAROL, None))
+    )
     for signed in (short, patient):
         node.hear(signed.request.author, RequestToPublish(signed.block, False, 0))
     node.advance(100.0)
