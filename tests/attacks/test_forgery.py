@@ -21,11 +21,13 @@ from pulsarcast.protocol.messages import (
     Stored,
     StorePointer,
 )
+from pulsarcast.protocol.store import MarkState
 from tests.support.people import (
     ALICE,
     BOB,
     CAROL,
     CREATED_US,
+    EPOCH,
     MALLORY,
     event_for,
     event_of,
@@ -227,15 +229,25 @@ def test_replayed_events_do_not_keep_the_disk_busy() -> None:
     solo = member(OPEN.block)
     events = [event_of(BOB, OPEN, number) for number in range(1, 51)]
     hear(solo, *events)
+    assert len(loads(solo, *events)) == 1
+
+
+def test_what_was_before_our_start_is_not_looked_for_when_it_is_replayed() -> None:
+    start = MarkState(BOB.peer_id, EPOCH, 0, 2, None)
+    solo = below(Parent("alice", [OPEN.block], marks=(start,)))
+    solo.subscribe(OPEN.cid)
+    events = [event_of(BOB, OPEN, number) for number in range(1, 5)]
+    hear(solo, *events[2:])
+    assert solo.cids() == [event.cid for event in events[2:]]
+    assert [len(loads(solo, event)) for event in events] == [0, 0, 1, 0]
+
+
+def loads(solo: Solo, *events: EventDescriptor) -> list[Load]:
+    """What the disk is asked when these come again; it does not answer."""
     now = Now(solo.now_s, CREATED_US)
-    effects = [
-        effect
-        for event in events
-        for effect in solo.node.handle(
-            MessageReceived(MALLORY.peer_id, EventMessage(event.block, 1)), now
-        )
-    ]
-    assert len([effect for effect in effects if isinstance(effect, Load)]) == 1
+    replays = [MessageReceived(MALLORY.peer_id, EventMessage(each.block, 1)) for each in events]
+    effects = [effect for replay in replays for effect in solo.node.handle(replay, now)]
+    return [effect for effect in effects if isinstance(effect, Load)]
 
 
 # Parents.

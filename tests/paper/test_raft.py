@@ -28,6 +28,7 @@ PEERS = (ME, ANN, BEN)
 STORES = {ME: b"my store", ANN: b"anns own", BEN: b"bens own", CLEO: b"cleos 1!"}
 VERSIONS = [cid_of(b"version %d" % number) for number in range(3)]
 MEMBERS = tuple(Member(peer, STORES[peer]) for peer in PEERS)
+BEAT_S = 0.3
 
 
 class Bench:
@@ -43,7 +44,7 @@ class Bench:
         founding = Entry(1, 0, EntryKind.MEMBERS, pack_config(Config(MEMBERS)))
         log = Log(entries=(founding, *entries) if founded else ())
         saved = Saved(STORES[ME], max(term, log.last_term))
-        parameters = Parameters(election_timeout_s=1.0, leader_heartbeat_s=0.3)
+        parameters = Parameters(election_timeout_s=1.0, leader_heartbeat_s=BEAT_S)
         self.sequencer = Sequencer(
             TOPIC, PEERS, self.turn, parameters, self, {}, saved=saved, log=log
         )
@@ -263,6 +264,26 @@ def test_a_leader_commits_an_earlier_terms_entry_only_with_one_of_its_own() -> N
     assert signatures.keys() == {ME, ANN}
 
 
+def appends(effects: list[Effect]) -> dict[PeerId, Append]:
+    """What a leader sends, by follower; it sends each one message at most."""
+    sent = [effect for effect in effects if isinstance(effect, Send)]
+    found = {e.peer: e.message for e in sent if isinstance(e.message, Append)}
+    assert len(found) == len(sent)
+    return found
+
+
+def test_all_hear_at_once_that_an_earlier_terms_event_is_committed() -> None:
+    """5.4.2: they may sign it only now, though there is nothing else to send."""
+    bench = Bench(event(1, 1))
+    bench.elect()
+    bench.sync()
+    told = appends(bench.hear(ANN, Appended(TOPIC, 2, STORES[ANN], True, 3, 0, ())))
+    assert {peer: (m.entries, m.committed) for peer, m in told.items()} == {
+        ANN: ((), 3),
+        BEN: ((), 3),
+    }
+
+
 def test_a_signature_that_is_none_certifies_nothing() -> None:
     bench = Bench(event(1, 1))
     bench.elect()
@@ -354,6 +375,38 @@ def test_the_first_leader_needs_the_votes_of_all() -> None:
     assert bench.sequencer.log.config() == Config(MEMBERS)
 
 
+def asked_again(bench: Bench) -> dict[PeerId, object]:
+    """Whom a candidate asks once a heartbeat has passed, and what."""
+    (timer,) = [e.timer for e in bench.effects if isinstance(e, SetTimer) and e.delay_s == BEAT_S]
+    effects = bench.do(lambda: bench.turn.fired(timer))
+    return {effect.peer: effect.message for effect in effects if isinstance(effect, Send)}
+
+
+def test_a_candidate_asks_those_again_who_have_not_answered() -> None:
+    """5.1: servers retry if they do not receive a response in a timely manner."""
+    bench = Bench(founded=False)
+    bench.wait()
+    trial = AskVote(TOPIC, 1, STORES[ME], 0, 0, True)
+    assert asked_again(bench) == {ANN: trial, BEN: trial}
+    again = bench.effects
+    bench.hear(ANN, Vote(TOPIC, 0, STORES[ANN], True, True))
+    bench.effects = again
+    assert asked_again(bench) == {BEN: trial}
+    bench.hear(BEN, Vote(TOPIC, 0, STORES[BEN], True, True))
+    bench.sync()
+    vote = AskVote(TOPIC, 1, STORES[ME], 0, 0, False)
+    assert asked_again(bench) == {ANN: vote, BEN: vote}
+
+
+def test_a_candidate_asks_nobody_again_before_its_own_vote_is_on_the_disk() -> None:
+    bench = Bench()
+    trials = bench.wait()
+    bench.hear(ANN, Vote(TOPIC, 1, STORES[ANN], True, True))
+    assert bench.sequencer.term == 2
+    bench.effects = trials
+    assert asked_again(bench) == {}
+
+
 def test_who_was_named_later_has_to_agree_to_a_founding() -> None:
     """Decision 0024: founders that were replaced, and lost their stores, would found once more."""
     bench = Bench(founded=False)
@@ -413,6 +466,30 @@ def test_who_is_replaced_and_named_again_lets_those_in_force_go_on() -> None:
     bench.hear(CLEO, Appended(TOPIC, 2, STORES[CLEO], True, 6, 2, ()))
     assert not bench.leads()
     assert not bench.is_dismissed
+
+
+def test_one_that_was_replaced_and_asks_is_told_that_this_is_committed_and_no_more() -> None:
+    """Decision 0024: it goes by that, and whoever leads need not keep it in mind."""
+    final = Config((MEMBERS[0], MEMBERS[2]), version=VERSIONS[1])
+    joint = Config(final.members, MEMBERS, VERSIONS[1])
+    bench = Bench(
+        Entry(1, 0, EntryKind.MEMBERS, pack_config(joint)),
+        Entry(1, 1, EntryKind.EVENT, b"handover"),
+        Entry(1, 1, EntryKind.MEMBERS, pack_config(final)),
+    )
+    bench.lists = [PEERS, (ME, BEN)]
+    bench.elect(BEN)
+    bench.sync()
+    last = bench.sequencer.log.last_index
+    trial = AskVote(TOPIC, 2, STORES[ANN], 2, 1, True)
+    assert list(appends(bench.hear(ANN, trial))) == [ANN]
+    bench.hear(BEN, Appended(TOPIC, 2, STORES[BEN], True, last, 1, ()))
+    assert bench.sequencer.committed == last
+    has_all = Appended(TOPIC, 2, STORES[ANN], True, last, 1, ())
+    ((peer, farewell),) = appends(bench.hear(ANN, has_all)).items()
+    assert peer == ANN
+    assert (farewell.entries, farewell.committed) == ((), last)
+    assert appends(bench.hear(ANN, has_all)) == {}
 
 
 def test_old_sequencers_go_when_most_of_the_new_ones_hold_what_they_certified() -> None:
@@ -487,6 +564,29 @@ def test_strangers_and_impossible_terms_are_not_heard() -> None:
         bench.hear(identity("eve").peer_id, ask(2, 1, 1))
     with pytest.raises(RemoteError, match="nobody can have come to"):
         bench.hear(ANN, ask(1 << 63, 1, 1))
+
+
+def test_one_that_was_dismissed_hears_nobody() -> None:
+    """Whoever still asks for its vote is told nothing that could be counted."""
+    bench = moved(final=True)
+    bench.elect(CLEO)
+    bench.sync()
+    bench.hear(CLEO, Appended(TOPIC, 2, STORES[CLEO], True, 6, 2, ()))
+    assert bench.is_dismissed
+    term = bench.sequencer.term
+    for sender in (CLEO, ANN):
+        for message in (ask(term + 1, 9, 9), append(term + 1, 6, term)):
+            with pytest.raises(RemoteError, match="not a sequencer"):
+                bench.hear(sender, message)
+            assert not said(bench.effects + bench.sync())
+    assert (bench.sequencer.term, bench.sequencer.log.last_index) == (term, 6)
+
+
+def test_nobody_speaks_in_our_own_name() -> None:
+    bench = Bench()
+    with pytest.raises(RemoteError, match="not a sequencer"):
+        bench.hear(ME, ask(2, 1, 1, store=STORES[ME]))
+    assert bench.sequencer.voted_for is None
 
 
 def test_entries_that_no_leader_sends_are_refused_whole() -> None:

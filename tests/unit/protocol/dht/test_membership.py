@@ -38,12 +38,12 @@ class Member:
         self.tend(1.0)
         self.answer_all()
 
-    def answer_all(self) -> list[FindPeers]:
-        """Play peers that know nobody; returns what they were asked."""
-        answered: list[FindPeers] = []
+    def answer_all(self) -> list[tuple[PeerId, FindPeers]]:
+        """Play peers that know nobody; returns who was asked what."""
+        answered: list[tuple[PeerId, FindPeers]] = []
         while questions := self.asked():
+            answered += questions
             for peer, question in questions:
-                answered.append(question)
                 self.dht.receive(peer, Peers(question.request, ()))
         return answered
 
@@ -90,6 +90,18 @@ def test_our_neighbourhood_is_looked_up_again_now_and_then() -> None:
     assert member.asked() == []
 
 
+def test_of_all_that_we_know_only_our_neighbours_are_asked_then() -> None:
+    """Twice as many as keep a block, and two."""
+    member = Member()
+    known = [*PEERS[:4], *(peer_id_of(Random(number).randbytes(32)) for number in range(8, 24))]
+    member.turn.now = PARAMETERS.refresh_interval_s
+    for peer in known:
+        member.dht.saw(Contact(peer))
+    member.tend(PARAMETERS.refresh_interval_s + 1)
+    known.sort(key=lambda peer: peer_key(peer) ^ member.key)
+    assert [peer for peer, _ in member.answer_all()] == known[: 2 * PARAMETERS.replicas + 2]
+
+
 def test_lost_contacts_are_tried_again_by_asking_who_is_near_us() -> None:
     member = Member()
     member.dht.lost(PEERS[0])
@@ -105,7 +117,8 @@ def test_a_contact_that_comes_back_makes_us_look_for_others_that_did() -> None:
     member.dht.lost(PEERS[0])
     member.turn.now = 20.0
     member.dht.saw(Contact(PEERS[0]))
-    assert member.answer_all()[0].key == member.key
+    ((_, first), *_) = member.answer_all()
+    assert first.key == member.key
     member.dht.lost(PEERS[1])
     member.dht.saw(Contact(PEERS[1]))
     assert member.asked() == [], "but not again at once"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pulsarcast.model.ids import PeerId, cid_of, peer_key
 from pulsarcast.protocol.dht.kademlia import Kademlia
-from pulsarcast.protocol.dissemination.parent_search import BELOW_YOU, REFERRALS_MAX
+from pulsarcast.protocol.dissemination.parent_search import BELOW_YOU, FORGIVEN_S, REFERRALS_MAX
 from pulsarcast.protocol.dissemination.tree import DisseminationTree
 from pulsarcast.protocol.effects import Send, SetTimer
 from pulsarcast.protocol.messages import (
@@ -379,6 +379,32 @@ def test_whoever_is_refused_by_its_own_subtree_asks_the_next_one_at_once(
     grove.act(member, lambda: member.hear(asked, refused))
     receivers = [receiver for receiver, _ in sent(grove, member)]
     assert receivers == ([identity(f"member {next_one}").peer_id] if at_once else [])
+
+
+@pytest.mark.parametrize(("waited_s", "is_asked"), [(FORGIVEN_S, False), (FORGIVEN_S + 0.1, True)])
+def test_one_that_failed_us_is_asked_again_once_others_name_it_after_a_while(
+    waited_s: float, is_asked: bool
+) -> None:
+    key = peer_key(identity("member 0").peer_id)
+    peers = [identity(f"member {number}").peer_id for number in range(1, SIZE)]
+    nearest, next_one, *_, farthest = sorted(peers, key=lambda peer: peer_key(peer) ^ key)
+    grove, member = alone(1 + peers.index(farthest), ())
+    member.known[:] = [nearest, next_one]
+    grove.now = 1.0
+    grove.act(member, member.tree.join)
+    ((asked, join),) = sent(grove, member)
+    assert isinstance(join, Join)
+    assert asked == nearest
+    refused = JoinRefused(TOPIC, join.attempt, "leaving")
+    grove.act(member, lambda: member.hear(nearest, refused))
+    grove.now += waited_s
+    grove.act(member, member.tree.join)
+    ((asked, again),) = sent(grove, member)
+    assert isinstance(again, Join)
+    assert asked == next_one
+    refer = JoinReferred(TOPIC, again.attempt, Contact(nearest), handed_down=False)
+    grove.act(member, lambda: member.hear(next_one, refer))
+    assert [receiver for receiver, _ in sent(grove, member)] == [nearest] * is_asked
 
 
 def test_an_answer_to_a_join_of_ours_that_timed_out_does_not_undo_the_one_after_it() -> None:

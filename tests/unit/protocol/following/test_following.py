@@ -246,9 +246,9 @@ def test_who_is_about_to_go_begins_nothing_anew() -> None:
     assert not solo.node.topics
     reply = solo.ask(lambda call: Subscribe(call, topic))
     assert reply.error == "the node is stopping"
-    solo.hear(ALICE.peer_id, Join(topic, 1, Role.MEMBER, solo.me, False, False))
+    solo.hear(ALICE.peer_id, Join(topic, 7, Role.MEMBER, solo.me, False, False))
     solo.advance(60.0)
-    assert [each.reason for each in solo.sent_to(ALICE.peer_id, JoinRefused)] == ["stopping"]
+    assert solo.sent_to(ALICE.peer_id, JoinRefused) == [JoinRefused(topic, 7, "stopping")]
     assert not solo.node.topics
     again = Solo(store=solo.store.copy()).start()
     again.advance(1.0)
@@ -323,6 +323,43 @@ def test_what_is_published_while_the_disk_forgets_a_topic_waits_for_that() -> No
     for event in (first, second):
         assert event is not None
         assert solo.store.answer(LoadBlock(event)) != Block(None)
+
+
+# What our disk says that we follow.
+
+
+def keeper() -> tuple[Solo, Parent, Cid]:
+    """It keeps a tree of Alice's together, who is gone; nobody that it knows is closer to her."""
+    topic = topic_of(ALICE)
+    carol = Parent("carol", [topic.block, meta_of(ALICE).block], takes_in=False)
+    solo = below(carol)
+    solo.hear(BOB.peer_id, Join(topic.cid, 1, Role.MEMBER, ALICE.peer_id, False, False))
+    solo.advance(30.0)
+    assert solo.node.trees()[topic.cid].root
+    return solo, carol, topic.cid
+
+
+def follows(solo: Solo, topic: Cid) -> bool:
+    """Whether the disk says so."""
+    return any((row.table, row.key) == ("follow", topic) for row in solo.store.rows())
+
+
+def test_who_keeps_a_tree_together_does_so_for_one_life() -> None:
+    """By the next one, somebody may be there who is closer to its root."""
+    solo, carol, topic = keeper()
+    again = killed_and_started_again(solo, carol)
+    assert topic not in again.node.topics
+
+
+def test_who_has_left_a_topic_does_not_follow_it_in_its_next_life() -> None:
+    topic = topic_of(ALICE)
+    alice = Parent("alice", [topic.block, meta_of(ALICE).block])
+    solo = below(alice)
+    solo.subscribe(topic.cid)
+    assert follows(solo, topic.cid)
+    assert solo.ask(lambda call: Unsubscribe(call, topic.cid)).error is None
+    assert not follows(solo, topic.cid)
+    assert topic.cid not in killed_and_started_again(solo, alice).node.topics
 
 
 # What we published before we followed a topic.

@@ -7,7 +7,7 @@ from pulsarcast.model.events import PAYLOAD_BYTES_MAX, EventDescriptor, decode_e
 from pulsarcast.model.ids import Cid
 from pulsarcast.protocol.following import handing_in
 from pulsarcast.protocol.inputs import Publish, Unsubscribe
-from pulsarcast.protocol.messages import Message, StoreBlocks
+from pulsarcast.protocol.messages import EventMessage, Message, StoreBlocks
 from pulsarcast.protocol.publishing.numbering import Numbering
 from pulsarcast.protocol.store import DropEvents
 from pulsarcast.storage.memory import MemoryStore
@@ -100,6 +100,30 @@ def test_who_leaves_a_topic_hands_its_newest_events_in_too(monkeypatch: pytest.M
     assert solo.ask(lambda call: Unsubscribe(call, TOPIC.cid)).error is None
     offered = [decode_event(row.value) for row in solo.store.rows() if row.table == "offer"]
     assert sorted(event.sequence.number for event in offered) == [*range(1, 6)]
+
+
+def test_who_leaves_a_topic_sees_so_many_of_its_newest_events_handed_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(handing_in, "OWN_KEPT_MAX", 3)
+    solo = below(Parent("alice", [TOPIC.block, meta_of(ALICE).block]))
+    solo.subscribe(TOPIC.cid)
+    for _ in range(5):
+        solo.publish(TOPIC.cid)
+    assert solo.ask(lambda call: Unsubscribe(call, TOPIC.cid)).error is None
+    offered = [decode_event(row.value) for row in solo.store.rows() if row.table == "offer"]
+    assert sorted(event.sequence.number for event in offered) == [3, 4, 5]
+
+
+def test_what_we_said_from_outside_is_handed_in_from_outside_if_we_leave_before_it_is_in() -> None:
+    solo = below(Parent("alice", [TOPIC.block, meta_of(ALICE).block]))
+    said = solo.publish(TOPIC.cid, b"from outside")
+    solo.subscribe(TOPIC.cid)
+    solo.sent.clear()
+    assert solo.ask(lambda call: Unsubscribe(call, TOPIC.cid)).error is None
+    solo.advance(1.0)
+    (given,) = solo.sent_to(ALICE.peer_id, EventMessage)
+    assert decode_event(given.block).cid == said
 
 
 def test_who_follows_a_topic_hands_its_newest_events_in_too(

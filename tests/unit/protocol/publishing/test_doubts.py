@@ -214,6 +214,24 @@ def test_a_neighbour_that_is_asked_about_one_numbering_does_not_tell_of_all() ->
     assert [mark.publisher for mark in page.marks] == [BOB.peer_id]
 
 
+@pytest.mark.parametrize(("high", "goes_on"), [(1, True), (2, False)])
+def test_who_publishes_from_outside_asks_a_member_how_much_it_holds_of_the_last_epoch(
+    high: int, goes_on: bool
+) -> None:
+    parent = Neighbour()
+    before = below(parent)
+    before.publish(TOPIC.cid)
+    before.advance(1.0)
+    epoch = numbering_of(before.store).epoch
+    handed_in = MarkState(VICTIM.peer_id, epoch, 0, 1, None)
+    before.hear(parent.peer, FrontierPage(TOPIC.cid, (handed_in,), answer=False, more=False))
+    parent.holds = {epoch: high, 7: 100}
+    solo = start_again(before.store, parent)
+    sequence = sequence_of(solo, solo.publish(TOPIC.cid))
+    assert (sequence == (epoch, 2)) is goes_on
+    assert solo.now_s < ANSWER_S
+
+
 def test_a_request_waits_too_and_is_then_published() -> None:
     settings = TopicSettings(allowed_publishers=(VICTIM.peer_id,), request_to_publish=True)
     parent = Parent("bob")
@@ -405,6 +423,33 @@ def test_an_event_that_we_forgot_tells_that_our_disk_went_back() -> None:
     meet(solo, parent.peer, made_by_another(4, epoch))
     assert solo.reasons() == [NOT_REMEMBERED]
     assert sequence_of(solo, solo.publish(TOPIC.cid)).epoch != epoch
+
+
+def test_an_event_that_we_forgot_tells_so_also_where_it_has_to_wait_for_others() -> None:
+    """We do not hold it yet, and neither does anyone whom we ask."""
+    topic = topic_of(ALICE, TopicSettings(delivery_order=DeliveryOrder.PER_PUBLISHER))
+    parent = Neighbour()
+    parent.blocks[topic.cid] = topic.block
+    before = below(parent)
+    before.subscribe(topic.cid)
+    before.publish(topic.cid)
+    epoch = numbering_of(before.store).epoch
+    parent.holds = {epoch: 1}
+    solo = start_again(before.store, parent)
+    meet(solo, parent.peer, event_of(VICTIM, topic, 3, epoch=epoch))
+    assert solo.topic(topic.cid).frontier.highest(solo.me, epoch) == 1
+    assert sequence_of(solo, solo.publish(topic.cid)).epoch != epoch
+
+
+def test_an_event_of_an_epoch_before_the_last_does_not_tell_that_our_disk_went_back() -> None:
+    parent = Neighbour()
+    before = first_life(parent)
+    epoch = numbering_of(before.store).epoch
+    parent.holds = {epoch: 3}
+    solo = start_again(before.store, parent)
+    meet(solo, parent.peer, made_by_another(9, 77))
+    assert solo.reasons() == [NOT_REMEMBERED]
+    assert sequence_of(solo, solo.publish(TOPIC.cid)) == (epoch, 4)
 
 
 def test_after_the_next_start_we_publish_in_a_new_epoch() -> None:

@@ -52,3 +52,16 @@ def test_who_never_said_anything_links_to_nothing() -> None:
     assert ours.last_link(TOPIC.topic) is None
     ours.open(TOPIC.topic, CAUSAL)
     assert ours.last_link(TOPIC.topic) is None
+
+
+def test_what_others_knew_better_we_have_given_and_go_on_behind() -> None:
+    before, row = give(numberings())
+    epoch = before.sequence.epoch
+    second, third, fourth = (event_of(ALICE, TOPIC, number, epoch=epoch) for number in (2, 3, 4))
+    ours = numberings(life=2)
+    ours.restore(TOPIC.topic, row)
+    assert not ours.gave(second)
+    ours.go_on_behind(TOPIC.topic, 3, third.cid)
+    assert [ours.gave(event) for event in (second, third, fourth)] == [True, True, False]
+    assert ours.last_link(TOPIC.topic) == (mark_of(third), third.cid)
+    assert give(ours)[0].sequence == (epoch, 4)

@@ -13,8 +13,13 @@ from pulsarcast.model.events import (
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.topics import AttributeRule, DeliveryOrder, TopicSettings
-from pulsarcast.protocol.inputs import Publish, ReadHistory, Unsubscribe
-from pulsarcast.protocol.messages import EventMessage, RequestAnswered, RequestToPublish
+from pulsarcast.protocol.inputs import PeerLost, Publish, ReadHistory, Unsubscribe
+from pulsarcast.protocol.messages import (
+    EventMessage,
+    RequestAnswered,
+    RequestReferred,
+    RequestToPublish,
+)
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.publishing.numbering import NO_SECOND_EPOCH
 from tests.support.lab import Lab
@@ -148,6 +153,64 @@ def test_the_outbox_is_bounded() -> None:
         solo.give(Publish(call, topic.cid, b"many"))
     assert solo.node.footprint()["outbox"] == 5
     assert {reply.error for reply in solo.replies.values()} == {"the outbox is full"}
+
+
+# Several sequencers.
+
+
+def among_three() -> tuple[Solo, Cid]:
+    """A node that asks three sequencers, and hears from the first that the second leads."""
+    three = tuple(each.peer_id for each in (ALICE, BOB, CAROL))
+    settings = TopicSettings(delivery_order=DeliveryOrder.TOTAL, sequencers=three)
+    topic = topic_of(ALICE, settings)
+    solo = below(Parent("alice", [topic.block]))
+    ask_for(solo, topic.cid, 1)
+    (asked,) = solo.sent_to(ALICE.peer_id, RequestToPublish)
+    solo.hear(ALICE.peer_id, RequestReferred(topic.cid, request_id_of(asked), BOB.peer_id))
+    ask_for(solo, topic.cid, 2)
+    assert numbers_asked(solo, ALICE) == [1]
+    assert numbers_asked(solo, BOB) == [1, 2]
+    return solo, topic.cid
+
+
+def ask_for(solo: Solo, topic: Cid, number: int) -> None:
+    solo.give(Publish(100 + number, topic, b"please"))
+
+
+def numbers_asked(solo: Solo, who: Identity) -> list[int]:
+    """The requests that somebody was sent, in order."""
+    asked = solo.sent_to(who.peer_id, RequestToPublish)
+    return [decode_request(message.block).request.sequence.number for message in asked]
+
+
+SOON_S = 1.25 * Parameters().leader_heartbeat_s
+
+
+def test_a_leader_that_is_gone_is_not_asked_again() -> None:
+    solo, topic = among_three()
+    solo.give(PeerLost(CAROL.peer_id))
+    solo.advance(SOON_S)
+    ask_for(solo, topic, 3)
+    assert numbers_asked(solo, BOB) == [1, 2, 3], "it was another who went"
+    solo.give(PeerLost(BOB.peer_id))
+    ask_for(solo, topic, 4)
+    assert numbers_asked(solo, BOB) == [1, 2, 3]
+    assert numbers_asked(solo, ALICE) == [1, 4]
+
+
+def test_what_was_asked_of_a_leader_that_is_gone_is_asked_of_others_soon() -> None:
+    """One request asks around for all: a thousand of them need not find the same."""
+    solo, topic = among_three()
+    solo.give(PeerLost(BOB.peer_id))
+    assert numbers_asked(solo, CAROL) == []
+    solo.advance(SOON_S)
+    assert (numbers_asked(solo, BOB), numbers_asked(solo, CAROL)) == ([1, 2], [1])
+    solo.give(PeerLost(CAROL.peer_id))
+    solo.advance(SOON_S)
+    assert numbers_asked(solo, ALICE) == [1, 1], "it goes on asking"
+    (*_, asked) = solo.sent_to(ALICE.peer_id, RequestToPublish)
+    solo.hear(ALICE.peer_id, RequestAnswered(topic, request_id_of(asked), topic, 0, ""))
+    assert numbers_asked(solo, ALICE) == [1, 1, 2], "who waited asks whoever was found"
 
 
 # Once.

@@ -1,15 +1,19 @@
 """The desk of a sequencer that leads: requests in the order of their numbers, each once."""
 
+from pulsarcast.model.certificates import sign_place
 from pulsarcast.model.events import (
     REQUEST_BYTES_MAX,
     SignedRequest,
+    decode_event,
 )
 from pulsarcast.model.identity import Identity
+from pulsarcast.model.ids import Cid
 from pulsarcast.protocol.messages import RequestAnswered, RequestReferred, RequestToPublish
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.sequencing.log import EntryKind
-from tests.support.people import BOB, MALLORY, identity, largest_request, request_of
-from tests.support.sequencing import Pair
+from pulsarcast.protocol.sequencing.messages import Appended
+from tests.support.people import BOB, CAROL, MALLORY, identity, largest_request, request_of
+from tests.support.sequencing import STORE, Pair
 
 
 def hear(pair: Pair, who: Identity, signed: SignedRequest, *, settled: int = 0) -> None:
@@ -42,6 +46,34 @@ def test_a_request_that_did_not_wait_to_the_end_is_not_proposed_again() -> None:
     hear(pair, BOB, third, settled=2)
     hear(pair, BOB, second)
     assert in_log(pair) == [each.request_id for each in (first, third, second)]
+
+
+def sign(pair: Pair) -> Cid:
+    """Mallory signs the newest event, which can leave then."""
+    log = pair.sequencer.log
+    found = log.event_at(log.last_position)
+    assert found is not None
+    index, entry = found
+    event = decode_event(entry.body)
+    assert event.position is not None
+    signature = sign_place(MALLORY, pair.topic, event.position, event.cid)
+    signatures = ((event.position.number, signature),)
+    answer = Appended(pair.topic, pair.sequencer.term, STORE, True, index, 0, signatures)
+    pair.solo.hear(MALLORY.peer_id, answer)
+    return event.cid
+
+
+def test_all_who_ask_for_a_request_that_has_its_place_are_answered() -> None:
+    pair = Pair().lead()
+    signed = request_of(BOB, pair.topic)
+    for who in (BOB, CAROL):
+        hear(pair, who, signed)
+    assert not pair.solo.said(RequestAnswered)
+    event = sign(pair)
+    for who in (BOB, CAROL):
+        (answer,) = pair.solo.sent_to(who.peer_id, RequestAnswered)
+        assert (answer.request_id, answer.event) == (signed.request_id, event)
+    assert pair.solo.node.footprint()["requests"] == 0
 
 
 def test_of_two_requests_with_one_number_the_first_gets_a_place() -> None:

@@ -27,8 +27,10 @@ from tests.support.people import (
     ALICE,
     BOB,
     CAROL,
+    CREATED_US,
     EPOCH,
     MALLORY,
+    event_for,
     event_of,
     following,
     identity,
@@ -320,11 +322,6 @@ def test_a_parent_that_everyone_retired_is_not_waited_for() -> None:
 
 # Requests.
 
-ASKED = topic_of(
-    identity("victim"),
-    TopicSettings(delivery_order=DeliveryOrder.CAUSAL, allowed_publishers=None),
-)
-
 
 def test_a_request_waits_until_what_its_author_had_seen_is_delivered() -> None:
     node = member()
@@ -364,6 +361,45 @@ def test_what_a_request_waits_for_is_fetched() -> None:
     node.advance(1.0)
     asked = node.said(FetchRange)[0]
     assert (asked.publisher, asked.last) == (ALICE.peer_id, 1)
+
+
+def test_a_request_that_expires_while_it_waits_is_refused_in_its_turn() -> None:
+    settings = TopicSettings(
+        delivery_order=DeliveryOrder.CAUSAL,
+        allowed_publishers=(ALICE.peer_id, identity("victim").peer_id),
+    )
+    topic = topic_of(ALICE, settings)
+    node = below(Parent("upstream", [topic.block]))
+    node.subscribe(topic.topic)
+    seen = event_of(ALICE, topic)
+    soon = CREATED_US + 50_000_000
+    short, patient = (
+        request_of(who, topic.topic, expires=expires, after=(seen.cid,), marks=(mark_of(seen),))
+        for who, expires in ((BOB, soon), (CAROL, None))
+    )
+    for signed in (short, patient):
+        node.hear(signed.request.author, RequestToPublish(signed.block, False, 0))
+    node.advance(100.0)
+    assert not node.said(RequestAnswered)
+    hear(node, seen)
+    (refused,) = node.sent_to(BOB.peer_id, RequestAnswered)
+    assert refused.request_id == short.request_id
+    assert (refused.event, refused.reason) == (None, "the request has expired")
+    (answer,) = node.sent_to(CAROL.peer_id, RequestAnswered)
+    assert node.cids() == [seen.cid, answer.event]
+
+
+def test_a_request_that_another_publisher_took_while_it_waited_behind_is_answered_once() -> None:
+    node = member()
+    seen = event_of(ALICE, TOPIC)
+    signed = request_of(BOB, TOPIC.topic, after=(seen.cid,), marks=(mark_of(seen),))
+    node.hear(BOB.peer_id, RequestToPublish(signed.block, False, 0))
+    carols = event_for(CAROL, signed, TOPIC, **following(seen))
+    hear(node, carols, seen)
+    node.advance(60.0)
+    assert node.cids() == [seen.cid, carols.cid]
+    (answer,) = node.sent_to(BOB.peer_id, RequestAnswered)
+    assert answer.event == carols.cid
 
 
 def test_a_request_without_the_marks_that_its_topic_asks_for_is_refused() -> None:

@@ -70,6 +70,7 @@ def test_a_frontier_knows_exactly_the_numbers_that_it_was_given(given_steps: lis
         held = {n for n in range(1, NUMBER_MAX + 2) if frontier.holds(*source, n)}
         assert held == model.behind[source]
         assert frontier.high(*source) == model.high(source)
+        assert frontier.floor(*source) == model.floor[source]
         mark = frontier.mark(*source)
         assert shown(mark) == model.behind[source]
         assert mark is None or mark.floor == model.floor[source]

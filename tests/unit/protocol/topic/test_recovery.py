@@ -3,8 +3,8 @@
 import pytest
 
 from pulsarcast.model.ids import PeerId
-from pulsarcast.protocol.effects import SetTimer
-from pulsarcast.protocol.messages import Range
+from pulsarcast.protocol.effects import Send, SetTimer
+from pulsarcast.protocol.messages import FetchRange, Range
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.topic import recovery as recovery_module
 from pulsarcast.protocol.topic.recovery import FETCHES_KEPT, FETCHES_MAX
@@ -47,6 +47,23 @@ def test_a_gap_that_stays_is_asked_for() -> None:
     desk.pass_time(Parameters().gap_delay_s)
     (asked,) = desk.asked()
     assert (asked.question.first, asked.question.last) == (1, 2)
+
+
+def test_whatever_is_due_first_is_asked_for_first() -> None:
+    """And nothing before it is due, in whichever order it was shown."""
+    desk = Desk()
+    patience_s = {ALICE.peer_id: 3.0, MALLORY.peer_id: 1.0, BOB.peer_id: 5.0}
+    for publisher, each_s in patience_s.items():
+        desk.shows(CAROL.peer_id, 1, publisher=publisher, patience_s=each_s)
+    asked: dict[PeerId, float] = {}
+    while len(asked) < len(patience_s):
+        timer = [effect for effect in desk.turn.effects if isinstance(effect, SetTimer)][-1]
+        desk.turn.now += timer.delay_s
+        desk.turn.effects = []
+        desk.turn.fired(timer.timer)
+        questions = [e.message for e in desk.turn.effects if isinstance(e, Send)]
+        asked |= {e.publisher: desk.turn.now for e in questions if isinstance(e, FetchRange)}
+    assert asked == patience_s
 
 
 def test_first_the_one_who_showed_it_then_the_neighbours_then_the_dht() -> None:

@@ -1,0 +1,115 @@
+"""Whose certificates count where, as a reader learns it from the order itself (decision 0024)."""
+
+from pulsarcast.model import trace
+from pulsarcast.model.certificates import make_certificate, sign_place
+from pulsarcast.model.events import EventDescriptor, Position, Sequence, publish_own
+from pulsarcast.model.identity import Identity
+from pulsarcast.model.ids import order_of
+from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor, TopicSettings
+from pulsarcast.protocol.messages import EventMessage
+from pulsarcast.protocol.store import MarkState
+from tests.support.people import (
+    ALICE,
+    BOB,
+    CAROL,
+    CREATED_US,
+    event_of,
+    identity,
+    meta_of,
+    nonce,
+    topic_of,
+    version_of,
+)
+from tests.support.solo import Parent, Solo, below
+
+OLD, NEW = (BOB, CAROL), (identity("dave"), identity("erin"))
+
+
+def settings_of(sequencers: tuple[Identity, ...]) -> TopicSettings:
+    peers = tuple(each.peer_id for each in sequencers)
+    return TopicSettings(delivery_order=DeliveryOrder.TOTAL, sequencers=peers)
+
+
+TOPIC = topic_of(ALICE, settings_of(OLD))
+NEWER = version_of(TOPIC, settings_of(NEW), signer=ALICE)
+META = meta_of(ALICE)
+COUNTED = {TOPIC.cid: OLD, NEWER.cid: NEW}
+
+
+def reader(start: int = 0) -> tuple[Solo, Parent]:
+    """A subscriber that knows both versions, and begins behind a position."""
+    marks = [MarkState(order_of(TOPIC.cid), 0, 0, start, None)] if start else []
+    parent = Parent("alice", [TOPIC.block, META.block], marks=marks)
+    solo = below(parent)
+    solo.subscribe(TOPIC.cid)
+    announced = event_of(ALICE, META, payload=NEWER.block)
+    solo.hear(parent.peer, EventMessage(announced.block, 1))
+    assert solo.version(TOPIC.cid) == NEWER
+    return solo, parent
+
+
+def event(
+    version: TopicDescriptor,
+    number: int,
+    before: EventDescriptor | None = None,
+    *,
+    to: TopicDescriptor | None = None,
+) -> EventDescriptor:
+    """One that the sequencers of a version put at a position."""
+    return publish_own(
+        COUNTED[version.cid][0],
+        topic=TOPIC.cid,
+        version=version.cid,
+        payload=b"",
+        created=CREATED_US,
+        nonce=nonce(f"{version.number}/{number}"),
+        sequence=Sequence(0, number),
+        parents=() if before is None else (before.cid,),
+        position=Position(1 + version.number, number),
+        hands_over_to=None if to is None else to.cid,
+    )
+
+
+def hear(solo: Solo, *events: EventDescriptor) -> None:
+    """Events come with the certificates that their sequencers gave them."""
+    for each in events:
+        assert each.position is not None
+        signers = COUNTED[each.version]
+        places = {
+            who.peer_id: sign_place(who, TOPIC.cid, each.position, each.cid) for who in signers
+        }
+        certificate = make_certificate(tuple(who.peer_id for who in signers), places)
+        solo.hear(ALICE.peer_id, EventMessage(each.block, 1, certificate))
+
+
+def test_who_began_behind_a_handover_knows_from_the_first_event_who_counts() -> None:
+    solo, parent = reader(start=2)
+    third = event(NEWER, 3)
+    hear(solo, third)
+    versions = solo.topic(TOPIC.cid).versions
+    assert [versions.in_force_at(number) for number in (2, 3)] == [TOPIC.cid, NEWER.cid]
+    again = Solo(contacts=(parent.peer,), store=solo.store.copy())
+    again.peers[parent.peer] = parent
+    again.start()
+    for node in (solo, again):
+        hear(node, event(TOPIC, 4, third))
+        assert "certified by sequencers that were replaced" in node.reasons()
+        fourth = event(NEWER, 4, third)
+        hear(node, fourth)
+        assert node.cids() == [third.cid, fourth.cid]
+
+
+def test_what_waited_for_the_handover_that_ends_its_sequencers_is_not_delivered() -> None:
+    solo, _ = reader()
+    first = event(TOPIC, 1)
+    handover = event(TOPIC, 2, first, to=NEWER)
+    beyond, third = event(TOPIC, 3, handover), event(NEWER, 3, handover)
+    hear(solo, first, beyond)
+    assert not solo.reasons(), "it may count, as far as anyone can tell"
+    hear(solo, handover)
+    (refused,) = [record for record in solo.records if isinstance(record, trace.Rejected)]
+    assert refused.reason == "certified by sequencers that were replaced"
+    assert (refused.peer, refused.topic) == (BOB.peer_id, TOPIC.cid)
+    hear(solo, third)
+    assert solo.cids()[-1] == third.cid
+    assert beyond.cid not in solo.cids()
