@@ -45,6 +45,7 @@ class Stream:
         "places",
         "publisher",
         "redone",
+        "sayers",
         "times",
     )
 
@@ -53,10 +54,12 @@ class Stream:
         self.publisher = publisher
         self.epoch = epoch
         self.home = home
-        """The node that publishes here."""
+        """The node that publishes here; where several count together, the first that said so."""
         self.is_shared = False
         """Whether several sequencers count here together: what they say is out is on most disks."""
         self.cids: list[Cid | None] = [None]
+        self.sayers: list[int] = [home]
+        """Which node said each to be out: what it delivers itself has come no way."""
         self.times: list[float] = [0.0]
         """When each was published, by the simulation's own clock: nobody's node has it."""
         self.levels = bytearray(1)
@@ -75,14 +78,18 @@ class Stream:
         """The highest number published."""
         return len(self.cids) - 1
 
-    def put(self, number: int, cid: Cid, time_s: float, position: Position | None) -> None:
+    def put(
+        self, number: int, cid: Cid, sayer: int, time_s: float, position: Position | None
+    ) -> None:
         """Enter a published event, leaving holes where lower numbers are not known yet."""
         while len(self.cids) <= number:
             self.cids.append(None)
+            self.sayers.append(sayer)
             self.times.append(0.0)
             self.levels.append(NO_LEVEL)
             self.places.append(-1)
         self.cids[number] = cid
+        self.sayers[number] = sayer
         self.times[number] = time_s
         self.levels[number] = NO_LEVEL
         self.places[number] = number if position is None else position.number

@@ -131,7 +131,7 @@ class Observer:
         if stream.book.retention_count is not None:
             stream.book.arrived(index, stream, number)
         self.deliveries += 1
-        if index == stream.home:
+        if index == stream.sayers[number]:
             self.self_deliveries += 1
         else:
             hops = record.hops

@@ -70,9 +70,10 @@ class Planted:
         claimed: int | None = None,
         merge: bool = False,
     ) -> Cid:
-        """A node publishes an event of its own, or claims to be another."""
-        cid = event(number, publisher=by, variant=variant)
-        publisher = peer(by if claimed is None else claimed)
+        """A node publishes an event of its own, or one that another is said to have numbered."""
+        numbered_by = by if claimed is None else claimed
+        cid = event(number, publisher=numbered_by, variant=variant)
+        publisher = peer(numbered_by)
         self.tell(
             by,
             trace.Published(

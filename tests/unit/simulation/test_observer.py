@@ -3,6 +3,7 @@
 from pulsarcast.model import trace
 from pulsarcast.model.errors import Verdict
 from pulsarcast.model.ids import Cid
+from pulsarcast.model.topics import DeliveryOrder
 from pulsarcast.protocol.inputs import Now
 from pulsarcast.simulation.observer import CONSUMED_EVERY, Observer
 from tests.unit.simulation.planted import NOW, TOPIC, Planted
@@ -22,6 +23,21 @@ def test_hops_and_latency_leave_a_publishers_own_deliveries_out() -> None:
     # Published one second, two and three before.
     assert 2.0 < observer.latency_s(0.5) < 2.1
     assert 3.0 < observer.latency_s(1.0) < 3.1
+
+
+def test_where_several_sequencers_count_an_event_has_come_no_way_to_the_one_that_said_it() -> None:
+    world = Planted(DeliveryOrder.TOTAL)
+    world.subscribe(0, 1, 2)
+    first = world.publish(1, position=1)
+    world.publish(2, by=1, claimed=0, position=2, parents=(first,))
+    for node, hops in ((0, (0, 1)), (1, (1, 0)), (2, (2, 3))):
+        for number in (1, 2):
+            world.deliver(node, number, hops=hops[number - 1])
+    observer = world.observer
+    assert world.found() == {}
+    assert (observer.deliveries, observer.self_deliveries) == (6, 2)
+    assert observer.hops == {1: 2, 2: 1, 3: 1}
+    assert sum(observer.latencies.values()) == 4
 
 
 def test_the_application_is_told_now_and_then_how_far_it_has_come() -> None:

@@ -52,7 +52,7 @@ def enter(
         stream.book.history.append((stream, number))
     else:
         stream.take_back(number)
-    stream.put(number, record.event, time_s, record.position)
+    stream.put(number, record.event, index, time_s, record.position)
     observer.events[record.event] = (stream, number)
     if stream.book.causal is not None:
         stream.book.causal.published(index, record)
