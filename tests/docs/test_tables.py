@@ -114,3 +114,14 @@ def test_the_columns_and_options_of_the_spark_source_and_sink_are_in_the_guide()
 def words(table: list[list[str]]) -> list[str]:
     """What the first cells name."""
     return [name for cells in table for name in re.findall(r"`(\w+)`", cells[0])]
+
+
+def test_every_figure_of_the_pipeline_is_in_the_guide() -> None:
+    quality = pytest.importorskip("pulsarcast.pipeline.quality")
+    for heading, known in (
+        ("table", quality.SORTED),
+        ("column", quality.FIGURES),
+        ("measure", quality.UNITS),
+    ):
+        told = [name for row in rows("metrics", heading) for name in re.findall(r"`(\w+)`", row[0])]
+        assert sorted(told) == sorted(known), heading
