@@ -145,6 +145,7 @@ class Driver:
         self._trace = trace_to
         self._traces_rpc = trace_to is not None and trace_to.level == "rpc"
         self._timers = Timers(self._fire, time.monotonic)
+        self._start: Start | None = None
         self._inputs: deque[Input] = deque()
         self._replies: dict[int, Callable[[Reply], None]] = {}
         self._call = 0
@@ -162,6 +163,11 @@ class Driver:
         return bool(self._contacts)
 
     # Life.
+
+    def recall(self) -> None:
+        """Read what a start needs to know; raises LocalError where the store is damaged."""
+        store = self._store
+        self._start = Start(store.rows(), store.marks(), store.logs(), self._contacts)
 
     async def listen(self) -> None:
         """Take our addresses; raises LocalError where one is not to be had, or none to be told."""
@@ -188,9 +194,10 @@ class Driver:
             if self._trace is not None:
                 nursery.start_soon(self._sample)
             await self.neighbours.ready.wait()
-            self.take(
-                Start(self._store.rows(), self._store.marks(), self._store.logs(), self._contacts)
-            )
+            start, self._start = self._start, None
+            assert start is not None, "nothing was recalled"
+            self.take(start)
+            del start  # It may be large.
             self.settle()
             self.started.set()
 

@@ -134,6 +134,7 @@ class Node:
                 parameters=parameters,
                 trace_to=tracing,
             )
+            driver.recall()  # Here: a nursery would wrap what it raises.
             await driver.listen()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(driver.run)

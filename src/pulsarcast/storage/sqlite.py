@@ -81,6 +81,12 @@ class SqliteStore:
 
     def __init__(self, path: str | Path) -> None:
         self.path: Path = Path(path)
+        self._topics: dict[Cid, int] = {}
+        self._numberings: dict[tuple[int, PeerId, int], int] = {}
+        self._undelivered: set[int] = set()
+        """Numberings with events that are kept and not in a log: few."""
+        self._bytes: dict[int, int] = {}
+        """How large a topic's log is, once somebody asked."""
         with _blamed(self.path):
             # Whoever owns the store decides on which thread it is used, one at a time.
             self._database = sqlite3.connect(
@@ -92,16 +98,10 @@ class SqliteStore:
                 for setting in SETTINGS:
                     self._database.execute(setting)
                 prepare(self._database, self.path)
+                self._remember()
             except BaseException:
                 self._database.close()
                 raise
-        self._topics: dict[Cid, int] = {}
-        self._numberings: dict[tuple[int, PeerId, int], int] = {}
-        self._undelivered: set[int] = set()
-        """Numberings with events that are kept and not in a log: few."""
-        self._bytes: dict[int, int] = {}
-        """How large a topic's log is, once somebody asked."""
-        self._remember()
 
     def close(self) -> None:
         """Leave one file behind, with everything in it."""
@@ -302,39 +302,42 @@ class SqliteStore:
 
     def rows(self) -> tuple[StateRow, ...]:
         """Every small record, by table and key."""
-        rows = self._database.execute("SELECT name, key, value FROM state ORDER BY name, key")
-        return tuple(StateRow(*row) for row in rows)
+        with _blamed(self.path):
+            rows = self._database.execute("SELECT name, key, value FROM state ORDER BY name, key")
+            return tuple(StateRow(*row) for row in rows)
 
     def marks(self) -> tuple[tuple[Cid, MarkState], ...]:
         """Every topic's frontier, by topic, publisher and epoch."""
-        rows = self._database.execute(
-            "SELECT topic.cid, publisher, epoch, floor, high, numbering.cid, beyond, retired "
-            "FROM numbering JOIN topic ON topic.id = numbering.topic "
-            "ORDER BY topic.cid, publisher, epoch"
-        )
-        return tuple(
-            (
-                Cid(topic),
-                MarkState(
-                    PeerId(publisher),
-                    epoch,
-                    floor,
-                    high,
-                    None if cid is None else Cid(cid),
-                    _unpack(beyond),
-                    retired,
-                ),
+        with _blamed(self.path):
+            rows = self._database.execute(
+                "SELECT topic.cid, publisher, epoch, floor, high, numbering.cid, beyond, retired "
+                "FROM numbering JOIN topic ON topic.id = numbering.topic "
+                "ORDER BY topic.cid, publisher, epoch"
             )
-            for topic, publisher, epoch, floor, high, cid, beyond, retired in rows
-        )
+            return tuple(
+                (
+                    Cid(topic),
+                    MarkState(
+                        PeerId(publisher),
+                        epoch,
+                        floor,
+                        high,
+                        None if cid is None else Cid(cid),
+                        _unpack(beyond),
+                        retired,
+                    ),
+                )
+                for topic, publisher, epoch, floor, high, cid, beyond, retired in rows
+            )
 
     def logs(self) -> tuple[tuple[Cid, int], ...]:
         """The newest index ever given in every topic's log, also where it was dropped since."""
-        rows = self._database.execute(
-            "SELECT cid, max(dropped, ifnull((SELECT max(place) FROM event "
-            "WHERE event.topic = topic.id AND place > 0), 0)) FROM topic ORDER BY cid"
-        )
-        return tuple((Cid(topic), newest) for topic, newest in rows)
+        with _blamed(self.path):
+            rows = self._database.execute(
+                "SELECT cid, max(dropped, ifnull((SELECT max(place) FROM event "
+                "WHERE event.topic = topic.id AND place > 0), 0)) FROM topic ORDER BY cid"
+            )
+            return tuple((Cid(topic), newest) for topic, newest in rows)
 
     def _numbers(self, query: LoadNumbers) -> Iterator[tuple[int, EventDescriptor, bytes]]:
         """Events by number until their bytes exceed the limit, but one at least, to get on."""

@@ -493,6 +493,29 @@ def test_a_disk_that_refuses_ends_every_call_with_the_reason(tmp_path: Path) -> 
     play(scene)
 
 
+def test_a_node_whose_store_is_damaged_starts_or_says_what_is_wrong(tmp_path: Path) -> None:
+    store = tmp_path / "ann" / "store.sqlite"
+    refused: list[str] = []
+
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await ann.create_topic("weather")
+            async with await ann.subscribe(topic, "reader"):
+                await ann.publish(topic, b"sunny", ack="accepted")
+        whole, page = store.read_bytes(), 4096
+        for start in range(0, len(whole), page):
+            store.write_bytes(whole[:start] + b"\xff" * page + whole[start + page :])
+            try:
+                async with Node.open(tmp_path / "ann"):
+                    pass
+            except LocalError as error:
+                refused.append(str(error))
+
+    play(scene)
+    assert refused
+    assert all(str(store) in reason for reason in refused)
+
+
 def test_a_topic_is_looked_up_in_its_newest_version(tmp_path: Path) -> None:
     async def scene() -> None:
         async with (

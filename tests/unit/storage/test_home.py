@@ -17,6 +17,7 @@ from pulsarcast.protocol.store import RESTORED, PutState, StateRow
 from pulsarcast.storage.home import Home
 from pulsarcast.storage.sqlite import SqliteStore
 from tests.support.people import ALICE, BOB
+from tests.unit.storage.test_sqlite import some_of_everything
 
 LIVES_THERE = (
     "import sys, time\n"
@@ -229,3 +230,26 @@ def test_a_store_from_before_homes_moves_in_unmarked(tmp_path: Path) -> None:
     with Home.open(tmp_path) as home:
         assert not marked(home)
         assert StateRow("a", b"b", b"c") in home.store.rows()
+
+
+# Damage.
+
+
+@pytest.mark.parametrize("filling", [b"\0", b"\xff", b"\x0d"])
+def test_a_damaged_store_opens_or_is_refused_with_its_name(tmp_path: Path, filling: bytes) -> None:
+    with Home.open(tmp_path, seed=ALICE.seed) as home:
+        home.store.apply(some_of_everything())
+    store = tmp_path / "store.sqlite"
+    whole, page = store.read_bytes(), 4096
+    refused: list[str] = []
+    for start in range(0, len(whole), page):
+        store.write_bytes(whole[:start] + filling * page + whole[start + page :])
+        try:
+            with Home.open(tmp_path) as home:
+                home.store.rows()
+                home.store.marks()
+                home.store.logs()
+        except LocalError as error:
+            refused.append(str(error))
+    assert refused
+    assert all(str(store) in reason for reason in refused)
