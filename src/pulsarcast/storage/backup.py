@@ -19,7 +19,6 @@ from pulsarcast.model.errors import LocalError
 from pulsarcast.model.identity import Identity
 from pulsarcast.protocol.store import RESTORED, PutState
 from pulsarcast.storage.home import (
-    SECRET_MODE,
     STORE,
     Home,
     blamed,
@@ -106,7 +105,6 @@ def _copy_store(source: Path, target: Path) -> None:
         database.execute("BEGIN")
         database.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         copy_to(database, target)
-    target.chmod(SECRET_MODE)
 
 
 def _check(path: Path) -> None:

@@ -27,6 +27,7 @@ from pulsarcast.model.ids import PeerId, peer_text
 from pulsarcast.protocol.store import RESTORED, PutState, StateRow, Write
 from pulsarcast.storage.logs import ID_BYTES, LogReader
 from pulsarcast.storage.sqlite import SqliteStore
+from pulsarcast.storage.sqlite_schema import SECRET_MODE, create_secret
 
 LOCK: Final = "lock"
 KEY: Final = "key"
@@ -34,7 +35,6 @@ STORE: Final = "store.sqlite"
 INCARNATION: Final = "incarnation"
 TRACES: Final = "traces"
 FOLDER_MODE: Final = 0o700
-SECRET_MODE: Final = 0o600
 INCARNATIONS_SKIPPED: Final = 1000
 """A copy counts its starts on from the next multiple: its traces are not taken for another's."""
 
@@ -67,6 +67,7 @@ class Home:
             try:
                 identity = _find_identity(path, seed)
                 (path / TRACES).mkdir(mode=FOLDER_MODE, exist_ok=True)
+                create_secret(path / STORE)
                 store = SqliteStore(path / STORE)
                 try:
                     _recognize(path, store, identity.peer_id)

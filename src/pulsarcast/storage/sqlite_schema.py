@@ -6,8 +6,10 @@ in one transaction; one of a newer number is left alone, since nobody here knows
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +17,7 @@ from pulsarcast.model.errors import LocalError
 
 APPLICATION: Final = int.from_bytes(b"PLSR")
 """Tells our files from any other database."""
+SECRET_MODE: Final = 0o600
 
 TABLES: Final = """
 -- A topic that we hold something of. Its log had places up to `dropped`, and has them no more.
@@ -138,9 +141,17 @@ def copy_to(database: sqlite3.Connection, path: Path) -> None:
     """Copy a database that may be in use; the copy has its name only once it is whole."""
     unfinished = path.with_name(f".{path.name}.unfinished")
     unfinished.unlink(missing_ok=True)
+    create_secret(unfinished)
     with_all = sqlite3.connect(unfinished)
     try:
         database.backup(with_all, pages=256)
     finally:
         with_all.close()
     unfinished.rename(path)
+
+
+def create_secret(path: Path) -> None:
+    """An empty file, if there is none, that SQLite opens to nobody else: what it adds is alike."""
+    # One that exists is not opened: to close it would take the locks of who else uses it here.
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, SECRET_MODE))

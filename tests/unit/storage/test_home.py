@@ -59,6 +59,21 @@ def test_a_new_home_has_all_that_a_node_needs_and_is_private(tmp_path: Path) -> 
         assert not marked(again), "an ordinary start is no restored one"
 
 
+def test_a_home_in_a_folder_that_others_can_read_is_private_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home").chmod(0o755)
+    before = os.umask(0o022)
+    try:
+        with Home.open(tmp_path / "home") as home:
+            home.start()
+            home.store.apply(some_of_everything())
+            found = {path.name: path.stat().st_mode & 0o077 for path in home.path.iterdir()}
+    finally:
+        os.umask(before)
+    assert {"store.sqlite", "store.sqlite-wal", "store.sqlite-shm"} <= found.keys()
+    assert not any(found.values()), found
+
+
 def test_two_new_homes_are_two_nodes(tmp_path: Path) -> None:
     with Home.open(tmp_path / "one") as one, Home.open(tmp_path / "other") as other:
         assert one.identity.peer_id != other.identity.peer_id

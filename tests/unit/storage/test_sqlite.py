@@ -163,6 +163,13 @@ def test_a_store_of_every_schema_is_opened(number: int, tmp_path: Path) -> None:
     store.close()
 
 
+def test_what_is_put_aside_of_an_older_schema_is_private(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    shutil.copy(FIXTURES / "schema-1.sqlite", path)
+    SqliteStore(path).close()
+    assert (tmp_path / "store.schema-1").stat().st_mode & 0o077 == 0
+
+
 def test_a_store_of_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "store"
     SqliteStore(path).close()
