@@ -258,7 +258,8 @@ class BatchResult(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What became of one of them: its id and how many peers keep it, or why it was refused."""
 
     id: str | None = None
-    replicas: int = 0
+    replicas: int | None = None
+    """0 where nobody does; none of what was refused."""
     error: str = ""
     code: str = ""
 

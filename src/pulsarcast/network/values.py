@@ -69,7 +69,8 @@ class Publication:
     parents: Sequence[Cid] = ()
     idempotency_key: bytes | str | None = None
     created_us: int | None = None
-    """When it was said, where that was not now; the author's word, by which nothing is decided."""
+    """When it was said, where that was not now: the author's word. Members keep it as any other;
+    the DHT keeps nothing older than 30 days or more than a day ahead, so `replicated` says 0."""
 
     def command(self, call: int, topic: Cid, ack: Ack, injection: str = "") -> Publish:
         """What the core is told."""

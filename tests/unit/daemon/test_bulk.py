@@ -89,6 +89,18 @@ def test_a_key_publishes_once_in_a_batch_and_in_the_next(tmp_path: Path) -> None
     play(scene)
 
 
+def test_a_batch_says_of_what_nobody_else_keeps_that_nobody_does(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with daemon(tmp_path) as desk, desk.client() as client:
+            topic = await made(client, settings={"payload_bytes_max": 10})
+            events = [{"payload": "old", "created_us": 5}, {"payload": "x" * 11}]
+            old, refused = await publish(client, topic, *events, ack="replicated")
+            assert old["replicas"] == 0
+            assert "replicas" not in refused
+
+    play(scene)
+
+
 def test_what_is_refused_in_a_batch_stops_nothing_else(tmp_path: Path) -> None:
     async def scene() -> None:
         async with daemon(tmp_path) as desk, desk.client() as client:

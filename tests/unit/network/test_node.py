@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
@@ -171,6 +172,26 @@ def test_the_same_key_publishes_once_also_in_another_life(tmp_path: Path) -> Non
             later = await ann.publish(topic, b"x", ack="accepted", idempotency_key="k")
             assert later.id == once.id
             assert len([event async for event in ann.history(topic)]) == 1
+
+    play(scene)
+
+
+@pytest.mark.parametrize("days", [-31, 2])
+def test_members_keep_what_claims_another_time_and_the_dht_does_not(
+    tmp_path: Path, days: int
+) -> None:
+    async def scene() -> None:
+        async with (
+            Node.open(tmp_path / "ann") as ann,
+            Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben,
+        ):
+            topic = await ann.create_topic("weather")
+            events = await ben.subscribe(topic)
+            created_us = time.time_ns() // 1000 + days * 86_400_000_000
+            now = await ann.publish(topic, b"now")
+            then = await ann.publish(topic, b"then", created_us=created_us)
+            assert (now.replicas, then.replicas) == (2, 0)
+            assert await take(events, 2) == [b"now", b"then"]
 
     play(scene)
 
