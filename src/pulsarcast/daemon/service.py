@@ -66,9 +66,12 @@ class Service:
 
     def tips(self) -> list[str]:
         """What an operator might want to know, though it is no reason to be alarmed."""
+        tips: list[str] = []
         if not self.node.peers:
-            return ["no peer is connected: name one with --bootstrap, or let others dial us"]
-        return []
+            tips.append("no peer is connected: name one with --bootstrap, or let others dial us")
+        if not self.node.addresses:
+            tips.append("others are told no address to dial: set node.listen or node.announce")
+        return tips
 
     def disk_complaint(self) -> str | None:
         """Why nothing new may go to the disk, if that is so."""

@@ -8,6 +8,7 @@ and one write per peer serve all that came in together (design, 4 and 9).
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections import deque
@@ -27,7 +28,7 @@ from pulsarcast.model.remembering import RememberedVerification
 from pulsarcast.network.addresses import AddressBook
 from pulsarcast.network.disk import Disk
 from pulsarcast.network.host import Host
-from pulsarcast.network.multiaddrs import check_address
+from pulsarcast.network.multiaddrs import check_address, is_everywhere
 from pulsarcast.network.neighbours import Neighbours
 from pulsarcast.network.timers import Timers
 from pulsarcast.network.tracing import NodeTrace
@@ -76,6 +77,8 @@ SAMPLE_S: Final = 10.0
 REMEMBERED_MAX: Final = 256
 """Events whose signatures need not be looked at again."""
 
+_log = logging.getLogger(__name__)
+
 
 class Application(Protocol):
     """Whoever stands on the node."""
@@ -122,6 +125,9 @@ class Driver:
         self.me = identity.peer_id
         self.host = Host(identity, dial_from=dial_from)
         self.addresses: tuple[str, ...] = ()
+        """Where others are told to dial us."""
+        self.bound: tuple[str, ...] = ()
+        """Where we listen."""
         self.instance = os.urandom(INSTANCE_BYTES)
         self.book = AddressBook()
         self.neighbours = Neighbours(self.me, self.host, self.book, self._hello, self)
@@ -173,16 +179,29 @@ class Driver:
         """Take our addresses; raises LocalError where one is not to be had, or none to be told."""
         for address in self._announce:
             check_address(address, self.me)
+            if is_everywhere(address):
+                raise LocalError(f"an address at which everybody would dial themselves: {address}")
         bound: list[str] = []
         try:
             for address in self._listen:
                 bound += await self.host.listen(address)
-            self.addresses = self._announce or tuple(bound)
+            self.bound = tuple(bound)
+            self.addresses = self._announce or self._to_be_told()
             if len(self.addresses) > ADDRESSES_MAX:
                 raise LocalError(f"more than {ADDRESSES_MAX} addresses: nobody would listen to us")
         except BaseException:
             self.host.close()
             raise
+
+    def _to_be_told(self) -> tuple[str, ...]:
+        """The addresses we listen at that lead others to us."""
+        everywhere = [address for address in self.bound if is_everywhere(address)]
+        if everywhere:
+            _log.warning(
+                "others cannot be told to dial %s: set node.announce to an address that leads here",
+                ", ".join(everywhere),
+            )
+        return tuple(address for address in self.bound if address not in everywhere)
 
     async def run(self) -> None:
         """Start, and go on until cancelled."""

@@ -24,6 +24,7 @@ from zeroconf import (
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import PeerId, peer_text
 from pulsarcast.network.addresses import parse_contact
+from pulsarcast.network.multiaddrs import is_everywhere
 from pulsarcast.protocol.messages import Contact
 
 SERVICE: Final = "_p2p._udp.local."
@@ -36,7 +37,7 @@ FOUND_MAX: Final = 256
 async def find_locally(
     me: PeerId, addresses: Sequence[str], found: Callable[[Contact], None]
 ) -> None:
-    """Say where we are, and tell of everybody else who does, until cancelled."""
+    """Say where we are, if we can, and tell of everybody else who does, until cancelled."""
     token = trio.lowlevel.current_trio_token()
     known: dict[str, None] = {}
     told, heard = trio.open_memory_channel[Contact](FOUND_MAX)
@@ -84,17 +85,18 @@ def _begin(
         zeroconf = Zeroconf(interfaces=addressed)
     except OSError as error:
         raise LocalError(f"mDNS cannot be had here: {error}") from error
-    name = os.urandom(NAME_BYTES).hex()
-    info = ServiceInfo(
-        SERVICE,
-        f"{name}.{SERVICE}",
-        port=int(addresses[0].split("/")[4]),
-        properties={"dnsaddr": f"{addresses[0]}/p2p/{peer_text(me)}"},
-        server=f"{name}.local.",
-        parsed_addresses=addressed,
-    )
-    with suppress(NonUniqueNameException):
-        zeroconf.register_service(info)
+    if not is_everywhere(addresses[0]):
+        name = os.urandom(NAME_BYTES).hex()
+        info = ServiceInfo(
+            SERVICE,
+            f"{name}.{SERVICE}",
+            port=int(addresses[0].split("/")[4]),
+            properties={"dnsaddr": f"{addresses[0]}/p2p/{peer_text(me)}"},
+            server=f"{name}.local.",
+            parsed_addresses=addressed,
+        )
+        with suppress(NonUniqueNameException):
+            zeroconf.register_service(info)
     return zeroconf, ServiceBrowser(zeroconf, SERVICE, handlers=[changed])
 
 

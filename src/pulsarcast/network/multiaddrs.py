@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import socket
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
 from pulsarcast.model.errors import LocalError
@@ -63,6 +63,12 @@ def check_address(address: str, peer: PeerId) -> None:
     parse_address(address, peer)
     if len(address.encode()) > ADDRESS_BYTES_MAX:
         raise LocalError(f"an address of more than {ADDRESS_BYTES_MAX} bytes: {address!r}")
+
+
+def is_everywhere(address: str) -> bool:
+    """Whether this stands for all addresses of a machine: whoever dials it gets to itself."""
+    kind, host, _ = parse_address(address, None)
+    return kind in ("ip4", "ip6") and ip_address(host).is_unspecified
 
 
 def _is_host(kind: str, host: str) -> bool:

@@ -608,7 +608,7 @@ class Node:
 
         driver = self._running
         try:
-            await find_locally(driver.me, driver.addresses, driver.meet)
+            await find_locally(driver.me, driver.addresses or driver.bound, driver.meet)
         except LocalError as error:
             logging.getLogger(__name__).warning("%s", error)
 

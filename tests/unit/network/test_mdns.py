@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import pytest
 import trio
-from zeroconf import ServiceStateChange
+from zeroconf import ServiceInfo, ServiceStateChange
 
 from pulsarcast.network import mdns
 from pulsarcast.network.mdns import contacts_in
@@ -83,6 +83,36 @@ def test_without_an_address_for_it_a_node_works_all_the_same(
         assert "mDNS needs an IPv4 address" in caplog.text
 
     trio.run(scene)
+
+
+def test_who_listens_everywhere_finds_others_and_names_no_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    class Silent:
+        def __init__(self, *given: object, **named: object) -> None:
+            asked.append("")
+
+        def register_service(self, info: ServiceInfo) -> None:
+            asked.append(str(info))
+
+        def cancel(self) -> None:
+            pass
+
+        close = cancel
+
+    monkeypatch.setattr(mdns, "Zeroconf", Silent)
+    monkeypatch.setattr(mdns, "ServiceBrowser", Silent)
+
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann", mdns=True, listen=["/ip4/0.0.0.0/tcp/0"]):
+            with trio.fail_after(10):
+                while len(asked) < 2:
+                    await trio.sleep(0.01)
+
+    trio.run(scene)
+    assert asked == ["", ""], "it looks for others, and that is all"
 
 
 @pytest.mark.parametrize(

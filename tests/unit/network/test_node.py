@@ -627,6 +627,8 @@ def test_one_may_begin_far_behind_all_that_there_is(tmp_path: Path) -> None:
         ["/ip4/127.0.0.1/tcp/1", "/dns4/❤/tcp/1"],
         ["/ip4/127.0.0.1/tcp/1/p2p/12D3KooWPjceQrSwdWXPyLLeABRXmuqt69Rg3sBYbU1Nft9HyQ6X"],
         [f"/dns4/{'a.' * 120}/tcp/00000000001"],
+        ["/ip4/0.0.0.0/tcp/4420"],
+        ["/ip4/127.0.0.1/tcp/1", "/ip6/::/tcp/4420"],
         [f"/ip4/127.0.0.1/tcp/{port}" for port in range(1, 18)],
     ],
 )
@@ -638,6 +640,39 @@ def test_what_nobody_could_dial_is_not_announced(
         with pytest.raises(LocalError, match=r"address|host"):
             async with Node.open(tmp_path / "ann", announce=announce, mdns=mdns):
                 await trio.sleep(1)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("listen", ["/ip4/0.0.0.0/tcp/0", "/ip6/::/tcp/0"])
+def test_who_listens_everywhere_tells_nobody_to_dial_themselves(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, listen: str
+) -> None:
+    host = "/ip4/127.0.0.1" if "ip4" in listen else "/ip6/::1"
+
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann", listen=[listen, f"{host}/tcp/0"]) as ann:
+            (address,) = ann.addresses
+            assert address.startswith(f"{host}/tcp/")
+            assert "node.announce" in caplog.text
+        caplog.clear()
+        outer = f"{host}/tcp/4420"
+        async with Node.open(tmp_path / "ann", listen=[listen], announce=[outer]) as ann:
+            assert ann.addresses == (f"{outer}/p2p/{ann.peer_id}",)
+            assert not caplog.text
+        async with Node.open(tmp_path / "ann", listen=[listen]) as ann:
+            assert ann.addresses == ()
+            port = ann._running.bound[0].rpartition("/")[2]
+            there = f"{host}/tcp/{port}/p2p/{ann.peer_id}"
+            async with (
+                Node.open(tmp_path / "ben", bootstrap=[there]) as ben,
+                Node.open(tmp_path / "cyd", bootstrap=ben.addresses) as cyd,
+            ):
+                assert cyd._running.book.of(ann.identity) in {(), (f"{host}/tcp/{port}",)}
+                topic = await ann.create_topic("weather")
+                events = await ben.subscribe(topic)
+                await ann.publish(topic, b"sunny", ack="accepted")
+                assert await take(events, 1) == [b"sunny"]
 
     play(scene)
 

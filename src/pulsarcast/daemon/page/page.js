@@ -221,7 +221,7 @@ function showNode(status, now) {
   }
   write($("state"), status.ready ? "ready" : `not ready: ${status.reasons.join("; ")}`);
   $("state").classList.toggle("bad", !status.ready);
-  write($("tips"), status.tips.join(" "));
+  write($("tips"), status.tips.join("; "));
   $("tips").hidden = status.tips.length === 0;
   fill(document, {
     peer: status.peer,
