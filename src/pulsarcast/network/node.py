@@ -121,7 +121,7 @@ class Node:
                     incarnation=incarnation,
                     level=trace_level,
                 )
-                ending.callback(tracing.close)
+                ending.callback(_close_trace, tracing)
             driver = node._driver = Driver(
                 home.identity,
                 home.store,
@@ -611,6 +611,14 @@ class Node:
             await find_locally(driver.me, driver.addresses or driver.bound, driver.meet)
         except LocalError as error:
             logging.getLogger(__name__).warning("%s", error)
+
+
+def _close_trace(tracing: NodeTrace) -> None:
+    """Close a trace; where the disk refuses, the node has said so already, or is at its end."""
+    try:
+        tracing.close()
+    except OSError as error:
+        logging.getLogger(__name__).warning("the trace is not whole: %s", error)
 
 
 def _published(reply: Reply) -> Published | LocalError:

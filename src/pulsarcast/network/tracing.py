@@ -76,10 +76,12 @@ class NodeTrace:
             close_segment(self._end_segment())
 
     def close(self) -> None:
-        """Close the segment that is open."""
-        self.flush()
-        if self._file is not None:
-            close_segment(self._end_segment())
+        """Close the segment that is open; raises OSError where the last lines find no room."""
+        try:
+            self.flush()
+        finally:
+            if self._file is not None:
+                close_segment(self._end_segment())
 
     @property
     def _path(self) -> Path:

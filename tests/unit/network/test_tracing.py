@@ -5,6 +5,7 @@ import pytest
 import trio
 import zstandard
 
+from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.trace import Line, NodeStarted, Resources, RpcSent, decode_line
 from pulsarcast.network import driver
@@ -107,6 +108,27 @@ def test_a_node_that_is_cancelled_or_crashes_closes_its_trace(
     traces = tmp_path / "ann" / "traces"
     assert {path.suffix for path in traces.iterdir()} == {".zst"}
     assert isinstance(read(traces)[0].record, NodeStarted)
+
+
+def test_a_node_whose_trace_finds_no_room_says_so_and_ends_in_good_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(file: int, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann", trace_level="delivery") as ann:
+            monkeypatch.setattr(os, "write", refuse)
+            with pytest.raises(LocalError, match=r"the trace: .*No space"):
+                await ann.create_topic("weather")
+            assert ann.halted is not None
+
+    trio.run(scene)
+    assert "No space left on device" in caplog.text
+    monkeypatch.undo()
+    traces = tmp_path / "ann" / "traces"
+    assert isinstance(read(traces)[0].record, NodeStarted), "what was written is kept"
+    assert {path.suffix for path in traces.iterdir()} == {".zst"}
 
 
 @pytest.mark.parametrize("trace_level", [None, "delivery"])
