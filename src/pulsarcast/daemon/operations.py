@@ -139,6 +139,7 @@ async def _below(service: Service, named: dict[str, str]) -> dict[str, Cid]:
 
 
 def _check_free(call: Call, alias: str) -> None:
+    call.service.aliases.check(alias)
     if alias in call.service.aliases.topics:
         raise Refusal(409, "alias", f"the alias {alias!r} stands for another topic already")
 

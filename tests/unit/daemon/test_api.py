@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from pulsarcast import __version__
+from pulsarcast.daemon import aliases
 from pulsarcast.daemon.service import Service
 from tests.support.daemon_in_process import daemon, play
 
@@ -147,6 +148,23 @@ def test_what_is_wrong_is_refused_with_a_code_and_a_sentence(
             answer = await client.request(method, known, json=body)
             assert answer.status_code == status, answer.text
             assert set(answer.json()) == {"error", "code"}
+
+    play(scene)
+
+
+def test_a_topic_whose_alias_is_refused_is_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever corrects the alias and tries again must not have two topics of one name."""
+
+    async def scene() -> None:
+        async with daemon(tmp_path) as desk, desk.client() as client:
+            answer = await client.post("/v1/topics", json={"name": "x", "alias": "no/slash"})
+            assert answer.status_code == 422
+            monkeypatch.setattr(aliases, "ALIASES_MAX", 0)
+            answer = await client.post("/v1/topics", json={"name": "x", "alias": "one-too-many"})
+            assert (answer.status_code, "aliases already" in answer.text) == (422, True)
+            assert (await client.get("/v1/topics")).json() == {"topics": []}
 
     play(scene)
 
