@@ -123,7 +123,7 @@ async def _live(
     wish: Wish,
     on_ready: Callable[[Running], None] | None,
 ) -> None:
-    meters, sessions, tokens = Meters(), Sessions(), TokenBook(home)
+    meters, tokens = Meters(), TokenBook(home)
     async with Node.open(
         home,
         listen=settings["node.listen"],
@@ -137,7 +137,7 @@ async def _live(
         (node.home / ADDRESS).unlink(missing_ok=True)
         await forget_nameless(node)
         operator_token(home, tokens)
-        service = Service(node, settings, tokens, sessions)
+        service = Service(node, settings, tokens, Sessions(node.peer_id))
         meters.watch(service)
         wish.is_ready = True
         await _serve(service, meters, door, wish.enough, on_ready)

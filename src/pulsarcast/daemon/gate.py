@@ -17,7 +17,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pulsarcast.daemon.answers import Refusal, problem
-from pulsarcast.daemon.sessions import COOKIE, Sessions
+from pulsarcast.daemon.sessions import Sessions
 from pulsarcast.daemon.tokens import TOKENS_UNREADABLE, Token, TokenBook
 from pulsarcast.model.errors import LocalError
 
@@ -140,7 +140,7 @@ class Gate:
         if scope.get("method") != "GET" or not _is_same_site(headers):
             return None
         try:
-            morsel = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+            morsel = SimpleCookie(headers.get("cookie", "")).get(self._sessions.cookie)
         except CookieError:
             return None
         return None if morsel is None else self._sessions.find(morsel.value)

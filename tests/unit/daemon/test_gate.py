@@ -243,6 +243,25 @@ def test_the_pages_cookie_reads_and_does_nothing_else(tmp_path: Path) -> None:
     play(scene)
 
 
+def test_pages_of_two_daemons_on_one_host_stay_open_in_one_browser(tmp_path: Path) -> None:
+    """A cookie belongs to a host with all of its ports."""
+
+    async def scene() -> None:
+        async with (
+            daemon(tmp_path / "ann") as ann,
+            daemon(tmp_path / "ben") as ben,
+            httpx.AsyncClient() as browser,
+        ):
+            for desk in (ann, ben):
+                async with desk.client() as operator:
+                    url = (await operator.post("/v1/page")).json()["url"]
+                assert (await browser.get(url)).status_code == 303
+            for desk in (ann, ben):
+                assert (await browser.get(f"{desk.url}/v1/status")).status_code == 200
+
+    play(scene)
+
+
 def test_too_many_at_once_are_told_to_come_back(tmp_path: Path) -> None:
     async def scene() -> None:
         async with daemon(tmp_path, http__connections_max=2) as desk:
