@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -90,6 +90,7 @@ SETTINGS: Final = (
     Setting("trace.bytes_max", 1 << 30, "The oldest traces are deleted beyond this."),
 )
 BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
+VARIABLES: Final = tuple(setting.variable for setting in SETTINGS)
 
 
 class Settings:
@@ -120,6 +121,7 @@ def load_settings(
     path = home / CONFIG
     for name, value in _read_file(path).items():
         values[name], origins[name] = _check(name, value, str(path)), str(path)
+    _check_variables(environment)
     for setting in SETTINGS:
         text = environment.get(setting.variable)
         if text is not None:
@@ -149,10 +151,19 @@ def _read_file(path: Path) -> dict[str, object]:
     return found
 
 
+def _check_variables(environment: Mapping[str, str]) -> None:
+    """Refuse a misspelt one; what begins with none of our sections is somebody else's."""
+    sections = tuple({f"{PREFIX}{name.partition('.')[0].upper()}_" for name in BY_NAME})
+    for variable in environment:
+        if variable.startswith(sections) and variable not in VARIABLES:
+            closest = _closest(variable, VARIABLES)
+            raise LocalError(f"there is no setting of the variable {variable}{closest}")
+
+
 def _check(name: str, value: object, where: str) -> Value:
     setting = BY_NAME.get(name)
     if setting is None:
-        raise LocalError(f"{where}: there is no setting {name!r}{_closest(name)}")
+        raise LocalError(f"{where}: there is no setting {name!r}{_closest(name, BY_NAME)}")
     default = setting.default
     if isinstance(default, list):
         fits = isinstance(value, list) and all(isinstance(each, str) for each in value)
@@ -227,10 +238,10 @@ def _kind(default: Value) -> str:
     return "a list of texts" if isinstance(default, list) else "a text"
 
 
-def _closest(name: str) -> str:
+def _closest(name: str, known: Iterable[str]) -> str:
     import difflib  # noqa: PLC0415 (only to be kind to whoever mistyped)
 
-    close = difflib.get_close_matches(name, BY_NAME, 1)
+    close = difflib.get_close_matches(name, known, 1)
     return f" (is it {close[0]}?)" if close else ""
 
 

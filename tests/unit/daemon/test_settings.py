@@ -119,6 +119,29 @@ def test_a_variable_that_makes_no_sense_is_refused(
         load_settings(tmp_path, {variable: text})
 
 
+def test_a_misspelt_variable_is_refused_and_those_of_others_are_not(tmp_path: Path) -> None:
+    complaint = (
+        r"no setting of the variable PULSARCAST_STORAGE_KEEPDAYS "
+        r"\(is it PULSARCAST_STORAGE_KEEP_DAYS\?\)"
+    )
+    with pytest.raises(LocalError, match=complaint):
+        load_settings(tmp_path, {"PULSARCAST_STORAGE_KEEPDAYS": "7"})
+    with pytest.raises(LocalError, match="PULSARCAST_HTTP_"):
+        load_settings(tmp_path, {"PULSARCAST_HTTP_": ""})
+    others = (
+        "HOME",
+        "URL",
+        "TOKEN",
+        "CONTEXT",
+        "EXAMPLES",
+        "HOSTILE_INPUTS",
+        "NODES",
+        "SERVICE_HOST",
+    )
+    settings = load_settings(tmp_path, {f"PULSARCAST_{each}": "x" for each in others})
+    assert {origin for _, _, origin in settings.items()} == {"default"}
+
+
 def test_the_file_that_init_writes_explains_everything_and_changes_nothing(tmp_path: Path) -> None:
     text = config_text({"node.listen": ["/ip4/10.0.0.1/tcp/1"]})
     write(tmp_path, text)
