@@ -31,6 +31,8 @@ class Setting:
     name: str
     default: Value
     help: str
+    least: int = 0
+    """Of a number; below it a daemon would be of no use."""
 
     @property
     def variable(self) -> str:
@@ -61,13 +63,14 @@ SETTINGS: Final = (
     Setting("http.tls_key", "", "A file with its key."),
     Setting("http.behind_proxy", False, "A proxy of yours does TLS in front of us."),
     Setting("http.hosts", [], "Names under which programs may reach us, besides our address."),
-    Setting("http.body_bytes_max", 2 << 20, "The largest request that we read."),
-    Setting("http.connections_max", 1000, "Requests and subscriptions at a time."),
+    Setting("http.body_bytes_max", 2 << 20, "The largest request that we read.", least=1),
+    Setting("http.connections_max", 1000, "Requests and subscriptions at a time.", least=1),
     Setting(
         "http.slow_reader_s",
         30,
         "How long a subscriber may take nothing of what it is sent before it is cut off. Its "
         "place is kept.",
+        least=1,
     ),
     Setting(
         "storage.disk_bytes_max",
@@ -173,6 +176,8 @@ def _check(name: str, value: object, where: str) -> Value:
         raise LocalError(f"{where}: {name} must be {_kind(default)}, not {value!r}")
     if isinstance(value, int) and value < 0:
         raise LocalError(f"{where}: {name} cannot be negative")
+    if isinstance(value, int) and value < setting.least:
+        raise LocalError(f"{where}: {name} must be {setting.least} at least, not {value}")
     return value  # type: ignore[return-value] # its type is the default's
 
 

@@ -119,6 +119,21 @@ def test_a_variable_that_makes_no_sense_is_refused(
         load_settings(tmp_path, {variable: text})
 
 
+@pytest.mark.parametrize(
+    "name", ["http.slow_reader_s", "http.connections_max", "http.body_bytes_max"]
+)
+def test_a_value_with_which_nobody_could_be_served_is_refused(tmp_path: Path, name: str) -> None:
+    complaint = f"{name} must be 1 at least, not 0"
+    variable = "PULSARCAST_" + name.replace(".", "_").upper()
+    with pytest.raises(LocalError, match=f"{variable}: {complaint}"):
+        load_settings(tmp_path, {variable: "0"})
+    with pytest.raises(LocalError, match=f"the command line: {complaint}"):
+        load_settings(tmp_path, {}, {name: 0})
+    assert load_settings(tmp_path, {variable: "1"})[name] == 1
+    # Elsewhere 0 has a meaning.
+    assert load_settings(tmp_path, {}, {"storage.keep_days": 0})["storage.keep_days"] == 0
+
+
 def test_a_misspelt_variable_is_refused_and_those_of_others_are_not(tmp_path: Path) -> None:
     complaint = (
         r"no setting of the variable PULSARCAST_STORAGE_KEEPDAYS "
