@@ -25,6 +25,8 @@ OPEN_PATHS: Final = frozenset(("/", "/page.css", "/page.js", "/v1/health", "/v1/
 """What needs no token; the page has nothing in it that is not in this program."""
 METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "WEBSOCKET"))
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+USUAL_PORTS: Final = ("80", "443")
+"""Clients leave these out of `Host`."""
 
 _log = logging.getLogger(__name__)
 
@@ -54,8 +56,10 @@ class Gate:
 
     def admit(self, address: str, hosts: Iterable[str]) -> None:
         """Say under which names we may be reached, once we know our port."""
-        port = address.rpartition(":")[2]
+        own, _, port = address.rpartition(":")
         names = {address, *(f"{each}:{port}" for each in LOOPBACK)}
+        if port in USUAL_PORTS:
+            names |= {own, *LOOPBACK}
         for name in hosts:
             names |= {name.lower(), f"{name.lower()}:{port}"}
         self._hosts = frozenset(names)

@@ -6,11 +6,16 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette.responses import Response
 
 from pulsarcast.daemon import streams
 from pulsarcast.daemon.app import ALL
 from pulsarcast.daemon.daemon import listen
+from pulsarcast.daemon.gate import Gate
+from pulsarcast.daemon.metrics import Meters
+from pulsarcast.daemon.sessions import Sessions
 from pulsarcast.daemon.settings import load_settings
+from pulsarcast.daemon.tokens import TokenBook
 from pulsarcast.model.errors import LocalError
 from tests.support.daemon_in_process import Desk, daemon, play
 
@@ -212,6 +217,39 @@ def test_a_name_that_was_made_to_lead_here_is_refused(tmp_path: Path) -> None:
             for host in (f"localhost:{port}", "node.example", f"NODE.example:{port}"):
                 async with desk.client(Host=host) as client:
                     assert (await client.get("/v1/status")).status_code == 200, host
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("url", "port", "status"),
+    [
+        ("https://192.0.2.1", 443, 200),
+        ("https://localhost", 443, 200),
+        ("https://node.example", 443, 200),
+        ("https://[::1]", 443, 200),
+        ("http://192.0.2.1", 80, 200),
+        ("http://192.0.2.1:443", 443, 200),
+        ("https://evil.example", 443, 421),
+        ("http://192.0.2.1", 8420, 421),
+        ("http://localhost", 8420, 421),
+    ],
+)
+def test_the_usual_port_may_be_left_out(tmp_path: Path, url: str, port: int, status: int) -> None:
+    meters = Meters()
+    gate = Gate(
+        Response("here"),
+        tokens=TokenBook(tmp_path),
+        sessions=Sessions("12D3KooWPeer"),
+        connections_max=1,
+        counter=meters.requests,
+        seconds=meters.seconds,
+    )
+    gate.admit(f"192.0.2.1:{port}", ["node.example"])
+
+    async def scene() -> None:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(gate)) as client:
+            assert (await client.get(f"{url}/v1/health")).status_code == status
 
     play(scene)
 
