@@ -72,10 +72,14 @@ def initialize(home: Path, values: dict[str, Value] | None = None) -> str:
     """Make a home: key, settings with explanations, and the operator's token; its peer id."""
     if values and not (home / CONFIG).exists():
         load_settings(home, {}, values)  # What a daemon would refuse is not written down.
+    try:
+        settings = config_text(values).encode()
+    except UnicodeEncodeError:
+        raise LocalError("what is to be written into config.toml is not text in UTF-8") from None
     with Home.open(home) as lived_in:
         peer = lived_in.identity.peer_id
         if not (home / CONFIG).exists():
-            write_whole(home / CONFIG, config_text(values).encode())
+            write_whole(home / CONFIG, settings)
         operator_token(home, TokenBook(home))
     return peer_text(peer)
 

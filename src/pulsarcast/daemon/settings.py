@@ -272,5 +272,5 @@ def config_text(values: Mapping[str, Value] | None = None) -> str:
 
 
 def _toml(value: Value) -> str:
-    # JSON's texts, lists, numbers and truth values are TOML's as well.
-    return json.dumps(value)
+    # JSON's texts, lists, numbers and truth values are TOML's as well, but for one character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from pulsarcast.daemon.daemon import initialize
 from pulsarcast.daemon.settings import (
@@ -168,6 +171,21 @@ def test_the_file_that_init_writes_explains_everything_and_changes_nothing(tmp_p
     write(tmp_path, re.sub(r"(?m)^# (\w+ = )", r"\1", text))
     settings = load_settings(tmp_path, {})
     assert all(origin != "default" for _, _, origin in settings.items())
+
+
+@example("\U0001f324\x7f")
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_whatever_text_init_writes_can_be_read(text: str) -> None:
+    found = tomllib.loads(config_text({"node.network": text, "http.hosts": ["a", text]}))
+    assert (found["node"]["network"], found["http"]["hosts"]) == (text, ["a", text])
+
+
+def test_what_is_no_text_is_not_written_down(tmp_path: Path) -> None:
+    """An argument of other bytes than UTF-8 comes with half of a character in it."""
+    home = tmp_path / "home"
+    with pytest.raises(LocalError, match="not text in UTF-8"):
+        initialize(home, {"node.listen": ["/ip4/\udcff/tcp/1"]})
+    assert not home.exists()
 
 
 def test_levels_of_single_rooms(tmp_path: Path) -> None:
