@@ -230,7 +230,8 @@ def rooms(settings: Settings) -> dict[str, str]:
 def host_and_port(address: str) -> tuple[str, int]:
     """`127.0.0.1:8420` or `[::1]:8420`, taken apart."""
     host, separator, port = address.rpartition(":")
-    if not separator or not port.isdigit() or int(port) > 65_535:
+    is_number = port.isascii() and port.isdigit() and len(port) <= 5
+    if not separator or not is_number or int(port) > 65_535:
         raise LocalError(f"http.address must be HOST:PORT, not {address!r}")
     return host.removeprefix("[").removesuffix("]"), int(port)
 

@@ -196,5 +196,6 @@ def test_levels_of_single_rooms(tmp_path: Path) -> None:
 def test_addresses_are_taken_apart() -> None:
     assert host_and_port("[::1]:80") == ("::1", 80)
     assert host_and_port("127.0.0.1:0") == ("127.0.0.1", 0)
-    with pytest.raises(LocalError):
-        host_and_port("127.0.0.1:99999")
+    for port in ("99999", "²", "٣", "-1", "", "9" * 5000):
+        with pytest.raises(LocalError, match="must be HOST:PORT"):
+            host_and_port(f"127.0.0.1:{port}")
