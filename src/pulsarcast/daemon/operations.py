@@ -153,8 +153,8 @@ async def publish(call: Call) -> Response:
     cid = await call.topic()
     bytes_max = service.settings["http.body_bytes_max"]
     key = request.headers.get("idempotency-key")
-    if key is not None and not 0 < len(key) <= KEY_MAX:
-        raise Refusal(400, "key", f"an Idempotency-Key has 1 to {KEY_MAX} characters")
+    if key is not None and not (0 < len(key) <= KEY_MAX and key.isascii()):
+        raise Refusal(400, "key", f"an Idempotency-Key has 1 to {KEY_MAX} ASCII characters")
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     query = read_query(request, PublishQuery)
     if kind == JSON:

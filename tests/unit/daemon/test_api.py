@@ -100,6 +100,22 @@ def test_the_same_key_publishes_once(tmp_path: Path) -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("key", [b"", b"k" * 257, "schlüssel".encode(), "é".encode("latin-1")])
+def test_a_key_that_is_no_key_is_refused(tmp_path: Path, key: bytes) -> None:
+    """Bytes beyond ASCII mean one text to one client and another to the next."""
+
+    async def scene() -> None:
+        async with daemon(tmp_path) as desk, desk.client() as client:
+            path = f"/v1/topics/{await made(client)}/events"
+            answer = await client.post(
+                path, json={"payload": "x"}, headers={b"Idempotency-Key": key}
+            )
+            assert (answer.status_code, answer.json()["code"]) == (400, "key")
+            assert (await client.get(path)).json()["newest"] == 0
+
+    play(scene)
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "status"),
     [
