@@ -17,7 +17,7 @@ from pulsarcast.daemon.answers import (
     read_json,
     read_query,
 )
-from pulsarcast.daemon.calls import OCTETS, Call, Operation, Where, resolve
+from pulsarcast.daemon.calls import OCTETS, Call, Index, Operation, Where, resolve
 from pulsarcast.daemon.service import Service
 from pulsarcast.model import api
 from pulsarcast.model.errors import LocalError
@@ -30,13 +30,12 @@ PAGE_BYTES_MAX: Final = 8 << 20
 LOOKED_AT_MAX: Final = 10_000
 """Events that one call of history looks at for those that match a filter."""
 KEY_MAX: Final = 256
-INDEX_MAX: Final = (1 << 63) - 1
 
 
 class HistoryQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which part of a topic's history."""
 
-    start: Annotated[int, msgspec.Meta(ge=1, le=INDEX_MAX)] = 1
+    start: Index = 1
     limit: Annotated[int, msgspec.Meta(ge=1, le=PAGE_MAX)] = 100
     where: Where = None
 
