@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
 
@@ -150,5 +150,5 @@ class Gate:
         return None if morsel is None else self._sessions.find(morsel.value)
 
 
-def _is_same_site(headers: Headers, allowed: Collection[str] = ("same-origin", "none")) -> bool:
-    return headers.get("sec-fetch-site", "none") in allowed
+def _is_same_site(headers: Headers) -> bool:
+    return headers.get("sec-fetch-site", "none") in ("same-origin", "none")
