@@ -13,9 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
-from pulsarcast.client.contexts import Contexts
+from pulsarcast.client.contexts import Contexts, check_url
 from pulsarcast.client.errors import Unreachable
 from pulsarcast.model.errors import LocalError
 
@@ -104,21 +103,6 @@ def _read(path: Path) -> str | None:
         return None
     except OSError as error:
         raise LocalError(f"{path}: {error.strerror or error}") from error
-
-
-def check_url(url: str) -> str:
-    """An address as we use it; what is wrong with it must not show what may be secret in it."""
-    try:
-        parts = urlsplit(url)
-        parts.port  # noqa: B018 (it complains when it is looked at)
-    except ValueError:
-        raise LocalError("the URL of a daemon looks like http://127.0.0.1:8420") from None
-    if "@" in parts.netloc:
-        raise LocalError("no user or password in the URL of a daemon: it asks for a token")
-    is_plain = not parts.query and not parts.fragment and url.isprintable() and " " not in url
-    if parts.scheme not in ("http", "https") or not parts.hostname or not is_plain:
-        raise LocalError(f"the URL of a daemon looks like http://127.0.0.1:8420, not {url!r}")
-    return url.rstrip("/")
 
 
 def _check_token(token: str | None) -> str | None:

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -92,8 +93,9 @@ class Contexts:
         """Give a daemon a name, or another daemon the same; the first one is used from now on."""
         if not _NAME.fullmatch(name):
             raise LocalError("a context's name has up to 64 letters, digits, dashes, underscores")
-        if not all(each.isprintable() for each in (url, token or "")):
-            raise LocalError("URL and token have printable characters only")
+        url = check_url(url)
+        if not (token or "").isprintable():
+            raise LocalError("a token has printable characters only")
         current = self.current or (name if not self._found.contexts else None)
         self._write(_File(current, {**self._found.contexts, name: Context(url, token)}))
 
@@ -124,6 +126,21 @@ def contexts_path(environment: Mapping[str, str]) -> Path:
     # The XDG specification: a path that is not absolute is to be ignored.
     base = Path(folder) if folder.startswith("/") else Path("~/.config").expanduser()
     return base / CONTEXTS
+
+
+def check_url(url: str) -> str:
+    """An address as we use it; what is wrong with it must not show what may be secret in it."""
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 (it complains when it is looked at)
+    except ValueError:
+        raise LocalError("the URL of a daemon looks like http://127.0.0.1:8420") from None
+    if "@" in parts.netloc:
+        raise LocalError("no user or password in the URL of a daemon: it asks for a token")
+    is_plain = not parts.query and not parts.fragment and url.isprintable() and " " not in url
+    if parts.scheme not in ("http", "https") or not parts.hostname or not is_plain:
+        raise LocalError(f"the URL of a daemon looks like http://127.0.0.1:8420, not {url!r}")
+    return url.rstrip("/")
 
 
 def _toml(found: _File) -> str:

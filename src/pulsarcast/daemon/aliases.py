@@ -37,11 +37,15 @@ class AliasBook:
 
     def set(self, alias: str, topic: str) -> None:
         """Let an alias stand for a topic."""
-        check_alias(alias)
+        self.check(alias)
         parse_cid(topic)
+        self._write({**self._topics, alias: topic})
+
+    def check(self, alias: str) -> None:
+        """Refuse what `set` would refuse, before anything is done for it."""
+        check_alias(alias)
         if alias not in self._topics and len(self._topics) >= ALIASES_MAX:
             raise LocalError(f"there are {ALIASES_MAX} aliases already")
-        self._write({**self._topics, alias: topic})
 
     def drop(self, alias: str) -> None:
         """Forget an alias."""

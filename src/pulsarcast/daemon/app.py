@@ -24,7 +24,7 @@ from pulsarcast.daemon.metrics import Meters
 from pulsarcast.daemon.openapi import describe
 from pulsarcast.daemon.operations import OPERATIONS
 from pulsarcast.daemon.service import Service
-from pulsarcast.daemon.sessions import COOKIE, SESSION_S
+from pulsarcast.daemon.sessions import SESSION_S
 from pulsarcast.daemon.sockets import serve_socket
 from pulsarcast.daemon.streams import STREAMS
 from pulsarcast.model.errors import LocalError
@@ -127,7 +127,7 @@ def _page(service: Service) -> Callable[[Request], Awaitable[Response]]:
         response = RedirectResponse("/", 303, SAFE)
         if secret is not None:
             response.set_cookie(
-                COOKIE,
+                service.sessions.cookie,
                 secret,
                 max_age=int(SESSION_S),
                 httponly=True,

@@ -5,7 +5,7 @@ Both are cut into small steps, and everybody else has a turn between two of them
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
 import trio
@@ -20,7 +20,7 @@ from pulsarcast.daemon.answers import (
     read_query,
     refusal_of,
 )
-from pulsarcast.daemon.calls import Call, Operation
+from pulsarcast.daemon.calls import Call, Index, Operation
 from pulsarcast.model import api
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import Cid, cid_text, parse_cid, peer_text
@@ -32,9 +32,6 @@ PAGE_BYTES: Final = 4 << 20
 """A page ends with the event that takes it beyond this."""
 STEP_BYTES: Final = 128 << 10
 """What is read from the disk before anybody else has a turn."""
-INDEX_MAX: Final = (1 << 63) - 1
-
-Index = Annotated[int, msgspec.Meta(ge=1, le=INDEX_MAX)]
 
 
 class LogQuery(msgspec.Struct, forbid_unknown_fields=True):

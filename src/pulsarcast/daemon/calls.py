@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 OCTETS: Final = "application/octet-stream"
 STREAM: Final = "text/event-stream"
+INDEX_MAX: Final = (1 << 63) - 1
 
+Index: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=INDEX_MAX)]
+"""An event's place in a log, in a query."""
 Where: TypeAlias = Annotated[str, msgspec.Meta(max_length=FILTER_BYTES_MAX)] | None
 """A filter on a topic's attributes, in a query."""
 

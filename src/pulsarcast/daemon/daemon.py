@@ -72,10 +72,14 @@ def initialize(home: Path, values: dict[str, Value] | None = None) -> str:
     """Make a home: key, settings with explanations, and the operator's token; its peer id."""
     if values and not (home / CONFIG).exists():
         load_settings(home, {}, values)  # What a daemon would refuse is not written down.
+    try:
+        settings = config_text(values).encode()
+    except UnicodeEncodeError:
+        raise LocalError("what is to be written into config.toml is not text in UTF-8") from None
     with Home.open(home) as lived_in:
         peer = lived_in.identity.peer_id
         if not (home / CONFIG).exists():
-            write_whole(home / CONFIG, config_text(values).encode())
+            write_whole(home / CONFIG, settings)
         operator_token(home, TokenBook(home))
     return peer_text(peer)
 
@@ -123,7 +127,7 @@ async def _live(
     wish: Wish,
     on_ready: Callable[[Running], None] | None,
 ) -> None:
-    meters, sessions, tokens = Meters(), Sessions(), TokenBook(home)
+    meters, tokens = Meters(), TokenBook(home)
     async with Node.open(
         home,
         listen=settings["node.listen"],
@@ -137,7 +141,7 @@ async def _live(
         (node.home / ADDRESS).unlink(missing_ok=True)
         await forget_nameless(node)
         operator_token(home, tokens)
-        service = Service(node, settings, tokens, sessions)
+        service = Service(node, settings, tokens, Sessions(node.peer_id))
         meters.watch(service)
         wish.is_ready = True
         await _serve(service, meters, door, wish.enough, on_ready)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pulsarcast.daemon.answers import Refusal, problem
-from pulsarcast.daemon.sessions import COOKIE, Sessions
+from pulsarcast.daemon.sessions import Sessions
 from pulsarcast.daemon.tokens import TOKENS_UNREADABLE, Token, TokenBook
 from pulsarcast.model.errors import LocalError
 
@@ -25,6 +25,8 @@ OPEN_PATHS: Final = frozenset(("/", "/page.css", "/page.js", "/v1/health", "/v1/
 """What needs no token; the page has nothing in it that is not in this program."""
 METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "WEBSOCKET"))
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+USUAL_PORTS: Final = ("80", "443")
+"""Clients leave these out of `Host`."""
 
 _log = logging.getLogger(__name__)
 
@@ -54,8 +56,10 @@ class Gate:
 
     def admit(self, address: str, hosts: Iterable[str]) -> None:
         """Say under which names we may be reached, once we know our port."""
-        port = address.rpartition(":")[2]
+        own, _, port = address.rpartition(":")
         names = {address, *(f"{each}:{port}" for each in LOOPBACK)}
+        if port in USUAL_PORTS:
+            names |= {own, *LOOPBACK}
         for name in hosts:
             names |= {name.lower(), f"{name.lower()}:{port}"}
         self._hosts = frozenset(names)
@@ -140,11 +144,11 @@ class Gate:
         if scope.get("method") != "GET" or not _is_same_site(headers):
             return None
         try:
-            morsel = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+            morsel = SimpleCookie(headers.get("cookie", "")).get(self._sessions.cookie)
         except CookieError:
             return None
         return None if morsel is None else self._sessions.find(morsel.value)
 
 
-def _is_same_site(headers: Headers, allowed: Collection[str] = ("same-origin", "none")) -> bool:
-    return headers.get("sec-fetch-site", "none") in allowed
+def _is_same_site(headers: Headers) -> bool:
+    return headers.get("sec-fetch-site", "none") in ("same-origin", "none")

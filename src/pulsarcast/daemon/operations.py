@@ -17,7 +17,7 @@ from pulsarcast.daemon.answers import (
     read_json,
     read_query,
 )
-from pulsarcast.daemon.calls import OCTETS, Call, Operation, Where, resolve
+from pulsarcast.daemon.calls import OCTETS, Call, Index, Operation, Where, resolve
 from pulsarcast.daemon.service import Service
 from pulsarcast.model import api
 from pulsarcast.model.errors import LocalError
@@ -30,13 +30,12 @@ PAGE_BYTES_MAX: Final = 8 << 20
 LOOKED_AT_MAX: Final = 10_000
 """Events that one call of history looks at for those that match a filter."""
 KEY_MAX: Final = 256
-INDEX_MAX: Final = (1 << 63) - 1
 
 
 class HistoryQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which part of a topic's history."""
 
-    start: Annotated[int, msgspec.Meta(ge=1, le=INDEX_MAX)] = 1
+    start: Index = 1
     limit: Annotated[int, msgspec.Meta(ge=1, le=PAGE_MAX)] = 100
     where: Where = None
 
@@ -139,6 +138,7 @@ async def _below(service: Service, named: dict[str, str]) -> dict[str, Cid]:
 
 
 def _check_free(call: Call, alias: str) -> None:
+    call.service.aliases.check(alias)
     if alias in call.service.aliases.topics:
         raise Refusal(409, "alias", f"the alias {alias!r} stands for another topic already")
 
@@ -152,8 +152,8 @@ async def publish(call: Call) -> Response:
     cid = await call.topic()
     bytes_max = service.settings["http.body_bytes_max"]
     key = request.headers.get("idempotency-key")
-    if key is not None and not 0 < len(key) <= KEY_MAX:
-        raise Refusal(400, "key", f"an Idempotency-Key has 1 to {KEY_MAX} characters")
+    if key is not None and not (0 < len(key) <= KEY_MAX and key.isascii()):
+        raise Refusal(400, "key", f"an Idempotency-Key has 1 to {KEY_MAX} ASCII characters")
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     query = read_query(request, PublishQuery)
     if kind == JSON:

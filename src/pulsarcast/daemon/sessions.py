@@ -8,7 +8,6 @@ from typing import Final
 
 from pulsarcast.daemon.tokens import Token
 
-COOKIE: Final = "pulsarcast"
 CODE_S: Final = 60.0
 SESSION_S: Final = 12 * 3600.0
 SESSIONS_MAX: Final = 64
@@ -17,7 +16,10 @@ SESSIONS_MAX: Final = 64
 class Sessions:
     """Who looks at the page; in memory only, so that a restart ends all of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, peer: str) -> None:
+        # A browser tells hosts apart, and not their ports: a page must not end that of another
+        # daemon. Peer ids begin alike.
+        self.cookie = f"pulsarcast-{peer[-8:]}"
         self._codes: dict[str, float] = {}
         self._tokens: dict[str, tuple[float, Token]] = {}
 

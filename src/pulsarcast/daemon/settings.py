@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -31,6 +31,8 @@ class Setting:
     name: str
     default: Value
     help: str
+    least: int = 0
+    """Of a number; below it a daemon would be of no use."""
 
     @property
     def variable(self) -> str:
@@ -61,13 +63,14 @@ SETTINGS: Final = (
     Setting("http.tls_key", "", "A file with its key."),
     Setting("http.behind_proxy", False, "A proxy of yours does TLS in front of us."),
     Setting("http.hosts", [], "Names under which programs may reach us, besides our address."),
-    Setting("http.body_bytes_max", 2 << 20, "The largest request that we read."),
-    Setting("http.connections_max", 1000, "Requests and subscriptions at a time."),
+    Setting("http.body_bytes_max", 2 << 20, "The largest request that we read.", least=1),
+    Setting("http.connections_max", 1000, "Requests and subscriptions at a time.", least=1),
     Setting(
         "http.slow_reader_s",
         30,
         "How long a subscriber may take nothing of what it is sent before it is cut off. Its "
         "place is kept.",
+        least=1,
     ),
     Setting(
         "storage.disk_bytes_max",
@@ -90,6 +93,7 @@ SETTINGS: Final = (
     Setting("trace.bytes_max", 1 << 30, "The oldest traces are deleted beyond this."),
 )
 BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
+VARIABLES: Final = tuple(setting.variable for setting in SETTINGS)
 
 
 class Settings:
@@ -120,6 +124,7 @@ def load_settings(
     path = home / CONFIG
     for name, value in _read_file(path).items():
         values[name], origins[name] = _check(name, value, str(path)), str(path)
+    _check_variables(environment)
     for setting in SETTINGS:
         text = environment.get(setting.variable)
         if text is not None:
@@ -149,10 +154,19 @@ def _read_file(path: Path) -> dict[str, object]:
     return found
 
 
+def _check_variables(environment: Mapping[str, str]) -> None:
+    """Refuse a misspelt one; what begins with none of our sections is somebody else's."""
+    sections = tuple({f"{PREFIX}{name.partition('.')[0].upper()}_" for name in BY_NAME})
+    for variable in environment:
+        if variable.startswith(sections) and variable not in VARIABLES:
+            closest = _closest(variable, VARIABLES)
+            raise LocalError(f"there is no setting of the variable {variable}{closest}")
+
+
 def _check(name: str, value: object, where: str) -> Value:
     setting = BY_NAME.get(name)
     if setting is None:
-        raise LocalError(f"{where}: there is no setting {name!r}{_closest(name)}")
+        raise LocalError(f"{where}: there is no setting {name!r}{_closest(name, BY_NAME)}")
     default = setting.default
     if isinstance(default, list):
         fits = isinstance(value, list) and all(isinstance(each, str) for each in value)
@@ -162,6 +176,8 @@ def _check(name: str, value: object, where: str) -> Value:
         raise LocalError(f"{where}: {name} must be {_kind(default)}, not {value!r}")
     if isinstance(value, int) and value < 0:
         raise LocalError(f"{where}: {name} cannot be negative")
+    if isinstance(value, int) and value < setting.least:
+        raise LocalError(f"{where}: {name} must be {setting.least} at least, not {value}")
     return value  # type: ignore[return-value] # its type is the default's
 
 
@@ -214,7 +230,8 @@ def rooms(settings: Settings) -> dict[str, str]:
 def host_and_port(address: str) -> tuple[str, int]:
     """`127.0.0.1:8420` or `[::1]:8420`, taken apart."""
     host, separator, port = address.rpartition(":")
-    if not separator or not port.isdigit() or int(port) > 65_535:
+    is_number = port.isascii() and port.isdigit() and len(port) <= 5
+    if not separator or not is_number or int(port) > 65_535:
         raise LocalError(f"http.address must be HOST:PORT, not {address!r}")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
@@ -227,10 +244,10 @@ def _kind(default: Value) -> str:
     return "a list of texts" if isinstance(default, list) else "a text"
 
 
-def _closest(name: str) -> str:
+def _closest(name: str, known: Iterable[str]) -> str:
     import difflib  # noqa: PLC0415 (only to be kind to whoever mistyped)
 
-    close = difflib.get_close_matches(name, BY_NAME, 1)
+    close = difflib.get_close_matches(name, known, 1)
     return f" (is it {close[0]}?)" if close else ""
 
 
@@ -256,5 +273,5 @@ def config_text(values: Mapping[str, Value] | None = None) -> str:
 
 
 def _toml(value: Value) -> str:
-    # JSON's texts, lists, numbers and truth values are TOML's as well.
-    return json.dumps(value)
+    # JSON's texts, lists, numbers and truth values are TOML's as well, but for one character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

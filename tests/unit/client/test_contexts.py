@@ -65,6 +65,18 @@ def test_odd_names_are_refused(environment: dict[str, str], name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "url", ["", "127.0.0.1:8420", "ftp://there.example", "http://a b", "http://a:x", "http://\x00"]
+)
+def test_what_is_no_address_of_a_daemon_is_not_kept(environment: dict[str, str], url: str) -> None:
+    with pytest.raises(LocalError, match="the URL of a daemon looks like"):
+        Contexts.load(environment).add("there", url)
+    with pytest.raises(LocalError, match="no user or password") as refused:
+        Contexts.load(environment).add("there", f"http://me:{SECRET}@there.example")
+    assert SECRET not in str(refused.value)
+    assert Contexts.load(environment).list() == {}
+
+
+@pytest.mark.parametrize(
     "text",
     [f'token = "{SECRET}', f'contexts = "{SECRET}"', f"[contexts.a]\ntoken = '{SECRET}'\n", "\xff"],
 )

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from pulsarcast import __version__
+from pulsarcast.daemon import aliases
 from pulsarcast.daemon.service import Service
 from tests.support.daemon_in_process import daemon, play
 
@@ -99,6 +100,22 @@ def test_the_same_key_publishes_once(tmp_path: Path) -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("key", [b"", b"k" * 257, "schlüssel".encode(), "é".encode("latin-1")])
+def test_a_key_that_is_no_key_is_refused(tmp_path: Path, key: bytes) -> None:
+    """Bytes beyond ASCII mean one text to one client and another to the next."""
+
+    async def scene() -> None:
+        async with daemon(tmp_path) as desk, desk.client() as client:
+            path = f"/v1/topics/{await made(client)}/events"
+            answer = await client.post(
+                path, json={"payload": "x"}, headers={b"Idempotency-Key": key}
+            )
+            assert (answer.status_code, answer.json()["code"]) == (400, "key")
+            assert (await client.get(path)).json()["newest"] == 0
+
+    play(scene)
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "status"),
     [
@@ -147,6 +164,23 @@ def test_what_is_wrong_is_refused_with_a_code_and_a_sentence(
             answer = await client.request(method, known, json=body)
             assert answer.status_code == status, answer.text
             assert set(answer.json()) == {"error", "code"}
+
+    play(scene)
+
+
+def test_a_topic_whose_alias_is_refused_is_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever corrects the alias and tries again must not have two topics of one name."""
+
+    async def scene() -> None:
+        async with daemon(tmp_path) as desk, desk.client() as client:
+            answer = await client.post("/v1/topics", json={"name": "x", "alias": "no/slash"})
+            assert answer.status_code == 422
+            monkeypatch.setattr(aliases, "ALIASES_MAX", 0)
+            answer = await client.post("/v1/topics", json={"name": "x", "alias": "one-too-many"})
+            assert (answer.status_code, "aliases already" in answer.text) == (422, True)
+            assert (await client.get("/v1/topics")).json() == {"topics": []}
 
     play(scene)
 

@@ -6,11 +6,16 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette.responses import Response
 
 from pulsarcast.daemon import streams
 from pulsarcast.daemon.app import ALL
 from pulsarcast.daemon.daemon import listen
+from pulsarcast.daemon.gate import Gate
+from pulsarcast.daemon.metrics import Meters
+from pulsarcast.daemon.sessions import Sessions
 from pulsarcast.daemon.settings import load_settings
+from pulsarcast.daemon.tokens import TokenBook
 from pulsarcast.model.errors import LocalError
 from tests.support.daemon_in_process import Desk, daemon, play
 
@@ -216,6 +221,39 @@ def test_a_name_that_was_made_to_lead_here_is_refused(tmp_path: Path) -> None:
     play(scene)
 
 
+@pytest.mark.parametrize(
+    ("url", "port", "status"),
+    [
+        ("https://192.0.2.1", 443, 200),
+        ("https://localhost", 443, 200),
+        ("https://node.example", 443, 200),
+        ("https://[::1]", 443, 200),
+        ("http://192.0.2.1", 80, 200),
+        ("http://192.0.2.1:443", 443, 200),
+        ("https://evil.example", 443, 421),
+        ("http://192.0.2.1", 8420, 421),
+        ("http://localhost", 8420, 421),
+    ],
+)
+def test_the_usual_port_may_be_left_out(tmp_path: Path, url: str, port: int, status: int) -> None:
+    meters = Meters()
+    gate = Gate(
+        Response("here"),
+        tokens=TokenBook(tmp_path),
+        sessions=Sessions("12D3KooWPeer"),
+        connections_max=1,
+        counter=meters.requests,
+        seconds=meters.seconds,
+    )
+    gate.admit(f"192.0.2.1:{port}", ["node.example"])
+
+    async def scene() -> None:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(gate)) as client:
+            assert (await client.get(f"{url}/v1/health")).status_code == status
+
+    play(scene)
+
+
 def test_the_pages_cookie_reads_and_does_nothing_else(tmp_path: Path) -> None:
     async def scene() -> None:
         async with daemon(tmp_path) as desk:
@@ -239,6 +277,25 @@ def test_the_pages_cookie_reads_and_does_nothing_else(tmp_path: Path) -> None:
             async with httpx.AsyncClient(base_url=desk.url) as other:
                 assert "set-cookie" not in (await other.get(url)).headers  # a code is good once
                 assert (await other.get("/v1/status")).status_code == 401
+
+    play(scene)
+
+
+def test_pages_of_two_daemons_on_one_host_stay_open_in_one_browser(tmp_path: Path) -> None:
+    """A cookie belongs to a host with all of its ports."""
+
+    async def scene() -> None:
+        async with (
+            daemon(tmp_path / "ann") as ann,
+            daemon(tmp_path / "ben") as ben,
+            httpx.AsyncClient() as browser,
+        ):
+            for desk in (ann, ben):
+                async with desk.client() as operator:
+                    url = (await operator.post("/v1/page")).json()["url"]
+                assert (await browser.get(url)).status_code == 303
+            for desk in (ann, ben):
+                assert (await browser.get(f"{desk.url}/v1/status")).status_code == 200
 
     play(scene)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from pulsarcast.daemon.daemon import initialize
 from pulsarcast.daemon.settings import (
@@ -119,6 +122,44 @@ def test_a_variable_that_makes_no_sense_is_refused(
         load_settings(tmp_path, {variable: text})
 
 
+@pytest.mark.parametrize(
+    "name", ["http.slow_reader_s", "http.connections_max", "http.body_bytes_max"]
+)
+def test_a_value_with_which_nobody_could_be_served_is_refused(tmp_path: Path, name: str) -> None:
+    complaint = f"{name} must be 1 at least, not 0"
+    variable = "PULSARCAST_" + name.replace(".", "_").upper()
+    with pytest.raises(LocalError, match=f"{variable}: {complaint}"):
+        load_settings(tmp_path, {variable: "0"})
+    with pytest.raises(LocalError, match=f"the command line: {complaint}"):
+        load_settings(tmp_path, {}, {name: 0})
+    assert load_settings(tmp_path, {variable: "1"})[name] == 1
+    # Elsewhere 0 has a meaning.
+    assert load_settings(tmp_path, {}, {"storage.keep_days": 0})["storage.keep_days"] == 0
+
+
+def test_a_misspelt_variable_is_refused_and_those_of_others_are_not(tmp_path: Path) -> None:
+    complaint = (
+        r"no setting of the variable PULSARCAST_STORAGE_KEEPDAYS "
+        r"\(is it PULSARCAST_STORAGE_KEEP_DAYS\?\)"
+    )
+    with pytest.raises(LocalError, match=complaint):
+        load_settings(tmp_path, {"PULSARCAST_STORAGE_KEEPDAYS": "7"})
+    with pytest.raises(LocalError, match="PULSARCAST_HTTP_"):
+        load_settings(tmp_path, {"PULSARCAST_HTTP_": ""})
+    others = (
+        "HOME",
+        "URL",
+        "TOKEN",
+        "CONTEXT",
+        "EXAMPLES",
+        "HOSTILE_INPUTS",
+        "NODES",
+        "SERVICE_HOST",
+    )
+    settings = load_settings(tmp_path, {f"PULSARCAST_{each}": "x" for each in others})
+    assert {origin for _, _, origin in settings.items()} == {"default"}
+
+
 def test_the_file_that_init_writes_explains_everything_and_changes_nothing(tmp_path: Path) -> None:
     text = config_text({"node.listen": ["/ip4/10.0.0.1/tcp/1"]})
     write(tmp_path, text)
@@ -132,6 +173,21 @@ def test_the_file_that_init_writes_explains_everything_and_changes_nothing(tmp_p
     assert all(origin != "default" for _, _, origin in settings.items())
 
 
+@example("\U0001f324\x7f")
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_whatever_text_init_writes_can_be_read(text: str) -> None:
+    found = tomllib.loads(config_text({"node.network": text, "http.hosts": ["a", text]}))
+    assert (found["node"]["network"], found["http"]["hosts"]) == (text, ["a", text])
+
+
+def test_what_is_no_text_is_not_written_down(tmp_path: Path) -> None:
+    """An argument of other bytes than UTF-8 comes with half of a character in it."""
+    home = tmp_path / "home"
+    with pytest.raises(LocalError, match="not text in UTF-8"):
+        initialize(home, {"node.listen": ["/ip4/\udcff/tcp/1"]})
+    assert not home.exists()
+
+
 def test_levels_of_single_rooms(tmp_path: Path) -> None:
     settings = load_settings(tmp_path, {"PULSARCAST_LOG_ROOMS": "network=debug,daemon=error"})
     assert rooms(settings) == {"network": "debug", "daemon": "error"}
@@ -140,5 +196,6 @@ def test_levels_of_single_rooms(tmp_path: Path) -> None:
 def test_addresses_are_taken_apart() -> None:
     assert host_and_port("[::1]:80") == ("::1", 80)
     assert host_and_port("127.0.0.1:0") == ("127.0.0.1", 0)
-    with pytest.raises(LocalError):
-        host_and_port("127.0.0.1:99999")
+    for port in ("99999", "²", "٣", "-1", "", "9" * 5000):
+        with pytest.raises(LocalError, match="must be HOST:PORT"):
+            host_and_port(f"127.0.0.1:{port}")

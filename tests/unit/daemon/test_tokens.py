@@ -85,7 +85,7 @@ def test_a_damaged_file_lets_nobody_in(tmp_path: Path) -> None:
 
 
 def test_a_code_opens_the_page_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    sessions = Sessions()
+    sessions = Sessions("12D3KooWPeer")
     code = sessions.new_code()
     secret = sessions.redeem(code)
     assert secret is not None
