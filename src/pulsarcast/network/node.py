@@ -462,16 +462,22 @@ class Node:
     async def unsubscribe(self, topic: TopicRef) -> None:
         """Leave a topic: all names that listen to it end, and their places are forgotten."""
         cid = await self._resolve(topic)
-        routed = self._running.core.content.topics.get(cid)
+        core = self._running.core
+        routed = core.content.topics.get(cid)
+        is_followed = routed is not None or cid in core.topics
+        if is_followed and core.halted is None and not core.following.is_stopping:
+            # The topic's next log counts anew: no place must outlive this one, whether or not
+            # the caller, or the node, still waits when we are out.
+            for reader in self._places.drop_topic(self._running, cid):
+                if reader.subscription is not None:
+                    reader.subscription.close(UNSUBSCRIBED)
         if routed is None:
             await self._ask(lambda call: Unsubscribe(call, cid))
-        else:
-            for sid in list(routed.wanted):
-                await self._ask(partial(end_of, cid, sid))
-        for reader in self._places.drop_topic(self._running, cid):
-            if reader.subscription is not None:
-                reader.subscription.close(UNSUBSCRIBED)
-        self._running.settle()
+            return
+        *others, last = routed.wanted
+        for sid in others:
+            self._running.ask(partial(end_of, cid, sid))
+        await self._ask(partial(end_of, cid, last))
 
     async def history(
         self,

@@ -26,6 +26,7 @@ from pulsarcast.network.node import Node
 from pulsarcast.network.subscriptions import MEMORY_MAX, Subscription
 from pulsarcast.network.values import Topic
 from pulsarcast.protocol.effects import Reply
+from pulsarcast.protocol.inputs import Halt, Stop
 from pulsarcast.storage.sqlite import StoreError
 
 
@@ -202,6 +203,66 @@ def test_unsubscribing_ends_every_listener_and_forgets_its_place(tmp_path: Path)
             again = await ann.subscribe(topic, "reader")
             await ann.publish(topic, b"new", ack="accepted")
             assert await take(again, 1) == [b"new"]
+
+    play(scene)
+
+
+@pytest.mark.parametrize("lives", [1, 2], ids=["in the same life", "in another life"])
+def test_who_waits_no_more_for_leaving_a_topic_leaves_no_place_behind(
+    tmp_path: Path, lives: int
+) -> None:
+    """The next log counts from 1 again: an old place in it would pass over what is new."""
+
+    async def read_on(node: Node, author: Node, topic: Topic) -> None:
+        async with await node.subscribe(topic, "reader") as events:
+            for number in range(1, 6):
+                await author.publish(topic, b"new %d" % number, ack="accepted")
+            with trio.fail_after(10):
+                got = [await anext(events) for _ in range(5)]
+        assert [event.index for event in got] == [1, 2, 3, 4, 5]
+        assert [event.payload for event in got] == [b"new %d" % at for at in range(1, 6)]
+
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await ann.create_topic("weather")
+            async with Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben:
+                async with await ben.subscribe(topic, "reader") as events:
+                    for _ in range(3):
+                        await ann.publish(topic, b"old", ack="accepted")
+                    await take(events, 3)
+                    events.acknowledge()
+                listening = await ben.subscribe(topic, "listening")
+                with trio.CancelScope() as scope:
+                    scope.cancel()
+                    await ben.unsubscribe(topic)
+                assert scope.cancelled_caught
+                if lives == 1:
+                    await read_on(ben, ann, topic)
+                    with pytest.raises(LocalError, match="unsubscribed"):
+                        await anext(listening)
+            if lives == 2:
+                async with Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben:
+                    await read_on(ben, ann, topic)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("given", [Stop(), Halt("another node has our key")])
+def test_who_is_not_let_out_of_a_topic_keeps_its_place_in_it(
+    tmp_path: Path, given: Stop | Halt
+) -> None:
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await ann.create_topic("weather")
+            async with await ann.subscribe(topic, "reader") as events:
+                await ann.publish(topic, b"1", ack="accepted")
+                await take(events, 1)
+            ann._running.take(given)
+            with pytest.raises(LocalError):
+                await ann.unsubscribe(topic)
+        async with Node.open(tmp_path / "ann") as ann:
+            assert [reader.name for reader in ann.readers(topic.cid)] == ["reader"]
+            assert ann.is_subscribed(topic.cid)
 
     play(scene)
 
