@@ -252,8 +252,12 @@ def test_who_is_not_let_out_of_a_topic_keeps_its_place_in_it(
     tmp_path: Path, given: Stop | Halt
 ) -> None:
     async def scene() -> None:
-        async with Node.open(tmp_path / "ann") as ann:
+        async with (
+            Node.open(tmp_path / "ann") as ann,
+            Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben,
+        ):
             topic = await ann.create_topic("weather")
+            await ben.subscribe(topic)
             async with await ann.subscribe(topic, "reader") as events:
                 await ann.publish(topic, b"1", ack="accepted")
                 await take(events, 1)
