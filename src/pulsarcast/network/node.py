@@ -362,6 +362,7 @@ class Node:
     async def follow(self, topic: TopicRef, *, from_start: bool = False) -> None:
         """Keep a topic's log from now on, or from its start, whether or not anybody listens."""
         cid = await self._resolve(topic)
+        await self._running.rest()
         self._filters.make_way(self._running, cid, None)
         await self._ask(lambda call: Subscribe(call, cid, from_start=from_start))
 
@@ -385,6 +386,7 @@ class Node:
         """
         cid = await self._resolve(topic)
         wanted = await self.filter_of(cid, where)
+        await self._running.rest()
         self._filters.make_way(self._running, cid, wanted)
         reader = self._places.take(
             cid, name, from_start=from_start, start=start, take_over=take_over
@@ -462,6 +464,7 @@ class Node:
     async def unsubscribe(self, topic: TopicRef) -> None:
         """Leave a topic: all names that listen to it end, and their places are forgotten."""
         cid = await self._resolve(topic)
+        await self._running.rest()
         core = self._running.core
         routed = core.content.topics.get(cid)
         is_followed = routed is not None or cid in core.topics

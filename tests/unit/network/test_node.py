@@ -21,12 +21,13 @@ import zstandard
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import cid_of
 from pulsarcast.model.topics import DeliveryOrder, TopicSettings
-from pulsarcast.network import places
+from pulsarcast.network import driver, places
 from pulsarcast.network.node import Node
 from pulsarcast.network.subscriptions import MEMORY_MAX, Subscription
-from pulsarcast.network.values import Topic
+from pulsarcast.network.values import Publication, Topic
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import Halt, Stop
+from pulsarcast.protocol.topic import log
 from pulsarcast.storage.sqlite import StoreError
 
 
@@ -130,6 +131,80 @@ def test_a_new_listener_hears_nothing_from_before_unless_it_asks(tmp_path: Path)
             await ann.publish(topic, b"5", ack="accepted")
             assert await take(now, 1) == [b"5"]
             assert await take(everything, 6) == [b"%d" % number for number in range(6)]
+
+    play(scene)
+
+
+async def _author_of_many(node: Node, count: int) -> Topic:
+    """A topic whose author has said much in it, and never listened."""
+    topic = await node.create_topic("weather")
+    said = [Publication(payload=b"%d" % number) for number in range(count)]
+    await node.publish_many(topic, said, ack="accepted")
+    return topic
+
+
+def test_others_have_their_turn_while_somebody_begins_at_the_start(tmp_path: Path) -> None:
+    count = 2000
+
+    async def scene() -> None:
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                await trio.sleep(0.01)
+                ticks += 1
+
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await _author_of_many(ann, count)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(tick)
+                events = await ann.subscribe(topic, "reader", from_start=True)
+                await ann._running.rest()
+                assert ann.counters.deliveries == count
+                nursery.cancel_scope.cancel()
+            assert ticks, "nobody else had a turn"
+            assert await take(events, count) == [b"%d" % number for number in range(count)]
+
+    play(scene)
+
+
+def test_who_comes_while_another_begins_at_the_start_hears_nothing_from_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "GIVE_WAY_S", 0.0)
+    monkeypatch.setattr(log, "PAGE", 4)
+    count = 400
+
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await _author_of_many(ann, count)
+            everything = await ann.subscribe(topic, "everything", from_start=True)
+            assert ann.counters.deliveries < count
+            now = await ann.subscribe(topic, "now")
+            await ann.publish(topic, b"new", ack="accepted")
+            assert await take(now, 1) == [b"new"]
+            assert (await take(everything, count + 1))[-1] == b"new"
+
+    play(scene)
+
+
+def test_who_leaves_a_topic_while_it_is_handed_out_from_its_start_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "GIVE_WAY_S", 0.0)
+    monkeypatch.setattr(log, "PAGE", 4)
+    count = 400
+
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await _author_of_many(ann, count)
+            await ann.follow(topic, from_start=True)
+            assert ann.counters.deliveries < count
+            await ann.unsubscribe(topic)
+            now = await ann.subscribe(topic, "now")
+            await ann.publish(topic, b"new", ack="accepted")
+            assert await take(now, 1) == [b"new"]
 
     play(scene)
 
@@ -493,7 +568,7 @@ def test_a_folder_has_one_node_at_a_time(tmp_path: Path) -> None:
 
 PUBLISH_UNTIL_KILLED = """
 import sys, trio
-from pulsarcast.network import places
+from pulsarcast.network import driver, places
 from pulsarcast.network.node import Node
 
 async def main():
