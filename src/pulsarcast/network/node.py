@@ -406,7 +406,7 @@ class Node:
         except BaseException:
             # Refused, or the caller waits no more: the name is free again.
             subscription.close()
-            is_ours = feed.readers.get(name) is reader and reader.subscription is None
+            is_ours = self._places.reader(cid, name) is reader and reader.subscription is None
             if is_ours and not reader.is_promised:
                 self._places.drop(self._running, cid, name)
                 self._filters.give_up(self._running, cid, name)

@@ -55,6 +55,11 @@ class Places:
             feed = self._feeds[topic] = Feed(topic, self._unwritten)
         return feed
 
+    def reader(self, topic: Cid, name: str) -> Reader | None:
+        """Who has a place in a topic under a name, if anybody has."""
+        feed = self._feeds.get(topic)
+        return None if feed is None else feed.readers.get(name)
+
     def take(
         self, topic: Cid, name: str, *, from_start: bool, start: int | None, take_over: bool
     ) -> Reader:

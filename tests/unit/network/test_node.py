@@ -479,6 +479,35 @@ def test_who_takes_over_from_one_that_is_refused_has_its_place_on_the_disk(
     play(scene)
 
 
+def test_one_that_is_refused_after_its_topic_was_left_takes_nobodys_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else has its name by then."""
+
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await ann.create_topic("weather")
+            held = Held(ann, monkeypatch)
+            held.refused = {0}
+
+            async def listen() -> None:
+                with suppress(LocalError):
+                    await ann.subscribe(topic, "reader")
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(listen)
+                await trio.testing.wait_all_tasks_blocked()
+                await ann.unsubscribe(topic)
+                nursery.start_soon(listen)
+                await trio.testing.wait_all_tasks_blocked()
+                for each in reversed(held.ends):
+                    each.set()
+                    await trio.testing.wait_all_tasks_blocked()
+            assert [reader.name for reader in ann.readers(topic.cid)] == ["reader"]
+
+    play(scene)
+
+
 @pytest.mark.parametrize("lives", [1, 2], ids=["in the same life", "in another life"])
 def test_one_that_comes_back_and_is_refused_still_has_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lives: int
