@@ -23,11 +23,13 @@ from pulsarcast.model.ids import cid_of
 from pulsarcast.model.topics import DeliveryOrder, TopicSettings
 from pulsarcast.network import driver, places
 from pulsarcast.network.node import Node
-from pulsarcast.network.subscriptions import MEMORY_MAX, Subscription
+from pulsarcast.network.subscriptions import MEMORY_MAX, Reader, Subscription
 from pulsarcast.network.values import Publication, Topic
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import Halt, Stop
+from pulsarcast.protocol.store import PutState, StateRow
 from pulsarcast.protocol.topic import log
+from pulsarcast.storage.home import Home
 from pulsarcast.storage.sqlite import StoreError
 
 
@@ -318,6 +320,29 @@ def test_who_waits_no_more_for_leaving_a_topic_leaves_no_place_behind(
             if lives == 2:
                 async with Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben:
                     await read_on(ben, ann, topic)
+
+    play(scene)
+
+
+def test_a_place_that_outlived_its_log_is_forgotten_with_the_next_start(tmp_path: Path) -> None:
+    """A crash may leave one, where somebody comes back from the start while we still leave."""
+
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await ann.create_topic("weather")
+            place = StateRow(places.READER, topic.cid + b"reader", Reader(3).to_bytes())
+            with Home.open(tmp_path / "ben") as home:
+                home.store.apply([PutState(place)])
+            for _ in range(2):
+                async with Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben:
+                    assert not ben.readers(topic.cid)
+                    await ben.subscribe(topic, "another")
+                    await ben.forget(topic, "another")
+            async with Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben:
+                events = await ben.subscribe(topic, "reader")
+                for number in range(1, 6):
+                    await ann.publish(topic, b"%d" % number, ack="accepted")
+                assert await take(events, 5) == [b"%d" % number for number in range(1, 6)]
 
     play(scene)
 
