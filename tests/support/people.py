@@ -7,6 +7,7 @@ from typing import Any
 from pulsarcast.model.events import (
     PAYLOAD_BYTES_MAX,
     REQUEST_BYTES_MAX,
+    Attribute,
     EventDescriptor,
     Position,
     Sequence,
@@ -88,6 +89,7 @@ def event_of(
     *,
     epoch: int = EPOCH,
     payload: bytes = b"hello",
+    attributes: Mapping[str, Attribute] = {},
     parents: Iterable[Cid] = (),
     position: Position | None = None,
     topic_cid: Cid | None = None,
@@ -100,6 +102,7 @@ def event_of(
         topic=topic.topic if topic_cid is None else topic_cid,
         version=topic.cid,
         payload=payload,
+        attributes=attributes,
         created=CREATED_US,
         nonce=nonce(f"{epoch}/{number}"),
         sequence=Sequence(epoch, number),

@@ -40,6 +40,11 @@ class Disk:
         """Whether nobody waits."""
         return not self._persists and not self._loads and not self._notes
 
+    @property
+    def only_reads(self) -> bool:
+        """Whether nobody waits for a commit."""
+        return not self._persists and not self._notes
+
     def settle(self) -> list[Persisted | PersistFailed | Loaded]:
         """Commit all writes, then answer all questions."""
         answers: list[Persisted | PersistFailed | Loaded] = []

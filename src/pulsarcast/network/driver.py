@@ -3,7 +3,8 @@
 Everything happens on one loop. Whatever wakes it (bytes from a peer, a timer, a caller) hands over
 its inputs and then lets the driver settle: the trace reaches the kernel, messages leave, the disk
 commits, and what the core says to that is done likewise, until nothing is left to do. So one commit
-and one write per peer serve all that came in together (design, 4 and 9).
+and one write per peer serve all that came in together (design, 4 and 9). Only where the core reads
+on and on, as through a whole log, others have their turn in between.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ INSTANCE_BYTES: Final = 8
 STOP_S_MAX: Final = 10.0
 """How long a node that stops may take to hand its children over."""
 SAMPLE_S: Final = 10.0
+GIVE_WAY_S: Final = 0.01
+"""How long the core may read from the disk before others have their turn."""
 REMEMBERED_MAX: Final = 256
 """Events whose signatures need not be looked at again."""
 
@@ -159,6 +162,10 @@ class Driver:
         self._frame = b""
         self._size = 0
         self._settling = False
+        self._gave_way = trio.Event()
+        """Set where there is something left to do."""
+        self._at_rest = trio.Event()
+        """Set where there is not."""
         self._messages_in = 0
         self._messages_out = 0
         self._deliveries = 0
@@ -210,6 +217,7 @@ class Driver:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.neighbours.run)
             nursery.start_soon(self._timers.run)
+            nursery.start_soon(self._go_on)
             if self._trace is not None:
                 nursery.start_soon(self._sample)
             await self.neighbours.ready.wait()
@@ -227,6 +235,7 @@ class Driver:
         with trio.move_on_after(STOP_S_MAX):
             await self.stopped.wait()
         self.settle()
+        self._at_rest.set()  # What is left to read now is read in the next life.
         self._answer_all(STOPPING)
 
     def meet(self, contact: Contact) -> None:
@@ -352,10 +361,14 @@ class Driver:
                 assert_never(effect)
 
     def settle(self) -> None:
-        """Do everything that has come together, until there is nothing left to do."""
+        """Do everything that has come together, until there is nothing left to do.
+
+        But for what takes long to read: that goes on after others. Nothing waits to be written.
+        """
         if self._settling:
             return  # Whoever settles already will see to it.
         self._settling = True
+        until_s: float | None = None
         try:
             while True:
                 while self._inputs:
@@ -365,11 +378,39 @@ class Driver:
                 if self._inputs:
                     continue
                 if self.disk.is_idle:
+                    self._at_rest.set()
                     return
+                if self.disk.only_reads:
+                    if until_s is None:
+                        until_s = time.monotonic() + GIVE_WAY_S
+                    elif time.monotonic() > until_s:
+                        self._give_way()
+                        return
                 self._application.before_commit()
                 self._inputs.extend(self.disk.settle())
         finally:
             self._settling = False
+
+    async def rest(self) -> None:
+        """Wait until there is nothing left to do.
+
+        Whoever begins or ends a subscription waits: a log that is half handed out says neither
+        where a new reader begins, nor what comes when there is none.
+        """
+        while not self._at_rest.is_set():
+            await self._at_rest.wait()
+
+    def _give_way(self) -> None:
+        if self._at_rest.is_set():
+            self._at_rest = trio.Event()
+        self._gave_way.set()
+
+    async def _go_on(self) -> None:
+        """Go on with what gave way, once others have had their turn."""
+        while True:
+            await self._gave_way.wait()
+            self._gave_way = trio.Event()
+            self.settle()
 
     def counters(self) -> Counters:
         """What was done until now."""

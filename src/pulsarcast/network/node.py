@@ -363,6 +363,7 @@ class Node:
     async def follow(self, topic: TopicRef, *, from_start: bool = False) -> None:
         """Keep a topic's log from now on, or from its start, whether or not anybody listens."""
         cid = await self._resolve(topic)
+        await self._running.rest()
         self._filters.make_way(self._running, cid, None)
         await self._ask(lambda call: Subscribe(call, cid, from_start=from_start))
 
@@ -386,6 +387,7 @@ class Node:
         """
         cid = await self._resolve(topic)
         wanted = await self.filter_of(cid, where)
+        await self._running.rest()
         self._filters.make_way(self._running, cid, wanted)
         reader = self._places.take(
             cid, name, from_start=from_start, start=start, take_over=take_over
@@ -405,7 +407,7 @@ class Node:
         except BaseException:
             # Refused, or the caller waits no more: the name is free again.
             subscription.close()
-            is_ours = feed.readers.get(name) is reader and reader.subscription is None
+            is_ours = self._places.reader(cid, name) is reader and reader.subscription is None
             if is_ours and not reader.is_promised:
                 self._places.drop(self._running, cid, name)
                 self._filters.give_up(self._running, cid, name)
@@ -463,16 +465,23 @@ class Node:
     async def unsubscribe(self, topic: TopicRef) -> None:
         """Leave a topic: all names that listen to it end, and their places are forgotten."""
         cid = await self._resolve(topic)
-        routed = self._running.core.content.topics.get(cid)
+        await self._running.rest()
+        core = self._running.core
+        routed = core.content.topics.get(cid)
+        is_followed = routed is not None or cid in core.topics
+        if is_followed and core.halted is None and not core.following.is_stopping:
+            # The topic's next log counts anew: no place must outlive this one, whether or not
+            # the caller, or the node, still waits when we are out.
+            for reader in self._places.drop_topic(self._running, cid):
+                if reader.subscription is not None:
+                    reader.subscription.close(UNSUBSCRIBED)
         if routed is None:
             await self._ask(lambda call: Unsubscribe(call, cid))
-        else:
-            for sid in list(routed.wanted):
-                await self._ask(partial(end_of, cid, sid))
-        for reader in self._places.drop_topic(self._running, cid):
-            if reader.subscription is not None:
-                reader.subscription.close(UNSUBSCRIBED)
-        self._running.settle()
+            return
+        *others, last = routed.wanted
+        for sid in others:
+            self._running.ask(partial(end_of, cid, sid))
+        await self._ask(partial(end_of, cid, last))
 
     async def history(
         self,

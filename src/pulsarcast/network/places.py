@@ -16,8 +16,9 @@ from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import CID_BYTES, Cid
 from pulsarcast.network.driver import Driver
 from pulsarcast.network.subscriptions import Feed, Reader
+from pulsarcast.protocol.content.content import TABLE as CONTENT
 from pulsarcast.protocol.inputs import Acknowledge
-from pulsarcast.protocol.store import DropState, PutState, StateRow
+from pulsarcast.protocol.store import DropState, PutState, StateRow, Write
 from pulsarcast.storage.home import Home
 from pulsarcast.wire.limits import INTEGER_MAX
 
@@ -25,6 +26,8 @@ PLACES_S: Final = 1.0
 """How often the places of readers are written down; a crash brings that much again."""
 READER: Final = "reader"
 """The table of the store that holds them."""
+FOLLOWED: Final = ("follow", CONTENT)
+"""Those in which the core says what we follow."""
 
 
 class Places:
@@ -35,10 +38,19 @@ class Places:
         self._unwritten: dict[Cid, None] = {}
         """Topics with something that is worth no commit of its own."""
         self._written_s = 0.0
-        for row in home.store.rows():
+        rows = home.store.rows()
+        followed = {Cid(row.key[:CID_BYTES]): None for row in rows if row.table in FOLLOWED}
+        outlived: list[Write] = []
+        for row in rows:
             if row.table == READER:
                 topic, name = Cid(row.key[:CID_BYTES]), row.key[CID_BYTES:].decode()
-                self.feed(topic).readers[name] = Reader.from_bytes(row.value)
+                if topic in followed:
+                    self.feed(topic).readers[name] = Reader.from_bytes(row.value)
+                else:
+                    outlived.append(DropState(READER, row.key))
+        if outlived:
+            # Their topic's log is on its way out, and its next one counts anew.
+            home.store.apply(outlived)
         for topic, newest in home.store.logs():
             if topic in self._feeds:
                 self._feeds[topic].newest = newest
@@ -54,6 +66,11 @@ class Places:
         if feed is None:
             feed = self._feeds[topic] = Feed(topic, self._unwritten)
         return feed
+
+    def reader(self, topic: Cid, name: str) -> Reader | None:
+        """Who has a place in a topic under a name, if anybody has."""
+        feed = self._feeds.get(topic)
+        return None if feed is None else feed.readers.get(name)
 
     def take(
         self, topic: Cid, name: str, *, from_start: bool, start: int | None, take_over: bool

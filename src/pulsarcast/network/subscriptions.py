@@ -371,7 +371,7 @@ class Subscription:
         return event
 
     async def _read_on(self) -> None:
-        first = self._next
+        first, newest = self._next, self._feed.newest
         page = await self._read(self._feed.topic, first, PAGE)
         if self._ready or self._next != first:
             return  # What we looked for came meanwhile.
@@ -379,8 +379,8 @@ class Subscription:
             again = event.index <= self._given_before
             self._keep(replace(event, redelivery=True) if again else event)
         if not page:
-            # Retention let go of it before we came to it.
-            self._next = self._feed.newest + 1
+            # Retention let go of it before we came to it; what has come meanwhile is in the log.
+            self._next = newest + 1
 
     async def __aenter__(self) -> Subscription:
         """Be a context: `async with node.subscribe(…) as events`."""

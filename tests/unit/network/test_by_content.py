@@ -302,3 +302,37 @@ def test_a_caller_that_waits_no_more_leaves_no_filter(tmp_path: Path) -> None:
                 assert (await anext(events)).payload == b"5"
 
     trio.run(scene)
+
+
+@pytest.mark.parametrize("lives", [1, 2], ids=["in the same life", "in another life"])
+def test_who_waits_no_more_for_the_end_of_its_filters_leaves_no_place_behind(
+    tmp_path: Path, lives: int
+) -> None:
+    async def read_on(node: Node, author: Node, topic: Topic) -> None:
+        assert _wanted(node, topic) == []
+        async with await node.subscribe(topic, "me", where=WHERE) as events:
+            await _publish(author, topic, 7, 8, 9)
+            with trio.fail_after(10):
+                assert [(await anext(events)).index for _ in range(3)] == [1, 2, 3]
+
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await ann.create_topic("ticks", SETTINGS)
+            async with Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben:
+                await ben.subscribe(topic, "you", where="price > 90")
+                async with await ben.subscribe(topic, "me", where=WHERE) as events:
+                    await _publish(ann, topic, 5, 6)
+                    await anext(events)
+                    await anext(events)
+                    events.acknowledge()
+                with trio.CancelScope() as scope:
+                    scope.cancel()
+                    await ben.unsubscribe(topic)
+                assert scope.cancelled_caught
+                if lives == 1:
+                    await read_on(ben, ann, topic)
+            if lives == 2:
+                async with Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben:
+                    await read_on(ben, ann, topic)
+
+    trio.run(scene)

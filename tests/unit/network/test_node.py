@@ -22,11 +22,15 @@ import zstandard
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import cid_of
 from pulsarcast.model.topics import DeliveryOrder, TopicSettings
-from pulsarcast.network import places
+from pulsarcast.network import driver, places
 from pulsarcast.network.node import Node
-from pulsarcast.network.subscriptions import MEMORY_MAX, Subscription
-from pulsarcast.network.values import Topic
+from pulsarcast.network.subscriptions import MEMORY_MAX, Reader, Subscription
+from pulsarcast.network.values import Publication, Topic
 from pulsarcast.protocol.effects import Reply
+from pulsarcast.protocol.inputs import Halt, Stop
+from pulsarcast.protocol.store import PutState, StateRow
+from pulsarcast.protocol.topic import log
+from pulsarcast.storage.home import Home
 from pulsarcast.storage.sqlite import StoreError
 
 
@@ -134,6 +138,80 @@ def test_a_new_listener_hears_nothing_from_before_unless_it_asks(tmp_path: Path)
     play(scene)
 
 
+async def _author_of_many(node: Node, count: int) -> Topic:
+    """A topic whose author has said much in it, and never listened."""
+    topic = await node.create_topic("weather")
+    said = [Publication(payload=b"%d" % number) for number in range(count)]
+    await node.publish_many(topic, said, ack="accepted")
+    return topic
+
+
+def test_others_have_their_turn_while_somebody_begins_at_the_start(tmp_path: Path) -> None:
+    count = 2000
+
+    async def scene() -> None:
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                await trio.sleep(0.01)
+                ticks += 1
+
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await _author_of_many(ann, count)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(tick)
+                events = await ann.subscribe(topic, "reader", from_start=True)
+                await ann._running.rest()
+                assert ann.counters.deliveries == count
+                nursery.cancel_scope.cancel()
+            assert ticks, "nobody else had a turn"
+            assert await take(events, count) == [b"%d" % number for number in range(count)]
+
+    play(scene)
+
+
+def test_who_comes_while_another_begins_at_the_start_hears_nothing_from_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "GIVE_WAY_S", 0.0)
+    monkeypatch.setattr(log, "PAGE", 4)
+    count = 400
+
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await _author_of_many(ann, count)
+            everything = await ann.subscribe(topic, "everything", from_start=True)
+            assert ann.counters.deliveries < count
+            now = await ann.subscribe(topic, "now")
+            await ann.publish(topic, b"new", ack="accepted")
+            assert await take(now, 1) == [b"new"]
+            assert (await take(everything, count + 1))[-1] == b"new"
+
+    play(scene)
+
+
+def test_who_leaves_a_topic_while_it_is_handed_out_from_its_start_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "GIVE_WAY_S", 0.0)
+    monkeypatch.setattr(log, "PAGE", 4)
+    count = 400
+
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await _author_of_many(ann, count)
+            await ann.follow(topic, from_start=True)
+            assert ann.counters.deliveries < count
+            await ann.unsubscribe(topic)
+            now = await ann.subscribe(topic, "now")
+            await ann.publish(topic, b"new", ack="accepted")
+            assert await take(now, 1) == [b"new"]
+
+    play(scene)
+
+
 def test_a_slow_listener_reads_on_from_the_log(tmp_path: Path) -> None:
     count = 3 * MEMORY_MAX
 
@@ -223,6 +301,93 @@ def test_unsubscribing_ends_every_listener_and_forgets_its_place(tmp_path: Path)
             again = await ann.subscribe(topic, "reader")
             await ann.publish(topic, b"new", ack="accepted")
             assert await take(again, 1) == [b"new"]
+
+    play(scene)
+
+
+@pytest.mark.parametrize("lives", [1, 2], ids=["in the same life", "in another life"])
+def test_who_waits_no_more_for_leaving_a_topic_leaves_no_place_behind(
+    tmp_path: Path, lives: int
+) -> None:
+    """The next log counts from 1 again: an old place in it would pass over what is new."""
+
+    async def read_on(node: Node, author: Node, topic: Topic) -> None:
+        async with await node.subscribe(topic, "reader") as events:
+            for number in range(1, 6):
+                await author.publish(topic, b"new %d" % number, ack="accepted")
+            with trio.fail_after(10):
+                got = [await anext(events) for _ in range(5)]
+        assert [event.index for event in got] == [1, 2, 3, 4, 5]
+        assert [event.payload for event in got] == [b"new %d" % at for at in range(1, 6)]
+
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await ann.create_topic("weather")
+            async with Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben:
+                async with await ben.subscribe(topic, "reader") as events:
+                    for _ in range(3):
+                        await ann.publish(topic, b"old", ack="accepted")
+                    await take(events, 3)
+                    events.acknowledge()
+                listening = await ben.subscribe(topic, "listening")
+                with trio.CancelScope() as scope:
+                    scope.cancel()
+                    await ben.unsubscribe(topic)
+                assert scope.cancelled_caught
+                if lives == 1:
+                    await read_on(ben, ann, topic)
+                    with pytest.raises(LocalError, match="unsubscribed"):
+                        await anext(listening)
+            if lives == 2:
+                async with Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben:
+                    await read_on(ben, ann, topic)
+
+    play(scene)
+
+
+def test_a_place_that_outlived_its_log_is_forgotten_with_the_next_start(tmp_path: Path) -> None:
+    """A crash may leave one, where somebody comes back from the start while we still leave."""
+
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await ann.create_topic("weather")
+            place = StateRow(places.READER, topic.cid + b"reader", Reader(3).to_bytes())
+            with Home.open(tmp_path / "ben") as home:
+                home.store.apply([PutState(place)])
+            for _ in range(2):
+                async with Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben:
+                    assert not ben.readers(topic.cid)
+                    await ben.subscribe(topic, "another")
+                    await ben.forget(topic, "another")
+            async with Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben:
+                events = await ben.subscribe(topic, "reader")
+                for number in range(1, 6):
+                    await ann.publish(topic, b"%d" % number, ack="accepted")
+                assert await take(events, 5) == [b"%d" % number for number in range(1, 6)]
+
+    play(scene)
+
+
+@pytest.mark.parametrize("given", [Stop(), Halt("another node has our key")])
+def test_who_is_not_let_out_of_a_topic_keeps_its_place_in_it(
+    tmp_path: Path, given: Stop | Halt
+) -> None:
+    async def scene() -> None:
+        async with (
+            Node.open(tmp_path / "ann") as ann,
+            Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben,
+        ):
+            topic = await ann.create_topic("weather")
+            await ben.subscribe(topic)
+            async with await ann.subscribe(topic, "reader") as events:
+                await ann.publish(topic, b"1", ack="accepted")
+                await take(events, 1)
+            ann._running.take(given)
+            with pytest.raises(LocalError):
+                await ann.unsubscribe(topic)
+        async with Node.open(tmp_path / "ann") as ann:
+            assert [reader.name for reader in ann.readers(topic.cid)] == ["reader"]
+            assert ann.is_subscribed(topic.cid)
 
     play(scene)
 
@@ -360,6 +525,35 @@ def test_who_takes_over_from_one_that_is_refused_has_its_place_on_the_disk(
     play(scene)
 
 
+def test_one_that_is_refused_after_its_topic_was_left_takes_nobodys_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else has its name by then."""
+
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await ann.create_topic("weather")
+            held = Held(ann, monkeypatch)
+            held.refused = {0}
+
+            async def listen() -> None:
+                with suppress(LocalError):
+                    await ann.subscribe(topic, "reader")
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(listen)
+                await trio.testing.wait_all_tasks_blocked()
+                await ann.unsubscribe(topic)
+                nursery.start_soon(listen)
+                await trio.testing.wait_all_tasks_blocked()
+                for each in reversed(held.ends):
+                    each.set()
+                    await trio.testing.wait_all_tasks_blocked()
+            assert [reader.name for reader in ann.readers(topic.cid)] == ["reader"]
+
+    play(scene)
+
+
 @pytest.mark.parametrize("lives", [1, 2], ids=["in the same life", "in another life"])
 def test_one_that_comes_back_and_is_refused_still_has_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lives: int
@@ -449,7 +643,7 @@ def test_a_folder_has_one_node_at_a_time(tmp_path: Path) -> None:
 
 PUBLISH_UNTIL_KILLED = """
 import sys, trio
-from pulsarcast.network import places
+from pulsarcast.network import driver, places
 from pulsarcast.network.node import Node
 
 async def main():

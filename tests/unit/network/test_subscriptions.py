@@ -1,10 +1,12 @@
 """Subscriptions: what an application that listens is handed, and what is passed over."""
 
+import pytest
 import trio
 
 from pulsarcast.model.events import EventDescriptor
+from pulsarcast.model.filters import parse
 from pulsarcast.model.ids import Cid
-from pulsarcast.model.topics import DeliveryOrder, TopicSettings
+from pulsarcast.model.topics import AttributeRule, DeliveryOrder, TopicSettings
 from pulsarcast.network.subscriptions import Event, Feed, Reader, Subscription
 from tests.support.people import ALICE, BOB, event_of, following, topic_of
 
@@ -60,5 +62,31 @@ def test_merges_are_passed_over_where_the_log_is_read() -> None:
         feed.deliver(6, _merge(6))
         feed.deliver(7, _said(7))
         assert (await anext(subscription)).index == 7
+
+    trio.run(scene)
+
+
+@pytest.mark.parametrize("where", [None, "name = 'five'"])
+def test_what_comes_while_an_empty_log_is_read_is_handed_out(where: str | None) -> None:
+    """Retention let go of what there was, and only of that."""
+    event = event_of(ALICE, TOPIC, 5, payload=b"5", attributes={"name": "five"})
+
+    async def scene() -> None:
+        log: list[Event] = []
+
+        async def read(topic: Cid, first: int, count: int) -> list[Event]:
+            page = [each for each in log if each.index >= first]
+            if not log:
+                log.append(Event(5, event))
+                feed.deliver(5, event)
+            return page
+
+        feed = Feed(TOPIC.topic, {})
+        feed.newest = 4
+        feed.readers["me"] = Reader(0)
+        wanted = None if where is None else parse(where, (AttributeRule("name", "str"),))
+        subscription = Subscription(feed, "me", read, lambda: None, wanted=wanted)
+        with trio.fail_after(1):
+            assert (await anext(subscription)).index == 5
 
     trio.run(scene)
