@@ -273,7 +273,7 @@ class Subscription:
 
     def offer_match(self, event: Event) -> None:
         """Take an event that has just come and matches; what came before and did not is passed."""
-        if self._is_current:
+        if self._is_current and event.index >= self._next:
             if self._has_room:
                 self._keep(event)
             else:

@@ -2,6 +2,7 @@
 
 import pytest
 import trio
+import trio.testing
 
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.filters import parse
@@ -88,5 +89,35 @@ def test_what_comes_while_an_empty_log_is_read_is_handed_out(where: str | None) 
         subscription = Subscription(feed, "me", read, lambda: None, wanted=wanted)
         with trio.fail_after(1):
             assert (await anext(subscription)).index == 5
+
+    trio.run(scene)
+
+
+@pytest.mark.parametrize("where", [None, "name = 'any'"])
+def test_who_begins_beyond_the_newest_event_is_given_nothing_from_before(where: str | None) -> None:
+    events = [event_of(ALICE, TOPIC, number, attributes={"name": "any"}) for number in (5, 6, 7)]
+
+    async def scene() -> None:
+        feed = Feed(TOPIC.topic, {})
+        feed.newest = 4
+        feed.readers["me"] = Reader(4)
+        wanted = None if where is None else parse(where, (AttributeRule("name", "str"),))
+        subscription = Subscription(feed, "me", nothing, lambda: None, start=7, wanted=wanted)
+        got: list[int] = []
+
+        async def take() -> None:
+            got.append((await anext(subscription)).index)
+
+        with trio.fail_after(1):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(take)
+                for index, event in enumerate(events, 5):
+                    await trio.testing.wait_all_tasks_blocked()
+                    assert not got
+                    feed.deliver(index, event)
+        assert got == [7]
+
+    async def nothing(topic: Cid, first: int, count: int) -> list[Event]:
+        return []
 
     trio.run(scene)
