@@ -35,9 +35,9 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.parquet.compression.codec": "zstd",
     # Kinds of lines that are rare have small files: several of them make one task.
     "spark.sql.files.openCostInBytes": "524288",
-    # To know which line of ours made a column takes six calls into the JVM for each.
+    # To note which line of ours made a column takes some ten calls into the JVM for each.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
-    # Every query is described for a page that nobody sees: a sixteenth of the planning.
+    # Every query is described for a page that nobody sees: briefly, then.
     "spark.sql.ui.explainMode": "simple",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

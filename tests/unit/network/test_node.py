@@ -172,11 +172,16 @@ def test_others_have_their_turn_while_somebody_begins_at_the_start(tmp_path: Pat
     play(scene)
 
 
-def test_who_comes_while_another_begins_at_the_start_hears_nothing_from_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def _often_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "GIVE_WAY_S", 0.0)
     monkeypatch.setattr(log, "PAGE", 4)
+
+
+@pytest.mark.usefixtures("_often_gives_way")
+def test_who_comes_while_another_begins_at_the_start_hears_nothing_from_before(
+    tmp_path: Path,
+) -> None:
     count = 400
 
     async def scene() -> None:
@@ -192,11 +197,10 @@ def test_who_comes_while_another_begins_at_the_start_hears_nothing_from_before(
     play(scene)
 
 
+@pytest.mark.usefixtures("_often_gives_way")
 def test_who_leaves_a_topic_while_it_is_handed_out_from_its_start_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(driver, "GIVE_WAY_S", 0.0)
-    monkeypatch.setattr(log, "PAGE", 4)
     count = 400
 
     async def scene() -> None:
