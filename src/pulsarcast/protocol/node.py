@@ -36,6 +36,7 @@ from pulsarcast.protocol.following.descriptors import Descriptors
 from pulsarcast.protocol.following.following import Following
 from pulsarcast.protocol.following.handing_in import HandingIn
 from pulsarcast.protocol.following.joiners import Joiners
+from pulsarcast.protocol.following.prolonging import Prolonging
 from pulsarcast.protocol.following.renewal import Renewal
 from pulsarcast.protocol.inputs import (
     FindPeer,
@@ -136,6 +137,7 @@ class Node:
         self.outbox.barrier_outside = self.content.barrier
         self.following = Following(self)
         self.renewal = Renewal(self)
+        self.prolonging = Prolonging(self)
         self.joiners = Joiners(self)
         self.handing_in = HandingIn(self)
         self.seats = Seats(self)
@@ -361,6 +363,7 @@ class Node:
         for block in tables.get("offer", {}).values():
             self.handing_in.offer_again(decode_event(block))
         self.descriptors.trim()
+        self.prolonging.start()
         if is_restored:
             self.doubts.saw_to_all()
 

@@ -1,9 +1,10 @@
 """The blocks that a node keeps for the DHT (design 6).
 
 It takes what is valid, says so once it is on the disk, hands it out again, and drops it when its
-time is up (`expiry`). It remembers the newest of what it took, so that a block stored again is
-neither written nor spread again, and the newest of what was out of its time, so that a replica
-whose clock is slower than ours is not asked for it again and again.
+time is up (`expiry`): later where somebody asks for that, but not where a replica has it too. It
+remembers the newest of what it took, so that a block stored again is neither written nor spread
+again, and the newest of what was out of its time, so that a replica whose clock is slower than ours
+is not asked for it again and again.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -24,6 +25,9 @@ OVER_MAX = 4096
 NEVER_US = 1 << 63
 BLOCKS_MAX = 256
 """Blocks in one message."""
+WRITTEN_AGAIN = 10
+"""A block's time is written anew once a tenth of what it may be prolonged by is gone: all who
+follow a topic ask for it, one after the other."""
 
 Verify = Callable[[bytes], tuple[Cid, Lifetime]]
 """Says what a block is and how long to keep it; raises RemoteError where it is not valid."""
@@ -90,6 +94,7 @@ class Blocks:
     def keep(self, cid: Cid, block: bytes, then: Callable[[bool], None]) -> None:
         """Keep a block of our own as one of its replicas; `then` hears whether we do."""
         _, lifetime = self._verify(block)
+        lifetime = lifetime.asked_for(self._turn.wall_us)
         if not lifetime.covers(self._turn.wall_us):
             then(False)
             return
@@ -167,13 +172,15 @@ class Blocks:
         for block in blocks:
             try:
                 cid, lifetime = self._verify(block)
+                lifetime = lifetime.asked_for(self._turn.wall_us)
                 if not lifetime.covers(self._turn.wall_us):
                     # By our clock, which may be the wrong one.
                     raise RemoteError("a block out of its time", Verdict.IGNORE)
             except RemoteError as error:
                 refused = refused or error
                 continue
-            if cid in self._held:
+            enough_us = lifetime.expires_us - lifetime.prolonged_us // WRITTEN_AGAIN
+            if self._held.get(cid, -1) >= enough_us:
                 held.append(cid)
             else:
                 fresh[cid] = (block, lifetime)
@@ -186,6 +193,7 @@ class Blocks:
     def _hold(self, cid: Cid, lifetime: Lifetime) -> bool:
         """Remember that a block is on our disk; returns whether that is news."""
         if cid in self._held:
+            self._held[cid] = max(self._held[cid], lifetime.expires_us)
             return False
         self._over.pop(cid, None)
         self._held[cid] = lifetime.expires_us

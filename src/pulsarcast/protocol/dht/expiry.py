@@ -1,9 +1,11 @@
 """Expiry: how long the DHT keeps a block (design 6).
 
-It is counted from when the content says it was made, never from when a replica got it: otherwise
-replicas would keep a block alive for ever by repairing it from each other. Whoever makes a block
-chooses `created`, so a claim from the future is not kept at all. What expires is a copy for
-others: members keep a topic's events for as long as its retention says.
+It is counted from when the content says it was made, never from when a replica got it from another:
+otherwise replicas would keep a block alive for ever by repairing it from each other. Only a topic's
+version is prolonged, by whoever asks a replica to keep it: those that follow the topic do
+(`following.prolonging`). Whoever makes a block chooses `created`, so a claim from the future is not
+kept at all. What expires is a copy for others: members keep a topic's events for as long as its
+retention says.
 """
 
 from typing import NamedTuple
@@ -24,6 +26,18 @@ class Lifetime(NamedTuple):
 
     created_us: int
     expires_us: int
+    prolonged_us: int = 0
+    """How long it is kept at least from when somebody asks for that; an event is not prolonged."""
+
+    def ends_soon(self, now_us: int) -> bool:
+        """Whether somebody who asks for it at this time prolongs it."""
+        return self.expires_us < now_us + self.prolonged_us
+
+    def asked_for(self, now_us: int) -> "Lifetime":
+        """What becomes of it where somebody asks a replica to keep the block."""
+        if not self.ends_soon(now_us):
+            return self
+        return self._replace(expires_us=now_us + self.prolonged_us)
 
     def covers(self, now_us: int) -> bool:
         """Whether a replica keeps the block at this time."""
@@ -38,5 +52,5 @@ def event_lifetime(event: EventDescriptor, parameters: Parameters) -> Lifetime:
 
 def topic_lifetime(version: TopicDescriptor, parameters: Parameters) -> Lifetime:
     """How long the DHT keeps a version of a topic."""
-    kept_us = int(TOPIC_FACTOR * parameters.block_expiry_s * 1_000_000)
-    return Lifetime(version.created, version.created + kept_us)
+    prolonged_us = int(parameters.block_expiry_s * 1_000_000)
+    return Lifetime(version.created, version.created + TOPIC_FACTOR * prolonged_us, prolonged_us)

@@ -5,7 +5,7 @@ cache of bounded size: what leaves it leaves the disk too, so that neither grows
 that we ever followed.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from pulsarcast.model.errors import RemoteError
@@ -64,6 +64,11 @@ class Descriptors:
         """A topic's descriptors may be forgotten when others need the room."""
         self._followed.pop(topic, None)
         self.trim()
+
+    def followed(self) -> Iterator[TopicDescriptor]:
+        """Every version of the topics that we follow."""
+        for topic in self._followed:
+            yield from self._versions[topic].all()
 
     def keep(self, versions: Versions) -> None:
         """Keep a topic's versions on disk: after a restart something of ours needs them."""

@@ -24,14 +24,18 @@ EPOCH_US = 1_767_225_600_000_000
 LAST_KEY = (1 << 256) - 1
 BRIEF_S = 600
 """How long a block lasts that says it is brief."""
+PROLONGED_S = 300
+"""How much longer one lasts from when somebody asks for it, that says it is old."""
 
 
 def verify_block(block: bytes) -> tuple[Cid, Lifetime]:
     """In these tests any block is valid that does not say otherwise, and lasts for a month."""
     if block.startswith(b"bad"):
         raise RemoteError("a bad block")
-    kept_s = BRIEF_S if block.startswith(b"brief") else 30 * 86_400
-    return cid_of(block), Lifetime(EPOCH_US, EPOCH_US + kept_s * 1_000_000)
+    kept_s = BRIEF_S if block.startswith((b"brief", b"old")) else 30 * 86_400
+    prolonged_s = PROLONGED_S if block.startswith(b"old") else 0
+    expires_us = EPOCH_US + kept_s * 1_000_000
+    return cid_of(block), Lifetime(EPOCH_US, expires_us, prolonged_s * 1_000_000)
 
 
 class Node:

@@ -8,7 +8,7 @@ from pulsarcast.protocol.dht import blocks as blocks_module
 from pulsarcast.protocol.dht.replication import CIDS_MAX, WANTED_MAX
 from pulsarcast.protocol.messages import CompareKeys, DhtMessage, KeysDiffer, WantBlocks
 from pulsarcast.protocol.store import PutBlock
-from tests.unit.protocol.dht.network import BRIEF_S, LAST_KEY, Network, some_blocks
+from tests.unit.protocol.dht.network import BRIEF_S, LAST_KEY, PROLONGED_S, Network, some_blocks
 
 
 def replicas_are_whole(network: Network, blocks: list[bytes]) -> bool:
@@ -267,6 +267,20 @@ def test_what_is_out_of_its_time_is_not_fetched_again_and_again() -> None:
     assert not [block for block in blocks if right.holds(cid_of(block))]
     assert network.messages["CompareKeys"] >= 10, "they did compare, and differ"
     assert network.messages["WantBlocks"] == 1
+
+
+def test_what_somebody_asks_for_outlives_its_time_and_goes_when_nobody_does() -> None:
+    """Replicas have it from each other too, which must not keep it alive."""
+    network = Network(10).start()
+    blocks = [b"old %d" % number for number in range(20)]
+    store_all(network, blocks)
+    for _ in range(8):
+        network.run(PROLONGED_S / 2)
+        assert network.store(network.nodes[0], blocks) == [3] * 20
+    assert network.now > BRIEF_S + 2 * PROLONGED_S
+    assert replicas_are_whole(network, blocks)
+    network.run(PROLONGED_S + 120)
+    assert not [node for node in network.nodes if any(node.holds(cid_of(b)) for b in blocks)]
 
 
 def test_what_we_remember_of_blocks_out_of_their_time_is_bounded(

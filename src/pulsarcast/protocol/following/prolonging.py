@@ -1,0 +1,60 @@
+"""Prolonging: the topics that we follow can be found beyond their time (design 6).
+
+A newcomer finds a topic's versions in the DHT alone, which keeps them for a time that is counted
+from when they were made, or for less since somebody last asked for them (`dht.expiry`). Whoever
+follows a topic asks in time. What nobody follows any more is forgotten: replicas ask nobody.
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from pulsarcast.protocol.dht.expiry import topic_lifetime
+
+if TYPE_CHECKING:
+    from pulsarcast.protocol.node import Node
+
+ROUNDS = 30
+"""How often we ask in the time that a version is prolonged by: every day, by default."""
+SOONER = 24
+"""How much sooner after a start: many nodes never run for a day."""
+BATCH = 64
+"""Versions asked for at once."""
+PAUSE_S = 1.0
+
+
+class Prolonging:
+    """Asks the DHT to keep what we follow."""
+
+    def __init__(self, node: "Node") -> None:
+        self.turn = node.turn
+        self.dht = node.dht
+        self.descriptors = node.descriptors
+        self.parameters = node.parameters
+        self._due: deque[bytes] = deque()
+
+    def start(self) -> None:
+        """Begin: soon, and without chance, which a node's start has no use for."""
+        self.turn.after(self._round_s / SOONER, self._begin_round)
+
+    @property
+    def _round_s(self) -> float:
+        return self.parameters.block_expiry_s / ROUNDS
+
+    def _begin_round(self) -> None:
+        now_us = self.turn.wall_us
+        self._due.extend(
+            version.block
+            for version in self.descriptors.followed()
+            if topic_lifetime(version, self.parameters).ends_soon(now_us)
+        )
+        self._ask_next()
+
+    def _ask_next(self) -> None:
+        if not self._due:
+            self.turn.after(self.turn.jitter(self._round_s), self._begin_round)
+            return
+        blocks = [self._due.popleft() for _ in range(min(BATCH, len(self._due)))]
+        self.dht.store(blocks, lambda _: self._ask_later())
+
+    def _ask_later(self) -> None:
+        self.turn.after(PAUSE_S, self._ask_next)

@@ -1,0 +1,76 @@
+"""Prolonging: a topic is found for as long as somebody follows it, however old it is."""
+
+import pytest
+
+from pulsarcast.model.ids import Cid
+from pulsarcast.model.topics import TopicSettings
+from pulsarcast.protocol.dht.expiry import TOPIC_FACTOR
+from pulsarcast.protocol.following import prolonging
+from pulsarcast.protocol.inputs import Subscribe
+from pulsarcast.protocol.messages import StoreBlocks
+from pulsarcast.protocol.parameters import Parameters
+from tests.support.lab import Lab
+
+EXPIRY_S = 60.0
+LIFE_S = TOPIC_FACTOR * EXPIRY_S
+AUTHOR, MEMBER, PUBLISHER, STRANGER = range(4)
+
+
+def old_topic() -> tuple[Lab, Cid]:
+    """A topic with a newer version, whose time is over long since; its author is gone."""
+    lab = Lab(8, parameters=Parameters(block_expiry_s=EXPIRY_S))
+    topic = lab.create(AUTHOR)
+    lab.subscribe([MEMBER], topic)
+    lab.update(AUTHOR, topic, TopicSettings(allowed_publishers=(lab.peer(PUBLISHER),)))
+    lab.run(LIFE_S / 2)
+    lab.world.lose(AUTHOR)
+    lab.run(LIFE_S / 2 + 5 * EXPIRY_S)
+    return lab, topic
+
+
+def test_who_follows_a_topic_keeps_it_findable_in_all_its_versions() -> None:
+    lab, topic = old_topic()
+    lab.subscribe([STRANGER], topic, from_start=True)
+    event = lab.publish(PUBLISHER, topic)
+    assert lab.delivered(STRANGER, topic) == [event], "which the first version does not allow"
+
+
+def test_it_is_kept_over_the_last_members_restart() -> None:
+    lab, topic = old_topic()
+    lab.world.kill(MEMBER)
+    lab.run(EXPIRY_S / 2)
+    lab.world.restart(MEMBER)
+    lab.run(EXPIRY_S)
+    lab.subscribe([STRANGER], topic)
+
+
+def test_what_nobody_follows_any_more_is_forgotten() -> None:
+    lab, topic = old_topic()
+    lab.unsubscribe(MEMBER, topic)
+    lab.run(2 * EXPIRY_S)
+    reply = lab.ask(STRANGER, lambda call: Subscribe(call, topic))
+    assert reply.error is not None
+
+
+def test_nobody_asks_before_the_time_is_nearly_up() -> None:
+    lab = Lab(8, parameters=Parameters(block_expiry_s=EXPIRY_S))
+    topic = lab.create(AUTHOR)
+    lab.subscribe([MEMBER], topic)
+    lab.said.clear()
+    lab.run(LIFE_S - EXPIRY_S - 2 * lab.world.now)
+    assert not lab.messages(StoreBlocks, sender=MEMBER)
+    lab.run(2 * EXPIRY_S)
+    assert lab.messages(StoreBlocks, sender=MEMBER)
+
+
+def test_many_topics_are_asked_for_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prolonging, "BATCH", 2)
+    lab = Lab(8, parameters=Parameters(block_expiry_s=EXPIRY_S))
+    topics = [lab.create(AUTHOR, name=f"topic {number}") for number in range(6)]
+    lab.run(LIFE_S + 2 * EXPIRY_S)
+    lab.said.clear()
+    lab.run(EXPIRY_S)
+    asked = lab.messages(StoreBlocks, sender=AUTHOR)
+    assert {len(message.blocks) for message in asked} <= {1, 2}
+    assert len({block for message in asked for block in message.blocks}) == 2 * len(topics)
+    lab.subscribe([STRANGER], topics[-1])
