@@ -151,12 +151,15 @@ class Following:
             self.turn.after(wait_s, lambda: self._subscribe_later(topic))
             return
         start = _start_of([] if from_start else self._marks_with_own(topic))
+        retired = [mark for mark in topic.frontier.marks() if from_start and mark.retired]
         cursor = topic.log.cursor_for(from_start=from_start)
 
         def synced() -> None:
             if self.topics.get(topic.id) is not topic:
                 return
             self.turn.trace(trace.Subscribed(topic.id, start))
+            for mark in retired:
+                self.turn.trace(trace.Retired(topic.id, mark.publisher, mark.epoch, mark.retired))
             topic.log.subscribe(cursor)
             self._run_on_start(topic.id)
 
