@@ -520,10 +520,13 @@ class Following:
         for key, value in tables.get("request", {}).items():
             self._restore_request(key, value)
         self._restore_heads(tables.get(HEADS, {}))
-        for cid, index in logs.items():
-            if index and cid not in self.topics and cid not in content.topics:
+        for cid in {**logs, **marks}:
+            # From outside we have neither a log nor marks of others: it is a member's.
+            held = marks.get(cid, [])
+            is_left = logs.get(cid, 0) or any(mark.publisher != self.turn.me for mark in held)
+            if is_left and cid not in self.topics and cid not in content.topics:
                 keys = [key for key in tables.get("request", {}) if key.startswith(cid)]
-                self._finish_leaving(cid, marks.get(cid, []), keys)
+                self._finish_leaving(cid, held, keys)
         for cid, held in marks.items():
             if cid not in self.topics:
                 self.node.visits.remember(cid, held)

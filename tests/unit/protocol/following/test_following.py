@@ -24,6 +24,7 @@ from pulsarcast.protocol.inputs import (
 from pulsarcast.protocol.messages import (
     EventMessage,
     FetchRange,
+    FrontierPage,
     Join,
     JoinRefused,
     Range,
@@ -34,7 +35,7 @@ from pulsarcast.protocol.messages import (
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import Block, LoadBlock, MarkState
 from tests.support.lab import Lab
-from tests.support.people import ALICE, BOB, CREATED_US, event_of, meta_of, topic_of
+from tests.support.people import ALICE, BOB, CREATED_US, EPOCH, event_of, meta_of, topic_of
 from tests.support.solo import Parent, Solo, below
 
 NARROW = Parameters(fanout=2)
@@ -411,6 +412,27 @@ def test_who_keeps_a_tree_together_does_so_for_one_life() -> None:
     solo, carol, topic = keeper()
     again = killed_and_started_again(solo, carol)
     assert topic not in again.node.topics
+
+
+def test_where_a_tree_stood_that_we_kept_together_is_no_start_of_a_later_subscription() -> None:
+    """Of a life before the last, its marks were still on the disk: they counted as had."""
+    solo, carol, topic = keeper()
+    shown = MarkState(ALICE.peer_id, EPOCH, 0, 3, None)
+    solo.hear(
+        BOB.peer_id,
+        Join(topic, 2, Role.MEMBER, ALICE.peer_id, False, False),
+        FrontierPage(topic, (shown,), answer=False, more=False),
+    )
+    assert solo.topic(topic).frontier.high(ALICE.peer_id, EPOCH) == 3
+    carol.takes_in = True
+    again = killed_and_started_again(solo, carol)
+    assert not [mark for cid, mark in again.store.marks() if cid == topic]
+    again.subscribe(topic, from_start=True)
+    last = killed_and_started_again(again, carol)
+    events = [event_of(ALICE, topic_of(ALICE), number) for number in (1, 2, 3)]
+    for event in events:
+        last.hear(carol.peer, EventMessage(event.block, 1))
+    assert last.cids() == [event.cid for event in events]
 
 
 def test_who_has_left_a_topic_does_not_follow_it_in_its_next_life() -> None:
