@@ -298,8 +298,8 @@ class Node:
                 self.visits.accepted(sender, message)
                 self.content.accepted(sender, message)
             case JoinReferred():
-                self.visits.referred(message)
-                self.content.referred(message)
+                self.visits.referred(sender, message)
+                self.content.referred(sender, message)
             case JoinRefused():
                 pass  # we are no member, and knocked as a visitor: its timer tries again
             case _ as unreachable:

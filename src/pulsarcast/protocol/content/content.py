@@ -292,9 +292,9 @@ class Content:
         """We knocked at a topic and found a member."""
         self.knocking.accepted(sender, message)
 
-    def referred(self, message: JoinReferred) -> None:
+    def referred(self, sender: PeerId, message: JoinReferred) -> None:
         """We knocked at a peer that names another."""
-        self.knocking.referred(message)
+        self.knocking.referred(sender, message)
 
     def lost(self, peer: PeerId) -> None:
         """A connection ended, or could not be made."""
