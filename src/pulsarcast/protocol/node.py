@@ -196,8 +196,10 @@ class Node:
         match message:
             case EventMessage(block, hops, certificate):
                 event = self.decode(block)
-                self._check_parents(event)
                 topic = self.topics.get(event.topic)
+                if topic is not None and hops:
+                    topic.arrivals.count(sender)
+                self._check_parents(event)
                 if topic is not None:
                     topic.arrivals.receive_live(event, sender, hops, certificate)
                 elif not hops:
