@@ -70,44 +70,45 @@ class RequestDesk:
             self._early.put(Waiting(sender, signed, message.replicated), room)
             return
         if len(self._taking) < self.parameters.requests_held_max:
-            self._take_after(sender, signed, topic, replicated=message.replicated)
+            waiting = Waiting(sender, signed, message.replicated)
+            if self._take_after(waiting, topic):
+                self._take_next(topic, request.author, epoch, number + 1)
 
-    def _take_after(
-        self, sender: PeerId, signed: SignedRequest, topic: "Topic", *, replicated: bool
-    ) -> None:
+    def _take_after(self, waiting: Waiting, topic: "Topic") -> bool:
         """Take a request once we have delivered what its author had seen (causal order)."""
-        request = signed.request
+        request = waiting.signed.request
         if topic.causal is None or topic.causal.is_behind(request.marks):
-            self._take(sender, signed, topic, replicated=replicated)
-            return
+            return self._take(waiting, topic)
         self.counts["request_behind"] += 1
-        self._behind.put(topic.id, Waiting(sender, signed, replicated))
+        self._behind.put(topic.id, waiting)
         for mark, cid in zip(request.marks, request.after, strict=True):
             if not topic.causal.is_behind((mark,)) and topic.ordering.held_back(*mark) is None:
-                topic.recovery.parent_missing(mark, cid, request.author, sender)
+                topic.recovery.parent_missing(mark, cid, request.author, waiting.sender)
+        return False
 
     def advance(self, topic: "Topic") -> None:
         """A topic has moved on: requests that waited for that have their turn."""
         if not len(self._behind) or topic.causal is None:
             return
-        for sender, signed, replicated in self._behind.take_ready(topic.id, topic.causal):
+        for waiting in self._behind.take_ready(topic.id, topic.causal):
+            sender, signed, _ = waiting
             refusal = refusal_of(signed, topic.descriptor, self.turn.me, self.turn.wall_us)
             epoch, number = signed.request.sequence
             if refusal is not None:
                 self._answer(sender, signed, None, 0, refusal)
             elif topic.requests.holds(signed.request.author, epoch, number):
                 self._repeat(sender, signed)
-            else:
-                self._take(sender, signed, topic, replicated=replicated)
+            elif self._take(waiting, topic):
+                self._take_next(topic, signed.request.author, epoch, number + 1)
 
     def forget(self, topic: Cid) -> None:
         """We have left a topic: nothing of it is ours to publish any more."""
         self._early.forget(topic)
         self._behind.forget(topic)
 
-    def _take(
-        self, sender: PeerId, signed: SignedRequest, topic: "Topic", *, replicated: bool
-    ) -> None:
+    def _take(self, waiting: Waiting, topic: "Topic") -> bool:
+        """Publish a request, or refuse it: then its number is not taken."""
+        sender, signed, replicated = waiting
         request = signed.request
         epoch, number = request.sequence
         try:
@@ -116,7 +117,7 @@ class RequestDesk:
             # Its number is not used. Where two nodes have our key, others may still publish it.
             if self.publisher.numberings.refusal is None:
                 self._answer(sender, signed, None, 0, str(error))
-            return
+            return False
         topic.requests.take(request.author, epoch, number)
         self._taking[signed.request_id] = {sender: None}
 
@@ -125,18 +126,17 @@ class RequestDesk:
                 self._answer(waiting, signed, event.cid, replicas, "")
 
         self.publisher.publish_requested(event, topic, replicated=replicated, done=done)
-        self._take_next(topic, request.author, epoch, number + 1)
+        return True
 
     def _take_next(self, topic: "Topic", author: PeerId, epoch: int, number: int) -> None:
-        found = self._early.take(topic.id, author, epoch, number)
-        if found is not None:
-            sender, signed, replicated = found
+        """Whatever waited for the request before this number has its turn, one after another."""
+        while (early := self._early.take(topic.id, author, epoch, number)) is not None:
             if topic.requests.holds(author, epoch, number):
                 # Another publisher took it while it waited here.
-                self._repeat(sender, signed)
-                self._take_next(topic, author, epoch, number + 1)
-            else:
-                self._take_after(sender, signed, topic, replicated=replicated)
+                self._repeat(early.sender, early.signed)
+            elif not self._take_after(early, topic):
+                return
+            number += 1
 
     def _repeat(self, sender: PeerId, signed: SignedRequest) -> None:
         """It was published before: say again as what."""

@@ -497,6 +497,17 @@ def test_requests_that_came_too_early_are_bounded() -> None:
     assert solo.node.footprint()["requests"] == 10
 
 
+def test_however_many_came_too_early_have_their_turn_one_after_the_other() -> None:
+    """Each inside the one before, they would be as many as there are frames on a stack."""
+    solo = Solo("alice", parameters=Parameters(requests_held_max=2048)).start()
+    topic = solo.create(only_alice())
+    requests = [request_of(BOB, topic, number) for number in range(1, 514)]
+    for request in (*requests[1:], requests[0]):
+        solo.hear(BOB.peer_id, RequestToPublish(request.block, False, 0))
+    answered = [answer.request_id for answer in solo.sent_to(BOB.peer_id, RequestAnswered)]
+    assert answered == [request.request_id for request in requests]
+
+
 def test_one_author_takes_only_its_share_of_the_room_for_requests_that_came_too_early() -> None:
     solo = Solo(parameters=Parameters(requests_held_max=16)).start()
     topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
