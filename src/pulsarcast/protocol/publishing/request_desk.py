@@ -131,9 +131,14 @@ class RequestDesk:
     def _take_next(self, topic: "Topic", author: PeerId, epoch: int, number: int) -> None:
         """Whatever waited for the request before this number has its turn, one after another."""
         while (early := self._early.take(topic.id, author, epoch, number)) is not None:
+            refusal = refusal_of(early.signed, topic.descriptor, self.turn.me, self.turn.wall_us)
             if topic.requests.holds(author, epoch, number):
                 # Another publisher took it while it waited here.
                 self._repeat(early.sender, early.signed)
+            elif refusal is not None:
+                # Since it came there is a version that forbids it, or it has expired.
+                self._answer(early.sender, early.signed, None, 0, refusal)
+                return
             elif not self._take_after(early, topic):
                 return
             number += 1
