@@ -70,8 +70,7 @@ class RequestDesk:
             self._early.put(Waiting(sender, signed, message.replicated), room)
             return
         if len(self._taking) < self.parameters.requests_held_max:
-            waiting = Waiting(sender, signed, message.replicated)
-            if self._take_after(waiting, topic):
+            if self._take_after(Waiting(sender, signed, message.replicated), topic):
                 self._take_next(topic, request.author, epoch, number + 1)
 
     def _take_after(self, waiting: Waiting, topic: "Topic") -> bool:
@@ -122,8 +121,8 @@ class RequestDesk:
         self._taking[signed.request_id] = {sender: None}
 
         def done(event: EventDescriptor, replicas: int) -> None:
-            for waiting in self._taking.pop(signed.request_id, {}):
-                self._answer(waiting, signed, event.cid, replicas, "")
+            for asker in self._taking.pop(signed.request_id, {}):
+                self._answer(asker, signed, event.cid, replicas, "")
 
         self.publisher.publish_requested(event, topic, replicated=replicated, done=done)
         return True

@@ -505,9 +505,7 @@ def test_a_request_that_came_too_early_is_held_against_the_version_of_its_turn()
     topic = solo.create(TopicSettings(delivery_order=order, allowed_publishers=publishers))
     first, large = request_of(BOB, topic, 1), request_of(BOB, topic, 2, payload=bytes(100))
     solo.hear(BOB.peer_id, RequestToPublish(large.block, False, 0))
-    less = TopicSettings(
-        delivery_order=order, allowed_publishers=publishers, payload_bytes_max=99
-    )
+    less = TopicSettings(delivery_order=order, allowed_publishers=publishers, payload_bytes_max=99)
     assert solo.ask(lambda call: UpdateTopic(call, topic, less)).error is None
     solo.hear(BOB.peer_id, RequestToPublish(first.block, False, 0))
     answers = {each.request_id: each for each in solo.sent_to(BOB.peer_id, RequestAnswered)}

@@ -167,7 +167,7 @@ def test_a_publisher_that_leaves_keeps_on_its_disk_how_far_its_numbers_are_retir
 
 
 def test_an_author_that_subscribes_from_the_start_keeps_what_retention_left_it() -> None:
-    """Nobody else may have it: only where we began later is there more to be had by starting anew."""
+    """Nobody else may have it. Only where we began later is there more to be had by going back."""
     solo = Solo("alice").start()
     topic = solo.create(TopicSettings(retention=Retention(count=300)))
     events = [solo.publish(topic) for _ in range(400)]
