@@ -69,9 +69,10 @@ class RequestDesk:
             room = self.parameters.requests_held_max - others
             self._early.put(Waiting(sender, signed, message.replicated), room)
             return
-        if len(self._taking) < self.parameters.requests_held_max:
-            if self._take_after(Waiting(sender, signed, message.replicated), topic):
-                self._take_next(topic, request.author, epoch, number + 1)
+        if len(self._taking) >= self.parameters.requests_held_max:
+            return
+        if self._take_after(Waiting(sender, signed, message.replicated), topic):
+            self._take_next(topic, request.author, epoch, number + 1)
 
     def _take_after(self, waiting: Waiting, topic: "Topic") -> bool:
         """Take a request once we have delivered what its author had seen (causal order)."""
