@@ -264,6 +264,9 @@ class Commands:
             if versions is None:
                 self._refuse(given.call, "no such topic was found")
                 return
+            if self.node.following.is_forgetting(given.topic):
+                self.node.following.when_stopped(given.topic, lambda: found(versions))
+                return
             try:
                 content.follow(versions, given.sid, given.where, started, failed)
             except LocalError as error:

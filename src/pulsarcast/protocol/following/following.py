@@ -443,6 +443,24 @@ class Following:
         forget = partial(self._forget, cid)
         self.node.handing_in.see_own_handed_in(cid, root, marks, forgotten, forget)
 
+    def forget_content(
+        self,
+        cid: Cid,
+        root: PeerId,
+        marks: Iterable[MarkState],
+        ended: Iterable[Write],
+        forgotten: Iterable[Write],
+        then: Callable[[], None],
+    ) -> None:
+        """Forget a topic that we followed by content, like one that we were a member of."""
+        self._ending[cid] = None
+
+        def synced() -> None:
+            then()
+            self._forget_later(cid, root, marks, forgotten)
+
+        self.turn.persist(*ended, then=synced)
+
     def _forget(self, cid: Cid, more: Iterable[Write]) -> None:
         self._ending.pop(cid, None)
         self.turn.persist(DropTopic(cid), *more)
