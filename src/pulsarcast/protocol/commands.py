@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 
 
 STOPPING = "the node is stopping"
+DOUBTED_BYTES_MAX = 8 << 20
+"""Bytes of others' requests that wait until we know whether we may go on with our numbering."""
 
 
 class Commands:
@@ -65,6 +67,7 @@ class Commands:
         self.turn = node.turn
         self._keyed: dict[tuple[Cid, bytes], list[Publish]] = {}
         """Publishes with an idempotency key that are not answered yet, and who waits for them."""
+        self._doubted_bytes = 0
 
     def handle(self, given: Command) -> None:
         """Do it, or say why not."""
@@ -261,6 +264,9 @@ class Commands:
             if versions is None:
                 self._refuse(given.call, "no such topic was found")
                 return
+            if self.node.following.is_forgetting(given.topic):
+                self.node.following.when_stopped(given.topic, lambda: found(versions))
+                return
             try:
                 content.follow(versions, given.sid, given.where, started, failed)
             except LocalError as error:
@@ -422,9 +428,17 @@ class Commands:
             return
         if not self.node.doubts.has(topic.id):
             self.node.desk.receive(sender, message, topic)
-        elif self.node.doubts.waiting(topic.id) < self.node.parameters.requests_held_max:
-            again = partial(self.receive_request, sender, message)
+        elif (
+            self.node.doubts.waiting(topic.id) < self.node.parameters.requests_held_max
+            and self._doubted_bytes + len(message.block) <= DOUBTED_BYTES_MAX
+        ):
+            self._doubted_bytes += len(message.block)
+            again = partial(self._receive_again, sender, message)
             self.node.doubts.resolve(topic.descriptor, topic, again)
+
+    def _receive_again(self, sender: PeerId, message: RequestToPublish) -> None:
+        self._doubted_bytes -= len(message.block)
+        self.receive_request(sender, message)
 
     # Reading.
 

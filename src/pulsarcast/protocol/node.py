@@ -198,8 +198,10 @@ class Node:
         match message:
             case EventMessage(block, hops, certificate):
                 event = self.decode(block)
-                self._check_parents(event)
                 topic = self.topics.get(event.topic)
+                if topic is not None and hops:
+                    topic.arrivals.count(sender)
+                self._check_parents(event)
                 if topic is not None:
                     topic.arrivals.receive_live(event, sender, hops, certificate)
                 elif not hops:
@@ -300,8 +302,8 @@ class Node:
                 self.visits.accepted(sender, message)
                 self.content.accepted(sender, message)
             case JoinReferred():
-                self.visits.referred(message)
-                self.content.referred(message)
+                self.visits.referred(sender, message)
+                self.content.referred(sender, message)
             case JoinRefused():
                 pass  # we are no member, and knocked as a visitor: its timer tries again
             case _ as unreachable:

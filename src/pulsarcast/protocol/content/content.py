@@ -5,7 +5,7 @@
 `comparing` with members, whose side is `members`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
@@ -37,7 +37,7 @@ from pulsarcast.protocol.content.subscriber import Subscriber
 from pulsarcast.protocol.content.trees import Trees
 from pulsarcast.protocol.content.upkeep import Upkeep
 from pulsarcast.protocol.messages import JoinAccepted, JoinReferred
-from pulsarcast.protocol.store import DropState, DropTopic, MarkState, PutState, StateRow, Write
+from pulsarcast.protocol.store import DropState, MarkState, PutState, StateRow, Write
 from pulsarcast.protocol.topic.barrier import CausalBarrier
 from pulsarcast.protocol.topic.frontier import Frontier
 from pulsarcast.protocol.topic.versions import Versions
@@ -49,6 +49,8 @@ TABLE = "content"
 """Where our disk keeps our filters: by topic and sid."""
 START_S_MAX = 60.0
 """How long a new subscription looks for a member to start from."""
+ENDED_MAX = 1024
+"""Filters that have ended, of which we remember the number."""
 FILTERS_MAX = 64
 """Filters of our own per topic: one question to a member names them all."""
 
@@ -94,6 +96,8 @@ class Content:
         self.topic_type = ContentTopic
         self.topics: dict[Cid, ContentTopic] = {}
         """Those that we follow by content."""
+        self._ended: dict[tuple[Cid, int], int] = {}
+        """Numbers of filters that have ended: who kept one knows it until its lease is over."""
         self.kept: Callable[[Cid, int], None] = lambda topic, sid: None
         """Told once all pieces of a filter of ours are kept."""
 
@@ -121,7 +125,7 @@ class Content:
             raise LocalError("we are a member of this topic: all of its events come to us")
         if topic is not None and sid not in topic.wanted and len(topic.wanted) >= FILTERS_MAX:
             raise LocalError(f"more than {FILTERS_MAX} filters on one topic")
-        number = 0 if topic is None else topic.numbers.get(sid, -2) + 2
+        number = self._next_number(topic, cid, sid)
         self.subscriber.cancel(cid, sid)
         self.subscriber.install(versions, sid, number, where, lambda: self.kept(cid, sid))
         if topic is None:
@@ -133,15 +137,24 @@ class Content:
         else:
             topic.want(sid, number, where)
         if topic.started:
-            self.turn.persist(*self.rows(topic), then=partial(_say, topic.say_filters, then))
+            self.turn.persist(*self.rows(topic), then=partial(_run, [topic.say_filters, then]))
             return
-        topic.when_started(then)
-        self.turn.after(START_S_MAX, partial(self._give_up, topic, sid, failed))
+        topic.wait(sid, then, failed)
+        self.turn.after(START_S_MAX, partial(self._give_up, topic, sid, number))
 
-    def _give_up(self, topic: ContentTopic, sid: int, failed: Callable[[], None]) -> None:
+    def _next_number(self, topic: ContentTopic | None, cid: Cid, sid: int) -> int:
+        """The number of a filter's next form: whoever kept an earlier one takes none below it."""
+        last = None if topic is None else topic.numbers.get(sid)
+        if last is None:
+            last = self._ended.pop((cid, sid), -2)
+        return last + 2
+
+    def _give_up(self, topic: ContentTopic, sid: int, number: int) -> None:
         """No member has told us where we start: there may be none."""
-        if not topic.started and self.topics.get(topic.id) is topic and sid in topic.wanted:
-            self.unfollow(topic.id, sid, failed)
+        is_current = self.topics.get(topic.id) is topic and topic.numbers.get(sid) == number
+        if is_current and not topic.started:
+            waiting = topic.waiting(sid)
+            self.unfollow(topic.id, sid, lambda: _run(failed for _, failed in waiting))
 
     def unfollow(self, cid: Cid, sid: int, then: Callable[[], None]) -> None:
         """A filter's events are wanted no longer; with the last one goes the topic."""
@@ -149,24 +162,28 @@ class Content:
         if topic is None or sid not in topic.wanted:
             raise LocalError("we do not follow this topic by such a filter")
         topic.wanted.pop(sid, None)
-        topic.numbers.pop(sid, None)
+        self._ended.pop((cid, sid), None)
+        self._ended[cid, sid] = topic.numbers.pop(sid)
+        if len(self._ended) > ENDED_MAX:
+            del self._ended[next(iter(self._ended))]
+        # Whoever still waits for its start was subscribed for a moment.
+        waiting = topic.waiting(sid)
         self.subscriber.cancel(cid, sid)
         drop = DropState(TABLE, cid + sid.to_bytes(8, "big"))
         if topic.wanted:
             said = topic.say_filters if topic.started else _nothing
-            self.turn.persist(drop, then=partial(_say, said, then))
+            ended = [said, *(started for started, _ in waiting), then]
+            self.turn.persist(drop, then=partial(_run, ended))
             return
         del self.topics[cid]
         topic.close()
         self.node.descriptors.unfollow(cid)
-        self.turn.persist(
-            drop,
-            DropState("cursor", cid),
-            *topic.requests.forget(),
-            *topic.forget_heads(),
-            DropTopic(cid),
-            # Said only now: a crash before would have left us with the subscription.
-            then=partial(_say, topic.say_ended, then),
+        # Said only once it is on the disk: a crash before would have left us with the subscription.
+        ended = [topic.say_ended, *(started for started, _ in waiting), then]
+        forgotten = [*topic.requests.forget(), *topic.forget_heads()]
+        root, marks = topic.versions.first.root_peer, topic.frontier.marks()
+        self.node.following.forget_content(
+            cid, root, marks, [drop, DropState("cursor", cid)], forgotten, partial(_run, ended)
         )
 
     def acknowledge(self, cid: Cid, index: int) -> None:
@@ -243,7 +260,11 @@ class Content:
             return
         own = self.topics.get(event.topic)
         if own is not None:
-            own.receive(event, 0, routed=True)
+            try:
+                own.receive(event, 0, routed=True)
+            except RemoteError as error:
+                # Since we published it a version has come that takes our right away.
+                self.rejected(self.turn.me, event.topic, error)
 
         def found(versions: Versions | None) -> None:
             if versions is not None and is_routed(versions.current):
@@ -292,9 +313,9 @@ class Content:
         """We knocked at a topic and found a member."""
         self.knocking.accepted(sender, message)
 
-    def referred(self, message: JoinReferred) -> None:
+    def referred(self, sender: PeerId, message: JoinReferred) -> None:
         """We knocked at a peer that names another."""
-        self.knocking.referred(message)
+        self.knocking.referred(sender, message)
 
     def lost(self, peer: PeerId) -> None:
         """A connection ended, or could not be made."""
@@ -326,10 +347,10 @@ class Content:
         }
 
 
-def _say(said: Callable[[], None], then: Callable[[], None]) -> None:
-    """Write down what is on the disk now, then go on."""
-    said()
-    then()
+def _run(each: Iterable[Callable[[], None]]) -> None:
+    """Do one thing after the other."""
+    for then in each:
+        then()
 
 
 def _nothing() -> None:

@@ -31,10 +31,15 @@ from pulsarcast.protocol.topic.versions import Versions
 if TYPE_CHECKING:
     from pulsarcast.protocol.content.content import Content
 
+Waiting = tuple[Callable[[], None], Callable[[], None]]
+"""What to do once a subscription has its start, and what where it has none."""
+
 COMPARED_MAX = 256
 """Events that came by comparing, in case routing brings them too."""
 EARLY_MAX = 1024
 """Events of an ordered topic that wait for their turn; more are sent again by a member."""
+EARLY_BYTES_MAX = 8 << 20
+"""The same in bytes."""
 
 
 class ContentTopic:
@@ -84,8 +89,10 @@ class ContentTopic:
             confirmed=self._confirmed,
             counts=content.counts,
         )
-        self._on_start: list[Callable[[], None]] = []
+        self._waiting: dict[int, list[Waiting]] = {}
+        """By sid: who waits to hear from where on events are due to us, or that nobody knows."""
         self._early: dict[bytes, tuple[EventDescriptor, int]] = {}
+        self._early_bytes = 0
         self._compared_first: dict[bytes, bool] = {}
 
     @property
@@ -117,12 +124,13 @@ class ContentTopic:
         self.wanted[sid] = own_filter(self.versions.current, where)
         self.numbers[sid] = number
 
-    def when_started(self, then: Callable[[], None]) -> None:
+    def wait(self, sid: int, started: Callable[[], None], failed: Callable[[], None]) -> None:
         """Do something once we know from where on events are due to us."""
-        if self.started:
-            then()
-        else:
-            self._on_start.append(then)
+        self._waiting.setdefault(sid, []).append((started, failed))
+
+    def waiting(self, sid: int) -> list[Waiting]:
+        """Those who wait with a filter; they are not waited for any more."""
+        return self._waiting.pop(sid, [])
 
     def _find_members(self, then: Callable[[list[PeerId]], None]) -> None:
         self._content.knocking.find(self.id, self.versions.first.root_peer, then)
@@ -137,9 +145,9 @@ class ContentTopic:
 
         def synced() -> None:
             self._say(start)
-            waiting, self._on_start = self._on_start, []
-            for then in waiting:
-                then()
+            for sid in list(self._waiting):
+                for then, _ in self.waiting(sid):
+                    then()
 
         writes = [PutMark(self.id, mark) for mark in self.frontier.marks()]
         self._turn.persist(*writes, *self._content.rows(self), then=synced)
@@ -164,8 +172,13 @@ class ContentTopic:
 
     # What comes.
 
-    def receive(self, event: EventDescriptor, hops: int, *, routed: bool) -> None:
-        """An event that is said to match us, from a leaf's home or from a member."""
+    def receive(
+        self, event: EventDescriptor, hops: int, *, routed: bool, has_turn: bool = False
+    ) -> None:
+        """An event that is said to match us, from a leaf's home or from a member.
+
+        `has_turn`: the member whose log decides the order sends it, and says where it comes.
+        """
         if not self.started:
             return
         source, (epoch, number) = event.numbered_by, event.sequence
@@ -179,33 +192,45 @@ class ContentTopic:
         if not any(each.matches(attributes) for each in self.wanted.values()):
             return  # it was wanted when it was sent
         if event.version in self.versions.by_cid:
-            self._judge(event, hops, routed=routed)
+            self._judge(event, hops, routed=routed, has_turn=has_turn)
             return
 
         def found(versions: Versions | None) -> None:
             if versions is not None and not self.frontier.holds(source, epoch, number):
                 try:
-                    self._judge(event, hops, routed=routed)
+                    self._judge(event, hops, routed=routed, has_turn=False)
                 except RemoteError as error:
                     self._content.rejected(event.publisher, self.id, error)
 
         self._content.spaces.find(self.id, event.version, found)
 
-    def _judge(self, event: EventDescriptor, hops: int, *, routed: bool) -> None:
+    def _judge(self, event: EventDescriptor, hops: int, *, routed: bool, has_turn: bool) -> None:
         self.versions.judge(event)
         if self.is_ordered:
-            is_full = len(self._early) >= EARLY_MAX
+            is_full = not has_turn and self._is_full_of_early(event)
             self.comparing.ask_soon()
         else:
-            is_full = self.frontier.is_full(event.numbered_by, *event.sequence)
-        if is_full and routed:
+            is_full = routed and self.frontier.is_full(event.numbered_by, *event.sequence)
+        if is_full:
             return  # the next comparison makes room, and brings it again: we do not say we have it
         if routed:
             self.comparing.came(event.cid)
         if self.is_ordered:
+            self._take_early(id_of(event.cid))
             self._early[id_of(event.cid)] = (event, hops)
+            self._early_bytes += len(event.block)
         else:
             self._accept(event, hops, routed=routed)
+
+    def _is_full_of_early(self, event: EventDescriptor) -> bool:
+        is_full = self._early_bytes + len(event.block) > EARLY_BYTES_MAX
+        return is_full or len(self._early) >= EARLY_MAX
+
+    def _take_early(self, name: bytes) -> tuple[EventDescriptor, int] | None:
+        found = self._early.pop(name, None)
+        if found is not None:
+            self._early_bytes -= len(found[0].block)
+        return found
 
     def _accept(self, event: EventDescriptor, hops: int, *, routed: bool) -> None:
         self._count("content_routed" if routed else "content_by_comparison", 1)
@@ -235,18 +260,21 @@ class ContentTopic:
 
     def _compared(self, sender: PeerId, message: ContentCompared, decides: bool) -> None:
         """A member names all that match, and sends those that we lack."""
+        order = [message.order[at : at + ID_BYTES] for at in range(0, len(message.order), ID_BYTES)]
+        listed = set(order) if decides else set()
         for block in message.blocks:
             try:
                 event = self._content.decode(block)
                 if event.topic != self.id:
                     raise RemoteError("an answer from another topic")
-                self.receive(event, 1, routed=False)
+                has_turn = id_of(event.cid) in listed
+                self.receive(event, 1, routed=False, has_turn=has_turn)
             except RemoteError as error:
                 self._content.rejected(sender, self.id, error)
         if not self.is_ordered or not decides:
             return
-        for at in range(0, len(message.order), ID_BYTES):
-            found = self._early.pop(message.order[at : at + ID_BYTES], None)
+        for name in order:
+            found = self._take_early(name)
             if found is not None:
                 event, hops = found
                 epoch, number = event.sequence

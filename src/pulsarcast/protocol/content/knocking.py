@@ -20,12 +20,14 @@ Found = Callable[[list[PeerId]], None]
 
 
 class _Knock:
-    __slots__ = ("root", "steps", "then", "topic")
+    __slots__ = ("asked", "root", "steps", "then", "topic")
 
     def __init__(self, topic: Cid, root: PeerId, then: Found) -> None:
         self.topic = topic
         self.root = root
         self.then = then
+        self.asked: PeerId | None = None
+        """Nobody else can let us in, or send us on."""
         self.steps = 0
 
 
@@ -64,23 +66,27 @@ class Knocking:
     def _ask(self, attempt: int, knock: _Knock, contact: Contact) -> None:
         knock.steps += 1
         if knock.steps <= STEPS_MAX and contact.peer != self._turn.me:
+            knock.asked = contact.peer
             join = Join(knock.topic, attempt, Role.VISITOR, knock.root, False, False)
             self._turn.send(contact.peer, join)
 
     def accepted(self, sender: PeerId, message: JoinAccepted) -> None:
         """We found a member, and those that it names."""
-        if message.attempt in self._knocks:
+        if self._is_asking(sender, message):
             members = {sender: None}
             members.update((contact.peer, None) for contact in message.members)
             members.update((peer, None) for peer in message.path)
             members.pop(self._turn.me, None)
             self._end(message.attempt, list(members))
 
-    def referred(self, message: JoinReferred) -> None:
+    def referred(self, sender: PeerId, message: JoinReferred) -> None:
         """The peer we knocked at names another."""
+        if self._is_asking(sender, message):
+            self._ask(message.attempt, self._knocks[message.attempt], message.contact)
+
+    def _is_asking(self, sender: PeerId, message: JoinAccepted | JoinReferred) -> bool:
         knock = self._knocks.get(message.attempt)
-        if knock is not None:
-            self._ask(message.attempt, knock, message.contact)
+        return knock is not None and (knock.asked, knock.topic) == (sender, message.topic)
 
     def _end(self, attempt: int, members: list[PeerId]) -> None:
         knock = self._knocks.pop(attempt, None)

@@ -74,6 +74,7 @@ class DisseminationTree:
         self._waiting: dict[PeerId, Join] = {}
         self._turn_of_child = 0
         self._leave_timer: int | None = None
+        self._start_timer: int | None = None
 
     # Where we stand.
 
@@ -169,6 +170,22 @@ class DisseminationTree:
             self.counts["tree_merge"] += 1
         self.owner.learn(message.members)
         self._settled(sender, message.digest)
+        self._expect_start()
+
+    def _expect_start(self) -> None:
+        """Our parent owes us a start where we hold nothing; one who does not give it is no good."""
+        self.turn.cancel(self._start_timer)
+        if self.fresh and not self.leaving:
+            wait_s = 2 * self.parameters.join_timeout_s
+            so_far = self.owner.digest()
+            self._start_timer = self.turn.after(wait_s, lambda: self._check_start(so_far))
+
+    def _check_start(self, so_far: bytes) -> None:
+        if self.owner.digest() != so_far:
+            # A long one, and still coming.
+            self._expect_start()
+        elif self.fresh:
+            self.look_elsewhere()
 
     def _in_own_path(self, path: tuple[PeerId, ...]) -> bool:
         """Whether attaching there would put us below ourselves."""
@@ -343,6 +360,7 @@ class DisseminationTree:
 
     def _leave_now(self) -> None:
         self.turn.cancel(self._leave_timer)
+        self.turn.cancel(self._start_timer)
         self.search.end_lookout()
         for peer in self.links:
             self.turn.send(peer, Leave(self.topic))

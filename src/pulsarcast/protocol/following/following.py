@@ -74,6 +74,8 @@ class Following:
         self.topic_type = Topic
         self.topics: dict[Cid, Topic] = {}
         self._why: dict[Cid, Why] = {}
+        self._subscribing: dict[Cid, int] = {}
+        """Topics followed for another reason whose subscription is on its way to the disk."""
         self._on_start: dict[Cid, list[Callable[[], None]]] = {}
         self._on_ready: dict[Cid, list[Callable[[], None]]] = {}
         self._on_stop: dict[Cid, list[Callable[[], None]]] = {}
@@ -110,6 +112,7 @@ class Following:
         if topic is not None and Why.SUBSCRIBED in why and topic.must_begin_anew(from_start):
             # We kept the tree together without a start, or without its history: begin anew.
             self._ending[cid] = None
+            self._subscribing.pop(cid, None)
             why |= self._why.pop(cid, Why(0)) & ~Why.KEEPER
             self.follow(versions, why, from_start=from_start, then=then)
             topic.close()
@@ -133,39 +136,51 @@ class Following:
             if then is not None:
                 self._on_start.setdefault(cid, []).append(then)
             if Why.SUBSCRIBED in why and not topic.subscribed:
-                self._subscribe_too(topic, from_start=from_start)
+                if cid not in self._subscribing:
+                    self._subscribing[cid] = self.turn.new_id()
+                    self._subscribe_too(topic, self._subscribing[cid], from_start=from_start)
             elif topic.announced:
                 self.turn.persist(*self._rows(cid))
                 self._run_on_start(cid)
         if Why.KEEPER not in why:
             self.follow_below(topic)
 
-    def _subscribe_too(self, topic: Topic, *, from_start: bool) -> None:
-        """An application wants the events of a topic that we follow for another reason."""
+    def _subscribe_too(self, topic: Topic, subscribing: int, *, from_start: bool) -> None:
+        """An application wants the events of a topic that we follow for another reason.
+
+        Whoever leaves before it is on the disk has never subscribed.
+        """
+        if not self._is_subscribing(topic, subscribing):
+            return
         if not topic.started:
+            del self._subscribing[topic.id]
             topic.log.subscribed = True
             return
         if not from_start and topic.has_gaps():
             # What we hold beyond a gap would be neither before the start nor delivered after it.
-            wait_s = self.parameters.gap_delay_s
-            self.turn.after(wait_s, lambda: self._subscribe_later(topic))
+            again = partial(self._subscribe_too, topic, subscribing, from_start=False)
+            self.turn.after(self.parameters.gap_delay_s, again)
             return
         start = _start_of([] if from_start else self._marks_with_own(topic))
+        retired = [mark for mark in topic.frontier.marks() if from_start and mark.retired]
         cursor = topic.log.cursor_for(from_start=from_start)
 
         def synced() -> None:
-            if self.topics.get(topic.id) is not topic:
+            if not self._is_subscribing(topic, subscribing):
                 return
+            del self._subscribing[topic.id]
             self.turn.trace(trace.Subscribed(topic.id, start))
+            for mark in retired:
+                self.turn.trace(trace.Retired(topic.id, mark.publisher, mark.epoch, mark.retired))
             topic.log.subscribe(cursor)
             self._run_on_start(topic.id)
 
         row = StateRow("cursor", topic.id, cursor.to_bytes(8, "big"))
         self.turn.persist(PutState(row), *self._rows(topic.id), then=synced)
 
-    def _subscribe_later(self, topic: Topic) -> None:
-        if self.topics.get(topic.id) is topic and not topic.subscribed:
-            self._subscribe_too(topic, from_start=False)
+    def _is_subscribing(self, topic: Topic, subscribing: int) -> bool:
+        is_the_last = self._subscribing.get(topic.id) == subscribing
+        return is_the_last and self.topics.get(topic.id) is topic
 
     def _marks_with_own(self, topic: Topic) -> list[MarkState]:
         """What our log holds, events of our own included that are not synced yet."""
@@ -228,6 +243,12 @@ class Following:
 
     def unfollow(self, topic: Topic, then: Callable[[], None] | None = None) -> None:
         """Leave a topic, and its meta topic with it."""
+        if topic.id in self._ending:
+            # We are on our way out; whoever comes back before we are leaves again.
+            again = partial(self._unfollow_again, topic.id, then)
+            self._on_stop.setdefault(topic.id, []).append(again)
+            return
+        self._subscribing.pop(topic.id, None)
         if then is not None:
             self._on_stop.setdefault(topic.id, []).append(then)
         was_subscribed, topic.log.subscribed = topic.subscribed, False
@@ -262,6 +283,13 @@ class Following:
         meta = self.topics.get(topic.descriptor.subtopics.get(META, topic.id))
         if meta is not None and meta is not topic:
             self.unfollow(meta)
+
+    def _unfollow_again(self, cid: Cid, then: Callable[[], None] | None) -> None:
+        topic = self.topics.get(cid)
+        if topic is not None:
+            self.unfollow(topic, then)
+        elif then is not None:
+            then()
 
     def release(self, cid: Cid) -> None:
         """We are no sequencer of a topic any more: what else would we follow it for?"""
@@ -415,6 +443,24 @@ class Following:
         forget = partial(self._forget, cid)
         self.node.handing_in.see_own_handed_in(cid, root, marks, forgotten, forget)
 
+    def forget_content(
+        self,
+        cid: Cid,
+        root: PeerId,
+        marks: Iterable[MarkState],
+        ended: Iterable[Write],
+        forgotten: Iterable[Write],
+        then: Callable[[], None],
+    ) -> None:
+        """Forget a topic that we followed by content, like one that we were a member of."""
+        self._ending[cid] = None
+
+        def synced() -> None:
+            then()
+            self._forget_later(cid, root, marks, forgotten)
+
+        self.turn.persist(*ended, then=synced)
+
     def _forget(self, cid: Cid, more: Iterable[Write]) -> None:
         self._ending.pop(cid, None)
         self.turn.persist(DropTopic(cid), *more)
@@ -492,10 +538,13 @@ class Following:
         for key, value in tables.get("request", {}).items():
             self._restore_request(key, value)
         self._restore_heads(tables.get(HEADS, {}))
-        for cid, index in logs.items():
-            if index and cid not in self.topics and cid not in content.topics:
+        for cid in {**logs, **marks}:
+            # From outside we have neither a log nor marks of others: it is a member's.
+            held = marks.get(cid, [])
+            is_left = logs.get(cid, 0) or any(mark.publisher != self.turn.me for mark in held)
+            if is_left and cid not in self.topics and cid not in content.topics:
                 keys = [key for key in tables.get("request", {}) if key.startswith(cid)]
-                self._finish_leaving(cid, marks.get(cid, []), keys)
+                self._finish_leaving(cid, held, keys)
         for cid, held in marks.items():
             if cid not in self.topics:
                 self.node.visits.remember(cid, held)

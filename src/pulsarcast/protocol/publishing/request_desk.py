@@ -69,45 +69,46 @@ class RequestDesk:
             room = self.parameters.requests_held_max - others
             self._early.put(Waiting(sender, signed, message.replicated), room)
             return
-        if len(self._taking) < self.parameters.requests_held_max:
-            self._take_after(sender, signed, topic, replicated=message.replicated)
-
-    def _take_after(
-        self, sender: PeerId, signed: SignedRequest, topic: "Topic", *, replicated: bool
-    ) -> None:
-        """Take a request once we have delivered what its author had seen (causal order)."""
-        request = signed.request
-        if topic.causal is None or topic.causal.is_behind(request.marks):
-            self._take(sender, signed, topic, replicated=replicated)
+        if len(self._taking) >= self.parameters.requests_held_max:
             return
+        if self._take_after(Waiting(sender, signed, message.replicated), topic):
+            self._take_next(topic, request.author, epoch, number + 1)
+
+    def _take_after(self, waiting: Waiting, topic: "Topic") -> bool:
+        """Take a request once we have delivered what its author had seen (causal order)."""
+        request = waiting.signed.request
+        if topic.causal is None or topic.causal.is_behind(request.marks):
+            return self._take(waiting, topic)
         self.counts["request_behind"] += 1
-        self._behind.put(topic.id, Waiting(sender, signed, replicated))
+        self._behind.put(topic.id, waiting)
         for mark, cid in zip(request.marks, request.after, strict=True):
             if not topic.causal.is_behind((mark,)) and topic.ordering.held_back(*mark) is None:
-                topic.recovery.parent_missing(mark, cid, request.author, sender)
+                topic.recovery.parent_missing(mark, cid, request.author, waiting.sender)
+        return False
 
     def advance(self, topic: "Topic") -> None:
         """A topic has moved on: requests that waited for that have their turn."""
         if not len(self._behind) or topic.causal is None:
             return
-        for sender, signed, replicated in self._behind.take_ready(topic.id, topic.causal):
+        for waiting in self._behind.take_ready(topic.id, topic.causal):
+            sender, signed, _ = waiting
             refusal = refusal_of(signed, topic.descriptor, self.turn.me, self.turn.wall_us)
             epoch, number = signed.request.sequence
             if refusal is not None:
                 self._answer(sender, signed, None, 0, refusal)
             elif topic.requests.holds(signed.request.author, epoch, number):
                 self._repeat(sender, signed)
-            else:
-                self._take(sender, signed, topic, replicated=replicated)
+            elif self._take(waiting, topic):
+                self._take_next(topic, signed.request.author, epoch, number + 1)
 
     def forget(self, topic: Cid) -> None:
         """We have left a topic: nothing of it is ours to publish any more."""
         self._early.forget(topic)
         self._behind.forget(topic)
 
-    def _take(
-        self, sender: PeerId, signed: SignedRequest, topic: "Topic", *, replicated: bool
-    ) -> None:
+    def _take(self, waiting: Waiting, topic: "Topic") -> bool:
+        """Publish a request, or refuse it: then its number is not taken."""
+        sender, signed, replicated = waiting
         request = signed.request
         epoch, number = request.sequence
         try:
@@ -116,27 +117,31 @@ class RequestDesk:
             # Its number is not used. Where two nodes have our key, others may still publish it.
             if self.publisher.numberings.refusal is None:
                 self._answer(sender, signed, None, 0, str(error))
-            return
+            return False
         topic.requests.take(request.author, epoch, number)
         self._taking[signed.request_id] = {sender: None}
 
         def done(event: EventDescriptor, replicas: int) -> None:
-            for waiting in self._taking.pop(signed.request_id, {}):
-                self._answer(waiting, signed, event.cid, replicas, "")
+            for asker in self._taking.pop(signed.request_id, {}):
+                self._answer(asker, signed, event.cid, replicas, "")
 
         self.publisher.publish_requested(event, topic, replicated=replicated, done=done)
-        self._take_next(topic, request.author, epoch, number + 1)
+        return True
 
     def _take_next(self, topic: "Topic", author: PeerId, epoch: int, number: int) -> None:
-        found = self._early.take(topic.id, author, epoch, number)
-        if found is not None:
-            sender, signed, replicated = found
+        """Whatever waited for the request before this number has its turn, one after another."""
+        while (early := self._early.take(topic.id, author, epoch, number)) is not None:
+            refusal = refusal_of(early.signed, topic.descriptor, self.turn.me, self.turn.wall_us)
             if topic.requests.holds(author, epoch, number):
                 # Another publisher took it while it waited here.
-                self._repeat(sender, signed)
-                self._take_next(topic, author, epoch, number + 1)
-            else:
-                self._take_after(sender, signed, topic, replicated=replicated)
+                self._repeat(early.sender, early.signed)
+            elif refusal is not None:
+                # Since it came there is a version that forbids it, or it has expired.
+                self._answer(early.sender, early.signed, None, 0, refusal)
+                return
+            elif not self._take_after(early, topic):
+                return
+            number += 1
 
     def _repeat(self, sender: PeerId, signed: SignedRequest) -> None:
         """It was published before: say again as what."""

@@ -63,6 +63,7 @@ class _Visit:
     """What we have for one topic, and how far we have come with it."""
 
     __slots__ = (
+        "asked",
         "attempt",
         "count",
         "given",
@@ -91,6 +92,8 @@ class _Visit:
         self.shown_to: PeerId | None = None
         """Whom we showed what we have: nobody else can tell us that it is handed in."""
         self.attempt = 0
+        self.asked: PeerId | None = None
+        """At whose door we knocked last: nobody else can let us in, or send us on."""
         self.steps = 0
         self.tries = 0
         self.timer: int | None = None
@@ -99,6 +102,10 @@ class _Visit:
     def is_ours(self) -> bool:
         """Whether an event or a question of our own is among it."""
         return bool(self.own) or self.question is not None
+
+    def is_asking(self, peer: PeerId, attempt: int) -> bool:
+        """Whether we wait for this peer's answer."""
+        return (peer, attempt) == (self.asked, self.attempt)
 
 
 class Visits:
@@ -261,6 +268,7 @@ class Visits:
 
     def _find_member(self, topic: Cid, visit: _Visit) -> None:
         visit.attempt = self.turn.new_id()
+        visit.asked = None
         visit.steps = 0
         number = visit.attempt
         contacts = self.dht.closest_known(peer_key(visit.root), 1)
@@ -278,14 +286,15 @@ class Visits:
     def _knock(self, topic: Cid, visit: _Visit, contact: Contact) -> None:
         visit.steps += 1
         if visit.steps <= STEPS_MAX and contact.peer != self.turn.me:
+            visit.asked = contact.peer
             join = Join(topic, visit.attempt, Role.VISITOR, visit.root, False, False)
             self.turn.send(contact.peer, join)
 
     def accepted(self, sender: PeerId, message: JoinAccepted) -> None:
         """We found a member."""
         visit = self._visits.get(message.topic)
-        if visit is not None and visit.attempt == message.attempt:
-            visit.attempt = 0
+        if visit is not None and visit.is_asking(sender, message.attempt):
+            visit.asked = None
             visit.member = self._choose_member(visit, sender, message.members)
             self._let_in(message.topic, visit.member)
             for block in visit.given:
@@ -323,10 +332,10 @@ class Visits:
         ]
         return others[visit.tries % len(others)] if others else sender
 
-    def referred(self, message: JoinReferred) -> None:
+    def referred(self, sender: PeerId, message: JoinReferred) -> None:
         """The peer we knocked at names another."""
         visit = self._visits.get(message.topic)
-        if visit is not None and visit.attempt == message.attempt:
+        if visit is not None and visit.is_asking(sender, message.attempt):
             self._knock(message.topic, visit, message.contact)
 
     # Handing in.

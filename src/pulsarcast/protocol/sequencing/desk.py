@@ -163,6 +163,11 @@ class SequencerDesk:
                 # It came again meanwhile, and did not have to wait.
                 self._wait(early.sender, request_id, early.replicated)
             elif acting is not None and self._has_room():
+                refusal = refusal_of(early.signed, acting, self.turn.me, self.turn.wall_us)
+                if refusal is not None:
+                    # It came when we could not say, or there is a version that forbids it since.
+                    self._answer(early.sender, request_id, None, 0, refusal)
+                    return
                 if not self._propose(early.sender, early.signed, acting, early.replicated):
                     return
             else:

@@ -80,19 +80,19 @@ class Arrivals:
         """How many events wait for a version that we do not know."""
         return len(self._parking)
 
-    def receive_live(
-        self, event: EventDescriptor, sender: PeerId, hops: int, certificate: bytes
-    ) -> None:
-        """Take an event in that a neighbour passed on, or that its publisher hands in."""
-        if not hops:
-            self.receive(event, sender, 1, certificate)
-            return
+    def count(self, sender: PeerId) -> None:
+        """A neighbour has passed an event on: it has used credit, whatever becomes of the event."""
         link = self._overlay.links.get(sender)
         if link is not None:
             self._flow.took_from(sender, link)
         else:
             self._overlay.receive_from_stranger(sender)
-        self.receive(event, sender, hops, certificate, passed_on=True)
+
+    def receive_live(
+        self, event: EventDescriptor, sender: PeerId, hops: int, certificate: bytes
+    ) -> None:
+        """Take an event in that a neighbour passed on, or that its publisher hands in."""
+        self.receive(event, sender, hops or 1, certificate, passed_on=hops > 0)
 
     def receive(
         self,

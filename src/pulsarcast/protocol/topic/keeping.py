@@ -84,9 +84,12 @@ class Keeping:
     def accept(self, event: EventDescriptor, hops: int) -> None:
         """Put an event on the disk and deliver it from there."""
         try:
-            self.check_links(event)
+            if self._causal is not None:
+                self._causal.check_links(event)
         except RemoteError as error:
-            # It waited for the one about which it lies.
+            # It waited for the one about which it lies. Those that waited for it have their turn
+            # next, like behind any other: one inside the other, they would be as many as frames.
+            self._take_number(event)
             self._rejected(event.publisher, self._topic, error)
             return
         if event.is_ordered and not self._may_count(event):
@@ -164,10 +167,12 @@ class Keeping:
 
         We do not pass it on: one who joins late may not know yet that its publisher lost the right.
         """
+        self._take_number(event)
+        self.accept_waiting(event.numbered_by, event.sequence.epoch)
+
+    def _take_number(self, event: EventDescriptor) -> None:
         mark = self._frontier.add(event.numbered_by, *event.sequence, event.cid)
         self._turn.persist(PutMark(self._topic, mark))
-        if self._causal is not None:
-            self.accept_waiting(event.publisher, event.sequence.epoch)
 
     def start_at(self, marks: Iterable[MarkState]) -> None:
         """Begin where another stands: nothing that it had by then is due to us."""

@@ -6,6 +6,7 @@ arrives meanwhile waits in the log for its turn.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from pulsarcast.model import trace
 from pulsarcast.model.events import EventDescriptor
@@ -60,6 +61,8 @@ class TopicLog:
         self._pending: dict[int, tuple[PeerId, int, int]] = {}
         """By place: which numbers are on their way to the disk."""
         self._replay_until = newest
+        self._replays = 0
+        """How often we have asked the disk for a page: only the last answer counts."""
 
     def open(self, *, replay: bool) -> None:
         """After a restart: learn which event we saw last, and go on delivering."""
@@ -144,24 +147,46 @@ class TopicLog:
         self.delivered = cursor
         if cursor < self._synced:
             self._replay()
+        elif self.is_replaying:
+            # A subscription that has ended was in the middle of it.
+            self._end_replay()
 
     def _replay(self) -> None:
         """Deliver from the log, after a restart, what the application did not acknowledge."""
         self.is_replaying = True
-        self._turn.load(LoadLog(self._topic, self.delivered + 1, PAGE), Events, self._replay_page)
+        self._replays += 1
+        query = LoadLog(self._topic, self.delivered + 1, PAGE)
+        take = partial(self._replay_page, self._replays, self._synced)
+        self._turn.load(query, Events, take)
 
-    def _replay_page(self, page: Events) -> None:
-        for index, event in page.events:
-            self.delivered = index
-            self._emit(index, event, 0, redelivery=index <= self._replay_until)
-        if page.events and self.delivered < self._synced:
-            self._replay()
-        else:
-            self.is_replaying = False
-            self._replayed()
+    def _replay_page(self, replay: int, synced: int, page: Events) -> None:
+        """A page is read; `synced` is what the disk had for certain when it was asked."""
+        if replay != self._replays:
+            return
+        if self.subscribed:
+            for index, event in page.events:
+                self.delivered = index
+                self._emit(index, event, 0, redelivery=index <= self._replay_until)
+            if not page.events:
+                # A flush took all that there was by then, but not what has come since.
+                self.delivered = max(self.delivered, synced)
+            if self.delivered < self._synced:
+                self._replay()
+                return
+        self._end_replay()
+
+    def _end_replay(self) -> None:
+        self._replays += 1
+        self.is_replaying = False
+        self._replayed()
 
     def acknowledge(self, index: int) -> None:
-        """The application is done with everything up to `index`, as far as it was delivered."""
+        """The application is done with everything up to `index`, as far as it was delivered.
+
+        One that has left the topic is not: its next log begins at 1 again.
+        """
+        if not self.subscribed:
+            return
         index = max(0, min(index, self.delivered))
         row = StateRow("cursor", self._topic, index.to_bytes(8, "big"))
         self._turn.persist(PutState(row))

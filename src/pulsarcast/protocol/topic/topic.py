@@ -284,11 +284,14 @@ class Topic:
         return self.announced and not self.is_behind_its_log and self.own_before is None
 
     def must_begin_anew(self, from_start: bool) -> bool:
-        """Whether a subscription cannot build on what we hold."""
+        """Whether a subscription cannot build on what we hold.
+
+        What retention took from us is gone for everyone in time: no reason to forget the rest.
+        """
         if self.subscribed:
             return False
         return self.comparing.is_blank or (
-            from_start and any(mark.floor for mark in self.frontier.marks())
+            from_start and any(mark.floor > mark.retired for mark in self.frontier.marks())
         )
 
     def adopt_version(self, version: TopicDescriptor) -> bool:

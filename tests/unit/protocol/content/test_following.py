@@ -1,17 +1,21 @@
 """One who follows a topic by content: what it says of that, and what members answer it."""
 
 import pytest
+from msgspec import structs
 
 from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid, cid_of
-from pulsarcast.model.topic_types import AttributeRule, Mark, TopicSettings
+from pulsarcast.model.topic_types import AttributeRule, DeliveryOrder, Mark, TopicSettings
+from pulsarcast.protocol.content import following
 from pulsarcast.protocol.content import members as members_module
+from pulsarcast.protocol.content.members import id_of
 from pulsarcast.protocol.content.messages import CompareContent, ContentCompared
 from pulsarcast.protocol.content.shape import Shape
 from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
 from pulsarcast.protocol.content.trees import TREES_MAX, Trees
-from pulsarcast.protocol.inputs import Publish, SubscribeContent
+from pulsarcast.protocol.inputs import Publish, SubscribeContent, UnsubscribeContent
 from tests.support.lab import Lab
+from tests.support.people import BOB, EPOCH, event_of, version_of
 
 AUTHOR, MEMBER, READER = 0, 1, 2
 SETTINGS = TopicSettings(
@@ -86,3 +90,107 @@ def test_so_many_trees_are_known_and_the_one_used_longest_ago_goes() -> None:
     assert len(trees) == TREES_MAX
     assert trees.known(topics[0], "price") is shapes[0]
     assert trees.known(topics[1], "price") is None
+
+
+def end(made: Lab, topic: Cid, sid: int = 1) -> None:
+    assert made.ask(READER, lambda call: UnsubscribeContent(call, topic, sid)).error is None
+    made.run(5.0)
+
+
+def test_a_filter_that_ended_and_comes_again_is_kept_again() -> None:
+    """Its home remembers that it ended, and took the new one for an older one."""
+    made, topic = lab()
+    for _ in range(2):
+        read(made, topic)
+        end(made, topic)
+    read(made, topic)
+    event = publish(made, AUTHOR, topic, 5.0)
+    assert made.delivered(READER, topic) == [event], "before the next comparison"
+    assert made.world.node(READER).counts["content_routed"] == 1
+
+
+def test_what_it_published_is_still_known_by_its_key_once_its_last_filter_has_ended() -> None:
+    made, topic = lab()
+    read(made, topic)
+    published: list[Cid | None] = []
+    for _ in range(2):
+        said = Publish(0, topic, b"", attributes={"price": 50.0}, idempotency_key=b"key")
+        reply = made.ask(READER, lambda call: structs.replace(said, call=call))  # noqa: B023
+        published.append(reply.cid)
+        if len(published) == 1:
+            end(made, topic)
+    assert published[0] == published[1] is not None
+    read(made, topic)
+    event = publish(made, AUTHOR, topic, 5.0)
+    assert made.delivered(READER, topic) == [event]
+
+
+def test_who_still_waits_for_its_start_when_its_filter_ends_is_answered() -> None:
+    made, topic = lab()
+    asked = [
+        made.start(READER, lambda call: SubscribeContent(call, topic, "price < 10", 1))
+        for _ in range(2)
+    ]
+    node = made.world.node(READER)
+    made.world.run_until(
+        lambda: bool(node.content.topics), made.world.now + 1.0, check_every_s=0.01
+    )
+    assert not node.content.topics[topic].started
+    end(made, topic)
+    assert all(asked)
+
+
+def test_all_who_wait_for_a_start_that_nobody_knows_are_told_so() -> None:
+    made = Lab(3)
+    topic = made.create(AUTHOR, SETTINGS)
+    made.run(5.0)
+    made.world.kill(AUTHOR)
+    asked = [
+        made.start(READER, lambda call: SubscribeContent(call, topic, "price < 10", 1))
+        for _ in range(2)
+    ]
+    made.run(120.0)
+    errors = [[reply.error for reply in replies] for replies in asked]
+    assert errors == [["no member of this topic was found"]] * 2
+
+
+def test_an_event_whose_right_goes_while_the_disk_takes_it_is_not_given_to_ourselves() -> None:
+    made, topic = lab()
+    read(made, topic)
+    node = made.world.node(READER)
+    replies = made.start(READER, lambda call: Publish(call, topic, b"", attributes={"price": 5.0}))
+    made.run(1e-9)
+    assert node.numberings.last_of(topic) is not None
+    assert not replies
+    versions = node.content.topics[topic].versions
+    revoked = structs.replace(SETTINGS, allowed_publishers=(made.peer(AUTHOR),))
+    author = made.world.node(AUTHOR).turn.identity
+    versions.add(version_of(versions.current, revoked, signer=author))
+    made.run(5.0)
+    assert replies
+    assert not made.delivered(READER, topic)
+
+
+def test_events_that_no_member_gives_a_turn_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that sends what its own log does not list would fill our memory."""
+    monkeypatch.setattr(following, "EARLY_BYTES_MAX", 2000)
+    order = DeliveryOrder.PER_PUBLISHER
+    made = Lab(4)
+    topic = made.create(AUTHOR, structs.replace(SETTINGS, delivery_order=order))
+    made.subscribe([AUTHOR, MEMBER], topic)
+    read(made, topic)
+    reader = made.world.node(READER).content.topics[topic]
+    descriptor = made.topic(topic)
+    events = [
+        event_of(BOB, descriptor, number, attributes={"price": 5.0}) for number in range(1, 50)
+    ]
+    names = b"".join(id_of(event.cid) for event in events)
+    blocks = tuple(event.block for event in events)
+    unlisted = ContentCompared(1, topic, 1, 0, 0, b"", blocks, (), False)
+    for decides in (True, False):
+        reader._compared(made.peer(MEMBER), unlisted, decides)
+    assert reader.held_back == 2000 // len(blocks[0])
+    listed = structs.replace(unlisted, order=names)
+    reader._compared(made.peer(AUTHOR), listed, True)
+    assert reader.held_back == 0
+    assert reader.frontier.high(BOB.peer_id, EPOCH) == 49

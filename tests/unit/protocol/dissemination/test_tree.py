@@ -14,9 +14,11 @@ from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.parent_search import BELOW_YOU, FORGIVEN_S, REFERRALS_MAX
 from pulsarcast.protocol.dissemination.tree import DisseminationTree
 from pulsarcast.protocol.effects import Send, SetTimer
+from pulsarcast.protocol.inputs import Subscribe
 from pulsarcast.protocol.messages import (
     Contact,
     EventMessage,
+    FrontierPage,
     HandOver,
     Join,
     JoinAccepted,
@@ -28,8 +30,10 @@ from pulsarcast.protocol.messages import (
     Status,
 )
 from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.store import MarkState
 from pulsarcast.protocol.turn import Turn
-from tests.support.people import identity
+from tests.support.people import ALICE, identity, meta_of, topic_of
+from tests.support.solo import Parent, below
 
 TOPIC = cid_of(b"a topic")
 SIZE = 12
@@ -488,3 +492,40 @@ def test_a_neighbour_without_credit_gets_nothing_and_is_known_to_be_behind() -> 
     grove.act(root, forward_many)
     assert len(sent(grove, root)) == window
     assert root.tree.links[child].behind
+
+
+# Where a newcomer starts.
+
+
+class Tacit(Parent):
+    """It takes joiners in, and keeps to itself where they start."""
+
+    def __call__(self, message: Message) -> list[Message]:
+        answers = super().__call__(message)
+        return [each for each in answers if not isinstance(each, FrontierPage)]
+
+
+def test_a_parent_that_does_not_say_where_we_start_is_left_for_another() -> None:
+    topic = topic_of(ALICE)
+    alice = Tacit("alice", [topic.block, meta_of(ALICE).block])
+    solo = below(alice)
+    solo.give(Subscribe(99, topic.cid))
+    solo.advance(2.1 * Parameters().join_timeout_s)
+    assert solo.sent_to(alice.peer, Leave)
+    solo.peers[alice.peer] = Parent("alice", alice.blocks.values())
+    solo.advance(30.0)
+    assert solo.replies[99].error is None
+
+
+def test_a_start_that_takes_long_is_waited_for() -> None:
+    topic = topic_of(ALICE)
+    alice = Tacit("alice", [topic.block, meta_of(ALICE).block])
+    solo = below(alice)
+    solo.give(Subscribe(99, topic.cid))
+    for epoch in range(1, 5):
+        mark = MarkState(ALICE.peer_id, epoch, 0, 1, None)
+        page = FrontierPage(topic.cid, (mark,), answer=False, more=epoch < 4)
+        solo.advance(1.5 * Parameters().join_timeout_s)
+        solo.hear(alice.peer, page)
+    assert solo.replies[99].error is None
+    assert len([join for join in alice.joins if join.topic == topic.cid]) == 1

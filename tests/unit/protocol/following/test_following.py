@@ -11,6 +11,8 @@ from pulsarcast.model.topics import DeliveryOrder, Mark, TopicSettings, create_t
 from pulsarcast.protocol.effects import Effect, Load, Persist, Reply, Send, Trace
 from pulsarcast.protocol.following import descriptors as descriptors_module
 from pulsarcast.protocol.inputs import (
+    Acknowledge,
+    Command,
     Loaded,
     Now,
     Persisted,
@@ -22,6 +24,7 @@ from pulsarcast.protocol.inputs import (
 from pulsarcast.protocol.messages import (
     EventMessage,
     FetchRange,
+    FrontierPage,
     Join,
     JoinRefused,
     Range,
@@ -32,7 +35,7 @@ from pulsarcast.protocol.messages import (
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import Block, LoadBlock, MarkState
 from tests.support.lab import Lab
-from tests.support.people import ALICE, BOB, CREATED_US, meta_of, topic_of
+from tests.support.people import ALICE, BOB, CREATED_US, EPOCH, event_of, meta_of, topic_of
 from tests.support.solo import Parent, Solo, below
 
 NARROW = Parameters(fanout=2)
@@ -325,6 +328,66 @@ def test_what_is_published_while_the_disk_forgets_a_topic_waits_for_that() -> No
         assert solo.store.answer(LoadBlock(event)) != Block(None)
 
 
+# Commands that come before the disk has done the one before.
+
+
+def at_once(solo: Solo, *commands: Command) -> None:
+    """Give commands together: the disk answers none of them before the last has come."""
+    todo = [each for given in commands for each in solo.node.handle(given, NOW)]
+    while todo:
+        for answer in solo._carry_out(todo.pop(0)):
+            todo.extend(solo.node.handle(answer, NOW))
+
+
+def test_an_author_that_subscribes_twice_at_once_is_given_everything_once() -> None:
+    solo = Solo().start()
+    topic = solo.create()
+    events = [solo.publish(topic) for _ in range(3)]
+    at_once(solo, *(Subscribe(call, topic, from_start=True) for call in (98, 99)))
+    assert {98, 99} <= solo.replies.keys()
+    assert solo.cids() == events
+    assert len([each for each in solo.records if isinstance(each, trace.Subscribed)]) == 1
+
+
+def test_an_author_that_leaves_before_it_is_subscribed_is_not() -> None:
+    solo = Solo().start()
+    topic = solo.create()
+    at_once(solo, Subscribe(98, topic), Unsubscribe(99, topic))
+    solo.publish(topic)
+    assert {98, 99} <= solo.replies.keys()
+    assert not solo.cids()
+    at_once(solo, Subscribe(100, topic), Unsubscribe(101, topic), Subscribe(102, topic))
+    event = solo.publish(topic)
+    assert solo.cids() == [event]
+
+
+@pytest.mark.parametrize("last", [Subscribe, Unsubscribe])
+def test_of_comings_and_goings_the_last_counts(last: type[Subscribe | Unsubscribe]) -> None:
+    """A second end of a subscription must not be the end of the next one."""
+    topic = topic_of(ALICE)
+    solo = below(Parent("alice", [topic.block, meta_of(ALICE).block]))
+    solo.subscribe(topic.cid)
+    other = Unsubscribe if last is Subscribe else Subscribe
+    at_once(solo, Unsubscribe(97, topic.cid), other(98, topic.cid), last(99, topic.cid))
+    solo.advance(60.0)
+    assert {97, 98, 99} <= solo.replies.keys()
+    assert all(solo.replies[call].error is None for call in (97, 98, 99))
+    assert solo.node.following.is_followed(topic.cid) == (last is Subscribe)
+
+
+def test_what_is_acknowledged_after_the_end_does_not_count_for_the_next_subscription() -> None:
+    """Its log begins anew: after a restart its first events would be taken for done."""
+    topic = topic_of(ALICE)
+    parent = Parent("alice", [topic.block, meta_of(ALICE).block])
+    solo = below(parent)
+    solo.subscribe(topic.cid)
+    for number in (1, 2, 3):
+        solo.hear(parent.peer, EventMessage(event_of(ALICE, topic, number).block, 1))
+    at_once(solo, Unsubscribe(98, topic.cid), Acknowledge(topic.cid, 3))
+    assert topic.cid not in solo.node.topics
+    assert not [row for row in solo.store.rows() if row.table == "cursor"]
+
+
 # What our disk says that we follow.
 
 
@@ -349,6 +412,27 @@ def test_who_keeps_a_tree_together_does_so_for_one_life() -> None:
     solo, carol, topic = keeper()
     again = killed_and_started_again(solo, carol)
     assert topic not in again.node.topics
+
+
+def test_where_a_tree_stood_that_we_kept_together_is_no_start_of_a_later_subscription() -> None:
+    """Of a life before the last, its marks were still on the disk: they counted as had."""
+    solo, carol, topic = keeper()
+    shown = MarkState(ALICE.peer_id, EPOCH, 0, 3, None)
+    solo.hear(
+        BOB.peer_id,
+        Join(topic, 2, Role.MEMBER, ALICE.peer_id, False, False),
+        FrontierPage(topic, (shown,), answer=False, more=False),
+    )
+    assert solo.topic(topic).frontier.high(ALICE.peer_id, EPOCH) == 3
+    carol.takes_in = True
+    again = killed_and_started_again(solo, carol)
+    assert not [mark for cid, mark in again.store.marks() if cid == topic]
+    again.subscribe(topic, from_start=True)
+    last = killed_and_started_again(again, carol)
+    events = [event_of(ALICE, topic_of(ALICE), number) for number in (1, 2, 3)]
+    for event in events:
+        last.hear(carol.peer, EventMessage(event.block, 1))
+    assert last.cids() == [event.cid for event in events]
 
 
 def test_who_has_left_a_topic_does_not_follow_it_in_its_next_life() -> None:

@@ -8,14 +8,17 @@ from pulsarcast.model import trace
 from pulsarcast.model.events import EventDescriptor, Sequence, publish_own
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import DeliveryOrder, TopicSettings
+from pulsarcast.protocol.commands import DOUBTED_BYTES_MAX
 from pulsarcast.protocol.inputs import PeerLost, Publish
 from pulsarcast.protocol.messages import (
     EventMessage,
     FrontierPage,
+    Join,
     Leave,
     Message,
     RequestAnswered,
     RequestToPublish,
+    Role,
 )
 from pulsarcast.protocol.publishing.doubts import ANOTHER, NOT_REMEMBERED
 from pulsarcast.protocol.publishing.numbering import Saved
@@ -28,7 +31,16 @@ from pulsarcast.protocol.store import (
     StateRow,
 )
 from pulsarcast.storage.memory import MemoryStore
-from tests.support.people import ALICE, BOB, CREATED_US, event_of, identity, request_of, topic_of
+from tests.support.people import (
+    ALICE,
+    BOB,
+    CREATED_US,
+    event_of,
+    identity,
+    largest_request,
+    request_of,
+    topic_of,
+)
 from tests.support.solo import Parent, Solo, below
 
 VICTIM = identity("victim")
@@ -245,6 +257,26 @@ def test_a_request_waits_too_and_is_then_published() -> None:
     again.advance(ANSWER_S)
     (answer,) = again.sent_to(parent.peer, RequestAnswered)
     assert answer.event is not None
+
+
+def test_requests_that_wait_are_bounded_in_bytes() -> None:
+    """A thousand of the largest would be a gigabyte; who has no answer asks again."""
+    settings = TopicSettings(allowed_publishers=(VICTIM.peer_id,), request_to_publish=True)
+    parent = Parent("bob")
+    solo = below(parent)
+    topic = solo.create(settings)
+    solo.hear(parent.peer, Join(topic, 1, Role.MEMBER, solo.me, False, False))
+    solo.publish(topic)
+    again = start_again(solo.store, Parent("bob"))
+    signed = [largest_request(identity(f"author {number}"), topic) for number in range(20)]
+    for request in signed:
+        again.hear(parent.peer, RequestToPublish(request.block, False, 0))
+    waiting = again.node.doubts.waiting(topic)
+    assert waiting == DOUBTED_BYTES_MAX // len(signed[0].block)
+    again.advance(ANSWER_S)
+    assert len(again.sent_to(parent.peer, RequestAnswered)) == waiting
+    again.hear(parent.peer, RequestToPublish(signed[-1].block, False, 0))
+    assert len(again.sent_to(parent.peer, RequestAnswered)) == waiting + 1
 
 
 # A disk that says that it was restored.

@@ -13,7 +13,7 @@ from pulsarcast.model.events import (
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.topics import AttributeRule, DeliveryOrder, TopicSettings
-from pulsarcast.protocol.inputs import PeerLost, Publish, ReadHistory, Unsubscribe
+from pulsarcast.protocol.inputs import PeerLost, Publish, ReadHistory, Unsubscribe, UpdateTopic
 from pulsarcast.protocol.messages import (
     EventMessage,
     RequestAnswered,
@@ -495,6 +495,37 @@ def test_requests_that_came_too_early_are_bounded() -> None:
     for number in range(20):
         hear_early(solo, topic, identity(f"author {number}"), range(2, 10))
     assert solo.node.footprint()["requests"] == 10
+
+
+def test_a_request_that_came_too_early_is_held_against_the_version_of_its_turn() -> None:
+    """Published all the same, nobody would take it, and all behind it would wait for ever."""
+    solo = Solo("alice").start()
+    order = DeliveryOrder.PER_PUBLISHER
+    publishers = (solo.me,)
+    topic = solo.create(TopicSettings(delivery_order=order, allowed_publishers=publishers))
+    first, large = request_of(BOB, topic, 1), request_of(BOB, topic, 2, payload=bytes(100))
+    solo.hear(BOB.peer_id, RequestToPublish(large.block, False, 0))
+    less = TopicSettings(delivery_order=order, allowed_publishers=publishers, payload_bytes_max=99)
+    assert solo.ask(lambda call: UpdateTopic(call, topic, less)).error is None
+    solo.hear(BOB.peer_id, RequestToPublish(first.block, False, 0))
+    answers = {each.request_id: each for each in solo.sent_to(BOB.peer_id, RequestAnswered)}
+    assert answers[first.request_id].event is not None
+    assert answers[large.request_id].reason == "the payload is too large"
+    third = request_of(BOB, topic, 3)
+    solo.hear(BOB.peer_id, RequestToPublish(third.block, False, 2))
+    ours = [mark for mark in solo.topic(topic).frontier.marks() if mark.publisher == solo.me]
+    assert [mark.high for mark in ours] == [2]
+
+
+def test_however_many_came_too_early_have_their_turn_one_after_the_other() -> None:
+    """Each inside the one before, they would be as many as there are frames on a stack."""
+    solo = Solo("alice", parameters=Parameters(requests_held_max=2048)).start()
+    topic = solo.create(only_alice())
+    requests = [request_of(BOB, topic, number) for number in range(1, 514)]
+    for request in (*requests[1:], requests[0]):
+        solo.hear(BOB.peer_id, RequestToPublish(request.block, False, 0))
+    answered = [answer.request_id for answer in solo.sent_to(BOB.peer_id, RequestAnswered)]
+    assert answered == [request.request_id for request in requests]
 
 
 def test_one_author_takes_only_its_share_of_the_room_for_requests_that_came_too_early() -> None:

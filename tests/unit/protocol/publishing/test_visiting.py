@@ -419,3 +419,28 @@ def offered(solo: Solo) -> tuple[MarkState, ...]:
         if len(pages) > before:
             return pages[-1].marks
     raise AssertionError("no visit")
+
+
+@pytest.mark.parametrize("is_let_in", [False, True])
+def test_nobody_lets_us_in_at_whose_door_we_did_not_knock(is_let_in: bool) -> None:
+    """A stranger that says so, and then that it has everything, would end our event's way."""
+    solo = visitor()
+    solo.give(Publish(99, TOPIC.cid, b"from outside"))
+    solo.advance(1.0)
+    (join,) = solo.sent_to(ALICE.peer_id, Join)
+    if is_let_in:
+        solo.hear(ALICE.peer_id, JoinAccepted(TOPIC.cid, join.attempt, (), (), EMPTY_DIGEST))
+    for attempt in (0, join.attempt):
+        solo.hear(
+            MALLORY.peer_id,
+            JoinReferred(TOPIC.cid, attempt, Contact(CAROL.peer_id), handed_down=False),
+            JoinAccepted(TOPIC.cid, attempt, (), (), EMPTY_DIGEST),
+        )
+    solo.advance(1.0)
+    ((epoch, last),) = [solo.node.numberings.last_of(TOPIC.cid) or (0, 0)]
+    all_of_it = MarkState(solo.me, epoch, 0, last, None)
+    solo.hear(MALLORY.peer_id, FrontierPage(TOPIC.cid, (all_of_it,), answer=False, more=False))
+    assert not solo.sent_to(MALLORY.peer_id, EventMessage)
+    assert not solo.sent_to(CAROL.peer_id, Join)
+    assert solo.node.visits.has_own(TOPIC.cid)
+    assert [row for row in solo.store.rows() if row.table == "offer"]

@@ -1,5 +1,8 @@
 """The desk of a sequencer that leads: requests in the order of their numbers, each once."""
 
+import pytest
+from msgspec import structs
+
 from pulsarcast.model.certificates import sign_place
 from pulsarcast.model.events import (
     REQUEST_BYTES_MAX,
@@ -10,9 +13,19 @@ from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid
 from pulsarcast.protocol.messages import RequestAnswered, RequestReferred, RequestToPublish
 from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.sequencing import sequencer
 from pulsarcast.protocol.sequencing.log import EntryKind
 from pulsarcast.protocol.sequencing.messages import Appended
-from tests.support.people import BOB, CAROL, MALLORY, identity, largest_request, request_of
+from tests.support.people import (
+    BOB,
+    CAROL,
+    CREATED_US,
+    MALLORY,
+    identity,
+    largest_request,
+    request_of,
+    version_of,
+)
 from tests.support.sequencing import STORE, Pair
 
 
@@ -46,6 +59,33 @@ def test_a_request_that_did_not_wait_to_the_end_is_not_proposed_again() -> None:
     hear(pair, BOB, third, settled=2)
     hear(pair, BOB, second)
     assert in_log(pair) == [each.request_id for each in (first, third, second)]
+
+
+def test_a_request_that_came_too_early_is_held_against_the_version_of_its_turn() -> None:
+    """In the log all the same, no follower would take it, and nothing behind it."""
+    pair = Pair().lead()
+    first, large = request_of(BOB, pair.topic), request_of(BOB, pair.topic, 2, payload=bytes(100))
+    hear(pair, BOB, large)
+    less = structs.replace(pair.descriptor.settings, payload_bytes_max=99)
+    version = version_of(pair.descriptor, less, signer=MALLORY)
+    pair.solo.node.renewal.adopt(pair.solo.topic(pair.topic), version)
+    hear(pair, BOB, first)
+    assert in_log(pair) == [first.request_id]
+    (answer,) = pair.solo.sent_to(BOB.peer_id, RequestAnswered)
+    assert (answer.request_id, answer.reason) == (large.request_id, "the payload is too large")
+
+
+def test_a_request_that_came_too_early_while_we_could_not_judge_it_is_judged_in_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pair = Pair().lead()
+    with monkeypatch.context() as busy:
+        busy.setattr(sequencer, "PENDING_MAX", 0)
+        old = request_of(BOB, pair.topic, 2, expires=CREATED_US)
+        hear(pair, BOB, old)
+    first = request_of(BOB, pair.topic)
+    hear(pair, BOB, first)
+    assert in_log(pair) == [first.request_id]
 
 
 def sign(pair: Pair) -> Cid:

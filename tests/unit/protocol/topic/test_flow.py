@@ -2,10 +2,12 @@
 
 import pytest
 
-from pulsarcast.protocol.messages import Credit
+from pulsarcast.protocol.messages import Credit, EventMessage
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.topic import flow
 from tests.support.lab import Lab
+from tests.support.people import ALICE, BOB, event_of, meta_of, topic_of
+from tests.support.solo import Parent, below
 
 AUTHOR, MEMBER = 0, 1
 WINDOW = 4
@@ -27,3 +29,18 @@ def test_whose_disk_lags_gives_no_credit_until_it_has_caught_up(
     given = lab.messages(Credit, MEMBER)
     assert sum(credit.count for credit in given if credit.topic == topic) == WINDOW
     assert lab.delivered(MEMBER, topic) == events
+
+
+def test_an_event_that_is_refused_has_used_credit_too() -> None:
+    """Its publisher could else use up all that a neighbour has with us, for good."""
+    elsewhere, topic = topic_of(ALICE, name="elsewhere"), topic_of(ALICE)
+    parent = Parent("alice", [each.block for each in (elsewhere, topic, meta_of(ALICE))])
+    solo = below(parent, parameters=Parameters(window=WINDOW))
+    solo.subscribe(topic.cid)
+    other = event_of(BOB, elsewhere)
+    solo.hear(parent.peer, EventMessage(other.block, 1))
+    for number in range(1, WINDOW + 1):
+        event = event_of(BOB, topic, number, parents=[other.cid])
+        solo.hear(parent.peer, EventMessage(event.block, 1))
+    assert solo.reasons() == ["a parent of another topic"] * WINDOW
+    assert sum(credit.count for credit in solo.sent_to(parent.peer, Credit)) == WINDOW

@@ -7,6 +7,7 @@ from typing import TypeVar
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid
 from pulsarcast.protocol.effects import Deliver, Load, Persist
+from pulsarcast.protocol.store import DropEvents
 from pulsarcast.protocol.topic.frontier import Frontier
 from pulsarcast.protocol.topic.log import TopicLog
 from pulsarcast.protocol.turn import Turn
@@ -88,3 +89,41 @@ def test_what_comes_during_a_replay_waits_in_the_log_for_its_turn() -> None:
     assert again.delivered == [*replayed, (EVENTS[3].cid, False)]
     again.keep(EVENTS[4])
     assert again.delivered[4:] == [(EVENTS[4].cid, False)], "nothing is left to replay"
+
+
+def test_what_comes_while_a_flush_takes_what_was_to_be_replayed_is_delivered() -> None:
+    before = Reader(MemoryStore())
+    before.keep(*EVENTS[:3])
+    again = Reader(before.store, newest=3)
+    again.log.open(replay=True)
+    again.store.apply([DropEvents(TOPIC.topic, 3)])
+    pages = [(each.token, again.store.answer(each.query)) for each in again._effects(Load)]
+    again.keep(EVENTS[3])
+    for token, page in pages:
+        again.turn.loaded(token, page)
+    again.read()
+    assert again.delivered == [(EVENTS[3].cid, False)]
+    again.keep(EVENTS[4])
+    assert again.delivered[1:] == [(EVENTS[4].cid, False)]
+
+
+def test_a_replay_ends_with_its_subscription() -> None:
+    reader = Reader(MemoryStore())
+    reader.log.subscribed = False
+    reader.keep(*EVENTS[:3])
+    reader.log.subscribe(0)
+    reader.log.subscribed = False
+    reader.read()
+    assert not reader.delivered
+    assert not reader.log.is_replaying
+    reader.log.subscribe(0)
+    reader.log.subscribed = False
+    reader.log.subscribe(1)
+    reader.read()
+    assert reader.delivered == [(event.cid, False) for event in EVENTS[1:3]], "once"
+    reader.log.subscribe(0)
+    reader.log.subscribed = False
+    reader.log.subscribe(3)
+    reader.keep(EVENTS[3])
+    reader.read()
+    assert reader.delivered[2:] == [(EVENTS[3].cid, False)]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.topics import DeliveryOrder, Retention, TopicSettings
 from pulsarcast.protocol.inputs import Unsubscribe
@@ -163,3 +164,15 @@ def test_a_publisher_that_leaves_keeps_on_its_disk_how_far_its_numbers_are_retir
     assert topic not in lab.world.node(PUBLISHER).topics
     marks = [mark for cid, mark in lab.world.store(PUBLISHER).marks() if cid == topic]
     assert [mark.retired for mark in marks] == [PUBLISHED - KEPT]
+
+
+def test_an_author_that_subscribes_from_the_start_keeps_what_retention_left_it() -> None:
+    """Nobody else may have it. Only where we began later is there more to be had by going back."""
+    solo = Solo("alice").start()
+    topic = solo.create(TopicSettings(retention=Retention(count=300)))
+    events = [solo.publish(topic) for _ in range(400)]
+    solo.advance(2 * Parameters().retention_interval_s + 60.0)
+    solo.subscribe(topic, from_start=True)
+    assert solo.cids() == events[-300:]
+    retired = [record.number for record in solo.records if isinstance(record, trace.Retired)]
+    assert retired == [100]
