@@ -101,7 +101,7 @@ WITH abroad AS (
 SELECT run_id, topic, publisher, epoch, number, event, request_id, injection, mono_ns, level,
   shiftright(place, 32) AS incarnation,
   xxhash64(run_id, topic, publisher, epoch, number, event) AS event_key,
-  count(*) OVER (PARTITION BY run_id, request_id) > 1 AS has_twin
+  coalesce(request_id, '') <> '' AND count(*) OVER (PARTITION BY run_id, request_id) > 1 AS has_twin
 FROM ranked WHERE preference = 1;
 
 CREATE TABLE period USING parquet AS
