@@ -127,6 +127,18 @@ def test_a_run_is_followed_to_its_end_and_its_figures_with_it(
     assert "pulsarcast_ingest_lines_per_second " in text
 
 
+def test_a_folder_may_be_named_by_one_above_it(
+    spark: SparkSession, traces: Path, tmp_path: Path
+) -> None:
+    tables = tmp_path / "tables"
+    Ingest(spark, [traces / "one"], tables).available_now()
+    landed = Ingest(spark, [traces], tables).available_now()
+    assert (landed.segments, landed.lines, landed.duplicates) == (4, 20, 0)
+    assert said(read_by_duckdb(tables)) == read_plainly(traces)
+    with pytest.raises(IncompatibleTablesError, match=f"also reads from {traces}: name it too"):
+        Ingest(spark, [traces / "one", traces / "two"], tables).available_now()
+
+
 def test_what_killed_writers_left_open_is_closed_once(tmp_path: Path) -> None:
     finished = tmp_path / ".a-0001-000000.ndjson"
     finished.write_bytes(lines([1, 2]) + b'{"ha')
