@@ -55,7 +55,7 @@ SELECT run_id, topic,
   max(CASE WHEN kind = 'topic_created' THEN name END) AS name,
   max(CASE WHEN kind = 'topic_created' THEN `order` END) AS `order`,
   NOT bool_or(kind = 'topic_created') AS is_meta,
-  max(retention_count) AS keeps,
+  min(retention_count) AS keeps,
   bool_or(coalesce(retention_age_s, retention_bytes) IS NOT NULL) AS keeps_otherwise
 FROM lines
 WHERE kind IN ('topic_created', 'topic_version', 'subscribed', 'injected', 'published')

@@ -139,7 +139,7 @@ WHERE e.number > coalesce(s.number, 0);
 
 CREATE TABLE topic AS
 SELECT run_id, topic, bool_or(kind = 'topic_created') AS own,
-       max(retention_count) AS keeps,
+       min(retention_count) AS keeps,
        bool_or(retention_age_s IS NOT NULL OR retention_bytes IS NOT NULL) AS otherwise
 FROM lines WHERE kind IN ('topic_created', 'topic_version', 'subscribed', 'injected', 'published')
 GROUP BY ALL;
