@@ -55,7 +55,7 @@ SELECT run_id, topic,
   max(CASE WHEN kind = 'topic_created' THEN name END) AS name,
   max(CASE WHEN kind = 'topic_created' THEN `order` END) AS `order`,
   NOT bool_or(kind = 'topic_created') AS is_meta,
-  max(retention_count) AS keeps,
+  min(retention_count) AS keeps,
   bool_or(coalesce(retention_age_s, retention_bytes) IS NOT NULL) AS keeps_otherwise
 FROM lines
 WHERE kind IN ('topic_created', 'topic_version', 'subscribed', 'injected', 'published')
@@ -101,7 +101,7 @@ WITH abroad AS (
 SELECT run_id, topic, publisher, epoch, number, event, request_id, injection, mono_ns, level,
   shiftright(place, 32) AS incarnation,
   xxhash64(run_id, topic, publisher, epoch, number, event) AS event_key,
-  count(*) OVER (PARTITION BY run_id, request_id) > 1 AS has_twin
+  coalesce(request_id, '') <> '' AND count(*) OVER (PARTITION BY run_id, request_id) > 1 AS has_twin
 FROM ranked WHERE preference = 1;
 
 CREATE TABLE period USING parquet AS

@@ -15,6 +15,7 @@ import zstandard
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pulsarcast.model.trace import SCHEMA_VERSION
 from pulsarcast.pipeline import schema
 from pulsarcast.pipeline.checks import attach_lines, judge
 from pulsarcast.pipeline.scratch import open_scratch
@@ -41,7 +42,11 @@ def as_table(spark: SparkSession, lines: Iterable[Line], folder: Path) -> DataFr
     path = folder / "lines.ndjson"
     with path.open("w", encoding="utf-8") as file:
         for number, line in enumerate(lines, 1):
-            file.write(json.dumps({**line, "segment": "a segment", "line_number": number}) + "\n")
+            row = {**line, "segment": "a segment", "line_number": number}
+            if line["schema_version"] > SCHEMA_VERSION:
+                row = {name: row[name] for name in (*schema.ENVELOPE, "segment", "line_number")}
+                row["unknown"] = json.dumps(line)
+            file.write(json.dumps(row) + "\n")
     return spark.read.schema(schema.LINES).json(str(path))
 
 

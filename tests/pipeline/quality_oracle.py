@@ -139,7 +139,7 @@ WHERE e.number > coalesce(s.number, 0);
 
 CREATE TABLE topic AS
 SELECT run_id, topic, bool_or(kind = 'topic_created') AS own,
-       max(retention_count) AS keeps,
+       min(retention_count) AS keeps,
        bool_or(retention_age_s IS NOT NULL OR retention_bytes IS NOT NULL) AS otherwise
 FROM lines WHERE kind IN ('topic_created', 'topic_version', 'subscribed', 'injected', 'published')
 GROUP BY ALL;
@@ -152,6 +152,7 @@ CREATE TABLE lack AS
 WITH twin AS (
   SELECT a.run_id, a.event, b.event AS other, b.publisher, b.epoch, b.number
   FROM pub a JOIN pub b ON a.run_id = b.run_id AND a.request_id = b.request_id AND a.event <> b.event
+  WHERE a.request_id <> ''
 )
 SELECT pair.*, period.node_id,
   EXISTS (FROM twin t JOIN delivery d ON d.id = pair.id AND d.event = t.other
@@ -208,7 +209,8 @@ WITH counted AS (
 ), twice AS (
   SELECT run_id, topic, count(*) FILTER (nth > 1 AND NOT redelivery) AS duplicates
   FROM (SELECT d.*, row_number() OVER (PARTITION BY d.id, e.request_id ORDER BY incarnation, seq) AS nth
-        FROM delivery d JOIN pub e ON e.run_id = d.run_id AND e.event = d.event WHERE d.time = 1)
+        FROM delivery d JOIN pub e ON e.run_id = d.run_id AND e.event = d.event
+        WHERE d.time = 1 AND e.request_id <> '')
   GROUP BY ALL
 ), subscribed AS (
   SELECT run_id, topic, count(*) FILTER (ended = 'open') AS open,

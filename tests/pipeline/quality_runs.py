@@ -351,6 +351,15 @@ def _twins_in_two_subscriptions(tale: Tale) -> None:
     tale.deliver(2, 1)
 
 
+def _events_without_requests(tale: Tale) -> None:
+    """As networks that know no requests tell of them."""
+    tale.subscribe(1, 2)
+    for number in (1, 2, 3):
+        tale.publish(number, request_id=b"")
+    tale.deliver(1, 1, 2, 3)
+    tale.deliver(2, 1, 3)
+
+
 def _an_event_in_anothers_name(tale: Tale) -> None:
     tale.subscribe(1, 2)
     tale.publish(1)

@@ -219,8 +219,10 @@ class Story:
                 redelivery=redelivery,
             )
 
-    def flush(self, *events: Event, by: Iterable[int] = (0,)) -> None:
-        """Let nodes take over a version that forgets everything up to some events."""
+    def flush(
+        self, *events: Event, by: Iterable[int] = (0,), retention_count: int | None = None
+    ) -> None:
+        """Let nodes take over a version that forgets everything up to some events, if any."""
         for node in by:
             self.say(
                 node,
@@ -230,7 +232,7 @@ class Story:
                 number=1,
                 allowed=None,
                 retention_age_s=None,
-                retention_count=None,
+                retention_count=retention_count,
                 retention_bytes=None,
                 flushed=self._frontier(events),
             )

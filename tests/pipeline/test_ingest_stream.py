@@ -28,6 +28,7 @@ from pulsarcast.pipeline.traces import (
 from pulsarcast.pipeline.traces.figures import Backlog, Figures
 from pulsarcast.pipeline.traces.finishing import close_left_open
 from pulsarcast.pipeline.traces.layout import OWN_BATCHES, Layout
+from pulsarcast.pipeline.traces.segments import BLOCK_BYTES
 from tests.pipeline.trace_files import lines, pack, read_by_duckdb, read_plainly, said, texts_of
 
 
@@ -126,6 +127,18 @@ def test_a_run_is_followed_to_its_end_and_its_figures_with_it(
     assert "pulsarcast_ingest_lines_per_second " in text
 
 
+def test_a_folder_may_be_named_by_one_above_it(
+    spark: SparkSession, traces: Path, tmp_path: Path
+) -> None:
+    tables = tmp_path / "tables"
+    Ingest(spark, [traces / "one"], tables).available_now()
+    landed = Ingest(spark, [traces], tables).available_now()
+    assert (landed.segments, landed.lines, landed.duplicates) == (4, 20, 0)
+    assert said(read_by_duckdb(tables)) == read_plainly(traces)
+    with pytest.raises(IncompatibleTablesError, match=f"also reads from {traces}: name it too"):
+        Ingest(spark, [traces / "one", traces / "two"], tables).available_now()
+
+
 def test_what_killed_writers_left_open_is_closed_once(tmp_path: Path) -> None:
     finished = tmp_path / ".a-0001-000000.ndjson"
     finished.write_bytes(lines([1, 2]) + b'{"ha')
@@ -143,6 +156,15 @@ def test_what_killed_writers_left_open_is_closed_once(tmp_path: Path) -> None:
     with pytest.raises(LocalError, match="differ"):
         close_left_open([tmp_path])
     assert texts_of(twice) == lines([3]).decode().splitlines()
+
+
+def test_a_full_segment_whose_writer_was_killed_while_closing_it_is_closed(tmp_path: Path) -> None:
+    text = 100 * lines(range(1, 1000))
+    assert len(text) > 2 * BLOCK_BYTES
+    closed = pack(tmp_path / "a-0001-000000.ndjson.zst", text)
+    (tmp_path / ".a-0001-000000.ndjson").write_bytes(text)
+    assert close_left_open([tmp_path]) == 0
+    assert list(tmp_path.iterdir()) == [closed]
 
 
 def test_a_segment_that_still_grows_is_not_closed(

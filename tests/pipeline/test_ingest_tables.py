@@ -222,6 +222,26 @@ def test_a_folder_that_holds_other_things_is_left_alone(tmp_path: Path) -> None:
         Layout("hdfs://somewhere/tables")
 
 
+def test_a_folder_that_was_half_made_is_made_again(tmp_path: Path) -> None:
+    (tmp_path / ".current.new").symlink_to(".generations/000001")
+    Layout(tmp_path).create()
+    assert Layout(tmp_path).batches() == []
+
+
+def test_two_cannot_make_a_folder_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = Layout._make_generation
+
+    def make_and_meet_another(layout: Layout, number: int) -> Path:
+        monkeypatch.setattr(Layout, "_make_generation", make)
+        with pytest.raises(LocalError, match="another ingest"), Layout(tmp_path).writing():
+            pass
+        return make(layout, number)
+
+    monkeypatch.setattr(Layout, "_make_generation", make_and_meet_another)
+    with Layout(tmp_path).writing():
+        assert Layout(tmp_path).exists
+
+
 def test_two_cannot_write_at_once(tmp_path: Path) -> None:
     with (
         Layout(tmp_path).writing(),

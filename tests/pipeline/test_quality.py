@@ -223,6 +223,7 @@ def test_every_tale_counts_as_the_simulator_counts_it(measured: Measured) -> Non
         ("twins-of-a-request", 6, 6, {"duplicates": 1, "received": 5}),
         ("a-twin-before-the-start", 1, 1, {"undecided": 1}),
         ("twins-in-two-subscriptions", 3, 3, {"duplicates": 0, "received": 2}),
+        ("events-without-requests", 6, 5, {"lost": 1, "duplicates": 0, "received": 5}),
         ("an-event-in-anothers-name", 2, 2, {"published": 1, "received": 2}),
         ("injections", 6, 6, {"injected": 3, "injected_published": 2, "due_of_injected": 9}),
     ],

@@ -112,6 +112,24 @@ def test_a_query_for_what_is_there_reads_nothing_that_came_later(
     assert reader.latestOffset(end, ALL) is end
 
 
+def test_a_batch_is_the_same_though_the_query_names_other_topics_by_then(
+    daemon: TopicDaemon,
+) -> None:
+    """Planned, and then the job was killed and started again with fewer topics."""
+    one, other = (daemon.create() for _ in range(2))
+    for topic in (one, other):
+        daemon.fill(topic, 3)
+    reader = daemon.reader(f"{one},{other}", startingOffsets="earliest")
+    start = reader.initialOffset()
+    end, rows = step(reader, start)
+    assert rows_of(daemon.reader(one), start, end) == rows
+    daemon.flush(other)
+    with pytest.raises(SourceError, match="3 events are gone"):
+        rows_of(daemon.reader(one), start, end)
+    left = rows_of(daemon.reader(one, failOnDataLoss="false"), start, end)
+    assert left == [row for row in rows if row["topic"] == one]
+
+
 def test_a_batch_is_the_same_whenever_it_is_read(daemon: TopicDaemon, topic: str) -> None:
     daemon.fill(topic, 30)
     reader = daemon.reader(topic, startingOffsets="earliest", maxRecordsPerPartition="7")

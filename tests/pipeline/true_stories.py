@@ -104,6 +104,24 @@ def _let_off_by_retention(run_id: str) -> list[Line]:
     return tell([story], run_id)
 
 
+def _let_off_by_a_retention_that_was(counts: tuple[int, int]) -> Callable[[str], list[Line]]:
+    """The author thought better of it: under one of both versions something was let go of."""
+
+    def told(run_id: str) -> list[Line]:
+        story = Story(run_id, _NAMES)
+        story.create(retention_count=counts[0])
+        story.subscribe(0)
+        story.subscribe(1)
+        events = [story.publish(0) for _ in range(5)]
+        story.deliver(0, *events)
+        story.flush(retention_count=counts[1])
+        story.retire(1, events[2])
+        story.deliver(1, events[3], events[4])
+        return tell([story], run_id)
+
+    return told
+
+
 def _let_off_by_a_flush(run_id: str) -> list[Line]:
     story = Story(run_id, _NAMES, "total")
     story.begin(0, 1)
@@ -312,6 +330,8 @@ TRUE_STORIES: Final[dict[str, Callable[[str], list[Line]]]] = {
     "left and came back": _left_and_came_back,
     "left before it had all": _left_before_it_had_all,
     "let off by retention": _let_off_by_retention,
+    "let off by a retention that was lowered": _let_off_by_a_retention_that_was((100, 2)),
+    "let off by a retention that was raised": _let_off_by_a_retention_that_was((2, 100)),
     "let off by a flush": _let_off_by_a_flush,
     "causal from a start on": _causal_from_a_start_on,
     "causal and concurrent": _causal_and_concurrent,

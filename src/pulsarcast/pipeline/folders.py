@@ -77,16 +77,19 @@ class TableFolder:
         if self.exists:
             self.check()
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        foreign = [entry.name for entry in self.folder.iterdir() if not self._is_ours(entry)]
-        if foreign:
-            raise LocalError(f"{self.folder} holds other things ({foreign[0]}): choose another")
+        self._make_room()
         self._switch(self._make_generation(1))
         for table in self.TABLES:
             link = self.folder / table
             if not link.is_symlink():
                 link.symlink_to(Path(_CURRENT) / table)
         self.write_notes({"format": self.FORMAT, "columns": self.columns(), **self.first_notes()})
+
+    def _make_room(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        foreign = [entry.name for entry in self.folder.iterdir() if not self._is_ours(entry)]
+        if foreign:
+            raise LocalError(f"{self.folder} holds other things ({foreign[0]}): choose another")
 
     def check(self) -> None:
         """Raise where the folder was written by what does not fit this version."""
@@ -123,7 +126,8 @@ class TableFolder:
         new.rename(self.folder / _FORMAT_FILE)
 
     def _is_ours(self, entry: Path) -> bool:
-        hidden = {_CURRENT, _GENERATIONS, _STAGING, _LOCK, f"{_FORMAT_FILE}.new"}
+        made = {_CURRENT, f"{_CURRENT}.new", f"{_FORMAT_FILE}.new"}
+        hidden = {*made, _GENERATIONS, _STAGING, _LOCK}
         return entry.name in hidden or (entry.name in self.TABLES and entry.is_symlink())
 
     # Writing
@@ -131,7 +135,8 @@ class TableFolder:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Be the only writer; what an earlier one left half done is cleared away."""
-        self.create()
+        if not self.exists:
+            self._make_room()
         with (self.folder / _LOCK).open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -139,6 +144,7 @@ class TableFolder:
                 raise LocalError(
                     f"another {self.WRITER.split()[-1]} is writing to {self.folder}"
                 ) from None
+            self.create()
             shutil.rmtree(self.folder / _STAGING, ignore_errors=True)
             self.drop_unfinished()
             yield

@@ -86,7 +86,7 @@ class Planted:
                 number=number,
                 parents=parents,
                 position=None if position is None else Position(1, position),
-                request_id=request_id or cid,
+                request_id=cid if request_id is None else request_id,
                 injection=injection,
                 merge=merge,
             ),

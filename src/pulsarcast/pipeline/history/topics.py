@@ -15,7 +15,7 @@ def topics(lines: DataFrame) -> DataFrame:
 
     A topic that nobody said to have created came with another one (`is_meta`); nothing but its id
     is known of it. `retains` says that some version of it lets go of old events;
-    `retention_count` is the most events that any version keeps, and `retains_otherwise` that some
+    `retention_count` is the fewest events that any version keeps, and `retains_otherwise` that some
     version goes by age or size, which a trace cannot retrace.
     """
     said = of_kind(
@@ -29,7 +29,7 @@ def topics(lines: DataFrame) -> DataFrame:
             # One line says it; `max` is what hashes of text can be kept with.
             *(F.max(F.when(created, F.col(name))).alias(name) for name in _DESCRIBED),
             F.bool_or(created).alias("_created"),
-            F.max("retention_count").alias("retention_count"),
+            F.min("retention_count").alias("retention_count"),
             F.bool_or(otherwise).alias("retains_otherwise"),
         )
         .select(

@@ -95,7 +95,10 @@ def _events(lines: DataFrame) -> DataFrame:
             "number",
             "event",
             "request_id",
-            (F.count(F.lit(1)).over(request) > 1).alias("has_twin"),
+            # A network that knows no requests leaves them empty.
+            (
+                (F.coalesce("request_id", F.lit("")) != "") & (F.count(F.lit(1)).over(request) > 1)
+            ).alias("has_twin"),
             "injection",
             "level",
             (F.coalesce(F.col("position_term"), F.lit(0)) == 0).alias("alone"),

@@ -135,6 +135,19 @@ class TopicLogs:
 
         return patiently(ask, patience_s=PATIENCE_S)
 
+    def log_of(self, topic: str) -> LogView | None:
+        """The log of a topic that need not be one of the user's; None if the node has none."""
+
+        def ask() -> LogView | None:
+            try:
+                return self._connected().log(topic)
+            except ApiError as error:
+                if error.code == "unfollowed" or error.status == 404:
+                    return None
+                raise
+
+        return patiently(ask, patience_s=PATIENCE_S)
+
     def _connected(self) -> Client:
         if self._client is None:
             self._client = Client(self._target.url, self._target.token)

@@ -123,12 +123,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         if any(span.topic not in self._latest for span in spans):
             self._look()
-        spans = self._still_there(until, spans)
+        logs = self._logs_of(spans)
+        spans = self._still_there(until, spans, logs)
         options = self._options
         pieces = split(spans, options.records_per_partition_max, options.partitions_min)
-        return [
-            filtered_range(each, self._latest.get(each.topic), options.where) for each in pieces
-        ]
+        return [filtered_range(each, logs.get(each.topic), options.where) for each in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """One partition."""
@@ -177,11 +176,22 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             found[topic] = msgspec.structs.replace(log, newest=newest)
         return found
 
-    def _still_there(self, until: Offsets, spans: list[Span]) -> list[Span]:
+    def _logs_of(self, spans: list[Span]) -> dict[str, LogView]:
+        """The logs of a batch, which may be older than the user's choice of topics."""
+        found = dict(self._latest)
+        for topic in dict.fromkeys(span.topic for span in spans):
+            log = found.get(topic) or self._opened().log_of(topic)
+            if log is not None:
+                found[topic] = log
+        return found
+
+    def _still_there(
+        self, until: Offsets, spans: list[Span], logs: dict[str, LogView]
+    ) -> list[Span]:
         """What of a batch can be read; what cannot is an error, or is left out where allowed."""
         found: list[Span] = []
         for span in spans:
-            log = self._latest.get(span.topic)
+            log = logs.get(span.topic)
             loss = None if log is None else gone_since(until.store, span, log)
             if loss is None or log is None:
                 found.append(span)

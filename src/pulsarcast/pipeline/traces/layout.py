@@ -57,7 +57,11 @@ class Layout(TableFolder):
     def note_traces(self, traces: Sequence[Path]) -> None:
         """Remember where the stream reads from; to leave a folder out would leave it half read."""
         notes = self.notes()
-        left_out = [trace for trace in notes["traces"] if Path(trace) not in traces]
+        left_out = [
+            trace
+            for trace in notes["traces"]
+            if not any(Path(trace).is_relative_to(folder) for folder in traces)
+        ]
         if left_out:
             raise IncompatibleTablesError(
                 f"{self.folder} also reads from {', '.join(left_out)}: name it too, or choose "

@@ -80,7 +80,9 @@ def _chain(observer: Observer, book: TopicBook, what: str, record: trace.Publish
 
 def _once(observer: Observer, index: int, what: str, record: trace.Published) -> None:
     """One event per request and per injection; receivers sort twins of a request out."""
-    first = observer.requests.setdefault(record.request_id, record.event)
+    first = record.event
+    if record.request_id:
+        first = observer.requests.setdefault(record.request_id, record.event)
     if first != record.event and record.position is not None and record.position.term > 0:
         observer.findings.add("published_twice", f"{what} has the request of {first.hex()[8:20]}")
     if first != record.event:
