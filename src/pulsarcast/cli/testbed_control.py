@@ -46,7 +46,9 @@ def said_in(ctx: click.Context, *but: str) -> dict[str, Any]:
 @click.option("--nodes", type=click.IntRange(min=2), help="Instead of what the scenario says.")
 @click.option("--seed", type=int, help="Instead of what the scenario says.")
 @click.option("--workload", type=click.Path(path_type=Path), help="The file for `load`.")
-@click.option("--timeout-s", type=float, help="Then it goes down by itself.")
+@click.option(
+    "--timeout-s", type=click.FloatRange(min=0, min_open=True), help="Then it goes down by itself."
+)
 @click.option("--memory-mib", type=click.IntRange(min=1), help="What a node may take.")
 @click.option("--without-limits", is_flag=True, help="Go on where memory cannot be limited.")
 @click.option("--replace", is_flag=True, help="Overwrite a finished run.")
@@ -106,7 +108,8 @@ def load(
     """Play the load of the scenario, and say what was due and what came.
 
     Without a rate five users publish at a time, each its next event when the last is answered. A
-    load may be played again: its events are new ones.
+    load may be played again: its events are new ones. Exit 1: something is missing, or a node
+    refused though nothing was done to any.
     """
     from pulsarcast.testbed.control.messages import Play
 

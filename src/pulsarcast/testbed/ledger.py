@@ -11,6 +11,7 @@ they run on one machine and so read one clock.
 
 from __future__ import annotations
 
+import math
 import mmap
 from array import array
 from collections.abc import Callable, Iterable, Sequence
@@ -86,18 +87,25 @@ class Ledger:
         first = number * self.columns
         return self._cells[first : first + self.columns].tolist()
 
-    def arrivals_ns(self, node: int) -> list[tuple[int, int]]:
+    def arrivals_ns(self, node: int, numbers: range | None = None) -> list[tuple[int, int]]:
         """Of all that a node has got: when it first came, in the order of that, and was published.
 
-        To a microsecond: an event that came sooner came when it was published.
+        To a microsecond: an event that came sooner came when it was published. Of some events,
+        where their numbers are given.
         """
         assert self.readers == 1, "each reader has arrivals of its own"
         cells, published_ns = self._cells[node :: self.nodes].tolist(), self._published_ns
         return sorted(
             (published_ns[number] + (cell - 1) * NS_PER_US, published_ns[number])
             for number, cell in enumerate(cells)
-            if cell
+            if cell and (numbers is None or number in numbers)
         )
+
+    def last_arrival_ns(self) -> int | None:
+        """When anything first came to anyone for the last time; None: nothing ever did."""
+        came_ns = [arrivals[-1][0] for node in range(self.nodes)
+                   if (arrivals := self.arrivals_ns(node))]  # fmt: skip
+        return max(came_ns, default=None)
 
     def order_at(self, node: int) -> list[int]:
         """The events that a node has got, in the order in which they first came to it."""
@@ -211,11 +219,11 @@ class Teller:
 
 
 def percentile_ms(latencies_us: array[int], share: float) -> float:
-    """The latency that this share of all deliveries did not exceed; they must be sorted."""
+    """The least latency that this share of all deliveries did not exceed; they must be sorted."""
     if not latencies_us:
         return 0.0
-    place = min(len(latencies_us) - 1, int(share * len(latencies_us)))
-    return round(latencies_us[place] / 1000, 3)
+    rank = math.ceil(round(share * len(latencies_us), 6))  # 0.07 * 100 is a little more than 7
+    return round(latencies_us[max(0, rank - 1)] / 1000, 3)
 
 
 def messages_since(

@@ -1,10 +1,14 @@
 """The command line of the simulator: what it prints, and what it ends with."""
 
 import json
+from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from pulsarcast.cli import main
+from pulsarcast.simulation.results import Result as SimulationResult
+from pulsarcast.simulation.seeds import RUNS_MIN, Summary
 
 FIGURES: dict[str, type | tuple[type, ...]] = {
     "due": int,
@@ -23,6 +27,7 @@ FIGURES: dict[str, type | tuple[type, ...]] = {
     "shared_verification": bool,
 }
 
+SMALL_CONTENT = ("--nodes", "12", "--events", "2")
 SMALL = ("--nodes", "12", "--subscribers", "6", "--events", "5")
 
 
@@ -59,6 +64,8 @@ def test_mistakes_of_the_caller_are_told_in_a_sentence() -> None:
         (("thesis", "--faults", "flood"), "no fault plan 'flood'"),
         (("thesis", "--workload", "nowhere.zst"), "no such workload"),
         (("tree", "--without", "luck"), "no safeguard 'luck'"),
+        (("tree", "--latency-matrix", __file__), "is no matrix of round-trip times"),
+        (("content", *SMALL_CONTENT, "--churn", f"{__file__}:day"), "no Weibull fit 'day'"),
     ]:
         result = simulate(*words)
         assert result.exit_code == 1
@@ -82,3 +89,55 @@ def test_all_else_of_a_random_run_is_said_by_its_seed() -> None:
         result = simulate(*words)
         assert result.exit_code == 1
         assert result.stderr == f"Error: a random run takes these from its seed: {named}\n"
+
+
+def test_what_a_scenario_would_not_look_at_is_refused() -> None:
+    for words, complaint in [
+        (("tree", "--faults", "restarts"), "tree has no use for --faults"),
+        (("thesis", "--subscribers", "5", "--skew", "0.5"), "no use for --skew, --subscribers"),
+        (("content", "--trace", "out"), "content has no use for --trace"),
+        (("sequencers", "--settle-s-max", "9"), "sequencers has no use for --settle-s-max"),
+        (
+            ("tree", "--latency-matrix", "rtt.tsv.gz", "--jitter-ms", "5"),
+            "tree has no use for --jitter-ms",
+        ),
+    ]:
+        result = simulate(*words)
+        assert (result.exit_code, complaint in result.stderr) == (1, True), result.output
+
+
+def test_one_seed_or_many() -> None:
+    for words, complaint in [
+        (("sequencers", "--seed", "9", "--seeds", "2"), "--seed or --seeds"),
+        (("sequencers", "--first-seed", "9"), "--first-seed goes with --seeds"),
+        (("tree", "--latency-ms", "-5"), "--latency-ms"),
+    ]:
+        result = simulate(*words)
+        assert (result.exit_code, complaint in result.stderr) == (2, True), result.output
+
+
+def test_a_workload_that_cannot_be_unpacked_is_told_in_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "workload.zst"
+    path.write_bytes(b"not packed")
+    result = simulate("thesis", "--workload", str(path))
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"Error: {path} is no workload: ")
+
+
+def test_events_whose_topic_the_workload_does_not_have_are_objected_to(tmp_path: Path) -> None:
+    path = tmp_path / "workload.ndjson"
+    event = {"internalId": 1, "topic": "nowhere", "ups": 1}
+    user = {"type": "user", "name": "u", "node": "node-1", "subscriptions": {"nowhere": True}}
+    path.write_text(json.dumps({**user, "events": [event]}) + "\n")
+    result = simulate("thesis", "--nodes", "3", "--workload", str(path), "--json")
+    assert result.exit_code == 1, result.output
+    assert json.loads(result.stdout)["findings"] == {"dropped": 1}
+
+
+@pytest.mark.parametrize("kind", ["tree", "workload", "content"])
+def test_where_nothing_breaks_no_way_of_recovery_is_too_rare(kind: str) -> None:
+    summary = Summary(kind, "cube")
+    for seed in range(RUNS_MIN):
+        summary.add(SimulationResult(scenario=kind, seed=seed))
+    assert summary.rare() == []
+    assert len(Summary("random").paths) > len(summary.paths)
