@@ -429,7 +429,6 @@ class Following:
             self._stop_if_empty()
             return
         self.node.descriptors.unfollow(topic.id)
-        self.node.handing_in.unfollowed(topic.id)
         self._ending[topic.id] = None
         self.node.desk.forget(topic.id)
         # Whoever follows it again must not take an event for one that was delivered before.
