@@ -192,7 +192,7 @@ class Commands:
         )
         with caller_to_blame():
             topic.versions.check_sequencers(version)
-        self.node.renewal.adopt(topic, version)
+            self.node.renewal.adopt(topic, version)
         self._point_to(version, lambda: None)
         announcement = Publish(given.call, meta.id, version.block, replicated=True)
         done = Reply(given.call, cid=version.cid, block=version.block)

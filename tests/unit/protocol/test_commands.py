@@ -1,5 +1,7 @@
 """What an application asks, and what it is answered: topics made, filters nobody can serve."""
 
+import pytest
+
 from pulsarcast.model import trace
 from pulsarcast.model.topics import (
     AttributeRule,
@@ -9,7 +11,8 @@ from pulsarcast.model.topics import (
     Retention,
     TopicSettings,
 )
-from pulsarcast.protocol.inputs import SubscribeContent
+from pulsarcast.protocol.inputs import SubscribeContent, UpdateTopic
+from pulsarcast.protocol.topic import versions
 from tests.support.people import ALICE, BOB, meta_of, topic_of
 from tests.support.solo import Parent, Solo, below
 
@@ -45,3 +48,16 @@ def test_who_asks_for_filters_where_no_member_answers_is_told_so() -> None:
     solo = below(Parent("alice", [topic.block, meta_of(ALICE).block], takes_in=False))
     reply = solo.ask(lambda call: SubscribeContent(call, topic.cid, "price < 3"), patience_s=600.0)
     assert reply.error == "no member of this topic was found"
+
+
+def test_an_author_that_has_made_all_versions_that_a_topic_may_have_is_told_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(versions, "VERSIONS_MAX", 2)
+    solo = Solo().start()
+    topic = solo.create()
+    less, least = (TopicSettings(payload_bytes_max=size) for size in (5, 4))
+    assert solo.ask(lambda call: UpdateTopic(call, topic, less)).error is None
+    refused = solo.ask(lambda call: UpdateTopic(call, topic, least))
+    assert refused.error == "too many versions of a topic"
+    assert solo.version(topic).payload_bytes_max == 5

@@ -14,6 +14,7 @@ import msgspec
 from pulsarcast.model.errors import LocalError, RemoteError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.topic_types import TopicDescriptor
 from pulsarcast.protocol.content.following import ContentTopic
 from pulsarcast.protocol.content.homes import Homes
 from pulsarcast.protocol.content.knocking import Knocking
@@ -72,7 +73,7 @@ class Content:
         self.counts = node.counts
         self.decode = node.decode
         self.trees = Trees()
-        self.spaces = Spaces(node.descriptors)
+        self.spaces = Spaces(node.descriptors, self._add_version)
         self.routing = Routing(self.turn, node.dht)
         self.homes = Homes(
             self.turn,
@@ -299,6 +300,14 @@ class Content:
                     topic.comparing.receive(sender, message)
             case _ as unreachable:
                 assert_never(unreachable)
+
+    def _add_version(self, versions: Versions, version: TopicDescriptor) -> None:
+        """A version is found on behalf of an event or a filter: a member has to act on it."""
+        topic = self.node.topics.get(versions.first.cid)
+        if topic is None:
+            versions.add(version)
+        else:
+            self.node.renewal.adopt(topic, version)
 
     def _installed(self, sender: PeerId, message: Installed) -> None:
         self.subscriber.installed(sender, message)

@@ -35,8 +35,14 @@ def is_routed(topic: TopicDescriptor) -> bool:
 class Spaces:
     """The logical spaces of topics, found by their descriptors."""
 
-    def __init__(self, descriptors: Descriptors) -> None:
+    def __init__(
+        self,
+        descriptors: Descriptors,
+        add: Callable[[Versions, TopicDescriptor], object] = Versions.add,
+    ) -> None:
         self._descriptors = descriptors
+        self._add = add
+        """Takes a version in that we have found."""
         self._domains: dict[Cid, tuple[int, dict[str, Domain]]] = {}
 
     def find(self, topic: Cid, version: Cid, then: Callable[[Versions | None], None]) -> None:
@@ -51,7 +57,7 @@ class Spaces:
         def extended(versions: Versions, newer: list[TopicDescriptor]) -> None:
             try:
                 for each in newer:
-                    versions.add(each)
+                    self._add(versions, each)
             except RemoteError:
                 pass
             then(versions if version in versions.by_cid else None)

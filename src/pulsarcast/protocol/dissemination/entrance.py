@@ -92,7 +92,11 @@ class Entrance:
 
     def enter(self) -> None:
         """Find a member, or be the first."""
-        if self._closed or self._attempt is not None:
+        if self._closed:
+            return
+        if self._attempt is not None:
+            # Whatever it began as: we are out, and do not come in by only looking.
+            self._attempt.searching = False
             return
         self.turn.cancel(self._retry_timer)
         self._retry_timer = None

@@ -173,7 +173,8 @@ class Following:
             for mark in retired:
                 self.turn.trace(trace.Retired(topic.id, mark.publisher, mark.epoch, mark.retired))
             topic.log.subscribe(cursor)
-            self._run_on_start(topic.id)
+            if topic.announced:
+                self._run_on_start(topic.id)
 
         row = StateRow("cursor", topic.id, cursor.to_bytes(8, "big"))
         self.turn.persist(PutState(row), *self._rows(topic.id), then=synced)
@@ -193,7 +194,8 @@ class Following:
     def recalled(self, topic: Topic) -> None:
         """After a restart we may publish once we know what to link to."""
         if self.topics.get(topic.id) is topic:
-            self._run_on_ready(topic.id)
+            # Whoever subscribed meanwhile was subscribed already.
+            self._run_on_start(topic.id)
 
     def _run_on_ready(self, cid: Cid) -> None:
         self.topics[cid].announced = True
@@ -202,8 +204,9 @@ class Following:
 
     def _run_on_start(self, cid: Cid) -> None:
         self._run_on_ready(cid)
-        for then in self._on_start.pop(cid, []):
-            then()
+        if cid not in self._subscribing:
+            for then in self._on_start.pop(cid, []):
+                then()
 
     def _open(self, versions: Versions, why: Why) -> Topic:
         self.node.descriptors.follow(versions)
@@ -426,7 +429,6 @@ class Following:
             self._stop_if_empty()
             return
         self.node.descriptors.unfollow(topic.id)
-        self.node.handing_in.unfollowed(topic.id)
         self._ending[topic.id] = None
         self.node.desk.forget(topic.id)
         # Whoever follows it again must not take an event for one that was delivered before.

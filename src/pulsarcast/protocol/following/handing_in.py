@@ -21,7 +21,6 @@ from pulsarcast.protocol.store import (
     LoadBlock,
     LoadNumbers,
     MarkState,
-    PutBlock,
     PutEvent,
     PutMark,
     Write,
@@ -125,11 +124,6 @@ class HandingIn:
                 self._own_offers.setdefault(topic, {})[cid] = None
             self.receive_again(cid)
 
-    def unfollowed(self, topic: Cid) -> None:
-        """We have left a topic: what no other member may have, we hand in as a visitor."""
-        for cid in self._own_offers.pop(topic, {}):
-            self.offer_block_again(cid)
-
     def hand_in_missing(self, topic: Topic) -> None:
         """What we once handed in may be gone again, with the disk of the member that took it."""
         own = self.node.numberings.last_of(topic.id)
@@ -163,32 +157,55 @@ class HandingIn:
         `then` is given all that the disk should be told together with the forgetting.
         """
         visits = self.node.visits
+        marks = list(marks)
         visits.remember(cid, marks)
         retired = [visits.mark_outside(cid, epoch) for epoch in visits.retired(cid)]
         remembered = [*forgotten, *(PutMark(cid, mark) for mark in retired)]
-        own = self.node.numberings.last_of(cid)
-        if own is None:
+        numberings = self._own_numberings(cid, marks)
+        # What we said before we followed it, no other member may have.
+        offers = list(self._own_offers.pop(cid, {}))
+        if not numberings and not offers:
             then(remembered)
             return
-        epoch, last = own
-        first = max(1, last - OWN_KEPT_MAX + 1)
-        events: list[EventDescriptor] = []
+        events: dict[Cid, EventDescriptor] = {}
 
         def found(some: list[EventDescriptor], go_on: Then) -> None:
-            events.extend(some)
+            events.update((event.cid, event) for event in some)
             go_on()
+
+        def load() -> None:
+            room = OWN_KEPT_MAX - len(events)
+            if numberings and room > 0:
+                epoch, last = numberings.pop()
+                self._load_own(cid, epoch, max(1, last - room + 1), last, found, load)
+            elif offers:
+                self.turn.load(LoadBlock(offers.pop()), Block, found_offer)
+            else:
+                done()
+
+        def found_offer(answer: Block) -> None:
+            found([] if answer.block is None else [self.node.decode(answer.block)], load)
 
         def done() -> None:
             # Kept outside of any log, to be handed in, and found again by an idempotency key: all
             # of them together with the forgetting, which would else take them too.
-            kept = [self._keep_own(event) for event in events]
-            offers = [visits.offer_row(event) for event in events]
-            for event in events:
+            kept = [self._keep_own(event) for event in events.values()]
+            rows = [visits.offer_row(event) for event in events.values()]
+            for event in events.values():
                 visits.offer(event, root, own=True)
-            then([*kept, *offers, *remembered])
+            then([*kept, *rows, *remembered])
 
-        load = partial(self._load_own, cid, epoch, first, last, found, done)
         self.turn.persist(then=load)
+
+    def _own_numberings(self, cid: Cid, marks: Iterable[MarkState]) -> list[tuple[int, int]]:
+        """Our epochs in a topic and how far each goes, the newest last."""
+        ours = [mark for mark in marks if mark.publisher == self.turn.me]
+        known = {mark.epoch: max((mark.high, *mark.beyond)) for mark in ours}
+        newest = self.node.numberings.last_of(cid)
+        if newest is not None:
+            known.pop(newest[0], None)
+            known[newest[0]] = newest[1]
+        return list(known.items())
 
     def _keep_own(self, event: EventDescriptor) -> Write:
         mark = self.node.visits.mark_outside(event.topic, event.sequence.epoch)
@@ -280,16 +297,6 @@ class HandingIn:
                 self.node.visits.offer(event, versions.first.root_peer, own=True)
 
         self.node.descriptors.find(event.topic, found)
-
-    def offer_block_again(self, cid: Cid) -> None:
-        """We no longer follow the topic of an event of ours: see it handed in from outside."""
-
-        def found(answer: Block) -> None:
-            if answer.block is not None:
-                self.turn.persist(PutBlock(cid, answer.block, None, 0))
-                self.offer_again(self.node.decode(answer.block))
-
-        self.turn.load(LoadBlock(cid), Block, found)
 
     def receive_again(self, cid: Cid) -> None:
         """We follow a topic that we had an event for: it goes through our own tree now."""

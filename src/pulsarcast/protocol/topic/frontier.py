@@ -29,6 +29,12 @@ class _Mark:
         self.beyond: dict[int, Cid | None] = {}
         self.retired = 0
 
+    def close_up(self) -> None:
+        """What came beyond a gap that is none any more is beyond nothing."""
+        while self.high + 1 in self.beyond:
+            self.high += 1
+            self.cid = self.beyond.pop(self.high)
+
 
 class Frontier:
     """What we hold of one topic."""
@@ -83,9 +89,8 @@ class Frontier:
         self._digest = None
         if number == mark.high + 1:
             mark.high, mark.cid = number, cid
-            while mark.beyond and mark.high + 1 in mark.beyond:
-                mark.high += 1
-                mark.cid = mark.beyond.pop(mark.high)
+            if mark.beyond:
+                mark.close_up()
         elif number > mark.high:
             mark.beyond[number] = cid
         return self._state(source, mark)
@@ -98,6 +103,18 @@ class Frontier:
         self._marks[(state.publisher, state.epoch)] = mark
         self._digest = None
 
+    def begin_at(self, state: MarkState) -> None:
+        """Begin where another stands; what we hold beyond that stays, and nothing goes back."""
+        source = (state.publisher, state.epoch)
+        ours = self._marks.get(source)
+        if ours is not None and ours.high >= state.high:
+            return
+        self.adopt(state._replace(floor=state.high, beyond=()))
+        if ours is not None:
+            mark = self._marks[source]
+            mark.beyond = {n: cid for n, cid in ours.beyond.items() if n > mark.high}
+            mark.close_up()
+
     def retire(self, publisher: PeerId, epoch: int, number: int) -> MarkState:
         """Forget everything up to a number: it counts as delivered from now on."""
         mark = self._marks.setdefault((publisher, epoch), _Mark())
@@ -106,9 +123,7 @@ class Frontier:
         if number > mark.high:
             mark.high, mark.cid = number, mark.beyond.get(number)
             mark.beyond = {n: cid for n, cid in mark.beyond.items() if n > number}
-            while mark.high + 1 in mark.beyond:
-                mark.high += 1
-                mark.cid = mark.beyond.pop(mark.high)
+            mark.close_up()
         self._digest = None
         return self._state((publisher, epoch), mark)
 

@@ -177,7 +177,7 @@ class Keeping:
     def start_at(self, marks: Iterable[MarkState]) -> None:
         """Begin where another stands: nothing that it had by then is due to us."""
         for mark in marks:
-            self._frontier.adopt(mark._replace(floor=mark.high, beyond=()))
+            self._frontier.begin_at(mark)
             self.accept_waiting(mark.publisher, mark.epoch)
 
 

@@ -5,7 +5,14 @@ from msgspec import structs
 
 from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid, cid_of
-from pulsarcast.model.topic_types import AttributeRule, DeliveryOrder, Mark, TopicSettings
+from pulsarcast.model.topic_types import (
+    AttributeRule,
+    DeliveryOrder,
+    Mark,
+    Retention,
+    TopicSettings,
+)
+from pulsarcast.model.topics import next_version
 from pulsarcast.protocol.content import following
 from pulsarcast.protocol.content import members as members_module
 from pulsarcast.protocol.content.members import id_of
@@ -13,9 +20,22 @@ from pulsarcast.protocol.content.messages import CompareContent, ContentCompared
 from pulsarcast.protocol.content.shape import Shape
 from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
 from pulsarcast.protocol.content.trees import TREES_MAX, Trees
-from pulsarcast.protocol.inputs import Publish, SubscribeContent, UnsubscribeContent
+from pulsarcast.protocol.inputs import Publish, SubscribeContent, TimerFired, UnsubscribeContent
+from pulsarcast.protocol.messages import EventMessage
+from pulsarcast.protocol.topic.versions import Versions
 from tests.support.lab import Lab
-from tests.support.people import BOB, EPOCH, event_of, version_of
+from tests.support.people import (
+    ALICE,
+    BOB,
+    CREATED_US,
+    EPOCH,
+    event_of,
+    mark_of,
+    meta_of,
+    topic_of,
+    version_of,
+)
+from tests.support.solo import Parent, below
 
 AUTHOR, MEMBER, READER = 0, 1, 2
 SETTINGS = TopicSettings(
@@ -194,3 +214,32 @@ def test_events_that_no_member_gives_a_turn_are_bounded(monkeypatch: pytest.Monk
     reader._compared(made.peer(AUTHOR), listed, True)
     assert reader.held_back == 0
     assert reader.frontier.high(BOB.peer_id, EPOCH) == 49
+
+
+def test_a_member_acts_on_a_version_that_it_finds_for_the_sake_of_others() -> None:
+    """It is a home, too, and an event came there before the word of its version."""
+    first = topic_of(ALICE, SETTINGS)
+    event = event_of(BOB, first, attributes={"price": 5.0})
+    flushed = next_version(
+        ALICE,
+        first,
+        structs.replace(SETTINGS, retention=Retention(count=1)),
+        created=CREATED_US,
+        valid_until=[mark_of(event)],
+        flushed=[mark_of(event)],
+    )
+    parent = Parent("alice", [first.block, meta_of(ALICE).block, flushed.block])
+    solo = below(parent)
+    solo.subscribe(first.cid)
+    solo.hear(parent.peer, EventMessage(event.block, 1))
+    found: list[Versions | None] = []
+    find = solo.node.content.spaces.find
+    now = solo.node.turn.after(0.0, lambda: find(first.cid, flushed.cid, found.append))
+    solo.give(TimerFired(now))
+    assert found
+    assert solo.version(first.cid) == flushed
+    (mark,) = solo.topic(first.cid).frontier.marks()
+    assert mark.retired == 1
+    saved = [row.key for row in solo.store.rows() if row.table == "topic"]
+    assert flushed.cid in saved
+    assert [each.version for each in solo.records if isinstance(each, trace.TopicVersion)]

@@ -388,6 +388,49 @@ def test_what_is_acknowledged_after_the_end_does_not_count_for_the_next_subscrip
     assert not [row for row in solo.store.rows() if row.table == "cursor"]
 
 
+def slowly_started(solo: Solo) -> tuple[Solo, list[Effect]]:
+    """The same node in its next life, of whose disk nothing has been heard yet."""
+    again = Solo(store=solo.store.copy())
+    return again, list(again.node.handle(again._start, NOW))
+
+
+def test_who_subscribes_before_the_log_is_read_after_a_restart_is_answered() -> None:
+    solo = Solo().start()
+    topic = solo.create()
+    solo.subscribe(topic)
+    solo.publish(topic)
+    again, todo = slowly_started(solo)
+    todo += again.node.handle(Subscribe(99, topic), NOW)
+    while todo:
+        for answer in again._carry_out(todo.pop(0)):
+            todo.extend(again.node.handle(answer, NOW))
+    assert again.replies[99].error is None
+
+
+def test_who_subscribes_before_the_log_is_read_links_to_what_is_in_it_all_the_same() -> None:
+    """That the subscription is on the disk does not tell us what we saw last."""
+    solo = Solo().start()
+    topic = solo.create()
+    first = solo.publish(topic)
+    again, todo = slowly_started(solo)
+    todo += again.node.handle(Subscribe(98, topic), NOW)
+    loads = [each for each in todo if isinstance(each, Load)]
+    todo = [each for each in todo if not isinstance(each, Load)]
+    for rest in (todo, loads):
+        while rest:
+            for answer in again._carry_out(rest.pop(0)):
+                rest.extend(again.node.handle(answer, NOW))
+        if rest is todo:
+            loads += again.node.handle(Publish(99, topic, b"second"), NOW)
+    assert {98, 99} <= again.replies.keys()
+    second = again.replies[99].cid
+    assert second is not None
+    block = again.store.answer(LoadBlock(second))
+    assert isinstance(block, Block)
+    assert block.block is not None
+    assert again.node.decode(block.block).parents == (first,)
+
+
 # What our disk says that we follow.
 
 

@@ -5,11 +5,19 @@ import pytest
 from pulsarcast.model import trace
 from pulsarcast.model.events import PAYLOAD_BYTES_MAX, EventDescriptor, decode_event
 from pulsarcast.model.ids import Cid
+from pulsarcast.protocol.effects import Effect, Load, Persist
 from pulsarcast.protocol.following import handing_in
-from pulsarcast.protocol.inputs import Publish, Unsubscribe
-from pulsarcast.protocol.messages import EventMessage, Message, StoreBlocks
+from pulsarcast.protocol.inputs import Input, PeerLost, PeerUp, Publish, Unsubscribe
+from pulsarcast.protocol.messages import (
+    Contact,
+    EventMessage,
+    FetchRange,
+    Message,
+    Range,
+    StoreBlocks,
+)
 from pulsarcast.protocol.publishing.numbering import Numbering
-from pulsarcast.protocol.store import DropEvents
+from pulsarcast.protocol.store import Block, DropBlock, DropEvents, LoadBlock
 from pulsarcast.storage.memory import MemoryStore
 from tests.support.people import ALICE, meta_of, topic_of
 from tests.support.solo import Parent, Solo, below
@@ -138,3 +146,81 @@ def test_who_follows_a_topic_hands_its_newest_events_in_too(
     solo.node.visits.forget(TOPIC.cid)
     solo.subscribe(TOPIC.cid)
     assert len(solo.node.handing_in._own_offers[TOPIC.cid]) == 5
+
+
+# What we said before we followed a topic that we leave again.
+
+
+class Committing(Solo):
+    """Its disk does as a real one: it commits all that it was given, then answers questions."""
+
+    def give(self, given: Input) -> list[Effect]:
+        """Hand the node an input, and let the disk work."""
+        effects = self.node.handle(given, self._read_clock())
+        todo = list(effects)
+        while todo:
+            writes = [each for each in todo if isinstance(each, Persist)]
+            loads = [each for each in todo if isinstance(each, Load)]
+            others = [each for each in todo if not isinstance(each, Persist | Load)]
+            now = self._read_clock()
+            each_in_turn = (*writes, *loads, *others)
+            answers = [answer for each in each_in_turn for answer in self._carry_out(each)]
+            todo = [each for answer in answers for each in self.node.handle(answer, now)]
+        return effects
+
+
+def outsider_that_joins_nobody() -> tuple[Committing, Parent, Cid]:
+    """It has published from outside, before it followed the topic as the only one who does."""
+    topic = topic_of(ALICE)
+    alice = Parent("alice", [topic.block, meta_of(ALICE).block], takes_in=False)
+    solo = Committing(contacts=(alice.peer,))
+    solo.peers[alice.peer] = alice
+    solo.start()
+    given = Publish(99, topic.cid, b"from outside", idempotency_key=b"key")
+    solo.give(given)
+    solo.advance(1.0)
+    solo.give(PeerLost(alice.peer))
+    solo.subscribe(topic.cid)
+    solo.advance(60.0)
+    event = solo.replies[99].cid
+    assert event is not None
+    solo.store.apply([DropBlock(event)])  # In a larger network, others keep its replicas.
+    return solo, alice, event
+
+
+def test_what_we_said_before_we_followed_a_topic_is_handed_in_after_we_have_left_it() -> None:
+    """No member has it but we: its row on our disk alone would have waited for a restart."""
+    solo, alice, event = outsider_that_joins_nobody()
+    topic = topic_of(ALICE).cid
+    solo.give(PeerUp(Contact(alice.peer)))
+    alice.takes_in = True
+    assert solo.ask(lambda call: Unsubscribe(call, topic)).error is None
+    assert solo.node.visits.has_own(topic)
+    solo.advance(30.0)
+    handed = [decode_event(each.block).cid for each in solo.sent_to(alice.peer, EventMessage)]
+    assert event in handed
+    epoch = solo.node.decode(block_of(solo, event)).sequence.epoch
+    solo.sent.clear()
+    solo.hear(alice.peer, FetchRange(1, topic, solo.me, epoch, 1, 1))
+    assert [len(each.blocks) for each in solo.sent_to(alice.peer, Range)] == [1]
+
+
+def test_what_we_said_before_we_followed_a_topic_is_known_by_its_key_after_we_have_left_it() -> (
+    None
+):
+    solo, _, event = outsider_that_joins_nobody()
+    topic = topic_of(ALICE).cid
+    for again in (False, True):
+        if again:
+            solo.publish(topic, b"as a member")
+        assert solo.ask(lambda call: Unsubscribe(call, topic)).error is None
+        same = solo.ask(lambda call: Publish(call, topic, b"", idempotency_key=b"key"))
+        assert same.cid == event
+        solo.subscribe(topic)
+
+
+def block_of(solo: Solo, cid: Cid) -> bytes:
+    found = solo.store.answer(LoadBlock(cid))
+    assert isinstance(found, Block)
+    assert found.block is not None
+    return found.block

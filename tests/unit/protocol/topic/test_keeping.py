@@ -1,8 +1,20 @@
 """Keeping: an event that nobody delivers takes its number, and holds nobody up."""
 
 from pulsarcast.model.topics import DeliveryOrder, Mark, TopicSettings
-from pulsarcast.protocol.messages import EventMessage
-from tests.support.people import ALICE, BOB, EPOCH, event_of, meta_of, topic_of, version_of
+from pulsarcast.protocol.messages import EventMessage, FrontierPage, Join, Role
+from pulsarcast.protocol.store import MarkState
+from pulsarcast.protocol.topic.frontier import Frontier
+from tests.support.people import (
+    ALICE,
+    BOB,
+    EPOCH,
+    MALLORY,
+    event_of,
+    following,
+    meta_of,
+    topic_of,
+    version_of,
+)
 from tests.support.solo import Parent, below
 
 
@@ -46,3 +58,32 @@ def test_as_many_liars_as_may_wait_have_their_turn_one_after_the_other() -> None
         solo.hear(parent.peer, EventMessage(event.block, 1))
     assert solo.cids() == [other.cid, first.cid, honest.cid]
     assert len(solo.reasons()) == len(liars)
+
+
+def test_who_keeps_a_tree_together_does_not_go_back_to_where_a_neighbour_stands() -> None:
+    """Any child can show less than we hold: what waits behind that would be looked for in vain."""
+    topic = topic_of(ALICE, TopicSettings(delivery_order=DeliveryOrder.CAUSAL))
+    solo = below(Parent("carol", [topic.block, meta_of(ALICE).block], takes_in=False))
+    for attempt in (1, 2):
+        join = Join(topic.cid, attempt, Role.MEMBER, ALICE.peer_id, False, False)
+        solo.hear(BOB.peer_id, join)
+        solo.advance(30.0)
+    first, missing = event_of(MALLORY, topic), event_of(BOB, topic)
+    second = event_of(MALLORY, topic, 2, **following(first, missing))
+    for event in (first, second):
+        solo.hear(BOB.peer_id, EventMessage(event.block, 1))
+    kept = solo.topic(topic.cid)
+    assert kept.comparing.is_blank
+    less = MarkState(MALLORY.peer_id, EPOCH, 0, 0, None)
+    solo.hear(BOB.peer_id, FrontierPage(topic.cid, (less,), answer=False, more=False))
+    assert kept.causal is not None
+    assert kept.causal.needed(BOB.peer_id, EPOCH) == 1
+    assert kept.frontier.high(MALLORY.peer_id, EPOCH) == 1
+
+
+def test_who_begins_where_another_stands_keeps_what_it_holds_beyond() -> None:
+    frontier = Frontier()
+    for number in (1, 4, 5, 7):
+        frontier.add(BOB.peer_id, EPOCH, number, None)
+    frontier.begin_at(MarkState(BOB.peer_id, EPOCH, 0, 3, None))
+    assert frontier.marks() == [MarkState(BOB.peer_id, EPOCH, 3, 5, None, (7,))]
