@@ -61,7 +61,7 @@ class Comparing:
         where: Callable[[], tuple[str, ...]],
         find_members: Callable[[Callable[[list[PeerId]], None]], None],
         start: Callable[[dict[Source, int]], None],
-        compared: Callable[[PeerId, ContentCompared, bool], None],
+        compared: Callable[[PeerId, ContentCompared, bool], bool],
         confirmed: Callable[[dict[Source, int]], None],
         counts: Counter[str],
     ) -> None:
@@ -75,7 +75,7 @@ class Comparing:
         self._find_members = find_members
         self._start = start
         self._compared = compared
-        """Takes what a member found, and whether its log decides the order."""
+        """Takes what a member found, and whether its log decides the order; False: not yet."""
         self._confirmed = confirmed
         self._counts = counts
         self._slots = [_Slot() for _ in range(MEMBERS)]
@@ -217,13 +217,23 @@ class Comparing:
         if message.more:
             return
         self._done(slot)
-        self._compared(sender, message, slot is self._slots[0])
+        if not self._compared(sender, message, slot is self._slots[0]):
+            return
         slot.log, slot.place = message.log, message.place
         if message.place >= message.newest:
             slot.base = message.place
             self._confirm(slot)
         else:
             self._ask(slot)
+
+    def again(self, member: PeerId, *, is_known: bool) -> None:
+        """A version was looked for that an answer named: ask its member again, or another."""
+        for slot in self._slots:
+            if slot.member == member and not slot.request:
+                if is_known:
+                    self._ask(slot)
+                else:
+                    self._drop(slot)
 
     def _confirm(self, slot: _Slot) -> None:
         """Both members' words together move our frontier; where there is one only, its word."""

@@ -33,7 +33,7 @@ from pulsarcast.protocol.content.messages import (
 )
 from pulsarcast.protocol.content.probing import Probing
 from pulsarcast.protocol.content.routing import Routing
-from pulsarcast.protocol.content.spaces import Spaces, is_routed
+from pulsarcast.protocol.content.spaces import Spaces, is_routed, own_filter, read_filter
 from pulsarcast.protocol.content.subscriber import Subscriber
 from pulsarcast.protocol.content.trees import Trees
 from pulsarcast.protocol.content.upkeep import Upkeep
@@ -126,17 +126,20 @@ class Content:
             raise LocalError("we are a member of this topic: all of its events come to us")
         if topic is not None and sid not in topic.wanted and len(topic.wanted) >= FILTERS_MAX:
             raise LocalError(f"more than {FILTERS_MAX} filters on one topic")
+        wanted = own_filter(versions.current, where)
         number = self._next_number(topic, cid, sid)
         self.subscriber.cancel(cid, sid)
         self.subscriber.install(versions, sid, number, where, lambda: self.kept(cid, sid))
         if topic is None:
             topic = self.topics[cid] = self.topic_type(self, versions)
-            topic.want(sid, number, where)
+            topic.want(sid, number, wanted)
             topic.begin(self.node.numberings.last_link(cid))
             self.node.descriptors.follow(versions)
             topic.open()
         else:
-            topic.want(sid, number, where)
+            # After a restart a filter is read by the version that it was written for.
+            self.node.descriptors.follow(versions)
+            topic.want(sid, number, wanted)
         if topic.started:
             self.turn.persist(*self.rows(topic), then=partial(_run, [topic.say_filters, then]))
             return
@@ -220,6 +223,10 @@ class Content:
             if versions is None:
                 continue
             row = msgspec.json.decode(value, type=_Row)
+            try:
+                _, wanted = read_filter(versions, row.where)
+            except RemoteError:
+                continue  # Our disk has no version that says what it means.
             topic = self.topics.get(cid)
             if topic is None:
                 topic = self.topics[cid] = self.topic_type(
@@ -230,14 +237,15 @@ class Content:
                     cursor=int.from_bytes(cursors.get(cid, b""), "big"),
                 )
                 self.node.descriptors.follow(versions)
-            topic.want(sid, row.number + 2, row.where)
+            topic.want(sid, row.number + 2, wanted)
 
     def resume(self) -> None:
         """After a restart, once peers can be asked: have our filters kept again."""
         for topic in list(self.topics.values()):
             for sid, wanted in topic.wanted.items():
-                number = topic.numbers[sid]
-                self.subscriber.install(topic.versions, sid, number, wanted.text())
+                number, where = topic.numbers[sid], wanted.text()
+                version, _ = read_filter(topic.versions, where)
+                self.subscriber.install(topic.versions, sid, number, where, version=version)
             self.turn.persist(*self.rows(topic))
             topic.open()
 

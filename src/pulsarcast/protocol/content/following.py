@@ -9,6 +9,7 @@ member says whose turn it is, so that an event behind others that do not match u
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pulsarcast.model import trace
@@ -20,7 +21,6 @@ from pulsarcast.model.topics import DeliveryOrder, Mark
 from pulsarcast.protocol.content.comparing import START_MARKS_MAX, Comparing
 from pulsarcast.protocol.content.members import ID_BYTES, id_of
 from pulsarcast.protocol.content.messages import ContentCompared
-from pulsarcast.protocol.content.spaces import own_filter
 from pulsarcast.protocol.store import MarkState, PutMark, Write
 from pulsarcast.protocol.topic.barrier import CausalBarrier
 from pulsarcast.protocol.topic.frontier import Frontier, Source
@@ -119,9 +119,9 @@ class ContentTopic:
         """Nothing is wanted any more."""
         self.comparing.close()
 
-    def want(self, sid: int, number: int, where: str) -> None:
+    def want(self, sid: int, number: int, wanted: Filter) -> None:
         """Have one filter more, or another one in its place."""
-        self.wanted[sid] = own_filter(self.versions.current, where)
+        self.wanted[sid] = wanted
         self.numbers[sid] = number
 
     def wait(self, sid: int, started: Callable[[], None], failed: Callable[[], None]) -> None:
@@ -258,21 +258,36 @@ class ContentTopic:
     def _count(self, name: str, by: int) -> None:
         self._content.counts[name] += by
 
-    def _compared(self, sender: PeerId, message: ContentCompared, decides: bool) -> None:
-        """A member names all that match, and sends those that we lack."""
-        order = [message.order[at : at + ID_BYTES] for at in range(0, len(message.order), ID_BYTES)]
-        listed = set(order) if decides else set()
+    def _compared(self, sender: PeerId, message: ContentCompared, decides: bool) -> bool:
+        """A member names all that match, and sends those that we lack.
+
+        False where we do not know the version of one yet: nothing of it is taken, or what the
+        member says of its numberings would cover an event that we have not judged.
+        """
+        events: list[EventDescriptor] = []
         for block in message.blocks:
             try:
                 event = self._content.decode(block)
                 if event.topic != self.id:
                     raise RemoteError("an answer from another topic")
+                events.append(event)
+            except RemoteError as error:
+                self._content.rejected(sender, self.id, error)
+        for event in events:
+            if event.version not in self.versions.by_cid:
+                looked = partial(self._looked, sender)
+                self._content.spaces.find(self.id, event.version, looked)
+                return False
+        order = [message.order[at : at + ID_BYTES] for at in range(0, len(message.order), ID_BYTES)]
+        listed = set(order) if decides else set()
+        for event in events:
+            try:
                 has_turn = id_of(event.cid) in listed
                 self.receive(event, 1, routed=False, has_turn=has_turn)
             except RemoteError as error:
                 self._content.rejected(sender, self.id, error)
         if not self.is_ordered or not decides:
-            return
+            return True
         for name in order:
             found = self._take_early(name)
             if found is not None:
@@ -281,6 +296,12 @@ class ContentTopic:
                 # A later one was here already: when this one was, no filter of ours wanted it.
                 if number > self.frontier.highest(event.numbered_by, epoch):
                     self._accept(event, hops, routed=hops > 1)
+        return True
+
+    def _looked(self, member: PeerId, versions: Versions | None) -> None:
+        """A version that a member's answer named was looked for."""
+        if self._content.topics.get(self.id) is self:
+            self.comparing.again(member, is_known=versions is not None)
 
     def _confirmed(self, marks: dict[Source, int]) -> None:
         """Two members have shown us all that matches up to here."""

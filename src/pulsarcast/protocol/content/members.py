@@ -16,7 +16,7 @@ from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.filters import Filter
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.content.messages import MARKS_LEFT_OUT, CompareContent, ContentCompared
-from pulsarcast.protocol.content.spaces import filter_of
+from pulsarcast.protocol.content.spaces import read_filter
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import Events, LoadLog, LoadNumbers, MarkState
 from pulsarcast.protocol.topic.topic import Topic
@@ -104,7 +104,7 @@ class Members:
         if late:
             self._turn.send(sender, _no_member(message, tuple(late[:MARKS_PAGE])))
             return
-        wanted = [filter_of(topic.descriptor, text) for text in message.where]
+        wanted = [read_filter(topic.versions, text)[1] for text in message.where]
         if message.log == token:
             self._scan(sender, message, topic, token, message.place, wanted)
         else:

@@ -23,6 +23,8 @@ CONTENT = "content"
 """What a topic's `extensions` say where its events are routed by content."""
 KNOWN_CHARS_MAX = 256
 """Filters that are no longer are not parsed again."""
+SCHEMAS_MAX = 8
+"""Schemas of a topic by which a filter is tried, the newest first."""
 
 
 def is_routed(topic: TopicDescriptor) -> bool:
@@ -102,6 +104,23 @@ def filter_of(version: TopicDescriptor, where: str) -> Filter:
 def known_filter(version: TopicDescriptor, where: str) -> Filter:
     """The same for a short one; long ones would let strangers fill our memory with their parts."""
     return parse_received(where, version.attributes)
+
+
+def read_filter(versions: Versions, where: str) -> tuple[TopicDescriptor, Filter]:
+    """A filter by the newest version that can read it: a later one may have dropped attributes.
+
+    Raises RemoteError where none can.
+    """
+    schemas = {version.attributes: version for version in versions.all()}
+    schemas[versions.current.attributes] = versions.current
+    refused: RemoteError | None = None
+    for version in sorted(schemas.values(), key=lambda each: -each.number)[:SCHEMAS_MAX]:
+        try:
+            return version, filter_of(version, where)
+        except RemoteError as error:
+            refused = refused or error
+    assert refused is not None
+    raise refused
 
 
 def own_filter(version: TopicDescriptor, where: str) -> Filter:

@@ -11,6 +11,7 @@ from functools import partial
 
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.subscriptions import SubscriptionRecord, sign_subscription
+from pulsarcast.model.topic_types import TopicDescriptor
 from pulsarcast.protocol.content.homes import Homes
 from pulsarcast.protocol.content.messages import Held, Installed, PlaceSubscription, Stage
 from pulsarcast.protocol.content.place import salt_of
@@ -90,19 +91,22 @@ class Subscriber:
         number: int,
         where: str,
         then: Callable[[], None] | None = None,
+        *,
+        version: TopicDescriptor | None = None,
     ) -> None:
         """Have a filter's events sent to us; `then` runs once all of its pieces are kept.
 
+        It is read by the newest version, or by the one given.
         Raises LocalError where the filter cannot be routed.
         """
-        topic, current = versions.first.cid, versions.current
-        wanted = own_filter(current, where)
+        topic, read_by = versions.first.cid, version or versions.current
+        wanted = own_filter(read_by, where)
         routed: list[_Routed] = []
         for route in routes_of(wanted, self._spaces.domains(versions)):
             for piece in pieces(route.low, route.high, self._turn.rng, self.cut_off):
                 salt = salt_of(self._turn.me, sid, len(routed))
                 routed.append(_Routed(route.attribute, piece, point_of(piece, salt)))
-        record = self._sign(topic, current.cid, sid, number, wanted.text())
+        record = self._sign(topic, read_by.cid, sid, number, wanted.text())
         own = self._own[(topic, sid)] = _Own(record, routed)
         own.then = then
         if not routed and then is not None:

@@ -67,7 +67,8 @@ class Blocks:
         """When the time of each is up."""
         self._first_over_us = NEVER_US
         """No block that we know of is out of its time before this."""
-        self._over: dict[Cid, None] = {}
+        self._over: dict[Cid, Lifetime] = {}
+        """What was out of its time by our clock, which may have been wrong since or before."""
 
     def __contains__(self, cid: Cid) -> bool:
         """Whether we know that a block is on our disk; it may be there all the same."""
@@ -79,15 +80,15 @@ class Blocks:
 
     def wants(self, cid: Cid) -> bool:
         """Whether a block may be news: we neither know it to be here nor to be out of its time."""
-        return cid not in self._held and cid not in self._over
+        over = self._over.get(cid)
+        return cid not in self._held and (over is None or over.covers(self._turn.wall_us))
 
     def drop_expired(self) -> None:
         """Forget the blocks whose time is up."""
         now_us = self._turn.wall_us
         if self._first_over_us < now_us:
             for cid in [cid for cid, expires_us in self._held.items() if expires_us < now_us]:
-                del self._held[cid]
-                self._remember_over(cid)
+                self._remember_over(cid, Lifetime(0, self._held.pop(cid)))
             self._first_over_us = min(self._held.values(), default=NEVER_US)
         self._turn.persist(DropExpired(now_us))
 
@@ -115,7 +116,7 @@ class Blocks:
             if lifetime.covers(self._turn.wall_us):
                 taken[cid] = (block, lifetime)
             else:
-                self._remember_over(cid)
+                self._remember_over(cid, lifetime)
 
         def synced() -> None:
             for cid, (_, lifetime) in taken.items():
@@ -202,7 +203,7 @@ class Blocks:
             del self._held[next(iter(self._held))]
         return True
 
-    def _remember_over(self, cid: Cid) -> None:
-        self._over[cid] = None
+    def _remember_over(self, cid: Cid, lifetime: Lifetime) -> None:
+        self._over[cid] = lifetime
         if len(self._over) > OVER_MAX:
             del self._over[next(iter(self._over))]

@@ -192,6 +192,8 @@ class Placing:
 
     def _advance(self, placement: _Placement) -> None:
         """Ask as many peers as replicas are missing."""
+        if placement.ended:
+            return  # Our own disk was the last hope, and has said no at once.
         count = placement.store.counts[placement.index]
         while count + placement.pending < self._replicas and placement.places:
             contact = placement.places.pop()

@@ -42,6 +42,8 @@ COMPARED_MAX = 512
 """Ranges compared in one round."""
 PULLS_MAX = 64
 """Lists of blocks that wait to be fetched."""
+PULLS_PER_PEER_MAX = PULLS_MAX // 2
+"""Those of one peer: it may show what it never gives."""
 SHOWN_MAX = 8
 """Lists of CIDs of others that we look through at a time; further ones are shown again later."""
 FRESH_ROUNDS = 4
@@ -356,9 +358,10 @@ class Replication:
         """Fetch blocks from a replica, a few at a time."""
         table = self._table
         wanted = [cid for cid in cids if table.is_among_closest(cid_key(cid), self._replicas)]
-        for start in range(0, len(wanted), WANTED_MAX):
-            if len(self._pulls) >= PULLS_MAX:
-                break  # The next round finds them again.
+        theirs = sum(each.peer == source.peer for each, _ in self._pulls)
+        room = min(PULLS_MAX - len(self._pulls), PULLS_PER_PEER_MAX - theirs)
+        # What finds no room, the next round finds again.
+        for start in range(0, min(len(wanted), room * WANTED_MAX), WANTED_MAX):
             self._pulls.append((source, tuple(wanted[start : start + WANTED_MAX])))
         if self._pulls and not self._pulling:
             self._pull_next()
@@ -393,6 +396,9 @@ class Replication:
                 if taken and left:
                     # The answer was full before all were in it.
                     self._pulls.appendleft((source, left))
+            else:
+                # A peer that failed once will not do better with the rest.
+                self._pulls = deque(each for each in self._pulls if each[0].peer != source.peer)
         finally:
             self._pull_next()
 

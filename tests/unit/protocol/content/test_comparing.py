@@ -37,7 +37,7 @@ class Asker:
             where=lambda: ("price < 10",),
             find_members=lambda then: then(list(self.members)),
             start=lambda marks: None,
-            compared=lambda sender, message, decides: None,
+            compared=lambda sender, message, decides: True,
             confirmed=self.high.update,
             counts=self.counts,
         )

@@ -243,3 +243,59 @@ def test_a_member_acts_on_a_version_that_it_finds_for_the_sake_of_others() -> No
     saved = [row.key for row in solo.store.rows() if row.table == "topic"]
     assert flushed.cid in saved
     assert [each.version for each in solo.records if isinstance(each, trace.TopicVersion)]
+
+
+@pytest.mark.parametrize("order", [DeliveryOrder.NONE, DeliveryOrder.PER_PUBLISHER])
+def test_what_only_a_member_brings_waits_for_its_version_too(order: DeliveryOrder) -> None:
+    """Members confirmed it while its version was looked for, and it was taken for had."""
+    settings = structs.replace(SETTINGS, delivery_order=order)
+    made = Lab(4)
+    topic = made.create(AUTHOR, settings)
+    made.subscribe([AUTHOR, MEMBER], topic)
+    read(made, topic)
+    made.update(AUTHOR, topic, structs.replace(settings, payload_bytes_max=1000))
+    made.world.node(AUTHOR).content.probing.publish = lambda *_: None  # type: ignore[method-assign]
+    events = [publish(made, AUTHOR, topic, 5.0) for _ in range(2)]
+    made.run(120.0)
+    assert made.delivered(READER, topic) == events
+
+
+def test_a_filter_on_an_attribute_of_a_newer_version_is_there_after_a_restart() -> None:
+    made, topic = lab()
+    read(made, topic)
+    rules = (*SETTINGS.attributes, AttributeRule("size", "float", 0.0, 100.0))
+    made.update(AUTHOR, topic, structs.replace(SETTINGS, attributes=rules))
+    publish(made, AUTHOR, topic, 5.0)
+    made.run(60.0)
+    read(made, topic, "size < 10", sid=2)
+    made.world.kill(READER)
+    made.run(5.0)
+    made.world.restart(READER)
+    made.run(60.0)
+    said = Publish(0, topic, b"", attributes={"size": 5.0})
+    reply = made.ask(AUTHOR, lambda call: structs.replace(said, call=call))
+    made.run(60.0)
+    assert reply.cid in made.delivered(READER, topic)
+
+
+def test_a_filter_on_an_attribute_that_a_newer_version_dropped_keeps_nothing_back() -> None:
+    """Members could not read it any more, and answered none of what its node asked."""
+    made = Lab(4)
+    rule = AttributeRule("size", "float", 0.0, 100.0)
+    settings = structs.replace(SETTINGS, attributes=(*SETTINGS.attributes, rule))
+    topic = made.create(AUTHOR, settings)
+    made.subscribe([AUTHOR, MEMBER], topic)
+    read(made, topic)
+    read(made, topic, "size < 10", sid=2)
+    made.update(AUTHOR, topic, SETTINGS)
+    made.world.node(AUTHOR).content.probing.publish = lambda *_: None  # type: ignore[method-assign]
+    first = publish(made, AUTHOR, topic, 5.0)
+    made.run(120.0)
+    assert made.delivered(READER, topic) == [first]
+    read(made, topic, "price > 90", sid=3)
+    made.world.kill(READER)
+    made.run(5.0)
+    made.world.restart(READER)
+    second = publish(made, AUTHOR, topic, 5.0)
+    made.run(120.0)
+    assert made.delivered(READER, topic)[-1] == second

@@ -6,7 +6,7 @@ import pytest
 
 from pulsarcast.model.ids import PeerId, cid_key, cid_of, peer_key
 from pulsarcast.protocol.messages import FindPeers, StoreBlocks
-from tests.unit.protocol.dht.network import Network, Node, some_blocks
+from tests.unit.protocol.dht.network import BRIEF_S, Network, Node, some_blocks
 
 
 @pytest.fixture
@@ -78,3 +78,12 @@ def test_one_that_holds_nothing_yet_takes_only_what_is_its_own(network: Network)
     farthest.do(lambda: farthest.receive(node.peer, StoreBlocks(request, (block,), False)))
     network.run(1.0)
     assert farthest.holds(cid_of(block)), "whoever looked up the closest is believed"
+
+
+def test_one_alone_counts_what_it_keeps_beside_what_is_out_of_its_time() -> None:
+    """A block that it may not keep ended twice, and the next one was not waited for."""
+    alone = Network(1).start()
+    node = alone.nodes[0]
+    alone.run(BRIEF_S)
+    assert alone.store(node, [b"brief", *some_blocks(2)]) == [0, 1, 1]
+    assert node.dht.footprint()["dht_placements"] == 0

@@ -295,3 +295,42 @@ def test_what_we_remember_of_blocks_out_of_their_time_is_bounded(
         slow.put(block)
     network.run(200)
     assert 0 < len(right.dht._blocks) <= 8
+
+
+@pytest.mark.parametrize("days", [-2, 40])
+def test_a_clock_that_was_wrong_for_a_while_keeps_nothing_from_being_repaired(days: int) -> None:
+    """What was out of its time by that clock was not fetched any more once it was set right."""
+    network = Network(3).start(settle_s=120)
+    blocks = some_blocks(20)
+    store_all(network, blocks)
+    node = network.nodes[0]
+    node.clock_s = days * 86_400.0
+    restart(network, 0, keep_disk=days > 0)
+    network.run(120)
+    if days > 0:
+        # It knew that they were on its disk when their time was up.
+        network.store(network.nodes[1], blocks)
+    assert not any(node.holds(cid_of(block)) for block in blocks)
+    node.clock_s = 0.0
+    network.run_until(lambda: replicas_are_whole(network, blocks), seconds=300)
+
+
+def test_a_peer_that_shows_what_it_never_gives_does_not_keep_others_from_giving() -> None:
+    network = Network(3).start(settle_s=120)
+    honest, reader, hostile = network.nodes
+    hostile.receive = lambda sender, message: (
+        None if isinstance(message, WantBlocks) else hostile.dht.receive(sender, message)
+    )
+    made_up = iter(range(1_000_000))
+
+    def show() -> None:
+        cids = tuple(cid_of(b"made up %d" % next(made_up)) for _ in range(CIDS_MAX))
+        network.carry(hostile, reader.peer, KeysDiffer(0, 0, LAST_KEY, cids, ()))
+        hostile.later(0.2, show)
+
+    hostile.do(show)
+    network.run(10)
+    blocks = some_blocks(20)
+    for block in blocks:
+        honest.put(block)
+    network.run_until(lambda: all(reader.holds(cid_of(b)) for b in blocks), seconds=300)
