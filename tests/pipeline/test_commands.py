@@ -110,3 +110,12 @@ def test_what_is_not_there_is_said_in_a_sentence(tmp_path: Path) -> None:
     assert made.exit_code == 1
     assert made.stderr.startswith("Error: ")
     assert "Traceback" not in made.output
+
+
+def test_a_run_that_is_in_two_folders_is_not_drawn_as_one(traces: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again"
+    shutil.copytree(traces, again)
+    made = run("report", traces, again, "--out", tmp_path / "report")
+    assert made.exit_code == 1
+    assert f"run run is in {traces} and in {again}" in made.output
+    assert not (tmp_path / "report").exists()
