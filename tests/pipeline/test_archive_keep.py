@@ -92,6 +92,20 @@ def test_topics_below_come_along_and_small_files_are_merged_when_there_are_many(
     assert verify(spark, tmp_path).problems == 0
 
 
+def test_who_always_merges_does_not_wait_for_the_end(
+    spark: SparkSession, daemon: TopicDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compacting, "SMALL_FILES_MAX", 2)
+    topic = daemon.create()
+    daemon.fill(topic, 600)
+    files: list[int] = []
+    kept = archiving(spark, daemon, topic, tmp_path, batch_events=100, compacting=True)
+    kept.on_batch = lambda archived, seconds: files.append(len(kept.folder.parts()))
+    assert kept.available_now().batches == 6
+    assert max(files) == 2
+    assert len(kept.folder.parts()) == 1
+
+
 def test_it_follows_a_topic_until_it_is_told_to_stop(
     spark: SparkSession, daemon: TopicDaemon, tmp_path: Path
 ) -> None:

@@ -12,8 +12,12 @@ from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
 from pulsarcast.cli import main
+from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import cid_text
 from pulsarcast.pipeline.archive import ArchiveFolder, Verification, compact, verify
+from pulsarcast.pipeline.archive.layout import EVENTS, Part
+from pulsarcast.pipeline.archive.verifying import _Verifying
+from pulsarcast.pipeline.folders import link_tree
 from tests.pipeline.archive_jobs import (
     TOPIC,
     files_ascend,
@@ -218,3 +222,31 @@ def test_the_command_says_what_it_lacks(tmp_path: Path) -> None:
     refused = command("--out", tmp_path / "none", "--verify")
     assert refused.exit_code == 1
     assert "is no archive: make one with pipeline archive" in refused.stderr
+
+
+# While it is written
+
+
+def test_files_that_come_meanwhile_are_no_strangers(spark: SparkSession, tmp_path: Path) -> None:
+    made = make_events(60)
+    archive = make_archive(tmp_path, made[:40], file_rows=20, group_rows=20)
+    verifying = _Verifying(spark, archive, 100)
+    with archive.writing(), archive.staging() as staged:
+        write_file(staged / "new.parquet", table_of(made[40:], first=41))
+        archive.publish([Part(cid_text(TOPIC), 41, 60, staged / "new.parquet")])
+    found = verifying.run()
+    assert (found.events, found.problems) == (40, 0)
+
+
+def test_files_that_were_merged_away_meanwhile_are_not_called_damaged(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    archive = make_archive(tmp_path, make_events(40), file_rows=10, group_rows=10)
+    verifying = _Verifying(spark, archive, 100)
+    with archive.writing():
+        for _ in range(2):
+            with archive.next_generation() as new:
+                link_tree(archive.folder / EVENTS, new / EVENTS, f"topic={cid_text(TOPIC)}")
+    with pytest.raises(LocalError, match="verify it again"):
+        verifying.run()
+    assert verify(spark, tmp_path).problems == 0

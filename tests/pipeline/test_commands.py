@@ -105,8 +105,29 @@ def test_a_check_that_cannot_be_made_is_not_a_broken_promise(tmp_path: Path) -> 
     assert made.stderr == f"Error: {out} is there already\n"
 
 
+def test_a_check_that_breaks_down_is_not_a_broken_promise(
+    traces: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def judge(*_: object, **__: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("pulsarcast.pipeline.checks.judge", judge)
+    made = run("check", traces)
+    assert made.exit_code == 3
+    assert "no space left on device" in made.stderr
+
+
 def test_what_is_not_there_is_said_in_a_sentence(tmp_path: Path) -> None:
     made = run("metrics", tmp_path / "nothing", "--out", tmp_path / "metrics")
     assert made.exit_code == 1
     assert made.stderr.startswith("Error: ")
     assert "Traceback" not in made.output
+
+
+def test_a_run_that_is_in_two_folders_is_not_drawn_as_one(traces: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again"
+    shutil.copytree(traces, again)
+    made = run("report", traces, again, "--out", tmp_path / "report")
+    assert made.exit_code == 1
+    assert f"run run is in {traces} and in {again}" in made.output
+    assert not (tmp_path / "report").exists()

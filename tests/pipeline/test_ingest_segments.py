@@ -192,6 +192,11 @@ def changed(**fields: object) -> bytes:
             line(5, Resources(0.5, 1, 2, 3)).replace(b"0.5", b"NaN"),
             "wrong: cpu_s",
         ),
+        (
+            b" " + line(5, Resources(0.5, 1, 2, 3)).replace(b"0.5", b"9007199254740993"),
+            "not readable: ",
+        ),
+        (b"[" * 100_000 + b"]" * 100_000 + b"\n", "no JSON: "),
     ],
 )
 def test_what_is_no_line_is_rejected_with_a_reason_and_its_neighbours_stay(

@@ -127,6 +127,22 @@ def test_a_run_is_followed_to_its_end_and_its_figures_with_it(
     assert "pulsarcast_ingest_lines_per_second " in text
 
 
+def test_a_batch_that_is_done_again_is_behind_until_then(
+    spark: SparkSession, traces: Path, tmp_path: Path
+) -> None:
+    tables = tmp_path / "tables"
+    Ingest(spark, [traces], tables).available_now()
+    for name in ("0", ".0.crc"):
+        (tables / "checkpoint/commits" / name).unlink()
+    again = Ingest(spark, [traces], tables)
+    backlog = Backlog(spark, again.layout, again.folders)
+    again.on_batch = Figures(backlog).add
+    assert backlog.look()[0] == 8
+    again.available_now()
+    pack(traces / "late.ndjson", lines([1], node_id="late"))
+    assert backlog.look()[0] == 1
+
+
 def test_a_folder_may_be_named_by_one_above_it(
     spark: SparkSession, traces: Path, tmp_path: Path
 ) -> None:

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import json
 import sys
+import traceback
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +70,7 @@ def command(
     from pulsarcast.pipeline.scratch import open_scratch
     from pulsarcast.pipeline.session import session
 
-    with telling(NotChecked):
+    with telling(NotChecked), _breaking_down():
         if out is not None and Path(out).exists():
             # Said before anything is judged: that may take long.
             raise LocalError(f"{out} is there already")
@@ -78,6 +81,18 @@ def command(
     shown = report.pop("shown")
     click.echo(json.dumps(report) if as_json else _text(report, shown))
     sys.exit(report["exit"])
+
+
+@contextmanager
+def _breaking_down() -> Iterator[None]:
+    """Whatever else goes wrong is shown in full, and is no finding either: Python would exit 1."""
+    try:
+        yield
+    except (LocalError, click.ClickException):
+        raise
+    except Exception:
+        traceback.print_exc()
+        sys.exit(NotChecked.exit_code)
 
 
 def _check(

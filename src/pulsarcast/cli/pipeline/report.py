@@ -5,11 +5,17 @@ from __future__ import annotations
 from contextlib import ExitStack
 from functools import reduce
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pulsarcast.cli.telling import telling
 from pulsarcast.model.errors import LocalError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import DataFrame
 
 
 @click.command()
@@ -45,6 +51,7 @@ def command(
             ExitStack() as stack,
         ):
             each = [stack.enter_context(open_lines(spark, path)) for path in tables_or_traces]
+            _check_runs(zip(tables_or_traces, each, strict=True))
             lines = reduce(DataFrame.unionByName, each)
             with computed(lines) as measured:
                 frames = boil_down(lines, measured)
@@ -52,3 +59,17 @@ def command(
             raise LocalError("no run with topics of its own is in there")
         for path in write_report(frames, Path(out), title=title, beside=given):
             click.echo(path)
+
+
+def _check_runs(given: Iterable[tuple[str, DataFrame]]) -> None:
+    """Raise where two folders have a run of one name: it would seem to deliver everything twice."""
+    found: dict[str, str] = {}
+    for path, lines in given:
+        for row in lines.select("run_id").distinct().collect():
+            run_id = row["run_id"]
+            if run_id in found:
+                raise LocalError(
+                    f"run {run_id} is in {found[run_id]} and in {path}: name one of them, or give "
+                    "runs names of their own (--run-id)"
+                )
+            found[run_id] = path

@@ -74,7 +74,7 @@ class Archiving:
     below: bool = False
     allow_loss: bool = False
     compacting: bool | None = None
-    """Merge small files: always, never, or (None) when there are many."""
+    """Merge small files: at the end as well, never, or (None) only when there are many."""
     file_bytes: int = FILE_BYTES
     batch_events: int = BATCH_EVENTS
     interval_s: float = INTERVAL_S
@@ -223,7 +223,8 @@ class Archiving:
         self.archived.events += count
         self.archived.files += len(parts)
         self.archived.bytes += size
-        if self.compacting is None and has_many_small(self.folder, file_bytes=self.file_bytes):
+        wants = self.compacting is not False
+        if wants and has_many_small(self.folder, file_bytes=self.file_bytes):
             self._compact()
 
     def _compact(self) -> CompactResult:

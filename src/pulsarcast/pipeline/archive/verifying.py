@@ -81,6 +81,7 @@ class _Verifying:
     def __init__(self, spark: SparkSession, folder: ArchiveFolder, limit: int) -> None:
         self._spark = spark
         self._limit = limit
+        self._folder = folder
         # Notes first: whatever they know of is in the files already.
         self._notes = folder.notes()
         self._events = folder.table(EVENTS)
@@ -91,6 +92,26 @@ class _Verifying:
 
     def run(self) -> Verification:
         """All of it."""
+        try:
+            found = self._run()
+        except OSError:
+            self._check_generation()
+            raise
+        if found.problems:
+            self._check_generation()
+        return found
+
+    def _check_generation(self) -> None:
+        """Raise where files are gone because others took their place, for the second time."""
+        if self._folder.table(EVENTS) == self._events:
+            return
+        if not all(part.path.exists() for part in self._parts):
+            raise LocalError(
+                f"{self._folder.folder}: its files were merged twice while they were verified, and "
+                "those that were there are gone: verify it again, or a copy of it"
+            )
+
+    def _run(self) -> Verification:
         began_s = time.monotonic()
         result = self._result
         result.files = len(self._parts)
@@ -115,8 +136,10 @@ class _Verifying:
 
     def _find_strangers(self) -> None:
         """Whatever an engine would read and no archive has written."""
-        ours = {part.path for part in self._parts}
-        for path in sorted(self._events.rglob("*")):
+        there = sorted(self._events.rglob("*"))
+        # Some may have come since we looked.
+        ours = {part.path for part in self._folder.parts_in(self._events)}
+        for path in there:
             if path.is_file() and path not in ours and not path.name.startswith((".", "_")):
                 self._add("", None, path, "it is no file of an archive")
         for part in list(self._parts):

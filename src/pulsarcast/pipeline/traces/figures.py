@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from pulsarcast.pipeline.streams import committed_batch, planned_batch
 from pulsarcast.pipeline.traces.landing import LandResult, read_table
 from pulsarcast.pipeline.traces.layout import Layout
 from pulsarcast.pipeline.traces.segments import is_closed
@@ -93,7 +94,10 @@ class Backlog:
         found = list(self._new())
         if layout.exists and found:
             files = spark.createDataFrame(found, "segment string, length bigint")
-            landed = read_table(spark, layout, "segments").select("segment")
+            planned = planned_batch(layout.checkpoint)
+            # What Spark does again is landed again.
+            again = planned if planned > committed_batch(layout.checkpoint) else None
+            landed = read_table(spark, layout, "segments", apart_from=again).select("segment")
             waiting = files.join(landed, on="segment", how="left_anti")
             row = waiting.agg(F.count(F.lit(1)), F.coalesce(F.sum("length"), F.lit(0))).first()
             assert row is not None

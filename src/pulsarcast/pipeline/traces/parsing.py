@@ -59,7 +59,7 @@ def parse(text: bytes, rejects: list[Reject], *, first: int = 0) -> Iterator[Pie
         if isinstance(row, str):
             rejects.append(Reject(first, row, show(text)))
         else:
-            yield Piece(pa.RecordBatch.from_pylist([row], schema=arrow.LINE), text, first)
+            yield Piece(row, text, first)
 
 
 def is_known(kind: str, version: int) -> bool:
@@ -100,11 +100,21 @@ def _middle(text: bytes) -> int:
     return text.rfind(b"\n", 0, half) + 1 or text.find(b"\n", half) + 1
 
 
-def _look_at(text: bytes, error: Exception) -> dict[str, Any] | str:
+def _look_at(text: bytes, error: Exception) -> pa.RecordBatch | str:
     """Say what is wrong with one line, or read it after all: only its looks may be strange."""
+    fields = _fields(text, error)
+    if isinstance(fields, str):
+        return fields
+    try:
+        return pa.RecordBatch.from_pylist([fields], schema=arrow.LINE)
+    except pa.ArrowInvalid as problem:  # a number that a double does not hold
+        return f"not readable: {problem}"
+
+
+def _fields(text: bytes, error: Exception) -> dict[str, Any] | str:
     try:
         fields = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         return f"no JSON: {problem}"
     if not isinstance(fields, dict):
         return "no JSON object"
