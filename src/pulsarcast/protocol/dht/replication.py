@@ -40,6 +40,8 @@ WANTED_MAX = 64
 """Blocks asked for in one message."""
 COMPARED_MAX = 512
 """Ranges compared in one round."""
+PATIENCE = 5
+"""Intervals that one round may take: a partner may answer slowly, and never be done."""
 PULLS_MAX = 64
 """Lists of blocks that wait to be fetched."""
 PULLS_PER_PEER_MAX = PULLS_MAX // 2
@@ -85,6 +87,7 @@ class Replication:
         "_table",
         "_timer",
         "_turn",
+        "_until_s",
     )
 
     def __init__(
@@ -114,6 +117,7 @@ class Replication:
         self._pieces: list[Piece] = []
         self._ranges: list[tuple[Key, Key]] = []
         self._compared = 0
+        self._until_s = 0.0
         self._pulling = False
         self._pulls: deque[tuple[Contact, tuple[Cid, ...]]] = deque()
         self._shown = 0
@@ -191,6 +195,7 @@ class Replication:
         hull = (ranges[0][0], ranges[-1][1])
         self._partner = partner
         self._compared = 0
+        self._until_s = self._turn.now + PATIENCE * self._interval_s
 
         def digested(ours: KeyDigest) -> None:
             if ours.count:
@@ -203,7 +208,8 @@ class Replication:
 
     def _compare_next(self, partner: Contact) -> None:
         """Show the partner the next range."""
-        if not self._ranges or self._compared >= COMPARED_MAX:
+        is_over = self._compared >= COMPARED_MAX or self._turn.now >= self._until_s
+        if not self._ranges or is_over:
             self._ranges.clear()
             self._partner = None
             return

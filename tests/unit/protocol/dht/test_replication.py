@@ -334,3 +334,28 @@ def test_a_peer_that_shows_what_it_never_gives_does_not_keep_others_from_giving(
     for block in blocks:
         honest.put(block)
     network.run_until(lambda: all(reader.holds(cid_of(b)) for b in blocks), seconds=300)
+
+
+def test_a_partner_that_differs_slowly_and_for_ever_does_not_keep_us_from_others() -> None:
+    network = Network(3).start(settle_s=120)
+    honest, reader, hostile = network.nodes
+    for block in some_blocks(300):
+        reader.put(block)
+        honest.put(block)
+    held_up: list[float] = []
+
+    def answer(sender: PeerId, message: DhtMessage) -> None:
+        if isinstance(message, CompareKeys):
+            held_up.append(network.now)
+            middle = (message.first + message.last) // 2
+            parts = ((message.first, middle, 1, 1), (middle, message.last, 1, 1))
+            differ = KeysDiffer(message.request, message.first, message.last, (), parts)
+            hostile.later(4.5, lambda: network.carry(hostile, sender, differ))
+        else:
+            hostile.dht.receive(sender, message)
+
+    hostile.receive = answer
+    network.run_until(lambda: len(held_up) > 1 and held_up[-1] > held_up[0] + 30, seconds=600)
+    honest.put(b"the one")
+    honest.turn.cancel(honest.dht._replication._timer)
+    network.run_until(lambda: reader.holds(cid_of(b"the one")), seconds=900)
