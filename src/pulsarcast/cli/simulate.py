@@ -33,6 +33,24 @@ FROM_THE_SEED = {
     "events",
 }
 """What a random run does not let anyone choose: its seed is the whole of it."""
+_OF_CONTENT = {"subscriptions", "probing", "cut_off", "skew", "follow_load", "churn"}
+_OF_TRACES = {"trace", "trace_level", "run_id"}
+WITHOUT_USE = {
+    "workload": {"subscribers", *_OF_CONTENT},
+    "tree": {"faults", "workload", *_OF_CONTENT},
+    "random": _OF_CONTENT,
+    "sequenced": _OF_CONTENT,
+    "sequencers": {
+        "settle_s_max",
+        "share_verification",
+        "through_wire",
+        *_OF_TRACES,
+        *_OF_CONTENT,
+    },
+    "content": {"order", "dissemination", "faults", "workload", "subscribers", *_OF_TRACES},
+    "random_content": {*_OF_TRACES, *_OF_CONTENT},
+}
+"""What the scenarios of each kind do not ask for: whoever says it expects something of it."""
 
 
 @click.command()
@@ -40,12 +58,12 @@ FROM_THE_SEED = {
 @click.option("--list", "list_", is_flag=True, help="Name the scenarios, fault plans, safeguards.")
 @click.option("--nodes", type=click.IntRange(min=2), help="How many nodes.")
 @click.option("--seed", type=int, help="The seed that everything follows from.")
-@click.option("--seeds", type=click.IntRange(min=1), help="Run seeds 1 to N, on all cores.")
-@click.option("--first-seed", type=int, default=1, help="Where --seeds begins.")
+@click.option("--seeds", type=click.IntRange(min=1), help="Run so many seeds, on all cores.")
+@click.option("--first-seed", type=int, help="Where --seeds begins, if not at 1.")
 @click.option("--order", type=click.Choice(["none", "per-publisher", "causal", "total"]))
 @click.option("--dissemination", type=click.Choice(["tree", "cube"]), help="How events travel.")
-@click.option("--latency-ms", type=float, help="One way, between any two nodes.")
-@click.option("--jitter-ms", type=float, help="Spread of the latency, either way.")
+@click.option("--latency-ms", type=click.FloatRange(min=0), help="One way, between any two nodes.")
+@click.option("--jitter-ms", type=click.FloatRange(min=0), help="Spread of it, either way.")
 @click.option("--latency-matrix", type=str, help="A file of measured round trips.")
 @click.option("--faults", type=str, help="A fault plan by name.")
 @click.option("--workload", type=str, help="A workload file (Listing 5.1; .zst or plain).")
@@ -57,7 +75,9 @@ FROM_THE_SEED = {
 @click.option("--skew", type=click.FloatRange(0.0001, 1.0), help="Content: share of the ranges.")
 @click.option("--follow-load/--no-follow-load", default=None, help="Content: split busy leaves.")
 @click.option("--churn", type=str, help="Content: sessions from FILE:NAME.")
-@click.option("--settle-s-max", type=float, help="How long the world may take to settle.")
+@click.option(
+    "--settle-s-max", type=click.FloatRange(min=0), help="How long the world may take to settle."
+)
 @click.option("--trace", type=str, help="A folder for the traces of all nodes.")
 @click.option("--trace-level", type=click.Choice(["delivery", "rpc"]), help="rpc: every message.")
 @click.option("--run-id", type=str, help="What the traces call this run.")
@@ -69,7 +89,7 @@ def simulate(
     scenario: str | None,
     list_: bool,
     seeds: int | None,
-    first_seed: int,
+    first_seed: int | None,
     as_json: bool,
     **changes: Any,
 ) -> None:
@@ -78,9 +98,14 @@ def simulate(
         if list_ or scenario is None:
             _list()
             return
+        if seeds is not None and changes["seed"] is not None:
+            raise click.UsageError("--seed or --seeds: with --first-seed these begin elsewhere")
+        if seeds is None and first_seed is not None:
+            raise click.UsageError("--first-seed goes with --seeds")
         options = _options(scenario, changes)
         if seeds is not None:
-            ok = _run_seeds(options, range(first_seed, first_seed + seeds), as_json=as_json)
+            first = 1 if first_seed is None else first_seed
+            ok = _run_seeds(options, range(first, first + seeds), as_json=as_json)
         else:
             ok = _run_one(options, as_json=as_json)
     if not ok:
@@ -99,9 +124,18 @@ def _options(scenario: str, changes: dict[str, Any]) -> Options:
     if options.kind == "random" and given.get("order") == "causal":
         fixed.remove("order")  # of all its topics
     if fixed:
-        names = ", ".join("--" + name.replace("_", "-") for name in fixed)
-        raise LocalError(f"a random run takes these from its seed: {names}")
+        raise LocalError(f"a random run takes these from its seed: {_flags(fixed)}")
+    without_use = set(given) & WITHOUT_USE[options.kind]
+    if "latency_matrix" in given:
+        # A matrix says how long everything takes.
+        without_use |= set(given) & {"latency_ms", "jitter_ms"}
+    if without_use:
+        raise LocalError(f"{scenario} has no use for {_flags(sorted(without_use))}")
     return msgspec.structs.replace(options, **given)
+
+
+def _flags(names: list[str]) -> str:
+    return ", ".join("--" + name.replace("_", "-") for name in names)
 
 
 def _list() -> None:

@@ -69,7 +69,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             path = Path(self.latency_matrix)
             if not path.is_file():
                 raise LocalError(f"no such latency matrix: {path}")
-            return Matrix.read(path, seed=self.seed)
+            try:
+                return Matrix.read(path, seed=self.seed)
+            except (OSError, EOFError, ValueError, AssertionError) as error:
+                raise LocalError(f"{path} is no matrix of round-trip times: {error}") from error
         if self.jitter_ms:
             return Jittered(self.latency_ms / 1000, self.jitter_ms / 1000)
         return Constant(self.latency_ms / 1000)

@@ -78,5 +78,8 @@ def read_workload(options: Options, nodes: int) -> Workload:
     with path.open("rb") as raw:
         if path.suffix != ".zst":
             return parse_workload(raw)
-        with zstandard.ZstdDecompressor().stream_reader(raw) as plain:
-            return parse_workload(io.TextIOWrapper(plain, encoding="utf-8"))
+        try:
+            with zstandard.ZstdDecompressor().stream_reader(raw) as plain:
+                return parse_workload(io.TextIOWrapper(plain, encoding="utf-8"))
+        except (zstandard.ZstdError, UnicodeError) as error:
+            raise LocalError(f"{path} is no workload: {error}") from error

@@ -212,7 +212,7 @@ def read_matrix(path: Path, nodes: int | None, *, seed: int) -> Delay:
     """Half of the round trips between hosts, which nodes stand for as they do in the simulator."""
     try:
         round_trips_s = read_rtt_s(path)
-    except (OSError, ValueError, AssertionError) as error:
+    except (OSError, EOFError, ValueError, AssertionError) as error:
         raise LocalError(f"{path} is no matrix of round-trip times: {error}") from error
     matrix, hosts = Matrix(round_trips_s, seed=seed), len(round_trips_s)
     size = hosts if nodes is None else min(nodes, hosts)

@@ -1,6 +1,7 @@
 """The command line of the simulator: what it prints, and what it ends with."""
 
 import json
+from pathlib import Path
 
 from click.testing import CliRunner, Result
 
@@ -23,6 +24,7 @@ FIGURES: dict[str, type | tuple[type, ...]] = {
     "shared_verification": bool,
 }
 
+SMALL_CONTENT = ("--nodes", "12", "--events", "2")
 SMALL = ("--nodes", "12", "--subscribers", "6", "--events", "5")
 
 
@@ -59,6 +61,8 @@ def test_mistakes_of_the_caller_are_told_in_a_sentence() -> None:
         (("thesis", "--faults", "flood"), "no fault plan 'flood'"),
         (("thesis", "--workload", "nowhere.zst"), "no such workload"),
         (("tree", "--without", "luck"), "no safeguard 'luck'"),
+        (("tree", "--latency-matrix", __file__), "is no matrix of round-trip times"),
+        (("content", *SMALL_CONTENT, "--churn", f"{__file__}:day"), "no Weibull fit 'day'"),
     ]:
         result = simulate(*words)
         assert result.exit_code == 1
@@ -82,3 +86,36 @@ def test_all_else_of_a_random_run_is_said_by_its_seed() -> None:
         result = simulate(*words)
         assert result.exit_code == 1
         assert result.stderr == f"Error: a random run takes these from its seed: {named}\n"
+
+
+def test_what_a_scenario_would_not_look_at_is_refused() -> None:
+    for words, complaint in [
+        (("tree", "--faults", "restarts"), "tree has no use for --faults"),
+        (("thesis", "--subscribers", "5", "--skew", "0.5"), "no use for --skew, --subscribers"),
+        (("content", "--trace", "out"), "content has no use for --trace"),
+        (("sequencers", "--settle-s-max", "9"), "sequencers has no use for --settle-s-max"),
+        (
+            ("tree", "--latency-matrix", "rtt.tsv.gz", "--jitter-ms", "5"),
+            "tree has no use for --jitter-ms",
+        ),
+    ]:
+        result = simulate(*words)
+        assert (result.exit_code, complaint in result.stderr) == (1, True), result.output
+
+
+def test_one_seed_or_many() -> None:
+    for words, complaint in [
+        (("sequencers", "--seed", "9", "--seeds", "2"), "--seed or --seeds"),
+        (("sequencers", "--first-seed", "9"), "--first-seed goes with --seeds"),
+        (("tree", "--latency-ms", "-5"), "--latency-ms"),
+    ]:
+        result = simulate(*words)
+        assert (result.exit_code, complaint in result.stderr) == (2, True), result.output
+
+
+def test_a_workload_that_cannot_be_unpacked_is_told_in_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "workload.zst"
+    path.write_bytes(b"not packed")
+    result = simulate("thesis", "--workload", str(path))
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"Error: {path} is no workload: ")

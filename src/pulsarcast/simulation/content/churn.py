@@ -32,8 +32,9 @@ def read_sessions(given: str, *, hour_s: float) -> Sessions:
     path, _, name = given.rpartition(":")
     if not Path(path).is_file():
         raise LocalError(f"no such file of sessions: {path!r} (give FILE:NAME)")
-    fits = json.loads(Path(path).read_text(encoding="utf-8"))
-    if "weibull_shape_scale" not in fits.get(name, {}):
-        raise LocalError(f"no Weibull fit {name!r} in {path}")
-    (up_shape, up_h), (down_shape, down_h) = fits[name]["weibull_shape_scale"]
+    try:
+        fits = json.loads(Path(path).read_text(encoding="utf-8"))
+        (up_shape, up_h), (down_shape, down_h) = fits[name]["weibull_shape_scale"]
+    except (ValueError, KeyError, TypeError):
+        raise LocalError(f"no Weibull fit {name!r} in {path}") from None
     return Sessions((up_shape, up_h * hour_s), (down_shape, down_h * hour_s))
