@@ -170,7 +170,7 @@ def compare(
 def run(
     ctx: click.Context, /, scenario: str, out: Path, replace: bool, as_json: bool, **_: Any
 ) -> None:
-    """Play SCENARIO on real nodes; exit 1 where a delivery is missing or twice.
+    """Play SCENARIO on real nodes; exit 1 where something is lost, twice or refused.
 
     It is a file (.toml), before which these options go, or one of
 

@@ -109,7 +109,9 @@ class Outcome(msgspec.Struct, kw_only=True):
     lost: int
     duplicates: int
     ok: bool
-    """Whether nothing is missing and nothing came twice."""
+    """Whether all was published and came, once, nothing else did, and no node fell.
+
+    Only a fault excuses a node that refuses."""
 
     def to_json(self) -> str:
         """One line."""

@@ -198,6 +198,15 @@ class SteadyLoad:
             account.enter(number, author=author, subscribers=everyone)
         return account
 
+    def is_well(self, account: Account) -> bool:
+        """Whether all was published and came, once, nothing else did, and no node fell.
+
+        Only a fault excuses a node that refuses.
+        """
+        ledger, faults = self._session.ledger, self._callers.fleet.faults
+        broken = account.missing or ledger.duplicates or ledger.strays or self._session.died()
+        return not broken and (not account.not_published or bool(faults))
+
     def latency_ms(
         self, numbers: Iterable[int], share: float, *, but: Collection[int] = ()
     ) -> float:

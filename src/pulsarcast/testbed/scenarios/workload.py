@@ -277,7 +277,9 @@ class _Play:
             lost=lost,
             expected_due=expected,
             duplicates=ledger.duplicates,
-            ok=not (lost or ledger.duplicates or callers.promised_by_halted) and excused,
+            ok=not (lost or ledger.duplicates or ledger.strays or callers.promised_by_halted)
+            and not self._session.died()
+            and excused,
             redeliveries=ledger.redeliveries,
             acknowledged=callers.acknowledged,
             levels=dict(sorted(callers.levels.items())),

@@ -236,6 +236,7 @@ def _results(
             failed[run.name] = (
                 f"{summary.lost:,} of {summary.due:,} are missing, {summary.duplicates:,} came "
                 f"twice, {summary.expected_due:,} were to be expected"
+                + "".join(f"; {each}" for each in summary.died)
             )
         elif run.is_ours and "pipeline" not in failed and verdict != CLEAN:
             failed[run.name] = f"its verdict is not clean: {verdict} ({VERDICT})"

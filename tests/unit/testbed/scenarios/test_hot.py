@@ -1,8 +1,12 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pulsarcast.model.errors import LocalError
+from pulsarcast.testbed.contestants.ours import OurNode
 from pulsarcast.testbed.options import RunOptions
+from pulsarcast.testbed.scenarios.compare import NUMBER_BYTES
 from pulsarcast.testbed.scenarios.hot import run_hot
 
 
@@ -31,3 +35,33 @@ def test_everyone_publishes_at_once_and_everyone_gets_everything(
     assert outcome.deliveries_per_s > 0
     assert outcome.findings == {}
     assert '"dissemination":"' + dissemination in (options.out / "summary.json").read_text()
+
+
+async def _refuse(*_: object, **__: object) -> None:
+    raise LocalError("not today")
+
+
+def test_a_run_in_which_nodes_refuse_to_publish_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pulsarcast.testbed.callers.RETRY_S", 0.01)
+    monkeypatch.setattr(OurNode, "publish", _refuse)
+    outcome = run_hot(RunOptions(scenario="hot", nodes=2, events=2, out=tmp_path / "out"))
+    assert outcome.refused == {"LocalError: not today": 2}
+    assert (outcome.due, outcome.lost) == (0, 0)
+    assert not outcome.ok
+
+
+async def _give_more(self: OurNode, subscription: Any) -> None:
+    async for event in subscription:
+        self._seat.deliver(event.payload)
+        self._seat.deliver(bytes([255]) * NUMBER_BYTES)
+
+
+def test_a_run_in_which_something_comes_that_nobody_published_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OurNode, "_consume", _give_more)
+    outcome = run_hot(RunOptions(scenario="hot", nodes=2, events=2, out=tmp_path / "out"))
+    assert (outcome.due, outcome.delivered, outcome.duplicates) == (4, 4, 0)
+    assert not outcome.ok
