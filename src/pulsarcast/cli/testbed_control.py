@@ -106,7 +106,8 @@ def load(
     """Play the load of the scenario, and say what was due and what came.
 
     Without a rate five users publish at a time, each its next event when the last is answered. A
-    load may be played again: its events are new ones.
+    load may be played again: its events are new ones. Exit 1: something is missing, or a node
+    refused though nothing was done to any.
     """
     from pulsarcast.testbed.control.messages import Play
 

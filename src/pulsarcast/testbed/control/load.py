@@ -64,6 +64,7 @@ class Playing:
 
     def begin(self) -> None:
         """Make what there is not yet, then publish; this returns at once."""
+        self._before = (self._callers.acknowledged, sum(self._callers.refused.values()))
         missing = [t for t in self._workload.topics if t.name not in self._book.topics]
         jobs = [self._creating(topic.name, self._driver.node(topic.node)) for topic in missing]
         self._pour("create", jobs, self._subscribe)
@@ -86,7 +87,6 @@ class Playing:
             self.is_over = True
             self._tell(Refused(str(error)))
             return
-        self._before = (self._callers.acknowledged, sum(self._callers.refused.values()))
         self._began_s = time.monotonic()
         if self._asked.rate_per_s is None:
             driver = self._driver = self._driver_of(played)
@@ -152,15 +152,20 @@ class Playing:
     def _finish(self) -> None:
         self.is_over = True
         standing = self._book.standing(self._absent(), self._numbers)
+        acknowledged = self._callers.acknowledged - self._before[0]
+        refused = sum(self._callers.refused.values()) - self._before[1]
+        # Only a fault excuses a node that refuses, be it a topic, a subscription or an event.
+        excused = bool(self._callers.fleet.faults)
+        is_whole = acknowledged >= len(self._numbers) and not refused
         facts: dict[str, Any] = {
             "events": len(self._numbers),
-            "acknowledged": self._callers.acknowledged - self._before[0],
-            "refused": sum(self._callers.refused.values()) - self._before[1],
+            "acknowledged": acknowledged,
+            "refused": refused,
             **standing.facts(),
             **self._book.latencies_ms(self._numbers),
             "wall_s": round(time.monotonic() - self._began_s, 3),
         }
-        self._tell(Reported(facts, ok=not standing.lost))
+        self._tell(Reported(facts, ok=not standing.lost and (is_whole or excused)))
 
     # What it is made of.
 

@@ -236,7 +236,8 @@ class _Server:
             undecided=standing.undecided,
             lost=standing.lost,
             duplicates=duplicates,
-            ok=not (standing.lost or duplicates),
+            ok=not (standing.lost or duplicates or session.ledger.strays or session.died())
+            and (not callers.refused or bool(callers.fleet.faults)),
             ended_by=ended_by,
             up_s=round(time.monotonic() - self._began_s, 1),
             events=self._book.events,

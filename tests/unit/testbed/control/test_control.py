@@ -21,7 +21,7 @@ from pulsarcast.model.errors import LocalError
 from pulsarcast.testbed.control import control
 from pulsarcast.testbed.control.book import parse_nodes
 from pulsarcast.testbed.control.control import DownError, ask, start
-from pulsarcast.testbed.control.messages import End, Status
+from pulsarcast.testbed.control.messages import End, Play, Status
 from pulsarcast.testbed.options import RunOptions
 from pulsarcast.testbed.proxies import Delay
 from pulsarcast.testbed.reading import lines_of
@@ -205,6 +205,20 @@ def test_where_the_testbed_is_killed_its_nodes_end_and_commands_say_so(tmp_path:
     os.kill(call("status", out)["pid"], signal.SIGTERM)
     wait_until((out / "summary.json").exists)
     assert json.loads((out / "summary.json").read_text())["ended_by"] == "SIGTERM"
+
+
+def test_a_load_of_which_nothing_could_be_published_fails(tmp_path: Path) -> None:
+    path = scenario(tmp_path)
+    workload = tmp_path / "workload.ndjson"
+    lines = workload.read_text().splitlines(keepends=True)
+    workload.write_text("".join(line for line in lines if "user-" in line))
+    out = tmp_path / "out"
+    call("up", path, "--out", out)
+    played = ask(out, Play(patience_s=1.0))
+    assert (played.facts["acknowledged"], played.facts["due"]) == (0, 0)
+    assert played.facts["events"] > 0
+    assert not played.ok
+    ask(out, End(0.0))
 
 
 def test_a_testbed_that_cannot_be_started_says_why(tmp_path: Path) -> None:
