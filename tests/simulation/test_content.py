@@ -3,8 +3,10 @@
 import msgspec
 import pytest
 
+from pulsarcast.simulation.content.experiment import Experiment
 from pulsarcast.simulation.options import load
 from pulsarcast.simulation.results import Result
+from pulsarcast.simulation.run import no_progress
 from pulsarcast.simulation.scenario import run_scenario
 
 SEEDS = (1, 3, 4, 7, 10)
@@ -56,3 +58,16 @@ def test_the_same_seed_gives_the_same_figures() -> None:
     one, two = small(subscriptions=2), small(subscriptions=2)
     assert one.messages == two.messages
     assert one.table[:-1] == two.table[:-1]
+
+
+@pytest.mark.parametrize("kind", ["unasked", "unpublished"])
+def test_what_nobody_asked_for_and_what_was_never_published_is_objected_to(kind: str) -> None:
+    options = msgspec.structs.replace(load("content"), nodes=12, events=3, subscriptions=1)
+    experiment = Experiment(options, no_progress)
+    experiment.play()
+    if kind == "unasked":
+        experiment.ledger.unasked += 1
+    else:
+        experiment.ledger.inject(3, "one more", {})
+    result = experiment.result()
+    assert (result.ok, result.findings) == (False, {kind: 1})

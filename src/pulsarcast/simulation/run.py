@@ -162,6 +162,7 @@ class Run:
         self._check_sequencers()
         footprint_max = self._check_memory()
         self._check_answers()
+        self._check_dropped()
         if self.trace is not None:
             # A node that simply stops writing could have been lost unnoticed.
             self.world.stop_all(reason="the run ended")
@@ -273,6 +274,14 @@ class Run:
                 continue
             kind = "unanswered" if silent else "refused"
             self.observer.findings.add(kind, f"{count} commands: {reason}", count=count)
+
+    def _check_dropped(self) -> None:
+        """An event that no node could be given was not published: only a fault excuses that."""
+        excused = any(fault in self.fleet.faults for fault in (*BREAKING, "lose"))
+        if self.dropped and not excused:
+            self.observer.findings.add(
+                "dropped", f"{self.dropped} events: their topic is not there", count=self.dropped
+            )
 
     def check_nobody_was_orphaned(self) -> None:
         """Where nothing breaks, nobody loses its parent: whoever leaves hands its children over."""

@@ -92,6 +92,7 @@ CONTENT_PATHS = {
 }
 """The same of subscriptions by content."""
 PATHS = {
+    "random": RECOVERY_PATHS,
     "sequencers": SEQUENCER_PATHS,
     "sequenced": SEQUENCED_PATHS,
     "random_content": CONTENT_PATHS,
@@ -105,9 +106,9 @@ class Summary:
     """What many seeds came to."""
 
     def __init__(self, kind: str = "random", dissemination: str = "tree") -> None:
-        self.paths = dict(PATHS.get(kind, RECOVERY_PATHS))
-        """The ways of recovery that these runs should have taken."""
-        if dissemination == "cube":
+        self.paths = dict(PATHS.get(kind, {}))
+        """The ways of recovery that these runs should have taken, where chance breaks things."""
+        if kind == "random" and dissemination == "cube":
             self.paths.update(CUBE_PATHS)
             for name in TREE_PATHS:
                 self.paths.pop(name, None)

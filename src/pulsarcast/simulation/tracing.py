@@ -118,7 +118,9 @@ class TraceWriter:
         self.close()
 
     def _spill(self, stream: _Stream) -> None:
-        with (self.directory / f".{stream.name}").open("ab") as file:
+        # What an earlier run left open that was broken off is none of this one's.
+        mode = "ab" if stream.written else "wb"
+        with (self.directory / f".{stream.name}").open(mode) as file:
             file.write(b"".join(stream.buffer))
         stream.written += stream.buffered
         stream.buffer = []

@@ -3,9 +3,12 @@
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from pulsarcast.cli import main
+from pulsarcast.simulation.results import Result as SimulationResult
+from pulsarcast.simulation.seeds import RUNS_MIN, Summary
 
 FIGURES: dict[str, type | tuple[type, ...]] = {
     "due": int,
@@ -119,3 +122,22 @@ def test_a_workload_that_cannot_be_unpacked_is_told_in_a_sentence(tmp_path: Path
     result = simulate("thesis", "--workload", str(path))
     assert result.exit_code == 1
     assert result.stderr.startswith(f"Error: {path} is no workload: ")
+
+
+def test_events_whose_topic_the_workload_does_not_have_are_objected_to(tmp_path: Path) -> None:
+    path = tmp_path / "workload.ndjson"
+    event = {"internalId": 1, "topic": "nowhere", "ups": 1}
+    user = {"type": "user", "name": "u", "node": "node-1", "subscriptions": {"nowhere": True}}
+    path.write_text(json.dumps({**user, "events": [event]}) + "\n")
+    result = simulate("thesis", "--nodes", "3", "--workload", str(path), "--json")
+    assert result.exit_code == 1, result.output
+    assert json.loads(result.stdout)["findings"] == {"dropped": 1}
+
+
+@pytest.mark.parametrize("kind", ["tree", "workload", "content"])
+def test_where_nothing_breaks_no_way_of_recovery_is_too_rare(kind: str) -> None:
+    summary = Summary(kind, "cube")
+    for seed in range(RUNS_MIN):
+        summary.add(SimulationResult(scenario=kind, seed=seed))
+    assert summary.rare() == []
+    assert len(Summary("random").paths) > len(summary.paths)

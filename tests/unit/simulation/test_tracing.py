@@ -97,3 +97,16 @@ def test_the_same_records_give_the_same_bytes(tmp_path: Path) -> None:
     assert names(tmp_path / "a") == names(tmp_path / "b")
     for name in names(tmp_path / "a"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_what_a_run_left_that_was_broken_off_is_not_taken_into_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracing, "BUFFER_BYTES", 1)
+    broken_off = writer(tmp_path)
+    for _ in range(3):
+        broken_off.record(0.0, 0, 1, Now(0.0, 0), trace.NodeStarted())
+    with writer(tmp_path) as traces:
+        for _ in range(2):
+            traces.record(0.0, 0, 1, Now(0.0, 0), trace.NodeStarted())
+    assert len(lines(tmp_path / "node-0-0001-000000.ndjson.zst")) == 2

@@ -340,7 +340,13 @@ class Experiment:
         """What it came to."""
         options, ledger, world = self.options, self.ledger, self.world
         missing = len(ledger.missing())
-        findings = {"lost": missing, "duplicate": ledger.duplicates}
+        findings = {
+            "lost": missing,
+            "duplicate": ledger.duplicates,
+            "unasked": ledger.unasked,
+            # Who is killed may forget what it was just given.
+            "unpublished": 0 if self._moved else ledger.unpublished,
+        }
         findings = {kind: count for kind, count in findings.items() if count}
         if self._moved:
             self.faults["nodes that left"] = len(self._moved)

@@ -151,6 +151,11 @@ class Ledger:
         ]
 
     @property
+    def unpublished(self) -> int:
+        """Events that were handed to their authors, and never heard of again."""
+        return len(self._injected)
+
+    @property
     def due_count(self) -> int:
         """How many deliveries are due."""
         return sum(map(len, self.due.values()))
