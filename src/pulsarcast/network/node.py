@@ -28,6 +28,7 @@ from pulsarcast.model.errors import LocalError, RemoteError
 from pulsarcast.model.events import Attribute, EventDescriptor, read_own_event
 from pulsarcast.model.filters import Filter, parse
 from pulsarcast.model.ids import Cid, PeerId, parse_cid, parse_peer, peer_text
+from pulsarcast.model.topic_types import EventLinking
 from pulsarcast.model.topics import TopicDescriptor, TopicSettings, decode_topic
 from pulsarcast.network import insight
 from pulsarcast.network.addresses import parse_contact
@@ -314,11 +315,14 @@ class Node:
     ) -> Published:
         """Publish, or ask someone who may; returns once the promise that was asked for holds.
 
-        `accepted`: it is on a publisher's disk. `replicated`: several peers keep it. With an
+        `accepted`: it is on a publisher's disk. `replicated`: several peers keep it. Parents are
+        for topics whose linking is CUSTOM; elsewhere nodes link events themselves. With an
         idempotency key the same call can be made again, also after a crash, and publishes once;
         `created_us` is then that of the first time.
         """
         cid = await self._resolve(topic)
+        if parents:
+            await self._refuse_unless_custom(cid)
         publication = Publication(
             payload=payload,
             name=name,
@@ -339,6 +343,8 @@ class Node:
         They share commits, so a thousand cost much less than a thousand calls would.
         """
         cid = await self._resolve(topic)
+        if any(publication.parents for publication in publications):
+            await self._refuse_unless_custom(cid)
         replies: dict[int, Reply] = {}
         answered = trio.Event()
 
@@ -438,9 +444,7 @@ class Node:
         """A filter on a topic's attributes, by the schema of its newest version that we know."""
         if where is None:
             return None
-        cid = await self._resolve(topic)
-        followed = self._running.core.topics.get(cid)
-        known = followed.descriptor if followed is not None else (await self.topic(cid)).descriptor
+        known = await self._newest_known(await self._resolve(topic))
         return parse(where, known.attributes)
 
     def acknowledge(self, topic: Cid, name: str, index: int) -> bool:
@@ -588,6 +592,16 @@ class Node:
         if "/" in topic:
             return (await self._find_by_name(topic)).topic
         return parse_cid(topic)
+
+    async def _newest_known(self, cid: Cid) -> TopicDescriptor:
+        """A topic as we follow it, or else as we find it."""
+        followed = self._running.core.topics.get(cid)
+        return followed.descriptor if followed is not None else (await self.topic(cid)).descriptor
+
+    async def _refuse_unless_custom(self, cid: Cid) -> None:
+        """Whoever names parents expects them to be an event's."""
+        if (await self._newest_known(cid)).event_linking is not EventLinking.CUSTOM:
+            raise LocalError("this topic takes no parents: its linking is not CUSTOM")
 
     async def _find_by_name(self, text: str) -> TopicDescriptor:
         author, _, name = text.partition("/")

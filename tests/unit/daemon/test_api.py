@@ -100,6 +100,24 @@ def test_the_same_key_publishes_once(tmp_path: Path) -> None:
     play(scene)
 
 
+def test_parents_are_refused_where_the_node_links_events_itself(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with daemon(tmp_path) as desk, desk.client() as client:
+            for linking, status in (("LAST_SEEN", 422), ("CUSTOM", 201)):
+                topic = {"name": linking, "settings": {"linking": linking}}
+                cid = (await client.post("/v1/topics", json=topic)).json()["id"]
+                path = f"/v1/topics/{cid}/events"
+                first = (await client.post(path, json={"payload": "1"})).json()["id"]
+                second = {"payload": "2", "parents": [first]}
+                answer = await client.post(path, json=second)
+                assert answer.status_code == status, answer.text
+                batch = f"/v1/topics/{cid}/batch"
+                answer = await client.post(batch, json={"events": [second], "ack": "accepted"})
+                assert answer.status_code == (200 if status == 201 else status), answer.text
+
+    play(scene)
+
+
 @pytest.mark.parametrize("key", [b"", b"k" * 257, "schlüssel".encode(), "é".encode("latin-1")])
 def test_a_key_that_is_no_key_is_refused(tmp_path: Path, key: bytes) -> None:
     """Bytes beyond ASCII mean one text to one client and another to the next."""
