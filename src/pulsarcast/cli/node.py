@@ -71,7 +71,10 @@ def init(
     http: str | None,
     as_json: bool,
 ) -> None:
-    """Make a home for a node: its key, its settings, and your token."""
+    """Make a home for a node: its key, its settings, and your token.
+
+    Of a home that is there nothing is changed: settings that differ are refused.
+    """
     with needs_extra("daemon"):
         from pulsarcast.daemon.daemon import initialize
         from pulsarcast.daemon.settings import CONFIG

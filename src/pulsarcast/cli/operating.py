@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pulsarcast.cli.remote import remote, size, table
-from pulsarcast.cli.telling import tell
+from pulsarcast.cli.telling import complain, tell
 from pulsarcast.model.api import SCOPES
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ def status(client: Client, only_address: bool, as_json: bool) -> None:
     """What the node is and does."""
     now = client.status()
     if only_address:
-        tell(now.addresses, now.addresses[0] if now.addresses else "", as_json=as_json)
+        if not now.addresses and not as_json:
+            complain("others are told no address of it: set node.listen or node.announce")
+        tell(now.addresses, "".join(now.addresses[:1]), as_json=as_json)
         return
     kept = now.retention_default.age_s
     up_s = max(0, time.time_ns() // 1000 - now.started_us) // 1_000_000

@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,8 +70,10 @@ class Door:
 
 def initialize(home: Path, values: dict[str, Value] | None = None) -> str:
     """Make a home: key, settings with explanations, and the operator's token; its peer id."""
-    if values and not (home / CONFIG).exists():
-        load_settings(home, {}, values)  # What a daemon would refuse is not written down.
+    if values:
+        wanted = load_settings(home, {}, values)  # What a daemon would refuse is not written down.
+        if (home / CONFIG).exists():
+            _refuse_others(home, wanted, values)
     try:
         settings = config_text(values).encode()
     except UnicodeEncodeError:
@@ -82,6 +84,17 @@ def initialize(home: Path, values: dict[str, Value] | None = None) -> str:
             write_whole(home / CONFIG, settings)
         operator_token(home, TokenBook(home))
     return peer_text(peer)
+
+
+def _refuse_others(home: Path, wanted: Settings, names: Iterable[str]) -> None:
+    """Settings that are there are their operator's: whoever wants others changes them there."""
+    there = load_settings(home, {})
+    others = [name for name in names if wanted[name] != there[name]]
+    if others:
+        raise LocalError(
+            f"{home / CONFIG} is there, and says something else of {', '.join(others)}: change it "
+            "there"
+        )
 
 
 async def run(

@@ -7,10 +7,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from pulsarcast.cli.main import COMMANDS, main
 
@@ -124,3 +126,30 @@ def test_an_attribute_is_what_json_says_or_a_text() -> None:
         assert _attribute(text)[1] == value
     with pytest.raises(click.UsageError):
         _attribute("nothing")
+
+
+class Silent:
+    """A client of a daemon that tells others no address."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __enter__(self) -> Silent:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def status(self) -> SimpleNamespace:
+        return SimpleNamespace(addresses=[])
+
+
+def test_where_there_is_no_address_none_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pulsarcast.client.Client", Silent)
+    words = ["status", "--url", "http://127.0.0.1:1", "--token", "t", "--address"]
+    ran = CliRunner().invoke(main, words)
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert "others are told no address" in ran.stderr
+    assert CliRunner().invoke(main, [*words, "--json"]).stdout == "[]\n"

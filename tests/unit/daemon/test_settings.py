@@ -96,6 +96,16 @@ def test_a_misspelt_peer_to_begin_with_is_found_before_the_start(
     assert not home.exists()
 
 
+def test_a_home_that_is_there_keeps_its_settings_and_others_are_refused(tmp_path: Path) -> None:
+    home, values = tmp_path / "home", {"http.address": "127.0.0.1:8421"}
+    peer = initialize(home, {**values})
+    written = (home / "config.toml").read_text()
+    assert initialize(home) == initialize(home, {**values}) == peer
+    with pytest.raises(LocalError, match=r"something else of node\.listen: change it there"):
+        initialize(home, {**values, "node.listen": ["/ip4/127.0.0.1/tcp/4421"]})
+    assert (home / "config.toml").read_text() == written
+
+
 @pytest.mark.parametrize(
     ("variable", "text", "name", "value"),
     [
