@@ -86,17 +86,18 @@ class Ledger:
         first = number * self.columns
         return self._cells[first : first + self.columns].tolist()
 
-    def arrivals_ns(self, node: int) -> list[tuple[int, int]]:
+    def arrivals_ns(self, node: int, numbers: range | None = None) -> list[tuple[int, int]]:
         """Of all that a node has got: when it first came, in the order of that, and was published.
 
-        To a microsecond: an event that came sooner came when it was published.
+        To a microsecond: an event that came sooner came when it was published. Of some events,
+        where their numbers are given.
         """
         assert self.readers == 1, "each reader has arrivals of its own"
         cells, published_ns = self._cells[node :: self.nodes].tolist(), self._published_ns
         return sorted(
             (published_ns[number] + (cell - 1) * NS_PER_US, published_ns[number])
             for number, cell in enumerate(cells)
-            if cell
+            if cell and (numbers is None or number in numbers)
         )
 
     def order_at(self, node: int) -> list[int]:

@@ -11,11 +11,12 @@ from typing import Final
 
 from pulsarcast.model import trace
 from pulsarcast.model.ids import peer_text
+from pulsarcast.testbed.hearing import NS_PER_S
 from pulsarcast.testbed.options import Outcome, RunOptions
 from pulsarcast.testbed.reading import lines_of
 from pulsarcast.testbed.scenarios.compare import Progress, no_progress, number_of
 from pulsarcast.testbed.scenarios.steady import SteadyLoad
-from pulsarcast.testbed.sessions import Session, finish, open_session
+from pulsarcast.testbed.sessions import Session, Stalled, finish, open_session
 
 NODES: Final = 10
 EVENTS: Final = 10_000
@@ -26,6 +27,8 @@ AWAY: Final = 1
 """The subscriber: not the topic's author, who is the first node."""
 POLL_S: Final = 0.02
 STALLED_S: Final = 60.0
+LOOK_S: Final = 5.0
+"""How often each missed event is looked at while it catches up."""
 
 
 class AwayOutcome(Outcome, kw_only=True):
@@ -35,9 +38,9 @@ class AwayOutcome(Outcome, kw_only=True):
     missed: int
     """Events published while the subscriber was away."""
     caught_up: int
-    catch_up_s: float
-    """From the start of its process to the last event that it had missed."""
-    first_event_s: float
+    catch_up_s: float | None
+    """From the start of its process to the last event that it had missed; None: none came."""
+    first_event_s: float | None
     """From the start of its process to the first of them."""
     events_per_s: float
     requests: int
@@ -109,10 +112,13 @@ class _Play:
 
         load.flow(options.rate_per_s)
         fleet.wait(1.0)
-        back_s, live_first = time.monotonic(), load.count
+        back_ns, live_first = time.monotonic_ns(), load.count
         nodes.start(AWAY)
-        first_event_s, catch_up_s, caught_up = self._wait_for(missed, back_s)
+        caught_up = self._wait_for(missed)
         self.caught_up_wall_ns = time.time_ns()
+        # Live events may come before them, and after.
+        came_ns = [at_ns for at_ns, _ in session.ledger.arrivals_ns(AWAY, missed)]
+        came_s = [(at_ns - back_ns) / NS_PER_S for at_ns in came_ns]
         meanwhile = range(live_first, load.count)
         load.flow(0)
         load.run_dry()
@@ -131,9 +137,9 @@ class _Play:
             away_by="SIGKILL" if options.by_kill else "a stop in good order",
             missed=len(missed),
             caught_up=caught_up,
-            catch_up_s=round(catch_up_s, 3),
-            first_event_s=round(first_event_s, 3),
-            events_per_s=round(caught_up / catch_up_s, 1),
+            catch_up_s=round(came_s[-1], 3) if came_s else None,
+            first_event_s=round(came_s[0], 3) if came_s else None,
+            events_per_s=round(caught_up / came_s[-1], 1) if came_s else 0.0,
             requests=0,
             requests_per_1000_events=0.0,
             messages_sent={},
@@ -148,30 +154,24 @@ class _Play:
             died=session.died(),
         )
 
-    def _wait_for(self, missed: range, back_s: float) -> tuple[float, float, int]:
-        """Seconds to the first missed event and to the last, and how many came."""
+    def _wait_for(self, missed: range) -> int:
+        """Wait until all missed events have come, or none of them comes any more; how many did."""
         ledger, fleet = self._session.ledger, self._session.fleet
-        waiting = list(missed)
-        had = seen = ledger.deliveries_of(AWAY)
-        first_s = float("inf")
-        grew_s = time.monotonic()
+        waiting, had = list(missed), ledger.deliveries_of(AWAY)
+        stalled, looked_s = Stalled(STALLED_S), time.monotonic()
 
         def is_over() -> bool:
-            nonlocal waiting, seen, first_s, grew_s
-            got = ledger.deliveries_of(AWAY)
-            if got > seen:
-                seen, grew_s = got, time.monotonic()
-                first_s = min(first_s, grew_s - back_s)
-            if got - had >= len(missed):
-                # Live events are among them: now it is worth while to look at each.
+            nonlocal waiting, looked_s
+            # Live events come as well: it is not worth while to look at each before so many have.
+            may_be_all = ledger.deliveries_of(AWAY) - had >= len(missed)
+            if may_be_all or time.monotonic() - looked_s >= LOOK_S:
+                looked_s = time.monotonic()
                 waiting = [number for number in waiting if ledger.missing(number, [AWAY])]
-            self._progress("catch up", min(got - had, len(missed)), len(missed))
-            return not waiting or time.monotonic() - grew_s > STALLED_S
+            self._progress("catch up", len(missed) - len(waiting), len(missed))
+            return not waiting or stalled.is_so(len(waiting))
 
         fleet.run_until(is_over, s_max=float("inf"), poll_s=POLL_S)
-        if waiting:
-            waiting = [number for number in waiting if ledger.missing(number, [AWAY])]
-        return first_s, grew_s - back_s, len(missed) - len(waiting)
+        return len(missed) - len(waiting)
 
 
 def _count_requests(outcome: AwayOutcome, session: Session, peer: str, *, until_ns: int) -> None:
