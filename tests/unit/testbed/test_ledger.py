@@ -75,8 +75,11 @@ def test_an_event_is_complete_with_or_without_its_author() -> None:
 
 def test_a_percentile_is_one_of_the_samples() -> None:
     samples = array("Q", range(1_000, 101_000, 1_000))
-    assert percentile_ms(samples, 0.5) == 51.0
-    assert percentile_ms(samples, 0.99) == 100.0
+    assert percentile_ms(samples, 0.5) == 50.0
+    assert percentile_ms(samples, 0.99) == 99.0
+    assert percentile_ms(samples, 1.0) == 100.0
+    assert percentile_ms(samples, 0.07) == 7.0
+    assert percentile_ms(array("Q", [1_000, 9_000]), 0.5) == 1.0
     assert percentile_ms(array("Q"), 0.5) == 0.0
 
 

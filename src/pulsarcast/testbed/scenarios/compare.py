@@ -146,6 +146,12 @@ def number_of(payload: bytes) -> int:
     return int.from_bytes(payload[:NUMBER_BYTES], "big")
 
 
+def window_s(ledger: Ledger, began_s: float) -> float:
+    """From the first event to the last delivery: who waited for what is lost waited in vain."""
+    last_ns = ledger.last_arrival_ns()
+    return 0.0 if last_ns is None else max(0.0, last_ns / 1e9 - began_s)
+
+
 class Round:
     """The load, played once on a fleet that is ready."""
 
@@ -180,7 +186,7 @@ class Round:
         fleet.run_until(step, s_max=float("inf"), poll_s=POLL_S)
         # What patience ended for may be late and not lost.
         fleet.run_until(self._is_complete, s_max=load_.patience_s)
-        self._wall_s = time.monotonic() - began_s
+        self._wall_s = window_s(self._ledger, began_s)
         fleet.wait(SETTLE_S)
         self._cpu_s = fleet.cpu_s() - cpu_s
         after = fleet.traffic()

@@ -15,7 +15,13 @@ from pulsarcast.testbed.hearing import hear
 from pulsarcast.testbed.ledger import messages_since, spread
 from pulsarcast.testbed.options import Outcome, RunOptions
 from pulsarcast.testbed.reading import lines_of
-from pulsarcast.testbed.scenarios.compare import SETTLE_S, Progress, no_progress, number_of
+from pulsarcast.testbed.scenarios.compare import (
+    SETTLE_S,
+    Progress,
+    no_progress,
+    number_of,
+    window_s,
+)
 from pulsarcast.testbed.scenarios.steady import SteadyLoad
 from pulsarcast.testbed.sessions import finish, open_session
 
@@ -67,7 +73,7 @@ def run_hot(options: RunOptions, *, progress: Progress = no_progress) -> HotOutc
             publish(author)
         fleet.run_until(lambda: not any(left), s_max=float("inf"))
         load.run_dry()
-        wall_s = time.monotonic() - began_s
+        wall_s = window_s(session.ledger, began_s)
         fleet.wait(SETTLE_S)
         cpu_s = fleet.cpu_s() - cpu_s
         after = fleet.traffic()
@@ -88,7 +94,7 @@ def run_hot(options: RunOptions, *, progress: Progress = no_progress) -> HotOutc
             dissemination=options.dissemination,
             events=load.count,
             wall_s=round(wall_s, 3),
-            deliveries_per_s=round(account.delivered / wall_s, 1),
+            deliveries_per_s=round(account.delivered / wall_s, 1) if wall_s else 0.0,
             latency_ms_p50=load.latency_ms(range(load.count), 0.5),
             latency_ms_p99=load.latency_ms(range(load.count), 0.99),
             received_per_node=None if counts is None else spread([c.received for c in counts]),

@@ -1,6 +1,7 @@
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from click.testing import CliRunner
 
 from pulsarcast.cli.testbed import testbed as command
 from pulsarcast.model.errors import LocalError
+from pulsarcast.model.ids import cid_of
 from pulsarcast.testbed.child import Plan
 from pulsarcast.testbed.contestants.contestants import load
 from pulsarcast.testbed.fleet import Fleet
@@ -22,6 +24,7 @@ from pulsarcast.testbed.scenarios.compare import (
     set_up,
     to_text,
 )
+from tests.unit.testbed.stub import stub_fleet
 
 KEYS = {
     "due",
@@ -94,6 +97,19 @@ def test_a_node_killed_in_the_midst_is_told_of_and_not_waited_for(tmp_path: Path
     others = [number for number, author in enumerate(played.authors) if author != victim]
     living = [node for node in range(5) if node != victim]
     assert not [number for number in others if ledger.missing(number, living)]
+
+
+def test_the_window_ends_with_the_last_delivery_and_not_with_patience(tmp_path: Path) -> None:
+    given = Load(nodes=3, events=3, topics=1, patience_s=1.0)
+    ledger = Ledger(nodes=3, events=3)
+    with stub_fleet(tmp_path, ledger=ledger) as fleet:
+        fleet.assemble()
+        began_s = time.monotonic()
+        # Its nodes give events to themselves only: all others are lost.
+        round_ = Round(fleet, ledger, given, [cid_of(b"topic")])
+        round_.play()
+        assert time.monotonic() - began_s > 2 * given.patience_s
+    assert 0 < round_.figures().wall_s < given.patience_s
 
 
 def test_the_table_names_everyone_and_their_losses() -> None:
