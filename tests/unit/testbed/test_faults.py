@@ -11,7 +11,7 @@ from pulsarcast.testbed.options import RunOptions
 from pulsarcast.testbed.proxies import Delay
 from pulsarcast.testbed.reading import lines_of
 from pulsarcast.testbed.scenarios.workload import run_workload
-from pulsarcast.testbed.small_disk import may_mount, small_disk
+from pulsarcast.testbed.small_disk import SmallDisk, may_mount, small_disk
 from tests.unit.testbed.small_workload import DUE, NODES, write_workload
 
 needs_root = pytest.mark.skipif(not may_mount(), reason="only root may mount a small disk")
@@ -93,6 +93,25 @@ def test_a_node_with_a_full_disk_says_so_and_the_rest_go_on(tmp_path: Path) -> N
         if isinstance(line.record, trace.NodeStopped) and line.envelope.incarnation == 1
     ]
     assert sum("disk is full" in reason for reason in stops) == 1
+
+
+@needs_root
+@pytest.mark.usefixtures("soon")
+def test_a_full_disk_that_its_node_does_not_notice_fails_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pulsarcast.testbed.faults.HALT_S_MAX", 0.5)
+    monkeypatch.setattr(SmallDisk, "fill", lambda self: None)
+    options = RunOptions(
+        out=tmp_path / "out",
+        nodes=NODES,
+        workload=write_workload(tmp_path),
+        faults=["full-disk"],
+        timeout_s=60,
+    )
+    summary = run_workload(options)
+    assert (summary.lost, summary.duplicates, summary.full_disk) == (0, 0, None)
+    assert not summary.ok
 
 
 @needs_root

@@ -260,6 +260,8 @@ class _Play:
         latencies = array("Q", sorted(latencies))
         answered = array("Q", sorted(callers.answered_us))
         lost = account.due - account.delivered
+        # A full disk that nobody notices shows nothing of what happens then.
+        noticed = "full-disk" not in options.faults or self._faults.full_disk_said is not None
         # Only a fault excuses a node that refuses.
         excused = account.due == expected or bool(faults)
         return Summary(
@@ -279,6 +281,7 @@ class _Play:
             duplicates=ledger.duplicates,
             ok=not (lost or ledger.duplicates or ledger.strays or callers.promised_by_halted)
             and not self._session.died()
+            and noticed
             and excused,
             redeliveries=ledger.redeliveries,
             acknowledged=callers.acknowledged,
