@@ -18,6 +18,7 @@ EXIT_LOST = 1
 # A node's trace: how much of it, or none.
 _TRACE_LEVELS = click.Choice(["none", "delivery", "rpc"])
 _TRAVEL = click.Choice(["tree", "cube"])
+_SECONDS = click.FloatRange(min=0, min_open=True)
 
 
 @click.group()
@@ -41,7 +42,7 @@ add_to(testbed)
 @click.option("--dials", type=int, default=6, show_default=True, help="Per node, in pubsub graphs.")
 @click.option("--frame", type=int, default=520, show_default=True, help="Bytes of a bare frame.")
 @click.option("--fanout", type=int, default=6, show_default=True, help="Of bare trees.")
-@click.option("--patience-s", type=float, default=10.0, show_default=True, help="Per event.")
+@click.option("--patience-s", type=_SECONDS, default=10.0, show_default=True, help="Per event.")
 @click.option("--ack", type=click.Choice(["accepted", "replicated"]), default="replicated")
 @click.option("--dissemination", type=_TRAVEL, default="tree", show_default=True, help="Of ours.")
 @click.option("--trace-level", type=_TRACE_LEVELS, default="none", show_default=True)
@@ -107,7 +108,9 @@ def compare(
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option("--contestant", type=str, default="ours", show_default=True)
 @click.option("--run-id", type=str, help="What the traces call this run.")
-@click.option("--timeout-s", type=float, default=7200.0, show_default=True, help="Then it fails.")
+@click.option(
+    "--timeout-s", type=_SECONDS, default=7200.0, show_default=True, help="Then it fails."
+)
 @click.option("--keep-homes", is_flag=True, help="Leave the folders of the nodes in place.")
 @click.option("--workload", type=click.Path(path_type=Path), help="workload, quotes: the file.")
 @click.option(
@@ -125,19 +128,23 @@ def compare(
     multiple=True,
     help="workload: kills, full-disk, stopped, author or partition; may be given again.",
 )
-@click.option("--stopped-s", type=float, default=60.0, show_default=True, help="faults: how long.")
-@click.option("--full-s", type=float, default=20.0, show_default=True, help="faults: how long.")
-@click.option("--cut-s", type=float, default=20.0, show_default=True, help="faults: how long.")
+@click.option(
+    "--stopped-s", type=_SECONDS, default=60.0, show_default=True, help="faults: how long."
+)
+@click.option("--full-s", type=_SECONDS, default=20.0, show_default=True, help="faults: how long.")
+@click.option("--cut-s", type=_SECONDS, default=20.0, show_default=True, help="faults: how long.")
 @click.option(
     "--events", type=click.IntRange(min=1), help="Of a load that is made up; away: missed ones."
 )
 @click.option("--topics", type=click.IntRange(min=1), help="away, soak, mirror.")
 @click.option("--payload", "payload_bytes", type=int, default=256, show_default=True)
-@click.option("--rate", "rate_per_s", type=float, default=20.0, show_default=True, help="A second.")
 @click.option(
-    "--duration-s", type=float, default=600.0, show_default=True, help="soak, succession."
+    "--rate", "rate_per_s", type=_SECONDS, default=20.0, show_default=True, help="A second."
 )
-@click.option("--sample-s", type=float, default=5.0, show_default=True, help="soak: of memory.")
+@click.option(
+    "--duration-s", type=_SECONDS, default=600.0, show_default=True, help="soak, succession."
+)
+@click.option("--sample-s", type=_SECONDS, default=5.0, show_default=True, help="soak: of memory.")
 @click.option("--churn", is_flag=True, help="soak: a third of the nodes come and go.")
 @click.option("--kill", "by_kill", is_flag=True, help="away: by SIGKILL, not in good order.")
 @click.option(
@@ -154,10 +161,20 @@ def compare(
     show_default=True,
     help="succession: how many agree on the order.",
 )
-@click.option("--every-s", type=float, default=20.0, show_default=True, help="succession: a kill.")
-@click.option("--down-s", type=float, default=5.0, show_default=True, help="succession: after it.")
-@click.option("--election-timeout-s", type=float, help="Of all nodes; by default theirs.")
-@click.option("--latency-ms", type=float, default=1.0, show_default=True, help="mirror: simulated.")
+@click.option(
+    "--every-s", type=_SECONDS, default=20.0, show_default=True, help="succession: a kill."
+)
+@click.option(
+    "--down-s", type=_SECONDS, default=5.0, show_default=True, help="succession: after it."
+)
+@click.option("--election-timeout-s", type=_SECONDS, help="Of all nodes; by default theirs.")
+@click.option(
+    "--latency-ms",
+    type=click.FloatRange(min=0),
+    default=1.0,
+    show_default=True,
+    help="mirror: simulated.",
+)
 @click.option(
     "--latency", metavar="MS~MS", help="What comes in arrives so late: 500ms, or 500ms~300ms."
 )

@@ -46,7 +46,9 @@ def said_in(ctx: click.Context, *but: str) -> dict[str, Any]:
 @click.option("--nodes", type=click.IntRange(min=2), help="Instead of what the scenario says.")
 @click.option("--seed", type=int, help="Instead of what the scenario says.")
 @click.option("--workload", type=click.Path(path_type=Path), help="The file for `load`.")
-@click.option("--timeout-s", type=float, help="Then it goes down by itself.")
+@click.option(
+    "--timeout-s", type=click.FloatRange(min=0, min_open=True), help="Then it goes down by itself."
+)
 @click.option("--memory-mib", type=click.IntRange(min=1), help="What a node may take.")
 @click.option("--without-limits", is_flag=True, help="Go on where memory cannot be limited.")
 @click.option("--replace", is_flag=True, help="Overwrite a finished run.")

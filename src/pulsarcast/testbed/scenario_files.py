@@ -108,6 +108,31 @@ _OPTION_OF: Final = {
     "simulated_latency_ms": "latency_ms",
 }
 _PATHS: Final = ("workload", "matrix")
+# Which kinds look at an option; all of them at what is not here.
+_USED_BY: Final[Mapping[str, tuple[str, ...]]] = {
+    "dissemination": ("workload", "away", "mirror", "soak", "hot", "succession"),
+    "trace_level": ("workload", "away", "soak", "hot", "succession", "quotes"),
+    "workload": ("workload", "quotes"),
+    **dict.fromkeys(
+        ("events_max", "concurrency", "faults", "stopped_s", "full_s", "cut_s"), ("workload",)
+    ),
+    "events": ("workload", "away", "mirror", "hot", "quotes"),
+    "topics": ("away", "soak", "mirror"),
+    "payload_bytes": ("away", "soak", "hot", "succession"),
+    "rate_per_s": ("away", "soak", "succession", "quotes"),
+    "duration_s": ("soak", "succession"),
+    **dict.fromkeys(("sample_s", "churn"), ("soak",)),
+    "by_kill": ("away",),
+    "filters": ("quotes",),
+    **dict.fromkeys(("sequencers", "every_s", "down_s"), ("succession",)),
+    "latency_ms": ("mirror",),
+}
+_FLAG_OF: Final = {
+    "events_max": "limit",
+    "payload_bytes": "payload",
+    "rate_per_s": "rate",
+    "by_kill": "kill",
+}
 RECORDED: Final = "recorded"
 
 
@@ -120,6 +145,7 @@ def options_for(source: str, *, out: Path, said: Mapping[str, Any] | None = None
     is_file = source.endswith(SUFFIX)
     chosen: dict[str, Any] = read_scenario(Path(source)) if is_file else {"scenario": source}
     said = said or {}
+    _refuse_without_use(chosen.get("scenario", RunOptions.scenario), said)
     for one, other in (("latency", "matrix"), ("matrix", "latency")):
         if said.get(one) is not None:
             chosen.pop(other, None)
@@ -130,11 +156,24 @@ def options_for(source: str, *, out: Path, said: Mapping[str, Any] | None = None
     if chosen.get("trace_level") == _NONE:
         chosen["trace_level"] = None
     options = RunOptions(out=out, **chosen)
+    if options.scenario == "workload" and options.workload and "events" in said:
+        raise LocalError(
+            "--events is for a load that is made up: --limit plays a file's first ones"
+        )
     if options.matrix is None:
         return options
     if options.delay is not None:
         raise LocalError("a latency or a matrix: not both")
     return replace(options, delay=read_matrix(options.matrix, options.nodes, seed=options.seed))
+
+
+def _refuse_without_use(kind: str, said: Mapping[str, Any]) -> None:
+    """Whoever says what a scenario does not look at expects something of it."""
+    names = [name for name in said if kind not in _USED_BY.get(name, (kind,))]
+    is_known = any(kind in kinds for kinds in _USED_BY.values())
+    if names and is_known:
+        flags = ", ".join("--" + _FLAG_OF.get(name, name).replace("_", "-") for name in names)
+        raise LocalError(f"{kind} has no use for {flags}")
 
 
 def read_scenario(path: Path) -> dict[str, Any]:

@@ -5,14 +5,22 @@ from random import Random
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from pulsarcast.cli.testbed import testbed as command
 from pulsarcast.model.errors import LocalError
 from pulsarcast.simulation.links import Matrix
 from pulsarcast.testbed import claims
 from pulsarcast.testbed.claims import claim, play
 from pulsarcast.testbed.options import Outcome, RunOptions
 from pulsarcast.testbed.proxies import Delay
-from pulsarcast.testbed.scenario_files import options_for, read_matrix, scenario_text
+from pulsarcast.testbed.run import SCENARIOS
+from pulsarcast.testbed.scenario_files import (
+    _USED_BY,
+    options_for,
+    read_matrix,
+    scenario_text,
+)
 from tests.unit.testbed.small_workload import DUE, NODES, write_workload
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "scenarios"
@@ -288,3 +296,32 @@ def test_runs_that_may_lie_beside_each_other_have_names_of_their_own(tmp_path: P
     differing = [{}, {"dissemination": "cube"}, {"sequencers": 5}, {"seed": 2}, {"order": "total"}]
     names = [RunOptions(out=tmp_path, **each).name_of_run() for each in differing]  # type: ignore[arg-type]
     assert len(set(names)) == len(differing), names
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "complaint"),
+    [
+        ("away", {"faults": ["kills"], "nodes": 4}, "away has no use for --faults$"),
+        ("hot", {"rate_per_s": 5.0, "by_kill": True}, "hot has no use for --rate, --kill$"),
+        ("mirror", {"events_max": 5}, "mirror has no use for --limit$"),
+        ("quotes", {"dissemination": "cube"}, "quotes has no use for --dissemination$"),
+        ("workload", {"workload": Path("w"), "events": 5}, "--limit plays a file's first ones$"),
+    ],
+)
+def test_what_a_scenario_would_not_look_at_is_refused(
+    tmp_path: Path, kind: str, said: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(LocalError, match=complaint):
+        options_for(kind, out=tmp_path, said=said)
+
+
+def test_every_option_of_every_scenario_is_one_that_a_run_has() -> None:
+    assert set(_USED_BY) <= {field.name for field in fields(RunOptions)}
+    assert {kind for kinds in _USED_BY.values() for kind in kinds} == set(SCENARIOS)
+
+
+@pytest.mark.parametrize("flag", ["--rate", "--sample-s", "--duration-s", "--timeout-s"])
+def test_times_and_rates_are_above_0(flag: str, tmp_path: Path) -> None:
+    words = ["run", "soak", "--out", str(tmp_path / "out"), flag, "0"]
+    outcome = CliRunner().invoke(command, words)
+    assert (outcome.exit_code, flag in outcome.stderr) == (2, True), outcome.output
