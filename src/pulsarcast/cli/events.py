@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,7 +64,8 @@ def publish(
             )
             tell(done, done.id, as_json=as_json)
         return
-    payload = file.read_bytes() if file is not None else (text or "").encode()
+    # A command line is bytes, which need not be UTF-8: they are published as they are.
+    payload = file.read_bytes() if file is not None else os.fsencode(text or "")
     done = client.publish(
         topic, payload, name=name, attributes=attributes, ack=ack, idempotency_key=key
     )
@@ -77,7 +79,7 @@ def _attribute(text: str) -> tuple[str, Any]:
         raise click.UsageError(f"--attribute wants NAME=VALUE, not {text!r}")
     try:
         found = msgspec.json.decode(value)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeEncodeError):
         return name, value
     return name, found if isinstance(found, (bool, int, float, str)) else value
 

@@ -151,6 +151,7 @@ def publish(
     path = _path(ref, "events")
     headers = {"Idempotency-Key": secrets.token_hex(16) if key is None else _checked_key(key)}
     read = _json(api.PublishedView)
+    api.to_bytes(name, "utf-8")  # A text that is not Unicode cannot be said.
     data = api.to_bytes(payload, "utf-8") if isinstance(payload, str) else payload
     if not attributes and not parents:
         # As it is: neither of us has to escape anything.

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from pulsarcast.cli.main import COMMANDS, main
+from pulsarcast.model.api import PublishedView
 
 HEAVY = ("pyspark", "cryptography", "trio", "starlette", "hypercorn", "httpx", "rich", "pandas")
 WITHOUT_JSON = (
@@ -153,3 +154,31 @@ def test_where_there_is_no_address_none_is_printed(
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert "others are told no address" in ran.stderr
     assert CliRunner().invoke(main, [*words, "--json"]).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("words", [("--name", b"\xff"), ("--attribute", b"a=\xff")])
+def test_what_is_not_unicode_is_told_in_a_sentence(words: tuple[str, bytes]) -> None:
+    target = ("--url", "http://127.0.0.1:1", "--token", "t")
+    ran = subprocess.run(
+        [sys.executable, "-m", "pulsarcast", "publish", "topic", "text", *words, *target],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 1
+    assert ran.stderr.startswith(b"pulsarcast: ")
+    assert b"Traceback" not in ran.stderr
+
+
+def test_a_text_is_published_as_the_bytes_that_were_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[bytes] = []
+
+    class Telling(Silent):
+        def publish(self, topic: str, payload: bytes, **_: object) -> PublishedView:
+            given.append(payload)
+            return PublishedView("id", 1)
+
+    monkeypatch.setattr("pulsarcast.client.Client", Telling)
+    words = ["publish", "t", os.fsdecode(b"caf\xe9"), "--url", "http://127.0.0.1:1"]
+    assert CliRunner().invoke(main, [*words, "--token", "t"]).exit_code == 0
+    assert given == [b"caf\xe9"]
