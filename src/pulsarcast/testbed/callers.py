@@ -179,6 +179,8 @@ class Nodes:
             self._fleet.after(down_s, lambda: self._restart(death.node))
 
     def _restart(self, index: int) -> None:
+        if self._fleet.is_ending:
+            return  # who is down when all are stopped stays so
         self.tell("restart", index)
         self._fleet.restart(index, lambda answer: self._is_back(index, answer))
 

@@ -99,6 +99,8 @@ class Fleet:
         self.addresses: dict[int, str] = {}
         self.proxies = proxies
         self.limits = limits
+        self.is_ending = False
+        """Whether all nodes were told to end: nobody is started again."""
         self._plan = plan
         self._processes: dict[int, _Process] = {}
         self._lives = [0] * plan.size
@@ -199,6 +201,7 @@ class Fleet:
 
     def stop_all(self, *, s_max: float = 30.0) -> None:
         """Let all nodes end in good order; who does not in time is killed."""
+        self.is_ending = True
         for index, process in list(self._processes.items()):
             process.ending = True
             self._resume(process)

@@ -2,13 +2,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import trio
 
 from pulsarcast.model.errors import LocalError
-from pulsarcast.testbed.child import METER_S
+from pulsarcast.model.identity import Identity
+from pulsarcast.model.trace import Fault, Record
+from pulsarcast.testbed.callers import Nodes
+from pulsarcast.testbed.child import METER_S, Plan
+from pulsarcast.testbed.contestants.contestants import Seat, Settings
 from pulsarcast.testbed.fleet import Fleet
 from pulsarcast.testbed.ledger import Ledger
 from pulsarcast.testbed.messages import (
@@ -23,8 +29,8 @@ from pulsarcast.testbed.messages import (
     Publish,
     Published,
 )
-from pulsarcast.testbed.scenarios.compare import NUMBER_BYTES
-from tests.unit.testbed.stub import FALL, REFUSE, is_running, stub_fleet
+from pulsarcast.testbed.scenarios.compare import NUMBER_BYTES, number_of
+from tests.unit.testbed.stub import FALL, REFUSE, StubNode, is_running, stub_fleet
 
 
 def creating(name: str) -> Callable[[int], Callable[[int], Command]]:
@@ -211,3 +217,26 @@ def test_nodes_die_with_their_parent(
     while any(map(is_running, pids)) and time.monotonic() < deadline_s:
         time.sleep(0.01)
     assert not any(map(is_running, pids))
+
+
+@asynccontextmanager
+async def open_slow_to_end(seat: Seat) -> AsyncIterator[StubNode]:
+    yield StubNode(seat)
+    await trio.sleep(1.0)
+
+
+def test_whoever_is_down_when_all_are_stopped_is_not_started_again(tmp_path: Path) -> None:
+    ledger = Ledger(nodes=2, events=1)
+    plan = Plan(
+        opener=open_slow_to_end, size=2, settings=Settings(), ledger=ledger, number_of=number_of
+    )
+    told: list[Record] = []
+    with Fleet(plan, tmp_path) as fleet:
+        fleet.assemble()
+        # Nobody needs its name in full.
+        fleet.peers[1] = Identity.from_seed(bytes(32)).peer_id
+        Nodes(fleet, told.append).kill(1, down_s=0.3)
+        fleet.stop_all(s_max=5.0)
+        assert fleet.life(1) == 1
+    assert [death.how for death in fleet.deaths] == ["SIGKILL", "exit code 0"]
+    assert [record.action for record in told if isinstance(record, Fault)] == ["kill"]

@@ -28,13 +28,24 @@ class HandFaults:
     def __init__(self, session: Session) -> None:
         self.paused: dict[int, None] = {}
         self.cut: list[int] = []
-        self.latency = str(session.options.delay or Delay())
+        self._everywhere = session.options.delay or Delay()
+        self._delays: dict[int, Delay] = {}
+        """Of nodes that have one of their own."""
         self._session = session
         self._fleet = session.fleet
         self._nodes = session.callers.fleet
         self._rounds: dict[str, int] = {}
         """How often something was done: what is undone later must not undo something newer."""
         self._fleet.on_death(self._forget)
+
+    @property
+    def latency(self) -> str:
+        """How late what comes in arrives: at some nodes, or at all."""
+        nodes: dict[str, list[str]] = {}
+        for index, delay in sorted(self._delays.items()):
+            nodes.setdefault(str(delay), []).append(str(index))
+        own = [f"{delay} at {','.join(those)}" for delay, those in nodes.items()]
+        return "; ".join(own) or str(self._everywhere)
 
     def absent(self) -> set[int]:
         """Who cannot be given anything now."""
@@ -53,6 +64,10 @@ class HandFaults:
         indices, for_s = parse_nodes(asked.nodes, self._session.size), asked.for_s
         if for_s is not None and asked.action in _FOR_GOOD:
             raise LocalError(f"{asked.action} is for good: it takes no time")
+        if asked.latency is not None and asked.action != "latency":
+            raise LocalError(f"{asked.action} takes no latency: testbed fault latency")
+        if asked.action == "heal" and len(indices) < self._session.size:
+            raise LocalError("heal is for everyone: there is one cut at a time")
         match asked.action:
             case "kill":
                 for index in indices:
@@ -124,24 +139,43 @@ class HandFaults:
     def _slow(self, asked: Hit, indices: list[int]) -> None:
         if asked.latency is None:
             raise LocalError("say which: --latency 500ms~300ms, or 0ms to take it away")
-        proxies, usual = self._need_proxies(), self._session.options.delay or Delay()
-        all_of_them = len(indices) == self._session.size
+        self._become(parse_delay(asked.latency), indices)
+        usual = self._session.options.delay or Delay()
+        rounds = {index: self._begin_round(f"latency {index}") for index in indices}
 
-        def become(delay: Delay) -> None:
-            self.latency = str(delay) if all_of_them else f"{delay} at {asked.nodes}"
-            self._nodes.tell("latency", None, self.latency)
-            proxies.slow(delay, None if all_of_them else indices)
+        def act() -> None:
+            still = [i for i in indices if self._rounds[f"latency {i}"] == rounds[i]]
+            if still:
+                self._become(usual, still)
 
-        become(parse_delay(asked.latency))
-        self._undo_later("latency", asked.for_s, lambda: become(usual))
+        if asked.for_s is not None:
+            self._fleet.after(asked.for_s, act)
+
+    def _become(self, delay: Delay, indices: list[int]) -> None:
+        proxies = self._need_proxies()
+        if len(indices) == self._session.size:
+            self._everywhere = delay
+            self._delays.clear()
+            proxies.slow(delay)
+        else:
+            self._delays |= dict.fromkeys(indices, delay)
+            proxies.slow(delay, indices)
+        if delay == self._everywhere:
+            for index in indices:
+                self._delays.pop(index, None)
+        self._nodes.tell("latency", None, self.latency)
 
     def _need_proxies(self) -> Proxies:
         if self._fleet.proxies is None:
             raise LocalError("this needs proxies, which only nodes of ours can have")
         return self._fleet.proxies
 
+    def _begin_round(self, what: str) -> int:
+        self._rounds[what] = self._rounds.get(what, 0) + 1
+        return self._rounds[what]
+
     def _undo_later(self, what: str, for_s: float | None, undo: Callable[[], None]) -> None:
-        now = self._rounds[what] = self._rounds.get(what, 0) + 1
+        now = self._begin_round(what)
 
         def act() -> None:
             if self._rounds[what] == now:

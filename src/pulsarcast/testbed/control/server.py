@@ -126,6 +126,8 @@ class _Server:
             fleet.must_end_within(float("inf"))
             in_time = fleet.run_until(lambda: self._over, s_max=options.timeout_s)
         except SystemExit:
+            if self._phase == "starting":
+                raise  # nothing was played: there is nothing to sum up
             return "SIGTERM"
         finally:
             self._phase = "ending"

@@ -18,13 +18,17 @@ from click.testing import CliRunner
 from pulsarcast.cli.testbed_control import add_to
 from pulsarcast.model import trace
 from pulsarcast.model.errors import LocalError
+from pulsarcast.testbed.claims import claim
 from pulsarcast.testbed.control import control
 from pulsarcast.testbed.control.book import parse_nodes
 from pulsarcast.testbed.control.control import DownError, ask, start
 from pulsarcast.testbed.control.messages import End, Play, Status
+from pulsarcast.testbed.control.server import serve
+from pulsarcast.testbed.fleet import Fleet
 from pulsarcast.testbed.options import RunOptions
 from pulsarcast.testbed.proxies import Delay
 from pulsarcast.testbed.reading import lines_of
+from pulsarcast.testbed.scenario_files import options_for
 from tests.unit.testbed.small_workload import DUE, EVENTS_EACH, NODES, write_workload
 from tests.unit.testbed.stub import is_running
 from tests.unit.testbed.test_proxies import dial, network, read
@@ -160,6 +164,10 @@ def test_the_network_is_cut_and_made_slow_while_it_runs(bed: Path) -> None:
     assert slow["due"] == slow["delivered"]
     call("fault", bed, "latency", "--latency", "0ms")
     assert call("fault", bed, "latency", 3, "--latency", "9ms")["latency"] == "9ms~0ms at 3"
+    call("fault", bed, "latency", 1, "--latency", "5ms", "--for-s", 1.0)
+    both = call("fault", bed, "latency", "2-3", "--latency", "7ms")["latency"]
+    assert both == "5ms~0ms at 1; 7ms~0ms at 2,3"
+    until(bed, latency="7ms~0ms at 2,3")
     call("fault", bed, "latency", "--latency", "0ms")
 
 
@@ -175,6 +183,8 @@ def test_the_network_is_cut_and_made_slow_while_it_runs(bed: Path) -> None:
         (["fault", "latency"], "say which: --latency"),
         (["fault", "latency", "--latency", "fast"], "a latency looks like"),
         (["fault", "start", "1", "--for-s", "2"], "start is for good"),
+        (["fault", "kill", "1", "--latency", "5ms"], "kill takes no latency"),
+        (["fault", "heal", "1"], "heal is for everyone"),
     ],
 )
 def test_what_cannot_be_done_is_refused_and_nothing_ends(
@@ -219,6 +229,21 @@ def test_a_load_of_which_nothing_could_be_published_fails(tmp_path: Path) -> Non
     assert played.facts["events"] > 0
     assert not played.ok
     ask(out, End(0.0))
+
+
+def test_one_that_is_ended_while_it_starts_is_no_finished_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leave(self: Fleet) -> None:
+        raise SystemExit(143)
+
+    monkeypatch.setattr(Fleet, "assemble", leave)
+    options = options_for(str(scenario(tmp_path)), out=tmp_path / "out")
+    with claim(options):
+        pass
+    with pytest.raises(SystemExit):
+        serve(options.out)
+    assert not (options.out / "summary.json").exists()
 
 
 def test_a_testbed_that_cannot_be_started_says_why(tmp_path: Path) -> None:
