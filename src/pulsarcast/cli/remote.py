@@ -40,6 +40,8 @@ def remote(command: Callable[..., None]) -> Any:
         with needs_extra("client"):
             import_http()
             from pulsarcast.client import Client
+        if wait and (url is not None or context is not None):
+            raise click.UsageError("--wait is for the daemon of a home: without --url, --context")
         if wait:
             _wait_for(home)
         with refusals_told():

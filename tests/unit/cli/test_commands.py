@@ -182,3 +182,10 @@ def test_a_text_is_published_as_the_bytes_that_were_typed(monkeypatch: pytest.Mo
     words = ["publish", "t", os.fsdecode(b"caf\xe9"), "--url", "http://127.0.0.1:1"]
     assert CliRunner().invoke(main, [*words, "--token", "t"]).exit_code == 0
     assert given == [b"caf\xe9"]
+
+
+@pytest.mark.parametrize("where", ["--url", "--context"])
+def test_nobody_waits_here_for_a_daemon_elsewhere(where: str, tmp_path: Path) -> None:
+    words = ["status", "--wait", where, "http://127.0.0.1:1", "--home", str(tmp_path)]
+    ran = CliRunner().invoke(main, words)
+    assert (ran.exit_code, "--wait is for the daemon of a home" in ran.stderr) == (2, True)
