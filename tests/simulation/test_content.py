@@ -71,3 +71,8 @@ def test_what_nobody_asked_for_and_what_was_never_published_is_objected_to(kind:
         experiment.ledger.inject(3, "one more", {})
     result = experiment.result()
     assert (result.ok, result.findings) == (False, {kind: 1})
+
+
+def test_a_disk_that_lies_does_so_in_the_experiment_too() -> None:
+    options = msgspec.structs.replace(load("content"), without="disk-sync")
+    assert Experiment(options, no_progress).world._disk.lies

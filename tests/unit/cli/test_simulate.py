@@ -64,6 +64,7 @@ def test_mistakes_of_the_caller_are_told_in_a_sentence() -> None:
         (("thesis", "--faults", "flood"), "no fault plan 'flood'"),
         (("thesis", "--workload", "nowhere.zst"), "no such workload"),
         (("tree", "--without", "luck"), "no safeguard 'luck'"),
+        (("sequencers", "--without", "outbox"), "sequencers alone have no outbox to go without"),
         (("tree", "--latency-matrix", __file__), "is no matrix of round-trip times"),
         (("content", *SMALL_CONTENT, "--churn", f"{__file__}:day"), "no Weibull fit 'day'"),
     ]:

@@ -69,6 +69,7 @@ class Experiment:
         self._began = (time.perf_counter(), time.process_time())
         self.nodes = options.nodes or 100
         self.events = options.events or 1000
+        self._spoilt = sabotage.find(options.without)
         self.generator = Generator(Random(f"content/{options.seed}"))
         self.ledger = Ledger(self.generator.schema)
         load_max = LOAD_MAX if options.follow_load else 0.0
@@ -78,6 +79,7 @@ class Experiment:
             parameters=Parameters(content_load_max=load_max),
             share_verification=options.share_verification,
             through_wire=options.through_wire,
+            disk=self._spoilt.disk,
             observer=self.ledger,
             prepare=self._prepare,
         )
@@ -93,7 +95,6 @@ class Experiment:
         self.table: list[tuple[str, str, str]] = []
         self.faults: dict[str, int] = {}
         self.details: list[str] = []
-        self._spoilt = sabotage.find(options.without)
         self._counts: list[dict[str, int]] = []
         self._moved: set[int] = set()
         self._ends_s = 0.0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from random import Random
 
+from pulsarcast.model.errors import LocalError
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.simulation.options import Options
 from pulsarcast.simulation.results import Result
@@ -30,6 +31,8 @@ SEQUENCERS = (1, 2, 3, 3, 4, 5, 5, 6, 7)
 
 def run_sequencers(options: Options) -> Result:
     """Play one seed."""
+    if options.without is not None and find(options.without).sequencer is None:
+        raise LocalError(f"sequencers alone have no {options.without} to go without")
     wall_s, cpu_s = time.perf_counter(), time.process_time()
     play = _Play(options.seed, options.without)
     play.run()
