@@ -169,12 +169,14 @@ class Nodes:
         self._note(trace.Fault(action, target, detail, life))
 
     def _ended(self, death: Death) -> None:
+        told_to = death.node in self._stopping or self._fleet.is_ending
+        late = death.how == signal.SIGKILL.name and not death.by_limit
+        if told_to and late and death.node in self._fleet.peers:
+            # It took too long to end: the checker must know who ended it.
+            self.tell("kill", death.node)
         if death.node not in self._stopping:
             return
         down_s = self._stopping.pop(death.node)
-        if death.how == signal.SIGKILL.name:
-            # It took too long to end: the checker must know who ended it.
-            self.tell("kill", death.node)
         if down_s is not None:
             self._fleet.after(down_s, lambda: self._restart(death.node))
 

@@ -24,6 +24,7 @@ from pulsarcast.testbed.options import Outcome, RunOptions
 from pulsarcast.testbed.run import run_scenario
 from pulsarcast.testbed.scenario_files import FILE, RECORDED, digest_of, scenario_text
 from pulsarcast.testbed.scenarios.compare import Progress, no_progress
+from pulsarcast.testbed.scenarios.mirror import REAL
 from pulsarcast.testbed.sessions import NODES, SUMMARY, TRACES
 
 LOCK: Final = "run.lock"
@@ -65,11 +66,13 @@ def claim(options: RunOptions, *, replace: bool = False) -> Iterator[int]:
 def _make_place(out: Path) -> None:
     """Remove what an earlier run left; what else somebody has in a folder is not ours."""
     kept = out / FILE
-    if kept.exists() and f"[{RECORDED}]" not in kept.read_text(encoding="utf-8"):
+    text = kept.read_text(encoding="utf-8") if kept.exists() else None
+    if text is not None and f"[{RECORDED}]" not in text:
         raise LocalError(f"{kept} was written by no run, and would be overwritten")
-    if not kept.exists() and not (out / SUMMARY).exists():
+    if text is None and not (out / SUMMARY).exists():
         return
-    for folder in (TRACES, NODES):
+    was_mirror = text is not None and 'kind = "mirror"' in text
+    for folder in (TRACES, NODES, *([REAL] if was_mirror else [])):
         shutil.rmtree(out / folder, ignore_errors=True)
     (out / SUMMARY).unlink(missing_ok=True)
 

@@ -225,6 +225,23 @@ async def open_slow_to_end(seat: Seat) -> AsyncIterator[StubNode]:
     await trio.sleep(1.0)
 
 
+def test_who_takes_too_long_to_stop_is_killed_and_that_is_told(tmp_path: Path) -> None:
+    plan = Plan(
+        opener=open_slow_to_end,
+        size=1,
+        settings=Settings(),
+        ledger=Ledger(nodes=1, events=1),
+        number_of=number_of,
+    )
+    told: list[Record] = []
+    with Fleet(plan, tmp_path) as fleet:
+        fleet.assemble()
+        fleet.peers[0] = Identity.from_seed(bytes(32)).peer_id
+        Nodes(fleet, told.append)
+        fleet.stop_all(s_max=0.2)
+    assert [record.action for record in told if isinstance(record, Fault)] == ["kill"]
+
+
 def test_whoever_is_down_when_all_are_stopped_is_not_started_again(tmp_path: Path) -> None:
     ledger = Ledger(nodes=2, events=1)
     plan = Plan(

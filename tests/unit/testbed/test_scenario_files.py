@@ -238,6 +238,15 @@ def test_a_finished_run_is_not_overwritten_unless_told_so(
     assert len(runs) == 2
 
 
+def test_a_mirror_that_was_broken_off_makes_place_too(tmp_path: Path) -> None:
+    options = RunOptions(scenario="mirror", out=tmp_path / "out")
+    with claim(options):
+        (options.out / "real" / "traces").mkdir(parents=True)
+        (options.out / "real" / "traces" / ".half").touch()
+    with claim(options):
+        assert not (options.out / "real").exists()
+
+
 def test_a_run_that_was_broken_off_makes_place(tmp_path: Path, runs: list[RunOptions]) -> None:
     options = RunOptions(out=tmp_path)
     with claim(options):
