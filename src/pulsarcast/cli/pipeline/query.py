@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     metavar="NAME=TYPE[:MIN:MAX]",
     help="The topic's schema; left out: as the archive or the daemon knows it.",
 )
-@click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True)
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Of those printed."
+)
 @click.option("--master", help="Spark's master; this machine, unless said otherwise.")
-@click.option("--json", "as_json", is_flag=True, help="Print every event as a line of JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print events as lines of JSON.")
 @which_daemon
 def command(
     topic: str,
@@ -75,6 +77,8 @@ def command(
         click.echo(_line(row, as_json=as_json))
     if not as_json:
         click.echo(f"{count:,} events match {wanted.text()}")
+    elif count > len(shown):
+        click.echo(f"{count:,} events match: --limit shows more than {len(shown):,}", err=True)
 
 
 def _ask_daemon(target: Any, topic: str) -> tuple[str, tuple[AttributeRule, ...]]:
