@@ -46,7 +46,7 @@ def doctor(client: Client, as_json: bool) -> None:
         _peers(status),
         _reachable(status, peers),
         _disk(status),
-        _key(click.get_current_context().params["home"]),
+        _key(click.get_current_context().params["home"], status.peer),
         _clock(),
         _events(client),
     ]
@@ -111,11 +111,14 @@ def _disk(status: StatusView) -> Finding:
     return Finding("disk", "good", text)
 
 
-def _key(home: Path) -> Finding:
+def _key(home: Path, peer: str) -> Finding:
     path = home / "key"
     try:
         mode = path.stat().st_mode & 0o777
+        is_its = peer in path.read_text(encoding="ascii", errors="replace")
     except OSError:
+        is_its = False
+    if not is_its:
         return Finding("key", "good", "it is on another machine, or in another home")
     if mode & 0o077:
         return Finding("key", "bad", f"others can read {path}: chmod 600 it, if they have not")

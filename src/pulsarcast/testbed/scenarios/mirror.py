@@ -77,6 +77,8 @@ class MirrorOutcome(Outcome, kw_only=True):
             one, other = self.simulated.messages.get(kind, 0), self.real.messages.get(kind, 0)
             lines.append(f"  {kind:30} {one:10,} {other:10,}")
         lines.append(f"delivered {self.delivered:,} of {self.due:,} due, both runs together")
+        is_so = "are" if self.within else "are NOT"
+        lines.append(f"hops and messages that carry events {is_so} within a tenth of each other")
         return "\n".join(lines)
 
 

@@ -23,3 +23,6 @@ def test_the_simulator_and_real_nodes_send_the_same_events(tmp_path: Path) -> No
     assert outcome.real.messages["EventMessage"] >= outcome.real.deliveries
     assert {path.name for path in (options.out / "traces").iterdir()} == {"simulated", "real"}
     assert "hops_mean" in outcome.to_text()
+    assert "are within a tenth" in outcome.to_text()
+    outcome.within = False
+    assert "are NOT within a tenth" in outcome.to_text()
