@@ -271,6 +271,8 @@ def update(
 @remote
 def alias(client: Client, alias: str | None, topic: str | None, drop: bool, as_json: bool) -> None:
     """Give a topic a name of your own, take it away, or list all."""
+    if drop and (alias is None or topic is not None):
+        raise click.UsageError("--drop takes the alias alone")
     if alias is not None and drop:
         client.drop_alias(alias)
     elif alias is not None and topic is not None:

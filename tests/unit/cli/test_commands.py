@@ -189,3 +189,13 @@ def test_nobody_waits_here_for_a_daemon_elsewhere(where: str, tmp_path: Path) ->
     words = ["status", "--wait", where, "http://127.0.0.1:1", "--home", str(tmp_path)]
     ran = CliRunner().invoke(main, words)
     assert (ran.exit_code, "--wait is for the daemon of a home" in ran.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("words", [[], ["weather", "bafy"]])
+def test_an_alias_is_dropped_by_its_name_alone(
+    words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pulsarcast.client.Client", Silent)
+    target = ["--url", "http://127.0.0.1:1", "--token", "t"]
+    ran = CliRunner().invoke(main, ["topic", "alias", *words, "--drop", *target])
+    assert (ran.exit_code, "--drop takes the alias alone" in ran.stderr) == (2, True)
