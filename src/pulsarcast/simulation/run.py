@@ -8,7 +8,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import msgspec
+
 from pulsarcast.model import trace
+from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import Cid, PeerId, peer_text
 from pulsarcast.protocol.dissemination.overlay import CubeView, TreeView
 from pulsarcast.protocol.parameters import Parameters
@@ -36,6 +39,8 @@ CONTACTS = 3
 SETTLE_CHECK_S = 5.0
 TAIL_S = 10.0
 """How long a settled world is watched on: a duplicate may still come."""
+RESULT = "result.json"
+"""Beside the traces: what the run came to."""
 BREAKING = ("kill", "cut", "pause", "reset", "disk_full")
 """Faults under which a node may have to say no."""
 EVENT_MESSAGES = ("EventMessage", "RequestToPublish")
@@ -82,6 +87,7 @@ class Run:
         self._spoilt = sabotage.find(options.without)
         self.trace: TraceWriter | None = None
         if options.trace is not None:
+            _refuse_another(Path(options.trace), options)
             self.trace = TraceWriter(
                 Path(options.trace),
                 options.name_of_run(),
@@ -225,7 +231,7 @@ class Run:
         )
         self._add_costs(result)
         if options.trace is not None:
-            (Path(options.trace) / "result.json").write_text(result.to_json() + "\n")
+            (Path(options.trace) / RESULT).write_text(result.to_json() + "\n")
         return result
 
     def _add_costs(self, result: Result) -> None:
@@ -295,6 +301,16 @@ class Run:
             for name, count in counts.items():
                 total[name] = total.get(name, 0) + count
         return {name: total[name] for name in sorted(total)}
+
+
+def _refuse_another(folder: Path, options: Options) -> None:
+    """One folder per run: of two, the load driver's trace would be that of the second alone."""
+    try:
+        there = msgspec.json.decode((folder / RESULT).read_bytes(), type=dict[str, Any])
+    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+        return
+    if there.get("replay") != options.replay_command():
+        raise LocalError(f"{folder} holds the traces of another run: choose another folder")
 
 
 def _since(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:

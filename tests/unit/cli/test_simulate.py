@@ -142,3 +142,13 @@ def test_where_nothing_breaks_no_way_of_recovery_is_too_rare(kind: str) -> None:
         summary.add(SimulationResult(scenario=kind, seed=seed))
     assert summary.rare() == []
     assert len(Summary("random").paths) > len(summary.paths)
+
+
+def test_a_folder_has_the_traces_of_one_run(tmp_path: Path) -> None:
+    words = ("tree", *SMALL, "--trace", str(tmp_path))
+    for _ in range(2):  # the same run is the same traces
+        assert simulate(*words).exit_code == 0
+    another = simulate(*words, "--seed", "2")
+    assert another.exit_code == 1
+    assert another.stderr.startswith(f"Error: {tmp_path} holds the traces of another run")
+    assert json.loads((tmp_path / "result.json").read_text())["seed"] == 1
