@@ -27,7 +27,11 @@ def rss_bytes(pid: int) -> int:
 
 def pss_bytes(pid: int) -> int:
     """Memory that a process has, what it shares divided by those who share it."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except ProcessLookupError:
+        return 0  # it has just ended
+    for line in text.splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024
     return 0
