@@ -111,7 +111,10 @@ def load(name: str) -> Options:
     """A scenario by its name, or from a file of one's own."""
     path = Path(name)
     if name.endswith(".toml") and path.is_file():
-        text = path.read_text(encoding="utf-8")
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise LocalError(f"scenario {name}: {error}") from error
     elif name in names():
         folder = resources.files("pulsarcast.simulation").joinpath("scenarios")
         text = folder.joinpath(f"{name}.toml").read_text(encoding="utf-8")

@@ -112,7 +112,7 @@ def read_sweep(path: Path, *, seeds: int | None = None) -> Sweep:
         file = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _File)
     except OSError as error:
         raise LocalError(f"{path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise LocalError(f"{path}: {error}") from error
     points: dict[str, Point] = {}
     for given in file.settings:

@@ -92,3 +92,10 @@ def test_an_unknown_safeguard_is_answered_with_those_there_are() -> None:
     disk = sabotage.find("disk-sync").disk
     assert disk is not None
     assert disk.lies
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(b"kind = '\xff'")
+    with pytest.raises(LocalError, match="can't decode"):
+        load(str(path))

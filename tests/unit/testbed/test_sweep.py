@@ -157,3 +157,10 @@ def test_numbers_are_short() -> None:
     assert difference(110, 100) == "+10.0 %"
     assert difference(-44, -43) == "+2.3 %"
     assert difference(1, None) == difference(1, 0) == "–"
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.toml"
+    path.write_bytes(b"title = '\xff'")
+    with pytest.raises(LocalError, match="can't decode"):
+        read_sweep(path)
