@@ -7,6 +7,7 @@ from click.testing import CliRunner
 from pulsarcast.cli.testbed import testbed as command
 from pulsarcast.model import trace
 from pulsarcast.model.errors import LocalError
+from pulsarcast.testbed.contestants.ours import OurNode
 from pulsarcast.testbed.options import RunOptions
 from pulsarcast.testbed.proxies import Delay
 from pulsarcast.testbed.reading import lines_of
@@ -93,6 +94,27 @@ def test_a_node_with_a_full_disk_says_so_and_the_rest_go_on(tmp_path: Path) -> N
         if isinstance(line.record, trace.NodeStopped) and line.envelope.incarnation == 1
     ]
     assert sum("disk is full" in reason for reason in stops) == 1
+
+
+@pytest.mark.usefixtures("soon")
+def test_no_fault_excuses_that_nothing_was_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object, **__: object) -> None:
+        raise LocalError("not today")
+
+    monkeypatch.setattr("pulsarcast.testbed.callers.RETRY_S", 0.01)
+    monkeypatch.setattr(OurNode, "publish", refuse)
+    options = RunOptions(
+        out=tmp_path / "out",
+        nodes=NODES,
+        workload=write_workload(tmp_path),
+        faults=["kills"],
+        timeout_s=60,
+    )
+    summary = run_workload(options)
+    assert summary.faults["kill"] >= 1
+    assert (summary.due, summary.lost, summary.ok) == (0, 0, False)
 
 
 @needs_root

@@ -201,11 +201,12 @@ class SteadyLoad:
     def is_well(self, account: Account) -> bool:
         """Whether all was published and came, once, nothing else did, and no node fell.
 
-        Only a fault excuses a node that refuses.
+        Only a fault excuses a node that refuses, and none excuses all of them.
         """
         ledger, faults = self._session.ledger, self._callers.fleet.faults
         broken = account.missing or ledger.duplicates or ledger.strays or self._session.died()
-        return not broken and (not account.not_published or bool(faults))
+        excused = bool(faults) and account.due > 0
+        return not broken and (not account.not_published or excused)
 
     def latency_ms(
         self, numbers: Iterable[int], share: float, *, but: Collection[int] = ()

@@ -262,8 +262,8 @@ class _Play:
         lost = account.due - account.delivered
         # A full disk that nobody notices shows nothing of what happens then.
         noticed = "full-disk" not in options.faults or self._faults.full_disk_said is not None
-        # Only a fault excuses a node that refuses.
-        excused = account.due == expected or bool(faults)
+        # Only a fault excuses a node that refuses, and none excuses all of them.
+        excused = account.due == expected or (bool(faults) and account.due > 0)
         return Summary(
             scenario=options.scenario,
             contestant=options.contestant,
