@@ -414,7 +414,7 @@ def test_who_subscribes_before_the_log_is_read_links_to_what_is_in_it_all_the_sa
     first = solo.publish(topic)
     again, todo = slowly_started(solo)
     todo += again.node.handle(Subscribe(98, topic), NOW)
-    loads = [each for each in todo if isinstance(each, Load)]
+    loads: list[Effect] = [each for each in todo if isinstance(each, Load)]
     todo = [each for each in todo if not isinstance(each, Load)]
     for rest in (todo, loads):
         while rest:
