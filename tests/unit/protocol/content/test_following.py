@@ -1,9 +1,12 @@
 """One who follows a topic by content: what it says of that, and what members answer it."""
 
+from typing import cast
+
 import pytest
 from msgspec import structs
 
 from pulsarcast.model import trace
+from pulsarcast.model.filters import Filter, parse
 from pulsarcast.model.ids import Cid, cid_of
 from pulsarcast.model.topic_types import AttributeRule, DeliveryOrder, Mark, TopicSettings
 from pulsarcast.protocol.content import following
@@ -15,7 +18,7 @@ from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
 from pulsarcast.protocol.content.trees import TREES_MAX, Trees
 from pulsarcast.protocol.inputs import Publish, SubscribeContent, UnsubscribeContent
 from tests.support.lab import Lab
-from tests.support.people import BOB, EPOCH, event_of, version_of
+from tests.support.people import BOB, EPOCH, event_of, topic_of, version_of
 
 AUTHOR, MEMBER, READER = 0, 1, 2
 SETTINGS = TopicSettings(
@@ -250,3 +253,35 @@ def test_a_filter_on_an_attribute_that_a_newer_version_dropped_keeps_nothing_bac
     second = publish(made, AUTHOR, topic, 5.0)
     made.run(120.0)
     assert made.delivered(READER, topic)[-1] == second
+
+
+def test_who_asks_with_many_filters_is_answered_in_smaller_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(members_module, "MATCHED_MAX", 8)
+    made, topic = lab(puppets=(READER,))
+    events = [publish(made, AUTHOR, topic, 5.0) for _ in range(5)]
+    filters = tuple(f"price < {10 + number}" for number in range(4))
+    made.say(READER, made.peer(AUTHOR), CompareContent(1, topic, filters, 0, 0, 0, b"", ()))
+    heard = [each for _, each in made.puppets[READER].heard if isinstance(each, ContentCompared)]
+    (answer,) = heard
+    assert (answer.place, answer.newest) == (2, 5)
+    assert answer.order == b"".join(map(id_of, events[:2]))
+
+
+def test_a_filter_is_held_against_an_event_once_however_many_boxes_it_lies_in() -> None:
+    rules = tuple(AttributeRule(name, "float", 0.0, 100.0) for name in "pq")
+    stairs = " or ".join(f"p > {k} and q < {50 + k} and not q = {k}" for k in range(1, 20))
+    wanted = parse(stairs, rules)
+    assert len(wanted.cover()) > 10
+    topic = topic_of(BOB, TopicSettings(attributes=rules))
+    event = event_of(BOB, topic, attributes={"p": 30.0, "q": 40.0})
+    asked: list[object] = []
+
+    class Counting:
+        cover = staticmethod(wanted.cover)
+        matches = staticmethod(asked.append)
+
+    page = members_module._Page(((1, event),))
+    assert page.matching(cast(Filter, Counting()), 0, 1) == []
+    assert len(asked) == 1
