@@ -1,5 +1,6 @@
 """One who follows a topic by content: what it says of that, and what members answer it."""
 
+from collections.abc import Callable
 from typing import cast
 
 import pytest
@@ -16,7 +17,9 @@ from pulsarcast.protocol.content.messages import CompareContent, ContentCompared
 from pulsarcast.protocol.content.shape import Shape
 from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
 from pulsarcast.protocol.content.trees import TREES_MAX, Trees
+from pulsarcast.protocol.effects import Persist
 from pulsarcast.protocol.inputs import Publish, SubscribeContent, UnsubscribeContent
+from pulsarcast.protocol.topic.versions import Versions
 from tests.support.lab import Lab
 from tests.support.people import BOB, EPOCH, event_of, topic_of, version_of
 
@@ -299,3 +302,24 @@ def test_a_filter_that_cannot_be_routed_leaves_the_one_before_it_in_its_place() 
     event = publish(made, AUTHOR, topic, 5.0)
     assert made.delivered(READER, topic) == [event], "before the next comparison"
     assert made.world.node(READER).counts["content_routed"] == 1
+
+
+def test_an_event_whose_version_was_looked_for_when_we_left_does_not_come_any_more() -> None:
+    """It was written into the log of a topic that our disk had forgotten, and delivered."""
+    made, topic = lab()
+    read(made, topic)
+    node = made.world.node(READER)
+    left = node.content.topics[topic]
+    looking: list[Callable[[Versions | None], None]] = []
+    node.content.spaces.find = lambda *given: looking.append(given[2])  # type: ignore[method-assign]
+    newer = structs.replace(SETTINGS, payload_bytes_max=1000)
+    made.update(AUTHOR, topic, newer)
+    event = made.event(publish(made, AUTHOR, topic, 5.0))
+    assert looking
+    end(made, topic)
+    _, version = made.world.node(AUTHOR).topics[topic].versions.all()
+    assert event.version == version.cid
+    left.versions.add(version)
+    for then in looking:
+        then(left.versions)
+    assert not [each for each in node.turn.effects if isinstance(each, Persist)]
