@@ -33,7 +33,13 @@ from pulsarcast.protocol.content.messages import (
 )
 from pulsarcast.protocol.content.probing import Probing
 from pulsarcast.protocol.content.routing import Routing
-from pulsarcast.protocol.content.spaces import Spaces, is_routed, own_filter, read_filter
+from pulsarcast.protocol.content.spaces import (
+    Spaces,
+    is_routed,
+    own_filter,
+    read_filter,
+    routes_of,
+)
 from pulsarcast.protocol.content.subscriber import Subscriber
 from pulsarcast.protocol.content.trees import Trees
 from pulsarcast.protocol.content.upkeep import Upkeep
@@ -127,6 +133,7 @@ class Content:
         if topic is not None and sid not in topic.wanted and len(topic.wanted) >= FILTERS_MAX:
             raise LocalError(f"more than {FILTERS_MAX} filters on one topic")
         wanted = own_filter(versions.current, where)
+        routes_of(wanted, self.spaces.domains(versions))  # Else the one before it stays.
         number = self._next_number(topic, cid, sid)
         self.subscriber.cancel(cid, sid)
         self.subscriber.install(versions, sid, number, where, lambda: self.kept(cid, sid))

@@ -196,7 +196,9 @@ class ContentTopic:
             return
 
         def found(versions: Versions | None) -> None:
-            if versions is not None and not self.frontier.holds(source, epoch, number):
+            if versions is None or not self._is_followed():
+                return
+            if not self.frontier.holds(source, epoch, number):
                 try:
                     self._judge(event, hops, routed=routed, has_turn=False)
                 except RemoteError as error:
@@ -298,9 +300,13 @@ class ContentTopic:
                     self._accept(event, hops, routed=hops > 1)
         return True
 
+    def _is_followed(self) -> bool:
+        """Whether nobody has left, and perhaps come again, while something was looked for."""
+        return self._content.topics.get(self.id) is self
+
     def _looked(self, member: PeerId, versions: Versions | None) -> None:
         """A version that a member's answer named was looked for."""
-        if self._content.topics.get(self.id) is self:
+        if self._is_followed():
             self.comparing.again(member, is_known=versions is not None)
 
     def _confirmed(self, marks: dict[Source, int]) -> None:

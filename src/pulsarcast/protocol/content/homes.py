@@ -276,7 +276,7 @@ class Homes:
             return
         ways: list[tuple[PeerId, Target]] = []
         here: list[tuple[Target, Place]] = []
-        for target in message.targets:
+        for target in dict.fromkeys(message.targets):
             self._find_way(message.topic, target, sender, ways, here)
         self.send_on(message, ways)
         if here:
@@ -340,13 +340,14 @@ class Homes:
         places: dict[str, float],
         here: list[tuple[Target, Place]],
     ) -> None:
-        below: list[Target] = []
+        below: dict[Target, None] = {}
+        """Each once, however many of the targets lie above it."""
         for target, place in here:
             value = places.get(target.attribute)
             if value is None:
                 continue
             if place.is_split:
-                below += self._leaves_below(place, target, value)
+                below.update(dict.fromkeys(self._leaves_below(place, target, value)))
                 self.telling.tell(event.publisher, place)
             elif place.at == ROOT != target.wanted:
                 # It guessed deeper: nothing has split yet.

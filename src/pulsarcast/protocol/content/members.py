@@ -27,6 +27,8 @@ PAGES_MAX = 64
 """Pages of logs that are kept in memory."""
 SCANNED_MAX = 1024
 """Places that one question looks through."""
+MATCHED_MAX = 4096
+"""And events held against filters: who asks with many filters is answered in smaller steps."""
 SOUGHT_MAX = 64
 """Numberings whose place in our log is looked up for a subscriber who is new to us."""
 MARKS_PAGE = 512
@@ -48,9 +50,9 @@ class _Page:
         self.events = events
         self._columns: dict[str, tuple[list[float], list[int]]] = {}
 
-    def matching(self, wanted: Filter, after: int) -> list[int]:
-        """Which of the events behind a place a filter matches, by their place in the page."""
-        found: set[int] = set()
+    def matching(self, wanted: Filter, after: int, until: int) -> list[int]:
+        """Which of the events between two places a filter matches, by their place in the page."""
+        near: set[int] = set()
         for box in wanted.cover():
             candidates: range | list[int] = range(len(self.events))
             for name, each in box.ranges:
@@ -58,11 +60,12 @@ class _Page:
                 first, last = bisect_left(values, each.low), bisect_right(values, each.high)
                 if last - first < len(candidates):
                     candidates = order[first:last]
-            for at in candidates:
-                place, event = self.events[at]
-                if place > after and at not in found and wanted.matches(event.request.attributes):
-                    found.add(at)
-        return sorted(found)
+            near.update(candidates)
+        return [at for at in sorted(near) if self._matches(wanted, at, after, until)]
+
+    def _matches(self, wanted: Filter, at: int, after: int, until: int) -> bool:
+        place, event = self.events[at]
+        return after < place <= until and wanted.matches(event.request.attributes)
 
     def _column(self, name: str) -> tuple[list[float], list[int]]:
         column = self._columns.get(name)
@@ -178,7 +181,8 @@ class Members:
         start: int,
         wanted: list[Filter],
     ) -> None:
-        end = min(topic.log.synced, start + SCANNED_MAX)
+        scanned = min(SCANNED_MAX, MATCHED_MAX // max(1, len(wanted)))
+        end = min(topic.log.synced, start + scanned)
         have = {message.have[at : at + ID_BYTES] for at in range(0, len(message.have), ID_BYTES)}
         order: list[bytes] = []
         blocks: list[bytes] = []
@@ -193,7 +197,7 @@ class Members:
 
         def look(number: int, page: _Page) -> None:
             nonlocal room
-            found = {at for each in wanted for at in page.matching(each, start)}
+            found = {at for each in wanted for at in page.matching(each, start, end)}
             for at, (place, event) in enumerate(page.events):
                 if place <= start:
                     continue

@@ -78,7 +78,7 @@ class Upkeep:
         for where, place in self._next_places():
             place.expire(now)
             if not place.kept and now - place.used_s > self._idle_s:
-                del self._homes.places[where]
+                self._forget(where)
                 continue
             closer = self._routing.closer(place.key)
             if place.is_owner:
@@ -96,11 +96,15 @@ class Upkeep:
             elif self._is_needless(place):
                 place.needless += 1
                 if place.needless >= NEEDLESS_ROUNDS:
-                    del self._homes.places[where]
+                    self._forget(where)
             else:
                 place.needless = 0
         if self._homes.places:
             self._timer = self._turn.after(self._turn.jitter(self._interval_s), self._tend)
+
+    def _forget(self, where: PlaceId) -> None:
+        """Let go of a place, and of what it still had to send: nobody could answer that."""
+        self._homes.places.pop(where).leaving.clear()
 
     def _next_places(self) -> list[tuple[PlaceId, Place]]:
         """Those whose turn it is: all, unless strangers have us hold very many."""

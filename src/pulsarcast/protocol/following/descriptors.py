@@ -45,6 +45,8 @@ class Descriptors:
         for version in versions:
             self._saved.setdefault(version.topic, {})[version.cid] = None
             self._add(version)
+        for topic in [topic for topic in self._saved if topic not in self._versions]:
+            self._drop_saved(topic)  # Without the first one they are of no use.
 
     def _add(self, version: TopicDescriptor) -> None:
         """Remember a version whose parent we know, or a first one."""
@@ -154,5 +156,8 @@ class Descriptors:
         idle = (t for t in self._versions if t not in self._followed and not self.in_use(t))
         for topic in list(islice(idle, excess)):
             del self._versions[topic]
-            if saved := self._saved.pop(topic, None):
-                self.turn.persist(*(DropState("topic", version) for version in saved))
+            self._drop_saved(topic)
+
+    def _drop_saved(self, topic: Cid) -> None:
+        if saved := self._saved.pop(topic, None):
+            self.turn.persist(*(DropState("topic", version) for version in saved))

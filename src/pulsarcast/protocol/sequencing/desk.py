@@ -53,6 +53,8 @@ class SequencerDesk:
         """Of each author the numbers that are in our log, and not in our history yet."""
         self._under_way: dict[int, tuple[Author, int]] = {}
         """The same by position, the lowest first."""
+        self._counting: dict[bytes, None] = {}
+        """Requests whose events' replicas are being counted."""
         self._early = Early(seat.parameters.requests_held_max)
 
     def __len__(self) -> int:
@@ -200,9 +202,18 @@ class SequencerDesk:
         """An event is certified and in our history."""
         self._settle()
         self._answer_all(event, 0, replicated=False)
+        if event.request_id in self._waiting and event.request_id not in self._counting:
+            # Others have let it out, or it was counted before somebody wanted to know.
+            self.count_replicas(event)
 
-    def replicated(self, event: EventDescriptor, replicas: int) -> None:
+    def count_replicas(self, event: EventDescriptor) -> None:
+        """Replicate an event, for whoever waits for that."""
+        self._counting[event.request_id] = None
+        self.seat.publisher.replicate_again(event, self._replicated)
+
+    def _replicated(self, event: EventDescriptor, replicas: int) -> None:
         """An event's replicas are counted."""
+        self._counting.pop(event.request_id, None)
         self._answer_all(event, replicas, replicated=True)
 
     def _answer_all(self, event: EventDescriptor, replicas: int, *, replicated: bool) -> None:

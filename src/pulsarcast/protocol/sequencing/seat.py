@@ -135,7 +135,7 @@ class Seat:
             self.topic.arrivals.receive(event, self.turn.me, 0, certificate)
         except RemoteError as error:
             self.node.rejected(self.turn.me, self.topic.id, error)
-        self.publisher.replicate_again(event, self.desk.replicated)
+        self.desk.count_replicas(event)
 
     def signers_of(self, entry: Entry) -> tuple[PeerId, ...]:
         """The sequencers by the version that an event names."""

@@ -100,7 +100,7 @@ class Seats:
             saved=left[0] if left else read_saved(saved.get(STORE), saved.get(VOTE)),
             log=left[1] if left else read_log(entries, saved.get(BASE)),
         )
-        seat.sequencer.start()
+        seat.sequencer.start(again=left is not None)
 
     def close(self, topic: Cid) -> None:
         """We leave a topic."""
@@ -227,8 +227,7 @@ class Seats:
         if topic is not None:
             self.node.renewal.adopt(topic, version)
         else:
-            versions.add(version)
-            self.node.descriptors.save(version)
+            versions.add(version)  # On the disk once we follow it.
 
     def _names_us(self, versions: Versions) -> bool:
         """Whether a topic has a seat for us: a new one, where others took our last."""

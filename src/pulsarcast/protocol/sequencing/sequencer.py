@@ -99,8 +99,13 @@ class Sequencer:
 
     # Coming and going.
 
-    def start(self) -> None:
-        """Take part, once our disk knows which store it is."""
+    def start(self, *, again: bool = False) -> None:
+        """Take part, once our disk knows which store it is.
+
+        `again`: what we wrote in this seat before may still be on its way to the disk.
+        """
+        if again:
+            self._sync()
         if self.fresh:
             row = StateRow(STORE, self.topic, self.store)
             self._sync(PutState(row), then=self.elections.wait)

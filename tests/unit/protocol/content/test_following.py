@@ -1,9 +1,13 @@
 """One who follows a topic by content: what it says of that, and what members answer it."""
 
+from collections.abc import Callable
+from typing import cast
+
 import pytest
 from msgspec import structs
 
 from pulsarcast.model import trace
+from pulsarcast.model.filters import Filter, parse
 from pulsarcast.model.ids import Cid, cid_of
 from pulsarcast.model.topic_types import (
     AttributeRule,
@@ -20,6 +24,7 @@ from pulsarcast.protocol.content.messages import CompareContent, ContentCompared
 from pulsarcast.protocol.content.shape import Shape
 from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
 from pulsarcast.protocol.content.trees import TREES_MAX, Trees
+from pulsarcast.protocol.effects import Persist
 from pulsarcast.protocol.inputs import Publish, SubscribeContent, TimerFired, UnsubscribeContent
 from pulsarcast.protocol.messages import EventMessage
 from pulsarcast.protocol.topic.versions import Versions
@@ -299,3 +304,70 @@ def test_a_filter_on_an_attribute_that_a_newer_version_dropped_keeps_nothing_bac
     second = publish(made, AUTHOR, topic, 5.0)
     made.run(120.0)
     assert made.delivered(READER, topic)[-1] == second
+
+
+def test_who_asks_with_many_filters_is_answered_in_smaller_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(members_module, "MATCHED_MAX", 8)
+    made, topic = lab(puppets=(READER,))
+    events = [publish(made, AUTHOR, topic, 5.0) for _ in range(5)]
+    filters = tuple(f"price < {10 + number}" for number in range(4))
+    made.say(READER, made.peer(AUTHOR), CompareContent(1, topic, filters, 0, 0, 0, b"", ()))
+    heard = [each for _, each in made.puppets[READER].heard if isinstance(each, ContentCompared)]
+    (answer,) = heard
+    assert (answer.place, answer.newest) == (2, 5)
+    assert answer.order == b"".join(map(id_of, events[:2]))
+
+
+def test_a_filter_is_held_against_an_event_once_however_many_boxes_it_lies_in() -> None:
+    rules = tuple(AttributeRule(name, "float", 0.0, 100.0) for name in "pq")
+    stairs = " or ".join(f"p > {k} and q < {50 + k} and not q = {k}" for k in range(1, 20))
+    wanted = parse(stairs, rules)
+    assert len(wanted.cover()) > 10
+    topic = topic_of(BOB, TopicSettings(attributes=rules))
+    event = event_of(BOB, topic, attributes={"p": 30.0, "q": 40.0})
+    asked: list[object] = []
+
+    class Counting:
+        cover = staticmethod(wanted.cover)
+        matches = staticmethod(asked.append)
+
+    page = members_module._Page(((1, event),))
+    assert page.matching(cast(Filter, Counting()), 0, 1) == []
+    assert len(asked) == 1
+
+
+def test_a_filter_that_cannot_be_routed_leaves_the_one_before_it_in_its_place() -> None:
+    made = Lab(4)
+    rule = AttributeRule("name", "str")
+    topic = made.create(AUTHOR, structs.replace(SETTINGS, attributes=(*SETTINGS.attributes, rule)))
+    made.subscribe([AUTHOR, MEMBER], topic)
+    read(made, topic)
+    reply = made.ask(READER, lambda call: SubscribeContent(call, topic, "name = 'x'", 1))
+    assert reply.error is not None
+    made.run(5.0)
+    event = publish(made, AUTHOR, topic, 5.0)
+    assert made.delivered(READER, topic) == [event], "before the next comparison"
+    assert made.world.node(READER).counts["content_routed"] == 1
+
+
+def test_an_event_whose_version_was_looked_for_when_we_left_does_not_come_any_more() -> None:
+    """It was written into the log of a topic that our disk had forgotten, and delivered."""
+    made, topic = lab()
+    read(made, topic)
+    node = made.world.node(READER)
+    left = node.content.topics[topic]
+    looking: list[Callable[[Versions | None], None]] = []
+    node.content.spaces.find = lambda *given: looking.append(given[2])  # type: ignore[method-assign]
+    newer = structs.replace(SETTINGS, payload_bytes_max=1000)
+    made.update(AUTHOR, topic, newer)
+    event = made.event(publish(made, AUTHOR, topic, 5.0))
+    assert looking
+    end(made, topic)
+    _, version = made.world.node(AUTHOR).topics[topic].versions.all()
+    assert event.version == version.cid
+    left.versions.add(version)
+    for then in looking:
+        then(left.versions)
+    assert not [each for each in node.turn.effects if isinstance(each, Persist)]

@@ -131,6 +131,22 @@ def test_a_node_that_has_split_sends_an_event_on_to_its_leaves(stage: Stage) -> 
         assert all(target.stage is Sureness.ASSURED for target in each.targets)
 
 
+def test_a_leaf_is_named_once_however_often_an_event_was_sent_above_it(stage: Stage) -> None:
+    root = stage.hold(ROOT)
+    stage.put(root, held_of(CAROL, low=0.1))
+    stage.meet(*stage.farther, *stage.closer)
+    stage.content.homes.split(root)
+    stage.told(object)
+    once = probe(at=ROOT, wanted=ROOT)
+    stage.content.homes.probe(once, None)
+    expected = [len(each.targets) for _, each in stage.told(ProbeEvent)]
+    assert expected
+    sure = Target("price", ROOT, ROOT, Sureness.ASSURED)
+    often = msgspec.structs.replace(once, targets=(*once.targets, sure) * 1000)
+    stage.content.homes.probe(often, None)
+    assert [len(each.targets) for _, each in stage.told(ProbeEvent)] == expected
+
+
 def test_only_a_leaf_splits_under_load(stage: Stage) -> None:
     homes = stage.content.homes
     homes.splitting.load_max = 0.5

@@ -161,3 +161,20 @@ def test_however_many_places_we_hold_each_has_its_turn(stage: Stage) -> None:
         after = sum(place.handing is not None or bool(place.copies) for place in places)
         assert after - before <= TENDED_MAX
     assert all(place.handing is not None or place.copies for place in places)
+
+
+def test_what_a_split_place_still_had_to_send_goes_with_it(stage: Stage) -> None:
+    """Nobody would ever say that it has it to one that holds the place no more."""
+    stage.put(stage.place, held_of(CAROL))
+    stage.meet(*stage.closer[:3])
+    stage.content.homes.split(stage.place)
+    assert stage.place.leaving
+    stage.place.is_owner = False
+    for _ in range(NEEDLESS_ROUNDS):
+        stage.tend()
+    assert not stage.is_held
+    stage.told(PlaceState)
+    for _ in range(3):
+        stage.pass_time(60.0)
+    told = [state for _, state in stage.told(PlaceState)]
+    assert not [state for state in told if state.purpose is Purpose.TRANSFER]

@@ -9,11 +9,14 @@ from msgspec.structs import replace
 from pulsarcast.model.events import Position, Sequence, decode_event, publish_own
 from pulsarcast.model.ids import CID_BYTES, Cid, PeerId, cid_of
 from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor, TopicSettings
+from pulsarcast.protocol.effects import Persist, Send
+from pulsarcast.protocol.inputs import MessageReceived, Now, Persisted
 from pulsarcast.protocol.messages import EventMessage, Message
 from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config
 from pulsarcast.protocol.sequencing.log import BASE, ENTRY, Base, Entry, EntryKind, Log, read_log
 from pulsarcast.protocol.sequencing.messages import Append, Appended, AskVote, Summon, Vote
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
+from pulsarcast.protocol.store import PutState, StateRow
 from pulsarcast.storage.memory import MemoryStore
 from tests.support.people import (
     CREATED_US,
@@ -321,3 +324,42 @@ def test_whatever_is_refused_our_log_is_what_our_disk_has(seed: int) -> None:
         refused += len(solo.reasons()) > heard
     assert taken > 3
     assert refused > 3
+
+
+def test_who_takes_its_seat_again_says_nothing_of_what_its_disk_does_not_have_yet() -> None:
+    """It had left with an entry on its way to the disk, and told its leader to have it."""
+    solo = summoned()
+    now = Now(solo.now_s, CREATED_US)
+    entry = members_entry(both(solo))
+    written = solo.node.handle(MessageReceived(HER, append(0, entry)), now)
+    (syncing,) = [each.token for each in written if isinstance(each, Persist) and each.writes][-1:]
+    solo.node.seats.close(TOPIC.cid)
+    solo.node.seats.open(solo.topic(TOPIC.cid))
+    effects = solo.node.handle(MessageReceived(HER, append(1)), now)
+    assert not [each for each in effects if isinstance(each, Send)]
+    tokens = [syncing, *(each.token for each in effects if isinstance(each, Persist))]
+    synced = [each for token in tokens for each in solo.node.handle(Persisted(token), now)]
+    (answer,) = [each.message for each in synced if isinstance(each, Send)]
+    assert isinstance(answer, Appended)
+    assert (answer.agreed, answer.matched) == (True, 1)
+
+
+def test_a_version_that_names_us_in_no_seat_is_not_kept_on_the_disk() -> None:
+    """Its topic is in memory only: after a restart nothing would ever drop it."""
+    other = topic_of(MALLORY, settings_of(HER, peer("carol")), name="other")
+    newer = version_of(other, settings_of(peer("carol"), HER), signer=MALLORY)
+    solo = Solo(contacts=(HER,))
+    solo.peers[HER] = Parent("mallory", [other.block, newer.block])
+    solo.start().hear(HER, Summon(other.cid, newer.cid))
+    solo.advance(10.0)
+    versions = solo.node.descriptors.get(other.cid)
+    assert versions is not None
+    assert newer.cid in versions.by_cid
+    assert not [row for row in solo.store.rows() if row.table == "topic"]
+
+
+def test_a_version_whose_first_is_not_on_the_disk_is_dropped_from_it() -> None:
+    store = MemoryStore()
+    store.apply([PutState(StateRow("topic", STRICT.cid, STRICT.block))])
+    start(store)
+    assert not [row for row in store.rows() if row.table == "topic"]

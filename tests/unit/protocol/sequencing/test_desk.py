@@ -3,7 +3,7 @@
 import pytest
 from msgspec import structs
 
-from pulsarcast.model.certificates import sign_place
+from pulsarcast.model.certificates import make_certificate, sign_place
 from pulsarcast.model.events import (
     REQUEST_BYTES_MAX,
     SignedRequest,
@@ -11,7 +11,12 @@ from pulsarcast.model.events import (
 )
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid
-from pulsarcast.protocol.messages import RequestAnswered, RequestReferred, RequestToPublish
+from pulsarcast.protocol.messages import (
+    EventMessage,
+    RequestAnswered,
+    RequestReferred,
+    RequestToPublish,
+)
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.sequencing import sequencer
 from pulsarcast.protocol.sequencing.log import EntryKind
@@ -113,6 +118,28 @@ def test_all_who_ask_for_a_request_that_has_its_place_are_answered() -> None:
     for who in (BOB, CAROL):
         (answer,) = pair.solo.sent_to(who.peer_id, RequestAnswered)
         assert (answer.request_id, answer.event) == (signed.request_id, event)
+    assert pair.solo.node.footprint()["requests"] == 0
+
+
+def test_who_waits_for_replicas_of_an_event_that_others_let_out_is_answered() -> None:
+    """A leader before it had certified it. Who waited took the room of others for ever."""
+    pair = Pair().lead()
+    signed = request_of(BOB, pair.topic)
+    pair.solo.hear(BOB.peer_id, RequestToPublish(signed.block, replicated=True, settled=0))
+    found = pair.sequencer.log.event_at(1)
+    assert found is not None
+    event = decode_event(found[1].body)
+    assert event.position is not None
+    both = {
+        who.peer_id: sign_place(who, pair.topic, event.position, event.cid)
+        for who in (pair.solo.identity, MALLORY)
+    }
+    certificate = make_certificate(pair.descriptor.sequencers, both)
+    pair.solo.hear(MALLORY.peer_id, EventMessage(event.block, 1, certificate=certificate))
+    assert pair.sequencer.owner.held() == 1
+    pair.solo.advance(60.0)
+    (answer,) = pair.solo.sent_to(BOB.peer_id, RequestAnswered)
+    assert answer.event == event.cid
     assert pair.solo.node.footprint()["requests"] == 0
 
 
