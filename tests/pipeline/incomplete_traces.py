@@ -39,9 +39,9 @@ def _driver(run_id: str, *records: Line) -> list[Line]:
     ]
 
 
-def _fault(target: str, life: int) -> Line:
+def _fault(target: str, life: int, action: str = "kill") -> Line:
     hit = {"target": target, "target_incarnation": life, "detail": ""}
-    return {"kind": "fault", "action": "kill", **hit}
+    return {"kind": "fault", "action": action, **hit}
 
 
 INCOMPLETE: dict[str, tuple[list[Line], dict[str, int]]] = {
@@ -61,6 +61,15 @@ INCOMPLETE: dict[str, tuple[list[Line], dict[str, int]]] = {
         _without("another life was killed", kind="node_stopped")
         + _driver("another life was killed", _fault(NAMES[1], 2)),
         {"no_end": 1, "no_lines": 1},
+    ),
+    "restarted on record and never heard of": (
+        _without("restarted on record and never heard of", kind="node_stopped")
+        + _driver(
+            "restarted on record and never heard of",
+            _fault(NAMES[1], 1),
+            _fault(NAMES[1], 1, "restart"),
+        ),
+        {"no_lines": 1},
     ),
     "a driver that does not say it started": (
         _told("a driver that does not say it started")

@@ -127,6 +127,19 @@ def test_a_run_is_followed_to_its_end_and_its_figures_with_it(
     assert "pulsarcast_ingest_lines_per_second " in text
 
 
+def test_a_batch_that_is_done_again_after_a_rebuild_keeps_the_other_runs_of_a_segment(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    traces, tables = tmp_path / "traces", tmp_path / "tables"
+    pack(traces / "both.ndjson", lines([1, 2], run_id="one") + lines([1, 2, 3], run_id="two"))
+    Ingest(spark, [traces], tables).available_now()
+    rebuild(spark, [traces], tables, "one")
+    for name in ("0", ".0.crc"):
+        (tables / "checkpoint/commits" / name).unlink()
+    Ingest(spark, [traces], tables).available_now()
+    assert said(read_by_duckdb(tables)) == read_plainly(traces)
+
+
 def test_a_batch_that_is_done_again_is_behind_until_then(
     spark: SparkSession, traces: Path, tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from pulsarcast.model.trace import SCHEMA_VERSION
 from pulsarcast.pipeline.checks.findings import union
-from pulsarcast.pipeline.history.lives import harms
+from pulsarcast.pipeline.history.lives import RESTARTS, harms
 
 REASONS: Final = {
     "seq_gap": "lines of a life are missing",
@@ -87,8 +87,17 @@ def _because(reason: str, where: DataFrame, lines: Column | None = None) -> Data
 
 
 def _spoken_of(lines: DataFrame) -> DataFrame:
-    """The lives that the testbed ended."""
-    return harms(lines).select(*_LIFE)
+    """The lives that the testbed ended, and those that it began after another one."""
+    began = lines.where(
+        (F.col("kind") == "fault")
+        & F.col("action").isin(*RESTARTS)
+        & F.col("target_incarnation").isNotNull()
+    ).select(
+        "run_id",
+        F.col("target").alias("node_id"),
+        (F.col("target_incarnation") + 1).alias("incarnation"),
+    )
+    return harms(lines).select(*_LIFE).unionByName(began).distinct()
 
 
 def _filtered(lines: DataFrame) -> DataFrame:

@@ -14,6 +14,8 @@ DRIVER: Final = "driver"
 
 KILLS: Final = ("kill", "lose")
 DISK_LOSSES: Final = ("restart_empty", "lose")
+RESTARTS: Final = ("restart", "restart_empty")
+"""Said of the life before; another one follows."""
 
 _LIFE = ("run_id", "node_id", "incarnation")
 

@@ -15,7 +15,13 @@ from pulsarcast.model.errors import LocalError
 from pulsarcast.pipeline.folders import gather
 from pulsarcast.pipeline.merging import attempt_folder
 from pulsarcast.pipeline.traces.duplicates import settle, suspicious_lives
-from pulsarcast.pipeline.traces.layout import COLUMNS, OWN_BATCHES, Layout, column_names
+from pulsarcast.pipeline.traces.layout import (
+    COLUMNS,
+    OWN_BATCHES,
+    Layout,
+    batch_folder,
+    column_names,
+)
 from pulsarcast.pipeline.traces.segments import GLOB, PACKED
 from pulsarcast.pipeline.traces.writing import SEGMENTS, write_parquet, writing_into
 
@@ -133,6 +139,11 @@ def _not_landed(spark: SparkSession, layout: Layout, files: DataFrame, batch: in
         return files
     index = read_table(spark, layout, "segments", apart_from=batch)
     landed = index.select("segment").distinct()
+    record = layout.table("segments") / batch_folder(batch)
+    if record.exists():
+        # Of a segment that a rebuilt run shares with others, the rest is still in this batch.
+        own = spark.read.schema(SEGMENTS).parquet(str(record)).where("run_id is not null")
+        landed = landed.join(own, on="segment", how="left_anti")
     return files.join(landed, on=segment_name() == landed["segment"], how="left_anti")
 
 
