@@ -66,6 +66,8 @@ class Renewal:
         """An event names a version that we have not seen: the DHT keeps it."""
 
         def found(versions: list[TopicDescriptor]) -> None:
+            if self.node.topics.get(topic.id) is not topic:
+                return  # We have left it meanwhile.
             try:
                 for newer in versions:
                     self.adopt(topic, newer)

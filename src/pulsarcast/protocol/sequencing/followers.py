@@ -218,10 +218,9 @@ class Followers:
             before = sequencer.committed
             sequencer.commit(index)
             changing = config.is_joint or before < (sequencer.log.last_change() or 0)
+            new = map(sequencer.log.at, range(before + 1, index + 1))
             if changing or any(
-                entry.term != sequencer.term and entry.kind is EntryKind.EVENT
-                for at, entry in sequencer.log
-                if before < at <= index
+                entry.term != sequencer.term and entry.kind is EntryKind.EVENT for entry in new
             ):
                 # Of another term, or amid a change: signed only once known to be committed.
                 for peer, follower in self._known.items():

@@ -73,6 +73,8 @@ class Log:
         self._entries: list[Entry] = []
         self._ends = [0]
         """The bytes up to each entry, that of the base first: only differences mean anything."""
+        self._changes: list[int] = []
+        """The indices of changes of members: there are few, and a log may be long."""
         for entry in entries:
             self._put(entry)
         self._config: Config | None = None
@@ -112,10 +114,7 @@ class Log:
 
     def last_change(self) -> int | None:
         """The index of the newest change of members that is not in the base."""
-        for place in range(len(self._entries) - 1, -1, -1):
-            if self._entries[place].kind is EntryKind.MEMBERS:
-                return self.base.index + place + 1
-        return None
+        return self._changes[-1] if self._changes else None
 
     def at(self, index: int) -> Entry:
         """The entry at an index."""
@@ -190,12 +189,15 @@ class Log:
     def _put(self, entry: Entry) -> None:
         self._entries.append(entry)
         self._ends.append(self._ends[-1] + ENTRY_BYTES + len(entry.body))
+        if entry.kind is EntryKind.MEMBERS:
+            self._changes.append(self.last_index)
 
     def cut_from(self, topic: Cid, index: int) -> list[Write]:
         """Forget the entries from an index on: another leader has others there."""
         gone = range(index, self.last_index + 1)
         del self._entries[index - self.base.index - 1 :]
         del self._ends[index - self.base.index :]
+        self._changes = [each for each in self._changes if each < index]
         self._config = None
         return [DropState(ENTRY, _key(topic, each)) for each in gone]
 
@@ -205,6 +207,7 @@ class Log:
         gone = range(self.base.index + 1, index + 1)
         del self._entries[: index - self.base.index]
         del self._ends[: index - self.base.index]
+        self._changes = [each for each in self._changes if each > index]
         self.base = base
         return [
             *(DropState(ENTRY, _key(topic, each)) for each in gone),

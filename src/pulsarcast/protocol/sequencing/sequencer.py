@@ -349,8 +349,9 @@ class Sequencer:
         if self.log.config().is_joint:
             # A base has one list of members: who takes it over may know nothing of a change.
             index = min(index, (self.log.last_change() or 0) - 1)
-        while index > self.log.base.index and self.log.at(index).position > droppable:
-            index -= 1
+        beyond = self.log.event_at(droppable + 1)
+        if beyond is not None:
+            index = min(index, beyond[0] - 1)
         if index > self.log.base.index:
             for gone in range(self.log.base.index + 1, index + 1):
                 self.forget(self.log.at(gone))

@@ -1,13 +1,20 @@
 """Following: coming, going and coming again (design 6)."""
 
+from collections.abc import Callable
 from functools import partial
 
 import pytest
 
 from pulsarcast.model import trace
 from pulsarcast.model.events import decode_request
-from pulsarcast.model.ids import Cid
-from pulsarcast.model.topics import DeliveryOrder, Mark, TopicSettings, create_topic
+from pulsarcast.model.ids import Cid, cid_of
+from pulsarcast.model.topics import (
+    DeliveryOrder,
+    Mark,
+    TopicDescriptor,
+    TopicSettings,
+    create_topic,
+)
 from pulsarcast.protocol.effects import Effect, Load, Persist, Reply, Send, Trace
 from pulsarcast.protocol.following import descriptors as descriptors_module
 from pulsarcast.protocol.inputs import (
@@ -588,3 +595,25 @@ def test_our_own_events_come_in_though_few_may_wait_for_their_turn(order: Delive
     again.start().subscribe(topic.topic, from_start=True)
     again.advance(60.0)
     assert [event.payload for event in again.delivered] == payloads
+
+
+def test_a_version_that_was_looked_for_when_we_left_changes_nothing_any_more() -> None:
+    """It made us follow the meta topic of a topic that we had left, for good."""
+    lab = Lab(3)
+    topic = lab.create(0)
+    lab.subscribe([1, 2], topic)
+    reader = lab.world.node(2)
+    left = reader.topics[topic]
+    looking: list[Callable[[list[TopicDescriptor]], None]] = []
+    reader.descriptors.find_version = lambda *given: looking.append(given[2])  # type: ignore[method-assign]
+    reader.renewal.find(left, cid_of(b"a version"), lab.peer(0))
+    lab.unsubscribe(2, topic)
+    lab.run(60.0)
+    assert not reader.topics
+    lab.update(0, topic, TopicSettings(payload_bytes_max=1000))
+    _, version = lab.world.node(1).topics[topic].versions.all()
+    for then in looking:
+        then([version])
+    lab.publish(0, topic)
+    lab.run(30.0)
+    assert not reader.topics

@@ -19,7 +19,7 @@ from pulsarcast.protocol.messages import (
 )
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.sequencing import sequencer
-from pulsarcast.protocol.sequencing.log import EntryKind
+from pulsarcast.protocol.sequencing.log import Entry, EntryKind, Log
 from pulsarcast.protocol.sequencing.messages import Appended
 from tests.support.people import (
     BOB,
@@ -242,3 +242,26 @@ def test_who_waits_with_a_leader_that_steps_down_is_sent_elsewhere() -> None:
     (answer,) = pair.solo.sent_to(BOB.peer_id, RequestReferred)
     assert answer.request_id == signed.request_id
     assert pair.solo.node.footprint()["requests"] == 0
+
+
+def test_an_answer_costs_a_leader_no_more_where_its_log_is_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Most histories may be far behind: then the log keeps all of it."""
+    pair = Pair(Parameters(sequencer_log=8)).lead()
+    pair.keeps = False
+    leading = pair.sequencer
+    for _ in range(500):
+        leading.log._put(Entry(leading.term, leading.log.last_position, EntryKind.NOTHING, b""))
+    last = leading.followers._synced = leading.log.last_index
+    answers = [
+        Appended(pair.topic, leading.term, STORE, True, index, 0, ()) for index in (last - 1, last)
+    ]
+    pair.solo.hear(MALLORY.peer_id, answers[0])
+    looked: list[int] = []
+    at = Log.at
+    monkeypatch.setattr(Log, "at", lambda log, index: (looked.append(index), at(log, index))[1])
+    monkeypatch.setattr(Log, "__iter__", None)
+    pair.solo.hear(MALLORY.peer_id, answers[1])
+    assert leading.committed == last
+    assert len(looked) < 10

@@ -147,3 +147,23 @@ def test_a_log_knows_how_many_bytes_lie_behind_an_index() -> None:
     assert log.bytes_after(9) == 0
     disk.apply([log.append(TOPIC, event(3, 8))])
     check()
+
+
+def test_the_newest_change_of_members_is_known_whatever_is_cut_dropped_or_begun_anew() -> None:
+    change = Entry(2, 3, EntryKind.MEMBERS, pack_config(CONFIG))
+    log, _ = filled()
+    assert log.last_change() == 1
+    log.append(TOPIC, change)
+    assert log.last_change() == 6
+    log.cut_from(TOPIC, 6)
+    assert log.last_change() == 1
+    log.append(TOPIC, change)
+    log.drop_to(TOPIC, 2)
+    assert log.last_change() == 6
+    assert Log(log.base, [entry for _, entry in log]).last_change() == 6
+    log.drop_to(TOPIC, 6)
+    assert log.last_change() is None
+    log.append(TOPIC, change)
+    assert log.last_change() == 7
+    log.begin_at(TOPIC, Base(20, 3, 9, None, CONFIG))
+    assert log.last_change() is None
