@@ -14,7 +14,7 @@ from pulsarcast.model.topics import (
     next_version,
 )
 from pulsarcast.protocol.effects import Effect, Send
-from pulsarcast.protocol.inputs import Subscribe
+from pulsarcast.protocol.inputs import Subscribe, UpdateTopic
 from pulsarcast.protocol.messages import (
     EventMessage,
     FetchRange,
@@ -375,3 +375,22 @@ def test_a_request_for_all_numbers_there_are_is_answered_with_a_bounded_message(
     limit = Parameters().range_bytes_max
     assert 0 < sum(len(block) for block in answer.blocks) <= limit
     assert answer.more
+
+
+def test_who_publishes_under_very_many_epochs_is_forbidden_to_all_the_same() -> None:
+    """A version that named them all would be too large to be made."""
+    solo = Solo().start()
+    topic = solo.create()
+    frontier = solo.topic(topic).frontier
+    for epoch in range(30_000):
+        frontier.adopt(MarkState(MALLORY.peer_id, FAR + epoch, 0, 1, None))
+    for bob in (EPOCH, EPOCH + 1):
+        frontier.adopt(MarkState(BOB.peer_id, bob, 0, 7, None))
+    frontier.adopt(MarkState(CAROL.peer_id, EPOCH, 0, 3, None))
+    only = TopicSettings(allowed_publishers=(CAROL.peer_id,))
+    reply = solo.ask(lambda call: UpdateTopic(call, topic, only))
+    assert reply.error is None, reply.error
+    version = solo.version(topic)
+    assert not version.may_publish(MALLORY.peer_id)
+    # Carol may go on, so nobody looks for how far she had come.
+    assert set(version.valid_until) == {Mark(BOB.peer_id, EPOCH + n, 7) for n in (0, 1)}

@@ -57,6 +57,7 @@ __all__ = [
     "create_topic",
     "decode_topic",
     "next_version",
+    "settled",
 ]
 
 BEGAN_WITH_ONE: Final = "a topic that began with one sequencer never has several: make a new one"
@@ -84,7 +85,7 @@ def create_topic(
     unique as well; a topic without one should bring its own.
     """
     fields = topic_fields(
-        _settle(settings, identity.peer_id),
+        settled(settings, identity.peer_id),
         name=name,
         author=identity.peer_id,
         created=created,
@@ -135,7 +136,7 @@ def next_version(
     if META in previous.subtopics:
         linked.setdefault(META, previous.subtopics[META])
     fields = topic_fields(
-        _settle(settings, previous.author),
+        settled(settings, previous.author),
         name=previous.name,
         author=previous.author,
         created=created,
@@ -164,7 +165,7 @@ def _sign_topic(identity: Identity, fields: Fields) -> TopicDescriptor:
     return made
 
 
-def _settle(settings: TopicSettings, author: PeerId) -> TopicSettings:
+def settled(settings: TopicSettings, author: PeerId) -> TopicSettings:
     """Fill in what follows from the rest, so that the common choices need no more words."""
     if settings.root == author:
         settings = msgspec.structs.replace(settings, root=None)

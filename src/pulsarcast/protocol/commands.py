@@ -19,6 +19,7 @@ from pulsarcast.model.topics import (
     create_meta_topic,
     create_topic,
     next_version,
+    settled,
 )
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.following.following import Why
@@ -48,7 +49,7 @@ from pulsarcast.protocol.store import (
     LoadRequest,
 )
 from pulsarcast.protocol.topic.topic import Topic
-from pulsarcast.protocol.topic.versions import Versions
+from pulsarcast.protocol.topic.versions import Versions, valid_until
 
 if TYPE_CHECKING:
     from pulsarcast.protocol.node import Node
@@ -181,12 +182,13 @@ class Commands:
         frontier = tuple(
             Mark(mark.publisher, mark.epoch, mark.high) for mark in topic.frontier.marks()
         )
+        allowed = settled(given.settings, current.author).allowed_publishers
         version = next_version(
             self.turn.identity,
             current,
             given.settings,
             created=self.turn.wall_us,
-            valid_until=frontier,
+            valid_until=valid_until(frontier, allowed),
             flushed=frontier if given.flush else (),
             subtopics=given.subtopics,
         )

@@ -6,11 +6,14 @@ an old version that lies beyond it is ignored where the newer version no longer 
 (design 5; decision 0003 says why it is not ignored where the publisher still may).
 """
 
+from collections.abc import Collection, Iterable
+
 from pulsarcast.model.errors import RemoteError, Verdict
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId, order_of
 from pulsarcast.model.topics import (
     BEGAN_WITH_ONE,
+    Mark,
     TopicDescriptor,
     check_event,
     check_succession,
@@ -20,6 +23,26 @@ VERSIONS_MAX = 1024
 """Versions kept per topic; an author that needs more starts a new topic."""
 POSITION_MAX = 1 << 63
 """Behind every position."""
+UNTIL_MAX = 8192
+"""Marks in a version of those that it forbids to publish: half a megabyte, of one."""
+
+
+def valid_until(held: Iterable[Mark], allowed: Collection[PeerId] | None) -> list[Mark]:
+    """Up to where events stay valid of those that a new version forbids to publish.
+
+    Nobody looks for marks of the others. Where there are too many, those of whoever has the most
+    epochs go first, and with them all it ever said: or one could not be got rid of by having many.
+    """
+    epochs: dict[PeerId, list[Mark]] = {}
+    for mark in held:
+        if allowed is not None and mark.publisher not in allowed:
+            epochs.setdefault(mark.publisher, []).append(mark)
+    found: list[Mark] = []
+    for theirs in sorted(epochs.values(), key=len):
+        if len(found) + len(theirs) > UNTIL_MAX:
+            break
+        found.extend(theirs)
+    return found
 
 
 class Versions:
