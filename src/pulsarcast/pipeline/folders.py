@@ -123,7 +123,9 @@ class TableFolder:
         """Replace what the folder says about itself, as a whole."""
         new = self.folder / f"{_FORMAT_FILE}.new"
         new.write_text(json.dumps(notes, indent=2) + "\n")
+        sync(new)
         new.rename(self.folder / _FORMAT_FILE)
+        sync(self.folder)
 
     def _is_ours(self, entry: Path) -> bool:
         made = {_CURRENT, f"{_CURRENT}.new", f"{_FORMAT_FILE}.new"}
@@ -182,6 +184,7 @@ class TableFolder:
         new.unlink(missing_ok=True)
         new.symlink_to(generation.relative_to(self.folder))
         new.rename(self.folder / _CURRENT)
+        sync(self.folder)
 
     @contextmanager
     def next_generation(self) -> Iterator[Path]:
@@ -211,3 +214,12 @@ def gather(source: Path, target: Path) -> None:
         place = target / file.relative_to(source)
         place.parent.mkdir(parents=True, exist_ok=True)
         file.rename(place)
+
+
+def sync(path: Path) -> None:
+    """Have a file, or a folder's names, on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -13,9 +13,9 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from pulsarcast.pipeline.archive.layout import EVENTS, ArchiveFolder, Part, place_of, sync
+from pulsarcast.pipeline.archive.layout import EVENTS, ArchiveFolder, Part, place_of
 from pulsarcast.pipeline.archive.writing import FORMAT
-from pulsarcast.pipeline.folders import gather
+from pulsarcast.pipeline.folders import gather, sync
 from pulsarcast.pipeline.merging import FILE_BYTES, Format, Merge, group_files, merge_files
 
 SMALL_FILES_MAX: Final = 32

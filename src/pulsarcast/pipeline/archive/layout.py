@@ -15,13 +15,12 @@ topic's first events came; events of another log never get in.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pulsarcast.pipeline.folders import TableFolder
+from pulsarcast.pipeline.folders import TableFolder, sync
 from pulsarcast.pipeline.topics.schema import spark_schema
 
 EVENTS: Final = "events"
@@ -98,12 +97,3 @@ class ArchiveFolder(TableFolder):
 def place_of(topic: str, first: int, last: int) -> Path:
     """Where a stretch of a topic's log stands, below `events`."""
     return Path(f"{_TOPIC}{topic}") / f"{first:015}-{last:015}.parquet"
-
-
-def sync(path: Path) -> None:
-    """Have a file, or a folder's names, on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
-from pulsarcast.pipeline.archive.layout import Part, sync
+from pulsarcast.pipeline.archive.layout import Part
+from pulsarcast.pipeline.folders import sync
 from pulsarcast.pipeline.merging import PARQUET, Format, Task, attempt_folder, this_attempt
 from pulsarcast.pipeline.topics.schema import arrow_schema
 
