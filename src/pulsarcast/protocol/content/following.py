@@ -278,7 +278,7 @@ class ContentTopic:
         for event in events:
             if event.version not in self.versions.by_cid:
                 looked = partial(self._looked, sender)
-                self._content.spaces.find(self.id, event.version, looked)
+                self._content.spaces.find(self.id, event.version, looked, always=True)
                 return False
         order = [message.order[at : at + ID_BYTES] for at in range(0, len(message.order), ID_BYTES)]
         listed = set(order) if decides else set()
