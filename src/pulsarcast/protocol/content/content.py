@@ -286,7 +286,7 @@ class Content:
             if versions is not None and is_routed(versions.current):
                 self.probing.publish(event, self.spaces.places(versions, event.request.attributes))
 
-        self.spaces.find(event.topic, event.version, found)
+        self.spaces.find(event.topic, event.version, found, always=True)
 
     # What peers say.
 

@@ -277,8 +277,8 @@ class ContentTopic:
                 self._content.rejected(sender, self.id, error)
         for event in events:
             if event.version not in self.versions.by_cid:
-                looked = partial(self._looked, sender)
-                self._content.spaces.find(self.id, event.version, looked)
+                looked = partial(self._looked, sender, event.version)
+                self._content.spaces.find(self.id, event.version, looked, always=True)
                 return False
         order = [message.order[at : at + ID_BYTES] for at in range(0, len(message.order), ID_BYTES)]
         listed = set(order) if decides else set()
@@ -304,10 +304,10 @@ class ContentTopic:
         """Whether nobody has left, and perhaps come again, while something was looked for."""
         return self._content.topics.get(self.id) is self
 
-    def _looked(self, member: PeerId, versions: Versions | None) -> None:
+    def _looked(self, member: PeerId, version: Cid, _: Versions | None) -> None:
         """A version that a member's answer named was looked for."""
         if self._is_followed():
-            self.comparing.again(member, is_known=versions is not None)
+            self.comparing.again(member, is_known=version in self.versions.by_cid)
 
     def _confirmed(self, marks: dict[Source, int]) -> None:
         """Two members have shown us all that matches up to here."""

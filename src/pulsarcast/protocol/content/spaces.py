@@ -6,7 +6,7 @@ new attribute does not affect what is installed).
 """
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from pulsarcast.model.errors import LocalError, RemoteError
 from pulsarcast.model.events import Attribute
@@ -23,6 +23,8 @@ CONTENT = "content"
 """What a topic's `extensions` say where its events are routed by content."""
 KNOWN_CHARS_MAX = 256
 """Filters that are no longer are not parsed again."""
+WAITING_MAX = 256
+"""Messages that wait for the version that they name: strangers can make versions up."""
 SCHEMAS_MAX = 8
 """Schemas of a topic by which a filter is tried, the newest first."""
 
@@ -46,25 +48,55 @@ class Spaces:
         self._add = add
         """Takes a version in that we have found."""
         self._domains: dict[Cid, tuple[int, dict[str, Domain]]] = {}
+        self._finding: dict[tuple[Cid, Cid], list[Callable[[Versions | None], None]]] = {}
+        """Who waits for which version of which topic."""
+        self._waiting = 0
 
-    def find(self, topic: Cid, version: Cid, then: Callable[[Versions | None], None]) -> None:
-        """A topic's versions, this one among them; None where it cannot be had."""
+    def find(
+        self,
+        topic: Cid,
+        version: Cid,
+        then: Callable[[Versions | None], None],
+        *,
+        always: bool = False,
+    ) -> None:
+        """A topic's versions, this one among them; None where it cannot be had.
 
-        def found(versions: Versions | None) -> None:
-            if versions is None or version in versions.by_cid:
-                then(versions)
-                return
-            self._descriptors.find_version(topic, version, lambda newer: extended(versions, newer))
+        Nor where too much waits for versions already, unless it is to wait `always`.
+        """
+        known = self._descriptors.get(topic)
+        if known is not None and version in known.by_cid:
+            then(known)
+            return
+        if self._waiting >= WAITING_MAX and not always:
+            then(None)
+            return
+        waiting = self._finding.setdefault((topic, version), [])
+        waiting.append(then)
+        self._waiting += 1
+        if len(waiting) == 1:
+            self._descriptors.find(topic, partial(self._found, topic, version))
 
-        def extended(versions: Versions, newer: list[TopicDescriptor]) -> None:
+    def _found(self, topic: Cid, version: Cid, versions: Versions | None) -> None:
+        def extended(newer: list[TopicDescriptor]) -> None:
+            assert versions is not None
             try:
                 for each in newer:
                     self._add(versions, each)
             except RemoteError:
                 pass
-            then(versions if version in versions.by_cid else None)
+            self._end(topic, version, versions if version in versions.by_cid else None)
 
-        self._descriptors.find(topic, found)
+        if versions is None or version in versions.by_cid:
+            self._end(topic, version, versions)
+        else:
+            self._descriptors.find_version(topic, version, extended)
+
+    def _end(self, topic: Cid, version: Cid, versions: Versions | None) -> None:
+        waiting = self._finding.pop((topic, version))
+        self._waiting -= len(waiting)
+        for then in waiting:
+            then(versions)
 
     def domains(self, versions: Versions) -> dict[str, Domain]:
         """The numeric attributes of a topic, each as it first was."""

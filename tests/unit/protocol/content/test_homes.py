@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from pulsarcast.model import trace
 from pulsarcast.model.errors import RemoteError
@@ -20,8 +21,9 @@ from pulsarcast.protocol.content.messages import Stage as Sureness
 from pulsarcast.protocol.content.place import LOAD_WINDOW_S
 from pulsarcast.protocol.content.routing import HOPS_MAX
 from pulsarcast.protocol.content.space import ROOT
+from pulsarcast.protocol.content.spaces import WAITING_MAX
 from pulsarcast.protocol.effects import Trace
-from tests.support.people import BOB, CAROL, MALLORY
+from tests.support.people import BOB, CAROL, MALLORY, event_of
 from tests.unit.protocol.content.stage import AT, TOPIC, Stage, event_at, held_of
 
 EMPTY = PlaceState(TOPIC.topic, "price", AT, Purpose.TRANSFER, False, ())
@@ -224,3 +226,19 @@ def test_what_changed_during_a_hand_over_is_handed_over_again(stage: Stage) -> N
     stage.content.homes.state_taken(msgspec.structs.replace(taken, token=second.token), home)
     assert not stage.place.is_owner
     assert stage.node.counts["content_hand_over"] == 2
+
+
+@pytest.mark.parametrize(("versions", "lookups"), [(1, 1), (1000, WAITING_MAX)])
+def test_events_of_versions_that_nobody_made_do_not_fill_our_memory(
+    stage: Stage, versions: int, lookups: int
+) -> None:
+    """Each waited for a lookup of its own, and there may be thousands of those."""
+    stage.meet(*stage.farther)
+    before = stage.node.footprint()["dht_lookups"]
+    for number in range(1000):
+        made_up = structs.replace(TOPIC, cid=cid_of(b"%d" % (number % versions)))
+        at_ten = {"price": 10.0}
+        event = event_of(BOB, made_up, number + 1, topic_cid=TOPIC.topic, attributes=at_ten)
+        targets = (Target("price", AT, AT),)
+        stage.content.homes.probe(ProbeEvent(TOPIC.topic, event.block, targets, 3), None)
+    assert stage.node.footprint()["dht_lookups"] - before == lookups

@@ -260,7 +260,12 @@ def test_an_answer_costs_a_leader_no_more_where_its_log_is_long(
     pair.solo.hear(MALLORY.peer_id, answers[0])
     looked: list[int] = []
     at = Log.at
-    monkeypatch.setattr(Log, "at", lambda log, index: (looked.append(index), at(log, index))[1])
+
+    def counted(log: Log, index: int) -> Entry:
+        looked.append(index)
+        return at(log, index)
+
+    monkeypatch.setattr(Log, "at", counted)
     monkeypatch.setattr(Log, "__iter__", None)
     pair.solo.hear(MALLORY.peer_id, answers[1])
     assert leading.committed == last
