@@ -13,13 +13,14 @@ from pulsarcast.model.ids import Cid
 from pulsarcast.model.topics import TopicDescriptor, decode_topic
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.store import DropState, PutState, StateRow
-from pulsarcast.protocol.topic.versions import Versions
+from pulsarcast.protocol.topic.versions import VERSIONS_MAX, Versions
 from pulsarcast.protocol.turn import Turn
 
 CACHED_MAX = 1024
 """Topics whose descriptors we remember without following them."""
-CHAIN_MAX = 64
-"""Versions that we walk back to get from an unknown one to a known one."""
+STRANGE_MAX = 64
+"""Versions not signed by their topic's author that we walk back from an unknown one to a known one:
+by a recovery key, or by anybody."""
 
 
 class Descriptors:
@@ -139,7 +140,10 @@ class Descriptors:
                 return
             found.insert(0, descriptor)
             parent = descriptor.parent
-            if known is None or parent is None or len(found) > CHAIN_MAX:
+            author = None if known is None else known.first.author
+            strange = sum(each.signer != author for each in found)
+            is_too_long = strange > STRANGE_MAX or len(found) > VERSIONS_MAX
+            if known is None or parent is None or is_too_long:
                 then([])
             elif known.knows_parent_of(descriptor):
                 then(found)

@@ -371,3 +371,14 @@ def test_an_event_whose_version_was_looked_for_when_we_left_does_not_come_any_mo
     for then in looking:
         then(left.versions)
     assert not [each for each in node.turn.effects if isinstance(each, Persist)]
+
+
+def test_who_missed_many_versions_finds_all_of_them() -> None:
+    """After 64 it gave up, and never knew the version of an event again."""
+    made, topic = lab()
+    read(made, topic)
+    for number in range(70):
+        made.update(AUTHOR, topic, structs.replace(SETTINGS, payload_bytes_max=1000 + number))
+    event = publish(made, AUTHOR, topic, 5.0)
+    made.run(120.0)
+    assert made.delivered(READER, topic) == [event]

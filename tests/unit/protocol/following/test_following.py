@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import cast
 
 import pytest
 
@@ -15,6 +16,7 @@ from pulsarcast.model.topics import (
     TopicSettings,
     create_topic,
 )
+from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.effects import Effect, Load, Persist, Reply, Send, Trace
 from pulsarcast.protocol.following import descriptors as descriptors_module
 from pulsarcast.protocol.inputs import (
@@ -41,8 +43,19 @@ from pulsarcast.protocol.messages import (
 )
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import Block, LoadBlock, MarkState
+from pulsarcast.protocol.topic.versions import Versions
 from tests.support.lab import Lab
-from tests.support.people import ALICE, BOB, CREATED_US, EPOCH, event_of, meta_of, topic_of
+from tests.support.people import (
+    ALICE,
+    BOB,
+    CREATED_US,
+    EPOCH,
+    MALLORY,
+    event_of,
+    meta_of,
+    topic_of,
+    version_of,
+)
 from tests.support.solo import Parent, Solo, below
 
 NARROW = Parameters(fanout=2)
@@ -617,3 +630,28 @@ def test_a_version_that_was_looked_for_when_we_left_changes_nothing_any_more() -
     lab.publish(0, topic)
     lab.run(30.0)
     assert not reader.topics
+
+
+def test_a_long_way_of_versions_that_others_signed_is_not_walked_to_its_end() -> None:
+    """On the way back nobody can tell a recovery key from a stranger."""
+    keys = (MALLORY.peer_id,)
+    topic = topic_of(BOB, TopicSettings(recovery_keys=keys))
+    chain = [topic]
+    for number in range(2 * descriptors_module.STRANGE_MAX):
+        settings = TopicSettings(recovery_keys=keys, payload_bytes_max=1000 + number)
+        chain.append(version_of(chain[-1], settings, signer=MALLORY))
+    blocks = {each.cid: each.block for each in chain}
+    asked: list[Cid] = []
+
+    class Blocks:
+        def find_block(self, cid: Cid, then: Callable[[bytes | None], None]) -> None:
+            asked.append(cid)
+            then(blocks[cid])
+
+    descriptors = Solo().node.descriptors
+    descriptors.keep(Versions(topic))
+    descriptors.dht = cast(Kademlia, Blocks())
+    found: list[list[TopicDescriptor]] = []
+    descriptors.find_version(topic.cid, chain[-1].cid, found.append)
+    assert found == [[]]
+    assert len(asked) == descriptors_module.STRANGE_MAX + 1
