@@ -159,6 +159,8 @@ class Lookups:
         if self._draining:
             return
         self._draining = True
-        while self._waiting and self._running < LOOKUPS_MAX:
-            self._run(self._waiting.popleft())
-        self._draining = False
+        try:
+            while self._waiting and self._running < LOOKUPS_MAX:
+                self._run(self._waiting.popleft())
+        finally:
+            self._draining = False

@@ -232,16 +232,18 @@ class Following:
         for name, cid in topic.descriptor.subtopics.items():
             if name == META:
                 if not self.is_followed(cid):
-                    self.node.descriptors.find(cid, self._follow_meta)
+                    self.node.descriptors.find(cid, partial(self._follow_meta, topic.id))
             elif Why.BELOW in why and not self.is_followed(cid):
-                self.node.descriptors.find(cid, self._follow_sub_topic)
+                self.node.descriptors.find(cid, partial(self._follow_sub_topic, topic.id))
 
-    def _follow_meta(self, versions: Versions | None) -> None:
-        if versions is not None and versions.first.is_meta:
+    def _follow_meta(self, above: Cid, versions: Versions | None) -> None:
+        # It was looked for, and whoever wanted it may have left meanwhile.
+        if versions is not None and versions.first.is_meta and self.is_followed(above):
             self.follow(versions, Why.META)
 
-    def _follow_sub_topic(self, versions: Versions | None) -> None:
-        if versions is not None and not versions.first.is_meta:
+    def _follow_sub_topic(self, above: Cid, versions: Versions | None) -> None:
+        is_wanted = self.is_followed(above) and Why.BELOW in self._why.get(above, Why(0))
+        if versions is not None and not versions.first.is_meta and is_wanted:
             self.follow(versions, Why.SUBSCRIBED | Why.BELOW)
 
     def unfollow(self, topic: Topic, then: Callable[[], None] | None = None) -> None:

@@ -655,3 +655,17 @@ def test_a_long_way_of_versions_that_others_signed_is_not_walked_to_its_end() ->
     descriptors.find_version(topic.cid, chain[-1].cid, found.append)
     assert found == [[]]
     assert len(asked) == descriptors_module.STRANGE_MAX + 1
+
+
+def test_who_leaves_while_what_lies_below_is_looked_for_does_not_follow_that() -> None:
+    lab = Lab(8)
+    below_it = lab.create(0, name="below")
+    topic = lab.create(0, name="above", subtopics={"below": below_it})
+    lab.start(5, lambda call: Subscribe(call, topic, below=True))
+    opened = lab.world.run_until(
+        lambda: topic in lab.world.node(5).topics, lab.world.now + 60.0, check_every_s=0.001
+    )
+    assert opened
+    lab.unsubscribe(5, topic)
+    lab.run(60.0)
+    assert not lab.world.node(5).topics
