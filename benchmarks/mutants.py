@@ -103,9 +103,11 @@ def main() -> None:
         print(f"{end:9} {mutant.name}", flush=True)
         return end
 
+    # By chance, so that those tried are a sample too where somebody breaks it off.
+    order = Random(given.seed).sample(chosen, len(chosen))
     with ThreadPoolExecutor(given.processes) as pool:
-        fates = list(pool.map(meet, chosen))
-    result = summary(dict(zip(chosen, fates, strict=True)), sum(counts.values()))
+        fates = dict(zip(order, pool.map(meet, order), strict=True))
+    result = summary({mutant: fates[mutant] for mutant in chosen}, sum(counts.values()))
     given.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(table(result))
 
