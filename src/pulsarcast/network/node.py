@@ -340,7 +340,8 @@ class Node:
     ) -> list[Published | LocalError]:
         """Publish all of these in their order; what became of each, once that is known of all.
 
-        They share commits, so a thousand cost much less than a thousand calls would.
+        Where the topic takes no parents and one has some, nothing is published. They share commits,
+        so a thousand cost much less than a thousand calls would.
         """
         cid = await self._resolve(topic)
         if any(publication.parents for publication in publications):
