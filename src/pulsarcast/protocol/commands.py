@@ -231,6 +231,8 @@ class Commands:
             if versions is None:
                 self._refuse(given.call, "no such topic was found")
                 return
+            if self._comes_again(given):
+                return
             if given.topic in self.node.content.topics:
                 self._refuse(given.call, "we follow this topic by filters: end these first")
                 return
@@ -246,7 +248,19 @@ class Commands:
         places = () if topic is None else (topic.log.delivered,)
         self.turn.effects.append(Reply(given.call, cid=given.topic, places=places))
 
+    def _comes_again(
+        self, given: Subscribe | Unsubscribe | SubscribeContent | UnsubscribeContent
+    ) -> bool:
+        """While our disk forgets a topic, comings and goings wait: they have their turns then."""
+        following = self.node.following
+        if not following.is_forgetting(given.topic):
+            return False
+        following.when_stopped(given.topic, lambda: self.handle(given))
+        return True
+
     def _unsubscribe(self, given: Unsubscribe) -> None:
+        if self._comes_again(given):
+            return
         topic = self._followed(given.topic)
         done = Reply(given.call, cid=given.topic)
         self.node.following.unfollow(topic, lambda: self.turn.effects.append(done))
@@ -266,8 +280,7 @@ class Commands:
             if versions is None:
                 self._refuse(given.call, "no such topic was found")
                 return
-            if self.node.following.is_forgetting(given.topic):
-                self.node.following.when_stopped(given.topic, lambda: found(versions))
+            if self._comes_again(given):
                 return
             try:
                 content.follow(versions, given.sid, given.where, started, failed)
@@ -277,6 +290,8 @@ class Commands:
         self.node.descriptors.find(given.topic, found)
 
     def _unsubscribe_content(self, given: UnsubscribeContent) -> None:
+        if self._comes_again(given):
+            return
         done = Reply(given.call, cid=given.topic)
         self.node.content.unfollow(given.topic, given.sid, lambda: self.turn.effects.append(done))
 

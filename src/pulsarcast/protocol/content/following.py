@@ -116,8 +116,9 @@ class ContentTopic:
         return [] if self.barrier is None else self.barrier.forget()
 
     def close(self) -> None:
-        """Nothing is wanted any more."""
+        """Nothing is wanted any more, nor delivered of what the log still holds."""
         self.comparing.close()
+        self.log.subscribed = False
 
     def want(self, sid: int, number: int, wanted: Filter) -> None:
         """Have one filter more, or another one in its place."""

@@ -143,15 +143,16 @@ def read_filter(versions: Versions, where: str) -> tuple[TopicDescriptor, Filter
 
     Raises RemoteError where none can.
     """
+    try:
+        return versions.current, filter_of(versions.current, where)
+    except RemoteError as error:
+        refused = error
     schemas = {version.attributes: version for version in versions.all()}
-    schemas[versions.current.attributes] = versions.current
-    refused: RemoteError | None = None
     for version in sorted(schemas.values(), key=lambda each: -each.number)[:SCHEMAS_MAX]:
         try:
             return version, filter_of(version, where)
-        except RemoteError as error:
-            refused = refused or error
-    assert refused is not None
+        except RemoteError:
+            continue
     raise refused
 
 

@@ -113,6 +113,8 @@ class Blocks:
             cid, lifetime = self._verify(block)
             if cid not in wanted:
                 raise RemoteError("a block that was not asked for")
+            if cid in self._held:
+                continue  # It came otherwise meanwhile, and may be kept for longer than this says.
             if lifetime.covers(self._turn.wall_us):
                 taken[cid] = (block, lifetime)
             else:

@@ -136,7 +136,7 @@ class Following:
             if then is not None:
                 self._on_start.setdefault(cid, []).append(then)
             if Why.SUBSCRIBED in why and not topic.subscribed:
-                if cid not in self._subscribing:
+                if from_start or cid not in self._subscribing:
                     self._subscribing[cid] = self.turn.new_id()
                     self._subscribe_too(topic, self._subscribing[cid], from_start=from_start)
             elif topic.announced:

@@ -25,8 +25,15 @@ from pulsarcast.protocol.content.shape import Shape
 from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
 from pulsarcast.protocol.content.trees import TREES_MAX, Trees
 from pulsarcast.protocol.effects import Persist
-from pulsarcast.protocol.inputs import Publish, SubscribeContent, TimerFired, UnsubscribeContent
+from pulsarcast.protocol.inputs import (
+    Publish,
+    Subscribe,
+    SubscribeContent,
+    TimerFired,
+    UnsubscribeContent,
+)
 from pulsarcast.protocol.messages import EventMessage
+from pulsarcast.protocol.topic import log as log_module
 from pulsarcast.protocol.topic.versions import Versions
 from tests.support.lab import Lab
 from tests.support.people import (
@@ -382,3 +389,55 @@ def test_who_missed_many_versions_finds_all_of_them() -> None:
     event = publish(made, AUTHOR, topic, 5.0)
     made.run(120.0)
     assert made.delivered(READER, topic) == [event]
+
+
+def test_what_a_log_still_holds_is_not_delivered_once_its_last_filter_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next log begins at 1 again: late ones would stand in the way of its events."""
+    monkeypatch.setattr(log_module, "PAGE", 2)
+    made, topic = lab()
+    read(made, topic)
+    said = Publish(0, topic, b"", attributes={"price": 5.0})
+    for node in (*[AUTHOR] * 40, READER):
+        made.ask(node, lambda call: structs.replace(said, call=call))
+    made.run(60.0)
+    made.world.kill(READER)
+    made.run(1.0)
+    made.world.restart(READER)
+    topics = made.world.node(READER).content.topics
+    assert made.world.run_until(lambda: topic in topics, made.world.now + 5.0, check_every_s=0.0001)
+    assert topics[topic].log.is_replaying
+    made.start(READER, lambda call: UnsubscribeContent(call, topic, 1))
+    made.start(READER, lambda call: SubscribeContent(call, topic, "price < 10", 1))
+    made.run(30.0)
+    new = [publish(made, AUTHOR, topic, 5.0) for _ in range(3)]
+    made.run(30.0)
+    records = [seen.record for seen in made.seen if seen.node == READER]
+    ended = max(at for at, each in enumerate(records) if isinstance(each, trace.Unsubscribed))
+    assert [each.event for each in records[ended:] if isinstance(each, trace.Delivered)] == new
+
+
+def test_comings_and_goings_wait_until_the_disk_has_forgotten_and_the_last_counts() -> None:
+    made, topic = lab()
+    read(made, topic)
+    publish(made, READER, topic, 5.0)
+
+    def end(call: int) -> UnsubscribeContent:
+        return UnsubscribeContent(call, topic, 1)
+
+    def begin(call: int) -> SubscribeContent:
+        return SubscribeContent(call, topic, "price < 10", 1)
+
+    answers = [made.start(READER, make) for make in (end, begin)]
+    answers.append(made.start(READER, lambda call: Subscribe(call, topic)))
+    made.run(60.0)
+    assert [each[0].error for each in answers] == [
+        None,
+        None,
+        "we follow this topic by filters: end these first",
+    ]
+    answers = [made.start(READER, make) for make in (end, begin, end)]
+    made.run(60.0)
+    assert [each[0].error for each in answers] == [None] * 3
+    assert topic not in made.world.node(READER).content.topics

@@ -669,3 +669,31 @@ def test_who_leaves_while_what_lies_below_is_looked_for_does_not_follow_that() -
     lab.unsubscribe(5, topic)
     lab.run(60.0)
     assert not lab.world.node(5).topics
+
+
+def test_who_wants_the_history_has_it_though_another_subscription_is_on_its_way() -> None:
+    lab = Lab(4)
+    topic = lab.create(0)
+    lab.subscribe([1], topic)
+    events = [lab.publish(1, topic) for _ in range(3)]
+    lab.start(0, lambda call: Subscribe(call, topic))
+    lab.start(0, lambda call: Subscribe(call, topic, from_start=True))
+    lab.run(5.0)
+    assert lab.delivered(0, topic) == events
+
+
+def test_who_leaves_while_its_disk_forgets_the_topic_has_left() -> None:
+    lab = Lab(4)
+    topic = lab.create(0)
+    lab.subscribe([1, 2], topic)
+    lab.publish(2, topic)
+    answers = [lab.start(2, lambda call: Unsubscribe(call, topic))]
+    following = lab.world.node(2).following
+    assert lab.world.run_until(
+        lambda: following.is_forgetting(topic), lab.world.now + 20.0, check_every_s=0.00005
+    )
+    answers.append(lab.start(2, lambda call: Subscribe(call, topic)))
+    answers.append(lab.start(2, lambda call: Unsubscribe(call, topic)))
+    lab.run(60.0)
+    assert [each[0].error for each in answers] == [None] * 3
+    assert topic not in lab.world.node(2).topics
