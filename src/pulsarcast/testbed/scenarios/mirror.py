@@ -125,7 +125,10 @@ def run_mirror(options: RunOptions, *, progress: Progress = no_progress) -> Mirr
         workload=path,
         trace_level="rpc",
         run_id=f"{name}-{REAL}",
+        # What a file may say of workloads: the simulated half knows nothing of it.
         faults=(),
+        events_max=None,
+        concurrency=RunOptions.concurrency,
     )
     summary = run_workload(
         own, progress=lambda what, done, total: progress(f"real: {what}", done, total)
