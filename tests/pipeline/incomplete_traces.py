@@ -27,6 +27,26 @@ def _without(run_id: str, *, kind: str, node: int = 1) -> list[Line]:
     return lines[:at] + lines[at + 1 :]
 
 
+def _newer(run_id: str, *, node: int) -> list[Line]:
+    """One node writes a newer version from its second life on."""
+    story = Story(run_id, NAMES)
+    story.begin(0, 1)
+    for life in (1, 2):
+        event = story.publish(0, acknowledged=False)
+        story.acknowledge(1, event)
+        story.deliver(0, event)
+        story.deliver(1, event)
+        if life == 1:
+            story.say(node, "node_stopped", reason="another version is installed")
+            story.say(node, "node_started")
+    return [
+        {**line, "schema_version": 99}
+        if line["node_id"] == NAMES[node] and line["incarnation"] == 2
+        else line
+        for line in tell([story], run_id)
+    ]
+
+
 def _driver(run_id: str, *records: Line) -> list[Line]:
     return [
         {
@@ -103,6 +123,14 @@ INCOMPLETE: dict[str, tuple[list[Line], dict[str, int]]] = {
     "from the future": (
         [{**line, "schema_version": 99} for line in _told("from the future")],
         {"newer_version": 2},
+    ),
+    "a subscriber of the future": (
+        _newer("a subscriber of the future", node=1),
+        {"newer_version": 1},
+    ),
+    "a publisher of the future": (
+        _newer("a publisher of the future", node=0),
+        {"newer_version": 1},
     ),
 }
 """By the run's id: its lines, and how often each reason not to know applies."""

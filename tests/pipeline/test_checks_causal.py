@@ -135,7 +135,7 @@ def judge_causally(spark: SparkSession, lines: Sequence[Line]) -> dict[str, Coun
     found: dict[str, Counter[str]] = {}
     with tempfile.TemporaryDirectory() as folder, open_scratch(folder) as scratch:
         table = as_table(spark, lines, Path(folder))
-        case = open_case(table, scratch)
+        case = open_case(table, table.where("false"), scratch)
         known = causal.look_up(case, scratch)
         findings = causal.find_broken_causality(case, known).unionByName(
             causal.find_wrong_parents(case, known)

@@ -46,7 +46,8 @@ def test_what_is_forged_is_found_even_where_it_shares_a_number(
             lines += tell([story], mutant.name)
             expected[mutant.name] = mutant.found
     with open_scratch(tmp_path) as scratch:
-        case = open_case(as_table(spark, lines, tmp_path), scratch, bits=8)
+        table = as_table(spark, lines, tmp_path)
+        case = open_case(table, table.where("false"), scratch, bits=8)
         entered = ledger.enter(case)
         found = deliveries.find_forged(case, entered).unionByName(
             deliveries.find_not_subscribed(entered)

@@ -140,6 +140,23 @@ def test_a_batch_that_is_done_again_after_a_rebuild_keeps_the_other_runs_of_a_se
     assert said(read_by_duckdb(tables)) == read_plainly(traces)
 
 
+def test_a_run_is_not_rebuilt_while_a_batch_has_to_be_done_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    traces, tables = tmp_path / "traces", tmp_path / "tables"
+    pack(traces / "both.ndjson", lines([1], run_id="one") + b"?\n" + lines([1], run_id="two"))
+    Ingest(spark, [traces], tables).available_now()
+    for name in ("0", ".0.crc"):
+        (tables / "checkpoint/commits" / name).unlink()
+    # The batch and the rebuilt run would both have what is no line of their segment.
+    with pytest.raises(LocalError, match="was cut short"):
+        rebuild(spark, [traces], tables, "one")
+    Ingest(spark, [traces], tables).available_now()
+    rebuild(spark, [traces], tables, "one")
+    assert [row.text for row in read_quarantine(spark, tables).collect()] == ["?"]
+    assert read_segments(spark, tables).where("run_id is null").count() == 1
+
+
 def test_a_batch_that_is_done_again_is_behind_until_then(
     spark: SparkSession, traces: Path, tmp_path: Path
 ) -> None:

@@ -19,6 +19,8 @@ from pulsarcast.network.addresses import parse_contact
 
 CONFIG: Final = "config.toml"
 PREFIX: Final = "PULSARCAST_"
+ALIKE: Final = 0.8
+"""What difflib says of two names that differ by a letter or two, and of no others here."""
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 Value: TypeAlias = str | int | bool | list[str]
@@ -155,12 +157,24 @@ def _read_file(path: Path) -> dict[str, object]:
 
 
 def _check_variables(environment: Mapping[str, str]) -> None:
-    """Refuse a misspelt one; what begins with none of our sections is somebody else's."""
+    """Refuse a misspelt one; what neither begins nor reads like ours is somebody else's."""
     sections = tuple({f"{PREFIX}{name.partition('.')[0].upper()}_" for name in BY_NAME})
     for variable in environment:
-        if variable.startswith(sections) and variable not in VARIABLES:
+        if variable not in VARIABLES and (
+            variable.startswith(sections) or _reads_like_ours(variable)
+        ):
             closest = _closest(variable, VARIABLES)
             raise LocalError(f"there is no setting of the variable {variable}{closest}")
+
+
+def _reads_like_ours(variable: str) -> bool:
+    """Whether it is one of our variables but for a letter or two: its section may be misspelt."""
+    if not variable.startswith(PREFIX):
+        return False
+    import difflib  # noqa: PLC0415 (as below)
+
+    names = [each.removeprefix(PREFIX) for each in VARIABLES]
+    return bool(difflib.get_close_matches(variable.removeprefix(PREFIX), names, 1, ALIKE))
 
 
 def _check(name: str, value: object, where: str) -> Value:

@@ -43,6 +43,7 @@ from pulsarcast.network.subscriptions import (
 )
 from pulsarcast.network.tracing import NodeTrace
 from pulsarcast.network.values import Ack, Publication, Published, Topic, TopicRef
+from pulsarcast.protocol.commands import NO_BLOCK, NO_NAME, NO_TOPIC
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import (
     Command,
@@ -68,6 +69,9 @@ from pulsarcast.storage.logs import LogState
 LISTEN: Final = ("/ip4/127.0.0.1/tcp/0",)
 JOIN_S_MAX: Final = 10.0
 """How long a start waits for the first peer; without one the node is alone, and works."""
+FIRST_PEER_S_MAX: Final = 5.0
+"""How long a search that found nothing waits for it afterwards, to look once more."""
+JOIN_LOOK_S: Final = 0.05
 TOGETHER: Final = 32
 """Publications that go to the disk together before anybody else has a turn."""
 
@@ -571,6 +575,20 @@ class Node:
         return self._driver
 
     async def _ask(self, make: Callable[[int], Command]) -> Reply:
+        """What the core answers; who has found nothing before we knew any peer looks once more."""
+        dht = self._running.core.dht
+        was_joining = dht.is_joining
+        reply = await self._ask_once(make)
+        if was_joining and reply.error in (NO_TOPIC, NO_NAME, NO_BLOCK):
+            with trio.move_on_after(FIRST_PEER_S_MAX):
+                while dht.is_joining:  # noqa: ASYNC110 (the core does not say when it has)
+                    await trio.sleep(JOIN_LOOK_S)
+            reply = await self._ask_once(make)
+        if reply.error is not None:
+            raise LocalError(reply.error)
+        return reply
+
+    async def _ask_once(self, make: Callable[[int], Command]) -> Reply:
         answered = trio.Event()
         replies: list[Reply] = []
 
@@ -580,10 +598,7 @@ class Node:
 
         self._running.ask(make, then)
         await answered.wait()
-        reply = replies[0]
-        if reply.error is not None:
-            raise LocalError(reply.error)
-        return reply
+        return replies[0]
 
     async def _resolve(self, topic: TopicRef) -> Cid:
         if isinstance(topic, Topic):
@@ -619,7 +634,7 @@ class Node:
         try:
             return decode_topic(reply.block)
         except RemoteError as error:
-            raise LocalError("no such topic was found") from error  # It is of another kind.
+            raise LocalError(NO_TOPIC) from error  # It is of another kind.
 
     async def _read_page(self, topic: Cid, index: int, limit: int) -> list[Event]:
         reply = await self._ask(lambda call: ReadHistory(call, topic, index, limit))

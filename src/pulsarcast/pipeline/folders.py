@@ -5,9 +5,9 @@
     OUT/.format.json  .lock  .staging/  .generations/
 
 Whatever changes many files at once makes a new **generation**, of links to the files that stay and
-of new files; one rename of `.current` shows it. The generation before stays until the next one is
-made, for those who are reading it. There is no list of valid files that one engine obeys and
-another does not know of: every engine sees the same rows.
+of new files; once all of it is on the disk, one rename of `.current` shows it. The generation
+before stays until the next one is made, for those who are reading it. There is no list of valid
+files that one engine obeys and another does not know of: every engine sees the same rows.
 """
 
 from __future__ import annotations
@@ -180,6 +180,8 @@ class TableFolder:
         return folder
 
     def _switch(self, generation: Path) -> None:
+        sync_all(generation)
+        sync(generation.parent)
         new = self.folder / f"{_CURRENT}.new"
         new.unlink(missing_ok=True)
         new.symlink_to(generation.relative_to(self.folder))
@@ -214,6 +216,14 @@ def gather(source: Path, target: Path) -> None:
         place = target / file.relative_to(source)
         place.parent.mkdir(parents=True, exist_ok=True)
         file.rename(place)
+
+
+def sync_all(folder: Path) -> None:
+    """Have a folder and all that is in it on the disk, each before what names it."""
+    for place, _, files in os.walk(folder, topdown=False):
+        for name in files:
+            sync(Path(place, name))
+        sync(Path(place))
 
 
 def sync(path: Path) -> None:

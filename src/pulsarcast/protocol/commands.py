@@ -56,6 +56,9 @@ if TYPE_CHECKING:
 
 
 STOPPING = "the node is stopping"
+NO_TOPIC = "no such topic was found"
+NO_NAME = "no topic of this author has this name"
+NO_BLOCK = "nobody has this block"
 DOUBTED_BYTES_MAX = 8 << 20
 """Bytes of others' requests that wait until we know whether we may go on with our numbering."""
 
@@ -229,7 +232,7 @@ class Commands:
     def _subscribe(self, given: Subscribe) -> None:
         def found(versions: Versions | None) -> None:
             if versions is None:
-                self._refuse(given.call, "no such topic was found")
+                self._refuse(given.call, NO_TOPIC)
                 return
             if self._comes_again(given):
                 return
@@ -278,7 +281,7 @@ class Commands:
 
         def found(versions: Versions | None) -> None:
             if versions is None:
-                self._refuse(given.call, "no such topic was found")
+                self._refuse(given.call, NO_TOPIC)
                 return
             if self._comes_again(given):
                 return
@@ -329,7 +332,7 @@ class Commands:
     def _publish_new(self, given: Publish, nonce: bytes) -> None:
         def found(versions: Versions | None) -> None:
             if versions is None:
-                self._refuse_publish(given, "no such topic was found")
+                self._refuse_publish(given, NO_TOPIC)
                 return
             topic = self.node.topics.get(given.topic)
             if self.node.following.is_forgetting(given.topic):
@@ -473,7 +476,7 @@ class Commands:
     def _fetch(self, call: int, cid: Cid) -> None:
         def found(block: bytes | None) -> None:
             if block is None:
-                self._refuse(call, "nobody has this block")
+                self._refuse(call, NO_BLOCK)
             else:
                 self.turn.effects.append(Reply(call, cid=cid, block=block))
 
@@ -482,7 +485,7 @@ class Commands:
     def _resolve(self, given: Resolve) -> None:
         def found(block: bytes | None) -> None:
             if block is None:
-                self._refuse(given.call, "no topic of this author has this name")
+                self._refuse(given.call, NO_NAME)
             else:
                 self.turn.effects.append(Reply(given.call, cid=decode_pointer(block).cid))
 

@@ -108,6 +108,8 @@ class Outcome(msgspec.Struct, kw_only=True):
     delivered: int
     lost: int
     duplicates: int
+    strays: int
+    """Deliveries of what nobody published."""
     ok: bool
     """Whether all was published and came, once, nothing else did, and no node fell.
 

@@ -170,6 +170,25 @@ def test_a_misspelt_variable_is_refused_and_those_of_others_are_not(tmp_path: Pa
     assert {origin for _, _, origin in settings.items()} == {"default"}
 
 
+@pytest.mark.parametrize("section", ["STORGE", "STORAGES", "STORE", "STRAGE"])
+def test_a_variable_of_a_misspelt_section_is_refused(tmp_path: Path, section: str) -> None:
+    complaint = f"variable PULSARCAST_{section}_KEEP_DAYS .is it PULSARCAST_STORAGE_KEEP_DAYS"
+    with pytest.raises(LocalError, match=complaint):
+        load_settings(tmp_path, {f"PULSARCAST_{section}_KEEP_DAYS": "7"})
+
+
+def test_no_variable_of_this_project_is_taken_for_a_misspelt_one(tmp_path: Path) -> None:
+    root = Path(__file__).parents[3]
+    files = [
+        path for name in ("src", "tests", "benchmarks") for path in (root / name).rglob("*.py")
+    ]
+    texts = [path.read_text() for path in files if path != Path(__file__)]
+    named = {name for text in texts for name in re.findall(r"PULSARCAST_[A-Z_]*[A-Z]\b", text)}
+    assert {"PULSARCAST_HOME", "PULSARCAST_TOKEN", "PULSARCAST_REWRITE_API"} <= named
+    others = named - {setting.variable for setting in SETTINGS}
+    load_settings(tmp_path, dict.fromkeys(others, "x"))
+
+
 def test_the_file_that_init_writes_explains_everything_and_changes_nothing(tmp_path: Path) -> None:
     text = config_text({"node.listen": ["/ip4/10.0.0.1/tcp/1"]})
     write(tmp_path, text)

@@ -84,6 +84,56 @@ def test_a_topic_is_found_by_its_author_and_name(tmp_path: Path) -> None:
     play(scene)
 
 
+async def _takes_s(search: Callable[[], Awaitable[object]]) -> float:
+    """How long a search takes that finds nothing."""
+    began_s = trio.current_time()
+    with pytest.raises(LocalError, match="no topic of this author"):
+        await search()
+    return trio.current_time() - began_s
+
+
+def test_a_search_waits_for_the_first_peer_of_a_node_that_has_just_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As if the peer to begin with were slow to answer.
+    monkeypatch.setattr("pulsarcast.network.node.JOIN_S_MAX", 0.0)
+
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            topic = await ann.create_topic("weather")
+            async with Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben:
+                assert not ben.peers
+                assert (await ben.topic(f"{ann.peer_id}/weather")).id == topic.id
+            async with Node.open(tmp_path / "cid", bootstrap=ann.addresses) as cid:
+                assert not cid.peers
+                await cid.subscribe(topic.id)
+
+    play(scene)
+
+
+def test_a_search_does_not_wait_long_where_there_is_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pulsarcast.network.node.JOIN_S_MAX", 0.0)
+    monkeypatch.setattr("pulsarcast.network.node.FIRST_PEER_S_MAX", 1.0)
+
+    async def scene() -> None:
+        async with Node.open(tmp_path / "ann") as ann:
+            gone = ann.addresses
+            nowhere = f"{ann.peer_id}/nowhere"
+            # The first node of a network has nobody to wait for.
+            assert await _takes_s(partial(ann.topic, nowhere)) < 0.5
+        async with Node.open(tmp_path / "ben", bootstrap=gone) as ben:
+            assert 0.9 < await _takes_s(partial(ben.topic, nowhere)) < 3.0
+            topic = await ben.create_topic("weather")
+            began_s = trio.current_time()
+            await ben.subscribe(f"{ben.peer_id}/weather")
+            await ben.publish(topic.id, b"sunny", ack="accepted")
+            assert trio.current_time() - began_s < 0.5  # What is here needs nobody else.
+
+    play(scene)
+
+
 def test_a_subscription_goes_on_where_it_stopped(tmp_path: Path) -> None:
     async def scene() -> None:
         async with Node.open(tmp_path / "ann") as ann:

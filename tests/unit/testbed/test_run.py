@@ -7,6 +7,7 @@ from click.testing import CliRunner
 from pulsarcast.cli.testbed import testbed as command
 from pulsarcast.model import trace
 from pulsarcast.model.errors import LocalError
+from pulsarcast.testbed.ledger import Ledger
 from pulsarcast.testbed.options import RunOptions
 from pulsarcast.testbed.reading import lines_of
 from pulsarcast.testbed.run import run_scenario
@@ -39,6 +40,16 @@ def test_a_workload_is_delivered_whole_and_leaves_its_traces(order: str, tmp_pat
     nodes = {line.envelope.node_id for line in lines} - {"driver"}
     assert len(nodes) == NODES
     assert sum(isinstance(line.record, trace.Delivered) for line in lines) == DUE
+
+
+def test_a_run_says_that_something_came_which_nobody_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Ledger, "strays", 3)
+    given = ["run", "workload", "--nodes", str(NODES), "--workload", str(write_workload(tmp_path))]
+    outcome = CliRunner().invoke(command, [*given, "--out", str(tmp_path / "out")])
+    assert outcome.exit_code == 1
+    assert "strays                     3\n" in outcome.stdout
 
 
 def test_a_folder_with_an_earlier_run_is_refused(tmp_path: Path) -> None:

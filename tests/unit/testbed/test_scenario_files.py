@@ -221,7 +221,9 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
         (options.out / "traces").mkdir()
         (options.out / "traces" / "x").touch()
         (options.out / "summary.json").touch()
-        return Outcome(scenario="x", nodes=1, due=0, delivered=0, lost=0, duplicates=0, ok=True)
+        return Outcome(
+            scenario="x", nodes=1, due=0, delivered=0, lost=0, duplicates=0, strays=0, ok=True
+        )
 
     monkeypatch.setattr(claims, "run_scenario", run)
     return played

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from pulsarcast.pipeline.archive.layout import EVENTS, ArchiveFolder, Part, place_of
 from pulsarcast.pipeline.archive.writing import FORMAT
-from pulsarcast.pipeline.folders import gather, sync
+from pulsarcast.pipeline.folders import gather
 from pulsarcast.pipeline.merging import FILE_BYTES, Format, Merge, group_files, merge_files
 
 SMALL_FILES_MAX: Final = 32
@@ -58,8 +58,6 @@ def merge_small(
     merged = {path for merge in merges for path in merge.files}
     with folder.staging() as staged:
         merge_files(spark, merges, staged, _format_of)
-        for merge in merges:
-            sync(staged / merge.target)
         with folder.next_generation() as new:
             for part in parts:
                 target = new / EVENTS / part.path.parent.name
@@ -67,8 +65,6 @@ def merge_small(
                 if part.path not in merged:
                     (target / part.path.name).hardlink_to(part.path)
             gather(staged, new / EVENTS)
-            for path in (new / EVENTS).iterdir():
-                sync(path)
     return CompactResult(len(parts), len(parts) - len(merged) + len(merges))
 
 

@@ -35,6 +35,8 @@ class Case:
     """The traces of some runs, ready to be judged."""
 
     lines: DataFrame
+    unread: DataFrame
+    """The nodes with lines of a newer schema, which may say anything: `run_id`, `node_id`."""
     names: Names
     topics: DataFrame
     """As `history.topics`, with `order` never null: who promised none promised "none"."""
@@ -76,7 +78,7 @@ class Case:
         return F.broadcast(table) if rows <= BROADCAST_MAX else table
 
 
-def open_case(lines: DataFrame, scratch: Scratch, *, bits: int = BITS) -> Case:
+def open_case(lines: DataFrame, unread: DataFrame, scratch: Scratch, *, bits: int = BITS) -> Case:
     """Look up what the checks need."""
     topics = scratch.keep("topics", history.topics(lines).withColumn("order", _promised()))
     told = scratch.keep("told", _told(lines, topics))
@@ -85,6 +87,7 @@ def open_case(lines: DataFrame, scratch: Scratch, *, bits: int = BITS) -> Case:
     starts = scratch.keep("starts", _starts(periods, told, names))
     return Case(
         lines=lines,
+        unread=unread,
         names=names,
         topics=topics,
         told=_numbered_told(told, names),

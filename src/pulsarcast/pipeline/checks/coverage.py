@@ -4,7 +4,8 @@ How many events a subscription lacks is a subtraction: those that stand, less th
 start, less those it got. Only where something is left over are single events looked at, and only
 then is it asked what may excuse it: the publisher lost the event before anyone was promised
 anything, retention or a flush let go of it, or the node has another event of the same request.
-What a subscription with filters lacks is not asked: that is `unknown`.
+What a subscription with filters lacks is not asked, nor what a node lacks that wrote lines of a
+newer schema: that is `unknown`.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ def find_short(case: Case, entered: DataFrame) -> DataFrame:
     there_are = case.standing.groupBy("run_id", "topic").agg(F.count(F.lit(1)).alias("there_are"))
     return (
         case.periods.where((F.col("ended") == "open") & ~F.col("filtered"))
+        # Those may have got it, or left, in lines that nobody here can read.
+        .join(case.unread, ["run_id", "node_id"], how="left_anti")
         .join(there_are, ["run_id", "topic"], how="inner")
         .join(_covered(case), ["period_key"], how="left")
         .join(got, ["period_key"], how="left")

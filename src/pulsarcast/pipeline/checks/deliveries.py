@@ -10,9 +10,15 @@ from pulsarcast.pipeline.checks.findings import findings, life, reference
 
 
 def find_forged(case: Case, entered: DataFrame) -> DataFrame:
-    """Delivered, and not what was published under that number, if anything was."""
+    """Delivered, and not what was published under that number, if anything was.
+
+    Where nothing was, the publisher may have said so in lines that nobody here can read.
+    """
     rivals = case.standing.select(*SLOT, F.col("event").alias("other_event"), "told_at", "sayer")
+    unread = case.unread.select("run_id", F.col("node_id").alias("publisher"))
     forged = _with_verdict(entered, "forged").join(rivals, [*SLOT], how="left")
+    never = forged.where("sayer is null").join(unread, ["run_id", "publisher"], how="left_anti")
+    forged = forged.where("sayer is not null").unionByName(never)
     return findings(
         "forged",
         forged,

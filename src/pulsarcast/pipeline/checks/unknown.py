@@ -68,6 +68,11 @@ def find_unknown(
     return union(reasons)
 
 
+def unread(unknown: DataFrame) -> DataFrame:
+    """The nodes with lines of a newer schema: `run_id` and `node_id`."""
+    return unknown.where("reason = 'newer_version'").select("run_id", "node_id").distinct()
+
+
 _LIFE = ["run_id", "node_id", "incarnation"]
 
 

@@ -24,7 +24,7 @@ from pulsarcast.pipeline.checks import (
 from pulsarcast.pipeline.checks.case import Case, open_case
 from pulsarcast.pipeline.checks.findings import union
 from pulsarcast.pipeline.checks.names import BITS
-from pulsarcast.pipeline.checks.unknown import find_unknown
+from pulsarcast.pipeline.checks.unknown import find_unknown, unread
 from pulsarcast.pipeline.scratch import Scratch
 
 
@@ -71,14 +71,14 @@ def judge(
 
     The verdict's tables are in the scratch folder, and last as long as that does.
     """
+    lives = scratch.keep("lives", history.lives(lines))
+    unknown = scratch.keep("unknown", find_unknown(lines, lives, quarantine))
     # A line that is not understood proves nothing: that it is there is `unknown`.
-    case = open_case(lines.where("unknown is null"), scratch, bits=bits)
+    case = open_case(lines.where("unknown is null"), unread(unknown), scratch, bits=bits)
     found = [
         scratch.keep(f"findings-{family}", union(tables))
         for family, tables in _every_check(case, scratch)
     ]
-    lives = scratch.keep("lives", history.lives(lines))
-    unknown = scratch.keep("unknown", find_unknown(lines, lives, quarantine))
     return Verdict(union(found), unknown, lives)
 
 

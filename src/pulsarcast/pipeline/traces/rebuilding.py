@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from pulsarcast.model.errors import LocalError
 from pulsarcast.pipeline.folders import link_tree
+from pulsarcast.pipeline.streams import committed_batch, planned_batch
 from pulsarcast.pipeline.traces.duplicates import settle, suspicious_lives
 from pulsarcast.pipeline.traces.landing import (
     LandResult,
@@ -37,6 +38,11 @@ def rebuild(
     layout.check()
     folders = trace_folders(traces)
     with layout.writing(), layout.staging() as staged:
+        if planned_batch(layout.checkpoint) > committed_batch(layout.checkpoint):
+            # The batch would be read again beside the rebuilt run, with what both have in common.
+            raise LocalError(
+                f"an ingest into {layout.folder} was cut short: ingest once more, then rebuild"
+            )
         files = _segments_of(spark, layout, closed_segments(spark, folders), run_id)
         batch = layout.next_own_batch()
         result = stage(spark, files, staged, batch, run_id=run_id)

@@ -111,6 +111,11 @@ class Kademlia:
         """How many peers we know to be alive."""
         return len(self._table)
 
+    @property
+    def is_joining(self) -> bool:
+        """Whether we still try to reach those that we were given to begin with."""
+        return self._membership.is_joining
+
     def closest_known(
         self, key: Key, count: int = 1, exclude: Collection[PeerId] = ()
     ) -> list[Contact]:

@@ -29,6 +29,7 @@ class Membership:
     __slots__ = (
         "_bootstrap",
         "_calls",
+        "_found",
         "_joining",
         "_lookups",
         "_parameters",
@@ -57,6 +58,12 @@ class Membership:
         self._retry_s = JOIN_RETRY_S
         self._rejoin_after_s = 0.0
         self._renew_s = 0.0
+        self._found = False
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether we were given others to begin with, and nobody has shown us our place yet."""
+        return bool(self._bootstrap) and not self._found
 
     def start(self, contacts: Sequence[Contact]) -> None:
         """Join through those that we were given."""
@@ -103,6 +110,7 @@ class Membership:
     def _joined(self, lookup: Lookup) -> None:
         self._joining = False
         if lookup.closest(1):
+            self._found = True
             self._retry_s = JOIN_RETRY_S
             for index in self._table.empty():
                 self._refresh(index)

@@ -216,6 +216,7 @@ class _Server:
             "acknowledged": session.callers.acknowledged,
             **book.standing(self._faults.absent()).facts(),
             "duplicates": session.ledger.duplicates,
+            "strays": session.ledger.strays,
             "faults": dict(session.callers.fleet.faults),
             "died": session.died(),
             "load": "playing" if self._playing and not self._playing.is_over else None,
@@ -238,6 +239,7 @@ class _Server:
             undecided=standing.undecided,
             lost=standing.lost,
             duplicates=duplicates,
+            strays=session.ledger.strays,
             ok=not (standing.lost or duplicates or session.ledger.strays or session.died())
             and (not callers.refused or bool(callers.fleet.faults)),
             ended_by=ended_by,

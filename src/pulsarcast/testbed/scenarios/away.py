@@ -132,6 +132,7 @@ class _Play:
             delivered=account.delivered,
             lost=lost,
             duplicates=duplicates,
+            strays=session.ledger.strays,
             # The one that is away publishes nothing: its fault excuses nobody.
             ok=load.is_well(account) and not account.not_published and caught_up == len(missed),
             away_by="SIGKILL" if options.by_kill else "a stop in good order",

@@ -89,6 +89,7 @@ def run_hot(options: RunOptions, *, progress: Progress = no_progress) -> HotOutc
             delivered=account.delivered,
             lost=lost,
             duplicates=duplicates,
+            strays=session.ledger.strays,
             ok=load.is_well(account),
             order=options.order,
             dissemination=options.dissemination,

@@ -76,7 +76,10 @@ class MirrorOutcome(Outcome, kw_only=True):
         for kind in kinds:
             one, other = self.simulated.messages.get(kind, 0), self.real.messages.get(kind, 0)
             lines.append(f"  {kind:30} {one:10,} {other:10,}")
-        lines.append(f"delivered {self.delivered:,} of {self.due:,} due, both runs together")
+        lines.append(
+            f"delivered {self.delivered:,} of {self.due:,} due, {self.duplicates:,} twice, and "
+            f"{self.strays:,} that nobody published, both runs together"
+        )
         is_so = "are" if self.within else "are NOT"
         lines.append(f"hops and messages that carry events {is_so} within a tenth of each other")
         return "\n".join(lines)
@@ -122,7 +125,10 @@ def run_mirror(options: RunOptions, *, progress: Progress = no_progress) -> Mirr
         workload=path,
         trace_level="rpc",
         run_id=f"{name}-{REAL}",
+        # What a file may say of workloads: the simulated half knows nothing of it.
         faults=(),
+        events_max=None,
+        concurrency=RunOptions.concurrency,
     )
     summary = run_workload(
         own, progress=lambda what, done, total: progress(f"real: {what}", done, total)
@@ -148,6 +154,7 @@ def run_mirror(options: RunOptions, *, progress: Progress = no_progress) -> Mirr
         delivered=result.delivered + summary.delivered,
         lost=result.due - result.delivered + summary.lost,
         duplicates=result.duplicates + summary.duplicates,
+        strays=summary.strays,
         ok=result.ok and summary.ok,
         simulated=simulated,
         real=real,

@@ -72,8 +72,6 @@ class QuotesOutcome(Outcome, kw_only=True):
 
     false: int
     """Deliveries to readers whose filter does not match."""
-    strays: int
-    """Deliveries of what nobody published."""
     ack: str
     trace_level: str | None
     filters: int
@@ -370,9 +368,9 @@ class _Play:
             delivered=delivered,
             lost=lost,
             duplicates=duplicates,
+            strays=strays,
             ok=not (lost or duplicates or false or strays or refused or died),
             false=false,
-            strays=strays,
             ack=options.ack,
             trace_level=options.trace_level,
             filters=len(load.filters),

@@ -119,6 +119,7 @@ class _Play:
             delivered=account.delivered,
             lost=lost,
             duplicates=duplicates,
+            strays=session.ledger.strays,
             ok=load.is_well(account),
             duration_s=options.duration_s,
             rate_per_s=options.rate_per_s,

@@ -278,6 +278,7 @@ class _Play:
             delivered=account.delivered,
             lost=lost,
             duplicates=duplicates,
+            strays=ledger.strays,
             ok=not (lost or duplicates or heard.findings or died or ledger.strays)
             and orders == 1
             and callers.acknowledged == load.count

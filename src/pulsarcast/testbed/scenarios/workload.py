@@ -36,6 +36,7 @@ STALLED_S: Final = 60.0
 class Summary(Outcome, kw_only=True):
     """What a run came to. The window is the load: from the first event until all came to rest."""
 
+    strays: int = 0  # Runs of earlier versions do not say.
     contestant: str
     order: str
     dissemination: str = "tree"
@@ -279,6 +280,7 @@ class _Play:
             lost=lost,
             expected_due=expected,
             duplicates=ledger.duplicates,
+            strays=ledger.strays,
             ok=not (lost or ledger.duplicates or ledger.strays or callers.promised_by_halted)
             and not self._session.died()
             and noticed

@@ -235,7 +235,8 @@ def _results(
         if run.is_ours and not summary.ok:
             failed[run.name] = (
                 f"{summary.lost:,} of {summary.due:,} are missing, {summary.duplicates:,} came "
-                f"twice, {summary.expected_due:,} were to be expected"
+                f"twice, {summary.strays:,} were published by nobody, "
+                f"{summary.expected_due:,} were to be expected"
                 + "".join(f"; {each}" for each in summary.died)
             )
         elif run.is_ours and "pipeline" not in failed and verdict != CLEAN:

@@ -1,6 +1,7 @@
 """Joining, and keeping the routing table true."""
 
 from collections import Counter
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -19,10 +20,10 @@ PARAMETERS = Parameters()
 PEERS = [peer_id_of(Random(number).randbytes(32)) for number in range(8)]
 
 
-class Member:
-    """A node that has joined, and whose peers are played by the test."""
+class Newcomer:
+    """A node that has just started, and whose peers are played by the test."""
 
-    def __init__(self) -> None:
+    def __init__(self, contacts: Sequence[Contact] = ()) -> None:
         self.turn = Turn(Identity.from_seed(bytes(32)), Random(1))
         self.key = peer_key(self.turn.me)
         self.dht = Kademlia(
@@ -32,11 +33,7 @@ class Member:
             stored=lambda cid, block, sender: None,
             counts=Counter(),
         )
-        self.dht.start([])
-        for peer in PEERS[:4]:
-            self.dht.saw(Contact(peer))
-        self.tend(1.0)
-        self.answer_all()
+        self.dht.start(contacts)
 
     def answer_all(self) -> list[tuple[PeerId, FindPeers]]:
         """Play peers that know nobody; returns who was asked what."""
@@ -55,6 +52,29 @@ class Member:
         effects, self.turn.effects = self.turn.effects, []
         sent = [(e.peer, e.message) for e in effects if isinstance(e, Send)]
         return [(peer, message) for peer, message in sent if isinstance(message, FindPeers)]
+
+
+class Member(Newcomer):
+    """One that has joined."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for peer in PEERS[:4]:
+            self.dht.saw(Contact(peer))
+        self.tend(1.0)
+        self.answer_all()
+
+
+def test_a_node_is_joining_until_somebody_has_shown_it_its_place() -> None:
+    first = Newcomer()
+    assert not first.dht.is_joining
+    assert not Newcomer([Contact(first.turn.me)]).dht.is_joining
+    node = Newcomer([Contact(PEERS[0])])
+    assert node.dht.is_joining
+    node.dht.saw(Contact(PEERS[1]))  # Who dialled us may know nobody either.
+    assert node.dht.is_joining
+    node.answer_all()
+    assert not node.dht.is_joining
 
 
 def test_no_bucket_that_should_have_contacts_is_empty_after_a_join() -> None:
