@@ -32,7 +32,7 @@ from pulsarcast.protocol.content.messages import (
     Purpose,
     Stage,
     Target,
-    TreeShape,
+    TreeHint,
 )
 from pulsarcast.protocol.content.place import Place, PlaceId, kept_of
 from pulsarcast.protocol.content.routing import HOPS_MAX, Routing, grouped
@@ -210,6 +210,7 @@ class Homes:
                 message.held.piece,
                 place.attribute,
                 place.at,
+                message.token,
                 message.hops,
             )
             self.taken(record.subscriber, answer)
@@ -260,12 +261,9 @@ class Homes:
         self.telling.tell_up(place)
 
     def _halve(self, place: Place) -> None:
-        shape = self._trees.shape(place.topic, place.attribute)
         for at in self.splitting.split(place, self.capacity):
             # Else it would take an event for its own, and find nothing to match it with.
-            self.telling.hear(
-                TreeShape(place.topic, place.attribute, at, shape.to_bytes(at), at), None
-            )
+            self.telling.hear(TreeHint(place.topic, place.attribute, place.at, at), None)
         self.touched(place)
 
     # Events.
@@ -405,10 +403,6 @@ class Homes:
             place = self.places[where] = Place(*where)
             self.touched(place)
         place.used_s = self._turn.now
-        shape = self._trees.shape(message.topic, message.attribute)
-        shape.learn(message.at)
-        if message.shape:
-            shape.merge(message.at, message.shape)
         records = [(held, decode_subscription(held.record)) for held in message.held]
         waiting, all_kept = len(records), True
 
@@ -433,9 +427,13 @@ class Homes:
         elif sender is not None and self._routing.is_closer(sender, place.key) and place.is_owner:
             # It may have begun without what we hold.
             self.hand_over(place, sender)
-        if message.is_split:
+        if message.is_split and self.telling.may_tell(
+            sender, place.topic, place.attribute, place.at
+        ):
             shape = self._trees.shape(place.topic, place.attribute)
             shape.split(place.at)
+            if message.shape:
+                shape.merge(message.at, message.shape)
             place.is_split = True
         if place.is_owner:
             if place.is_split and place.kept:

@@ -6,7 +6,8 @@ The thesis' seven kinds, as they became here:
   carries it, and the leaf that it finds keeps it. `Installed` answers.
 - TransferSubMessage is `PlaceState`, which also keeps replicas and hands a home over; `PlaceTaken`
   answers it.
-- LeafUpdateMessage is `TreeShape`, which is also told to whoever guesses wrong.
+- LeafUpdateMessage is `TreeHint`, which is also told to whoever guesses wrong: it says whom to ask,
+  `AskShape` asks, and `TreeShape` answers. Nobody believes a shape that it did not ask for.
 - ProbePubMessage and ProbePubMulticastMessage are `ProbeEvent`, with one target or many.
 - EventDeliveryMessage is `MatchedEvent`.
 
@@ -88,6 +89,8 @@ class PlaceSubscription(Struct, frozen=True):
     at: int
     stage: Stage
     held: Held
+    token: int
+    """What to say in the answer: only who was on the way of the question can."""
     hops: int = 0
 
 
@@ -100,6 +103,7 @@ class Installed(Struct, frozen=True):
     piece: int
     attribute: str
     leaf: int
+    token: int
     hops: int
 
 
@@ -157,16 +161,38 @@ class PlaceTaken(Struct, frozen=True):
     token: int
 
 
+class TreeHint(Struct, frozen=True):
+    """There is more to know of a tree below a node: ask. Routed to a home, or told to one peer."""
+
+    topic: Cid
+    attribute: str
+    about: int
+    at: int = 0
+    """The node whose home it is for; 0: the receiver, whoever it is."""
+    hops: int = 0
+
+
+class AskShape(Struct, frozen=True):
+    """What is known of the tree below a node? Routed to its home."""
+
+    topic: Cid
+    attribute: str
+    at: int
+    token: int
+    """What to say in the answer."""
+    asker: PeerId | None = None
+    """Who is to be answered, where it is not the sender."""
+    hops: int = 0
+
+
 class TreeShape(Struct, frozen=True):
-    """What is known of the tree below a node: routed to a node's home, or told to one peer."""
+    """The answer: what is known of the tree below a node."""
 
     topic: Cid
     attribute: str
     below: int
     shape: bytes
-    at: int = 0
-    """The node whose home it is for; 0: the receiver, whoever it is."""
-    hops: int = 0
+    token: int
 
 
 MARKS_LEFT_OUT = 1
@@ -219,6 +245,8 @@ ContentMessage: TypeAlias = (
     | MatchedEvent
     | PlaceState
     | PlaceTaken
+    | TreeHint
+    | AskShape
     | TreeShape
     | CompareContent
     | ContentCompared

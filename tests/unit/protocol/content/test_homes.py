@@ -35,7 +35,7 @@ def stage() -> Stage:
 
 
 def subscription(at: int = AT, stage: Sureness = Sureness.ASSURED) -> PlaceSubscription:
-    return PlaceSubscription(TOPIC.topic, "price", at, stage, held_of(CAROL), 3)
+    return PlaceSubscription(TOPIC.topic, "price", at, stage, held_of(CAROL), 7, 3)
 
 
 def probe(price: float = 10.0, at: int = AT, wanted: int = AT) -> ProbeEvent:

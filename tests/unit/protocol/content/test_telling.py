@@ -1,4 +1,4 @@
-"""Who is told a tree's shape by its homes, how often, and whose word is taken for it."""
+"""Who is told by homes that there is more to know of a tree, how often, and who may say so."""
 
 from functools import partial
 from random import Random
@@ -7,7 +7,7 @@ import pytest
 
 from pulsarcast.model.ids import PeerId, cid_of
 from pulsarcast.model.topic_types import AttributeRule, TopicSettings
-from pulsarcast.protocol.content.messages import TreeShape
+from pulsarcast.protocol.content.messages import TreeHint
 from pulsarcast.protocol.content.place import Place
 from pulsarcast.protocol.content.space import ROOT, level
 from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
@@ -29,21 +29,22 @@ def node() -> Node:
     return Node(ALICE, Random(1), Parameters())
 
 
-def told(node: Node, telling: Telling, at: int) -> list[tuple[PeerId, bytes]]:
+def told(node: Node, telling: Telling, at: int) -> list[PeerId]:
     """What a peer that guessed hears of a place now."""
     before = len(node.turn.effects)
     telling.tell(PUBLISHER, Place(TOPIC, "price", at))
     sent = [effect for effect in node.turn.effects[before:] if isinstance(effect, Send)]
-    return [(each.peer, each.message.shape) for each in sent if isinstance(each.message, TreeShape)]
+    hint = TreeHint(TOPIC, "price", at)
+    return [each.peer for each in sent if each.message == hint]
 
 
 def test_who_guessed_is_told_once_and_again_when_there_is_more(node: Node) -> None:
     telling, shape = node.content.homes.telling, node.content.trees.shape(TOPIC, "price")
-    assert told(node, telling, ROOT) == [(PUBLISHER, shape.to_bytes())]
+    assert told(node, telling, ROOT) == [PUBLISHER]
     assert told(node, telling, ROOT) == []
-    for leaf in range(8, 16):
-        shape.split(leaf)
-    assert told(node, telling, ROOT) == [(PUBLISHER, shape.to_bytes())]
+    for split in range(1, 16):
+        shape.split(split)
+    assert told(node, telling, ROOT) == [PUBLISHER]
 
 
 def test_who_still_guesses_after_a_while_is_told_again(node: Node) -> None:
