@@ -249,7 +249,8 @@ class Content:
             topic.want(sid, row.number + 2, wanted)
 
     def resume(self) -> None:
-        """After a restart, once peers can be asked: have our filters kept again."""
+        """At a start, once peers can be asked: have our filters kept again."""
+        self.homes.began_s = self.turn.now
         for topic in list(self.topics.values()):
             for sid, wanted in topic.wanted.items():
                 number, where = topic.numbers[sid], wanted.text()

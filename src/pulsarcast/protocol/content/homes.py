@@ -49,6 +49,8 @@ PLACES_MAX = 1024
 """Nodes of trees that we hold at a time."""
 KEPT_MAX = 16_384
 """Pieces of subscriptions that we hold at a time."""
+NEW_S = 30.0
+"""How long after its start a peer may lack what is its own: others next to it may be as new."""
 
 
 class Homes:
@@ -78,6 +80,8 @@ class Homes:
         self._installed = installed
         self._rejected = rejected
         self._counts = counts
+        self.began_s = 0.0
+        """When our node started."""
         self.capacity = parameters.content_capacity
         self.reach = REACH
         """How far above the diagonal subscriptions are looked for."""
@@ -142,7 +146,8 @@ class Homes:
     ) -> tuple[PeerId | None, Place | None, int, Stage]:
         """We hold nothing of a node: an old home may be farther from its key than we are."""
         farther = self._routing.farther(key, sender if stage.is_passed else None)
-        if farther is not None and stage < Stage.FARTHEST:
+        is_new = self._turn.now < self.began_s + NEW_S
+        if farther is not None and stage < (Stage.PASSED_6 if is_new else Stage.PASSED_3):
             return farther, None, at, Stage(stage + 2)
         if not stage.is_assured:
             return None, None, _jump(at), Stage.GUESSED

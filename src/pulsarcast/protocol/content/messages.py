@@ -35,28 +35,30 @@ class Stage(enum.IntEnum):
     PASSED = 2
     """A home that holds nothing of it asks the next closest peer: it may not have got it yet."""
     PASSED_ASSURED = 3
-    FARTHER = 4
+    PASSED_2 = 4
     """That one has nothing of it either: several may be new. It asks the next one."""
-    FARTHER_ASSURED = 5
-    FARTHEST = 6
-    FARTHEST_ASSURED = 7
-    NOBODY = 8
+    PASSED_2_ASSURED = 5
+    PASSED_3 = 6
+    PASSED_3_ASSURED = 7
+    PASSED_4 = 8
+    """From here on only those pass it on that have just begun themselves."""
+    PASSED_4_ASSURED = 9
+    PASSED_5 = 10
+    PASSED_5_ASSURED = 11
+    PASSED_6 = 12
+    PASSED_6_ASSURED = 13
+    NOBODY = 14
     """None of them has: begin it."""
 
     @property
     def is_passed(self) -> bool:
         """Whether somebody closer holds nothing of it."""
-        return Stage.PASSED <= self <= Stage.FARTHEST_ASSURED
+        return Stage.PASSED <= self < Stage.NOBODY
 
     @property
     def is_assured(self) -> bool:
         """Whether the node must exist."""
-        return self in (
-            Stage.ASSURED,
-            Stage.PASSED_ASSURED,
-            Stage.FARTHER_ASSURED,
-            Stage.FARTHEST_ASSURED,
-        )
+        return self % 2 == 1
 
 
 class Target(NamedTuple):

@@ -7,6 +7,7 @@ from msgspec import structs
 from pulsarcast.model import trace
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.ids import cid_of
+from pulsarcast.protocol.content.homes import NEW_S
 from pulsarcast.protocol.content.messages import (
     Installed,
     MatchedEvent,
@@ -87,6 +88,27 @@ def test_who_is_closer_and_asks_for_what_it_does_not_have_is_given_the_place(sta
 def test_who_is_farther_and_asks_is_given_nothing(stage: Stage) -> None:
     stage.content.homes.place(subscription(stage=Sureness.PASSED), stage.farther[0])
     assert stage.told(PlaceState) == []
+
+
+@pytest.mark.parametrize(
+    ("up_s", "passed_on"), [(NEW_S - 1, Sureness.PASSED_4_ASSURED), (NEW_S, Sureness.NOBODY)]
+)
+def test_who_is_new_and_holds_nothing_asks_beyond_others_that_may_be_new(
+    stage: Stage, up_s: float, passed_on: Sureness
+) -> None:
+    stage.content.homes.places.clear()
+    stage.meet(stage.closer[0], *stage.farther)
+    stage.content.homes.began_s = 100.0
+    stage.node.turn.now = 100.0 + up_s
+    asked = subscription(stage=Sureness.PASSED_3_ASSURED)
+    stage.content.homes.place(asked, stage.closer[0])
+    ((to, message),) = stage.told(PlaceSubscription)
+    assert message.stage is passed_on
+    assert to == (stage.farther[0] if up_s < NEW_S else stage.closer[0])
+    last = subscription(stage=Sureness.PASSED_6_ASSURED)
+    stage.content.homes.place(last, stage.closer[0])
+    ((to, message),) = stage.told(PlaceSubscription)
+    assert (to, message.stage) == (stage.closer[0], Sureness.NOBODY), "not for ever"
 
 
 # Events.
