@@ -78,7 +78,7 @@ class Asking:
             question.again = True
 
     def _send(self, where: PlaceId, on_behalf: dict[int, None]) -> None:
-        question = self._questions[where] = _Question(self._turn.new_id(), on_behalf)
+        question = self._questions[where] = _Question(self._turn.new_secret(), on_behalf)
         self._turn.after(self._turn.jitter(ASK_AGAIN_S), partial(self._forget, where))
         self.asked(AskShape(*where, question.token), None)
 

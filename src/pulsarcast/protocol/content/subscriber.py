@@ -109,7 +109,7 @@ class Subscriber:
         for route in routes_of(wanted, self._spaces.domains(versions)):
             for piece in pieces(route.low, route.high, self._turn.rng, self.cut_off):
                 salt = salt_of(self._turn.me, sid, len(routed))
-                point, token = point_of(piece, salt), self._turn.new_id()
+                point, token = point_of(piece, salt), self._turn.new_secret()
                 routed.append(_Routed(route.attribute, piece, point, token))
         record = self._sign(topic, read_by.cid, sid, number, wanted.text())
         own = self._own[(topic, sid)] = _Own(record, routed)

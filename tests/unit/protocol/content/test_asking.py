@@ -107,6 +107,18 @@ def test_a_stranger_to_the_key_of_a_leaf_cannot_split_it(
     assert not shape.is_known, "and says nothing of what is above"
 
 
+def test_who_saw_a_question_cannot_tell_the_next_ones_token(stage: Stage, shape: Shape) -> None:
+    stage.meet(*stage.closer, *stage.farther)
+    asking = stage.content.homes.telling.asking
+    asking.ask(TOPIC.topic, "price", DEEP)
+    ((_, seen),) = stage.told(AskShape)
+    stage.content.receive(stage.farther[0], hint(ROOT))
+    for token in range(seen.token + 1, seen.token + 100):
+        lie = TreeShape(TOPIC.topic, "price", ROOT, splits(1, 2, 3), token)
+        stage.content.receive(stage.farther[0], lie)
+    assert len(shape) == 0
+
+
 # What is asked for.
 
 

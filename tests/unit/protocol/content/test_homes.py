@@ -250,6 +250,20 @@ def test_what_changed_during_a_hand_over_is_handed_over_again(stage: Stage) -> N
     assert stage.node.counts["content_hand_over"] == 2
 
 
+def test_who_takes_one_part_of_a_leaf_cannot_say_that_the_others_have_theirs(stage: Stage) -> None:
+    stage.meet(*stage.closer, *stage.farther)
+    for sid, low in enumerate((0.0, 0.1, 0.2, 0.3, 0.4)):
+        stage.put(stage.place, held_of(CAROL, sid=sid, low=low))
+    stage.content.homes.splitting.split(stage.place, 1)
+    parts = len(stage.place.leaving)
+    assert parts > 1
+    seen = min(stage.place.leaving)
+    for token in range(seen, seen + 100):
+        taken = PlaceTaken(TOPIC.topic, "price", 2 * AT, token)
+        stage.content.homes.state_taken(taken, stage.farther[0])
+    assert len(stage.place.leaving) == parts - 1
+
+
 @pytest.mark.parametrize(("versions", "lookups"), [(1, 1), (1000, WAITING_MAX)])
 def test_events_of_versions_that_nobody_made_do_not_fill_our_memory(
     stage: Stage, versions: int, lookups: int
