@@ -105,6 +105,7 @@ def test_a_stranger_grows_no_tree() -> None:
             TreeHint(topic, "price", ROOT, 0b10),
             TreeHint(topic, "price", at, 2 * at),
             PlaceState(topic, "price", ROOT, Purpose.REPLICA, True, (), grown(ROOT)),
+            PlaceState(topic, "price", ROOT, Purpose.TRANSFER, True, (), grown(ROOT), 9),
             PlaceState(topic, "price", ROOT, Purpose.HAND_OVER, True, (), grown(ROOT), 7),
             PlaceState(topic, "price", at, Purpose.TRANSFER, True, (), grown(at), 8),
         )

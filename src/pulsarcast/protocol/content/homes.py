@@ -432,8 +432,11 @@ class Homes:
         elif sender is not None and self._routing.is_closer(sender, place.key) and place.is_owner:
             # It may have begun without what we hold.
             self.hand_over(place, sender)
-        if message.is_split and self.telling.may_tell(
-            sender, place.topic, place.attribute, place.at
+        # What is routed comes from whoever passed it on last: a neighbour, but not its own word.
+        if (
+            message.is_split
+            and message.purpose is not Purpose.TRANSFER
+            and self.telling.may_tell(sender, place.topic, place.attribute, place.at)
         ):
             shape = self._trees.shape(place.topic, place.attribute)
             shape.split(place.at)

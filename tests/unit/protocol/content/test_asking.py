@@ -91,7 +91,7 @@ def test_a_leaf_with_a_child_that_somebody_made_up_asks_its_parent(
     assert not shape.is_split(AT)
 
 
-@pytest.mark.parametrize("purpose", [Purpose.REPLICA, Purpose.HAND_OVER, Purpose.TRANSFER])
+@pytest.mark.parametrize("purpose", [Purpose.REPLICA, Purpose.HAND_OVER])
 def test_a_stranger_to_the_key_of_a_leaf_cannot_split_it(
     stage: Stage, shape: Shape, purpose: Purpose
 ) -> None:
@@ -105,6 +105,15 @@ def test_a_stranger_to_the_key_of_a_leaf_cannot_split_it(
     assert stage.place.is_split, "a neighbour may have been its home"
     assert shape.is_split(2 * AT)
     assert not shape.is_known, "and says nothing of what is above"
+
+
+def test_a_neighbour_that_passes_on_what_a_stranger_sends_does_not_vouch_for_it(
+    stage: Stage, shape: Shape
+) -> None:
+    stage.meet(*stage.farther)
+    lie = PlaceState(TOPIC.topic, "price", AT, Purpose.TRANSFER, True, (), splits(AT, below=AT))
+    stage.content.receive(stage.farther[0], lie)
+    assert [stage.place.is_split, len(shape)] == [False, 0]
 
 
 def test_who_saw_a_question_cannot_tell_the_next_ones_token(stage: Stage, shape: Shape) -> None:
