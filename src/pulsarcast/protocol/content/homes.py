@@ -36,6 +36,7 @@ from pulsarcast.protocol.content.messages import (
 )
 from pulsarcast.protocol.content.place import Place, PlaceId, kept_of
 from pulsarcast.protocol.content.routing import HOPS_MAX, Routing, grouped
+from pulsarcast.protocol.content.shape import Shape
 from pulsarcast.protocol.content.space import REACH, ROOT, is_below, key_of_node, level
 from pulsarcast.protocol.content.spaces import Spaces, filter_of
 from pulsarcast.protocol.content.splitting import Splitting
@@ -401,6 +402,9 @@ class Homes:
 
     def _take_state(self, message: PlaceState, sender: PeerId | None) -> None:
         where = (message.topic, message.attribute, message.at)
+        if message.shape:
+            # Who sent it is blamed for it now: the schemas that it waits for come from others.
+            Shape().merge(message.at, message.shape)
         place = self.places.get(where)
         if place is None:
             if len(self.places) >= PLACES_MAX:

@@ -7,6 +7,7 @@ from msgspec import structs
 from pulsarcast.model import trace
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.ids import cid_of
+from pulsarcast.model.subscriptions import sign_subscription
 from pulsarcast.protocol.content.homes import NEW_S
 from pulsarcast.protocol.content.messages import (
     Installed,
@@ -248,6 +249,27 @@ def test_what_changed_during_a_hand_over_is_handed_over_again(stage: Stage) -> N
     stage.content.homes.state_taken(msgspec.structs.replace(taken, token=second.token), home)
     assert not stage.place.is_owner
     assert stage.node.counts["content_hand_over"] == 2
+
+
+def test_a_shape_that_is_none_is_refused_before_anything_waits(stage: Stage) -> None:
+    """Else it was found out in a turn of a timer's or an honest peer's, and ended our node."""
+    neighbour = stage.farther[0]
+    stage.meet(*stage.farther)
+    made_up = sign_subscription(
+        MALLORY,
+        topic=TOPIC.topic,
+        version=cid_of(b"none"),
+        sid=1,
+        number=1,
+        lease_s=60,
+        where="price < 50",
+    )
+    held = structs.replace(EMPTY, purpose=Purpose.REPLICA, is_split=True, shape=b"\xff\xff")
+    held = structs.replace(held, held=(held_of(BOB)._replace(record=made_up.block),))
+    with pytest.raises(RemoteError, match="does not end"):
+        stage.content.receive(neighbour, held)
+    for _ in range(10):
+        stage.pass_time(60.0)
 
 
 def test_who_takes_one_part_of_a_leaf_cannot_say_that_the_others_have_theirs(stage: Stage) -> None:
