@@ -90,7 +90,7 @@ class Telling:
             if self._trees.known(topic, attribute) is not None:
                 self.hint(topic, attribute, about)
             return
-        if message.hops > HOPS_MAX or not (about >> 1 == at or is_below(at, about)):
+        if message.hops > HOPS_MAX or not (about >> 1 == at or is_below(at >> 1, about)):
             return
         closer = self._routing.closer(key_of_node(topic, attribute, at))
         place = self._places.get((topic, attribute, at))

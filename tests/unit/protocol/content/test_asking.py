@@ -13,7 +13,8 @@ from pulsarcast.protocol.content.messages import (
 from pulsarcast.protocol.content.routing import HOPS_MAX
 from pulsarcast.protocol.content.shape import SPLITS_MAX, Shape
 from pulsarcast.protocol.content.space import ROOT
-from tests.unit.protocol.content.stage import AT, TOPIC, Stage
+from tests.support.people import CAROL
+from tests.unit.protocol.content.stage import AT, TOPIC, Stage, held_of
 
 DEEP = 0b1_0110_0101_1010
 
@@ -126,6 +127,17 @@ def test_who_saw_a_question_cannot_tell_the_next_ones_token(stage: Stage, shape:
         lie = TreeShape(TOPIC.topic, "price", ROOT, splits(1, 2, 3), token)
         stage.content.receive(stage.farther[0], lie)
     assert len(shape) == 0
+
+
+def test_a_home_does_not_ask_itself_about_its_own_node(stage: Stage, shape: Shape) -> None:
+    """Its answer would split the node, and the homes of its parts would wait for that answer."""
+    shape.split(AT)
+    stage.content.homes.capacity = 1
+    for sid, low in enumerate((0.0, 0.1, 0.2, 0.3, 0.4)):
+        stage.put(stage.place, held_of(CAROL, sid=sid, low=low))
+    stage.content.receive(stage.farther[0], hint(AT, AT))
+    stage.content.receive(stage.farther[0], hint(ROOT, ROOT))
+    assert len(stage.content.homes.telling.asking) == 0
 
 
 # What is asked for.
