@@ -5,6 +5,7 @@ from functools import partial
 
 from pulsarcast.model.ids import Cid, PeerId, peer_key
 from pulsarcast.model.topic_types import AttributeRule, TopicSettings
+from pulsarcast.protocol.content.homes import NEW_S
 from pulsarcast.protocol.content.messages import (
     AskShape,
     PlaceState,
@@ -90,6 +91,7 @@ def test_a_stranger_grows_no_tree() -> None:
             case _:
                 return []
 
+    lab.run(NEW_S)
     liar.answer = lie
     made_up = names_next_to(lab, topic, liar.peer)
     for node in range(LIAR):

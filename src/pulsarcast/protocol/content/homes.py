@@ -105,6 +105,10 @@ class Homes:
         """How many pieces of subscriptions we hold."""
         return sum(len(place.kept) for place in self.places.values())
 
+    @property
+    def _is_new(self) -> bool:
+        return self._turn.now < self.began_s + NEW_S
+
     # Finding the home.
 
     def _way(
@@ -147,8 +151,7 @@ class Homes:
     ) -> tuple[PeerId | None, Place | None, int, Stage]:
         """We hold nothing of a node: an old home may be farther from its key than we are."""
         farther = self._routing.farther(key, sender if stage.is_passed else None)
-        is_new = self._turn.now < self.began_s + NEW_S
-        if farther is not None and stage < (Stage.PASSED_6 if is_new else Stage.PASSED_3):
+        if farther is not None and stage < (Stage.PASSED_6 if self._is_new else Stage.PASSED_3):
             return farther, None, at, Stage(stage + 2)
         if not stage.is_assured:
             return None, None, _jump(at), Stage.GUESSED
@@ -437,10 +440,14 @@ class Homes:
             # It may have begun without what we hold.
             self.hand_over(place, sender)
         # What is routed comes from whoever passed it on last: a neighbour, but not its own word.
+        # Who is new believes others too: as many may have come with it as keep an old home far.
         if (
             message.is_split
             and message.purpose is not Purpose.TRANSFER
-            and self.telling.may_tell(sender, place.topic, place.attribute, place.at)
+            and (
+                self._is_new
+                or self.telling.may_tell(sender, place.topic, place.attribute, place.at)
+            )
         ):
             shape = self._trees.shape(place.topic, place.attribute)
             shape.split(place.at)

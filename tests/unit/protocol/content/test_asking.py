@@ -3,6 +3,7 @@
 import pytest
 
 from pulsarcast.protocol.content.asking import ASK_AGAIN_S, ASKED_MAX
+from pulsarcast.protocol.content.homes import NEW_S
 from pulsarcast.protocol.content.messages import (
     AskShape,
     PlaceState,
@@ -97,6 +98,7 @@ def test_a_stranger_to_the_key_of_a_leaf_cannot_split_it(
     stage: Stage, shape: Shape, purpose: Purpose
 ) -> None:
     stage.meet(*stage.farther)
+    stage.node.turn.now = NEW_S
     lie = PlaceState(
         TOPIC.topic, "price", AT, purpose, True, (), splits(AT, 2 * AT, below=AT), home=None
     )

@@ -5,11 +5,11 @@ from random import Random
 
 import pytest
 
-from pulsarcast.model.ids import PeerId, cid_of
+from pulsarcast.model.ids import PeerId, cid_of, peer_key
 from pulsarcast.model.topic_types import AttributeRule, TopicSettings
 from pulsarcast.protocol.content.messages import TreeHint
 from pulsarcast.protocol.content.place import Place
-from pulsarcast.protocol.content.space import ROOT, level
+from pulsarcast.protocol.content.space import ROOT, key_of_node, level
 from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
 from pulsarcast.protocol.content.telling import SAY_MAX, TELL_AGAIN_S, Telling
 from pulsarcast.protocol.effects import Send
@@ -84,3 +84,26 @@ def test_homes_of_nodes_that_are_halved_in_passing_know_of_it() -> None:
     assert min(leaves) > 8, "the first to split has no leaf of its own among its children"
     above = {leaf >> up for leaf in leaves for up in range(1, level(leaf) + 1)}
     assert {place.at for place in places if place.is_split and place.is_owner} == above
+
+
+def test_a_tree_outlives_a_network_that_grows_at_once() -> None:
+    """Old homes are far from their nodes' keys by the time that they hand them over."""
+    made = Lab(4, seed=4, parameters=Parameters(content_capacity=3))
+    rule = AttributeRule("price", "float", 0.0, 100.0)
+    topic = made.create(0, TopicSettings(attributes=(rule,), extensions={ROUTING: CONTENT}))
+    made.subscribe([0], topic)
+    for sid in range(20):
+        where = f"price >= {4 * sid} and price < {4 * sid + 1}"
+        made.ask(1, partial(SubscribeContent, topic=topic, where=where, sid=sid))
+    made.run(20.0)
+    shape = made.world.node(1).content.trees.shape(topic, "price")
+    inner = [at for at in range(1, 16) if shape.is_split(at)]
+    assert len(inner) > 4
+    for newcomer in range(50):
+        made.world.add_node(contacts=[0, newcomer % 4])
+    made.run(40.0)
+    for at in inner:
+        key = key_of_node(topic, "price", at)
+        home = min(range(54), key=lambda each: peer_key(made.peer(each)) ^ key)
+        place = made.world.node(home).content.homes.places.get((topic, "price", at))
+        assert place is None or place.is_split, at
