@@ -99,8 +99,10 @@ class Asking:
             passed_on = msgspec.structs.replace(message, asker=asker, hops=message.hops + 1)
             self._turn.send(closer, passed_on)
         elif place is not None:
-            # Of whether it has split itself the place knows best.
+            # Of whether it has split itself the place knows best: shapes of trees are forgotten.
             known = self._trees.shape(*where[:2]) if place.is_split else Shape()
+            if place.is_split:
+                known.split(place.at)
             answer = TreeShape(*where, known.to_bytes(place.at), message.token)
             if asker == self._turn.me:
                 self.answered(answer)

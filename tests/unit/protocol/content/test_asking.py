@@ -14,6 +14,7 @@ from pulsarcast.protocol.content.messages import (
 from pulsarcast.protocol.content.routing import HOPS_MAX
 from pulsarcast.protocol.content.shape import SPLITS_MAX, Shape
 from pulsarcast.protocol.content.space import ROOT
+from pulsarcast.protocol.content.trees import TREES_MAX
 from tests.support.people import CAROL
 from tests.unit.protocol.content.stage import AT, TOPIC, Stage, held_of
 
@@ -189,6 +190,15 @@ def test_a_home_answers_of_what_it_holds_whoever_asks(stage: Stage, shape: Shape
     stage.content.receive(stage.farther[0], AskShape(TOPIC.topic, "price", AT, 78))
     ((to, told),) = stage.told(TreeShape)
     assert (to, told.shape) == (stage.farther[0], shape.to_bytes(AT))
+
+
+def test_a_home_that_forgot_the_tree_still_says_that_its_node_has_split(stage: Stage) -> None:
+    stage.place.is_split = True
+    for number in range(TREES_MAX):
+        stage.content.trees.shape(TOPIC.topic, f"price {number}")
+    stage.content.receive(stage.farther[0], AskShape(TOPIC.topic, "price", AT, 7))
+    ((_, told),) = stage.told(TreeShape)
+    assert told.shape == splits(AT, below=AT)
 
 
 def test_a_question_travels_to_the_home_and_not_for_ever(stage: Stage) -> None:
