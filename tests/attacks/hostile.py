@@ -36,6 +36,7 @@ from pulsarcast.model.topics import (
 )
 from pulsarcast.protocol import messages
 from pulsarcast.protocol.content.messages import (
+    AskShape,
     CompareContent,
     Held,
     PlaceState,
@@ -44,6 +45,7 @@ from pulsarcast.protocol.content.messages import (
     Purpose,
     Stage,
     Target,
+    TreeHint,
     TreeShape,
 )
 from pulsarcast.protocol.messages import Contact, Message, Role
@@ -118,6 +120,8 @@ class Hostile:
             "topic": lambda: rng.choice((self.topic().topic, self.cid())),
             "at": self.node,
             "attribute": self.attribute,
+            "about": self.node,
+            "asker": lambda: rng.choice((None, self.peer())),
             "below": self.node,
             "have": lambda: rng.randbytes(8 * rng.randrange(4)),
             "home": lambda: rng.choice((None, self.peer())),
@@ -523,7 +527,7 @@ class Hostile:
             fields["base"] = self.small()
         elif kind is ProbeEvent:
             fields["block"] = self.event()
-        elif kind is TreeShape and self.flip():
+        elif kind is TreeHint and self.flip():
             fields["at"] = 0
         elif kind is messages.BlockFound and self.flip():
             fields["block"] = None
@@ -562,6 +566,8 @@ class Hostile:
             case messages.FetchRange(request, topic):
                 blocks = tuple(self.event() for _ in range(self.rng.randrange(4)))
                 made = messages.Range(request, topic, blocks, self.flip())
+            case AskShape(topic, attribute, at, token):
+                made = TreeShape(topic, attribute, at, self.rng.randbytes(9), token)
             case messages.Meet(topic):
                 made = messages.Members(topic, self.contacts())
             case messages.Join(topic, attempt):

@@ -55,7 +55,7 @@ def node(bits: str) -> int:
 
 def figure_3_2() -> Shape:
     shape = Shape()
-    for bits in ("00", "010", "011"):
+    for bits in ("", "0", "00", "01", "010", "011"):
         shape.split(node(bits))
     return shape
 

@@ -31,6 +31,7 @@ SEEDS = {
         224: "two nearest members had lost the same bucket, and asked each other about it for ever",
     },
     "random-content": {
+        149: "four newcomers next to a leaf knew one another, and nobody asked its old home",
         400: "a member that had begun too late vouched for what it had never held",
         414: "the first of two members to answer after a restart moved the frontier by itself",
         451: "who took a new epoch did not follow its own last event of the old one",

@@ -18,6 +18,7 @@ from pulsarcast.model.topics import DeliveryOrder, decode_topic
 from pulsarcast.protocol.commands import Commands
 from pulsarcast.protocol.content.content import Content
 from pulsarcast.protocol.content.messages import (
+    AskShape,
     CompareContent,
     ContentCompared,
     Installed,
@@ -26,6 +27,7 @@ from pulsarcast.protocol.content.messages import (
     PlaceSubscription,
     PlaceTaken,
     ProbeEvent,
+    TreeHint,
     TreeShape,
 )
 from pulsarcast.protocol.dht.expiry import Lifetime, event_lifetime, topic_lifetime
@@ -244,6 +246,8 @@ class Node:
                 | Installed()
                 | PlaceState()
                 | PlaceTaken()
+                | TreeHint()
+                | AskShape()
                 | TreeShape()
                 | CompareContent()
                 | ContentCompared()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from hashlib import blake2b
 from random import Random
 from typing import TypeAlias, TypeVar
 
@@ -41,6 +42,13 @@ class Turn:
         """A number that this node has not used before."""
         self._token += 1
         return self._token
+
+    def new_secret(self) -> int:
+        """A number that nobody can guess, whatever others of ours it has seen.
+
+        Chance alone would not do: who sees enough of it can tell what comes next.
+        """
+        return int.from_bytes(blake2b(self.rng.randbytes(16), digest_size=7).digest())
 
     def send(self, peer: PeerId, message: Message) -> None:
         """Say something to a peer."""

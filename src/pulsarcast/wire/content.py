@@ -14,6 +14,7 @@ from pulsarcast.model.ids import check_cid, check_peer_id
 from pulsarcast.model.subscriptions import LEASE_S_MAX, SUBSCRIPTION_BYTES_MAX
 from pulsarcast.protocol.content.members import ID_BYTES
 from pulsarcast.protocol.content.messages import (
+    AskShape,
     CompareContent,
     ContentCompared,
     Held,
@@ -26,6 +27,7 @@ from pulsarcast.protocol.content.messages import (
     Purpose,
     Stage,
     Target,
+    TreeHint,
     TreeShape,
 )
 from pulsarcast.protocol.content.space import DEPTH_MAX
@@ -63,6 +65,7 @@ def pack_place_subscription(message: PlaceSubscription) -> pb.Frame:
             "at": message.at,
             "stage": int(message.stage),
             "held": _pack_held(message.held),
+            "token": message.token,
             "hops": message.hops,
         }
     )
@@ -75,6 +78,7 @@ def read_place_subscription(given: pb.PlaceSubscription) -> PlaceSubscription:
         _read_node(given.at),
         _read_stage(given.stage),
         _read_held(given.held),
+        read_integer(given.token, "a token"),
         _read_hops(given.hops),
     )
 
@@ -88,6 +92,7 @@ def pack_installed(message: Installed) -> pb.Frame:
             "piece": message.piece,
             "attribute": message.attribute,
             "leaf": message.leaf,
+            "token": message.token,
             "hops": message.hops,
         }
     )
@@ -101,6 +106,7 @@ def read_installed(given: pb.Installed) -> Installed:
         read_integer(given.piece, "a piece", high=COUNT_MAX),
         _read_attribute(given.attribute),
         _read_node(given.leaf),
+        read_integer(given.token, "a token"),
         _read_hops(given.hops),
     )
 
@@ -202,6 +208,52 @@ def read_place_taken(given: pb.PlaceTaken) -> PlaceTaken:
     )
 
 
+def pack_tree_hint(message: TreeHint) -> pb.Frame:
+    return pb.Frame(
+        tree_hint={
+            "topic": message.topic,
+            "attribute": message.attribute,
+            "about": message.about,
+            "at": message.at,
+            "hops": message.hops,
+        }
+    )
+
+
+def read_tree_hint(given: pb.TreeHint) -> TreeHint:
+    return TreeHint(
+        check_cid(given.topic),
+        _read_attribute(given.attribute),
+        _read_node(given.about),
+        _read_node(given.at) if given.at else 0,
+        _read_hops(given.hops),
+    )
+
+
+def pack_ask_shape(message: AskShape) -> pb.Frame:
+    return pb.Frame(
+        ask_shape={
+            "topic": message.topic,
+            "attribute": message.attribute,
+            "at": message.at,
+            "token": message.token,
+            "asker": message.asker or b"",
+            "hops": message.hops,
+        }
+    )
+
+
+def read_ask_shape(given: pb.AskShape) -> AskShape:
+    return AskShape(
+        check_cid(given.topic),
+        _read_attribute(given.attribute),
+        _read_node(given.at),
+        read_integer(given.token, "a token"),
+        check_peer_id(given.asker) if given.asker else None,
+        _read_hops(given.hops),
+    )
+
+
 def pack_tree_shape(message: TreeShape) -> pb.Frame:
     return pb.Frame(
         tree_shape={
@@ -209,8 +261,7 @@ def pack_tree_shape(message: TreeShape) -> pb.Frame:
             "attribute": message.attribute,
             "below": message.below,
             "shape": message.shape,
-            "at": message.at,
-            "hops": message.hops,
+            "token": message.token,
         }
     )
 
@@ -221,8 +272,7 @@ def read_tree_shape(given: pb.TreeShape) -> TreeShape:
         _read_attribute(given.attribute),
         _read_node(given.below),
         _read_shape(given.shape),
-        _read_node(given.at) if given.at else 0,
-        _read_hops(given.hops),
+        read_integer(given.token, "a token"),
     )
 
 

@@ -24,7 +24,7 @@ NOTHING: EntryKind
 MEMBERS: EntryKind
 
 class Frame(_message.Message):
-    __slots__ = ("event", "credit", "status", "find_peers", "peers", "store_blocks", "stored", "find_block", "block_found", "frontier_page", "fetch_range", "range", "compare_keys", "request_to_publish", "request_answered", "join", "join_accepted", "join_referred", "join_refused", "leave", "hand_over", "keys_differ", "want_blocks", "find_pointer", "pointer_found", "store_pointer", "hello", "meet", "members", "ask_vote", "vote", "append", "appended", "summon", "request_referred", "probe_event", "matched_event", "place_subscription", "installed", "place_state", "place_taken", "tree_shape", "compare_content", "content_compared")
+    __slots__ = ("event", "credit", "status", "find_peers", "peers", "store_blocks", "stored", "find_block", "block_found", "frontier_page", "fetch_range", "range", "compare_keys", "request_to_publish", "request_answered", "join", "join_accepted", "join_referred", "join_refused", "leave", "hand_over", "keys_differ", "want_blocks", "find_pointer", "pointer_found", "store_pointer", "hello", "meet", "members", "ask_vote", "vote", "append", "appended", "summon", "request_referred", "probe_event", "matched_event", "place_subscription", "installed", "place_state", "place_taken", "tree_shape", "compare_content", "content_compared", "tree_hint", "ask_shape")
     EVENT_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
@@ -69,6 +69,8 @@ class Frame(_message.Message):
     TREE_SHAPE_FIELD_NUMBER: _ClassVar[int]
     COMPARE_CONTENT_FIELD_NUMBER: _ClassVar[int]
     CONTENT_COMPARED_FIELD_NUMBER: _ClassVar[int]
+    TREE_HINT_FIELD_NUMBER: _ClassVar[int]
+    ASK_SHAPE_FIELD_NUMBER: _ClassVar[int]
     event: Event
     credit: Credit
     status: Status
@@ -113,7 +115,9 @@ class Frame(_message.Message):
     tree_shape: TreeShape
     compare_content: CompareContent
     content_compared: ContentCompared
-    def __init__(self, event: _Optional[_Union[Event, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., find_peers: _Optional[_Union[FindPeers, _Mapping]] = ..., peers: _Optional[_Union[Peers, _Mapping]] = ..., store_blocks: _Optional[_Union[StoreBlocks, _Mapping]] = ..., stored: _Optional[_Union[Stored, _Mapping]] = ..., find_block: _Optional[_Union[FindBlock, _Mapping]] = ..., block_found: _Optional[_Union[BlockFound, _Mapping]] = ..., frontier_page: _Optional[_Union[FrontierPage, _Mapping]] = ..., fetch_range: _Optional[_Union[FetchRange, _Mapping]] = ..., range: _Optional[_Union[Range, _Mapping]] = ..., compare_keys: _Optional[_Union[CompareKeys, _Mapping]] = ..., request_to_publish: _Optional[_Union[RequestToPublish, _Mapping]] = ..., request_answered: _Optional[_Union[RequestAnswered, _Mapping]] = ..., join: _Optional[_Union[Join, _Mapping]] = ..., join_accepted: _Optional[_Union[JoinAccepted, _Mapping]] = ..., join_referred: _Optional[_Union[JoinReferred, _Mapping]] = ..., join_refused: _Optional[_Union[JoinRefused, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., keys_differ: _Optional[_Union[KeysDiffer, _Mapping]] = ..., want_blocks: _Optional[_Union[WantBlocks, _Mapping]] = ..., find_pointer: _Optional[_Union[FindPointer, _Mapping]] = ..., pointer_found: _Optional[_Union[PointerFound, _Mapping]] = ..., store_pointer: _Optional[_Union[StorePointer, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., meet: _Optional[_Union[Meet, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., ask_vote: _Optional[_Union[AskVote, _Mapping]] = ..., vote: _Optional[_Union[Vote, _Mapping]] = ..., append: _Optional[_Union[Append, _Mapping]] = ..., appended: _Optional[_Union[Appended, _Mapping]] = ..., summon: _Optional[_Union[Summon, _Mapping]] = ..., request_referred: _Optional[_Union[RequestReferred, _Mapping]] = ..., probe_event: _Optional[_Union[ProbeEvent, _Mapping]] = ..., matched_event: _Optional[_Union[MatchedEvent, _Mapping]] = ..., place_subscription: _Optional[_Union[PlaceSubscription, _Mapping]] = ..., installed: _Optional[_Union[Installed, _Mapping]] = ..., place_state: _Optional[_Union[PlaceState, _Mapping]] = ..., place_taken: _Optional[_Union[PlaceTaken, _Mapping]] = ..., tree_shape: _Optional[_Union[TreeShape, _Mapping]] = ..., compare_content: _Optional[_Union[CompareContent, _Mapping]] = ..., content_compared: _Optional[_Union[ContentCompared, _Mapping]] = ...) -> None: ...
+    tree_hint: TreeHint
+    ask_shape: AskShape
+    def __init__(self, event: _Optional[_Union[Event, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., find_peers: _Optional[_Union[FindPeers, _Mapping]] = ..., peers: _Optional[_Union[Peers, _Mapping]] = ..., store_blocks: _Optional[_Union[StoreBlocks, _Mapping]] = ..., stored: _Optional[_Union[Stored, _Mapping]] = ..., find_block: _Optional[_Union[FindBlock, _Mapping]] = ..., block_found: _Optional[_Union[BlockFound, _Mapping]] = ..., frontier_page: _Optional[_Union[FrontierPage, _Mapping]] = ..., fetch_range: _Optional[_Union[FetchRange, _Mapping]] = ..., range: _Optional[_Union[Range, _Mapping]] = ..., compare_keys: _Optional[_Union[CompareKeys, _Mapping]] = ..., request_to_publish: _Optional[_Union[RequestToPublish, _Mapping]] = ..., request_answered: _Optional[_Union[RequestAnswered, _Mapping]] = ..., join: _Optional[_Union[Join, _Mapping]] = ..., join_accepted: _Optional[_Union[JoinAccepted, _Mapping]] = ..., join_referred: _Optional[_Union[JoinReferred, _Mapping]] = ..., join_refused: _Optional[_Union[JoinRefused, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., keys_differ: _Optional[_Union[KeysDiffer, _Mapping]] = ..., want_blocks: _Optional[_Union[WantBlocks, _Mapping]] = ..., find_pointer: _Optional[_Union[FindPointer, _Mapping]] = ..., pointer_found: _Optional[_Union[PointerFound, _Mapping]] = ..., store_pointer: _Optional[_Union[StorePointer, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., meet: _Optional[_Union[Meet, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., ask_vote: _Optional[_Union[AskVote, _Mapping]] = ..., vote: _Optional[_Union[Vote, _Mapping]] = ..., append: _Optional[_Union[Append, _Mapping]] = ..., appended: _Optional[_Union[Appended, _Mapping]] = ..., summon: _Optional[_Union[Summon, _Mapping]] = ..., request_referred: _Optional[_Union[RequestReferred, _Mapping]] = ..., probe_event: _Optional[_Union[ProbeEvent, _Mapping]] = ..., matched_event: _Optional[_Union[MatchedEvent, _Mapping]] = ..., place_subscription: _Optional[_Union[PlaceSubscription, _Mapping]] = ..., installed: _Optional[_Union[Installed, _Mapping]] = ..., place_state: _Optional[_Union[PlaceState, _Mapping]] = ..., place_taken: _Optional[_Union[PlaceTaken, _Mapping]] = ..., tree_shape: _Optional[_Union[TreeShape, _Mapping]] = ..., compare_content: _Optional[_Union[CompareContent, _Mapping]] = ..., content_compared: _Optional[_Union[ContentCompared, _Mapping]] = ..., tree_hint: _Optional[_Union[TreeHint, _Mapping]] = ..., ask_shape: _Optional[_Union[AskShape, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("network", "versions", "features", "frame_bytes_max", "addresses", "instance")
@@ -644,23 +648,25 @@ class Held(_message.Message):
     def __init__(self, record: _Optional[bytes] = ..., piece: _Optional[int] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., closed: bool = ..., left_s: _Optional[int] = ...) -> None: ...
 
 class PlaceSubscription(_message.Message):
-    __slots__ = ("attribute", "at", "stage", "held", "hops", "topic")
+    __slots__ = ("attribute", "at", "stage", "held", "hops", "topic", "token")
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     AT_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
     HOPS_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
     attribute: str
     at: int
     stage: int
     held: Held
     hops: int
     topic: bytes
-    def __init__(self, attribute: _Optional[str] = ..., at: _Optional[int] = ..., stage: _Optional[int] = ..., held: _Optional[_Union[Held, _Mapping]] = ..., hops: _Optional[int] = ..., topic: _Optional[bytes] = ...) -> None: ...
+    token: int
+    def __init__(self, attribute: _Optional[str] = ..., at: _Optional[int] = ..., stage: _Optional[int] = ..., held: _Optional[_Union[Held, _Mapping]] = ..., hops: _Optional[int] = ..., topic: _Optional[bytes] = ..., token: _Optional[int] = ...) -> None: ...
 
 class Installed(_message.Message):
-    __slots__ = ("topic", "sid", "number", "piece", "attribute", "leaf", "hops")
+    __slots__ = ("topic", "sid", "number", "piece", "attribute", "leaf", "hops", "token")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     SID_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
@@ -668,6 +674,7 @@ class Installed(_message.Message):
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     LEAF_FIELD_NUMBER: _ClassVar[int]
     HOPS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
     topic: bytes
     sid: int
     number: int
@@ -675,7 +682,8 @@ class Installed(_message.Message):
     attribute: str
     leaf: int
     hops: int
-    def __init__(self, topic: _Optional[bytes] = ..., sid: _Optional[int] = ..., number: _Optional[int] = ..., piece: _Optional[int] = ..., attribute: _Optional[str] = ..., leaf: _Optional[int] = ..., hops: _Optional[int] = ...) -> None: ...
+    token: int
+    def __init__(self, topic: _Optional[bytes] = ..., sid: _Optional[int] = ..., number: _Optional[int] = ..., piece: _Optional[int] = ..., attribute: _Optional[str] = ..., leaf: _Optional[int] = ..., hops: _Optional[int] = ..., token: _Optional[int] = ...) -> None: ...
 
 class PlaceState(_message.Message):
     __slots__ = ("topic", "attribute", "at", "purpose", "is_split", "held", "shape", "token", "home", "hops")
@@ -713,21 +721,49 @@ class PlaceTaken(_message.Message):
     token: int
     def __init__(self, topic: _Optional[bytes] = ..., attribute: _Optional[str] = ..., at: _Optional[int] = ..., token: _Optional[int] = ...) -> None: ...
 
-class TreeShape(_message.Message):
-    __slots__ = ("topic", "attribute", "below", "shape", "at", "hops")
+class TreeHint(_message.Message):
+    __slots__ = ("topic", "attribute", "about", "at", "hops")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
-    BELOW_FIELD_NUMBER: _ClassVar[int]
-    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    ABOUT_FIELD_NUMBER: _ClassVar[int]
     AT_FIELD_NUMBER: _ClassVar[int]
     HOPS_FIELD_NUMBER: _ClassVar[int]
     topic: bytes
     attribute: str
-    below: int
-    shape: bytes
+    about: int
     at: int
     hops: int
-    def __init__(self, topic: _Optional[bytes] = ..., attribute: _Optional[str] = ..., below: _Optional[int] = ..., shape: _Optional[bytes] = ..., at: _Optional[int] = ..., hops: _Optional[int] = ...) -> None: ...
+    def __init__(self, topic: _Optional[bytes] = ..., attribute: _Optional[str] = ..., about: _Optional[int] = ..., at: _Optional[int] = ..., hops: _Optional[int] = ...) -> None: ...
+
+class AskShape(_message.Message):
+    __slots__ = ("topic", "attribute", "at", "token", "asker", "hops")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    ASKER_FIELD_NUMBER: _ClassVar[int]
+    HOPS_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    attribute: str
+    at: int
+    token: int
+    asker: bytes
+    hops: int
+    def __init__(self, topic: _Optional[bytes] = ..., attribute: _Optional[str] = ..., at: _Optional[int] = ..., token: _Optional[int] = ..., asker: _Optional[bytes] = ..., hops: _Optional[int] = ...) -> None: ...
+
+class TreeShape(_message.Message):
+    __slots__ = ("topic", "attribute", "below", "shape", "token")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+    BELOW_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    attribute: str
+    below: int
+    shape: bytes
+    token: int
+    def __init__(self, topic: _Optional[bytes] = ..., attribute: _Optional[str] = ..., below: _Optional[int] = ..., shape: _Optional[bytes] = ..., token: _Optional[int] = ...) -> None: ...
 
 class CompareContent(_message.Message):
     __slots__ = ("request", "topic", "where", "log", "place", "base", "have", "marks", "fresh")

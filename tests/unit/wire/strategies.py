@@ -16,7 +16,7 @@ from pulsarcast.protocol.content.messages import (
     Purpose,
     Stage,
     Target,
-    TreeShape,
+    TreeHint,
 )
 from pulsarcast.protocol.messages import Contact, Message, Role
 from pulsarcast.protocol.sequencing.configs import Config, Member
@@ -89,6 +89,8 @@ _held = st.builds(
 _FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "at": _nodes,
     "attribute": _names,
+    "about": _nodes,
+    "asker": st.none() | peers,
     "below": _nodes,
     "have": _short_names,
     "home": st.none() | peers,
@@ -171,7 +173,7 @@ _OWN_FIELDS: dict[type, dict[str, st.SearchStrategy[Any]]] = {
     messages.CompareKeys: {"digest": keys},
     PlaceSubscription: {"held": _held},
     PlaceState: {"held": tuples(_held)},
-    TreeShape: {"at": st.just(0) | _nodes},
+    TreeHint: {"at": st.just(0) | _nodes},
     CompareContent: {"base": integers},
 }
 

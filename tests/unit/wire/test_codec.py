@@ -21,7 +21,7 @@ from pulsarcast.protocol.content.messages import (
     Purpose,
     Stage,
     Target,
-    TreeShape,
+    TreeHint,
 )
 from pulsarcast.protocol.messages import (
     BlockFound,
@@ -195,6 +195,8 @@ OUT_OF_BOUNDS: dict[str, list[Any]] = {
     "before_index": [2**63],
     "before_term": [2**63],
     "attribute": ["", "a" * 257],
+    "about": [0, 2**41],
+    "asker": [SHORT_PEER],
     "below": [0, 2**41],
     "have": [b"seven b", bytes(8 * 8193)],
     "home": [SHORT_PEER],
@@ -264,7 +266,7 @@ OUT_OF_BOUNDS_HERE: dict[tuple[type, str], list[Any]] = {
     (PlaceState, "held"): [(HELD,) * (HELD_MAX + 1), (HELD._replace(high=2.0),)],
     (PlaceSubscription, "held"): [HELD._replace(record=b""), HELD._replace(piece=2**32)],
     (ProbeEvent, "topic"): [],  # the one that its event names
-    (TreeShape, "at"): [2**41],  # 0: told to one peer
+    (TreeHint, "at"): [2**41],  # 0: told to one peer
 }
 DIGESTS = [bytes(15), bytes(33)]
 # Fields that have no wrong value before they are packed: keys (which have a test of their own),
@@ -305,7 +307,7 @@ def test_every_field_of_every_kind_is_held_to_its_bounds(kind: type) -> None:
 )
 def test_a_piece_of_a_subscription_is_a_part_of_the_unit_interval_with_a_lease(held: Held) -> None:
     messages = (
-        PlaceSubscription(TOPIC, "price", 1, Stage.GUESSED, held),
+        PlaceSubscription(TOPIC, "price", 1, Stage.GUESSED, held, 7),
         PlaceState(TOPIC, "price", 1, Purpose.REPLICA, False, (held,)),
     )
     for message in messages:

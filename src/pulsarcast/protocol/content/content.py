@@ -20,6 +20,7 @@ from pulsarcast.protocol.content.homes import Homes
 from pulsarcast.protocol.content.knocking import Knocking
 from pulsarcast.protocol.content.members import Members
 from pulsarcast.protocol.content.messages import (
+    AskShape,
     CompareContent,
     ContentCompared,
     ContentMessage,
@@ -29,6 +30,7 @@ from pulsarcast.protocol.content.messages import (
     PlaceSubscription,
     PlaceTaken,
     ProbeEvent,
+    TreeHint,
     TreeShape,
 )
 from pulsarcast.protocol.content.probing import Probing
@@ -247,7 +249,8 @@ class Content:
             topic.want(sid, row.number + 2, wanted)
 
     def resume(self) -> None:
-        """After a restart, once peers can be asked: have our filters kept again."""
+        """At a start, once peers can be asked: have our filters kept again."""
+        self.homes.began_s = self.turn.now
         for topic in list(self.topics.values()):
             for sid, wanted in topic.wanted.items():
                 number, where = topic.numbers[sid], wanted.text()
@@ -305,8 +308,12 @@ class Content:
                 self.homes.route_state(message, sender)
             case PlaceTaken():
                 self.homes.state_taken(message, sender)
-            case TreeShape():
+            case TreeHint():
                 self.homes.telling.hear(message, sender)
+            case AskShape():
+                self.homes.telling.asking.asked(message, sender)
+            case TreeShape():
+                self.homes.telling.asking.answered(message)
             case CompareContent():
                 self.members.answer(sender, message, self.node.topics.get(message.topic))
             case ContentCompared():
@@ -365,6 +372,7 @@ class Content:
             "content_places": len(self.homes.places),
             "content_kept": self.homes.kept_count,
             "content_trees": len(self.trees),
+            "content_questions": len(self.homes.telling.asking),
             "content_marks": sum(
                 len(topic.frontier) + len(topic.comparing) for topic in self.topics.values()
             ),

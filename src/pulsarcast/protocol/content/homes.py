@@ -32,10 +32,11 @@ from pulsarcast.protocol.content.messages import (
     Purpose,
     Stage,
     Target,
-    TreeShape,
+    TreeHint,
 )
 from pulsarcast.protocol.content.place import Place, PlaceId, kept_of
 from pulsarcast.protocol.content.routing import HOPS_MAX, Routing, grouped
+from pulsarcast.protocol.content.shape import Shape
 from pulsarcast.protocol.content.space import REACH, ROOT, is_below, key_of_node, level
 from pulsarcast.protocol.content.spaces import Spaces, filter_of
 from pulsarcast.protocol.content.splitting import Splitting
@@ -49,6 +50,8 @@ PLACES_MAX = 1024
 """Nodes of trees that we hold at a time."""
 KEPT_MAX = 16_384
 """Pieces of subscriptions that we hold at a time."""
+NEW_S = 30.0
+"""How long after its start a peer may lack what is its own: others next to it may be as new."""
 
 
 class Homes:
@@ -78,6 +81,8 @@ class Homes:
         self._installed = installed
         self._rejected = rejected
         self._counts = counts
+        self.began_s = 0.0
+        """When our node started."""
         self.capacity = parameters.content_capacity
         self.reach = REACH
         """How far above the diagonal subscriptions are looked for."""
@@ -99,6 +104,10 @@ class Homes:
     def kept_count(self) -> int:
         """How many pieces of subscriptions we hold."""
         return sum(len(place.kept) for place in self.places.values())
+
+    @property
+    def _is_new(self) -> bool:
+        return self._turn.now < self.began_s + NEW_S
 
     # Finding the home.
 
@@ -142,7 +151,7 @@ class Homes:
     ) -> tuple[PeerId | None, Place | None, int, Stage]:
         """We hold nothing of a node: an old home may be farther from its key than we are."""
         farther = self._routing.farther(key, sender if stage.is_passed else None)
-        if farther is not None and stage < Stage.FARTHEST:
+        if farther is not None and stage < (Stage.PASSED_6 if self._is_new else Stage.PASSED_3):
             return farther, None, at, Stage(stage + 2)
         if not stage.is_assured:
             return None, None, _jump(at), Stage.GUESSED
@@ -210,6 +219,7 @@ class Homes:
                 message.held.piece,
                 place.attribute,
                 place.at,
+                message.token,
                 message.hops,
             )
             self.taken(record.subscriber, answer)
@@ -260,12 +270,9 @@ class Homes:
         self.telling.tell_up(place)
 
     def _halve(self, place: Place) -> None:
-        shape = self._trees.shape(place.topic, place.attribute)
         for at in self.splitting.split(place, self.capacity):
             # Else it would take an event for its own, and find nothing to match it with.
-            self.telling.hear(
-                TreeShape(place.topic, place.attribute, at, shape.to_bytes(at), at), None
-            )
+            self.telling.hear(TreeHint(place.topic, place.attribute, place.at, at), None)
         self.touched(place)
 
     # Events.
@@ -398,6 +405,9 @@ class Homes:
 
     def _take_state(self, message: PlaceState, sender: PeerId | None) -> None:
         where = (message.topic, message.attribute, message.at)
+        if message.shape:
+            # Who sent it is blamed for it now: the schemas that it waits for come from others.
+            Shape().merge(message.at, message.shape)
         place = self.places.get(where)
         if place is None:
             if len(self.places) >= PLACES_MAX:
@@ -405,10 +415,6 @@ class Homes:
             place = self.places[where] = Place(*where)
             self.touched(place)
         place.used_s = self._turn.now
-        shape = self._trees.shape(message.topic, message.attribute)
-        shape.learn(message.at)
-        if message.shape:
-            shape.merge(message.at, message.shape)
         records = [(held, decode_subscription(held.record)) for held in message.held]
         waiting, all_kept = len(records), True
 
@@ -433,9 +439,20 @@ class Homes:
         elif sender is not None and self._routing.is_closer(sender, place.key) and place.is_owner:
             # It may have begun without what we hold.
             self.hand_over(place, sender)
-        if message.is_split:
+        # What is routed comes from whoever passed it on last: a neighbour, but not its own word.
+        # Who is new believes others too: as many may have come with it as keep an old home far.
+        if (
+            message.is_split
+            and message.purpose is not Purpose.TRANSFER
+            and (
+                self._is_new
+                or self.telling.may_tell(sender, place.topic, place.attribute, place.at)
+            )
+        ):
             shape = self._trees.shape(place.topic, place.attribute)
             shape.split(place.at)
+            if message.shape:
+                shape.merge(message.at, message.shape)
             place.is_split = True
         if place.is_owner:
             if place.is_split and place.kept:

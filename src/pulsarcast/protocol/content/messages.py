@@ -6,7 +6,8 @@ The thesis' seven kinds, as they became here:
   carries it, and the leaf that it finds keeps it. `Installed` answers.
 - TransferSubMessage is `PlaceState`, which also keeps replicas and hands a home over; `PlaceTaken`
   answers it.
-- LeafUpdateMessage is `TreeShape`, which is also told to whoever guesses wrong.
+- LeafUpdateMessage is `TreeHint`, which is also told to whoever guesses wrong: it says whom to ask,
+  `AskShape` asks, and `TreeShape` answers. Nobody believes a shape that it did not ask for.
 - ProbePubMessage and ProbePubMulticastMessage are `ProbeEvent`, with one target or many.
 - EventDeliveryMessage is `MatchedEvent`.
 
@@ -34,28 +35,30 @@ class Stage(enum.IntEnum):
     PASSED = 2
     """A home that holds nothing of it asks the next closest peer: it may not have got it yet."""
     PASSED_ASSURED = 3
-    FARTHER = 4
+    PASSED_2 = 4
     """That one has nothing of it either: several may be new. It asks the next one."""
-    FARTHER_ASSURED = 5
-    FARTHEST = 6
-    FARTHEST_ASSURED = 7
-    NOBODY = 8
+    PASSED_2_ASSURED = 5
+    PASSED_3 = 6
+    PASSED_3_ASSURED = 7
+    PASSED_4 = 8
+    """From here on only those pass it on that have just begun themselves."""
+    PASSED_4_ASSURED = 9
+    PASSED_5 = 10
+    PASSED_5_ASSURED = 11
+    PASSED_6 = 12
+    PASSED_6_ASSURED = 13
+    NOBODY = 14
     """None of them has: begin it."""
 
     @property
     def is_passed(self) -> bool:
         """Whether somebody closer holds nothing of it."""
-        return Stage.PASSED <= self <= Stage.FARTHEST_ASSURED
+        return Stage.PASSED <= self < Stage.NOBODY
 
     @property
     def is_assured(self) -> bool:
         """Whether the node must exist."""
-        return self in (
-            Stage.ASSURED,
-            Stage.PASSED_ASSURED,
-            Stage.FARTHER_ASSURED,
-            Stage.FARTHEST_ASSURED,
-        )
+        return self % 2 == 1
 
 
 class Target(NamedTuple):
@@ -88,6 +91,8 @@ class PlaceSubscription(Struct, frozen=True):
     at: int
     stage: Stage
     held: Held
+    token: int
+    """What to say in the answer: only who was on the way of the question can."""
     hops: int = 0
 
 
@@ -100,6 +105,7 @@ class Installed(Struct, frozen=True):
     piece: int
     attribute: str
     leaf: int
+    token: int
     hops: int
 
 
@@ -157,16 +163,38 @@ class PlaceTaken(Struct, frozen=True):
     token: int
 
 
+class TreeHint(Struct, frozen=True):
+    """There is more to know of a tree below a node: ask. Routed to a home, or told to one peer."""
+
+    topic: Cid
+    attribute: str
+    about: int
+    at: int = 0
+    """The node whose home it is for; 0: the receiver, whoever it is."""
+    hops: int = 0
+
+
+class AskShape(Struct, frozen=True):
+    """What is known of the tree below a node? Routed to its home."""
+
+    topic: Cid
+    attribute: str
+    at: int
+    token: int
+    """What to say in the answer."""
+    asker: PeerId | None = None
+    """Who is to be answered, where it is not the sender."""
+    hops: int = 0
+
+
 class TreeShape(Struct, frozen=True):
-    """What is known of the tree below a node: routed to a node's home, or told to one peer."""
+    """The answer: what is known of the tree below a node."""
 
     topic: Cid
     attribute: str
     below: int
     shape: bytes
-    at: int = 0
-    """The node whose home it is for; 0: the receiver, whoever it is."""
-    hops: int = 0
+    token: int
 
 
 MARKS_LEFT_OUT = 1
@@ -219,6 +247,8 @@ ContentMessage: TypeAlias = (
     | MatchedEvent
     | PlaceState
     | PlaceTaken
+    | TreeHint
+    | AskShape
     | TreeShape
     | CompareContent
     | ContentCompared

@@ -86,6 +86,7 @@ class Place:
         "leaving",
         "needless",
         "tells_up",
+        "told_up",
         "topic",
         "used_s",
         "version",
@@ -110,6 +111,8 @@ class Place:
         self.leaving: dict[int, dict[PieceKey, None]] = {}
         """By token: pieces on their way to a child's home, matched here until it has them."""
         self.tells_up = False
+        self.told_up = b""
+        """What was known below it when the home above last heard from us."""
         self.needless = 0
         """For how many rounds of upkeep others closer to the key have been enough."""
         self.used_s = 0.0

@@ -1,7 +1,8 @@
 """The tree's shape, as far as we know it (the thesis' LeafNodeRoutingTable, 3.2.2).
 
 A tree only grows, so all there is to know of it is which nodes have split: a set that can be merged
-from anywhere, in any order, and is never wrong, only old. Written down node by node, level by
+from anywhere, in any order, and is never wrong, only old. (Where a home lies it is wrong: so only
+homes are asked, from the root downwards.) Written down node by node, level by
 level, a bit each (1: split), a subtree of n leaves takes 2n - 1 bits: the whole tree of 5,000
 subscriptions fits into some hundred bytes, so homes tell it to whoever guesses wrong.
 """
@@ -27,36 +28,41 @@ SHAPE_BITS_MAX = 8 * 1024
 class Shape:
     """Which nodes of one attribute's tree have split."""
 
-    __slots__ = ("_splits", "is_known")
+    __slots__ = ("_is_told", "_splits")
 
     def __init__(self) -> None:
         self._splits: set[int] = set()
-        self.is_known = False
-        """Whether a home told us of it. Where it told of no split, the root is the only leaf."""
+        self._is_told = False
+        """Whether the root's home told us of it. Of no split: the root is the only leaf."""
 
     def __len__(self) -> int:
         """How many splits we know of."""
         return len(self._splits)
 
+    @property
+    def is_known(self) -> bool:
+        """Whether we can name leaves, from the root downwards."""
+        return self._is_told or ROOT in self._splits
+
     def is_split(self, identifier: int) -> bool:
         """Whether a node is known to have split."""
         return identifier in self._splits
 
-    def learn(self, identifier: int) -> bool:
-        """A node exists: all above it have split. True where that is new."""
-        self.is_known = True
-        return identifier > ROOT and self.split(identifier >> 1)
+    def exists(self, identifier: int) -> bool:
+        """Whether all above a node are known to have split."""
+        return self.leaf_towards(identifier, ROOT) in (None, identifier)
 
     def split(self, identifier: int) -> bool:
-        """A node has split, and so have all above it; True where that is new."""
-        self.is_known = True
+        """A node has split; True where that is new.
+
+        Nothing follows for those above it, whose own homes have to say so: whoever makes a node up
+        would have made up its way from the root as well.
+        """
         if identifier in self._splits or level(identifier) >= DEPTH_MAX:
             return False
-        if len(self._splits) + level(identifier) >= SPLITS_MAX:
+        if len(self._splits) >= SPLITS_MAX:
             return False
-        while identifier and identifier not in self._splits:
-            self._splits.add(identifier)
-            identifier >>= 1
+        self._splits.add(identifier)
         return True
 
     def leaf(self, x: float, y: float, below: int = ROOT) -> int:
@@ -116,8 +122,7 @@ class Shape:
             raise RemoteError("a tree's shape that is too large")
         text = f"{int.from_bytes(told, 'big'):b}"[1:]
         waiting = [below]
-        new = self.learn(below)
-        at = 0
+        new, at = False, 0
         for identifier in waiting:
             if at >= len(text):
                 raise RemoteError("a tree's shape that does not end")
@@ -129,4 +134,5 @@ class Shape:
             at += 1
         if at != len(text):
             raise RemoteError("a tree's shape that goes on after its end")
+        self._is_told = self._is_told or below == ROOT
         return new

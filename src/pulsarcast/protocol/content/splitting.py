@@ -75,7 +75,8 @@ class Splitting:
                 self._send(place, leaf, pieces[first : first + HELD_MAX])
 
     def _send(self, place: Place, leaf: int, pieces: list[Kept]) -> None:
-        token = self._turn.new_id()
+        # Whoever knows it can say that it has them, and we let go of them.
+        token = self._turn.new_secret()
         keys = {kept.key: None for kept in pieces}
         place.leaving[token] = keys
         now = self._turn.now

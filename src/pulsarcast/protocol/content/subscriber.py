@@ -33,9 +33,11 @@ RENEW_SHARE = 0.5
 class _Routed:
     """One piece of a subscription on its way, or at home."""
 
-    __slots__ = ("attribute", "factor", "home", "leaf", "piece", "point", "timer")
+    __slots__ = ("attribute", "factor", "home", "leaf", "piece", "point", "timer", "token")
 
-    def __init__(self, attribute: str, piece: Piece, point: tuple[float, float]) -> None:
+    def __init__(
+        self, attribute: str, piece: Piece, point: tuple[float, float], token: int
+    ) -> None:
         self.attribute = attribute
         self.piece = piece
         self.point = point
@@ -44,6 +46,8 @@ class _Routed:
         """Who keeps it; None while nobody has said so."""
         self.timer: int | None = None
         self.factor = 1
+        self.token = token
+        """What a home's answer has to say."""
 
 
 class _Own:
@@ -105,7 +109,8 @@ class Subscriber:
         for route in routes_of(wanted, self._spaces.domains(versions)):
             for piece in pieces(route.low, route.high, self._turn.rng, self.cut_off):
                 salt = salt_of(self._turn.me, sid, len(routed))
-                routed.append(_Routed(route.attribute, piece, point_of(piece, salt)))
+                point, token = point_of(piece, salt), self._turn.new_secret()
+                routed.append(_Routed(route.attribute, piece, point, token))
         record = self._sign(topic, read_by.cid, sid, number, wanted.text())
         own = self._own[(topic, sid)] = _Own(record, routed)
         own.then = then
@@ -146,7 +151,7 @@ class Subscriber:
             return
         routed = own.routed[number]
         shape = self._trees.shape(topic, routed.attribute)
-        if shape.is_known:
+        if routed.home is None and shape.is_known:
             routed.leaf = shape.leaf(*routed.point)
         elif routed.leaf is None:
             # The thesis' RndLeafProbe: a random level of the way to the point.
@@ -168,7 +173,9 @@ class Subscriber:
         low, high, closed = routed.piece
         held = Held(record.block, number, low, high, closed, record.lease_s)
         assert routed.leaf is not None
-        message = PlaceSubscription(topic, routed.attribute, routed.leaf, Stage.GUESSED, held)
+        message = PlaceSubscription(
+            topic, routed.attribute, routed.leaf, Stage.GUESSED, held, routed.token
+        )
         if routed.home is not None and routed.home != self._turn.me:
             self._turn.send(routed.home, message)
         else:
@@ -182,10 +189,10 @@ class Subscriber:
         if message.piece >= len(own.routed):
             return
         routed = own.routed[message.piece]
-        if routed.attribute != message.attribute:
+        if (routed.attribute, routed.token) != (message.attribute, message.token):
             return
-        if self._homes.telling.may_tell(sender, message.topic, message.attribute, message.leaf):
-            self._trees.shape(message.topic, message.attribute).learn(message.leaf)
+        if not self._trees.shape(message.topic, message.attribute).is_known:
+            self._homes.telling.hint(message.topic, message.attribute, message.leaf)
         routed.home, routed.leaf, routed.factor = sender, message.leaf, 1
         self._turn.cancel(routed.timer)
         delay_s = self._turn.jitter(self._lease_s * RENEW_SHARE)

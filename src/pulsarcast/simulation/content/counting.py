@@ -24,6 +24,8 @@ _PURPOSES: Final[dict[type, str]] = {
     routed.Installed: INSTALLING,
     routed.PlaceState: INSTALLING,
     routed.PlaceTaken: INSTALLING,
+    routed.TreeHint: INSTALLING,
+    routed.AskShape: INSTALLING,
     routed.TreeShape: INSTALLING,
     FindBlock: FINDING,
     BlockFound: FINDING,

@@ -7,6 +7,8 @@ from msgspec import structs
 from pulsarcast.model import trace
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.ids import cid_of
+from pulsarcast.model.subscriptions import sign_subscription
+from pulsarcast.protocol.content.homes import NEW_S
 from pulsarcast.protocol.content.messages import (
     Installed,
     MatchedEvent,
@@ -35,7 +37,7 @@ def stage() -> Stage:
 
 
 def subscription(at: int = AT, stage: Sureness = Sureness.ASSURED) -> PlaceSubscription:
-    return PlaceSubscription(TOPIC.topic, "price", at, stage, held_of(CAROL), 3)
+    return PlaceSubscription(TOPIC.topic, "price", at, stage, held_of(CAROL), 7, 3)
 
 
 def probe(price: float = 10.0, at: int = AT, wanted: int = AT) -> ProbeEvent:
@@ -87,6 +89,27 @@ def test_who_is_closer_and_asks_for_what_it_does_not_have_is_given_the_place(sta
 def test_who_is_farther_and_asks_is_given_nothing(stage: Stage) -> None:
     stage.content.homes.place(subscription(stage=Sureness.PASSED), stage.farther[0])
     assert stage.told(PlaceState) == []
+
+
+@pytest.mark.parametrize(
+    ("up_s", "passed_on"), [(NEW_S - 1, Sureness.PASSED_4_ASSURED), (NEW_S, Sureness.NOBODY)]
+)
+def test_who_is_new_and_holds_nothing_asks_beyond_others_that_may_be_new(
+    stage: Stage, up_s: float, passed_on: Sureness
+) -> None:
+    stage.content.homes.places.clear()
+    stage.meet(stage.closer[0], *stage.farther)
+    stage.content.homes.began_s = 100.0
+    stage.node.turn.now = 100.0 + up_s
+    asked = subscription(stage=Sureness.PASSED_3_ASSURED)
+    stage.content.homes.place(asked, stage.closer[0])
+    ((to, message),) = stage.told(PlaceSubscription)
+    assert message.stage is passed_on
+    assert to == (stage.farther[0] if up_s < NEW_S else stage.closer[0])
+    last = subscription(stage=Sureness.PASSED_6_ASSURED)
+    stage.content.homes.place(last, stage.closer[0])
+    ((to, message),) = stage.told(PlaceSubscription)
+    assert (to, message.stage) == (stage.closer[0], Sureness.NOBODY), "not for ever"
 
 
 # Events.
@@ -226,6 +249,41 @@ def test_what_changed_during_a_hand_over_is_handed_over_again(stage: Stage) -> N
     stage.content.homes.state_taken(msgspec.structs.replace(taken, token=second.token), home)
     assert not stage.place.is_owner
     assert stage.node.counts["content_hand_over"] == 2
+
+
+def test_a_shape_that_is_none_is_refused_before_anything_waits(stage: Stage) -> None:
+    """Else it was found out in a turn of a timer's or an honest peer's, and ended our node."""
+    neighbour = stage.farther[0]
+    stage.meet(*stage.farther)
+    made_up = sign_subscription(
+        MALLORY,
+        topic=TOPIC.topic,
+        version=cid_of(b"none"),
+        sid=1,
+        number=1,
+        lease_s=60,
+        where="price < 50",
+    )
+    held = structs.replace(EMPTY, purpose=Purpose.REPLICA, is_split=True, shape=b"\xff\xff")
+    held = structs.replace(held, held=(held_of(BOB)._replace(record=made_up.block),))
+    with pytest.raises(RemoteError, match="does not end"):
+        stage.content.receive(neighbour, held)
+    for _ in range(10):
+        stage.pass_time(60.0)
+
+
+def test_who_takes_one_part_of_a_leaf_cannot_say_that_the_others_have_theirs(stage: Stage) -> None:
+    stage.meet(*stage.closer, *stage.farther)
+    for sid, low in enumerate((0.0, 0.1, 0.2, 0.3, 0.4)):
+        stage.put(stage.place, held_of(CAROL, sid=sid, low=low))
+    stage.content.homes.splitting.split(stage.place, 1)
+    parts = len(stage.place.leaving)
+    assert parts > 1
+    seen = min(stage.place.leaving)
+    for token in range(seen, seen + 100):
+        taken = PlaceTaken(TOPIC.topic, "price", 2 * AT, token)
+        stage.content.homes.state_taken(taken, stage.farther[0])
+    assert len(stage.place.leaving) == parts - 1
 
 
 @pytest.mark.parametrize(("versions", "lookups"), [(1, 1), (1000, WAITING_MAX)])

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.protocol.content.shape import SHAPE_BITS_MAX, Shape
-from pulsarcast.protocol.content.space import DEPTH_MAX
+from pulsarcast.protocol.content.space import DEPTH_MAX, level
 
 nodes = st.integers(1, 2**12 - 1)
 
@@ -14,7 +14,8 @@ nodes = st.integers(1, 2**12 - 1)
 def shape_of(splits: list[int]) -> Shape:
     shape = Shape()
     for node in splits:
-        shape.split(node)
+        for up in range(level(node) + 1):
+            shape.split(node >> up)
     return shape
 
 
@@ -43,11 +44,23 @@ def test_a_tree_that_was_told_of_is_known_though_nothing_has_split() -> None:
     assert shape.leaves(0.5) == [1]
 
 
-def test_a_node_that_exists_shows_that_all_above_it_have_split() -> None:
+def test_a_node_that_split_says_nothing_of_those_above_it() -> None:
     shape = Shape()
-    assert shape.learn(0b1010)
-    assert not shape.learn(0b1010)
-    assert [shape.is_split(node) for node in (1, 0b10, 0b101, 0b1010)] == [True, True, True, False]
+    assert shape.split(0b1010)
+    assert not shape.split(0b1010)
+    assert [shape.is_split(node) for node in (1, 0b10, 0b101, 0b1010)] == [
+        False,
+        False,
+        False,
+        True,
+    ]
+    assert not shape.is_known
+    assert shape.leaves(0.5) == [1]
+    assert not shape.exists(0b1010)
+    for node in (1, 0b10, 0b101):
+        shape.split(node)
+    assert shape.exists(0b1010)
+    assert shape.is_known
 
 
 def test_the_leaf_towards_a_node_is_above_it_where_the_guess_is_too_deep() -> None:

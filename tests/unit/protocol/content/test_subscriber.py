@@ -11,6 +11,8 @@ from pulsarcast.model.ids import PeerId
 from pulsarcast.model.subscriptions import decode_subscription
 from pulsarcast.protocol.content.homes import Homes
 from pulsarcast.protocol.content.messages import Installed, PlaceSubscription
+from pulsarcast.protocol.content.shape import Shape
+from pulsarcast.protocol.content.space import ROOT
 from pulsarcast.protocol.content.subscriber import HOME_LOST_S, RENEW_SHARE, Subscriber
 from pulsarcast.protocol.effects import Send, SetTimer
 from pulsarcast.protocol.node import Node
@@ -33,7 +35,7 @@ class Post:
         self.turn = node.turn
         self.routed: list[PlaceSubscription] = []
         """Sent by way of whoever is closer."""
-        self.is_believed = True
+        self.hints: list[tuple[str, int]] = []
         self.installed = 0
         self.subscriber = Subscriber(
             self.turn,
@@ -59,9 +61,9 @@ class Post:
         """As `Homes` has it."""
         return self
 
-    def may_tell(self, peer: PeerId | None, topic: object, attribute: str, at: int) -> bool:
+    def hint(self, topic: object, attribute: str, about: int) -> None:
         """As `Telling` does."""
-        return self.is_believed
+        self.hints.append((attribute, about))
 
     def answer(self, message: PlaceSubscription, home: PeerId = HOME, leaf: int = 9) -> None:
         """A home keeps a piece."""
@@ -73,6 +75,7 @@ class Post:
             message.held.piece,
             message.attribute,
             leaf,
+            message.token,
             1,
         )
         self.subscriber.installed(home, kept)
@@ -174,23 +177,27 @@ def test_answers_that_are_not_ours_change_nothing(post: Post) -> None:
     for each in pieces:
         record = decode_subscription(each.held.record)
         number, piece = record.number, each.held.piece
-        good = Installed(TOPIC.cid, record.sid, number, piece, each.attribute, 9, 1)
+        good = Installed(TOPIC.cid, record.sid, number, piece, each.attribute, 9, each.token, 1)
         for bad in (
             msgspec.structs.replace(good, sid=SID + 1),
             msgspec.structs.replace(good, number=number + 1),
             msgspec.structs.replace(good, piece=len(pieces)),
             msgspec.structs.replace(good, attribute="size"),
+            msgspec.structs.replace(good, token=each.token + 1),
         ):
             post.subscriber.installed(HOME, bad)
     assert not post.subscriber.is_kept(TOPIC.cid, SID)
     assert not post.installed
 
 
-@pytest.mark.parametrize("is_believed", [True, False])
-def test_only_who_may_be_a_leafs_home_tells_us_of_the_tree(post: Post, is_believed: bool) -> None:
-    post.is_believed = is_believed
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_leaf_makes_us_ask_of_its_tree_where_we_know_nothing(post: Post, is_known: bool) -> None:
+    shape = post.trees.shape(TOPIC.cid, "price")
+    if is_known:
+        shape.merge(ROOT, Shape().to_bytes())
     post.answer_all()
-    assert post.trees.shape(TOPIC.cid, "price").is_known is is_believed
+    assert post.hints == [] if is_known else set(post.hints) == {("price", 9)}
+    assert shape.is_known is is_known, "nobody is believed unasked"
     assert post.installed == 1
 
 

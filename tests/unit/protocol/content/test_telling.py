@@ -1,15 +1,15 @@
-"""Who is told a tree's shape by its homes, how often, and whose word is taken for it."""
+"""Who is told by homes that there is more to know of a tree, how often, and who may say so."""
 
 from functools import partial
 from random import Random
 
 import pytest
 
-from pulsarcast.model.ids import PeerId, cid_of
+from pulsarcast.model.ids import PeerId, cid_of, peer_key
 from pulsarcast.model.topic_types import AttributeRule, TopicSettings
-from pulsarcast.protocol.content.messages import TreeShape
+from pulsarcast.protocol.content.messages import TreeHint
 from pulsarcast.protocol.content.place import Place
-from pulsarcast.protocol.content.space import ROOT, level
+from pulsarcast.protocol.content.space import ROOT, key_of_node, level
 from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
 from pulsarcast.protocol.content.telling import SAY_MAX, TELL_AGAIN_S, Telling
 from pulsarcast.protocol.effects import Send
@@ -29,21 +29,22 @@ def node() -> Node:
     return Node(ALICE, Random(1), Parameters())
 
 
-def told(node: Node, telling: Telling, at: int) -> list[tuple[PeerId, bytes]]:
+def told(node: Node, telling: Telling, at: int) -> list[PeerId]:
     """What a peer that guessed hears of a place now."""
     before = len(node.turn.effects)
     telling.tell(PUBLISHER, Place(TOPIC, "price", at))
     sent = [effect for effect in node.turn.effects[before:] if isinstance(effect, Send)]
-    return [(each.peer, each.message.shape) for each in sent if isinstance(each.message, TreeShape)]
+    hint = TreeHint(TOPIC, "price", at)
+    return [each.peer for each in sent if each.message == hint]
 
 
 def test_who_guessed_is_told_once_and_again_when_there_is_more(node: Node) -> None:
     telling, shape = node.content.homes.telling, node.content.trees.shape(TOPIC, "price")
-    assert told(node, telling, ROOT) == [(PUBLISHER, shape.to_bytes())]
+    assert told(node, telling, ROOT) == [PUBLISHER]
     assert told(node, telling, ROOT) == []
-    for leaf in range(8, 16):
-        shape.split(leaf)
-    assert told(node, telling, ROOT) == [(PUBLISHER, shape.to_bytes())]
+    for split in range(1, 16):
+        shape.split(split)
+    assert told(node, telling, ROOT) == [PUBLISHER]
 
 
 def test_who_still_guesses_after_a_while_is_told_again(node: Node) -> None:
@@ -83,3 +84,26 @@ def test_homes_of_nodes_that_are_halved_in_passing_know_of_it() -> None:
     assert min(leaves) > 8, "the first to split has no leaf of its own among its children"
     above = {leaf >> up for leaf in leaves for up in range(1, level(leaf) + 1)}
     assert {place.at for place in places if place.is_split and place.is_owner} == above
+
+
+def test_a_tree_outlives_a_network_that_grows_at_once() -> None:
+    """Old homes are far from their nodes' keys by the time that they hand them over."""
+    made = Lab(4, seed=4, parameters=Parameters(content_capacity=3))
+    rule = AttributeRule("price", "float", 0.0, 100.0)
+    topic = made.create(0, TopicSettings(attributes=(rule,), extensions={ROUTING: CONTENT}))
+    made.subscribe([0], topic)
+    for sid in range(20):
+        where = f"price >= {4 * sid} and price < {4 * sid + 1}"
+        made.ask(1, partial(SubscribeContent, topic=topic, where=where, sid=sid))
+    made.run(20.0)
+    shape = made.world.node(1).content.trees.shape(topic, "price")
+    inner = [at for at in range(1, 16) if shape.is_split(at)]
+    assert len(inner) > 4
+    for newcomer in range(50):
+        made.world.add_node(contacts=[0, newcomer % 4])
+    made.run(40.0)
+    for at in inner:
+        key = key_of_node(topic, "price", at)
+        home = min(range(54), key=lambda each: peer_key(made.peer(each)) ^ key)
+        place = made.world.node(home).content.homes.places.get((topic, "price", at))
+        assert place is None or place.is_split, at
