@@ -14,10 +14,13 @@ from pulsarcast.protocol.content.asking import Asking
 from pulsarcast.protocol.content.messages import TreeHint
 from pulsarcast.protocol.content.place import Place, PlaceId
 from pulsarcast.protocol.content.routing import HOPS_MAX, Routing
-from pulsarcast.protocol.content.space import ROOT, is_below, key_of_node
+from pulsarcast.protocol.content.space import ROOT, is_below, key_of_node, level
 from pulsarcast.protocol.content.trees import Trees
 from pulsarcast.protocol.turn import Turn
 
+TOP = 1
+"""Down to this level a child's home is believed that its parent has split. Whoever loses all copies
+of the top nodes together has nobody above to ask; and there are few names to make up."""
 SAY_MAX = 8
 """How many peers closest to a node's key may be its home, or may have been."""
 TOLD_MAX = 1024
@@ -99,9 +102,8 @@ class Telling:
             return
         is_split = place is not None and place.is_split
         if about > at:
-            # Its child says that it exists: who else would know is the parent, or, where there is
-            # none, the child's own home.
-            is_sure = is_split or at == ROOT
+            # Its child says that it exists: who else would know is its parent.
+            is_sure = is_split or level(at) <= TOP
             self.asking.ask(topic, attribute, about if is_sure else at >> 1, on_behalf=at)
         elif not is_split:
             self.asking.ask(topic, attribute, about, on_behalf=at)

@@ -166,14 +166,15 @@ def test_a_node_that_was_halved_in_passing_asks_who_halved_it(stage: Stage, shap
     assert shape.is_split(AT)
 
 
-def test_a_root_that_lost_all_it_knew_asks_its_child(stage: Stage) -> None:
-    root = stage.hold(ROOT)
-    stage.content.homes.telling.hear(hint(0b11, ROOT), None)
-    assert not root.is_split, "nobody holds such a child"
+@pytest.mark.parametrize("top", [ROOT, 0b11])
+def test_a_top_node_whose_home_lost_all_it_knew_asks_its_child(stage: Stage, top: int) -> None:
+    place = stage.hold(top)
+    stage.content.homes.telling.hear(hint(2 * top, top), None)
+    assert not place.is_split, "nobody holds such a child"
     stage.pass_time(2 * ASK_AGAIN_S)
-    stage.hold(0b11)
-    stage.content.homes.telling.hear(hint(0b11, ROOT), None)
-    assert root.is_split
+    stage.hold(2 * top)
+    stage.content.homes.telling.hear(hint(2 * top, top), None)
+    assert place.is_split
 
 
 def test_a_home_answers_of_what_it_holds_whoever_asks(stage: Stage, shape: Shape) -> None:
