@@ -16,6 +16,8 @@ class Pair:
     """A node, `solo`, and Mallory, who votes for it: the two sequencers of a topic."""
 
     def __init__(self, parameters: Parameters | None = None, *, keep_effects: bool = True) -> None:
+        self.votes = True
+        """Whether Mallory votes for it."""
         self.keeps = True
         """Whether Mallory says that she has the entries that she is sent."""
         sequencers = (peer("victim"), MALLORY.peer_id)
@@ -31,12 +33,12 @@ class Pair:
 
     def _answer(self, message: Message) -> list[Message]:
         match message:
-            case AskVote(topic, term):
+            case AskVote(topic, term) if self.votes:
                 was = term - 1 if message.trial else term
                 return [Vote(topic, was, STORE, True, message.trial)]
             case Append(topic, term) if self.keeps:
                 matched = message.before_index + len(message.entries)
-                return [Appended(topic, term, STORE, True, matched, 0, ())]
+                return [Appended(topic, term, STORE, True, matched, 0)]
             case _:
                 return list(self._parent(message))
 

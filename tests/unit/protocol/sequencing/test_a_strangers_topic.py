@@ -12,7 +12,9 @@ from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor, TopicSetting
 from pulsarcast.protocol.effects import Persist, Send
 from pulsarcast.protocol.inputs import MessageReceived, Now, Persisted
 from pulsarcast.protocol.messages import EventMessage, Message
+from pulsarcast.protocol.sequencing import seats
 from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config
+from pulsarcast.protocol.sequencing.entries import NUMBER_MAX
 from pulsarcast.protocol.sequencing.log import BASE, ENTRY, Base, Entry, EntryKind, Log, read_log
 from pulsarcast.protocol.sequencing.messages import Append, Appended, AskVote, Summon, Vote
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
@@ -170,6 +172,15 @@ def test_a_change_from_others_than_those_before_it_is_not_taken() -> None:
     assert sequencer(solo).log.last_index == 3
 
 
+@pytest.mark.parametrize("field", ["index", "term", "position"])
+def test_a_base_beyond_what_anyone_can_have_come_to_is_not_taken(field: str) -> None:
+    solo = summoned()
+    base = replace(Base(7, 5, 0, None, Config(both(solo))), **{field: NUMBER_MAX + 1})
+    solo.hear(HER, Append(TOPIC.cid, 5, HER_STORE, 7, 5, (), 7, 1, 0, base))
+    assert solo.reasons() == ["a base that nobody can have come to"]
+    assert sequencer(solo).log.base.index == 0
+
+
 def test_who_knows_no_version_of_those_who_go_does_not_hand_over() -> None:
     solo = summoned()
     me, her = both(solo)
@@ -255,6 +266,22 @@ def test_who_is_named_again_while_its_disk_still_writes_that_it_left_stays(
     solo.advance(5.0)
     assert node.following.is_followed(TOPIC.cid)
     assert TOPIC.cid in node.seats.by_topic
+
+
+def test_of_too_many_dismissals_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any number of topics may name us and then others; what we remember of it has an end."""
+    monkeypatch.setattr(seats, "LOOKED_MAX", 1)
+    other = topic_of(MALLORY, settings_of(ME, HER), name="other")
+    mallory = Parent("mallory", [TOPIC.block, META.block, other.block])
+    solo = Solo(contacts=(HER,))
+    solo.peers[HER] = mallory
+    solo.start().hear(HER, Summon(TOPIC.cid), Summon(other.cid))
+    assert list(solo.node.seats.by_topic) == [TOPIC.cid, other.cid]
+    for topic in (TOPIC.cid, other.cid):
+        solo.node.seats.dismiss(topic)
+    assert not solo.node.seats.by_topic
+    solo.hear(HER, Summon(TOPIC.cid), Summon(other.cid))
+    assert list(solo.node.seats.by_topic) == [TOPIC.cid]
 
 
 def log_on_disk(solo: Solo) -> Log:

@@ -87,6 +87,13 @@ def test_what_is_dropped_is_remembered_as_far_as_it_is_needed() -> None:
     assert list(again) == list(log)
 
 
+def test_what_is_dropped_takes_no_room_on_the_disk() -> None:
+    log, writes = filled()
+    disk = Disk()
+    disk.apply([*writes, *log.drop_to(TOPIC, 4)])
+    assert [key for table, key in disk.rows if table == "entry"] == [TOPIC + bytes(7) + b"\x05"]
+
+
 def test_what_is_cut_off_is_gone_from_the_disk_too() -> None:
     log, writes = filled()
     disk = Disk()

@@ -7,7 +7,7 @@ from pulsarcast.protocol.effects import Persist
 from pulsarcast.protocol.inputs import Now, Start
 from pulsarcast.protocol.sequencing.configs import Config, Member
 from pulsarcast.protocol.sequencing.log import BASE, ENTRY, Base, Entry, EntryKind
-from pulsarcast.protocol.sequencing.messages import Append, Summon
+from pulsarcast.protocol.sequencing.messages import Append, AskVote, Summon, Vote
 from pulsarcast.protocol.sequencing.saved import STORE, VOTE
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
 from pulsarcast.protocol.store import RESTORED, DropState, PutState
@@ -65,6 +65,15 @@ def test_a_seat_that_we_left_is_taken_again_with_its_store() -> None:
     store, before = first_life()
     again = sit(seats_alone(store))
     assert (again.store, again.term, again.log.last_index) == (before.store, 7, 4)
+
+
+def test_who_had_not_voted_in_its_term_may_still_vote_in_it_after_a_restart() -> None:
+    store, before = first_life()
+    assert before.voted_for is None
+    again = start(store)
+    again.hear(ANN, AskVote(TOPIC.cid, 7, ANNS_STORE, 4, 7, False))
+    (vote,) = again.sent_to(ANN, Vote)
+    assert vote.granted
 
 
 @pytest.mark.parametrize("lives", [0, 1, 2])

@@ -12,6 +12,7 @@ from pulsarcast.model.requests import sign_request
 from pulsarcast.model.topics import DeliveryOrder, TopicSettings
 from pulsarcast.protocol.inputs import MessageReceived, Publish
 from pulsarcast.protocol.messages import EventMessage, topic_of
+from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.sequencing import sequencer
 from pulsarcast.protocol.sequencing.seat import Seat
 from pulsarcast.protocol.store import Events, LoadNumbers
@@ -293,6 +294,19 @@ def test_what_is_kept_for_those_who_lag_is_bounded_in_bytes(
     assert lab.delivered(late, topic) == sent
     log = seat(lab, late, topic).sequencer.log
     assert log.last_index == seat(lab, leader, topic).sequencer.log.last_index
+
+
+def test_a_log_whose_events_are_in_most_histories_never_rests_at_twice_what_it_keeps() -> None:
+    kept = 4
+    lab = Lab(3, parameters=Parameters(sequencer_log=kept))
+    topic = lab.create(0, settings_of(lab, 3))
+    lab.subscribe(range(3), topic)
+    lab.run(15.0)
+    lengths = set()
+    for _ in range(12):
+        lab.publish(0, topic, settle_s=5.0)
+        lengths.add(len(seat(lab, leader_of(lab, topic), topic).sequencer.log))
+    assert max(lengths) == 2 * kept - 1
 
 
 def test_a_node_is_a_sequencer_of_so_many_topics_and_no_more() -> None:
