@@ -6,7 +6,7 @@ from pulsarcast.model.events import EventDescriptor, Position, Sequence, publish
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import order_of
 from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor, TopicSettings
-from pulsarcast.protocol.messages import EventMessage
+from pulsarcast.protocol.messages import EventMessage, Join, Role
 from pulsarcast.protocol.store import MarkState
 from tests.support.people import (
     ALICE,
@@ -70,16 +70,20 @@ def event(
     )
 
 
+def certificate_of(counted: EventDescriptor) -> bytes:
+    """What its sequencers gave an event."""
+    assert counted.position is not None
+    signers = COUNTED[counted.version]
+    places = {
+        who.peer_id: sign_place(who, TOPIC.cid, counted.position, counted.cid) for who in signers
+    }
+    return make_certificate(tuple(who.peer_id for who in signers), places)
+
+
 def hear(solo: Solo, *events: EventDescriptor) -> None:
-    """Events come with the certificates that their sequencers gave them."""
+    """Events come with their certificates."""
     for each in events:
-        assert each.position is not None
-        signers = COUNTED[each.version]
-        places = {
-            who.peer_id: sign_place(who, TOPIC.cid, each.position, each.cid) for who in signers
-        }
-        certificate = make_certificate(tuple(who.peer_id for who in signers), places)
-        solo.hear(ALICE.peer_id, EventMessage(each.block, 1, certificate))
+        solo.hear(ALICE.peer_id, EventMessage(each.block, 1, certificate_of(each)))
 
 
 def test_who_began_behind_a_handover_knows_from_the_first_event_who_counts() -> None:
@@ -113,3 +117,38 @@ def test_what_waited_for_the_handover_that_ends_its_sequencers_is_not_delivered(
     hear(solo, third)
     assert solo.cids()[-1] == third.cid
     assert beyond.cid not in solo.cids()
+
+
+def test_those_of_a_newer_version_do_not_count_where_nobody_has_handed_over_to_them() -> None:
+    solo, _ = reader()
+    first = event(TOPIC, 1)
+    hear(solo, first, event(NEWER, 2, first))
+    assert solo.reasons() == ["certified by sequencers to whom nobody has handed over"]
+    second = event(TOPIC, 2, first)
+    hear(solo, second)
+    assert solo.cids()[-2:] == [first.cid, second.cid]
+
+
+def test_a_version_that_was_handed_over_to_and_is_unknown_is_looked_for() -> None:
+    """The old sequencers go on certifying: who counts there, only that version can say."""
+    parent = Parent("alice", [TOPIC.block, META.block, NEWER.block])
+    solo = below(parent)
+    solo.subscribe(TOPIC.cid)
+    first = event(TOPIC, 1)
+    handover = event(TOPIC, 2, first, to=NEWER)
+    hear(solo, first, handover)
+    assert solo.version(TOPIC.cid) == TOPIC
+    hear(solo, event(TOPIC, 3, handover))
+    solo.advance(5.0)
+    assert solo.version(TOPIC.cid) == NEWER
+    assert solo.cids() == [first.cid, handover.cid]
+
+
+def test_a_certificate_travels_with_the_event_that_is_passed_on() -> None:
+    solo, _ = reader()
+    child = identity("child").peer_id
+    solo.hear(child, Join(TOPIC.cid, 1, Role.MEMBER, ALICE.peer_id, handed_down=True, fresh=False))
+    first = event(TOPIC, 1)
+    hear(solo, first)
+    (passed_on,) = solo.sent_to(child, EventMessage)
+    assert passed_on == EventMessage(first.block, 2, certificate_of(first))

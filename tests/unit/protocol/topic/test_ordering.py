@@ -10,6 +10,7 @@ from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import EventDescriptor, Position
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.topics import DeliveryOrder
+from pulsarcast.protocol.topic import ordering
 from pulsarcast.protocol.topic.frontier import Frontier
 from pulsarcast.protocol.topic.ordering import Ordering
 from tests.support.people import ALICE, BOB, event_of, topic_of
@@ -97,6 +98,18 @@ def test_what_waits_is_bounded_and_nothing_overtakes(arrival: list[int], room: i
     for who in (ALICE, BOB):
         numbers = [e.sequence.number for e in reader.got if e.publisher == who.peer_id]
         assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_what_waits_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [event_of(ALICE, TOPIC, number) for number in (2, 3, 4)]
+    size = len(events[0].block)
+    assert {len(event.block) for event in events} == {size}
+    for room, waiting in ((2 * size - 1, 1), (2 * size, 2)):
+        monkeypatch.setattr(ordering, "BYTES_MAX", room)
+        reader = Reader(DeliveryOrder.PER_PUBLISHER)
+        for event in events:
+            reader.take(event)
+        assert len(reader.ordering) == waiting
 
 
 def test_an_event_that_waits_is_known_and_not_taken_twice() -> None:

@@ -109,6 +109,14 @@ def test_another_publisher_cannot() -> None:
     assert desk.retired == []
 
 
+@pytest.mark.parametrize("who", [ALICE.peer_id, AUTHOR], ids=["publisher", "author"])
+def test_one_who_can_say_it_alone_may_say_it_of_a_single_event(who: PeerId) -> None:
+    desk = gap_below_six()
+    desk.shows(who, 9, retired=1)
+    desk.exhaust()
+    assert desk.retired == [(ALICE.peer_id, EPOCH, 1)]
+
+
 def test_nothing_is_given_up_that_one_of_them_claims_to_hold() -> None:
     desk = gap_below_six(lazy=(LAZY, OTHER))
     desk.shows(PARENT, 9, retired=4, patience_s=1.0)
