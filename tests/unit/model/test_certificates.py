@@ -104,3 +104,8 @@ def test_several_sequencers_count_together_and_one_by_itself() -> None:
     ):
         assert not alone.is_ordered
         assert alone.numbered_by == alone.publisher
+
+
+def test_no_certificate_is_made_of_too_few_signatures() -> None:
+    with pytest.raises(AssertionError, match="most of the sequencers signed"):
+        make_certificate(PEERS[:3], signatures(ordered(), 1))

@@ -11,6 +11,7 @@ from pulsarcast.model.topics import (
     Retention,
     TopicSettings,
 )
+from pulsarcast.protocol.commands import nonce_of
 from pulsarcast.protocol.inputs import SubscribeContent, UpdateTopic
 from pulsarcast.protocol.topic import versions
 from tests.support.people import ALICE, BOB, meta_of, topic_of
@@ -61,3 +62,8 @@ def test_an_author_that_has_made_all_versions_that_a_topic_may_have_is_told_so(
     refused = solo.ask(lambda call: UpdateTopic(call, topic, least))
     assert refused.error == "too many versions of a topic"
     assert solo.version(topic).payload_bytes_max == 5
+
+
+def test_an_idempotency_key_fixes_the_same_nonce_in_every_release() -> None:
+    """Who asks again after an upgrade would else publish twice."""
+    assert nonce_of(b"order 66").hex() == "225e0bb837ed6b8d1e2382623314479a"
