@@ -175,6 +175,11 @@ def test_a_version_keeps_its_meta_topic_when_sub_topics_change() -> None:
     assert later.subtopics == {"other": other, META: first.subtopics[META]}
 
 
+def test_a_root_is_written_only_where_it_is_not_the_author() -> None:
+    assert topic(TopicSettings(root=ALICE.peer_id)).root is None
+    assert topic(TopicSettings(root=BOB.peer_id)).root == BOB.peer_id
+
+
 def spoil(version: TopicDescriptor, **changes: object) -> TopicDescriptor:
     return decode_topic(resigned({**fields_of(version), **changes}))
 
@@ -289,6 +294,17 @@ def test_an_unknown_major_version_is_ignored() -> None:
 )
 def test_a_first_version_of_another_shape_is_rejected(key: str, value: object) -> None:
     assert rejection(resigned({**fields_of(topic()), key: value})).verdict is Verdict.REJECT
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("ask", [ALICE.peer_id, ALICE.peer_id], "ask repeats a peer"),
+        ("#", {}, "# is not a map with something in it"),
+    ],
+)
+def test_a_rejection_names_the_field(key: str, value: object, reason: str) -> None:
+    assert rejection(resigned({**fields_of(topic()), key: value})).reason == reason
 
 
 @pytest.mark.parametrize(
