@@ -230,6 +230,17 @@ def test_another_author_is_no_successor() -> None:
         check_succession(first, decode_topic(resigned(fields, BOB)))
 
 
+def test_a_topic_does_not_become_or_cease_to_be_a_meta_topic() -> None:
+    meta = create_meta_topic(ALICE, "news", created=CREATED, nonce=NONCE)
+    ceased = fields_of(second(meta))
+    del ceased["meta"]
+    plain = create_topic(ALICE, "news", meta.settings, created=CREATED, meta=None, nonce=NONCE)
+    became = {**fields_of(second(plain)), "meta": True}
+    for first, changed in ((meta, ceased), (plain, became)):
+        with pytest.raises(RemoteError, match="a topic is a meta topic always or never"):
+            check_succession(first, decode_topic(resigned(changed)))
+
+
 # Wire form
 
 
