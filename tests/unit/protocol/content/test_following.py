@@ -101,6 +101,8 @@ def test_an_event_of_a_version_that_it_does_not_know_comes_once_that_was_found()
     event = publish(made, AUTHOR, topic, 5.0)
     assert made.event(event).version != topic
     assert made.delivered(READER, topic) == [event], "before the next comparison"
+    made.run(60.0)
+    assert made.delivered(READER, topic) == [event], "and once"
     assert made.world.node(READER).counts["content_routed"] == 1
 
 
