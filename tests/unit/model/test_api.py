@@ -92,6 +92,12 @@ def test_what_is_left_out_of_an_event_is_nothing() -> None:
     )
 
 
+def test_an_event_to_publish_needs_no_more_than_a_payload() -> None:
+    new = msgspec.json.decode(b'{"payload": "hello"}', type=api.NewEvent)
+    assert (new.parents, new.attributes, new.name) == ([], {}, "")
+    assert (new.encoding, new.ack) == ("utf-8", "replicated")
+
+
 def test_a_log_without_a_schema_has_no_attributes() -> None:
     texts = dict.fromkeys(("topic", "name", "author", "version_id", "store", "log"), "x")
     numbers = {"version": 1, "oldest": 1, "newest": 0, "subtopics": {}}

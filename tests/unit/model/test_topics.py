@@ -175,6 +175,11 @@ def test_a_version_keeps_its_meta_topic_when_sub_topics_change() -> None:
     assert later.subtopics == {"other": other, META: first.subtopics[META]}
 
 
+def test_a_root_is_written_only_where_it_is_not_the_author() -> None:
+    assert topic(TopicSettings(root=ALICE.peer_id)).root is None
+    assert topic(TopicSettings(root=BOB.peer_id)).root == BOB.peer_id
+
+
 def spoil(version: TopicDescriptor, **changes: object) -> TopicDescriptor:
     return decode_topic(resigned({**fields_of(version), **changes}))
 
@@ -223,6 +228,17 @@ def test_another_author_is_no_successor() -> None:
     fields = {**fields_of(second(first)), "author": BOB.peer_id}
     with pytest.raises(RemoteError, match="author"):
         check_succession(first, decode_topic(resigned(fields, BOB)))
+
+
+def test_a_topic_does_not_become_or_cease_to_be_a_meta_topic() -> None:
+    meta = create_meta_topic(ALICE, "news", created=CREATED, nonce=NONCE)
+    ceased = fields_of(second(meta))
+    del ceased["meta"]
+    plain = create_topic(ALICE, "news", meta.settings, created=CREATED, meta=None, nonce=NONCE)
+    became = {**fields_of(second(plain)), "meta": True}
+    for first, changed in ((meta, ceased), (plain, became)):
+        with pytest.raises(RemoteError, match="a topic is a meta topic always or never"):
+            check_succession(first, decode_topic(resigned(changed)))
 
 
 # Wire form
@@ -289,6 +305,17 @@ def test_an_unknown_major_version_is_ignored() -> None:
 )
 def test_a_first_version_of_another_shape_is_rejected(key: str, value: object) -> None:
     assert rejection(resigned({**fields_of(topic()), key: value})).verdict is Verdict.REJECT
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("ask", [ALICE.peer_id, ALICE.peer_id], "ask repeats a peer"),
+        ("#", {}, "# is not a map with something in it"),
+    ],
+)
+def test_a_rejection_names_the_field(key: str, value: object, reason: str) -> None:
+    assert rejection(resigned({**fields_of(topic()), key: value})).reason == reason
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,11 @@ def test_what_a_line_leaves_out_says_nothing(kind: type[trace.Record]) -> None:
             assert msgspec.convert(field.default, field.type) == field.default, field.name
 
 
+def test_what_nobody_injected_names_no_injection() -> None:
+    published = trace.Published(CID, CID, CID, PEER, PEER, 1, 2, (), None, b"r" * 32)
+    assert json.loads(trace.encode_line(ENVELOPE, published))["injection"] is None
+
+
 def test_ids_are_text_in_a_line() -> None:
     fields = json.loads(trace.encode_line(ENVELOPE, trace.RpcSent("join", CID, PEER, 1)))
     assert fields["topic"] == cid_text(CID)

@@ -18,6 +18,7 @@ from pulsarcast.model.filters.bounds import (
     FILTER_TERMS_MAX,
     REGEX_BYTES_MAX,
     REGEX_INPUT_BYTES_MAX,
+    REGEX_PROGRAM_MAX,
 )
 from pulsarcast.model.filters.grammar import GRAMMAR
 from pulsarcast.model.topic_types import AttributeRule
@@ -102,6 +103,9 @@ def test_what_a_filter_says_of_an_event(
         ("at > 1969-12-31", 1, 6, "expected a timestamp"),
         ("price starts with 'a'", 1, 1, "`starts with` is for texts"),
         ("symbol starts 'a'", 1, 15, "expected `with`"),
+        ("hot " + "x" * 20, 1, 5, f"not `{'x' * 20}`"),
+        ("hot " + "x" * 21, 1, 5, f"not `{'x' * 20}…`"),
+        ("symbol matches '.{1000}'", 1, 16, f"more than {REGEX_PROGRAM_MAX} instructions"),
         ("symbol matches '('", 1, 16, "not a pattern that RE2 takes: missing"),
         ("symbol matches '(a)\\1'", 1, 16, "not a pattern that RE2 takes"),
         ("price in 20..10", 1, 10, "a range with nothing in it"),
@@ -166,6 +170,33 @@ def test_an_index_takes_filters_of_its_own_schema_only() -> None:
     index: FilterIndex[str] = FilterIndex(SCHEMA)
     with pytest.raises(LocalError, match="another schema"):
         index.insert("a", parse("price < 5", (AttributeRule("price", "float", 0, 50),)))
+
+
+def test_too_many_alternatives_are_called_so() -> None:
+    text = " and ".join(f"(number = {n} or price = {n})" for n in range(7))
+    with pytest.raises(FilterError, match=f"more than {FILTER_ALTERNATIVES_MAX} alternatives"):
+        parse(text, SCHEMA)
+
+
+@pytest.mark.parametrize("number", [-(1 << 63), -1, (1 << 63) - 1])
+def test_a_whole_number_may_be_any_of_64_bits(number: int) -> None:
+    found = parse(f"number = {number}", (AttributeRule("number", "int"),))
+    assert found.matches({"number": number})
+
+
+@pytest.mark.parametrize("number", [-(1 << 63) - 1, 1 << 63])
+def test_a_whole_number_of_more_than_64_bits_is_none(number: int) -> None:
+    with pytest.raises(FilterError, match="expected a whole number"):
+        parse(f"number = {number}", (AttributeRule("number", "int"),))
+
+
+def test_many_filters_that_begin_behind_a_value_do_not_match_it() -> None:
+    """Only an index of many has boundaries, and each filter's is one here."""
+    index: FilterIndex[int] = FilterIndex(SCHEMA)
+    for number in range(100):
+        index.insert(number, parse(f"number > {number}", SCHEMA))
+    for number in range(100):
+        assert index.matching({"number": number}) == set(range(number))
 
 
 # Strangers

@@ -1,6 +1,7 @@
 """Whose word moves a content subscriber's frontier, and who may give it."""
 
 from collections import Counter
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -24,11 +25,12 @@ FIRST, SECOND, THIRD = (peer(name) for name in ("first", "second", "third"))
 class Asker:
     """A subscriber's comparing, with the members that it finds and what comes of it."""
 
-    def __init__(self, *members: PeerId, marks: dict[Source, int]) -> None:
+    def __init__(self, *members: PeerId, marks: dict[Source, int] | None) -> None:
         self.turn = Turn(ALICE, Random(1))
         self.members = list(members)
-        self.high = dict(marks)
+        self.high = dict(marks or {})
         self.counts: Counter[str] = Counter()
+        self.heard: list[PeerId] = []
         self.comparing = Comparing(
             TOPIC,
             self.turn,
@@ -37,11 +39,20 @@ class Asker:
             where=lambda: ("price < 10",),
             find_members=lambda then: then(list(self.members)),
             start=lambda marks: None,
-            compared=lambda sender, message, decides: True,
+            compared=self._compared,
             confirmed=self.high.update,
             counts=self.counts,
         )
         self.comparing.open(marks)
+
+    def _compared(self, sender: PeerId, message: ContentCompared, decides: bool) -> bool:
+        self.heard.append(sender)
+        return True
+
+    @property
+    def everyone_asked(self) -> set[PeerId]:
+        """Who was asked anything so far."""
+        return {effect.peer for effect in self.turn.effects if isinstance(effect, Send)}
 
     def asked(self, member: PeerId) -> CompareContent:
         """What a member was asked last."""
@@ -79,6 +90,27 @@ def test_the_word_of_one_does_not_count_while_the_other_is_asked() -> None:
     assert asker.high == {SOURCE: 2}
     asker.answer(SECOND, 6)
     assert asker.high == {SOURCE: 6}
+
+
+def test_what_a_member_found_is_taken_as_its_own() -> None:
+    asker = Asker(FIRST, SECOND, marks={SOURCE: 2})
+    asker.answer(SECOND, 6)
+    asker.answer(FIRST, 9)
+    assert asker.heard == [SECOND, FIRST]
+
+
+@pytest.mark.parametrize(("marks", "count"), [({SOURCE: 2}, 2), (None, 1)])
+def test_members_are_asked_as_soon_as_they_are_found_but_for_our_start_only_one(
+    marks: dict[Source, int] | None, count: int
+) -> None:
+    asker = Asker(marks=marks)
+    searches: list[Callable[[list[PeerId]], None]] = []
+    asker.comparing._find_members = searches.append
+    asker.look_again()
+    (found,) = searches
+    assert not asker.everyone_asked
+    found([FIRST, SECOND])
+    assert len(asker.everyone_asked) == count
 
 
 def test_what_one_said_counts_once_the_other_is_gone() -> None:

@@ -9,6 +9,7 @@ from msgspec import structs
 from pulsarcast.model import trace
 from pulsarcast.model.filters import Filter, parse
 from pulsarcast.model.ids import Cid, cid_of
+from pulsarcast.model.requests import Sequence, sign_request
 from pulsarcast.model.topic_types import (
     AttributeRule,
     DeliveryOrder,
@@ -20,11 +21,11 @@ from pulsarcast.model.topics import next_version
 from pulsarcast.protocol.content import following
 from pulsarcast.protocol.content import members as members_module
 from pulsarcast.protocol.content.members import id_of
-from pulsarcast.protocol.content.messages import CompareContent, ContentCompared
+from pulsarcast.protocol.content.messages import CompareContent, ContentCompared, MatchedEvent
 from pulsarcast.protocol.content.shape import Shape
 from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
 from pulsarcast.protocol.content.trees import TREES_MAX, Trees
-from pulsarcast.protocol.effects import Persist
+from pulsarcast.protocol.effects import Load, Persist
 from pulsarcast.protocol.inputs import (
     Publish,
     Subscribe,
@@ -33,17 +34,21 @@ from pulsarcast.protocol.inputs import (
     UnsubscribeContent,
 )
 from pulsarcast.protocol.messages import EventMessage
+from pulsarcast.protocol.store import LoadLog, MarkState
 from pulsarcast.protocol.topic import log as log_module
 from pulsarcast.protocol.topic.versions import Versions
 from tests.support.lab import Lab
 from tests.support.people import (
     ALICE,
     BOB,
+    CAROL,
     CREATED_US,
     EPOCH,
+    event_for,
     event_of,
     mark_of,
     meta_of,
+    nonce,
     topic_of,
     version_of,
 )
@@ -95,8 +100,10 @@ def test_an_event_of_a_version_that_it_does_not_know_comes_once_that_was_found()
     made.update(AUTHOR, topic, settings)
     event = publish(made, AUTHOR, topic, 5.0)
     assert made.event(event).version != topic
+    assert made.delivered(READER, topic) == [event], "before the next comparison"
     made.run(60.0)
-    assert made.delivered(READER, topic) == [event]
+    assert made.delivered(READER, topic) == [event], "and once"
+    assert made.world.node(READER).counts["content_routed"] == 1
 
 
 def test_what_does_not_fit_into_one_answer_is_told_in_several(
@@ -111,6 +118,63 @@ def test_what_does_not_fit_into_one_answer_is_told_in_several(
     assert [(len(each.marks), each.more) for each in heard] == [(1, True), (1, False)]
     publishers = {mark.publisher for each in heard for mark in each.marks}
     assert publishers == {made.event(event).publisher for event in events}
+
+
+def asked(made: Lab, question: CompareContent) -> ContentCompared:
+    """What the author answers a puppet."""
+    heard = made.puppets[READER].heard
+    heard.clear()
+    made.say(READER, made.peer(AUTHOR), question)
+    (answer,) = [each for _, each in heard if isinstance(each, ContentCompared)]
+    return answer
+
+
+def test_who_asks_again_is_told_of_the_numberings_that_moved_since() -> None:
+    made, topic = lab(puppets=(READER,))
+    publish(made, MEMBER, topic, 5.0)
+    publish(made, AUTHOR, topic, 5.0)
+    question = CompareContent(1, topic, ("price < 10",), 0, 0, 0, b"")
+    first = asked(made, question)
+    publish(made, AUTHOR, topic, 50.0)
+    place = first.place
+    again = asked(
+        made, structs.replace(question, request=2, log=first.log, place=place, base=place)
+    )
+    assert [(mark.publisher, mark.high) for mark in again.marks] == [(made.peer(AUTHOR), 2)]
+
+
+def test_who_shows_where_it_stands_is_told_only_of_what_lies_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(members_module, "SOUGHT_MAX", 1)
+    made, topic = lab(puppets=(READER,))
+    events = [made.event(publish(made, AUTHOR, topic, 5.0)) for _ in range(3)]
+    epoch, number = events[1].sequence
+    shown = MarkState(events[1].publisher, epoch, 0, number, None)
+    answer = asked(made, CompareContent(1, topic, ("price < 10",), 0, 0, 0, b"", (shown,)))
+    assert answer.order == id_of(events[2].cid)
+    assert answer.blocks == (events[2].block,)
+
+
+def test_a_page_of_the_log_that_was_read_for_one_question_is_there_for_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(members_module, "PAGE", 2)
+    made, topic = lab(puppets=(READER,))
+    for _ in range(5):
+        publish(made, AUTHOR, topic, 5.0)
+
+    def pages_read() -> list[int]:
+        effects = [effect for each in made.taken if each.node == AUTHOR for effect in each.effects]
+        queries = [effect.query for effect in effects if isinstance(effect, Load)]
+        return [query.first for query in queries if isinstance(query, LoadLog)]
+
+    question = CompareContent(1, topic, ("price < 10",), 0, 0, 0, b"")
+    made.taken.clear()
+    first = asked(made, question)
+    assert pages_read() == [1, 3, 5]
+    assert asked(made, question) == first
+    assert pages_read() == [1, 3, 5]
 
 
 def test_so_many_trees_are_known_and_the_one_used_longest_ago_goes() -> None:
@@ -441,3 +505,60 @@ def test_comings_and_goings_wait_until_the_disk_has_forgotten_and_the_last_count
     made.run(60.0)
     assert [each[0].error for each in answers] == [None] * 3
     assert topic not in made.world.node(READER).content.topics
+
+
+def test_a_filter_to_which_nothing_came_yet_is_there_after_a_restart() -> None:
+    made, topic = lab()
+    read(made, topic)
+    made.world.kill(READER)
+    made.run(5.0)
+    made.world.restart(READER)
+    made.run(5.0)
+    event = publish(made, AUTHOR, topic, 5.0)
+    assert made.delivered(READER, topic) == [event]
+
+
+def test_a_member_that_names_a_version_that_nobody_has_is_left_for_another() -> None:
+    made, topic = lab()
+    read(made, topic)
+    made.run(60.0)
+    node = made.world.node(READER)
+    reader = node.content.topics[topic]
+    member, other = reader.comparing.members
+    made_up = structs.replace(made.topic(topic), cid=cid_of(b"nobody has it"))
+    event = event_of(BOB, made_up, topic_cid=topic, attributes={"price": 5.0})
+    looking: list[Callable[[Versions | None], None]] = []
+
+    def find(_: Cid, __: Cid, then: Callable[[Versions | None], None], *, always: bool) -> None:
+        looking.append(then)
+
+    node.content.spaces.find = find  # type: ignore[method-assign, assignment]
+    answer = ContentCompared(1, topic, 1, 0, 0, b"", (event.block,), (), False)
+    assert not reader._compared(member, answer, True)
+    (then,) = looking
+    then(None)
+    assert reader.comparing.members == [other]
+
+
+def test_a_request_that_two_publish_is_delivered_once_though_we_restart_in_between() -> None:
+    puppet = 3
+    made, topic = lab(puppets=(puppet,))
+    read(made, topic)
+    request = sign_request(
+        ALICE,
+        topic=topic,
+        payload=b"please",
+        attributes={"price": 5.0},
+        created=CREATED_US,
+        nonce=nonce("please"),
+        sequence=Sequence(EPOCH, 1),
+    )
+    first, second = (event_for(each, request, made.topic(topic)) for each in (BOB, CAROL))
+    made.say(puppet, made.peer(READER), MatchedEvent(first.block, 2))
+    made.world.kill(READER)
+    made.run(1.0)
+    made.world.restart(READER)
+    made.run(5.0)
+    made.say(puppet, made.peer(READER), MatchedEvent(second.block, 2))
+    assert made.log(READER, topic) == [first]
+    assert set(made.delivered(READER, topic)) == {first.cid}

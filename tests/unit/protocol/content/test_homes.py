@@ -44,6 +44,11 @@ def probe(price: float = 10.0, at: int = AT, wanted: int = AT) -> ProbeEvent:
     return ProbeEvent(TOPIC.topic, event_at(price).block, (Target("price", at, wanted),), 3)
 
 
+def rejections(stage: Stage) -> list[trace.Rejected]:
+    said = [each.record for each in stage.node.turn.effects if isinstance(each, Trace)]
+    return [each for each in said if isinstance(each, trace.Rejected)]
+
+
 # Subscriptions.
 
 
@@ -71,6 +76,37 @@ def test_what_has_travelled_too_far_goes_nowhere(stage: Stage) -> None:
     stage.content.homes.probe(msgspec.structs.replace(probe(), hops=HOPS_MAX + 1), None)
     stage.content.homes.route_state(msgspec.structs.replace(EMPTY, hops=HOPS_MAX + 1))
     assert stage.told(object) == []
+
+
+def test_what_split_off_may_travel_as_far_as_anything(stage: Stage) -> None:
+    stage.place.is_owner = False
+    stage.meet(*stage.closer)
+    stage.content.homes.route_state(structs.replace(EMPTY, hops=HOPS_MAX))
+    assert [to for to, _ in stage.told(PlaceState)] == [stage.closer[0]]
+
+
+def test_who_guessed_a_node_that_nobody_holds_is_kept_at_the_root(stage: Stage) -> None:
+    stage.content.homes.places.clear()
+    stage.content.homes.place(subscription(stage=Sureness.GUESSED), None)
+    ((to, answer),) = stage.told(Installed)
+    assert (to, answer.leaf) == (CAROL.peer_id, ROOT)
+
+
+def test_who_subscribes_by_what_the_schema_lacks_is_rejected(stage: Stage) -> None:
+    record = sign_subscription(
+        CAROL,
+        topic=TOPIC.topic,
+        version=TOPIC.cid,
+        sid=1,
+        number=1,
+        lease_s=60,
+        where="colour = 'red'",
+    )
+    held = held_of(CAROL)._replace(record=record.block)
+    stage.content.homes.place(structs.replace(subscription(), held=held), stage.farther[0])
+    (rejected,) = rejections(stage)
+    assert (rejected.peer, rejected.topic) == (CAROL.peer_id, TOPIC.topic)
+    assert stage.told(Installed) == []
 
 
 def test_who_is_closer_and_asks_for_what_it_does_not_have_is_given_the_place(stage: Stage) -> None:
@@ -126,8 +162,7 @@ def test_an_event_comes_to_those_whose_pieces_it_falls_into_once(stage: Stage) -
 def test_an_event_that_its_publisher_may_not_publish_is_rejected(stage: Stage) -> None:
     block = event_at(10.0, publisher=MALLORY).block
     stage.content.homes.probe(msgspec.structs.replace(probe(), block=block), stage.farther[0])
-    said = [each.record for each in stage.node.turn.effects if isinstance(each, Trace)]
-    (rejected,) = [each for each in said if isinstance(each, trace.Rejected)]
+    (rejected,) = rejections(stage)
     assert rejected.peer == MALLORY.peer_id
     assert stage.told(MatchedEvent) == []
 
@@ -249,6 +284,26 @@ def test_what_changed_during_a_hand_over_is_handed_over_again(stage: Stage) -> N
     stage.content.homes.state_taken(msgspec.structs.replace(taken, token=second.token), home)
     assert not stage.place.is_owner
     assert stage.node.counts["content_hand_over"] == 2
+
+
+def test_a_place_is_handed_over_once_its_new_home_says_that_it_has_it(stage: Stage) -> None:
+    home = stage.closer[0]
+    stage.meet(home)
+    stage.tend()
+    ((_, state),) = stage.told(PlaceState)
+    stage.content.receive(home, PlaceTaken(TOPIC.topic, "price", AT, state.token))
+    assert not stage.place.is_owner
+
+
+def test_the_footprint_tells_what_content_holds(stage: Stage) -> None:
+    footprint = stage.content.footprint()
+    assert footprint == {
+        "content_places": 1,
+        "content_kept": 1,
+        "content_trees": 0,
+        "content_questions": 0,
+        "content_marks": 0,
+    }
 
 
 def test_a_shape_that_is_none_is_refused_before_anything_waits(stage: Stage) -> None:

@@ -76,10 +76,10 @@ def test_a_shape_that_does_not_end_or_goes_on_is_refused(told: bytes) -> None:
 
 
 def test_a_shape_that_is_too_large_or_too_deep_is_refused() -> None:
-    with pytest.raises(RemoteError):
+    with pytest.raises(RemoteError, match="too large"):
         Shape().merge(1, b"\x01" * (SHAPE_BITS_MAX // 8 + 2))
     deepest = (2 << DEPTH_MAX) - 1
-    with pytest.raises(RemoteError):
+    with pytest.raises(RemoteError, match="too deep"):
         Shape().merge(deepest, Shape().to_bytes()[:-1] + b"\x0c")
 
 

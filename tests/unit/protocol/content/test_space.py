@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from pulsarcast.model.filters.domains import Domain
-from pulsarcast.protocol.content.space import WIDE, unit
+from pulsarcast.protocol.content.space import ROOT, WIDE, child_towards, unit
 
 LARGEST = sys.float_info.max
 
@@ -34,3 +34,13 @@ def test_everyday_values_can_be_told_apart_in_the_widest_domain() -> None:
     """By their share of the width all of them would lie in one point, in one leaf of the tree."""
     places = [unit(domain(-LARGEST, LARGEST), value) for value in (1.0, 10.0, 100.0, 1000.0)]
     assert all(later - earlier > 1e-3 for earlier, later in pairwise(places))
+
+
+@pytest.mark.parametrize(
+    ("node", "middle"), [(ROOT, (0.5, 0.0)), (2, (0.0, 0.5))], ids=["by x", "by y"]
+)
+def test_what_lies_between_two_halves_is_in_the_upper_one(
+    node: int, middle: tuple[float, float]
+) -> None:
+    assert child_towards(node, *middle) == 2 * node + 1
+    assert child_towards(node, 0.0, 0.0) == 2 * node

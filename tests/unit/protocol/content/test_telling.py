@@ -4,6 +4,7 @@ from functools import partial
 from random import Random
 
 import pytest
+from msgspec import structs
 
 from pulsarcast.model.ids import PeerId, cid_of, peer_key
 from pulsarcast.model.topic_types import AttributeRule, TopicSettings
@@ -19,6 +20,8 @@ from pulsarcast.protocol.node import Node
 from pulsarcast.protocol.parameters import Parameters
 from tests.support.lab import Lab
 from tests.support.people import ALICE, peer
+from tests.unit.protocol.content.stage import AT, Stage
+from tests.unit.protocol.content.stage import TOPIC as STAGED
 
 TOPIC = cid_of(b"topic")
 PUBLISHER = peer("publisher")
@@ -65,6 +68,15 @@ def test_a_stranger_to_a_nodes_key_has_no_say_where_its_home_may_be_known(node: 
     heard = [each for each in others if telling.may_tell(each, TOPIC, "price", ROOT)]
     assert len(heard) == SAY_MAX
     assert telling.may_tell(ALICE.peer_id, TOPIC, "price", ROOT), "we may be its home ourselves"
+
+
+def test_a_hint_for_another_home_travels_towards_it() -> None:
+    stage = Stage()
+    stage.place.is_owner = False
+    stage.meet(*stage.closer)
+    hint = TreeHint(STAGED.topic, "price", 2 * AT, AT, 3)
+    stage.content.homes.telling.hear(hint, None)
+    assert stage.told(TreeHint) == [(stage.closer[0], structs.replace(hint, hops=4))]
 
 
 def test_homes_of_nodes_that_are_halved_in_passing_know_of_it() -> None:
