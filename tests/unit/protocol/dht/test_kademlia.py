@@ -7,7 +7,7 @@ import pytest
 
 from pulsarcast.model.errors import RemoteError, Verdict
 from pulsarcast.model.identity import Identity
-from pulsarcast.model.ids import PeerId, cid_key, cid_of, peer_id_of
+from pulsarcast.model.ids import PeerId, cid_key, cid_of, peer_id_of, peer_key
 from pulsarcast.protocol.dht import lookups, placing
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.effects import Effect, Load, Persist, Send
@@ -150,6 +150,29 @@ def test_lookups_beyond_the_bound_wait_and_beyond_that_fail() -> None:
     alone.dht.lost(a_peer(1))
     assert len(answers) == most + 1
     assert alone.dht.footprint()["dht_lookups"] == 0
+
+
+def test_a_lookup_finds_a_bucket_of_peers_at_most() -> None:
+    alone = Alone(Parameters(bucket_size=3, replicas=3))
+    key = 7
+    peers = sorted(map(a_peer, range(9)), key=lambda peer: peer_key(peer) ^ key, reverse=True)
+    for peer in peers[:3]:
+        alone.dht.saw(Contact(peer))
+    found: list[list[Contact]] = []
+    alone.dht.lookup(key, found.append)
+    assert alone.dht.footprint()["dht_calls"] == 3
+    asked: list[PeerId] = []
+    questions = alone.sent()
+    while questions:
+        peer, question = questions.pop(0)
+        assert isinstance(question, FindPeers)
+        asked.append(peer)
+        closer = peers[peers.index(peer) + 1 :][:3]
+        answer = Peers(question.request, tuple(map(Contact, closer)))
+        questions += alone.receive(peer, answer)
+    assert len(asked) > 3, "the test is void unless more have answered"
+    assert found == [[Contact(peer) for peer in reversed(peers[-3:])]]
+    assert alone.dht.footprint()["dht_calls"] == 0
 
 
 def test_a_stale_or_unsolicited_answer_changes_nothing() -> None:

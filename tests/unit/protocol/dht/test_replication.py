@@ -109,6 +109,25 @@ def test_when_a_replica_is_gone_for_good_the_next_closest_takes_over() -> None:
     network.run_until(lambda: replicas_are_whole(network, blocks), seconds=180)
 
 
+def test_when_a_replica_is_lost_those_that_are_left_compare_soon() -> None:
+    network = Network(3).start(settle_s=120)
+    _, left, lost = network.nodes
+    store_all(network, some_blocks(3))
+    left.turn.cancel(left.dht._replication._timer)
+    lost.turn.cancel(lost.dht._replication._timer)
+    interval_s = network.parameters.repair_interval_s
+
+    def compared_within(seconds: float) -> None:
+        network.messages.clear()
+        network.run_until(lambda: network.messages["CompareKeys"] > 0, seconds=seconds)
+
+    # The next comparison is now about a whole interval away.
+    compared_within(2 * interval_s)
+    network.run(1.0)
+    lost.kill()
+    compared_within(interval_s / 4)
+
+
 def test_a_newcomer_gets_what_it_is_answerable_for() -> None:
     network = Network(10).start()
     blocks = some_blocks(100)

@@ -96,6 +96,16 @@ def test_a_spare_takes_the_place_of_a_contact_that_failed() -> None:
     assert len(table) == 3
 
 
+def test_a_spare_that_is_heard_from_again_is_the_first_to_take_a_place_with_its_addresses() -> None:
+    table = a_table(bucket_size=1)
+    live, first, other = contacts_of_one_bucket(3)
+    spare = Contact(first.peer, ("/ip4/10.0.0.1/tcp/1",))
+    for contact in (live, spare, other, Contact(spare.peer)):
+        table.saw(contact, 0.0)
+    table.failed(live, 1.0)
+    assert list(table) == [spare]
+
+
 def test_hearing_from_a_contact_makes_it_the_youngest_of_its_bucket() -> None:
     table = a_table(bucket_size=3)
     first, second, third, spare = contacts_of_one_bucket(4)

@@ -441,6 +441,38 @@ def test_a_cycle_that_a_race_made_is_found_in_the_path_and_broken() -> None:
     assert member.tree.parent is None
 
 
+def test_whoever_is_left_by_its_parent_asks_another_first() -> None:
+    key = peer_key(identity("member 0").peer_id)
+    peers = [identity(f"member {number}").peer_id for number in range(1, SIZE)]
+    nearest, next_one, *_, farthest = sorted(peers, key=lambda peer: peer_key(peer) ^ key)
+    grove, member = alone(1 + peers.index(farthest), ())
+    member.known[:] = [nearest, next_one]
+    grove.act(member, member.tree.join)
+    ((asked, join),) = sent(grove, member)
+    assert isinstance(join, Join)
+    assert asked == nearest
+    accepted = JoinAccepted(TOPIC, join.attempt, (nearest,), (), DIGEST)
+    grove.act(member, lambda: member.hear(nearest, accepted))
+    grove.act(member, lambda: member.hear(nearest, Leave(TOPIC)))
+    while not (said := sent(grove, member)):
+        grove.step()
+    assert [receiver for receiver, _ in said] == [next_one]
+
+
+def test_an_acting_root_that_finds_one_closer_has_merged_two_trees() -> None:
+    grove, member = alone(1, ())
+    grove.act(member, member.tree.join)
+    while not member.tree.is_root:
+        grove.step()
+    assert member.tree.counts["tree_merge"] == 0
+    root = Member(grove, 0, [])
+    grove.members[root.me] = root
+    grove.act(root, root.tree.join)
+    grove.settle()
+    assert member.tree.parent == root.me
+    assert member.tree.counts["tree_merge"] == 1
+
+
 def test_a_full_parent_hands_joiners_down_to_its_children_in_turn() -> None:
     grove, root = alone(0, ())
     grove.act(root, root.tree.join)

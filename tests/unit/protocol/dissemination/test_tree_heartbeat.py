@@ -62,6 +62,35 @@ def test_members_that_the_parent_names_become_lazy_neighbours() -> None:
     assert member.lazy == {BOB, CAROL}
 
 
+def test_a_members_view_of_the_tree_names_its_lazy_neighbours() -> None:
+    member = Member(BOB, CAROL)
+    member.hear_of(BOB, CAROL)
+    member.solo.advance(BEAT_S)
+    assert set(member.solo.node.trees()[TOPIC.cid].lazy) == {BOB, CAROL}
+
+
+def test_each_time_that_a_lazy_neighbour_holds_something_else_is_counted() -> None:
+    member = Member(BOB)
+    member.hear_of(BOB, CAROL)
+    member.solo.advance(BEAT_S)
+    assert member.solo.node.counts["lazy_difference"] == 0
+    for _ in range(2):
+        differs = Status(TOPIC.cid, bytes([1] * 16), (BOB,), (), answer=False)
+        member.solo.hear(BOB, differs)
+    assert member.solo.node.counts["lazy_difference"] == 2
+
+
+def test_a_parent_that_falls_silent_is_left_and_counted_once_in_each_tree() -> None:
+    solo = Member().solo
+    solo.advance(BEAT_S)
+    assert [view.parent for view in solo.node.trees().values()] == 2 * [ALICE.peer_id]
+    assert solo.node.counts["silent_parent"] == 0
+    del solo.peers[ALICE.peer_id]
+    solo.advance(2 * BEAT_S)
+    assert [view.parent for view in solo.node.trees().values()] == 2 * [None]
+    assert solo.node.counts["silent_parent"] == 2, "the topic's tree and its meta topic's"
+
+
 def test_one_whose_connection_ended_gives_its_place_as_soon_as_there_is_another() -> None:
     member = Member(BOB, CAROL, DAN)
     member.hear_of(BOB, CAROL)

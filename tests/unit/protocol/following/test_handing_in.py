@@ -1,10 +1,12 @@
 """Handing in: our own events, however large they are, after a restart and when we leave."""
 
+from collections import Counter
+
 import pytest
 
 from pulsarcast.model import trace
 from pulsarcast.model.events import PAYLOAD_BYTES_MAX, EventDescriptor, decode_event
-from pulsarcast.model.ids import Cid
+from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.effects import Effect, Load, Persist
 from pulsarcast.protocol.following import handing_in
 from pulsarcast.protocol.inputs import Input, PeerLost, PeerUp, Publish, Unsubscribe
@@ -16,10 +18,11 @@ from pulsarcast.protocol.messages import (
     Range,
     StoreBlocks,
 )
+from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.publishing.numbering import Numbering
 from pulsarcast.protocol.store import Block, DropBlock, DropEvents, LoadBlock
 from pulsarcast.storage.memory import MemoryStore
-from tests.support.people import ALICE, meta_of, topic_of
+from tests.support.people import ALICE, BOB, event_of, meta_of, topic_of
 from tests.support.solo import Parent, Solo, below
 
 TOPIC = topic_of(ALICE)
@@ -146,6 +149,35 @@ def test_who_follows_a_topic_hands_its_newest_events_in_too(
     solo.node.visits.forget(TOPIC.cid)
     solo.subscribe(TOPIC.cid)
     assert len(solo.node.handing_in._own_offers[TOPIC.cid]) == 5
+
+
+def test_what_finds_no_room_is_handed_in_again_a_few_times_and_our_own_always(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    solo = below(Parent("alice", [TOPIC.block, meta_of(ALICE).block]))
+    solo.subscribe(TOPIC.cid)
+    tried: Counter[PeerId] = Counter()
+    arrivals = solo.topic(TOPIC.cid).arrivals
+    monkeypatch.setattr(arrivals, "receive", lambda event, *_: tried.update([event.publisher]))
+    replicas = tuple(event_of(who, TOPIC).block for who in (BOB, solo.identity))
+    solo.hear(ALICE.peer_id, StoreBlocks(2, replicas))
+    solo.advance(20 * Parameters().offer_delay_s)
+    assert tried[BOB.peer_id] == handing_in.LATE_TRIES
+    assert tried[solo.me] > 2 * handing_in.LATE_TRIES
+    assert solo.node.counts["replica_handed_in"] == 2
+
+
+def test_what_we_said_from_outside_is_still_our_own_after_a_restart() -> None:
+    """It goes to a member at once, and not when a replica's publisher has had its time."""
+    alice = Parent("alice", [TOPIC.block, meta_of(ALICE).block], takes_in=False)
+    before = below(alice)
+    before.publish(TOPIC.cid)
+    alice.joins.clear()
+    solo = Solo(contacts=(alice.peer,), store=before.store.copy())
+    solo.peers[alice.peer] = alice
+    solo.start().advance(1.0)
+    assert solo.node.visits.has_own(TOPIC.cid)
+    assert [join.topic for join in alice.joins] == [TOPIC.cid]
 
 
 # What we said before we followed a topic that we leave again.

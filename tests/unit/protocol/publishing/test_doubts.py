@@ -244,6 +244,20 @@ def test_who_publishes_from_outside_asks_a_member_how_much_it_holds_of_the_last_
     assert solo.now_s < ANSWER_S
 
 
+def test_if_the_topic_lacks_what_we_said_from_outside_we_begin_a_new_epoch_at_once() -> None:
+    """What is not in the topic yet, nobody there can tell us of."""
+    parent = Neighbour()
+    before = below(parent)
+    before.publish(TOPIC.cid)
+    epoch = numbering_of(before.store).epoch
+    before.subscribe(TOPIC.cid)
+    solo = start_again(before.store.copy(), parent)
+    sequence = sequence_of(solo, solo.publish(TOPIC.cid))
+    assert sequence.epoch != epoch
+    assert sequence.number == 1
+    assert solo.now_s == 0.0
+
+
 def test_a_request_waits_too_and_is_then_published() -> None:
     settings = TopicSettings(allowed_publishers=(VICTIM.peer_id,), request_to_publish=True)
     parent = Parent("bob")
@@ -352,6 +366,24 @@ def test_a_sequencer_goes_on_behind_what_others_hold_and_it_forgot() -> None:
     assert behind is not None
     assert sequence_of(again, behind) == (epoch, 4)
     assert RESTORED not in again.store.rows()
+
+
+def test_a_sequencer_that_catches_up_waits_once_however_often_it_is_shown_more() -> None:
+    bob = Parent("bob")
+    before = below(bob)
+    topic = before.create(IN_TOTAL)
+    before.hear(bob.peer, Join(topic, 1, Role.MEMBER, before.me, False, False))
+    before.publish(topic)
+    epoch = numbering_of(before.store).epoch
+    solo = start_again(before.store, bob)
+    solo.give(Publish(99, topic, b"x"))
+    page = FrontierPage(topic, (MarkState(solo.me, epoch, 0, 3, None),), answer=False, more=True)
+    timers = []
+    for _ in range(5):
+        solo.hear(bob.peer, page)
+        timers.append(solo.node.footprint()["timers"])
+    assert 99 not in solo.replies, "it waits for what it lacks"
+    assert timers == 5 * timers[:1]
 
 
 def block_of(solo: Solo, cid: Cid) -> bytes:

@@ -497,6 +497,14 @@ def test_requests_that_came_too_early_are_bounded() -> None:
     assert solo.node.footprint()["requests"] == 10
 
 
+@pytest.mark.parametrize("room", [0, 1])
+def test_where_there_is_room_for_one_request_that_came_too_early_one_waits(room: int) -> None:
+    solo = Solo(parameters=Parameters(requests_held_max=room)).start()
+    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    hear_early(solo, topic, BOB, range(2, 4))
+    assert solo.node.footprint()["requests"] == room
+
+
 def test_a_request_that_came_too_early_is_held_against_the_version_of_its_turn() -> None:
     """Published all the same, nobody would take it, and all behind it would wait for ever."""
     solo = Solo("alice").start()

@@ -3,8 +3,9 @@
 import pytest
 
 from pulsarcast.model.events import EventDescriptor
+from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import PeerId, cid_of
-from pulsarcast.protocol.inputs import Publish
+from pulsarcast.protocol.inputs import PeerLost, PeerUp, Publish
 from pulsarcast.protocol.messages import (
     Contact,
     EventMessage,
@@ -204,6 +205,22 @@ def test_a_member_that_does_not_answer_is_not_the_only_one_that_is_tried() -> No
     assert solo.node.footprint()["offers"] == 1
 
 
+@pytest.mark.parametrize(
+    ("lost", "joins"), [(ALICE, 2), (MALLORY, 1)], ids=["the member", "a stranger"]
+)
+def test_what_is_left_to_hand_in_goes_elsewhere_only_where_its_member_is_lost(
+    lost: Identity, joins: int
+) -> None:
+    solo = visitor()
+    mark = published(solo)
+    member_shows(solo, ALICE.peer_id, mark._replace(high=0))
+    solo.give(PeerLost(lost.peer_id))
+    solo.give(PeerUp(Contact(ALICE.peer_id)))
+    solo.advance(10.0)
+    assert len(solo.sent_to(ALICE.peer_id, Join)) == joins
+    assert len(solo.sent_to(ALICE.peer_id, FrontierPage)) == 3 - joins
+
+
 def test_a_strangers_word_does_not_end_a_visit() -> None:
     """Only the member that we showed our events to can say that it holds them."""
     solo = visitor()
@@ -366,7 +383,8 @@ def test_a_peer_that_is_told_of_itself_does_not_knock_at_its_own_door() -> None:
     solo.hear(ALICE.peer_id, ourselves)  # `Solo` asserts that nobody sends to itself.
     stranger = JoinReferred(TOPIC.cid, join.attempt, Contact(peer("nobody")), handed_down=True)
     solo.hear(ALICE.peer_id, stranger)
-    assert solo.sent_to(peer("nobody"), Join)
+    (knock,) = solo.sent_to(peer("nobody"), Join)
+    assert knock == join
 
 
 def test_a_publisher_gives_again_what_it_has_handed_in_before() -> None:
