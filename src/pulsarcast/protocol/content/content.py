@@ -309,7 +309,7 @@ class Content:
             case PlaceTaken():
                 self.homes.state_taken(message, sender)
             case TreeHint():
-                self.homes.telling.hear(message, sender)
+                self.homes.telling.hear(message)
             case AskShape():
                 self.homes.telling.asking.asked(message, sender)
             case TreeShape():

@@ -272,7 +272,7 @@ class Homes:
     def _halve(self, place: Place) -> None:
         for at in self.splitting.split(place, self.capacity):
             # Else it would take an event for its own, and find nothing to match it with.
-            self.telling.hear(TreeHint(place.topic, place.attribute, place.at, at), None)
+            self.telling.hear(TreeHint(place.topic, place.attribute, place.at, at))
         self.touched(place)
 
     # Events.

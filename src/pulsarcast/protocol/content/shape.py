@@ -1,10 +1,10 @@
 """The tree's shape, as far as we know it (the thesis' LeafNodeRoutingTable, 3.2.2).
 
 A tree only grows, so all there is to know of it is which nodes have split: a set that can be merged
-from anywhere, in any order, and is never wrong, only old. (Where a home lies it is wrong: so only
-homes are asked, from the root downwards.) Written down node by node, level by
-level, a bit each (1: split), a subtree of n leaves takes 2n - 1 bits: the whole tree of 5,000
-subscriptions fits into some hundred bytes, so homes tell it to whoever guesses wrong.
+from anywhere, in any order, and is never wrong, only old, unless a home lies: so only homes are
+asked, from the root downwards (`asking`). Written down node by node, level by level, a bit each
+(1: split), a subtree of n leaves takes 2n - 1 bits: the whole tree of 5,000 subscriptions fits into
+some hundred bytes, so homes tell it to whoever asks.
 """
 
 from collections.abc import Iterator
@@ -52,18 +52,14 @@ class Shape:
         """Whether all above a node are known to have split."""
         return self.leaf_towards(identifier, ROOT) in (None, identifier)
 
-    def split(self, identifier: int) -> bool:
-        """A node has split; True where that is new.
+    def split(self, identifier: int) -> None:
+        """A node has split.
 
         Nothing follows for those above it, whose own homes have to say so: whoever makes a node up
         would have made up its way from the root as well.
         """
-        if identifier in self._splits or level(identifier) >= DEPTH_MAX:
-            return False
-        if len(self._splits) >= SPLITS_MAX:
-            return False
-        self._splits.add(identifier)
-        return True
+        if level(identifier) < DEPTH_MAX and len(self._splits) < SPLITS_MAX:
+            self._splits.add(identifier)
 
     def leaf(self, x: float, y: float, below: int = ROOT) -> int:
         """The leaf that holds a point, as far as we know."""
@@ -116,23 +112,22 @@ class Shape:
             number = number << 1 | bit
         return number.to_bytes((len(bits) + 8) // 8, "big")
 
-    def merge(self, below: int, told: bytes) -> bool:
-        """Take in what somebody else knows below a node; True where some of it is new."""
+    def merge(self, below: int, told: bytes) -> None:
+        """Take in what somebody else knows below a node."""
         if len(told) > SHAPE_BITS_MAX // 8 + 1:
             raise RemoteError("a tree's shape that is too large")
         text = f"{int.from_bytes(told, 'big'):b}"[1:]
         waiting = [below]
-        new, at = False, 0
+        at = 0
         for identifier in waiting:
             if at >= len(text):
                 raise RemoteError("a tree's shape that does not end")
             if text[at] == "1":
                 if level(identifier) >= DEPTH_MAX:
                     raise RemoteError("a tree that is too deep")
-                new = self.split(identifier) or new
+                self.split(identifier)
                 waiting += (2 * identifier, 2 * identifier + 1)
             at += 1
         if at != len(text):
             raise RemoteError("a tree's shape that goes on after its end")
         self._is_told = self._is_told or below == ROOT
-        return new

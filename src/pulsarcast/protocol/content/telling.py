@@ -82,11 +82,11 @@ class Telling:
         def now() -> None:
             place.tells_up = False
             place.told_up = self._trees.shape(place.topic, place.attribute).to_bytes(place.at)
-            self.hear(TreeHint(place.topic, place.attribute, place.at, place.at >> 1), None)
+            self.hear(TreeHint(place.topic, place.attribute, place.at, place.at >> 1))
 
         self._turn.after(self._turn.jitter(2.0), now)
 
-    def hear(self, message: TreeHint, sender: PeerId | None) -> None:
+    def hear(self, message: TreeHint) -> None:
         """Somebody says that there is more to know: ask, or pass it on to whom it is for."""
         topic, attribute, about, at = message.topic, message.attribute, message.about, message.at
         if at == 0:

@@ -169,11 +169,11 @@ def test_a_node_that_was_halved_in_passing_asks_who_halved_it(stage: Stage, shap
 @pytest.mark.parametrize("top", [ROOT, 0b11])
 def test_a_top_node_whose_home_lost_all_it_knew_asks_its_child(stage: Stage, top: int) -> None:
     place = stage.hold(top)
-    stage.content.homes.telling.hear(hint(2 * top, top), None)
+    stage.content.homes.telling.hear(hint(2 * top, top))
     assert not place.is_split, "nobody holds such a child"
     stage.pass_time(2 * ASK_AGAIN_S)
     stage.hold(2 * top)
-    stage.content.homes.telling.hear(hint(2 * top, top), None)
+    stage.content.homes.telling.hear(hint(2 * top, top))
     assert place.is_split
 
 

@@ -75,7 +75,7 @@ def test_a_hint_for_another_home_travels_towards_it() -> None:
     stage.place.is_owner = False
     stage.meet(*stage.closer)
     hint = TreeHint(STAGED.topic, "price", 2 * AT, AT, 3)
-    stage.content.homes.telling.hear(hint, None)
+    stage.content.homes.telling.hear(hint)
     assert stage.told(TreeHint) == [(stage.closer[0], structs.replace(hint, hops=4))]
 
 
