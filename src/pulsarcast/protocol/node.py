@@ -4,7 +4,6 @@ No clock, socket, thread or disk is in here: the same inputs and the same seed g
 effects, in the simulator and on the wire.
 """
 
-from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import assert_never
@@ -30,6 +29,7 @@ from pulsarcast.protocol.content.messages import (
     TreeHint,
     TreeShape,
 )
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.expiry import Lifetime, event_lifetime, topic_lifetime
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.overlay import CubeView, TreeView
@@ -110,28 +110,20 @@ class Node:
     ) -> None:
         self.turn = Turn(identity, rng)
         self.parameters = parameters
-        self.counts: Counter[str] = Counter()
-        """How often each way of recovering was taken."""
+        self.context = context = Context(self.turn, parameters, decode_event)
+        self.counts = context.counts
         self._halted: str | None = None
         self._recent: dict[Cid, Cid] = {}
         """The topics of the events that passed through us lately."""
         self.decode = decode_event
-        self.dht = Kademlia(
-            self.turn,
-            parameters,
-            verify_block=self._verify_block,
-            stored=self._stored,
-            counts=self.counts,
-        )
-        self.visits = Visits(self.turn, self.dht, parameters, self.counts)
-        self.numberings = Numberings(self.turn)
-        self.doubts = Doubts(self.turn, parameters, self.numberings, self.visits, self.counts)
-        self.publisher = Publisher(
-            self.turn, self.dht, parameters, self.numberings, self.visits, self.counts
-        )
-        self.outbox = Outbox(self.turn, parameters, self.counts, ask_self=self._ask_self)
-        self.desk = RequestDesk(self.turn, parameters, self.publisher, self.counts)
-        self.descriptors = Descriptors(self.turn, self.dht, in_use=self._has_yet_to_say)
+        self.dht = Kademlia(context, verify_block=self._verify_block, stored=self._stored)
+        self.visits = Visits(context, self.dht)
+        self.numberings = Numberings(context)
+        self.doubts = Doubts(context, self.numberings, self.visits)
+        self.publisher = Publisher(context, self.dht, self.numberings, self.visits)
+        self.outbox = Outbox(context, ask_self=self._ask_self)
+        self.desk = RequestDesk(context, self.publisher)
+        self.descriptors = Descriptors(context, self.dht, in_use=self._has_yet_to_say)
         self.content = Content(self)
         self.publisher.published = self.content.publish
         self.publisher.mark_outside = self.content.mark_outside
@@ -194,7 +186,7 @@ class Node:
         try:
             self._dispatch(sender, message)
         except RemoteError as error:
-            self.rejected(sender, None, error)
+            self.context.rejected(sender, None, error)
 
     def _dispatch(self, sender: PeerId, message: Message) -> None:
         match message:
@@ -328,10 +320,6 @@ class Node:
             self.turn.effects.append(Know(there[0] if there else Contact(wanted)))
 
         self.dht.lookup(peer_key(wanted), found)
-
-    def rejected(self, sender: PeerId, topic: Cid | None, error: RemoteError) -> None:
-        """Write down that a peer said what it should not have."""
-        self.turn.trace(trace.Rejected(error.verdict, error.reason, sender, topic))
 
     def _halt(self, reason: str) -> None:
         """We can promise nothing any more: say so, and fall silent until a new start.

@@ -18,7 +18,7 @@ from pulsarcast.protocol.content.routing import HOPS_MAX, Routing
 from pulsarcast.protocol.content.shape import SPLITS_MAX, Shape
 from pulsarcast.protocol.content.space import key_of_node
 from pulsarcast.protocol.content.trees import Trees
-from pulsarcast.protocol.turn import Turn
+from pulsarcast.protocol.context import Context
 
 ASK_AGAIN_S = 5.0
 """How soon the same is asked again, where there was a new reason meanwhile."""
@@ -46,14 +46,14 @@ class Asking:
 
     def __init__(
         self,
-        turn: Turn,
+        context: Context,
         routing: Routing,
         trees: Trees,
         places: Mapping[PlaceId, Place],
         *,
         learnt: Callable[[PlaceId, int], None],
     ) -> None:
-        self._turn = turn
+        self._turn = context.turn
         self._routing = routing
         self._trees = trees
         self._places = places

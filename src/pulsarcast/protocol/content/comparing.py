@@ -5,16 +5,14 @@ the numberings stood then. Our frontier is what both have confirmed, so that one
 out is found out by the other. Where a member is lost the next one goes on from its marks.
 """
 
-from collections import Counter
 from collections.abc import Callable
 
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.content.members import id_of
 from pulsarcast.protocol.content.messages import MARKS_LEFT_OUT, CompareContent, ContentCompared
-from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.store import MarkState
 from pulsarcast.protocol.topic.frontier import Source
-from pulsarcast.protocol.turn import Turn
 
 MEMBERS = 2
 """Members that we compare with (design 8)."""
@@ -54,8 +52,7 @@ class Comparing:
     def __init__(
         self,
         topic: Cid,
-        turn: Turn,
-        parameters: Parameters,
+        context: Context,
         *,
         is_ordered: bool,
         where: Callable[[], tuple[str, ...]],
@@ -63,12 +60,11 @@ class Comparing:
         start: Callable[[dict[Source, int]], None],
         compared: Callable[[PeerId, ContentCompared, bool], bool],
         confirmed: Callable[[dict[Source, int]], None],
-        counts: Counter[str],
     ) -> None:
         self._topic = topic
-        self._turn = turn
-        self._interval_s = parameters.content_compare_s
-        self._timeout_s = 2 * parameters.rpc_timeout_s
+        self._turn = context.turn
+        self._interval_s = context.parameters.content_compare_s
+        self._timeout_s = 2 * context.parameters.rpc_timeout_s
         self._is_ordered = is_ordered
         """Whether the first member's log decides the order."""
         self._where = where
@@ -77,7 +73,7 @@ class Comparing:
         self._compared = compared
         """Takes what a member found, and whether its log decides the order; False: not yet."""
         self._confirmed = confirmed
-        self._counts = counts
+        self._counts = context.counts
         self._slots = [_Slot() for _ in range(MEMBERS)]
         self._have: dict[bytes, float] = {}
         self._started = False

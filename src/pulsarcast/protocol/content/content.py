@@ -76,32 +76,26 @@ class Content:
 
     def __init__(self, node: "Node") -> None:
         self.node = node
-        self.turn = node.turn
-        self.parameters = node.parameters
-        self.counts = node.counts
-        self.decode = node.decode
+        self.context = context = node.context
+        self.turn = context.turn
+        self.counts = context.counts
+        self.decode = context.decode
         self.trees = Trees()
         self.spaces = Spaces(node.descriptors, self._add_version)
-        self.routing = Routing(self.turn, node.dht)
+        self.routing = Routing(context, node.dht)
         self.homes = Homes(
-            self.turn,
-            self.parameters,
+            context,
             self.routing,
             self.spaces,
             self.trees,
-            decode=node.decode,
             deliver=self._deliver,
             installed=self._installed,
-            rejected=self.rejected,
-            counts=self.counts,
         )
-        self.upkeep = Upkeep(self.turn, self.parameters, self.routing, self.homes, self.trees)
-        self.probing = Probing(self.turn, self.trees, self.homes)
-        self.subscriber = Subscriber(
-            self.turn, self.parameters, self.homes, self.spaces, self.trees, self.counts
-        )
-        self.members = Members(self.turn, self.parameters, self.counts)
-        self.knocking = Knocking(self.turn, node.dht, self.parameters)
+        self.upkeep = Upkeep(context, self.routing, self.homes, self.trees)
+        self.probing = Probing(context, self.trees, self.homes)
+        self.subscriber = Subscriber(context, self.homes, self.spaces, self.trees)
+        self.members = Members(context)
+        self.knocking = Knocking(context, node.dht)
         self.topic_type = ContentTopic
         self.topics: dict[Cid, ContentTopic] = {}
         """Those that we follow by content."""
@@ -364,7 +358,7 @@ class Content:
 
     def rejected(self, sender: PeerId, topic: Cid | None, error: RemoteError) -> None:
         """Write down that a peer said what it should not have."""
-        self.node.rejected(sender, topic, error)
+        self.context.rejected(sender, topic, error)
 
     def footprint(self) -> dict[str, int]:
         """How much is in memory."""

@@ -79,15 +79,13 @@ class ContentTopic:
         )
         self.comparing = Comparing(
             self.id,
-            self._turn,
-            content.parameters,
+            content.context,
             is_ordered=self.is_ordered,
             where=lambda: tuple(each.text() for each in self.wanted.values()),
             find_members=self._find_members,
             start=self._start,
             compared=self._compared,
             confirmed=self._confirmed,
-            counts=content.counts,
         )
         self._waiting: dict[int, list[Waiting]] = {}
         """By sid: who waits to hear from where on events are due to us, or that nobody knows."""

@@ -11,7 +11,6 @@ Where neither holds anything, and the node must exist because its parent has spl
 empty: leases fill it again.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -42,9 +41,8 @@ from pulsarcast.protocol.content.spaces import Spaces, filter_of
 from pulsarcast.protocol.content.splitting import Splitting
 from pulsarcast.protocol.content.telling import Telling
 from pulsarcast.protocol.content.trees import Trees
-from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.topic.versions import Versions
-from pulsarcast.protocol.turn import Turn
 
 PLACES_MAX = 1024
 """Nodes of trees that we hold at a time."""
@@ -59,39 +57,35 @@ class Homes:
 
     def __init__(
         self,
-        turn: Turn,
-        parameters: Parameters,
+        context: Context,
         routing: Routing,
         spaces: Spaces,
         trees: Trees,
         *,
-        decode: Callable[[bytes], EventDescriptor],
         deliver: Callable[[MatchedEvent], None],
         installed: Callable[[PeerId, Installed], None],
-        rejected: Callable[[PeerId, Cid | None, RemoteError], None],
-        counts: Counter[str],
     ) -> None:
-        self._turn = turn
+        self._turn = context.turn
         self._routing = routing
         self._spaces = spaces
         self._trees = trees
-        self._decode = decode
+        self._decode = context.decode
         self._deliver = deliver
         """An event that a subscription of our own matches."""
         self._installed = installed
-        self._rejected = rejected
-        self._counts = counts
+        self._rejected = context.rejected
+        self._counts = context.counts
         self.began_s = 0.0
         """When our node started."""
-        self.capacity = parameters.content_capacity
+        self.capacity = context.parameters.content_capacity
         self.reach = REACH
         """How far above the diagonal subscriptions are looked for."""
         self.multicast = True
         """Whether targets with one next hop travel together."""
         self.places: dict[PlaceId, Place] = {}
-        self.splitting = Splitting(turn, parameters, trees, route=self.route_state)
+        self.splitting = Splitting(context, trees, route=self.route_state)
         self.telling = Telling(
-            turn, routing, trees, self.places, begin=self._begin, halve=self._halve
+            context, routing, trees, self.places, begin=self._begin, halve=self._halve
         )
         self.hand_over: Callable[[Place, PeerId], None] = lambda place, peer: None
         """What to do once a peer closer to a place's key is known (`upkeep`)."""

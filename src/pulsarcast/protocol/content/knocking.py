@@ -7,10 +7,9 @@ and the first member names others.
 from collections.abc import Callable
 
 from pulsarcast.model.ids import Cid, PeerId, peer_key
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.messages import Contact, Join, JoinAccepted, JoinReferred, Role
-from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.turn import Turn
 
 KNOCKS_MAX = 64
 """Searches at a time."""
@@ -34,10 +33,10 @@ class _Knock:
 class Knocking:
     """Finds members, for those who want to compare with them."""
 
-    def __init__(self, turn: Turn, dht: Kademlia, parameters: Parameters) -> None:
-        self._turn = turn
+    def __init__(self, context: Context, dht: Kademlia) -> None:
+        self._turn = context.turn
         self._dht = dht
-        self._timeout_s = 2 * parameters.rpc_timeout_s
+        self._timeout_s = 2 * context.parameters.rpc_timeout_s
         self._knocks: dict[int, _Knock] = {}
         self._tries: dict[Cid, int] = {}
 

@@ -9,7 +9,6 @@ so that a filter looks at those that lie in its ranges, and not at all of them.
 """
 
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Callable
 
 from pulsarcast.model.events import EventDescriptor
@@ -17,10 +16,9 @@ from pulsarcast.model.filters import Filter
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.content.messages import MARKS_LEFT_OUT, CompareContent, ContentCompared
 from pulsarcast.protocol.content.spaces import read_filter
-from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.store import Events, LoadLog, LoadNumbers, MarkState
 from pulsarcast.protocol.topic.topic import Topic
-from pulsarcast.protocol.turn import Turn
 
 PAGE = 128
 PAGES_MAX = 64
@@ -82,10 +80,10 @@ class _Page:
 class Members:
     """Answers content subscribers from the logs of topics that we are a member of."""
 
-    def __init__(self, turn: Turn, parameters: Parameters, counts: Counter[str]) -> None:
-        self._turn = turn
-        self._bytes_max = parameters.range_bytes_max
-        self._counts = counts
+    def __init__(self, context: Context) -> None:
+        self._turn = context.turn
+        self._bytes_max = context.parameters.range_bytes_max
+        self._counts = context.counts
         self._logs: dict[Cid, tuple[object, int]] = {}
         """Which life of a topic's log the places of a token are of."""
         self._pages: dict[tuple[Cid, int], _Page] = {}

@@ -11,7 +11,7 @@ from pulsarcast.protocol.content.homes import Homes
 from pulsarcast.protocol.content.messages import ProbeEvent, Stage, Target
 from pulsarcast.protocol.content.space import probes
 from pulsarcast.protocol.content.trees import Trees
-from pulsarcast.protocol.turn import Turn
+from pulsarcast.protocol.context import Context
 
 GUESS_LEVELS = (1, 4)
 """Between which levels we guess (the thesis: up to 10, whatever the tree)."""
@@ -23,8 +23,8 @@ LEAVES_MAX = 1024
 class Probing:
     """Sends our events to the leaves of all trees of their attributes."""
 
-    def __init__(self, turn: Turn, trees: Trees, homes: Homes) -> None:
-        self._turn = turn
+    def __init__(self, context: Context, trees: Trees, homes: Homes) -> None:
+        self._turn = context.turn
         self._trees = trees
         self._homes = homes
 

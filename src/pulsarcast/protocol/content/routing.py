@@ -10,8 +10,8 @@ from collections import deque
 from pulsarcast.model.ids import PeerId, is_closer, peer_key
 from pulsarcast.model.keys import Key
 from pulsarcast.protocol.content.messages import ProbeEvent, Target
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
-from pulsarcast.protocol.turn import Turn
 
 HOPS_MAX = 64
 LOOKED_AT = 8
@@ -24,10 +24,10 @@ UNSURE_S = 10.0
 class Routing:
     """Finds the next hop, and takes another one where it was lost."""
 
-    def __init__(self, turn: Turn, dht: Kademlia) -> None:
-        self._turn = turn
+    def __init__(self, context: Context, dht: Kademlia) -> None:
+        self._turn = context.turn
         self._dht = dht
-        self._me: Key = peer_key(turn.me)
+        self._me: Key = peer_key(context.turn.me)
         self._unsure: deque[tuple[float, PeerId, ProbeEvent]] = deque(maxlen=UNSURE_MAX)
 
     def closer(self, key: Key) -> PeerId | None:

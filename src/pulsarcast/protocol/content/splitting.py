@@ -11,8 +11,7 @@ from pulsarcast.protocol.content.messages import PlaceState, PlaceTaken, Purpose
 from pulsarcast.protocol.content.place import Kept, Place
 from pulsarcast.protocol.content.space import SPLIT_DEPTH_MAX, child_towards, level
 from pulsarcast.protocol.content.trees import Trees
-from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.turn import Turn
+from pulsarcast.protocol.context import Context
 
 HELD_MAX = 128
 """Pieces in one message."""
@@ -23,17 +22,16 @@ class Splitting:
 
     def __init__(
         self,
-        turn: Turn,
-        parameters: Parameters,
+        context: Context,
         trees: Trees,
         *,
         route: Callable[[PlaceState, PeerId | None], None],
     ) -> None:
-        self._turn = turn
+        self._turn = context.turn
         self._trees = trees
         self._route = route
-        self._retry_s = 2 * parameters.rpc_timeout_s
-        self.load_max = parameters.content_load_max
+        self._retry_s = 2 * context.parameters.rpc_timeout_s
+        self.load_max = context.parameters.content_load_max
         """Messages a second that a leaf may cause before it is halved for that alone."""
 
     def is_too_much(self, rate: float) -> bool:

@@ -5,7 +5,6 @@ of it, and the cut-off line several pieces of each. Each piece is sent to the le
 its point falls into, and again until a leaf says that it keeps it.
 """
 
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
@@ -18,9 +17,8 @@ from pulsarcast.protocol.content.place import salt_of
 from pulsarcast.protocol.content.space import CUT_OFF, Piece, node_at, pieces, point_of
 from pulsarcast.protocol.content.spaces import Spaces, own_filter, routes_of
 from pulsarcast.protocol.content.trees import Trees
-from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.topic.versions import Versions
-from pulsarcast.protocol.turn import Turn
 
 GUESS_LEVEL_MAX = 4
 RETRY_FACTOR_MAX = 16
@@ -66,20 +64,18 @@ class Subscriber:
 
     def __init__(
         self,
-        turn: Turn,
-        parameters: Parameters,
+        context: Context,
         homes: Homes,
         spaces: Spaces,
         trees: Trees,
-        counts: Counter[str],
     ) -> None:
-        self._turn = turn
+        self._turn = context.turn
         self._homes = homes
         self._spaces = spaces
         self._trees = trees
-        self._counts = counts
-        self._lease_s = int(parameters.content_lease_s)
-        self._timeout_s = 2 * parameters.rpc_timeout_s
+        self._counts = context.counts
+        self._lease_s = int(context.parameters.content_lease_s)
+        self._timeout_s = 2 * context.parameters.rpc_timeout_s
         self._own: dict[tuple[Cid, int], _Own] = {}
         self.cut_off = CUT_OFF
         """1: wide ranges are not cut into pieces."""

@@ -16,7 +16,7 @@ from pulsarcast.protocol.content.place import Place, PlaceId
 from pulsarcast.protocol.content.routing import HOPS_MAX, Routing
 from pulsarcast.protocol.content.space import ROOT, is_below, key_of_node, level
 from pulsarcast.protocol.content.trees import Trees
-from pulsarcast.protocol.turn import Turn
+from pulsarcast.protocol.context import Context
 
 TOP = 1
 """Down to this level a child's home is believed that its parent has split. Whoever loses all copies
@@ -34,7 +34,7 @@ class Telling:
 
     def __init__(
         self,
-        turn: Turn,
+        context: Context,
         routing: Routing,
         trees: Trees,
         places: Mapping[PlaceId, Place],
@@ -42,7 +42,7 @@ class Telling:
         begin: Callable[[Cid, str, int], Place | None],
         halve: Callable[[Place], None],
     ) -> None:
-        self._turn = turn
+        self._turn = context.turn
         self._routing = routing
         self._trees = trees
         self._places = places
@@ -50,7 +50,7 @@ class Telling:
         self._begin = begin
         """Makes us the home of one more, if there is room."""
         self._halve = halve
-        self.asking = Asking(turn, routing, trees, places, learnt=self._learnt)
+        self.asking = Asking(context, routing, trees, places, learnt=self._learnt)
         self._told: dict[tuple[PeerId, Cid, str, int], tuple[int, float]] = {}
         """How large a shape we told whom of, below which node, and when."""
 

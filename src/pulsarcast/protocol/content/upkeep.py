@@ -13,8 +13,7 @@ from pulsarcast.protocol.content.routing import Routing
 from pulsarcast.protocol.content.space import ROOT
 from pulsarcast.protocol.content.splitting import HELD_MAX
 from pulsarcast.protocol.content.trees import Trees
-from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.turn import Turn
+from pulsarcast.protocol.context import Context
 
 FLUSH_S = 2.0
 """How long changes wait for others before they go to the neighbours."""
@@ -29,18 +28,16 @@ NEEDLESS_ROUNDS = 3
 class Upkeep:
     """Keeps the places that we hold in order."""
 
-    def __init__(
-        self, turn: Turn, parameters: Parameters, routing: Routing, homes: Homes, trees: Trees
-    ) -> None:
-        self._turn = turn
+    def __init__(self, context: Context, routing: Routing, homes: Homes, trees: Trees) -> None:
+        self._turn = context.turn
         self._routing = routing
         self._homes = homes
         self._trees = trees
-        self._replicas = parameters.replicas
-        self._interval_s = parameters.content_upkeep_s
-        self._idle_s = parameters.content_lease_s
+        self._replicas = context.parameters.replicas
+        self._interval_s = context.parameters.content_upkeep_s
+        self._idle_s = context.parameters.content_lease_s
         """How long an empty place that nobody asks for is held."""
-        self._retry_s = 2 * parameters.rpc_timeout_s
+        self._retry_s = 2 * context.parameters.rpc_timeout_s
         self._round = 0
         self._timer: int | None = None
         self._flush_timer: int | None = None

@@ -11,12 +11,11 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from pulsarcast.model.errors import RemoteError, Verdict
 from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.expiry import Lifetime
 from pulsarcast.protocol.dht.routing import RoutingTable
 from pulsarcast.protocol.messages import BlockFound, Contact, FindBlock, StoreBlocks, Stored
-from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import Block, DropExpired, LoadBlock, PutBlock
-from pulsarcast.protocol.turn import Turn
 
 HELD_MAX = 4096
 """CIDs that we know to be on our disk."""
@@ -50,19 +49,18 @@ class Blocks:
 
     def __init__(
         self,
-        turn: Turn,
-        parameters: Parameters,
+        context: Context,
         table: RoutingTable,
         *,
         verify: Verify,
         stored: Callable[[Cid, bytes, PeerId], None],
     ) -> None:
-        self._turn = turn
+        self._turn = context.turn
         self._table = table
         self._verify = verify
         self._stored = stored
-        self._bucket_size = parameters.bucket_size
-        self._replicas = parameters.replicas
+        self._bucket_size = context.parameters.bucket_size
+        self._replicas = context.parameters.replicas
         self._held: dict[Cid, int] = {}
         """When the time of each is up."""
         self._first_over_us = NEVER_US

@@ -7,10 +7,10 @@ remembers insertion and a single timer are enough.
 from collections.abc import Callable
 
 from pulsarcast.model.ids import PeerId
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.routing import RoutingTable
 from pulsarcast.protocol.effects import Know
 from pulsarcast.protocol.messages import Contact, DhtMessage
-from pulsarcast.protocol.turn import Turn
 
 TIMER_GRAIN_S = 0.001
 """A deadline this near has come: no timer is set for less."""
@@ -39,16 +39,15 @@ class Calls:
 
     def __init__(
         self,
-        turn: Turn,
-        timeout_s: float,
+        context: Context,
         table: RoutingTable,
         failed: Callable[[Contact], None],
     ) -> None:
-        self._turn = turn
+        self._turn = context.turn
         self._table = table
-        self._timeout_s = timeout_s
+        self._timeout_s = context.parameters.rpc_timeout_s
         self._failed = failed
-        self._request = 2 * turn.rng.getrandbits(16)
+        self._request = 2 * context.turn.rng.getrandbits(16)
         self._timer: int | None = None
         self._waiting: dict[int, _Call] = {}
 

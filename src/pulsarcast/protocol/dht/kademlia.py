@@ -5,13 +5,13 @@ It joins the parts: whom we know (`routing`, `membership`), finding closer peers
 keeping replicas alike (`replication`) and mutable `pointers`. All that it holds is bounded.
 """
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import assert_never
 
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of
 from pulsarcast.model.keys import Key
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.blocks import Blocks, Verify
 from pulsarcast.protocol.dht.calls import Calls
 from pulsarcast.protocol.dht.lookups import Lookups
@@ -36,9 +36,7 @@ from pulsarcast.protocol.messages import (
     StorePointer,
     WantBlocks,
 )
-from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import StateRow
-from pulsarcast.protocol.turn import Turn
 
 
 class Kademlia:
@@ -59,29 +57,29 @@ class Kademlia:
 
     def __init__(
         self,
-        turn: Turn,
-        parameters: Parameters,
+        context: Context,
         *,
         verify_block: Verify,
         stored: Callable[[Cid, bytes, PeerId], None],
-        counts: Counter[str],
     ) -> None:
         table = RoutingTable(
-            turn.me, bucket_size=parameters.bucket_size, retry_s=parameters.contact_retry_s
+            context.turn.me,
+            bucket_size=context.parameters.bucket_size,
+            retry_s=context.parameters.contact_retry_s,
         )
-        calls = Calls(turn, parameters.rpc_timeout_s, table, self._failed)
-        lookups = Lookups(turn, parameters, table, calls)
-        blocks = Blocks(turn, parameters, table, verify=verify_block, stored=stored)
-        self._turn = turn
-        self._parameters = parameters
+        calls = Calls(context, table, self._failed)
+        lookups = Lookups(context, table, calls)
+        blocks = Blocks(context, table, verify=verify_block, stored=stored)
+        self._turn = context.turn
+        self._parameters = context.parameters
         self._table = table
         self._calls = calls
         self._lookups = lookups
         self._blocks = blocks
-        self._membership = Membership(turn, parameters, table, calls, lookups)
-        self._placing = Placing(turn, parameters, calls, lookups, table, keep=blocks.keep)
-        self._replication = Replication(turn, parameters, table, calls, blocks, counts)
-        self._pointers = Pointers(turn, parameters, table, calls, lookups)
+        self._membership = Membership(context, table, calls, lookups)
+        self._placing = Placing(context, calls, lookups, table, keep=blocks.keep)
+        self._replication = Replication(context, table, calls, blocks)
+        self._pointers = Pointers(context, table, calls, lookups)
 
     # Whom we know.
 

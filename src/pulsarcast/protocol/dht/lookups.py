@@ -6,6 +6,7 @@ from functools import partial
 
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.keys import Key
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.calls import Calls
 from pulsarcast.protocol.dht.lookup import Lookup
 from pulsarcast.protocol.dht.routing import RoutingTable
@@ -17,8 +18,6 @@ from pulsarcast.protocol.messages import (
     Peers,
     PointerFound,
 )
-from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.turn import Turn
 
 LOOKUPS_MAX = 64
 """Lookups at a time; further ones wait."""
@@ -39,14 +38,12 @@ class Lookups:
         "_waiting",
     )
 
-    def __init__(
-        self, turn: Turn, parameters: Parameters, table: RoutingTable, calls: Calls
-    ) -> None:
-        self._turn = turn
+    def __init__(self, context: Context, table: RoutingTable, calls: Calls) -> None:
+        self._turn = context.turn
         self._table = table
         self._calls = calls
-        self._bucket_size = parameters.bucket_size
-        self._parallel = parameters.lookup_parallel
+        self._bucket_size = context.parameters.bucket_size
+        self._parallel = context.parameters.lookup_parallel
         self._running = 0
         self._draining = False
         self._waiting: deque[Lookup] = deque()

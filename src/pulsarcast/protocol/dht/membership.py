@@ -6,13 +6,12 @@ we did are found then, and whenever lost contacts come back: half of the network
 
 from collections.abc import Sequence
 
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.calls import Calls
 from pulsarcast.protocol.dht.lookup import Lookup
 from pulsarcast.protocol.dht.lookups import Lookups
 from pulsarcast.protocol.dht.routing import RoutingTable
 from pulsarcast.protocol.messages import Contact, FindPeers, Peers
-from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.turn import Turn
 
 RETRIES = 8
 """Failed contacts tried at a time."""
@@ -42,14 +41,13 @@ class Membership:
 
     def __init__(
         self,
-        turn: Turn,
-        parameters: Parameters,
+        context: Context,
         table: RoutingTable,
         calls: Calls,
         lookups: Lookups,
     ) -> None:
-        self._turn = turn
-        self._parameters = parameters
+        self._turn = context.turn
+        self._parameters = context.parameters
         self._table = table
         self._calls = calls
         self._lookups = lookups

@@ -11,13 +11,12 @@ is, so a peer that knows closer ones declines, and then we look the closest up.
 from collections.abc import Callable, Sequence
 
 from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of, peer_key
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.calls import TIMER_GRAIN_S, Calls
 from pulsarcast.protocol.dht.lookup import Lookup
 from pulsarcast.protocol.dht.lookups import Lookups
 from pulsarcast.protocol.dht.routing import RoutingTable
 from pulsarcast.protocol.messages import Contact, DhtMessage, StoreBlocks, Stored
-from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.turn import Turn
 
 BATCH_BLOCKS_MAX = 64
 BATCHES_PER_PEER_MAX = 2
@@ -106,22 +105,21 @@ class Placing:
 
     def __init__(
         self,
-        turn: Turn,
-        parameters: Parameters,
+        context: Context,
         calls: Calls,
         lookups: Lookups,
         table: RoutingTable,
         *,
         keep: Callable[[Cid, bytes, Callable[[bool], None]], None],
     ) -> None:
-        self._turn = turn
+        self._turn = context.turn
         self._table = table
         self._calls = calls
         self._lookups = lookups
-        self._replicas = parameters.replicas
-        self._bucket_size = parameters.bucket_size
-        self._batch_bytes_max = parameters.range_bytes_max
-        self._patience_s = PATIENCE * parameters.rpc_timeout_s
+        self._replicas = context.parameters.replicas
+        self._bucket_size = context.parameters.bucket_size
+        self._batch_bytes_max = context.parameters.range_bytes_max
+        self._patience_s = PATIENCE * context.parameters.rpc_timeout_s
         self._keep = keep
         self._queues: dict[PeerId, _Queue] = {}
         self._stores: dict[_Store, list[_Placement]] = {}

@@ -11,6 +11,7 @@ from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.ids import Cid, PeerId, cid_of, peer_key
 from pulsarcast.model.keys import Key
 from pulsarcast.model.pointers import Pointer, decode_pointer, pointer_key
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.calls import Calls
 from pulsarcast.protocol.dht.lookup import Lookup
 from pulsarcast.protocol.dht.lookups import Lookups
@@ -24,9 +25,8 @@ from pulsarcast.protocol.messages import (
     Stored,
     StorePointer,
 )
-from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import DropState, PutState, StateRow
-from pulsarcast.protocol.turn import Then, Turn
+from pulsarcast.protocol.turn import Then
 
 POINTERS_MAX = 4096
 TABLE = "pointer"
@@ -46,14 +46,13 @@ class Pointers:
 
     def __init__(
         self,
-        turn: Turn,
-        parameters: Parameters,
+        context: Context,
         table: RoutingTable,
         calls: Calls,
         lookups: Lookups,
     ) -> None:
-        self._turn = turn
-        self._parameters = parameters
+        self._turn = context.turn
+        self._parameters = context.parameters
         self._table = table
         self._calls = calls
         self._lookups = lookups

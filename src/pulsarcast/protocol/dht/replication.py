@@ -9,13 +9,14 @@ Blocks that a node keeps but is no longer answerable for (closer peers have come
 the closest peers, a page at a time, so that they find their new homes.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.ids import Cid, PeerId, cid_key, peer_key
 from pulsarcast.model.keys import KEY_BITS, Key
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.blocks import Blocks
 from pulsarcast.protocol.dht.calls import Calls
 from pulsarcast.protocol.dht.routing import RoutingTable
@@ -28,9 +29,7 @@ from pulsarcast.protocol.messages import (
     StoreBlocks,
     WantBlocks,
 )
-from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import Block, DigestKeys, KeyDigest, Keys, LoadBlock, LoadKeys
-from pulsarcast.protocol.turn import Turn
 
 CIDS_MAX = 256
 """CIDs in one message; where a range holds more, it is narrowed first."""
@@ -92,21 +91,19 @@ class Replication:
 
     def __init__(
         self,
-        turn: Turn,
-        parameters: Parameters,
+        context: Context,
         table: RoutingTable,
         calls: Calls,
         blocks: Blocks,
-        counts: Counter[str],
     ) -> None:
-        self._turn = turn
-        self._interval_s = parameters.repair_interval_s
-        self._replicas = parameters.replicas
-        self._send_bytes_max = parameters.range_bytes_max
+        self._turn = context.turn
+        self._interval_s = context.parameters.repair_interval_s
+        self._replicas = context.parameters.replicas
+        self._send_bytes_max = context.parameters.range_bytes_max
         self._table = table
         self._calls = calls
         self._blocks = blocks
-        self._counts = counts
+        self._counts = context.counts
         self._timer: int | None = None
         self._next_s = 0.0
         self._hurry = 0

@@ -13,11 +13,11 @@ acknowledgement: numbers and recovery give each publisher's order, where the pap
 until everybody has the message before.
 """
 
-from collections import Counter
 from typing import assert_never
 
 from pulsarcast.model.ids import Cid, PeerId, is_closer, peer_key
 from pulsarcast.model.keys import KEY_BITS, Key
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.cluster import Clusters
 from pulsarcast.protocol.dissemination.entrance import Entrance
@@ -38,8 +38,6 @@ from pulsarcast.protocol.messages import (
     OverlayMessage,
     Role,
 )
-from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.turn import Turn
 
 WAITING_MAX = 64
 """Newcomers that wait for us to have a start ourselves."""
@@ -59,32 +57,30 @@ class DisseminationCube:
         self,
         topic: Cid,
         root: PeerId,
-        turn: Turn,
+        context: Context,
         dht: Kademlia,
-        parameters: Parameters,
         owner: OverlayOwner,
-        counts: Counter[str],
     ) -> None:
         self.topic = topic
         self.root_peer = root
-        self.turn = turn
-        self.parameters = parameters
+        self.turn = context.turn
+        self.parameters = context.parameters
         self.owner = owner
-        self.counts = counts
+        self.counts = context.counts
         self.members: Clusters[PeerId] = Clusters(
-            peer_key(turn.me),
+            peer_key(context.turn.me),
             peer_key,
-            view_max=parameters.cube_view,
-            bucket_max=parameters.cube_bucket,
+            view_max=context.parameters.cube_view,
+            bucket_max=context.parameters.cube_bucket,
         )
         self.links: dict[PeerId, Link] = {}
         """Everyone that we have met, kept among `members` or not."""
         self.fresh = False
         self.open = True
         self.leaving = False
-        self.entrance = Entrance(topic, root, turn, dht, parameters, self, counts)
+        self.entrance = Entrance(topic, root, context, dht, self)
         self.meetings = Meetings(
-            turn, parameters, wanted=self._wants, ask=self._introduce, idle=self._explore
+            context, wanted=self._wants, ask=self._introduce, idle=self._explore
         )
         self._inside = False
         self._host: PeerId | None = None

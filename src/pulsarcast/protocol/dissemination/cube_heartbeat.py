@@ -6,15 +6,12 @@ event together, if the one who answers for it dies at the wrong moment: so each 
 members of far buckets too. Whoever finds out passes on what was missing.
 """
 
-from collections import Counter
-
 from pulsarcast.model.ids import Cid, PeerId, peer_key
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dissemination.cube import DisseminationCube
 from pulsarcast.protocol.dissemination.overlay import OverlayOwner
 from pulsarcast.protocol.dissemination.pulse import Pulse
 from pulsarcast.protocol.messages import Contact, Status
-from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.turn import Turn
 
 FAR = 2
 """Members of far buckets that each beat goes to, in turn."""
@@ -32,20 +29,18 @@ class CubeHeartbeat:
     def __init__(
         self,
         topic: Cid,
-        turn: Turn,
-        parameters: Parameters,
+        context: Context,
         cube: DisseminationCube,
         owner: OverlayOwner,
-        counts: Counter[str],
     ) -> None:
         self.topic = topic
-        self.turn = turn
-        self.parameters = parameters
+        self.turn = context.turn
+        self.parameters = context.parameters
         self.cube = cube
         self.owner = owner
-        self.counts = counts
+        self.counts = context.counts
         self.round_trip_s = 0.0
-        self._pulse = Pulse(turn, parameters, self._beat, owner.digest)
+        self._pulse = Pulse(context, self._beat, owner.digest)
         self._asked: dict[PeerId, float] = {}
         """Whom we asked, and when first without an answer since."""
         self._missed: dict[PeerId, int] = {}

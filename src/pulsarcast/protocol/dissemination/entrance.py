@@ -7,10 +7,10 @@ knows of none closer to the key goes on looking, so that parts of a topic that l
 again there.
 """
 
-from collections import Counter
 from typing import Protocol
 
 from pulsarcast.model.ids import Cid, PeerId, is_closer, peer_key
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.messages import (
     Contact,
@@ -20,8 +20,6 @@ from pulsarcast.protocol.messages import (
     JoinRefused,
     Role,
 )
-from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.turn import Turn
 
 STEPS_MAX = 64
 """Steps of one way in; a longer one means that somebody sends us in circles."""
@@ -62,20 +60,18 @@ class Entrance:
         self,
         topic: Cid,
         root: PeerId,
-        turn: Turn,
+        context: Context,
         dht: Kademlia,
-        parameters: Parameters,
         owner: EntranceOwner,
-        counts: Counter[str],
     ) -> None:
         self.topic = topic
         self.root = root
         self.root_key = peer_key(root)
-        self.turn = turn
+        self.turn = context.turn
         self.dht = dht
-        self.parameters = parameters
+        self.parameters = context.parameters
         self.owner = owner
-        self.counts = counts
+        self.counts = context.counts
         self._attempt: _Attempt | None = None
         self._failures = 0
         self._avoid: dict[PeerId, None] = {}

@@ -9,8 +9,7 @@ lost are tried again, ever more seldom: a connection may have broken, a network 
 from collections.abc import Callable, Iterable
 
 from pulsarcast.model.ids import PeerId
-from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.turn import Turn
+from pulsarcast.protocol.context import Context
 
 CANDIDATES_MAX = 256
 """Peers said to be members that we have yet to try."""
@@ -31,15 +30,14 @@ class Meetings:
 
     def __init__(
         self,
-        turn: Turn,
-        parameters: Parameters,
+        context: Context,
         *,
         wanted: Callable[[PeerId], bool],
         ask: Callable[[PeerId], None],
         idle: Callable[[], None],
     ) -> None:
-        self.turn = turn
-        self.parameters = parameters
+        self.turn = context.turn
+        self.parameters = context.parameters
         self.wanted = wanted
         """Whether we would keep a peer, were it a member."""
         self.ask = ask

@@ -9,10 +9,9 @@ from typing import Protocol
 
 from pulsarcast.model.ids import Cid, PeerId, is_closer, peer_key
 from pulsarcast.model.keys import Key
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.messages import Contact, Join, JoinReferred, JoinRefused, Role
-from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.turn import Turn
 
 REFERRALS_MAX = 64
 """Steps of one join; a longer way means that somebody sends us in circles."""
@@ -57,17 +56,16 @@ class ParentSearch:
         self,
         topic: Cid,
         root: PeerId,
-        turn: Turn,
+        context: Context,
         dht: Kademlia,
-        parameters: Parameters,
         owner: SearchOwner,
     ) -> None:
         self.topic = topic
         self.root = root
         self.root_key: Key = peer_key(root)
-        self.turn = turn
+        self.turn = context.turn
         self.dht = dht
-        self.parameters = parameters
+        self.parameters = context.parameters
         self.owner = owner
         self._attempt: _Attempt | None = None
         self._failures = 0

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.turn import Turn
+from pulsarcast.protocol.context import Context
 
 
 class Pulse:
@@ -11,20 +10,19 @@ class Pulse:
 
     def __init__(
         self,
-        turn: Turn,
-        parameters: Parameters,
+        context: Context,
         beat: Callable[[], None],
         digest: Callable[[], bytes],
         *,
         before: Callable[[], None] = lambda: None,
     ) -> None:
-        self.turn = turn
-        self.parameters = parameters
+        self.turn = context.turn
+        self.parameters = context.parameters
         self.beat = beat
         self.digest = digest
         self.before = before
         """Called before the next beat is set, which it may bring nearer."""
-        self._interval_s = parameters.status_interval_s
+        self._interval_s = context.parameters.status_interval_s
         self._last_digest = b""
         self._timer: int | None = None
 

@@ -7,11 +7,11 @@ so a cycle made by a race is found and broken. When the root is gone, the closes
 key acts as root and keeps looking for a closer one, so that trees split by a partition merge again.
 """
 
-from collections import Counter
 from collections.abc import Callable
 from typing import assert_never
 
 from pulsarcast.model.ids import Cid, PeerId, is_closer
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.overlay import Link, OverlayOwner, TreeView
 from pulsarcast.protocol.dissemination.parent_search import BELOW_YOU, ParentSearch
@@ -31,8 +31,6 @@ from pulsarcast.protocol.messages import (
     OverlayMessage,
     Role,
 )
-from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.turn import Turn
 
 PATH_MAX = 255
 """Peers between us and the root; a longer way is a cycle, or a lie."""
@@ -47,18 +45,16 @@ class DisseminationTree:
         self,
         topic: Cid,
         root: PeerId,
-        turn: Turn,
+        context: Context,
         dht: Kademlia,
-        parameters: Parameters,
         owner: OverlayOwner,
-        counts: Counter[str],
     ) -> None:
         self.topic = topic
         self.root_peer = root
-        self.turn = turn
-        self.parameters = parameters
+        self.turn = context.turn
+        self.parameters = context.parameters
         self.owner = owner
-        self.counts = counts
+        self.counts = context.counts
         self.parent: PeerId | None = None
         self.path: tuple[PeerId, ...] = ()
         """From our parent, first, to the root, last; empty for a root."""
@@ -70,7 +66,7 @@ class DisseminationTree:
         self.open = True
         """Whether we know enough of the topic to take children in."""
         self.leaving = False
-        self.search = ParentSearch(topic, root, turn, dht, parameters, self)
+        self.search = ParentSearch(topic, root, context, dht, self)
         self._waiting: dict[PeerId, Join] = {}
         self._turn_of_child = 0
         self._leave_timer: int | None = None

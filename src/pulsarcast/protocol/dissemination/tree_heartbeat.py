@@ -5,16 +5,14 @@ now and then, so that neither a silent parent nor a lost last event goes unnotic
 changes the beat slows down.
 """
 
-from collections import Counter
 from typing import Protocol
 
 from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dissemination.overlay import Link
 from pulsarcast.protocol.dissemination.pulse import Pulse
 from pulsarcast.protocol.dissemination.tree import DisseminationTree
 from pulsarcast.protocol.messages import Contact, Leave, Status
-from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.turn import Turn
 
 MEMBERS_MAX = 16
 """Other members that we remember, to choose lazy neighbours from."""
@@ -39,24 +37,22 @@ class Heartbeat:
     def __init__(
         self,
         topic: Cid,
-        turn: Turn,
-        parameters: Parameters,
+        context: Context,
         tree: DisseminationTree,
         owner: HeartbeatOwner,
-        counts: Counter[str],
     ) -> None:
         self.topic = topic
-        self.turn = turn
-        self.parameters = parameters
+        self.turn = context.turn
+        self.parameters = context.parameters
         self.tree = tree
         self.owner = owner
-        self.counts = counts
+        self.counts = context.counts
         self.lazy: dict[PeerId, None] = {}
         self.round_trip_s = 0.0
         self._members: dict[PeerId, None] = {}
         self._asked: dict[PeerId, float] = {}
         self._unanswered = 0
-        self._pulse = Pulse(turn, parameters, self._beat, owner.digest, before=self._watch_parent)
+        self._pulse = Pulse(context, self._beat, owner.digest, before=self._watch_parent)
 
     # Beating.
 

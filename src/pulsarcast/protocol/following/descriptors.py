@@ -11,10 +11,10 @@ from itertools import islice
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.topics import TopicDescriptor, decode_topic
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.store import DropState, PutState, StateRow
 from pulsarcast.protocol.topic.versions import VERSIONS_MAX, Versions
-from pulsarcast.protocol.turn import Turn
 
 CACHED_MAX = 1024
 """Topics whose descriptors we remember without following them."""
@@ -26,8 +26,8 @@ by a recovery key, or by anybody."""
 class Descriptors:
     """Every topic descriptor that we have seen and may need again."""
 
-    def __init__(self, turn: Turn, dht: Kademlia, *, in_use: Callable[[Cid], bool]) -> None:
-        self.turn = turn
+    def __init__(self, context: Context, dht: Kademlia, *, in_use: Callable[[Cid], bool]) -> None:
+        self.turn = context.turn
         self.dht = dht
         self.in_use = in_use
         """Whether something of ours needs a topic, also after a restart, though we left it."""

@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pulsarcast.model import trace
-from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import CID_BYTES, Cid, PeerId
 from pulsarcast.model.requests import Sequence
@@ -70,7 +69,6 @@ class Following:
         self.node = node
         self.turn = node.turn
         self.parameters = node.parameters
-        self.counts = node.counts
         self.topic_type = Topic
         self.topics: dict[Cid, Topic] = {}
         self._why: dict[Cid, Why] = {}
@@ -212,11 +210,9 @@ class Following:
         self.node.descriptors.follow(versions)
         topic = self.topic_type(
             versions,
-            self.turn,
+            self.node.context,
             self.node.dht,
-            self.parameters,
             self,
-            self.counts,
             subscribed=Why.SUBSCRIBED in why,
         )
         self._add(topic)
@@ -339,14 +335,6 @@ class Following:
             then()
 
     # What topics report.
-
-    def decode(self, block: bytes) -> EventDescriptor:
-        """Verify an event."""
-        return self.node.decode(block)
-
-    def rejected(self, sender: PeerId, topic: Cid | None, error: RemoteError) -> None:
-        """Write down that a peer said what it should not have."""
-        self.node.rejected(sender, topic, error)
 
     def shown(self, topic: Topic, sender: PeerId, message: FrontierPage) -> None:
         """A peer shows what it holds: we may have asked it about our own numbering."""
@@ -527,11 +515,9 @@ class Following:
             self._why[cid] = Why(value[0])
             topic = self.topic_type(
                 versions,
-                self.turn,
+                self.node.context,
                 self.node.dht,
-                self.parameters,
                 self,
-                self.counts,
                 subscribed=Why.SUBSCRIBED in self._why[cid],
                 frontier=Frontier(marks.get(cid, [])),
                 log_index=logs.get(cid, 0),

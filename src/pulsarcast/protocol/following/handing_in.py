@@ -102,7 +102,7 @@ class HandingIn:
             try:
                 topic.arrivals.receive(event, sender, 1)
             except RemoteError as error:
-                self.node.rejected(sender, topic.id, error)
+                self.node.context.rejected(sender, topic.id, error)
                 continue
             may_try_again = event.publisher == self.turn.me or tries + 1 < LATE_TRIES
             if may_try_again and not topic.holds(event):

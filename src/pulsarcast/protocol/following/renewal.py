@@ -28,7 +28,7 @@ class Renewal:
         try:
             self._take(meta, decode_topic(event.payload))
         except RemoteError as error:
-            self.node.rejected(event.publisher, meta.id, error)
+            self.node.context.rejected(event.publisher, meta.id, error)
 
     def _take(self, meta: Topic, version: TopicDescriptor) -> None:
         main = self.node.topics.get(version.topic)
@@ -72,7 +72,7 @@ class Renewal:
                 for newer in versions:
                     self.adopt(topic, newer)
             except RemoteError as error:
-                self.node.rejected(sender, topic.id, error)
+                self.node.context.rejected(sender, topic.id, error)
             topic.arrivals.unpark(version)
 
         self.node.descriptors.find_version(topic.id, version, found)

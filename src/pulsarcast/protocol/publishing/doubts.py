@@ -11,7 +11,6 @@ If somebody numbers in our name while we do, two nodes have our key. We say so a
 more until we are started again: going on would hide what only people can mend.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -21,10 +20,9 @@ from pulsarcast.model.errors import Verdict
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor
-from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.publishing.numbering import Numberings
 from pulsarcast.protocol.store import RESTORED, DropState, MarkState, Write
-from pulsarcast.protocol.turn import Turn
 
 if TYPE_CHECKING:
     from pulsarcast.protocol.publishing.visiting import Visits
@@ -86,17 +84,15 @@ class Doubts:
 
     def __init__(
         self,
-        turn: Turn,
-        parameters: Parameters,
+        context: Context,
         numberings: Numberings,
         visits: "Visits",
-        counts: Counter[str],
     ) -> None:
-        self.turn = turn
-        self.parameters = parameters
+        self.turn = context.turn
+        self.parameters = context.parameters
         self.numberings = numberings
         self.visits = visits
-        self.counts = counts
+        self.counts = context.counts
         self._doubts: dict[Cid, _Doubt] = {}
         self._said: dict[tuple[Cid, int], None] = {}
         self._began_us = 0

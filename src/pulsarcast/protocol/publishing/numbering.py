@@ -11,8 +11,8 @@ from pulsarcast.model.errors import LocalError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import CID_BYTES, PEER_ID_BYTES, Cid, PeerId
 from pulsarcast.model.topics import DeliveryOrder, Mark
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.store import PutState, StateRow, Write
-from pulsarcast.protocol.turn import Turn
 
 if TYPE_CHECKING:
     from pulsarcast.protocol.topic.topic import Topic
@@ -85,8 +85,8 @@ class Saved(NamedTuple):
 class Numberings:
     """Gives our events their numbers, each once."""
 
-    def __init__(self, turn: Turn) -> None:
-        self.turn = turn
+    def __init__(self, context: Context) -> None:
+        self.turn = context.turn
         self.refusal: str | None = None
         """Why we give no numbers any more, in any topic."""
         self._current: dict[Cid, Numbering] = {}

@@ -5,7 +5,6 @@ more slowly, until it is answered with a CID or a refusal. The other side of it 
 `request_desk.py`.
 """
 
-from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -20,12 +19,11 @@ from pulsarcast.model.events import (
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topic_types import SEQUENCERS_MAX
 from pulsarcast.model.topics import DeliveryOrder, EventLinking, TopicDescriptor
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.inputs import Publish
 from pulsarcast.protocol.messages import RequestAnswered, RequestReferred, RequestToPublish
-from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import DropState, PutState, StateRow
 from pulsarcast.protocol.topic.barrier import NO_LINKS, CausalBarrier, Links
-from pulsarcast.protocol.turn import Turn
 
 if TYPE_CHECKING:
     from pulsarcast.protocol.topic.topic import Topic
@@ -85,15 +83,13 @@ class Outbox:
 
     def __init__(
         self,
-        turn: Turn,
-        parameters: Parameters,
-        counts: Counter[str],
+        context: Context,
         *,
         ask_self: Callable[[RequestToPublish], None] = lambda message: None,
     ) -> None:
-        self.turn = turn
-        self.parameters = parameters
-        self.counts = counts
+        self.turn = context.turn
+        self.parameters = context.parameters
+        self.counts = context.counts
         self.ask_self = ask_self
         self.barrier_outside: Callable[[Cid], CausalBarrier | None] = lambda topic: None
         """What we have seen of a causal topic where we are no member: what our filters found."""

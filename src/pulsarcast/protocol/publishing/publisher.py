@@ -5,7 +5,6 @@ spreads through the topic and to its DHT replicas at the same time, and nothing 
 whole network.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,15 +21,14 @@ from pulsarcast.model.events import (
 )
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.topics import DeliveryOrder, EventLinking, TopicDescriptor
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.expiry import event_lifetime
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.inputs import Publish
 from pulsarcast.protocol.messages import EventMessage
-from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.publishing.numbering import Numbering, Numberings
 from pulsarcast.protocol.store import MarkState, PutEvent
 from pulsarcast.protocol.topic.barrier import NO_LINKS, CausalBarrier, Links
-from pulsarcast.protocol.turn import Turn
 
 if TYPE_CHECKING:
     from pulsarcast.protocol.publishing.visiting import Visits
@@ -49,19 +47,17 @@ class Publisher:
 
     def __init__(
         self,
-        turn: Turn,
+        context: Context,
         dht: Kademlia,
-        parameters: Parameters,
         numberings: Numberings,
         visits: "Visits",
-        counts: Counter[str],
     ) -> None:
-        self.turn = turn
+        self.turn = context.turn
         self.dht = dht
-        self.parameters = parameters
+        self.parameters = context.parameters
         self.numberings = numberings
         self.visits = visits
-        self.counts = counts
+        self.counts = context.counts
         self.published: Callable[[EventDescriptor], None] = lambda event: None
         """What else happens once an event of ours is on our disk: it may be routed by content."""
         self.mark_outside: Callable[[MarkState, EventDescriptor], MarkState] = lambda mark, event: (

@@ -5,20 +5,18 @@ again gets the answer it got before. Of topics with several sequencers, `sequenc
 desk.
 """
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from pulsarcast.model.errors import LocalError, RemoteError
 from pulsarcast.model.events import EventDescriptor, SignedRequest, decode_event, decode_request
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor, check_attributes
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.messages import RequestAnswered, RequestToPublish
-from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.publishing.behind import Behind, Waiting
 from pulsarcast.protocol.publishing.early import Early
 from pulsarcast.protocol.publishing.publisher import Publisher
 from pulsarcast.protocol.store import Block, LoadRequest
-from pulsarcast.protocol.turn import Turn
 
 if TYPE_CHECKING:
     from pulsarcast.protocol.topic.topic import Topic
@@ -29,18 +27,16 @@ class RequestDesk:
 
     def __init__(
         self,
-        turn: Turn,
-        parameters: Parameters,
+        context: Context,
         publisher: Publisher,
-        counts: Counter[str],
     ) -> None:
-        self.turn = turn
-        self.parameters = parameters
+        self.turn = context.turn
+        self.parameters = context.parameters
         self.publisher = publisher
-        self.counts = counts
+        self.counts = context.counts
         self._taking: dict[bytes, dict[PeerId, None]] = {}
         """Requests on their way to the disk or to replicas, and who waits for the answer."""
-        self._early = Early(parameters.requests_held_max)
+        self._early = Early(context.parameters.requests_held_max)
         self._behind = Behind()
 
     def __len__(self) -> int:

@@ -10,11 +10,11 @@ already, unless something was lost. Who let us in last is remembered, so the nex
 message.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId, peer_key
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.messages import (
     Contact,
@@ -27,7 +27,6 @@ from pulsarcast.protocol.messages import (
     Range,
     Role,
 )
-from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import (
     Block,
     DropState,
@@ -39,7 +38,6 @@ from pulsarcast.protocol.store import (
     StateRow,
     Write,
 )
-from pulsarcast.protocol.turn import Turn
 
 TOPICS_MAX = 256
 """Topics that we have something for at a time; with events of our own, as many as there are."""
@@ -111,13 +109,11 @@ class _Visit:
 class Visits:
     """Hands events in to topics that we do not follow."""
 
-    def __init__(
-        self, turn: Turn, dht: Kademlia, parameters: Parameters, counts: Counter[str]
-    ) -> None:
-        self.turn = turn
+    def __init__(self, context: Context, dht: Kademlia) -> None:
+        self.turn = context.turn
         self.dht = dht
-        self.parameters = parameters
-        self.counts = counts
+        self.parameters = context.parameters
+        self.counts = context.counts
         self._visits: dict[Cid, _Visit] = {}
         self._doors: dict[Cid, PeerId] = {}
         """The member that let us in last, by topic."""

@@ -134,7 +134,7 @@ class Seat:
         try:
             self.topic.arrivals.receive(event, self.turn.me, 0, certificate)
         except RemoteError as error:
-            self.node.rejected(self.turn.me, self.topic.id, error)
+            self.node.context.rejected(self.turn.me, self.topic.id, error)
         self.desk.count_replicas(event)
 
     def signers_of(self, entry: Entry) -> tuple[PeerId, ...]:

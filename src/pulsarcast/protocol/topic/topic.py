@@ -4,7 +4,6 @@ Here they are put together, find a place among the members, learn where the subs
 leave again. Each part knows only those that it needs.
 """
 
-from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 from typing import Protocol
@@ -14,11 +13,11 @@ from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId, order_of
 from pulsarcast.model.requests import Sequence
 from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.choosing import choose_overlay
 from pulsarcast.protocol.dissemination.overlay import CubeView, TreeView
 from pulsarcast.protocol.messages import Contact, FrontierPage
-from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import PutMark
 from pulsarcast.protocol.topic.arrivals import Arrivals
 from pulsarcast.protocol.topic.barrier import CausalBarrier
@@ -37,7 +36,6 @@ from pulsarcast.protocol.topic.retirement import Retirement
 from pulsarcast.protocol.topic.sharing import Sharing
 from pulsarcast.protocol.topic.versions import Versions
 from pulsarcast.protocol.topic.witnesses import Witnesses
-from pulsarcast.protocol.turn import Turn
 
 START_MARKS_MAX = 65_536
 """Publishers of a topic that a new subscriber takes from its parent."""
@@ -45,8 +43,6 @@ START_MARKS_MAX = 65_536
 
 class TopicOwner(Protocol):
     """What a topic asks of the node that it belongs to."""
-
-    def decode(self, block: bytes) -> EventDescriptor: ...
 
     def started(self, topic: "Topic") -> None:
         """The subscription has its start frontier."""
@@ -75,8 +71,6 @@ class TopicOwner(Protocol):
     def met_own_twice(self, event: EventDescriptor) -> None:
         """An event that our key signed has the number of another one."""
 
-    def rejected(self, sender: PeerId, topic: Cid | None, error: RemoteError) -> None: ...
-
 
 class Topic:
     """One topic that we follow: as a subscriber, for its versions, or to keep its tree together."""
@@ -84,11 +78,9 @@ class Topic:
     def __init__(
         self,
         versions: Versions,
-        turn: Turn,
+        context: Context,
         dht: Kademlia,
-        parameters: Parameters,
         owner: TopicOwner,
-        counts: Counter[str],
         *,
         subscribed: bool,
         frontier: Frontier | None = None,
@@ -97,10 +89,10 @@ class Topic:
     ) -> None:
         self.versions = versions
         self.id: Cid = versions.first.cid
-        self.turn = turn
-        self.parameters = parameters
+        self.turn = turn = context.turn
+        self.parameters = parameters = context.parameters
         self.owner = owner
-        self.counts = counts
+        self.counts = counts = context.counts
         self.started = frontier is not None
         self.announced = self.started and log_index == 0
         """Whether our start is on the disk, and so known to whoever asked for the subscription."""
@@ -108,9 +100,7 @@ class Topic:
         self.is_sequenced = versions.first.is_sequenced
         self.is_meta = versions.first.is_meta
         self.requests = PublishedRequests(self.id)
-        self.overlay, self.heartbeat = choose_overlay(
-            versions.first, turn, dht, parameters, self, counts
-        )
+        self.overlay, self.heartbeat = choose_overlay(versions.first, context, dht, self)
         self.overlay.fresh = not self.started
         self.overlay.open = self.started
         order = versions.current.delivery_order
@@ -140,7 +130,7 @@ class Topic:
             self.frontier,
             self.ordering,
             self.overlay,
-            rejected=owner.rejected,
+            rejected=context.rejected,
             met_own_twice=owner.met_own_twice,
         )
         self.handovers = Handovers(versions, turn, self.frontier, partial(owner.want_version, self))
@@ -157,7 +147,7 @@ class Topic:
             flow=self.flow,
             heartbeat=self.heartbeat,
             arrived=partial(owner.arrived, self),
-            rejected=owner.rejected,
+            rejected=context.rejected,
             counts=counts,
         )
         self.retirement = Retirement(
@@ -209,10 +199,10 @@ class Topic:
             keeping=self.keeping,
             recovery=self.recovery,
             has_started=lambda: self.started,
-            decode=owner.decode,
+            decode=context.decode,
             want_version=partial(owner.want_version, self),
             met_own=owner.met_own,
-            rejected=owner.rejected,
+            rejected=context.rejected,
             counts=counts,
         )
         self.comparing = Comparing(

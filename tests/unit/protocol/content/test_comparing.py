@@ -1,6 +1,5 @@
 """Whose word moves a content subscriber's frontier, and who may give it."""
 
-from collections import Counter
 from collections.abc import Callable
 from random import Random
 
@@ -10,6 +9,7 @@ from pulsarcast.model.ids import PeerId, cid_of
 from pulsarcast.protocol.content import comparing
 from pulsarcast.protocol.content.comparing import LATE_MAX, MARKS_MAX, Comparing
 from pulsarcast.protocol.content.messages import MARKS_LEFT_OUT, CompareContent, ContentCompared
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.effects import Send
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import MarkState
@@ -29,19 +29,18 @@ class Asker:
         self.turn = Turn(ALICE, Random(1))
         self.members = list(members)
         self.high = dict(marks or {})
-        self.counts: Counter[str] = Counter()
+        context = Context(self.turn, Parameters())
+        self.counts = context.counts
         self.heard: list[PeerId] = []
         self.comparing = Comparing(
             TOPIC,
-            self.turn,
-            Parameters(),
+            context,
             is_ordered=False,
             where=lambda: ("price < 10",),
             find_members=lambda then: then(list(self.members)),
             start=lambda marks: None,
             compared=self._compared,
             confirmed=self.high.update,
-            counts=self.counts,
         )
         self.comparing.open(marks)
 

@@ -17,7 +17,7 @@ def test_who_does_not_answer_in_twice_the_time_of_an_answer_is_no_member() -> No
     node.dht.saw(Contact(BOB.peer_id))
     node.turn.effects.clear()
     found: list[list[PeerId]] = []
-    knocking = Knocking(node.turn, node.dht, parameters)
+    knocking = Knocking(node.context, node.dht)
     knocking.find(cid_of(b"topic"), BOB.peer_id, found.append)
     (timer,) = [each for each in node.turn.effects if isinstance(each, SetTimer)]
     assert timer.delay_s == 6.0

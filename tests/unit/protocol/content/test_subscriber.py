@@ -38,12 +38,10 @@ class Post:
         self.hints: list[tuple[str, int]] = []
         self.installed = 0
         self.subscriber = Subscriber(
-            self.turn,
-            Parameters(),
+            node.context,
             cast(Homes, self),
             node.content.spaces,
             node.content.trees,
-            node.counts,
         )
         self.trees = node.content.trees
         self._due: list[tuple[float, int]] = []

@@ -11,6 +11,7 @@ from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of, peer_key
 from pulsarcast.model.keys import Key
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.expiry import Lifetime
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.effects import Know, Load, Persist, Send, SetTimer
@@ -66,12 +67,12 @@ class Node:
         if not keep_disk:
             self.disk = MemoryStore()
         self.turn = Turn(self.identity, Random(f"{self.peer.hex()}/{self.incarnation}"))
+        context = Context(self.turn, self.network.parameters)
+        context.counts = self.counts
         self.dht = Kademlia(
-            self.turn,
-            self.network.parameters,
+            context,
             verify_block=verify_block,
             stored=lambda cid, block, sender: self.stored.append((cid, sender)),
-            counts=self.counts,
         )
         self.receive: Callable[[PeerId, DhtMessage], None] = self.dht.receive
         self.do(lambda: self.dht.start(contacts, self.disk.rows()))

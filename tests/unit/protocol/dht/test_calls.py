@@ -4,10 +4,12 @@ from random import Random
 
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import peer_id_of
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.calls import Calls
 from pulsarcast.protocol.dht.routing import RoutingTable
 from pulsarcast.protocol.effects import Know, Send, SetTimer
 from pulsarcast.protocol.messages import Contact, DhtMessage, FindPeers, Peers, Stored
+from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.turn import Turn
 
 TIMEOUT_S = 5.0
@@ -20,10 +22,11 @@ class Asker:
 
     def __init__(self) -> None:
         self.turn = Turn(Identity.from_seed(bytes(32)), Random(1))
+        context = Context(self.turn, Parameters(rpc_timeout_s=TIMEOUT_S))
         self.failed: list[Contact] = []
         self.answers: list[DhtMessage | None] = []
         self.table = RoutingTable(self.turn.me, bucket_size=20, retry_s=30.0)
-        self.calls = Calls(self.turn, TIMEOUT_S, self.table, self.failed.append)
+        self.calls = Calls(context, self.table, self.failed.append)
 
     def ask(self, contact: Contact) -> int:
         """Ask, and return the request's number."""

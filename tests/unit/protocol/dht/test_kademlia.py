@@ -1,6 +1,5 @@
 """The DHT over a small network: lookups, stores, faults."""
 
-from collections import Counter
 from random import Random
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from pulsarcast.model.errors import RemoteError, Verdict
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import PeerId, cid_key, cid_of, peer_id_of, peer_key
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht import lookups, placing
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.effects import Effect, Load, Persist, Send
@@ -46,13 +46,12 @@ class Alone:
         self.turn = Turn(Identity.from_seed(bytes(32)), Random(1))
         self.turn.wall_us = EPOCH_US
         self.stored: list[bytes] = []
-        self.counts: Counter[str] = Counter()
+        context = Context(self.turn, parameters or Parameters())
+        self.counts = context.counts
         self.dht = Kademlia(
-            self.turn,
-            parameters or Parameters(),
+            context,
             verify_block=verify_block,
             stored=lambda cid, block, sender: self.stored.append(block),
-            counts=self.counts,
         )
 
     def effects(self) -> list[Effect]:

@@ -1,6 +1,5 @@
 """Joining, and keeping the routing table true."""
 
-from collections import Counter
 from collections.abc import Sequence
 from random import Random
 
@@ -9,6 +8,7 @@ import pytest
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import PeerId, peer_id_of, peer_key
 from pulsarcast.model.keys import bucket_of
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.effects import Send
 from pulsarcast.protocol.messages import Contact, FindPeers, Peers
@@ -27,11 +27,9 @@ class Newcomer:
         self.turn = Turn(Identity.from_seed(bytes(32)), Random(1))
         self.key = peer_key(self.turn.me)
         self.dht = Kademlia(
-            self.turn,
-            PARAMETERS,
+            Context(self.turn, PARAMETERS),
             verify_block=verify_block,
             stored=lambda cid, block, sender: None,
-            counts=Counter(),
         )
         self.dht.start(contacts)
 
@@ -166,11 +164,9 @@ def test_hearsay_about_a_lost_contact_counts_only_in_lookups_of_our_own_key(
 def test_nothing_makes_us_join_before_the_start() -> None:
     turn = Turn(Identity.from_seed(bytes(32)), Random(1))
     dht = Kademlia(
-        turn,
-        PARAMETERS,
+        Context(turn, PARAMETERS),
         verify_block=verify_block,
         stored=lambda cid, block, sender: None,
-        counts=Counter(),
     )
     dht.saw(Contact(PEERS[0]))
     dht.lost(PEERS[0])

@@ -1,11 +1,11 @@
 """One member of a cube between scripted others: what it asks them, and whom it talks to."""
 
-from collections import Counter
 from random import Random
 from typing import cast
 
 from pulsarcast.model.ids import PeerId, cid_of, peer_key
 from pulsarcast.model.keys import KEY_BITS
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.cube import DisseminationCube
 from pulsarcast.protocol.dissemination.cube_heartbeat import FAR, CubeHeartbeat
@@ -25,12 +25,13 @@ class Member:
 
     def __init__(self) -> None:
         self.turn = Turn(ALICE, Random(1))
-        self.counts: Counter[str] = Counter()
+        context = Context(self.turn, PARAMETERS)
+        self.counts = context.counts
         self.differing: list[PeerId] = []
         dht = cast(Kademlia, self)
         root = ALICE.peer_id
-        self.cube = DisseminationCube(TOPIC, root, self.turn, dht, PARAMETERS, self, self.counts)
-        self.heartbeat = CubeHeartbeat(TOPIC, self.turn, PARAMETERS, self.cube, self, self.counts)
+        self.cube = DisseminationCube(TOPIC, root, context, dht, self)
+        self.heartbeat = CubeHeartbeat(TOPIC, context, self.cube, self)
         self.cube.entered(None, None)
         for other in OTHERS:
             self.cube.receive(other, Meet(TOPIC, 0, 1))

@@ -1,11 +1,11 @@
 """The way into a cube: whoever is out comes in again, whatever it was looking for at the time."""
 
-from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import cast
 
 from pulsarcast.model.ids import PeerId, cid_of
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.entrance import Entrance
 from pulsarcast.protocol.effects import SetTimer
@@ -27,11 +27,9 @@ class Cube:
         self.entrance = Entrance(
             cid_of(b"a topic"),
             ALICE.peer_id,
-            self.turn,
+            Context(self.turn, Parameters()),
             cast(Kademlia, self),
-            Parameters(),
             self,
-            Counter(),
         )
 
     def closest_known(

@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from pulsarcast.model.ids import PeerId
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dissemination.meetings import Meetings
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.turn import Turn
@@ -19,8 +20,7 @@ def test_one_that_was_no_member_is_asked_again_once_it_is_named_after_a_while(
 ) -> None:
     asked: list[PeerId] = []
     meetings = Meetings(
-        Turn(BOB, Random(1)),
-        Parameters(),
+        Context(Turn(BOB, Random(1)), Parameters()),
         wanted=lambda _: True,
         ask=asked.append,
         idle=lambda: None,

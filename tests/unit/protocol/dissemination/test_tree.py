@@ -1,6 +1,5 @@
 """Dissemination trees: many of them in a small network without a DHT, joined in every order."""
 
-from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import cast
@@ -10,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulsarcast.model.ids import PeerId, cid_of, peer_key
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.parent_search import BELOW_YOU, FORGIVEN_S, REFERRALS_MAX
 from pulsarcast.protocol.dissemination.tree import DisseminationTree
@@ -74,11 +74,9 @@ class Member:
         self.tree = DisseminationTree(
             TOPIC,
             grove.root,
-            self.turn,
+            Context(self.turn, Parameters(fanout=FANOUT)),
             cast(Kademlia, knowledge),
-            Parameters(fanout=FANOUT),
             self,
-            Counter(),
         )
 
     def digest(self) -> bytes:

@@ -4,6 +4,8 @@ from random import Random
 
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.topics import DeliveryOrder, Mark, TopicSettings
+from pulsarcast.protocol.context import Context
+from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.publishing.numbering import Numberings
 from pulsarcast.protocol.store import PutState
 from pulsarcast.protocol.turn import Turn
@@ -14,7 +16,7 @@ CAUSAL = DeliveryOrder.CAUSAL
 
 
 def numberings(life: int = 1) -> Numberings:
-    return Numberings(Turn(ALICE, Random(life)))
+    return Numberings(Context(Turn(ALICE, Random(life)), Parameters()))
 
 
 def give(ours: Numberings) -> tuple[EventDescriptor, bytes]:
