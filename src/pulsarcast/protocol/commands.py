@@ -22,7 +22,6 @@ from pulsarcast.model.topics import (
     settled,
 )
 from pulsarcast.protocol.effects import Reply
-from pulsarcast.protocol.following.following import Why
 from pulsarcast.protocol.inputs import (
     Acknowledge,
     Command,
@@ -48,6 +47,7 @@ from pulsarcast.protocol.store import (
     LoadLog,
     LoadRequest,
 )
+from pulsarcast.protocol.topic.life import NO_REASON, FollowReason
 from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.protocol.topic.versions import Versions, valid_until
 
@@ -158,7 +158,7 @@ class Commands:
                 self.node.seats.summon(versions)
             self.node.following.follow(
                 versions,
-                Why.AUTHOR,
+                FollowReason.AUTHOR,
                 then=lambda: turn.effects.append(
                     Reply(given.call, cid=topic.cid, block=topic.block, replicas=min(counts))
                 ),
@@ -239,7 +239,7 @@ class Commands:
             if given.topic in self.node.content.topics:
                 self._refuse(given.call, "we follow this topic by filters: end these first")
                 return
-            why = Why.SUBSCRIBED | (Why.BELOW if given.below else Why(0))
+            why = FollowReason.SUBSCRIBED | (FollowReason.BELOW if given.below else NO_REASON)
             self.node.following.follow(
                 versions, why, from_start=given.from_start, then=lambda: self._subscribed(given)
             )
@@ -256,9 +256,9 @@ class Commands:
     ) -> bool:
         """While our disk forgets a topic, comings and goings wait: they have their turns then."""
         following = self.node.following
-        if not following.is_forgetting(given.topic):
+        if not following.followed.is_forgetting(given.topic):
             return False
-        following.when_stopped(given.topic, lambda: self.handle(given))
+        following.when_forgotten(given.topic, lambda: self.handle(given))
         return True
 
     def _unsubscribe(self, given: Unsubscribe) -> None:
@@ -335,8 +335,8 @@ class Commands:
                 self._refuse_publish(given, NO_TOPIC)
                 return
             topic = self.node.topics.get(given.topic)
-            if self.node.following.is_forgetting(given.topic):
-                self.node.following.when_stopped(given.topic, lambda: found(versions))
+            if self.node.followed.is_forgetting(given.topic):
+                self.node.following.when_forgotten(given.topic, lambda: found(versions))
                 return
             if topic is not None and not topic.may_publish:
                 self.node.following.when_started(topic, lambda: found(versions))

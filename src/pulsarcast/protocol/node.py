@@ -16,6 +16,7 @@ from pulsarcast.model.ids import Cid, PeerId, peer_key
 from pulsarcast.model.topics import DeliveryOrder, decode_topic
 from pulsarcast.protocol.commands import Commands
 from pulsarcast.protocol.content.content import Content
+from pulsarcast.protocol.content.following import ContentTopic
 from pulsarcast.protocol.content.messages import (
     AskShape,
     CompareContent,
@@ -35,7 +36,7 @@ from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.overlay import CubeView, TreeView
 from pulsarcast.protocol.effects import Effect, Know, Stopped
 from pulsarcast.protocol.following.descriptors import Descriptors
-from pulsarcast.protocol.following.following import Following
+from pulsarcast.protocol.following.following import Following, OnDisk
 from pulsarcast.protocol.following.handing_in import HandingIn
 from pulsarcast.protocol.following.joiners import Joiners
 from pulsarcast.protocol.following.prolonging import Prolonging
@@ -92,6 +93,8 @@ from pulsarcast.protocol.sequencing.messages import (
 )
 from pulsarcast.protocol.sequencing.seats import Seats
 from pulsarcast.protocol.store import RESTORED, DropState
+from pulsarcast.protocol.topic.followed import FollowedTopics
+from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.protocol.turn import Turn
 
 RECENT_MAX = 1024
@@ -117,26 +120,46 @@ class Node:
         """The topics of the events that passed through us lately."""
         self.decode = decode_event
         self.dht = Kademlia(context, verify_block=self._verify_block, stored=self._stored)
+        by_content: dict[Cid, ContentTopic] = {}
+        self.followed = FollowedTopics(by_content)
+        self.topics = self.followed.members
         self.visits = Visits(context, self.dht)
         self.numberings = Numberings(context)
         self.doubts = Doubts(context, self.numberings, self.visits)
-        self.publisher = Publisher(context, self.dht, self.numberings, self.visits)
-        self.outbox = Outbox(context, ask_self=self._ask_self)
+        self.publisher = Publisher(
+            context, self.dht, self.numberings, self.visits, self.followed, self
+        )
+        self.outbox = Outbox(context, self.followed, self)
         self.desk = RequestDesk(context, self.publisher)
-        self.descriptors = Descriptors(context, self.dht, in_use=self._has_yet_to_say)
-        self.content = Content(self)
-        self.publisher.published = self.content.publish
-        self.publisher.mark_outside = self.content.mark_outside
-        self.publisher.barrier_outside = self.content.barrier
-        self.outbox.barrier_outside = self.content.barrier
-        self.following = Following(self)
-        self.renewal = Renewal(self)
-        self.prolonging = Prolonging(self)
-        self.joiners = Joiners(self)
-        self.handing_in = HandingIn(self)
-        self.seats = Seats(self)
+        self.descriptors = Descriptors(context, self.dht, self.outbox, self.visits)
+        self.handing_in = HandingIn(
+            context, self.followed, self.descriptors, self.visits, self.doubts, self.publisher
+        )
+        self.renewal = Renewal(context, self.followed, self.descriptors, self)
+        self.following = Following(
+            context,
+            self.dht,
+            self.followed,
+            self.descriptors,
+            self.handing_in,
+            self.renewal,
+            self,
+        )
+        self.prolonging = Prolonging(context, self.dht, self.descriptors)
+        self.joiners = Joiners(context, self.dht, self.descriptors, self.following)
+        self.content = Content(
+            context,
+            self.dht,
+            by_content,
+            self.numberings,
+            self.descriptors,
+            self.renewal,
+            self.following,
+        )
+        self.seats = Seats(
+            context, self.descriptors, self.following, self.renewal, self.publisher, self.outbox
+        )
         self.commands = Commands(self)
-        self.topics = self.following.topics
 
     @property
     def halted(self) -> str | None:
@@ -258,10 +281,6 @@ class Node:
         if len(recent) > RECENT_MAX:
             del recent[next(iter(recent))]
 
-    def hear(self, message: RequestAnswered | RequestReferred) -> None:
-        """What we say to ourselves: one of our own requests is answered."""
-        self.outbox.receive(self.turn.me, message)
-
     def _tell_topic(
         self, sender: PeerId, message: Credit | Status | Leave | HandOver | Meet | Members
     ) -> None:
@@ -334,16 +353,14 @@ class Node:
 
     def _start(self, given: Start) -> None:
         self.turn.trace(trace.NodeStarted())
-        tables: dict[str, dict[bytes, bytes]] = {}
-        for row in given.rows:
-            tables.setdefault(row.table, {})[row.key] = row.value
+        disk = OnDisk.read(given)
         self.doubts.begin()
-        for key, value in tables.get("numbering", {}).items():
+        for key, value in disk.rows("numbering").items():
             self.doubts.restore(Cid(key), value)
         self.dht.start(given.contacts, given.rows)
-        self.descriptors.restore(tables.get("topic", {}).values())
-        asked = tables.get("asked", {})
-        is_restored = RESTORED.table in tables
+        self.descriptors.restore(disk.rows("topic").values())
+        asked = disk.rows("asked")
+        is_restored = RESTORED.table in disk.tables
         if is_restored:
             self.doubts.came_back(self._is_total)
             # The numbers of our requests may be used as well.
@@ -351,10 +368,12 @@ class Node:
         else:
             for key, value in asked.items():
                 self.outbox.restore_number(Cid(key), value)
-        self.seats.restore(tables, is_restored=is_restored)
-        self.following.restore(given, tables)
-        self.outbox.resume(list(tables.get("outbox", {}).values()), self.descriptors.current)
-        for block in tables.get("offer", {}).values():
+        self.seats.restore(disk.tables, is_restored=is_restored)
+        self.content.restore(disk)
+        self.following.restore(disk)
+        self.content.resume()
+        self.outbox.resume(list(disk.rows("outbox").values()), self.descriptors.current)
+        for block in disk.rows("offer").values():
             self.handing_in.offer_again(decode_event(block))
         self.descriptors.trim()
         self.prolonging.start()
@@ -365,13 +384,37 @@ class Node:
         descriptor = self.descriptors.current(topic)
         return descriptor is not None and descriptor.delivery_order is DeliveryOrder.TOTAL
 
-    def _ask_self(self, message: RequestToPublish) -> None:
-        """A request of ours, where we are a sequencer ourselves."""
+    # What parts report: who else hears of it.
+
+    def ask_self(self, message: RequestToPublish) -> None:
+        """A request of ours is for ourselves: we are one of the topic's sequencers."""
         self.commands.receive_request(self.turn.me, message)
 
-    def _has_yet_to_say(self, topic: Cid) -> bool:
-        """Whether we have something for a topic that nobody took from us yet."""
-        return self.outbox.has(topic) or self.visits.has_own(topic)
+    def published(self, event: EventDescriptor) -> None:
+        """An event of ours is on our disk: it may be routed by content."""
+        self.content.publish(event)
+
+    def opened(self, topic: Topic) -> None:
+        """We are on our way into a topic: we may be one of its sequencers."""
+        self.seats.open(topic)
+
+    def closed(self, topic: Cid) -> None:
+        """We are out of a topic, or on our way out because we stop."""
+        self.seats.close(topic)
+
+    def left(self, topic: Cid) -> None:
+        """We are out of a topic for good."""
+        self.desk.forget(topic)
+
+    def arrived(self, topic: Topic, event: EventDescriptor) -> None:
+        """An event is on our disk: requests may have waited for it."""
+        self.desk.advance(topic)
+        self.seats.arrived(topic.id, event)
+
+    def renewed(self, topic: Topic) -> None:
+        """A topic that we follow has another version, with other sub-topics or sequencers."""
+        self.following.follow_below(topic)
+        self.seats.renewed(topic)
 
     # What the DHT keeps for others.
 

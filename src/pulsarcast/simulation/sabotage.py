@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pulsarcast.model.errors import LocalError
-from pulsarcast.model.ids import PeerId
+from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.content.following import ContentTopic
 from pulsarcast.protocol.dissemination.cube import DisseminationCube
 from pulsarcast.protocol.dissemination.tree import DisseminationTree
@@ -18,6 +18,7 @@ from pulsarcast.protocol.dissemination.tree_heartbeat import Heartbeat
 from pulsarcast.protocol.messages import EventMessage, FetchRange, FrontierPage, Range, Status
 from pulsarcast.protocol.node import Node
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
+from pulsarcast.protocol.topic.followed import FollowedTopics
 from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.simulation.disk import DiskModel
 
@@ -224,8 +225,15 @@ def _hand_nothing_over(node: Node) -> None:
     content.upkeep.hand_over = lambda place, peer: None  # type: ignore[method-assign]
 
 
+class _NothingRead(FollowedTopics):
+    """Forgets what its filters found."""
+
+    def barrier_outside(self, cid: Cid) -> None:
+        return None
+
+
 def _link_to_nothing_read(node: Node) -> None:
-    node.publisher.barrier_outside = lambda topic: None
+    node.publisher.followed = _NothingRead(node.followed.by_content)
 
 
 SAFEGUARDS: dict[str, Sabotage] = {

@@ -7,7 +7,7 @@
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 import msgspec
 
@@ -45,14 +45,16 @@ from pulsarcast.protocol.content.spaces import (
 from pulsarcast.protocol.content.subscriber import Subscriber
 from pulsarcast.protocol.content.trees import Trees
 from pulsarcast.protocol.content.upkeep import Upkeep
+from pulsarcast.protocol.context import Context
+from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.following.descriptors import Descriptors
+from pulsarcast.protocol.following.following import Following, OnDisk
+from pulsarcast.protocol.following.renewal import Renewal
 from pulsarcast.protocol.messages import JoinAccepted, JoinReferred
-from pulsarcast.protocol.store import DropState, MarkState, PutState, StateRow, Write
-from pulsarcast.protocol.topic.barrier import CausalBarrier
+from pulsarcast.protocol.publishing.numbering import Numberings
+from pulsarcast.protocol.store import DropState, PutState, StateRow, Write
 from pulsarcast.protocol.topic.frontier import Frontier
 from pulsarcast.protocol.topic.versions import Versions
-
-if TYPE_CHECKING:
-    from pulsarcast.protocol.node import Node
 
 TABLE = "content"
 """Where our disk keeps our filters: by topic and sid."""
@@ -74,15 +76,27 @@ class _Row(msgspec.Struct, frozen=True):
 class Content:
     """All that a node has to do with content-based subscriptions."""
 
-    def __init__(self, node: "Node") -> None:
-        self.node = node
-        self.context = context = node.context
+    def __init__(
+        self,
+        context: Context,
+        dht: Kademlia,
+        topics: dict[Cid, ContentTopic],
+        numberings: Numberings,
+        descriptors: Descriptors,
+        renewal: Renewal,
+        following: Following,
+    ) -> None:
+        self.context = context
+        self.numberings = numberings
+        self.descriptors = descriptors
+        self.renewal = renewal
+        self.following = following
         self.turn = context.turn
         self.counts = context.counts
         self.decode = context.decode
         self.trees = Trees()
-        self.spaces = Spaces(node.descriptors, self._add_version)
-        self.routing = Routing(context, node.dht)
+        self.spaces = Spaces(descriptors, self._add_version)
+        self.routing = Routing(context, dht)
         self.homes = Homes(
             context,
             self.routing,
@@ -95,9 +109,9 @@ class Content:
         self.probing = Probing(context, self.trees, self.homes)
         self.subscriber = Subscriber(context, self.homes, self.spaces, self.trees)
         self.members = Members(context)
-        self.knocking = Knocking(context, node.dht)
+        self.knocking = Knocking(context, dht)
         self.topic_type = ContentTopic
-        self.topics: dict[Cid, ContentTopic] = {}
+        self.topics = topics
         """Those that we follow by content."""
         self._ended: dict[tuple[Cid, int], int] = {}
         """Numbers of filters that have ended: who kept one knows it until its lease is over."""
@@ -124,7 +138,7 @@ class Content:
         topic = self.topics.get(cid)
         if not is_routed(versions.current) or versions.first.is_sequenced:
             raise LocalError("this topic's events are not routed by content")
-        if cid in self.node.topics:
+        if cid in self.following.topics:
             raise LocalError("we are a member of this topic: all of its events come to us")
         if topic is not None and sid not in topic.wanted and len(topic.wanted) >= FILTERS_MAX:
             raise LocalError(f"more than {FILTERS_MAX} filters on one topic")
@@ -136,12 +150,12 @@ class Content:
         if topic is None:
             topic = self.topics[cid] = self.topic_type(self, versions)
             topic.want(sid, number, wanted)
-            topic.begin(self.node.numberings.last_link(cid))
-            self.node.descriptors.follow(versions)
+            topic.begin(self.numberings.last_link(cid))
+            self.descriptors.follow(versions)
             topic.open()
         else:
             # After a restart a filter is read by the version that it was written for.
-            self.node.descriptors.follow(versions)
+            self.descriptors.follow(versions)
             topic.want(sid, number, wanted)
         if topic.started:
             self.turn.persist(*self.rows(topic), then=partial(_run, [topic.say_filters, then]))
@@ -184,12 +198,12 @@ class Content:
             return
         del self.topics[cid]
         topic.close()
-        self.node.descriptors.unfollow(cid)
+        self.descriptors.unfollow(cid)
         # Said only once it is on the disk: a crash before would have left us with the subscription.
         ended = [topic.say_ended, *(started for started, _ in waiting), then]
         forgotten = [*topic.requests.forget(), *topic.forget_heads()]
         root, marks = topic.versions.first.root_peer, topic.frontier.marks()
-        self.node.following.forget_content(
+        self.following.forget_content(
             cid, root, marks, [drop, DropState("cursor", cid)], forgotten, partial(_run, ended)
         )
 
@@ -212,17 +226,12 @@ class Content:
             for sid, wanted in topic.wanted.items()
         ]
 
-    def restore(
-        self,
-        tables: dict[str, dict[bytes, bytes]],
-        marks: dict[Cid, list[MarkState]],
-        logs: dict[Cid, int],
-    ) -> None:
+    def restore(self, disk: OnDisk) -> None:
         """Take up again, after a restart, what our disk says we follow."""
-        cursors = tables.get("cursor", {})
-        for key, value in tables.get(TABLE, {}).items():
+        cursors = disk.rows("cursor")
+        for key, value in disk.rows(TABLE).items():
             cid, sid = Cid(key[:-8]), int.from_bytes(key[-8:], "big")
-            versions = self.node.descriptors.get(cid)
+            versions = self.descriptors.get(cid)
             if versions is None:
                 continue
             row = msgspec.json.decode(value, type=_Row)
@@ -235,11 +244,11 @@ class Content:
                 topic = self.topics[cid] = self.topic_type(
                     self,
                     versions,
-                    frontier=Frontier(marks.get(cid, [])),
-                    log_index=logs.get(cid, 0),
+                    frontier=Frontier(disk.marks.get(cid, [])),
+                    log_index=disk.logs.get(cid, 0),
                     cursor=int.from_bytes(cursors.get(cid, b""), "big"),
                 )
-                self.node.descriptors.follow(versions)
+                self.descriptors.follow(versions)
             topic.want(sid, row.number + 2, wanted)
 
     def resume(self) -> None:
@@ -254,18 +263,6 @@ class Content:
             topic.open()
 
     # What we publish.
-
-    def mark_outside(self, mark: MarkState, event: EventDescriptor) -> MarkState:
-        """What our disk says we hold of our own numbering: what came to us by our filters only."""
-        topic = self.topics.get(event.topic)
-        if topic is None:
-            return mark
-        return topic.frontier.mark(mark.publisher, mark.epoch) or mark
-
-    def barrier(self, cid: Cid) -> CausalBarrier | None:
-        """What our next event in a topic follows, where we follow a causal one by content."""
-        topic = self.topics.get(cid)
-        return None if topic is None else topic.barrier
 
     def publish(self, event: EventDescriptor) -> None:
         """An event of ours is on our disk: send it to the leaves."""
@@ -309,7 +306,7 @@ class Content:
             case TreeShape():
                 self.homes.telling.asking.answered(message)
             case CompareContent():
-                self.members.answer(sender, message, self.node.topics.get(message.topic))
+                self.members.answer(sender, message, self.following.topics.get(message.topic))
             case ContentCompared():
                 topic = self.topics.get(message.topic)
                 if topic is not None:
@@ -319,11 +316,11 @@ class Content:
 
     def _add_version(self, versions: Versions, version: TopicDescriptor) -> None:
         """A version is found on behalf of an event or a filter: a member has to act on it."""
-        topic = self.node.topics.get(versions.first.cid)
+        topic = self.following.topics.get(versions.first.cid)
         if topic is None:
             versions.add(version)
         else:
-            self.node.renewal.adopt(topic, version)
+            self.renewal.adopt(topic, version)
 
     def _installed(self, sender: PeerId, message: Installed) -> None:
         self.subscriber.installed(sender, message)

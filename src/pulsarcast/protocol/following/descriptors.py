@@ -13,6 +13,8 @@ from pulsarcast.model.ids import Cid
 from pulsarcast.model.topics import TopicDescriptor, decode_topic
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.publishing.outbox import Outbox
+from pulsarcast.protocol.publishing.visiting import Visits
 from pulsarcast.protocol.store import DropState, PutState, StateRow
 from pulsarcast.protocol.topic.versions import VERSIONS_MAX, Versions
 
@@ -26,11 +28,11 @@ by a recovery key, or by anybody."""
 class Descriptors:
     """Every topic descriptor that we have seen and may need again."""
 
-    def __init__(self, context: Context, dht: Kademlia, *, in_use: Callable[[Cid], bool]) -> None:
+    def __init__(self, context: Context, dht: Kademlia, outbox: Outbox, visits: Visits) -> None:
         self.turn = context.turn
         self.dht = dht
-        self.in_use = in_use
-        """Whether something of ours needs a topic, also after a restart, though we left it."""
+        self._outbox = outbox
+        self._visits = visits
         self._versions: dict[Cid, Versions] = {}
         self._followed: dict[Cid, None] = {}
         self._saved: dict[Cid, dict[Cid, None]] = {}
@@ -157,10 +159,14 @@ class Descriptors:
         excess = len(self._versions) - CACHED_MAX - len(self._followed)
         if excess <= 0:
             return
-        idle = (t for t in self._versions if t not in self._followed and not self.in_use(t))
+        idle = (t for t in self._versions if t not in self._followed and not self._is_in_use(t))
         for topic in list(islice(idle, excess)):
             del self._versions[topic]
             self._drop_saved(topic)
+
+    def _is_in_use(self, topic: Cid) -> bool:
+        """Whether we have something for a topic that nobody took from us yet."""
+        return self._outbox.has(topic) or self._visits.has_own(topic)
 
     def _drop_saved(self, topic: Cid) -> None:
         if saved := self._saved.pop(topic, None):

@@ -9,12 +9,17 @@ our own: we say them again, replicate them, and hand them in.
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.requests import Sequence
+from pulsarcast.protocol.context import Context
+from pulsarcast.protocol.following.descriptors import Descriptors
+from pulsarcast.protocol.publishing.doubts import Doubts
+from pulsarcast.protocol.publishing.publisher import Publisher
+from pulsarcast.protocol.publishing.visiting import Visits
 from pulsarcast.protocol.store import (
     Block,
     Events,
@@ -25,11 +30,10 @@ from pulsarcast.protocol.store import (
     PutMark,
     Write,
 )
+from pulsarcast.protocol.topic.followed import FollowedTopics
+from pulsarcast.protocol.topic.frontier import Frontier
 from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.protocol.topic.versions import Versions
-
-if TYPE_CHECKING:
-    from pulsarcast.protocol.node import Node
 
 LATE_MAX = 4096
 """Replicated events of topics we follow that we have yet to see arrive through the tree."""
@@ -58,9 +62,23 @@ class _Late(NamedTuple):
 class HandingIn:
     """Sees to it that topics get the events that we keep."""
 
-    def __init__(self, node: "Node") -> None:
-        self.node = node
-        self.turn = node.turn
+    def __init__(
+        self,
+        context: Context,
+        followed: FollowedTopics,
+        descriptors: Descriptors,
+        visits: Visits,
+        doubts: Doubts,
+        publisher: Publisher,
+    ) -> None:
+        self.context = context
+        self.turn = context.turn
+        self.followed = followed
+        self.descriptors = descriptors
+        self.visits = visits
+        self.doubts = doubts
+        self.publisher = publisher
+        self.numberings = publisher.numberings
         self._own_offers: dict[Cid, dict[Cid, None]] = {}
         """Events of ours from before we followed a topic: no other member may have them yet."""
         self._late: dict[Cid, _Late] = {}
@@ -68,21 +86,21 @@ class HandingIn:
 
     def hand_in(self, event: EventDescriptor, sender: PeerId) -> None:
         """We keep a new replica: its topic gets the event even if its publisher is no more."""
-        if event.topic in self.node.topics:
+        if event.topic in self.followed.members:
             if len(self._late) < LATE_MAX:
                 self._late[event.cid] = _Late(event, sender)
             self._check_later()
             return
 
         def found(versions: Versions | None) -> None:
-            if versions is not None and not self.node.following.is_followed(event.topic):
-                self.node.visits.offer(event, versions.first.root_peer)
+            if versions is not None and not self.followed.is_followed(event.topic):
+                self.visits.offer(event, versions.first.root_peer)
 
-        self.node.descriptors.find(event.topic, found)
+        self.descriptors.find(event.topic, found)
 
     def _check_later(self) -> None:
         if self._late_timer is None:
-            delay_s = self.turn.jitter(self.node.parameters.offer_delay_s)
+            delay_s = self.turn.jitter(self.context.parameters.offer_delay_s)
             self._late_timer = self.turn.after(delay_s, self._check_late)
 
     def _check_late(self) -> None:
@@ -94,15 +112,15 @@ class HandingIn:
         self._late_timer = None
         late, self._late = self._late, {}
         for event, sender, tries in sorted(late.values(), key=_place):
-            topic = self.node.topics.get(event.topic)
+            topic = self.followed.members.get(event.topic)
             if topic is None or topic.holds(event):
                 continue
             if not tries:
-                self.node.counts["replica_handed_in"] += 1
+                self.context.counts["replica_handed_in"] += 1
             try:
                 topic.arrivals.receive(event, sender, 1)
             except RemoteError as error:
-                self.node.context.rejected(sender, topic.id, error)
+                self.context.rejected(sender, topic.id, error)
                 continue
             may_try_again = event.publisher == self.turn.me or tries + 1 < LATE_TRIES
             if may_try_again and not topic.holds(event):
@@ -117,16 +135,47 @@ class HandingIn:
         self._own_offers.setdefault(event.topic, {})[event.cid] = None
         self.hand_in(event, self.turn.me)
 
-    def followed(self, topic: Cid) -> None:
+    def follow(self, topic: Cid) -> None:
         """We follow a topic now: what we had for it as a visitor, we hand in as a member."""
-        for cid, own in self.node.visits.forget(topic):
+        for cid, own in self.visits.forget(topic):
             if own:
                 self._own_offers.setdefault(topic, {})[cid] = None
             self.receive_again(cid)
 
+    def last_of(self, topic: Cid) -> tuple[int, int] | None:
+        """Our numbering in a topic, and how far it goes."""
+        return self.numberings.last_of(topic)
+
+    def marks_with_own(self, topic: Topic) -> list[MarkState]:
+        """What our log holds, events of our own included that are not synced yet."""
+        marks = Frontier(topic.frontier.marks())
+        own = self.numberings.last_of(topic.id)
+        if own is not None:
+            marks.retire(self.turn.me, *own)
+        return marks.marks()
+
+    def retired(self, topic: Cid) -> dict[int, int]:
+        """How far our numberings in a topic that we did not follow are retired."""
+        return self.visits.retired(topic)
+
+    def remember(self, topic: Cid, marks: Iterable[MarkState]) -> None:
+        """What our disk holds of a topic that we do not follow."""
+        self.visits.remember(topic, marks)
+
+    def begin(self, topic: Topic) -> list[Write]:
+        """We begin to follow a topic, and go on with our numbering there.
+
+        Events that we published before, and that are still on their way into the topic, keep their
+        own epoch: the order of a numbering must not depend on how they get here. What we said last
+        is what our next event follows.
+        """
+        self.doubts.follow(topic)
+        own = self.numberings.last_link(topic.id)
+        return [] if own is None or topic.barrier is None else list(topic.barrier.put(*own))
+
     def hand_in_missing(self, topic: Topic) -> None:
         """What we once handed in may be gone again, with the disk of the member that took it."""
-        own = self.node.numberings.last_of(topic.id)
+        own = self.numberings.last_of(topic.id)
         if own is None:
             return
         epoch, last = own
@@ -156,7 +205,7 @@ class HandingIn:
         How far our numberings are retired we remember: only their publisher can say it alone.
         `then` is given all that the disk should be told together with the forgetting.
         """
-        visits = self.node.visits
+        visits = self.visits
         marks = list(marks)
         visits.remember(cid, marks)
         retired = [visits.mark_outside(cid, epoch) for epoch in visits.retired(cid)]
@@ -184,7 +233,7 @@ class HandingIn:
                 done()
 
         def found_offer(answer: Block) -> None:
-            found([] if answer.block is None else [self.node.decode(answer.block)], load)
+            found([] if answer.block is None else [self.context.decode(answer.block)], load)
 
         def done() -> None:
             # Kept outside of any log, to be handed in, and found again by an idempotency key: all
@@ -201,14 +250,14 @@ class HandingIn:
         """Our epochs in a topic and how far each goes, the newest last."""
         ours = [mark for mark in marks if mark.publisher == self.turn.me]
         known = {mark.epoch: max((mark.high, *mark.beyond)) for mark in ours}
-        newest = self.node.numberings.last_of(cid)
+        newest = self.numberings.last_of(cid)
         if newest is not None:
             known.pop(newest[0], None)
             known[newest[0]] = newest[1]
         return list(known.items())
 
     def _keep_own(self, event: EventDescriptor) -> Write:
-        mark = self.node.visits.mark_outside(event.topic, event.sequence.epoch)
+        mark = self.visits.mark_outside(event.topic, event.sequence.epoch)
         return PutEvent(0, event, mark, self.turn.wall_us)
 
     def _load_own(
@@ -234,13 +283,13 @@ class HandingIn:
 
         A kill may have come between the sync and the trace line that tells of it.
         """
-        numbering = self.node.numberings.last_of(topic.id)
+        numbering = self.numberings.last_of(topic.id)
         if numbering is None:
             return
         epoch, last = numbering
-        unreplicated = self.node.numberings.first_unreplicated(topic.id)
+        unreplicated = self.numberings.first_unreplicated(topic.id)
         first = max(1, min(unreplicated, last - RETRACED_MAX + 1))
-        publisher = self.node.publisher
+        publisher = self.publisher
         # Before anything new is: else a later number would speak for these.
         publisher.expect(topic.id, range(unreplicated, last + 1))
 
@@ -257,7 +306,7 @@ class HandingIn:
 
     def _resume(self, cid: Cid, epoch: int, first: int, last: int) -> None:
         """See to the replicas of our events, of one piece after the other."""
-        publisher = self.node.publisher
+        publisher = self.publisher
         missing = dict.fromkeys(range(first, last + 1))
 
         def found(events: list[EventDescriptor], go_on: Then) -> None:
@@ -289,21 +338,21 @@ class HandingIn:
         def found(versions: Versions | None) -> None:
             if versions is None:
                 return
-            self.node.publisher.trace_published(event, "")
-            self.node.publisher.resume(event)
-            if event.topic in self.node.topics:
+            self.publisher.trace_published(event, "")
+            self.publisher.resume(event)
+            if event.topic in self.followed.members:
                 self.hand_in_own(event)
             else:
-                self.node.visits.offer(event, versions.first.root_peer, own=True)
+                self.visits.offer(event, versions.first.root_peer, own=True)
 
-        self.node.descriptors.find(event.topic, found)
+        self.descriptors.find(event.topic, found)
 
     def receive_again(self, cid: Cid) -> None:
         """We follow a topic that we had an event for: it goes through our own tree now."""
 
         def found(answer: Block) -> None:
             if answer.block is not None:
-                event = self.node.decode(answer.block)
+                event = self.context.decode(answer.block)
                 self.hand_in(event, self.turn.me)
 
         self.turn.load(LoadBlock(cid), Block, found)

@@ -4,15 +4,14 @@ We take them in where we are a member, and name somebody closer to the root's ke
 Where nobody closer is alive we keep the tree together ourselves, for as long as it needs us.
 """
 
-from typing import TYPE_CHECKING
-
 from pulsarcast.model.ids import Cid, PeerId, is_closer, peer_key
-from pulsarcast.protocol.following.following import Why
+from pulsarcast.protocol.context import Context
+from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.following.descriptors import Descriptors
+from pulsarcast.protocol.following.following import Following
 from pulsarcast.protocol.messages import Contact, Join, JoinReferred, JoinRefused, Role
+from pulsarcast.protocol.topic.life import FollowReason
 from pulsarcast.protocol.topic.versions import Versions
-
-if TYPE_CHECKING:
-    from pulsarcast.protocol.node import Node
 
 KEPT_MAX = 64
 """Trees of other peers' topics that we keep together at a time."""
@@ -22,10 +21,14 @@ KEEPER_CHECK_S = 60.0
 class Joiners:
     """Shows joiners the way, and keeps trees together that have no root."""
 
-    def __init__(self, node: "Node") -> None:
-        self.node = node
-        self.turn = node.turn
-        self.following = node.following
+    def __init__(
+        self, context: Context, dht: Kademlia, descriptors: Descriptors, following: Following
+    ) -> None:
+        self.turn = context.turn
+        self.counts = context.counts
+        self.dht = dht
+        self.descriptors = descriptors
+        self.following = following
 
     def receive_join(self, sender: PeerId, message: Join) -> None:
         """Somebody looks for a place in a tree: ours, or one that we know the way to."""
@@ -33,13 +36,13 @@ class Joiners:
         if topic is not None:
             topic.overlay.receive_join(sender, message)
             return
-        self.node.dht.saw(Contact(sender))
+        self.dht.saw(Contact(sender))
         if self.following.is_stopping:
             self.turn.send(sender, JoinRefused(message.topic, message.attempt, "stopping"))
             return
         key = peer_key(message.root)
         if message.root != self.turn.me:
-            contacts = self.node.dht.closest_known(key, 1, exclude=(sender,))
+            contacts = self.dht.closest_known(key, 1, exclude=(sender,))
             if contacts and is_closer(contacts[0].peer, self.turn.me, key):
                 self._refer(sender, message, contacts[0])
                 return
@@ -61,9 +64,9 @@ class Joiners:
             if message.role is Role.VISITOR:
                 self.turn.send(sender, JoinRefused(message.topic, message.attempt, "no member"))
                 return
-            self.node.descriptors.find(message.topic, lambda found: self._keep(found, message))
+            self.descriptors.find(message.topic, lambda found: self._keep(found, message))
 
-        self.node.dht.lookup(key, found)
+        self.dht.lookup(key, found)
 
     def _refer(self, sender: PeerId, message: Join, contact: Contact) -> None:
         referred = JoinReferred(message.topic, message.attempt, contact, handed_down=False)
@@ -76,8 +79,8 @@ class Joiners:
         if versions is None or versions.first.root_peer != message.root:
             return
         if message.topic not in self.following.topics and self.following.kept_count() < KEPT_MAX:
-            self.node.counts["keeper"] += 1
-            self.following.follow(versions, Why.KEEPER)
+            self.counts["keeper"] += 1
+            self.following.follow(versions, FollowReason.KEEPER)
             self._check_later(message.topic)
 
     def _check_later(self, cid: Cid) -> None:

@@ -6,12 +6,11 @@ follows a topic asks in time. What nobody follows any more is forgotten: replica
 """
 
 from collections import deque
-from typing import TYPE_CHECKING
 
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.expiry import topic_lifetime
-
-if TYPE_CHECKING:
-    from pulsarcast.protocol.node import Node
+from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.following.descriptors import Descriptors
 
 ROUNDS = 30
 """How often we ask in the time that a version is prolonged by: every day, by default."""
@@ -25,11 +24,11 @@ PAUSE_S = 1.0
 class Prolonging:
     """Asks the DHT to keep what we follow."""
 
-    def __init__(self, node: "Node") -> None:
-        self.turn = node.turn
-        self.dht = node.dht
-        self.descriptors = node.descriptors
-        self.parameters = node.parameters
+    def __init__(self, context: Context, dht: Kademlia, descriptors: Descriptors) -> None:
+        self.turn = context.turn
+        self.dht = dht
+        self.descriptors = descriptors
+        self.parameters = context.parameters
         self._due: deque[bytes] = deque()
 
     def start(self) -> None:

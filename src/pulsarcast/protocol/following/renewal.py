@@ -4,34 +4,50 @@ A topic's author announces them in its meta topic. Who sees an event that names 
 heard of asks the DHT, which keeps them all.
 """
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from pulsarcast.model import trace
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import META, TopicDescriptor, decode_topic
+from pulsarcast.protocol.context import Context
+from pulsarcast.protocol.following.descriptors import Descriptors
+from pulsarcast.protocol.topic.followed import FollowedTopics
 from pulsarcast.protocol.topic.topic import Topic
 
-if TYPE_CHECKING:
-    from pulsarcast.protocol.node import Node
+
+class RenewalOwner(Protocol):
+    """What renewing asks of the node that it belongs to."""
+
+    def renewed(self, topic: Topic) -> None:
+        """A topic that we follow has another version."""
 
 
 class Renewal:
     """Takes newer versions over."""
 
-    def __init__(self, node: "Node") -> None:
-        self.node = node
+    def __init__(
+        self,
+        context: Context,
+        followed: FollowedTopics,
+        descriptors: Descriptors,
+        owner: RenewalOwner,
+    ) -> None:
+        self.context = context
+        self.followed = followed
+        self.descriptors = descriptors
+        self.owner = owner
 
     def announced(self, meta: Topic, event: EventDescriptor) -> None:
         """An event of a meta topic tells of a version."""
         try:
             self._take(meta, decode_topic(event.payload))
         except RemoteError as error:
-            self.node.context.rejected(event.publisher, meta.id, error)
+            self.context.rejected(event.publisher, meta.id, error)
 
     def _take(self, meta: Topic, version: TopicDescriptor) -> None:
-        main = self.node.topics.get(version.topic)
+        main = self.followed.members.get(version.topic)
         if main is None or version.first is None:
             return
         if main.descriptor.subtopics.get(META) != meta.id:
@@ -45,9 +61,9 @@ class Renewal:
     def adopt(self, topic: Topic, version: TopicDescriptor) -> None:
         """A topic that we follow has a newer version."""
         if topic.adopt_version(version):
-            self.node.descriptors.save(version)
+            self.descriptors.save(version)
             retention = version.retention
-            self.node.turn.trace(
+            self.context.turn.trace(
                 trace.TopicVersion(
                     topic.id,
                     version.cid,
@@ -59,20 +75,19 @@ class Renewal:
                     version.flushed,
                 )
             )
-            self.node.following.follow_below(topic)
-            self.node.seats.renewed(topic)
+            self.owner.renewed(topic)
 
     def find(self, topic: Topic, version: Cid, sender: PeerId) -> None:
         """An event names a version that we have not seen: the DHT keeps it."""
 
         def found(versions: list[TopicDescriptor]) -> None:
-            if self.node.topics.get(topic.id) is not topic:
+            if not self.followed.is_current(topic):
                 return  # We have left it meanwhile.
             try:
                 for newer in versions:
                     self.adopt(topic, newer)
             except RemoteError as error:
-                self.node.context.rejected(sender, topic.id, error)
+                self.context.rejected(sender, topic.id, error)
             topic.arrivals.unpark(version)
 
-        self.node.descriptors.find_version(topic.id, version, found)
+        self.descriptors.find_version(topic.id, version, found)

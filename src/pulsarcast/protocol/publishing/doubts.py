@@ -13,7 +13,6 @@ more until we are started again: going on would hide what only people can mend.
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from pulsarcast.model import trace
 from pulsarcast.model.errors import Verdict
@@ -22,11 +21,9 @@ from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.publishing.numbering import Numberings
+from pulsarcast.protocol.publishing.visiting import Visits
 from pulsarcast.protocol.store import RESTORED, DropState, MarkState, Write
-
-if TYPE_CHECKING:
-    from pulsarcast.protocol.publishing.visiting import Visits
-    from pulsarcast.protocol.topic.topic import Topic
+from pulsarcast.protocol.topic.topic import Topic
 
 ASKED_MAX = 8
 """Peers asked what they hold of a numbering of ours."""
@@ -86,7 +83,7 @@ class Doubts:
         self,
         context: Context,
         numberings: Numberings,
-        visits: "Visits",
+        visits: Visits,
     ) -> None:
         self.turn = context.turn
         self.parameters = context.parameters
@@ -144,7 +141,7 @@ class Doubts:
         return 0 if doubt is None else len(doubt.waiting)
 
     def resolve(
-        self, descriptor: TopicDescriptor, topic: "Topic | None", then: Callable[[], None]
+        self, descriptor: TopicDescriptor, topic: Topic | None, then: Callable[[], None]
     ) -> None:
         """Do something once we may number; `topic` is None where we do not follow it."""
         doubt = self._doubts.get(descriptor.topic)
@@ -269,7 +266,7 @@ class Doubts:
         for then in doubt.waiting:
             then()
 
-    def follow(self, topic: "Topic") -> None:
+    def follow(self, topic: Topic) -> None:
         """We begin to follow a topic: what it holds of ours where we start settles everything."""
         self.numberings.begin_anew(topic)
         doubt = self._doubts.get(topic.id)
@@ -277,6 +274,12 @@ class Doubts:
             self._settle(topic.id, doubt, anew=False)
 
     # Who else has our key.
+
+    def agreed(self, topic: Topic, parent: PeerId) -> None:
+        """A new parent holds the same numbers as we do: ask whether the events are the same."""
+        own = self.numberings.last_of(topic.id)
+        if own is not None and self.numberings.is_in_use(topic.id, own[0]):
+            topic.sharing.ask_about(parent, self.turn.me, own[0])
 
     def met(self, event: EventDescriptor, sender: PeerId) -> None:
         """An event has come that our key signed and our frontier does not hold."""

@@ -5,7 +5,7 @@ gave before, we take a new one.
 """
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.events import EventDescriptor
@@ -13,9 +13,7 @@ from pulsarcast.model.ids import CID_BYTES, PEER_ID_BYTES, Cid, PeerId
 from pulsarcast.model.topics import DeliveryOrder, Mark
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.store import PutState, StateRow, Write
-
-if TYPE_CHECKING:
-    from pulsarcast.protocol.topic.topic import Topic
+from pulsarcast.protocol.topic.topic import Topic
 
 EPOCH_BITS = 63
 CLOSED = 1 << EPOCH_BITS
@@ -179,7 +177,7 @@ class Numberings:
             numbering = self._current[topic] = Numbering(saved.epoch, saved.last, saved.cid)
         return numbering
 
-    def give(self, event: EventDescriptor, topic: "Topic | None") -> Write:
+    def give(self, event: EventDescriptor, topic: Topic | None) -> Write:
         """An event takes its number; returns the record of that, to be written with the event.
 
         With it we remember who hears of the event first: they can tell us later where we were.
@@ -201,7 +199,7 @@ class Numberings:
 
     # Leaving a numbering.
 
-    def begin_anew(self, topic: "Topic") -> None:
+    def begin_anew(self, topic: Topic) -> None:
         """Take a new epoch where the topic does not hold our old one, up to its end, as we do."""
         own = self.last_of(topic.id)
         if own is not None and topic.frontier.highest(self.turn.me, own[0]) != own[1]:

@@ -6,7 +6,7 @@ more slowly, until it is answered with a CID or a refusal. The other side of it 
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.events import (
@@ -23,10 +23,9 @@ from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.inputs import Publish
 from pulsarcast.protocol.messages import RequestAnswered, RequestReferred, RequestToPublish
 from pulsarcast.protocol.store import DropState, PutState, StateRow
-from pulsarcast.protocol.topic.barrier import NO_LINKS, CausalBarrier, Links
-
-if TYPE_CHECKING:
-    from pulsarcast.protocol.topic.topic import Topic
+from pulsarcast.protocol.topic.barrier import NO_LINKS, Links
+from pulsarcast.protocol.topic.followed import FollowedTopics
+from pulsarcast.protocol.topic.topic import Topic
 
 BACKOFF_DOUBLINGS_MAX = 5
 SEQUENCED_DOUBLINGS_MAX = 2
@@ -78,21 +77,27 @@ class _Asked:
         """Whether another one is asked soon, whatever the attempts so far."""
 
 
+class OutboxOwner(Protocol):
+    """What an outbox asks of the node that it belongs to."""
+
+    def ask_self(self, message: RequestToPublish) -> None:
+        """A request of ours is for ourselves: we are one of the topic's sequencers."""
+
+
 class Outbox:
     """Requests that we author."""
 
     def __init__(
         self,
         context: Context,
-        *,
-        ask_self: Callable[[RequestToPublish], None] = lambda message: None,
+        followed: FollowedTopics,
+        owner: OutboxOwner,
     ) -> None:
         self.turn = context.turn
         self.parameters = context.parameters
         self.counts = context.counts
-        self.ask_self = ask_self
-        self.barrier_outside: Callable[[Cid], CausalBarrier | None] = lambda topic: None
-        """What we have seen of a causal topic where we are no member: what our filters found."""
+        self.followed = followed
+        self.owner = owner
         self._leaders: dict[Cid, PeerId] = {}
         """Who acts as sequencer, of topics that we ask in, as far as we were told."""
         self._scouts: dict[Cid, bytes] = {}
@@ -115,7 +120,7 @@ class Outbox:
         self,
         given: Publish,
         descriptor: TopicDescriptor,
-        followed: "Topic | None",
+        followed: Topic | None,
         nonce: bytes,
         settled: Settled,
     ) -> None:
@@ -149,14 +154,16 @@ class Outbox:
             then=lambda: self._send(asked),
         )
 
-    def _after(self, given: Publish, descriptor: TopicDescriptor, topic: "Topic | None") -> Links:
+    def _after(self, given: Publish, descriptor: TopicDescriptor, topic: Topic | None) -> Links:
         """What is to come before: what the caller says, or in causal order all that we have seen.
 
         A publisher would merge the heads; we may not publish, and a head is never dropped.
         """
         if descriptor.event_linking is EventLinking.CUSTOM:
             return Links(given.parents)
-        barrier = self.barrier_outside(descriptor.topic) if topic is None else topic.barrier
+        barrier = (
+            self.followed.barrier_outside(descriptor.topic) if topic is None else topic.barrier
+        )
         if barrier is None:
             return NO_LINKS
         if len(barrier) > AFTER_MAX:
@@ -235,7 +242,7 @@ class Outbox:
         asked.timer = self.turn.after(self.turn.jitter(delay), lambda: self._try_another(asked))
         if asked.target == self.turn.me:
             # Last: the answer may come at once.
-            self.ask_self(message)
+            self.owner.ask_self(message)
 
     def _choose(self, asked: _Asked) -> PeerId:
         """Whom to ask: the acting sequencer if we know it, else each in turn."""

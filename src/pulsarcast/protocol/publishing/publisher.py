@@ -7,7 +7,7 @@ whole network.
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from pulsarcast.model import trace
 from pulsarcast.model.events import (
@@ -27,12 +27,11 @@ from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.inputs import Publish
 from pulsarcast.protocol.messages import EventMessage
 from pulsarcast.protocol.publishing.numbering import Numbering, Numberings
+from pulsarcast.protocol.publishing.visiting import Visits
 from pulsarcast.protocol.store import MarkState, PutEvent
-from pulsarcast.protocol.topic.barrier import NO_LINKS, CausalBarrier, Links
-
-if TYPE_CHECKING:
-    from pulsarcast.protocol.publishing.visiting import Visits
-    from pulsarcast.protocol.topic.topic import Topic
+from pulsarcast.protocol.topic.barrier import NO_LINKS, Links
+from pulsarcast.protocol.topic.followed import FollowedTopics
+from pulsarcast.protocol.topic.topic import Topic
 
 NONCE_BYTES = 16
 REPLICATION_ATTEMPTS = 3
@@ -40,6 +39,13 @@ REPLICATION_ATTEMPTS = 3
 
 Done = Callable[[EventDescriptor, int], None]
 """Called with the event and its number of replicas (0: on our own disk only)."""
+
+
+class PublisherOwner(Protocol):
+    """What a publisher asks of the node that it belongs to."""
+
+    def published(self, event: EventDescriptor) -> None:
+        """An event of ours is on our disk: it may be routed by content."""
 
 
 class Publisher:
@@ -50,7 +56,9 @@ class Publisher:
         context: Context,
         dht: Kademlia,
         numberings: Numberings,
-        visits: "Visits",
+        visits: Visits,
+        followed: FollowedTopics,
+        owner: PublisherOwner,
     ) -> None:
         self.turn = context.turn
         self.dht = dht
@@ -58,14 +66,8 @@ class Publisher:
         self.numberings = numberings
         self.visits = visits
         self.counts = context.counts
-        self.published: Callable[[EventDescriptor], None] = lambda event: None
-        """What else happens once an event of ours is on our disk: it may be routed by content."""
-        self.mark_outside: Callable[[MarkState, EventDescriptor], MarkState] = lambda mark, event: (
-            mark
-        )
-        """What our disk says we hold of our own numbering where our filters bring us events."""
-        self.barrier_outside: Callable[[Cid], CausalBarrier | None] = lambda topic: None
-        """What we have seen of a causal topic where we are no member: what our filters found."""
+        self.followed = followed
+        self.owner = owner
 
     def nonce(self) -> bytes:
         """A fresh nonce."""
@@ -77,7 +79,7 @@ class Publisher:
         self,
         given: Publish,
         descriptor: TopicDescriptor,
-        topic: "Topic | None",
+        topic: Topic | None,
         nonce: bytes,
         done: Done,
     ) -> None:
@@ -101,7 +103,7 @@ class Publisher:
         )
         self._launch(event, numbering, topic, descriptor, given.replicated, given.injection, done)
 
-    def make_requested(self, signed: SignedRequest, topic: "Topic") -> EventDescriptor:
+    def make_requested(self, signed: SignedRequest, topic: Topic) -> EventDescriptor:
         """Our next event, as an author asked for it; raises LocalError where it cannot be one."""
         descriptor = topic.descriptor
         numbering = self.numberings.open(descriptor.topic, descriptor.delivery_order)
@@ -118,7 +120,7 @@ class Publisher:
         )
 
     def publish_requested(
-        self, event: EventDescriptor, topic: "Topic", *, replicated: bool, done: Done
+        self, event: EventDescriptor, topic: Topic, *, replicated: bool, done: Done
     ) -> None:
         """Publish what an author asked us to, as it was made just now."""
         descriptor = topic.descriptor
@@ -128,7 +130,7 @@ class Publisher:
     def _link(
         self,
         descriptor: TopicDescriptor,
-        topic: "Topic | None",
+        topic: Topic | None,
         numbering: Numbering,
         wanted: tuple[Cid, ...],
     ) -> Links:
@@ -144,13 +146,15 @@ class Publisher:
         return NO_LINKS if last is None else Links((last,))
 
     def _link_to_heads(
-        self, descriptor: TopicDescriptor, topic: "Topic | None", numbering: Numbering
+        self, descriptor: TopicDescriptor, topic: Topic | None, numbering: Numbering
     ) -> Links:
         """Everything that we have delivered; who follows nothing has what it said itself.
 
         Where an event has no room for all heads, merges take them in first.
         """
-        barrier = self.barrier_outside(descriptor.topic) if topic is None else topic.barrier
+        barrier = (
+            self.followed.barrier_outside(descriptor.topic) if topic is None else topic.barrier
+        )
         if barrier is None:
             last = self.numberings.last_link(descriptor.topic)
             return NO_LINKS if last is None else Links((last[1],), (last[0],))
@@ -184,7 +188,7 @@ class Publisher:
         self,
         event: EventDescriptor,
         numbering: Numbering,
-        topic: "Topic | None",
+        topic: Topic | None,
         descriptor: TopicDescriptor,
         replicated: bool,
         injection: str,
@@ -196,7 +200,7 @@ class Publisher:
         def synced() -> None:
             self.trace_published(event, injection)
             self._spread(event, topic, descriptor)
-            self.published(event)
+            self.owner.published(event)
             if not replicated:
                 done(event, 0)
             self._replicate_in_order(event, numbering, done if replicated else None)
@@ -209,15 +213,21 @@ class Publisher:
             topic.keeping.keep(event, mark, 0, synced, record)
         else:
             # Not in our log, since we follow nothing here, but found by number and by nonce.
-            mark = self.mark_outside(self.visits.mark_outside(event.topic, epoch), event)
+            mark = self._mark_outside(event.topic, epoch)
             kept = PutEvent(0, event, mark, self.turn.wall_us)
             offer = self.visits.offer_row(event)
-            barrier = self.barrier_outside(event.topic)
+            barrier = self.followed.barrier_outside(event.topic)
             heads = () if barrier is None else barrier.take(event)
             self.turn.persist(kept, record, offer, *heads, then=synced)
 
+    def _mark_outside(self, topic: Cid, epoch: int) -> MarkState:
+        """What our disk says we hold of our own numbering, where we are no member."""
+        by_content = self.followed.by_content.get(topic)
+        held = None if by_content is None else by_content.frontier.mark(self.turn.me, epoch)
+        return self.visits.mark_outside(topic, epoch) if held is None else held
+
     def _spread(
-        self, event: EventDescriptor, topic: "Topic | None", descriptor: TopicDescriptor
+        self, event: EventDescriptor, topic: Topic | None, descriptor: TopicDescriptor
     ) -> None:
         if topic is None:
             self.visits.offer(event, descriptor.root_peer, own=True)

@@ -5,8 +5,6 @@ again gets the answer it got before. Of topics with several sequencers, `sequenc
 desk.
 """
 
-from typing import TYPE_CHECKING
-
 from pulsarcast.model.errors import LocalError, RemoteError
 from pulsarcast.model.events import EventDescriptor, SignedRequest, decode_event, decode_request
 from pulsarcast.model.ids import Cid, PeerId
@@ -17,9 +15,7 @@ from pulsarcast.protocol.publishing.behind import Behind, Waiting
 from pulsarcast.protocol.publishing.early import Early
 from pulsarcast.protocol.publishing.publisher import Publisher
 from pulsarcast.protocol.store import Block, LoadRequest
-
-if TYPE_CHECKING:
-    from pulsarcast.protocol.topic.topic import Topic
+from pulsarcast.protocol.topic.topic import Topic
 
 
 class RequestDesk:
@@ -42,7 +38,7 @@ class RequestDesk:
     def __len__(self) -> int:
         return len(self._early) + len(self._taking) + len(self._behind)
 
-    def receive(self, sender: PeerId, message: RequestToPublish, topic: "Topic") -> None:
+    def receive(self, sender: PeerId, message: RequestToPublish, topic: Topic) -> None:
         """Take a request in its turn, refuse it, or repeat the answer it got before."""
         signed = decode_request(message.block)
         request = signed.request
@@ -70,7 +66,7 @@ class RequestDesk:
         if self._take_after(Waiting(sender, signed, message.replicated), topic):
             self._take_next(topic, request.author, epoch, number + 1)
 
-    def _take_after(self, waiting: Waiting, topic: "Topic") -> bool:
+    def _take_after(self, waiting: Waiting, topic: Topic) -> bool:
         """Take a request once we have delivered what its author had seen (causal order)."""
         request = waiting.signed.request
         if topic.causal is None or topic.causal.is_behind(request.marks):
@@ -82,7 +78,7 @@ class RequestDesk:
                 topic.recovery.parent_missing(mark, cid, request.author, waiting.sender)
         return False
 
-    def advance(self, topic: "Topic") -> None:
+    def advance(self, topic: Topic) -> None:
         """A topic has moved on: requests that waited for that have their turn."""
         if not len(self._behind) or topic.causal is None:
             return
@@ -102,7 +98,7 @@ class RequestDesk:
         self._early.forget(topic)
         self._behind.forget(topic)
 
-    def _take(self, waiting: Waiting, topic: "Topic") -> bool:
+    def _take(self, waiting: Waiting, topic: Topic) -> bool:
         """Publish a request, or refuse it: then its number is not taken."""
         sender, signed, replicated = waiting
         request = signed.request
@@ -124,7 +120,7 @@ class RequestDesk:
         self.publisher.publish_requested(event, topic, replicated=replicated, done=done)
         return True
 
-    def _take_next(self, topic: "Topic", author: PeerId, epoch: int, number: int) -> None:
+    def _take_next(self, topic: Topic, author: PeerId, epoch: int, number: int) -> None:
         """Whatever waited for the request before this number has its turn, one after another."""
         while (early := self._early.take(topic.id, author, epoch, number)) is not None:
             refusal = refusal_of(early.signed, topic.descriptor, self.turn.me, self.turn.wall_us)

@@ -7,7 +7,7 @@ it signs and verifies, lets certified events out, and tells the machine what is 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from pulsarcast.model import trace
 from pulsarcast.model.certificates import is_place_signed, sign_place
@@ -15,23 +15,36 @@ from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import EventDescriptor, Position, Sequence, publish_own
 from pulsarcast.model.ids import Cid, PeerId, cid_of
 from pulsarcast.model.topics import TopicDescriptor, check_event
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.messages import (
     RequestAnswered,
     RequestReferred,
 )
+from pulsarcast.protocol.publishing.publisher import Publisher
 from pulsarcast.protocol.sequencing.desk import SequencerDesk
 from pulsarcast.protocol.sequencing.log import Entry, Log
 from pulsarcast.protocol.sequencing.messages import Summon
 from pulsarcast.protocol.sequencing.owner import Wanted
 from pulsarcast.protocol.sequencing.saved import Saved
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
-
-if TYPE_CHECKING:
-    from pulsarcast.protocol.node import Node
-    from pulsarcast.protocol.topic.topic import Topic
+from pulsarcast.protocol.topic.topic import Topic
 
 KNOWN_MAX = 2048
 """Events under way that we need not verify again."""
+
+
+class SeatOwner(Protocol):
+    """What a seat asks of those that it belongs to."""
+
+    def make_certificate(
+        self, sequencers: tuple[PeerId, ...], signatures: dict[PeerId, bytes]
+    ) -> bytes: ...
+
+    def hear(self, message: RequestAnswered | RequestReferred) -> None:
+        """A request of our own is answered, by ourselves."""
+
+    def dismiss(self, topic: Cid) -> None:
+        """Others have taken our place, for good."""
 
 
 class Seat:
@@ -39,19 +52,22 @@ class Seat:
 
     def __init__(
         self,
-        node: Node,
+        context: Context,
         topic: Topic,
+        publisher: Publisher,
+        owner: SeatOwner,
         make: Callable[..., Sequencer],
         *,
         saved: Saved | None = None,
         log: Log | None = None,
     ) -> None:
-        self.node = node
+        self.owner = owner
         self.topic = topic
-        self.turn = node.turn
-        self.parameters = node.parameters
-        self.counts = node.counts
-        self.publisher = node.publisher
+        self.context = context
+        self.turn = context.turn
+        self.parameters = context.parameters
+        self.counts = context.counts
+        self.publisher = publisher
         self._known: dict[Cid, EventDescriptor] = {}
         self.desk = SequencerDesk(self)
         self.versions = topic.versions
@@ -71,7 +87,7 @@ class Seat:
         if peer != self.turn.me:
             self.turn.send(peer, message)
         else:
-            self.node.hear(message)
+            self.owner.hear(message)
 
     def arrived(self, event: EventDescriptor) -> None:
         """An event is in our history: the log need not keep it, and whoever asked may know."""
@@ -121,7 +137,7 @@ class Seat:
         cid = cid_of(block)
         event = self._known.get(cid)
         if event is None:
-            event = self._known[cid] = self.node.decode(block)
+            event = self._known[cid] = self.context.decode(block)
             if len(self._known) > KNOWN_MAX:
                 del self._known[next(iter(self._known))]
         return event
@@ -129,12 +145,12 @@ class Seat:
     def certified(self, entry: Entry, signatures: dict[PeerId, bytes]) -> None:
         """An event is committed and proven: it leaves, and is replicated, at once."""
         event = self.event_of(entry.body)
-        certificate = self.node.seats.make_certificate(self.signers_of(entry), signatures)
+        certificate = self.owner.make_certificate(self.signers_of(entry), signatures)
         self.publisher.trace_published(event, "")
         try:
             self.topic.arrivals.receive(event, self.turn.me, 0, certificate)
         except RemoteError as error:
-            self.node.context.rejected(self.turn.me, self.topic.id, error)
+            self.context.rejected(self.turn.me, self.topic.id, error)
         self.desk.count_replicas(event)
 
     def signers_of(self, entry: Entry) -> tuple[PeerId, ...]:
@@ -199,7 +215,7 @@ class Seat:
 
     def dismissed(self) -> None:
         """Others have taken our place, for good."""
-        self.node.seats.dismiss(self.topic.id)
+        self.owner.dismiss(self.topic.id)
 
     def turned(self) -> None:
         """Who leads has changed."""

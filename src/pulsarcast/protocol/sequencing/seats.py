@@ -6,30 +6,33 @@ somebody who wants something published. We look at the topic itself before we be
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from pulsarcast.model.certificates import make_certificate
 from pulsarcast.model.errors import RemoteError
-from pulsarcast.model.events import decode_request
+from pulsarcast.model.events import EventDescriptor, decode_request
 from pulsarcast.model.ids import CID_BYTES, Cid, PeerId
 from pulsarcast.model.topics import TopicDescriptor
-from pulsarcast.protocol.following.following import Why
+from pulsarcast.protocol.context import Context
+from pulsarcast.protocol.following.descriptors import Descriptors
+from pulsarcast.protocol.following.following import Following
+from pulsarcast.protocol.following.renewal import Renewal
 from pulsarcast.protocol.messages import (
+    RequestAnswered,
     RequestReferred,
     RequestToPublish,
 )
+from pulsarcast.protocol.publishing.outbox import Outbox
+from pulsarcast.protocol.publishing.publisher import Publisher
 from pulsarcast.protocol.sequencing.log import BASE, ENTRY, Log, read_log
 from pulsarcast.protocol.sequencing.messages import SequencerMessage, Summon
 from pulsarcast.protocol.sequencing.saved import STORE, VOTE, Saved, read_saved
 from pulsarcast.protocol.sequencing.seat import Seat
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
 from pulsarcast.protocol.store import DropState, Write
+from pulsarcast.protocol.topic.life import FollowReason
+from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.protocol.topic.versions import Versions
-
-if TYPE_CHECKING:
-    from pulsarcast.protocol.node import Node
-    from pulsarcast.protocol.topic.topic import Topic
 
 SEATS_MAX = 64
 """Topics that we are a sequencer of at a time: whoever names us in more has to do without us."""
@@ -42,8 +45,22 @@ LEFT_MAX = 256
 class Seats:
     """The topics that we are a sequencer of."""
 
-    def __init__(self, node: Node) -> None:
-        self.node = node
+    def __init__(
+        self,
+        context: Context,
+        descriptors: Descriptors,
+        following: Following,
+        renewal: Renewal,
+        publisher: Publisher,
+        outbox: Outbox,
+    ) -> None:
+        self.context = context
+        self.turn = context.turn
+        self.descriptors = descriptors
+        self.following = following
+        self.renewal = renewal
+        self.publisher = publisher
+        self.outbox = outbox
         self.make_sequencer: Callable[..., Sequencer] = Sequencer
         self.make_certificate = make_certificate
         self.by_topic: dict[Cid, Seat] = {}
@@ -66,7 +83,7 @@ class Seats:
 
     # Coming and going.
 
-    def restore(self, tables: dict[str, dict[bytes, bytes]], *, is_restored: bool) -> None:
+    def restore(self, tables: Mapping[str, Mapping[bytes, bytes]], *, is_restored: bool) -> None:
         """Remember from the disk what we voted, and what is in our logs.
 
         A disk that was restored may have forgotten votes: it counts as one that was lost, also in
@@ -75,7 +92,7 @@ class Seats:
         if is_restored:
             each = (STORE, VOTE, BASE, ENTRY)
             drops = (DropState(table, key) for table in each for key in tables.get(table, {}))
-            self.node.turn.persist(*drops)
+            self.turn.persist(*drops)
             return
         for table in (STORE, VOTE, BASE):
             for key, value in tables.get(table, {}).items():
@@ -94,8 +111,10 @@ class Seats:
         entries = self._entries.pop(topic.id, {})
         left = self._left.pop(topic.id, None)
         seat = self.by_topic[topic.id] = Seat(
-            self.node,
+            self.context,
             topic,
+            self.publisher,
+            self,
             self.make_sequencer,
             saved=left[0] if left else read_saved(saved.get(STORE), saved.get(VOTE)),
             log=left[1] if left else read_log(entries, saved.get(BASE)),
@@ -127,9 +146,9 @@ class Seats:
 
         def released() -> None:
             if topic not in self.by_topic:  # Else a version has named us again meanwhile.
-                self.node.following.release(topic)
+                self.following.release(topic)
 
-        self.node.turn.persist(*self._forget_oldest(), then=released)
+        self.turn.persist(*self._forget_oldest(), then=released)
 
     def _forget_oldest(self) -> list[Write]:
         """A stranger can name us and then others as often as it likes: our disk has an end."""
@@ -151,6 +170,16 @@ class Seats:
         else:
             self._take(topic.versions)
 
+    def arrived(self, topic: Cid, event: EventDescriptor) -> None:
+        """An event of a topic is in our history."""
+        seat = self.by_topic.get(topic)
+        if seat is not None:
+            seat.arrived(event)
+
+    def hear(self, message: RequestAnswered | RequestReferred) -> None:
+        """A request of our own is answered, by ourselves."""
+        self.outbox.receive(self.turn.me, message)
+
     # What others say.
 
     def receive(self, sender: PeerId, message: SequencerMessage) -> None:
@@ -167,14 +196,14 @@ class Seats:
         if seat is not None:
             seat.desk.receive(sender, message)
             return True
-        versions = self.node.descriptors.get(topic)
+        versions = self.descriptors.get(topic)
         if versions is None or self._names_us(versions):
             self.summoned(topic)
         elif versions.first.is_sequenced:
             # The author may know of no version but the first: others have our place by now.
             request_id = decode_request(message.block).request_id
             referred = RequestReferred(topic, request_id, versions.current.sequencers[0])
-            self.node.turn.send(sender, referred)
+            self.turn.send(sender, referred)
         return False
 
     def summon(self, versions: Versions) -> None:
@@ -182,12 +211,12 @@ class Seats:
         current = versions.current
         version = None if current is versions.first else current.cid
         for peer in current.sequencers:
-            if peer != self.node.turn.me:
-                self.node.turn.send(peer, Summon(versions.first.cid, version))
+            if peer != self.turn.me:
+                self.turn.send(peer, Summon(versions.first.cid, version))
 
     def summoned(self, topic: Cid, version: Cid | None = None) -> None:
         """Somebody says that a topic names us, in some version: see for ourselves."""
-        known = self.node.topics.get(topic)
+        known = self.following.topics.get(topic)
         if topic in self.by_topic or topic in self._looking or (topic, version) in self._strange:
             return
         if len(self.by_topic) + len(self._looking) >= SEATS_MAX:
@@ -211,7 +240,7 @@ class Seats:
                     pass  # Whoever summoned us with this is not worth more.
                 look(versions)
 
-            self.node.descriptors.find_version(topic, version, newer)
+            self.descriptors.find_version(topic, version, newer)
 
         def look(versions: Versions | None) -> None:
             del self._looking[topic]
@@ -220,27 +249,27 @@ class Seats:
                 if len(self._strange) > LOOKED_MAX:
                     del self._strange[next(iter(self._strange))]
 
-        self.node.descriptors.find(topic, found)
+        self.descriptors.find(topic, found)
 
     def _add(self, versions: Versions, version: TopicDescriptor) -> None:
-        topic = self.node.topics.get(versions.first.cid)
+        topic = self.following.topics.get(versions.first.cid)
         if topic is not None:
-            self.node.renewal.adopt(topic, version)
+            self.renewal.adopt(topic, version)
         else:
             versions.add(version)  # On the disk once we follow it.
 
     def _names_us(self, versions: Versions) -> bool:
         """Whether a topic has a seat for us: a new one, where others took our last."""
         since = self._dismissed.get(versions.first.cid, -1)
-        return versions.names(self.node.turn.me) and versions.current.number > since
+        return versions.names(self.turn.me) and versions.current.number > since
 
     def _take(self, versions: Versions) -> bool:
         """Take our seat, if we have one."""
         if not self._names_us(versions):
             return False
-        following = self.node.following
-        following.follow(versions, Why.SEQUENCER, from_start=True)
-        topic = self.node.topics.get(versions.first.cid)
-        if topic is not None and following.is_followed(topic.id):
+        following = self.following
+        following.follow(versions, FollowReason.SEQUENCER, from_start=True)
+        topic = self.following.topics.get(versions.first.cid)
+        if topic is not None and following.followed.is_followed(topic.id):
             self.open(topic)
         return True

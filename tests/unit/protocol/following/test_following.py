@@ -334,7 +334,7 @@ def test_what_is_published_while_the_disk_forgets_a_topic_waits_for_that() -> No
         for each in solo._carry_out(todo.pop(0)):
             todo.extend(solo.node.handle(each, NOW))
 
-    while not solo.node.following.is_forgetting(topic.topic):
+    while not solo.node.followed.is_forgetting(topic.topic):
         go_on()
     begun = solo.node.handle(Publish(99, topic.topic, b"from outside"), NOW)
     assert not [each for each in begun if isinstance(each, Persist | Send)]
@@ -392,7 +392,7 @@ def test_of_comings_and_goings_the_last_counts(last: type[Subscribe | Unsubscrib
     solo.advance(60.0)
     assert {97, 98, 99} <= solo.replies.keys()
     assert all(solo.replies[call].error is None for call in (97, 98, 99))
-    assert solo.node.following.is_followed(topic.cid) == (last is Subscribe)
+    assert solo.node.followed.is_followed(topic.cid) == (last is Subscribe)
 
 
 def test_what_is_acknowledged_after_the_end_does_not_count_for_the_next_subscription() -> None:
@@ -688,9 +688,9 @@ def test_who_leaves_while_its_disk_forgets_the_topic_has_left() -> None:
     lab.subscribe([1, 2], topic)
     lab.publish(2, topic)
     answers = [lab.start(2, lambda call: Unsubscribe(call, topic))]
-    following = lab.world.node(2).following
+    followed = lab.world.node(2).followed
     assert lab.world.run_until(
-        lambda: following.is_forgetting(topic), lab.world.now + 20.0, check_every_s=0.00005
+        lambda: followed.is_forgetting(topic), lab.world.now + 20.0, check_every_s=0.00005
     )
     answers.append(lab.start(2, lambda call: Subscribe(call, topic)))
     answers.append(lab.start(2, lambda call: Unsubscribe(call, topic)))

@@ -264,7 +264,7 @@ def test_who_is_named_again_while_its_disk_still_writes_that_it_left_stays(
     (synced,) = unsynced
     synced()
     solo.advance(5.0)
-    assert node.following.is_followed(TOPIC.cid)
+    assert node.followed.is_followed(TOPIC.cid)
     assert TOPIC.cid in node.seats.by_topic
 
 
