@@ -160,6 +160,10 @@ def help_texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 for part in ast.walk(value):
                     if isinstance(part, ast.Constant) and isinstance(part.value, str):
                         yield part.lineno, part.value
+            case ast.AnnAssign(target=ast.Name(id="COMMANDS"), value=ast.Dict(values=values)):
+                for part in (each for value in values for each in ast.walk(value)):
+                    if isinstance(part, ast.Constant) and " " in str(part.value):
+                        yield part.lineno, str(part.value)
             case ast.FunctionDef(decorator_list=marks) if any(
                 re.search(r"\.?(command|group)\b", ast.unparse(mark)) for mark in marks
             ):
