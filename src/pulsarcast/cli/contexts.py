@@ -1,4 +1,4 @@
-"""`pulsarcast context`: daemons elsewhere, by a name of one's own."""
+"""`pulsarcast context`: names for daemons on other machines."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from pulsarcast.cli.telling import needs_extra, tell
 
 @click.group()
 def context() -> None:
-    """Daemons elsewhere, by name."""
+    """Manage daemons on other machines by name."""
 
 
 @context.command("add")
 @click.argument("name")
-@click.option("--url", required=True)
-@click.option("--token", help="Asked for where it is left out, so that it is in no history.")
+@click.option("--url", required=True, help="URL of the HTTP API of the daemon.")
+@click.option(
+    "--token",
+    help="Token of the daemon. Without it the command asks, so that no shell history holds it.",
+)
 def add(name: str, url: str, token: str | None) -> None:
-    """Give a daemon a name, and keep its token (for you alone to read)."""
+    """Store a daemon's URL and token under NAME, in a file that only you can read."""
     with needs_extra("client"):
         from pulsarcast.client import Contexts
     with refusals_told():
@@ -28,9 +31,9 @@ def add(name: str, url: str, token: str | None) -> None:
 
 
 @context.command("list")
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_contexts(as_json: bool) -> None:
-    """Every daemon that has a name."""
+    """List the named daemons."""
     with needs_extra("client"):
         from pulsarcast.client import Contexts
     with refusals_told():
@@ -46,9 +49,9 @@ def list_contexts(as_json: bool) -> None:
 
 @context.command("use")
 @click.argument("name", required=False)
-@click.option("--none", "nobody", is_flag=True, help="Back to the node of this machine.")
+@click.option("--none", "nobody", is_flag=True, help="Use the node of this machine again.")
 def use(name: str | None, nobody: bool) -> None:
-    """Mean this daemon from now on."""
+    """Make NAME the daemon of all further commands."""
     if (name is None) != nobody:
         raise click.UsageError("name a context, or --none")
     with needs_extra("client"):
@@ -60,7 +63,7 @@ def use(name: str | None, nobody: bool) -> None:
 @context.command("remove")
 @click.argument("name")
 def remove(name: str) -> None:
-    """Forget a daemon's name and token."""
+    """Delete a daemon's name and token."""
     with needs_extra("client"):
         from pulsarcast.client import Contexts
     with refusals_told():

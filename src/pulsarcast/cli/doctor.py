@@ -21,7 +21,7 @@ YOUNG_S = 60
 AHEAD_S = 60
 LOOKED_AT = 20
 UNSYNCHRONIZED = 5
-"""What adjtimex says of a clock that nobody sets."""
+"""What adjtimex says of a clock that is not synchronized."""
 
 Verdict: TypeAlias = Literal["good", "look", "bad"]
 MARKS: dict[str, tuple[str, str]] = {"good": ("✓", "green"), "look": ("!", "yellow"),
@@ -39,7 +39,7 @@ class Finding(NamedTuple):
 @click.command()
 @remote
 def doctor(client: Client, as_json: bool) -> None:
-    """Look for what is wrong with the node, and say what to do."""
+    """Look for problems of the node, and say how to solve them."""
     status, peers = client.status(), client.peers()
     findings = [
         _state(status),

@@ -28,12 +28,29 @@ _WHERE = click.option(
 @click.command()
 @click.argument("topic")
 @click.argument("text", required=False)
-@click.option("--file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("--stdin", "lines", is_flag=True, help="One event for each line of the input.")
-@click.option("--name", default="", help="What the event is called.")
-@click.option("--attribute", multiple=True, metavar="NAME=VALUE", help="What is said about it.")
-@click.option("--ack", type=click.Choice(("accepted", "replicated")), default="replicated")
-@click.option("--key", help="Published once, however often it is tried under this key.")
+@click.option(
+    "--file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="File to publish as one event.",
+)
+@click.option(
+    "--stdin", "lines", is_flag=True, help="Publish each line of standard input as an event."
+)
+@click.option("--name", default="", help="Name of the event.")
+@click.option(
+    "--attribute",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Attribute of the event. May be repeated.",
+)
+@click.option(
+    "--ack",
+    type=click.Choice(("accepted", "replicated")),
+    default="replicated",
+    show_default=True,
+    help="Acknowledgement to wait for: on this node's disk, or on the disks of other peers.",
+)
+@click.option("--key", help="Idempotency key: retries with the same key publish the event once.")
 @remote
 def publish(
     client: Client,
@@ -47,7 +64,7 @@ def publish(
     key: str | None,
     as_json: bool,
 ) -> None:
-    """Publish TEXT, a file, or lines of the input (-)."""
+    """Publish TEXT, a file, or the lines of standard input (-)."""
     lines = lines or text == "-"
     if (text is not None) + (file is not None) + (lines and text != "-") != 1:
         raise click.UsageError("give one of TEXT, --file and --stdin")
@@ -92,10 +109,14 @@ def _attribute(text: str) -> tuple[str, Any]:
     default="now",
     metavar="PLACE",
     show_default=True,
-    help="now, beginning, an index, or an event's id.",
+    help="First event: now, beginning, an index, or an event's id.",
 )
-@click.option("--name", default="", help="Go on where this name stopped.")
-@click.option("--count", type=click.IntRange(min=1), help="End after so many events.")
+@click.option(
+    "--name",
+    default="",
+    help="Name of the reader, which continues behind its last acknowledged event.",
+)
+@click.option("--count", type=click.IntRange(min=1), help="Exit after N events.", metavar="N")
 @_WHERE
 @remote
 def subscribe(
@@ -107,7 +128,7 @@ def subscribe(
     where: str | None,
     as_json: bool,
 ) -> None:
-    """Print events as they come, until Ctrl-C."""  # fmt: skip
+    """Print the events of TOPIC as they arrive, until Ctrl-C."""  # fmt: skip
     left = count
     try:
         with client.subscribe(topic, name, start=start, patience_s=None, where=where) as events:
@@ -121,15 +142,21 @@ def subscribe(
     except KeyboardInterrupt:
         return
     except BrokenPipeError:
-        # Whoever read us has enough; Python must not complain of it at the end.
+        # The reader of our output has enough: Python must not complain at the end.
         sys.stderr.close()
         return
 
 
 @click.command()
 @click.argument("topic")
-@click.option("--start", type=click.IntRange(min=1), default=1, show_default=True)
-@click.option("--limit", type=click.IntRange(min=1), help="How many at most.")
+@click.option(
+    "--start",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Index of the first event.",
+)
+@click.option("--limit", type=click.IntRange(min=1), help="Print at most N events.", metavar="N")
 @_WHERE
 @remote
 def history(
@@ -140,7 +167,7 @@ def history(
     where: str | None,
     as_json: bool,
 ) -> None:
-    """Print what the node keeps of a topic."""
+    """Print the events of TOPIC that the node has stored."""
     for event in client.history(topic, start=start, limit=limit, where=where):
         _print(event, as_json=as_json)
 

@@ -12,7 +12,7 @@ from pulsarcast.model.ids import peer_text
 @click.argument("home", type=click.Path())
 @click.argument("target", type=click.Path())
 def backup(home: str, target: str) -> None:
-    """Copy HOME, its key included, into the new folder TARGET; the node may run meanwhile."""
+    """Copy HOME with its secret key into the new folder TARGET; the node may run meanwhile."""
     from pulsarcast.storage.backup import backup as back_up
 
     with telling():
@@ -24,7 +24,7 @@ def backup(home: str, target: str) -> None:
 @click.argument("source", metavar="BACKUP", type=click.Path())
 @click.argument("home", type=click.Path())
 def restore(source: str, home: str) -> None:
-    """Make HOME, which must be new or empty, out of a BACKUP."""
+    """Create HOME, a new or empty folder, from a BACKUP."""
     from pulsarcast.storage.backup import restore as bring_back
 
     with telling():

@@ -1,4 +1,4 @@
-"""Where the node of this machine lives, for commands that need to know."""
+"""The home of the node on this machine: its default, and the option `--home`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ VARIABLE = "PULSARCAST_HOME"
 
 
 def default_home() -> Path:
-    """The home that is meant where none is named.
+    """The home of commands without `--home`.
 
     The client says the same (`client.connect`), but importing it takes longer than most commands.
     """
@@ -20,7 +20,7 @@ def default_home() -> Path:
 
 
 def shown_home(home: Path) -> str:
-    """What a command needs to be told to mean this home; nothing for the usual one."""
+    """The option that names this home; empty for the default one."""
     return "" if home == default_home() else f" --home {home}"
 
 
@@ -31,5 +31,5 @@ def home_option(command: Any) -> Any:
         type=click.Path(path_type=Path, file_okay=False),
         default=default_home,
         show_default="~/.pulsarcast",
-        help=f"The node's folder, also ${VARIABLE}.",
+        help=f"Folder of the node. Also ${VARIABLE}.",
     )(command)

@@ -11,28 +11,28 @@ from pulsarcast import __version__
 
 # Where each command is, and what it does in a line: `--help` must not import any of them.
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
-    "init": ("node:init", "Make a home for a node: its key, its settings, and your token."),
+    "init": ("node:init", "Create a node's home: its key, its settings, and your token."),
     "daemon": ("node:daemon", "Run a node in the foreground."),
-    "topic": ("topics:topic", "Create topics, look at them, change them."),
-    "publish": ("events:publish", "Publish a text, a file, or lines of the input."),
-    "subscribe": ("events:subscribe", "Print events as they come."),
-    "unsubscribe": ("topics:unsubscribe", "Leave a topic, or forget a reader of it."),
-    "history": ("events:history", "Print what the node keeps of a topic."),
-    "status": ("operating:status", "What the node is and does."),
-    "peers": ("operating:peers", "Whom the node is connected to."),
-    "top": ("top:top", "Look at a node while it works."),
+    "topic": ("topics:topic", "Create, show and change topics."),
+    "publish": ("events:publish", "Publish a text, a file, or lines of standard input."),
+    "subscribe": ("events:subscribe", "Print the events of a topic as they arrive."),
+    "unsubscribe": ("topics:unsubscribe", "Unsubscribe from a topic, or delete a reader of it."),
+    "history": ("events:history", "Print the stored events of a topic."),
+    "status": ("operating:status", "Show the state of the node."),
+    "peers": ("operating:peers", "List the peers that the node is connected to."),
+    "top": ("top:top", "Watch the topics, rates and peers of the node."),
     "open": ("operating:open_page", "Open the node's page in a browser."),
-    "doctor": ("doctor:doctor", "Look for what is wrong, and say what to do."),
-    "id": ("node:show_id", "The peer id of the node on this machine."),
-    "config": ("node:config", "Settings of the node on this machine."),
-    "token": ("operating:token", "Who may use the node over HTTP."),
-    "context": ("contexts:context", "Daemons elsewhere, by name."),
-    "backup": ("home:backup", "Copy a node's home, while it runs."),
-    "restore": ("home:restore", "Make a home out of a backup."),
-    "simulate": ("simulate:simulate", "Run the protocol on one machine, with faults."),
+    "doctor": ("doctor:doctor", "Look for problems of the node, and say how to solve them."),
+    "id": ("node:show_id", "Print the peer id of the node on this machine."),
+    "config": ("node:config", "Show the settings of the node on this machine."),
+    "token": ("operating:token", "Manage the tokens for the HTTP API of the node."),
+    "context": ("contexts:context", "Manage daemons on other machines by name."),
+    "backup": ("home:backup", "Copy the home of a node, which may run."),
+    "restore": ("home:restore", "Create a home from a backup."),
+    "simulate": ("simulate:simulate", "Simulate a network with faults, and check every promise."),
     "testbed": ("testbed:testbed", "Run real nodes on this machine, and measure them."),
-    "pipeline": ("pipeline:pipeline", "Workloads, traces and their checks, on Spark."),
-    "version": ("main:version", "The version of this program."),
+    "pipeline": ("pipeline:pipeline", "Make workloads, and check and measure traces, on Spark."),
+    "version": ("main:version", "Print the version of this program."),
 }
 
 
@@ -40,7 +40,7 @@ class Commands(click.Group):
     """Sub-commands that are imported when they are needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order in which somebody meets them."""
+        """In the order in which a new user needs them."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def version(as_json: bool) -> None:
-    """The version of this program."""
+    """Print the version of this program."""
     click.echo(f'{{"version":"{__version__}"}}' if as_json else __version__)

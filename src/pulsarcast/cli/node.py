@@ -22,15 +22,34 @@ def _flags(values: dict[str, Any]) -> dict[str, Value]:
 
 
 def setting_options(command: Any) -> Any:
-    """The flags that go before settings of the file."""
+    """The options that override settings of config.toml."""
     for option in (
-        click.option("--listen", multiple=True, metavar="ADDRESS", help="Where nodes can dial us."),
-        click.option("--announce", multiple=True, metavar="ADDRESS", help="Where we say so."),
-        click.option("--bootstrap", multiple=True, metavar="PEER", help="A peer to begin with."),
-        click.option("--http", metavar="HOST:PORT", help="Where programs reach us."),
-        click.option("--behind-proxy", is_flag=True, default=None, help="A proxy does TLS for us."),
-        click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error."),
-        click.option("--trace", metavar="LEVEL", help="Write down what the node does."),
+        click.option(
+            "--listen",
+            multiple=True,
+            metavar="ADDRESS",
+            help="Address that other peers can dial. May be repeated.",
+        ),
+        click.option(
+            "--announce",
+            multiple=True,
+            metavar="ADDRESS",
+            help="Address to advertise to other peers. May be repeated.",
+        ),
+        click.option(
+            "--bootstrap",
+            multiple=True,
+            metavar="PEER",
+            help="Address of a peer to join the network through. May be repeated.",
+        ),
+        click.option("--http", metavar="HOST:PORT", help="Address of the HTTP API."),
+        click.option(
+            "--behind-proxy", is_flag=True, default=None, help="A reverse proxy terminates TLS."
+        ),
+        click.option(
+            "--log-level", metavar="LEVEL", help="Log level: debug, info, warning or error."
+        ),
+        click.option("--trace", metavar="LEVEL", help="Trace level: delivery or rpc."),
     ):
         command = option(command)
     return command
@@ -60,10 +79,20 @@ def _chosen(
 
 @click.command()
 @home_option
-@click.option("--listen", multiple=True, metavar="ADDRESS", help="Written into config.toml.")
-@click.option("--bootstrap", multiple=True, metavar="PEER", help="Written into config.toml.")
-@click.option("--http", metavar="HOST:PORT", help="Written into config.toml.")
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@click.option(
+    "--listen",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Address that other peers can dial, for config.toml. May be repeated.",
+)
+@click.option(
+    "--bootstrap",
+    multiple=True,
+    metavar="PEER",
+    help="Address of a peer to join the network through, for config.toml. May be repeated.",
+)
+@click.option("--http", metavar="HOST:PORT", help="Address of the HTTP API, for config.toml.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def init(
     home: Path,
     listen: tuple[str, ...],
@@ -71,9 +100,9 @@ def init(
     http: str | None,
     as_json: bool,
 ) -> None:
-    """Make a home for a node: its key, its settings, and your token.
+    """Create a node's home: its key, its settings, and your token.
 
-    Of a home that is there nothing is changed: settings that differ are refused.
+    A home that exists is not changed: the command refuses settings that differ from it.
     """
     with needs_extra("daemon"):
         from pulsarcast.daemon.daemon import initialize
@@ -96,7 +125,7 @@ def init(
 @home_option
 @setting_options
 def daemon(home: Path, **given: Any) -> None:
-    """Run the node of a home in the foreground; a home that is not there yet is made."""
+    """Run a node in the foreground; create its home if there is none."""
     with needs_extra("daemon"):
         import trio
 
@@ -116,7 +145,7 @@ def daemon(home: Path, **given: Any) -> None:
 
 
 def _greet(running: Running, settings: Settings) -> None:
-    """Say on a terminal what somebody who has just started might want to do next."""
+    """Suggest the next commands to a new user, if this is a terminal."""
     if not os.isatty(1):
         return
     home = shown_home(running.home)
@@ -150,15 +179,15 @@ def _with_advice(error: LocalError, home: Path) -> LocalError:
 
 @click.group()
 def config() -> None:
-    """Settings of the node on this machine."""
+    """Show the settings of the node on this machine."""
 
 
 @config.command("show")
 @home_option
 @setting_options
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show_config(home: Path, as_json: bool, **given: Any) -> None:
-    """Every setting, its value, and where that comes from."""
+    """Print every setting, its value and the origin of the value."""
     from pulsarcast.daemon.settings import load_settings
 
     try:
@@ -175,7 +204,7 @@ def show_config(home: Path, as_json: bool, **given: Any) -> None:
 @config.command("path")
 @home_option
 def config_path(home: Path) -> None:
-    """Where config.toml is."""
+    """Print the path of config.toml."""
     from pulsarcast.daemon.settings import CONFIG
 
     click.echo(home / CONFIG)
@@ -183,9 +212,9 @@ def config_path(home: Path) -> None:
 
 @click.command("id")
 @home_option
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show_id(home: Path, as_json: bool) -> None:
-    """The peer id of the node on this machine; it need not run."""
+    """Print the peer id of the node on this machine, which need not run."""
     from pulsarcast.model.ids import peer_text
     from pulsarcast.storage.home import read_key
 

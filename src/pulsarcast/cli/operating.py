@@ -1,4 +1,4 @@
-"""Commands for whoever runs a node: `status`, `peers`, `token`, `open`, `context`."""
+"""Commands for operators of a node: `status`, `peers`, `token`, `open`, `context`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,15 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--address", "only_address", is_flag=True, help="Only where others can dial it.")
+@click.option(
+    "--address",
+    "only_address",
+    is_flag=True,
+    help="Print only the address that other peers can dial.",
+)
 @remote
 def status(client: Client, only_address: bool, as_json: bool) -> None:
-    """What the node is and does."""
+    """Show the state of the node: peers, topics, traffic, store."""
     now = client.status()
     if only_address:
         if not now.addresses and not as_json:
@@ -56,7 +61,7 @@ def status(client: Client, only_address: bool, as_json: bool) -> None:
 @click.command()
 @remote
 def peers(client: Client, as_json: bool) -> None:
-    """Whom the node is connected to."""
+    """List the peers that the node is connected to."""
     found = client.peers()
     rows = [
         (
@@ -74,10 +79,10 @@ def peers(client: Client, as_json: bool) -> None:
 
 
 @click.command("open")
-@click.option("--print", "only_print", is_flag=True, help="Print the address, open nothing.")
+@click.option("--print", "only_print", is_flag=True, help="Print the URL, and open no browser.")
 @remote
 def open_page(client: Client, only_print: bool, as_json: bool) -> None:
-    """Open the node's page in a browser, by an address that is good once."""
+    """Open the node's page in a browser, by a URL that is valid once."""
     url = client.open_page()
     if only_print or as_json or click.launch(url) != 0:
         tell({"url": url}, url, as_json=as_json)
@@ -85,7 +90,7 @@ def open_page(client: Client, only_print: bool, as_json: bool) -> None:
 
 @click.group()
 def token() -> None:
-    """Who may use the node over HTTP."""
+    """Manage the tokens for the HTTP API of the node."""
 
 
 @token.command("create")
@@ -97,14 +102,19 @@ def token() -> None:
     type=click.Choice(SCOPES),
     default=("read",),
     show_default=True,
-    help="What it allows.",
+    help="Permission of the token. May be repeated.",
 )
-@click.option("--topic", "topics", multiple=True, help="What it is for; else all topics.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    help="Topic that the token is valid for; without it, all topics. May be repeated.",
+)
 @remote
 def create_token(
     client: Client, name: str, scopes: tuple[Any, ...], topics: tuple[str, ...], as_json: bool
 ) -> None:
-    """Make a token; it is shown this once."""  # fmt: skip
+    """Create a token and print it; it cannot be printed again."""  # fmt: skip
     made = client.make_token(name, list(scopes), topics=list(topics) or None)
     tell(made, f"{made.token}\nrevoke it with: pulsarcast token revoke {made.id}",
          as_json=as_json)  # fmt: skip
@@ -113,7 +123,7 @@ def create_token(
 @token.command("list")
 @remote
 def list_tokens(client: Client, as_json: bool) -> None:
-    """Every token that is good."""
+    """List all valid tokens."""
     found = client.tokens()
     rows = [
         (each.id, each.name, ",".join(each.scopes),
@@ -127,6 +137,6 @@ def list_tokens(client: Client, as_json: bool) -> None:
 @click.argument("token_id")
 @remote
 def revoke_token(client: Client, token_id: str, as_json: bool) -> None:
-    """Make a token worthless, at once."""
+    """Revoke a token at once."""
     client.revoke_token(token_id)
     tell({"revoked": token_id}, "revoked", as_json=as_json)

@@ -1,4 +1,4 @@
-"""What every command has in common that talks to a daemon, here or elsewhere."""
+"""What all commands that talk to a daemon have in common."""
 
 from __future__ import annotations
 
@@ -51,8 +51,10 @@ def remote(command: Callable[..., None]) -> Any:
 
     decorated: Any = connected
     for option in (
-        click.option("--wait", is_flag=True, help="Wait for the daemon of this home to start."),
-        click.option("--json", "as_json", is_flag=True, help="JSON for programs."),
+        click.option(
+            "--wait", is_flag=True, help="Wait until the daemon of this home has started."
+        ),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
         which_daemon,
     ):
         decorated = option(decorated)
@@ -62,9 +64,13 @@ def remote(command: Callable[..., None]) -> Any:
 def which_daemon(command: Any) -> Any:
     """Add the options that say which daemon: `chosen_target` knows what they mean."""
     for option in (
-        click.option("--context", metavar="NAME", help="A daemon that `context add` named."),
-        click.option("--token", metavar="TOKEN", help="Also $PULSARCAST_TOKEN."),
-        click.option("--url", metavar="URL", help="A daemon elsewhere, also $PULSARCAST_URL."),
+        click.option(
+            "--context", metavar="NAME", help="Daemon that `context add` stored under NAME."
+        ),
+        click.option(
+            "--token", metavar="TOKEN", help="Token for the HTTP API. Also $PULSARCAST_TOKEN."
+        ),
+        click.option("--url", metavar="URL", help="URL of a daemon. Also $PULSARCAST_URL."),
         home_option,
     ):
         command = option(command)
@@ -87,7 +93,7 @@ def _wait_for(home: Path) -> None:
 
 
 def _answers(home: Path) -> bool:
-    """Whether somebody is there; a daemon that was killed leaves its address behind."""
+    """Whether a daemon answers; one that was killed leaves its address behind."""
     try:
         place = urlsplit((home / "http").read_text(encoding="utf-8").strip())
         with socket.create_connection((place.hostname or "", place.port or 0), timeout=1):
@@ -125,7 +131,7 @@ def short(peer: str) -> str:
 
 
 def parent_of(topic: FollowedView) -> str:
-    """Our place in a topic's tree, as a table has room for it."""
+    """The node's parent in a topic's tree, short enough for a table."""
     if topic.filters:
         return "filters"
     return "root" if topic.is_root else short(topic.parent) if topic.parent else "none"

@@ -1,6 +1,6 @@
 """`pulsarcast simulate`: run a scenario, or many seeds of one, and judge it.
 
-The exit code is 1 where a checker objects, and the output names the command that replays it.
+The exit code is 1 if a checker finds a violation; the output names the command that replays it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FROM_THE_SEED = {
     "subscribers",
     "events",
 }
-"""What a random run does not let anyone choose: its seed is the whole of it."""
+"""The options that a random run derives from its seed."""
 _OF_CONTENT = {"subscriptions", "probing", "cut_off", "skew", "follow_load", "churn"}
 _OF_TRACES = {"trace", "trace_level", "run_id"}
 WITHOUT_USE = {
@@ -50,40 +50,80 @@ WITHOUT_USE = {
     "content": {"order", "dissemination", "faults", "workload", "subscribers", *_OF_TRACES},
     "random_content": {*_OF_TRACES, *_OF_CONTENT},
 }
-"""What the scenarios of each kind do not ask for: whoever says it expects something of it."""
+"""The options that scenarios of each kind refuse, since they have no effect there."""
 
 
 @click.command()
 @click.argument("scenario", required=False)
-@click.option("--list", "list_", is_flag=True, help="Name the scenarios, fault plans, safeguards.")
-@click.option("--nodes", type=click.IntRange(min=2), help="How many nodes.")
-@click.option("--seed", type=int, help="The seed that everything follows from.")
-@click.option("--seeds", type=click.IntRange(min=1), help="Run so many seeds, on all cores.")
-@click.option("--first-seed", type=int, help="Where --seeds begins, if not at 1.")
-@click.option("--order", type=click.Choice(["none", "per-publisher", "causal", "total"]))
-@click.option("--dissemination", type=click.Choice(["tree", "cube"]), help="How events travel.")
-@click.option("--latency-ms", type=click.FloatRange(min=0), help="One way, between any two nodes.")
-@click.option("--jitter-ms", type=click.FloatRange(min=0), help="Spread of it, either way.")
-@click.option("--latency-matrix", type=str, help="A file of measured round trips.")
-@click.option("--faults", type=str, help="A fault plan by name.")
-@click.option("--workload", type=str, help="A workload file (Listing 5.1; .zst or plain).")
-@click.option("--subscribers", type=click.IntRange(min=1))
-@click.option("--events", type=click.IntRange(min=1), help="Only the first N events.")
-@click.option("--subscriptions", type=click.IntRange(min=1), help="Content: per node.")
-@click.option("--probing", type=click.Choice(["multicast", "unicast"]), help="Content.")
-@click.option("--cut-off/--no-cut-off", default=None, help="Content: cut wide ranges.")
-@click.option("--skew", type=click.FloatRange(0.0001, 1.0), help="Content: share of the ranges.")
-@click.option("--follow-load/--no-follow-load", default=None, help="Content: split busy leaves.")
-@click.option("--churn", type=str, help="Content: sessions from FILE:NAME.")
+@click.option("--list", "list_", is_flag=True, help="List scenarios, fault plans and safeguards.")
+@click.option("--nodes", type=click.IntRange(min=2), help="Number of nodes.")
+@click.option("--seed", type=int, help="Seed of all randomness.")
+@click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="Run N seeds, on all cores.")
+@click.option("--first-seed", type=int, help="First of the --seeds; without it, 1.")
 @click.option(
-    "--settle-s-max", type=click.FloatRange(min=0), help="How long the world may take to settle."
+    "--order",
+    type=click.Choice(["none", "per-publisher", "causal", "total"]),
+    help="Delivery order of all topics.",
 )
-@click.option("--trace", type=str, help="A folder for the traces of all nodes.")
-@click.option("--trace-level", type=click.Choice(["delivery", "rpc"]), help="rpc: every message.")
-@click.option("--run-id", type=str, help="What the traces call this run.")
-@click.option("--without", type=str, help="Switch a safeguard off.")
-@click.option("--share-verification/--no-share-verification", default=None)
-@click.option("--through-wire/--no-through-wire", default=None)
+@click.option(
+    "--dissemination", type=click.Choice(["tree", "cube"]), help="Overlay that carries the events."
+)
+@click.option(
+    "--latency-ms", type=click.FloatRange(min=0), help="One-way latency between any two nodes."
+)
+@click.option(
+    "--jitter-ms", type=click.FloatRange(min=0), help="Largest deviation from --latency-ms."
+)
+@click.option("--latency-matrix", type=str, help="File of measured round trips.")
+@click.option("--faults", type=str, help="Name of a fault plan (see --list).")
+@click.option("--workload", type=str, help="Workload file (Listing 5.1; .zst or plain).")
+@click.option("--subscribers", type=click.IntRange(min=1), help="Number of subscribers.")
+@click.option("--events", type=click.IntRange(min=1), help="Only the first N events.", metavar="N")
+@click.option("--subscriptions", type=click.IntRange(min=1), help="Content: filters per node.")
+@click.option(
+    "--probing",
+    type=click.Choice(["multicast", "unicast"]),
+    help="Content: one probe per next hop, or one per target.",
+)
+@click.option(
+    "--cut-off/--no-cut-off",
+    default=None,
+    help="Content: cut wide ranges into pieces below the cut-off line.",
+)
+@click.option(
+    "--skew",
+    type=click.FloatRange(0.0001, 1.0),
+    help="Content: share of each attribute's range that events use.",
+)
+@click.option(
+    "--follow-load/--no-follow-load",
+    default=None,
+    help="Content: split leaves with many events too.",
+)
+@click.option("--churn", type=str, help="Content: sessions of nodes, from FILE:NAME.")
+@click.option(
+    "--settle-s-max",
+    type=click.FloatRange(min=0),
+    help="Simulated seconds that the network may take to settle.",
+)
+@click.option("--trace", type=str, help="Folder for the traces of all nodes.")
+@click.option(
+    "--trace-level",
+    type=click.Choice(["delivery", "rpc"]),
+    help="Events only, or every message (rpc).",
+)
+@click.option("--run-id", type=str, help="Name of the run in the traces.")
+@click.option("--without", type=str, help="Name of a safeguard to switch off (see --list).")
+@click.option(
+    "--share-verification/--no-share-verification",
+    default=None,
+    help="Verify identical bytes once for all nodes.",
+)
+@click.option(
+    "--through-wire/--no-through-wire",
+    default=None,
+    help="Encode and decode every message.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 def simulate(
     scenario: str | None,
@@ -93,7 +133,7 @@ def simulate(
     as_json: bool,
     **changes: Any,
 ) -> None:
-    """Run SCENARIO in a simulated world and check every promise."""
+    """Simulate SCENARIO and check every promise; exit 1 if a check fails."""
     with telling():
         if list_ or scenario is None:
             _list()

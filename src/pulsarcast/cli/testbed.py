@@ -15,7 +15,6 @@ from pulsarcast.model.errors import LocalError
 
 EXIT_LOST = 1
 
-# A node's trace: how much of it, or none.
 _TRACE_LEVELS = click.Choice(["none", "delivery", "rpc"])
 _TRAVEL = click.Choice(["tree", "cube"])
 _SECONDS = click.FloatRange(min=0, min_open=True)
@@ -23,29 +22,79 @@ _SECONDS = click.FloatRange(min=0, min_open=True)
 
 @click.group()
 def testbed() -> None:
-    """Run many real nodes on this machine, and measure them."""
+    """Run real nodes on this machine, and measure them."""
 
 
 add_to(testbed)
 
 
 @testbed.command()
-@click.option("--nodes", type=click.IntRange(min=2), default=30, show_default=True)
-@click.option("--events", type=click.IntRange(min=1), default=300, show_default=True)
-@click.option("--topics", type=click.IntRange(min=1), default=5, show_default=True)
-@click.option("--payload", type=int, default=256, show_default=True, help="Bytes of an event.")
 @click.option(
-    "--concurrency", type=click.IntRange(min=1), default=5, show_default=True, help="In flight."
+    "--nodes", type=click.IntRange(min=2), default=30, show_default=True, help="Number of nodes."
 )
-@click.option("--only", multiple=True, help="Run this contestant only; may be given again.")
+@click.option(
+    "--events", type=click.IntRange(min=1), default=300, show_default=True, help="Number of events."
+)
+@click.option(
+    "--topics", type=click.IntRange(min=1), default=5, show_default=True, help="Number of topics."
+)
+@click.option(
+    "--payload", type=int, default=256, show_default=True, help="Payload of an event, in bytes."
+)
+@click.option(
+    "--concurrency",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="Events in flight.",
+)
+@click.option("--only", multiple=True, help="Run this contestant only. May be repeated.")
 @click.option("--seed", type=int, default=1, show_default=True)
-@click.option("--dials", type=int, default=6, show_default=True, help="Per node, in pubsub graphs.")
-@click.option("--frame", type=int, default=520, show_default=True, help="Bytes of a bare frame.")
-@click.option("--fanout", type=int, default=6, show_default=True, help="Of bare trees.")
-@click.option("--patience-s", type=_SECONDS, default=10.0, show_default=True, help="Per event.")
-@click.option("--ack", type=click.Choice(["accepted", "replicated"]), default="replicated")
-@click.option("--dissemination", type=_TRAVEL, default="tree", show_default=True, help="Of ours.")
-@click.option("--trace-level", type=_TRACE_LEVELS, default="none", show_default=True)
+@click.option(
+    "--dials",
+    type=int,
+    default=6,
+    show_default=True,
+    help="Dials per node, for floodsub and gossipsub.",
+)
+@click.option(
+    "--frame",
+    type=int,
+    default=520,
+    show_default=True,
+    help="Frame of the contestant bare, in bytes.",
+)
+@click.option(
+    "--fanout", type=int, default=6, show_default=True, help="Fan-out of the contestant bare."
+)
+@click.option(
+    "--patience-s",
+    type=_SECONDS,
+    default=10.0,
+    show_default=True,
+    help="Seconds to wait for the deliveries of an event.",
+)
+@click.option(
+    "--ack",
+    type=click.Choice(["accepted", "replicated"]),
+    default="replicated",
+    show_default=True,
+    help="Acknowledgement that publishers wait for.",
+)
+@click.option(
+    "--dissemination",
+    type=_TRAVEL,
+    default="tree",
+    show_default=True,
+    help="Overlay of the contestant ours.",
+)
+@click.option(
+    "--trace-level",
+    type=_TRACE_LEVELS,
+    default="none",
+    show_default=True,
+    help="Trace nothing, events only, or every message (rpc).",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 def compare(
     nodes: int,
@@ -64,11 +113,11 @@ def compare(
     trace_level: str,
     as_json: bool,
 ) -> None:
-    """Measure ours, floodsub, gossipsub and bare, one after another.
+    """Measure the contestants ours, floodsub, gossipsub and bare, one after another.
 
-    A delivery counts where an event reached another node than its author. Bytes are those that
-    left sockets, encrypted, without the headers of TCP and IP. Processor time runs from the first
-    event until one second after the last delivery.
+    A delivery is an event that reached a node other than its author. Bytes are those that left
+    sockets, encrypted, without TCP and IP headers. Processor time is measured from the first event
+    until one second after the last delivery.
     """
     with Bars() as bars, telling():
         from pulsarcast.testbed.contestants.contestants import Settings
@@ -97,22 +146,54 @@ def compare(
 
 @testbed.command()
 @click.argument("scenario")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Traces and summary.")
-@click.option("--nodes", type=click.IntRange(min=2), help="By default what the scenario takes.")
 @click.option(
-    "--order", type=click.Choice(["none", "per-publisher", "causal", "total"]), default="none"
+    "--out", type=click.Path(path_type=Path), required=True, help="Folder for traces and summary."
 )
-@click.option("--dissemination", type=_TRAVEL, default="tree", show_default=True)
-@click.option("--trace-level", type=_TRACE_LEVELS, default="delivery", show_default=True)
-@click.option("--ack", type=click.Choice(["accepted", "replicated"]), default="replicated")
+@click.option(
+    "--nodes", type=click.IntRange(min=2), help="Number of nodes; the default is the scenario's."
+)
+@click.option(
+    "--order",
+    type=click.Choice(["none", "per-publisher", "causal", "total"]),
+    default="none",
+    show_default=True,
+    help="Delivery order.",
+)
+@click.option(
+    "--dissemination",
+    type=_TRAVEL,
+    default="tree",
+    show_default=True,
+    help="Overlay that carries the events.",
+)
+@click.option(
+    "--trace-level",
+    type=_TRACE_LEVELS,
+    default="delivery",
+    show_default=True,
+    help="Trace nothing, events only, or every message (rpc).",
+)
+@click.option(
+    "--ack",
+    type=click.Choice(["accepted", "replicated"]),
+    default="replicated",
+    show_default=True,
+    help="Acknowledgement that publishers wait for.",
+)
 @click.option("--seed", type=int, default=1, show_default=True)
-@click.option("--contestant", type=str, default="ours", show_default=True)
-@click.option("--run-id", type=str, help="What the traces call this run.")
 @click.option(
-    "--timeout-s", type=_SECONDS, default=7200.0, show_default=True, help="Then it fails."
+    "--contestant", type=str, default="ours", show_default=True, help="Implementation of the nodes."
 )
-@click.option("--keep-homes", is_flag=True, help="Leave the folders of the nodes in place.")
-@click.option("--workload", type=click.Path(path_type=Path), help="workload, quotes: the file.")
+@click.option("--run-id", type=str, help="Name of the run in the traces.")
+@click.option(
+    "--timeout-s",
+    type=_SECONDS,
+    default=7200.0,
+    show_default=True,
+    help="Seconds after which the run fails.",
+)
+@click.option("--keep-homes", is_flag=True, help="Keep the homes of the nodes.")
+@click.option("--workload", type=click.Path(path_type=Path), help="workload, quotes: file to play.")
 @click.option(
     "--limit", "events_max", type=click.IntRange(min=1), help="workload: only the first N events."
 )
@@ -121,84 +202,147 @@ def compare(
     type=click.IntRange(min=1),
     default=5,
     show_default=True,
-    help="workload: users at a time.",
+    help="workload: users that publish at the same time.",
 )
 @click.option(
     "--faults",
     multiple=True,
-    help="workload: kills, full-disk, stopped, author or partition; may be given again.",
+    help="workload: kills, full-disk, stopped, author or partition. May be repeated.",
 )
 @click.option(
-    "--stopped-s", type=_SECONDS, default=60.0, show_default=True, help="faults: how long."
-)
-@click.option("--full-s", type=_SECONDS, default=20.0, show_default=True, help="faults: how long.")
-@click.option("--cut-s", type=_SECONDS, default=20.0, show_default=True, help="faults: how long.")
-@click.option(
-    "--events", type=click.IntRange(min=1), help="Of a load that is made up; away: missed ones."
-)
-@click.option("--topics", type=click.IntRange(min=1), help="away, soak, mirror.")
-@click.option("--payload", "payload_bytes", type=int, default=256, show_default=True)
-@click.option(
-    "--rate", "rate_per_s", type=_SECONDS, default=20.0, show_default=True, help="A second."
+    "--stopped-s",
+    type=_SECONDS,
+    default=60.0,
+    show_default=True,
+    help="Fault stopped: seconds that a node is stopped.",
 )
 @click.option(
-    "--duration-s", type=_SECONDS, default=600.0, show_default=True, help="soak, succession."
+    "--full-s",
+    type=_SECONDS,
+    default=20.0,
+    show_default=True,
+    help="Fault full-disk: seconds that a disk is full.",
 )
-@click.option("--sample-s", type=_SECONDS, default=5.0, show_default=True, help="soak: of memory.")
-@click.option("--churn", is_flag=True, help="soak: a third of the nodes come and go.")
-@click.option("--kill", "by_kill", is_flag=True, help="away: by SIGKILL, not in good order.")
+@click.option(
+    "--cut-s",
+    type=_SECONDS,
+    default=20.0,
+    show_default=True,
+    help="Fault partition: seconds that the network is cut.",
+)
+@click.option(
+    "--events",
+    type=click.IntRange(min=1),
+    help="Number of events of a synthetic load; away: events that the subscriber misses.",
+)
+@click.option("--topics", type=click.IntRange(min=1), help="away, soak, mirror: number of topics.")
+@click.option(
+    "--payload",
+    "payload_bytes",
+    type=int,
+    default=256,
+    show_default=True,
+    help="Payload of an event of a synthetic load, in bytes.",
+)
+@click.option(
+    "--rate",
+    "rate_per_s",
+    type=_SECONDS,
+    default=20.0,
+    show_default=True,
+    help="Events per second.",
+)
+@click.option(
+    "--duration-s",
+    type=_SECONDS,
+    default=600.0,
+    show_default=True,
+    help="soak, succession: seconds that the load lasts.",
+)
+@click.option(
+    "--sample-s",
+    type=_SECONDS,
+    default=5.0,
+    show_default=True,
+    help="soak: seconds between two measurements of memory.",
+)
+@click.option("--churn", is_flag=True, help="soak: a third of the nodes leave and come back.")
+@click.option(
+    "--kill",
+    "by_kill",
+    is_flag=True,
+    help="away: kill the subscriber (SIGKILL) instead of stopping it.",
+)
 @click.option(
     "--filters",
     type=click.IntRange(1, 64),
     default=10,
     show_default=True,
-    help="quotes: of each node.",
+    help="quotes: filters of each node.",
 )
 @click.option(
     "--sequencers",
     type=click.IntRange(1, 7),
     default=3,
     show_default=True,
-    help="succession: how many agree on the order.",
+    help="succession: number of sequencers.",
 )
 @click.option(
-    "--every-s", type=_SECONDS, default=20.0, show_default=True, help="succession: a kill."
+    "--every-s",
+    type=_SECONDS,
+    default=20.0,
+    show_default=True,
+    help="succession: seconds between two kills.",
 )
 @click.option(
-    "--down-s", type=_SECONDS, default=5.0, show_default=True, help="succession: after it."
+    "--down-s",
+    type=_SECONDS,
+    default=5.0,
+    show_default=True,
+    help="succession: seconds that a killed sequencer is down.",
 )
-@click.option("--election-timeout-s", type=_SECONDS, help="Of all nodes; by default theirs.")
+@click.option(
+    "--election-timeout-s",
+    type=_SECONDS,
+    help="Election timeout of sequencers; the default is the protocol's.",
+)
 @click.option(
     "--latency-ms",
     type=click.FloatRange(min=0),
     default=1.0,
     show_default=True,
-    help="mirror: simulated.",
+    help="mirror: one-way latency of the simulated nodes.",
 )
 @click.option(
-    "--latency", metavar="MS~MS", help="What comes in arrives so late: 500ms, or 500ms~300ms."
+    "--latency",
+    metavar="MS~MS",
+    help="Delay of incoming traffic, and its deviation: 500ms, or 500ms~300ms.",
 )
-@click.option("--matrix", type=click.Path(path_type=Path), help="Round trips, for --latency.")
-@click.option("--memory-mib", type=click.IntRange(min=1), help="A node that takes more is killed.")
-@click.option("--without-limits", is_flag=True, help="Go on where memory cannot be limited.")
+@click.option(
+    "--matrix",
+    type=click.Path(path_type=Path),
+    help="File of measured round trips, instead of --latency.",
+)
+@click.option("--memory-mib", type=click.IntRange(min=1), help="Memory limit of a node, in MiB.")
+@click.option("--without-limits", is_flag=True, help="Run even if memory cannot be limited.")
 @click.option("--replace", is_flag=True, help="Overwrite a finished run.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 @click.pass_context
 def run(
     ctx: click.Context, /, scenario: str, out: Path, replace: bool, as_json: bool, **_: Any
 ) -> None:
-    """Play SCENARIO on real nodes; exit 1 where something is lost, twice or refused.
+    """Play SCENARIO on real nodes; exit 1 if an event is lost, delivered twice or refused.
 
-    It is a file (.toml), before which these options go, or one of
+    SCENARIO is a file (.toml), whose values these options override, or one of
 
     \b
-    workload  the thesis' evaluation: a file, or a load of its shape; with --faults if wanted
-    away      a subscriber misses many events, comes back, and catches up
-    mirror    one small load, simulated and on real nodes: do both send the same?
-    soak      a steady rate for long: does memory grow?
-    hot       one topic, everyone publishes at once: tree against cube
-    succession  total order whose acting sequencer is killed again and again
-    quotes    one topic routed by content: quotes are replayed, and filters ask for some
+    workload    the thesis' evaluation: a file, or a synthetic load; with --faults
+    away        a subscriber misses many events, comes back, and catches up
+    mirror      one small load, simulated and on real nodes, whose messages are compared
+    soak        a steady rate for a long time, to see whether memory grows
+    hot         one topic, in which all nodes publish at once
+    succession  total order, whose leading sequencer is killed again and again
+    quotes      a topic routed by content: quotes are replayed, and filters match some
     """
     with Bars() as bars, telling():
         from pulsarcast.testbed.claims import play
@@ -218,7 +362,7 @@ def run(
 @testbed.command()
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path))
 def beside(folders: tuple[Path, ...]) -> None:
-    """Print what finished runs in FOLDERS came to as one table, a column for each."""
+    """Print the results of finished runs in FOLDERS as one table, a column per run."""
     with telling():
         from pulsarcast.testbed.beside import beside as put_beside
 
@@ -227,18 +371,24 @@ def beside(folders: tuple[Path, ...]) -> None:
 
 
 @testbed.command()
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Runs and results.")
-@click.option("--workload", type=click.Path(path_type=Path), help="Its file; else one is made up.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, help="Folder for runs and results."
+)
+@click.option(
+    "--workload",
+    type=click.Path(path_type=Path),
+    help="Workload file; without it, a synthetic load.",
+)
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
     default=2000,
     show_default=True,
-    help="Events of runs that do not play the whole workload.",
+    help="Number of events of runs that play a part of the workload.",
 )
-@click.option("--small", is_flag=True, help="10 nodes, 500 events at most, 2 runs at a time.")
-@click.option("--only", multiple=True, metavar="NAME", help="Play this run; may be given again.")
-@click.option("--again", is_flag=True, help="Play anew what has been played.")
+@click.option("--small", is_flag=True, help="10 nodes, at most 500 events, 2 runs at a time.")
+@click.option("--only", multiple=True, metavar="NAME", help="Play this run only. May be repeated.")
+@click.option("--again", is_flag=True, help="Play finished runs again.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 def thesis(
     out: Path,
@@ -249,17 +399,17 @@ def thesis(
     again: bool,
     as_json: bool,
 ) -> None:
-    """Repeat the thesis' evaluation, judge it, and put its table beside ours.
+    """Repeat the thesis' evaluation, check it, and print its table beside the thesis'.
 
     \b
     ours, ours-total                        the whole workload, unordered and in total order
     floodsub, gossipsub                     its first events
-    NAME-latency                            the same four, all that comes in 500 ms late, +-300
+    NAME-latency                            the same four, incoming traffic 500 ms late, +-300
     ours-author, ours-kills, ours-partition with a fault
     ours-live                               as many events, its traces streaming into Spark
 
-    What was played is not played again: a call that was killed is simply made again. Exit 1: a
-    run failed, or one of ours lost something, or its verdict is not clean.
+    Finished runs are not played again: call the command again after a kill. Exit 1: a run failed,
+    a run of ours lost an event, or the check of its traces found a violation.
     """
     with Bars() as bars, telling():
         from dataclasses import replace
@@ -285,17 +435,25 @@ def thesis(
 
 @testbed.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="Rows; by default sweeps/FILE's name.")
-@click.option("--seeds", type=click.IntRange(min=1), help="Of each setting, before what FILE says.")
-@click.option("--master", help="Spark's; by default SPARK_MASTER, or all cores of this machine.")
-@click.option("--table", "only_table", is_flag=True, help="Run nothing: print what there is.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Folder for the rows; the default is sweeps/NAME, after FILE.",
+)
+@click.option("--seeds", type=click.IntRange(min=1), help="Seeds per setting; overrides FILE.")
+@click.option(
+    "--master", help="URL of the Spark master; without it $SPARK_MASTER, or this machine."
+)
+@click.option(
+    "--table", "only_table", is_flag=True, help="Print the rows that exist, and run nothing."
+)
 def sweep(
     file: Path, out: Path | None, seeds: int | None, master: str | None, only_table: bool
 ) -> None:
-    """Run FILE's settings of the VCube-PS paper's model, each with many seeds, on Spark.
+    """Run the settings in FILE of the VCube-PS paper's model, each with many seeds, on Spark.
 
-    Prints a table for each figure of the paper, with its number beside ours. What was run is not
-    run again: a call that was killed is simply made again. Exit 1: a replicate failed.
+    Prints a table for each figure of the paper, with the paper's value beside ours. Finished
+    replicates are not run again: call the command again after a kill. Exit 1: a replicate failed.
     """
     with Bars() as bars, telling():
         try:

@@ -1,4 +1,4 @@
-"""`pulsarcast testbed up`, and what can be asked of a testbed in the background until `down`."""
+"""`pulsarcast testbed up`, `down`, and the commands for a testbed that runs in between."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ EXIT_DOWN = 3
 
 _folder = click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 _json = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
-_for_s = click.option("--for-s", type=click.FloatRange(min=0), help="Then it is undone.")
+_for_s = click.option(
+    "--for-s", type=click.FloatRange(min=0), help="Seconds after which the fault ends."
+)
 
 
 def add_to(group: click.Group) -> None:
@@ -42,22 +44,28 @@ def said_in(ctx: click.Context, *but: str) -> dict[str, Any]:
 
 @click.command()
 @click.argument("scenario")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The testbed's folder.")
-@click.option("--nodes", type=click.IntRange(min=2), help="Instead of what the scenario says.")
-@click.option("--seed", type=int, help="Instead of what the scenario says.")
-@click.option("--workload", type=click.Path(path_type=Path), help="The file for `load`.")
 @click.option(
-    "--timeout-s", type=click.FloatRange(min=0, min_open=True), help="Then it goes down by itself."
+    "--out", type=click.Path(path_type=Path), required=True, help="Folder of the testbed."
 )
-@click.option("--memory-mib", type=click.IntRange(min=1), help="What a node may take.")
-@click.option("--without-limits", is_flag=True, help="Go on where memory cannot be limited.")
+@click.option(
+    "--nodes", type=click.IntRange(min=2), help="Number of nodes; overrides the scenario."
+)
+@click.option("--seed", type=int, help="Seed; overrides the scenario.")
+@click.option("--workload", type=click.Path(path_type=Path), help="Workload file for `load`.")
+@click.option(
+    "--timeout-s",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Seconds after which the testbed stops.",
+)
+@click.option("--memory-mib", type=click.IntRange(min=1), help="Memory limit of a node, in MiB.")
+@click.option("--without-limits", is_flag=True, help="Run even if memory cannot be limited.")
 @click.option("--replace", is_flag=True, help="Overwrite a finished run.")
 @_json
 @click.pass_context
 def up(
     ctx: click.Context, /, scenario: str, out: Path, replace: bool, as_json: bool, **_: Any
 ) -> None:
-    """Start the nodes of SCENARIO in the background, a file; returns when they are up.
+    """Start the nodes of SCENARIO, a file, in the background; return when they are up.
 
     They run until `testbed down`, or until the scenario's timeout_s is over.
     """
@@ -83,13 +91,13 @@ def up(
 def execute(
     folder: Path, nodes: str, action: ExecAction, topic: str | None, text: str, as_json: bool
 ) -> None:
-    """Have NODES (3, or 0,2,5-8, or all) of the testbed in FOLDER do something.
+    """Run ACTION on NODES (3, or 0,2,5-8, or all) of the testbed in FOLDER.
 
     \b
     create TOPIC        one node creates a topic
-    subscribe TOPIC     they subscribe to it
-    publish TOPIC TEXT  they publish a text in it
-    measure             what they have used and delivered so far
+    subscribe TOPIC     the nodes subscribe to it
+    publish TOPIC TEXT  each node publishes a text in it
+    measure             print the resources and deliveries of each node so far
     """
     from pulsarcast.testbed.control.messages import Do
 
@@ -98,18 +106,24 @@ def execute(
 
 @click.command()
 @_folder
-@click.option("--limit", type=click.IntRange(min=1), help="Only the first N events.")
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Events a second.")
-@click.option("--patience-s", type=float, default=60.0, show_default=True, help="For what is due.")
+@click.option("--limit", type=click.IntRange(min=1), help="Only the first N events.", metavar="N")
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Events per second.")
+@click.option(
+    "--patience-s",
+    type=float,
+    default=60.0,
+    show_default=True,
+    help="Seconds without a new delivery after which the load ends.",
+)
 @_json
 def load(
     folder: Path, limit: int | None, rate: float | None, patience_s: float, as_json: bool
 ) -> None:
-    """Play the load of the scenario, and say what was due and what came.
+    """Play the load of the scenario, and print how many deliveries were due and arrived.
 
-    Without a rate five users publish at a time, each its next event when the last is answered. A
-    load may be played again: its events are new ones. Exit 1: something is missing, or a node
-    refused though nothing was done to any.
+    Without --rate five users publish at a time, each its next event after the acknowledgement of
+    the last. A load that is played again publishes new events. Exit 1: a delivery is missing, or a
+    node refused an event without a fault.
     """
     from pulsarcast.testbed.control.messages import Play
 
@@ -123,7 +137,9 @@ def load(
     type=click.Choice(["kill", "stop", "start", "pause", "resume", "cut", "heal", "latency"]),
 )
 @click.argument("nodes", default="all")
-@click.option("--latency", metavar="MS~MS", help="latency: 500ms, 500ms~300ms, or 0ms.")
+@click.option(
+    "--latency", metavar="MS~MS", help="latency: delay and deviation, 500ms, 500ms~300ms, or 0ms."
+)
 @_for_s
 @_json
 def fault(
@@ -134,17 +150,17 @@ def fault(
     for_s: float | None,
     as_json: bool,
 ) -> None:
-    """Do something to NODES (3, or 0,2,5-8, or all), or to the network between them.
+    """Inject a fault into NODES (3, or 0,2,5-8, or all), or into the network between them.
 
     \b
-    kill     SIGKILL; with --for-s they start again after so long, in their old homes
-    stop     they end in good order; with --for-s they start again
-    start    start again who was killed or stopped
-    pause    SIGSTOP, until resume or for so long
+    kill     SIGKILL; with --for-s the nodes restart after that time, in their old homes
+    stop     shut the nodes down; with --for-s they restart after that time
+    start    restart nodes that were killed or stopped
+    pause    SIGSTOP, until resume or for --for-s
     resume   SIGCONT
-    cut      cut these nodes off from all others, until heal or for so long
-    heal     undo it; what was said meanwhile arrives
-    latency  let what comes in at these nodes arrive late
+    cut      cut the nodes off from all others, until heal or for --for-s
+    heal     end a cut; messages sent meanwhile arrive
+    latency  delay the incoming traffic of the nodes
     """
     from pulsarcast.testbed.control.messages import Hit
 
@@ -155,7 +171,7 @@ def fault(
 @_folder
 @_json
 def status(folder: Path, as_json: bool) -> None:
-    """How the testbed in FOLDER is; exit 3 where there is none."""
+    """Show the state of the testbed in FOLDER; exit 3 if none runs."""
     from pulsarcast.testbed.control.messages import Status
 
     _ask(folder, Status(), as_json)
@@ -164,13 +180,17 @@ def status(folder: Path, as_json: bool) -> None:
 @click.command()
 @_folder
 @click.option(
-    "--settle-s", type=float, default=60.0, show_default=True, help="Wait while something comes."
+    "--settle-s",
+    type=float,
+    default=60.0,
+    show_default=True,
+    help="Seconds without a new delivery after which the nodes stop.",
 )
 @_json
 def down(folder: Path, settle_s: float, as_json: bool) -> None:
-    """Stop all nodes in good order, close their traces, and write summary.json.
+    """Stop all nodes, close their traces, and write summary.json.
 
-    Of a testbed that died, close the traces that it left open.
+    If the testbed died, close the traces that it left open.
     """
     from pulsarcast.testbed.control.messages import End
 

@@ -48,11 +48,11 @@ class Rates:
 
 
 @click.command()
-@click.option("--interval", default=1.0, show_default=True, help="Seconds from look to look.")
-@click.option("--count", type=click.IntRange(min=1), help="End after so many looks.")
+@click.option("--interval", default=1.0, show_default=True, help="Seconds between two updates.")
+@click.option("--count", type=click.IntRange(min=1), help="Exit after N updates.", metavar="N")
 @remote
 def top(client: Client, interval: float, count: int | None, as_json: bool) -> None:
-    """Look at a node while it works."""
+    """Watch the topics, rates and peers of the node, until Ctrl-C."""
     from rich.console import Console
     from rich.live import Live
 

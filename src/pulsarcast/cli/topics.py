@@ -22,40 +22,56 @@ TRAVELS = ("tree", "cube")
 
 @click.group()
 def topic() -> None:
-    """Create topics, look at them, change them."""
+    """Create, show and change topics."""
 
 
 def setting_options(command: Any) -> Any:
-    """What an author can choose."""
+    """The options for the settings of a topic."""
     for option in (
-        click.option("--order", type=click.Choice(ORDERS), help="In which order events come."),
+        click.option("--order", type=click.Choice(ORDERS), help="Delivery order."),
         click.option(
             "--dissemination",
             type=click.Choice(TRAVELS),
-            help="How events travel: cube where many publish at once.",
+            help="Overlay that carries the events: a cube suits many concurrent publishers.",
         ),
         click.option(
             "--sequencer",
             multiple=True,
             metavar="PEER",
-            help="Who gives a total order its places; of several, most must be up.",
+            help="Peer that sequences a total order. May be repeated: a majority must be up.",
         ),
-        click.option("--publisher", multiple=True, metavar="PEER", help="Who may publish."),
-        click.option("--anyone", is_flag=True, help="Anyone may publish."),
         click.option(
-            "--requests/--no-requests", default=None, help="Whether others may ask to publish."
+            "--publisher",
+            multiple=True,
+            metavar="PEER",
+            help="Peer that may publish. May be repeated.",
         ),
-        click.option("--keep-days", type=click.IntRange(min=1), help="How long events are kept."),
-        click.option("--keep-count", type=click.IntRange(min=1), help="How many are kept."),
-        click.option("--keep-bytes", type=click.IntRange(min=1), help="How many bytes of them."),
+        click.option("--anyone", is_flag=True, help="Allow all peers to publish."),
+        click.option(
+            "--requests/--no-requests",
+            default=None,
+            help="Allow or refuse requests to publish by other peers.",
+        ),
+        click.option("--keep-days", type=click.IntRange(min=1), help="Retention by age, in days."),
+        click.option(
+            "--keep-count", type=click.IntRange(min=1), help="Retention by number of events."
+        ),
+        click.option(
+            "--keep-bytes",
+            type=click.IntRange(min=1),
+            help="Retention by size of events, in bytes.",
+        ),
         click.option(
             "--attribute",
             multiple=True,
             metavar="NAME=TYPE[:MIN:MAX]",
-            help="What events may carry, for filters: price=float:0:100, symbol=str.",
+            help="Attribute for filters, such as price=float:0:100 or symbol=str. May be repeated.",
         ),
         click.option(
-            "--below", multiple=True, metavar="NAME=TOPIC", help="A topic below it, and its name."
+            "--below",
+            multiple=True,
+            metavar="NAME=TOPIC",
+            help="Sub-topic, and its name. May be repeated.",
         ),
     ):
         command = option(command)
@@ -63,7 +79,7 @@ def setting_options(command: Any) -> Any:
 
 
 def _named(below: tuple[str, ...]) -> dict[str, str]:
-    """Sub-topics as they were given."""
+    """The sub-topics that `--below` names."""
     found: dict[str, str] = {}
     for each in below:
         name, _, topic = each.partition("=")
@@ -145,7 +161,7 @@ def _changed(
 
 @topic.command("create")
 @click.argument("name")
-@click.option("--alias", help="A name of your own for it.")
+@click.option("--alias", help="Local name for the topic.")
 @setting_options
 @remote
 def create(
@@ -156,7 +172,7 @@ def create(
     as_json: bool,
     **chosen: Any,
 ) -> None:
-    """Create a topic of this node."""
+    """Create a topic; the node is its author."""
     settings = _changed(api.SettingsView(), **chosen)
     made = client.create_topic(name, settings, alias=alias, subtopics=_named(below))
     tell(made, f"{made.id}\nothers find it as {made.author}/{made.name}", as_json=as_json)
@@ -166,7 +182,7 @@ def create(
 @click.argument("topic")
 @remote
 def show(client: Client, topic: str, as_json: bool) -> None:
-    """A topic in its newest version."""
+    """Show the newest version of a topic."""
     found = client.topic(topic)
     settings = found.settings
     kept = settings.retention
@@ -211,7 +227,7 @@ def _rule_text(rule: api.AttributeRuleView) -> str:
 @topic.command("list")
 @remote
 def list_topics(client: Client, as_json: bool) -> None:
-    """The topics that the node follows."""
+    """List the topics that the node follows."""
     found = client.topics()
     rows = [
         (
@@ -233,7 +249,7 @@ def list_topics(client: Client, as_json: bool) -> None:
 @click.argument("topic")
 @remote
 def readers(client: Client, topic: str, as_json: bool) -> None:
-    """Everybody who has a place in a topic, and how far behind they are."""
+    """List the readers of a topic, and how many events each has left to read."""
     found = client.readers(topic)
     rows = [
         (each.name, str(each.done), str(each.behind), "yes" if each.connected else "no")
@@ -245,7 +261,7 @@ def readers(client: Client, topic: str, as_json: bool) -> None:
 
 @topic.command("update")
 @click.argument("topic")
-@click.option("--flush", is_flag=True, help="Forget all events up to now.")
+@click.option("--flush", is_flag=True, help="Retire all events of the topic up to now.")
 @setting_options
 @remote
 def update(
@@ -256,7 +272,7 @@ def update(
     as_json: bool,
     **chosen: Any,
 ) -> None:
-    """Make a new version of a topic of this node."""
+    """Publish a new version of a topic; the node is its author."""
     current = client.topic(topic)
     subtopics = {**current.subtopics, **_named(below)} if below else None
     settings = _changed(current.settings, **chosen)
@@ -267,10 +283,10 @@ def update(
 @topic.command("alias")
 @click.argument("alias", required=False)
 @click.argument("topic", required=False)
-@click.option("--drop", is_flag=True, help="Take the alias away.")
+@click.option("--drop", is_flag=True, help="Delete the alias.")
 @remote
 def alias(client: Client, alias: str | None, topic: str | None, drop: bool, as_json: bool) -> None:
-    """Give a topic a name of your own, take it away, or list all."""
+    """Set or delete a local name for a topic, or list all local names."""
     if drop and (alias is None or topic is not None):
         raise click.UsageError("--drop takes the alias alone")
     if alias is not None and drop:
@@ -285,10 +301,10 @@ def alias(client: Client, alias: str | None, topic: str | None, drop: bool, as_j
 
 @click.command()
 @click.argument("topic")
-@click.option("--name", help="Forget the place of this reader only.")
+@click.option("--name", help="Delete this reader only.")
 @remote
 def unsubscribe(client: Client, topic: str, name: str | None, as_json: bool) -> None:
-    """Leave a topic, for everybody on the node, or forget one reader of it."""
+    """Unsubscribe the node, for all its readers, from a topic, or delete one reader."""
     if name is None:
         client.leave(topic)
     else:

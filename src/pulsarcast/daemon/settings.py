@@ -46,53 +46,65 @@ SETTINGS: Final = (
     Setting(
         "node.listen",
         ["/ip4/127.0.0.1/tcp/4420"],
-        "Where other nodes can dial us. Name an address of this machine; port 0 takes a free one.",
+        "Addresses of this machine that other peers can dial; port 0 takes a free one.",
     ),
     Setting(
         "node.announce",
         [],
-        "Where we tell others to dial us, if that is another address (NAT, containers).",
+        "Addresses to advertise to other peers, if they differ from listen (NAT, containers).",
     ),
-    Setting("node.bootstrap", [], "Peers to begin with, as /ip4/ADDRESS/tcp/PORT/p2p/PEER."),
-    Setting("node.mdns", False, "Find nodes of the same local network by themselves (mDNS)."),
-    Setting("node.network", "main", "Nodes of different networks do not talk to each other."),
+    Setting(
+        "node.bootstrap",
+        [],
+        "Peers to join the network through, as /ip4/ADDRESS/tcp/PORT/p2p/PEER.",
+    ),
+    Setting("node.mdns", False, "Discover nodes in the same local network (mDNS)."),
+    Setting(
+        "node.network", "main", "Name of the network; nodes of different networks do not connect."
+    ),
     Setting(
         "http.address",
         f"127.0.0.1:{PORT}",
-        "Where programs reach us. Anything but loopback needs TLS, or http.behind_proxy.",
+        "Address of the HTTP API. Any but loopback needs TLS, or http.behind_proxy.",
     ),
-    Setting("http.tls_certificate", "", "A file with the certificate (PEM), for HTTPS."),
-    Setting("http.tls_key", "", "A file with its key."),
-    Setting("http.behind_proxy", False, "A proxy of yours does TLS in front of us."),
-    Setting("http.hosts", [], "Names under which programs may reach us, besides our address."),
-    Setting("http.body_bytes_max", 2 << 20, "The largest request that we read.", least=1),
-    Setting("http.connections_max", 1000, "Requests and subscriptions at a time.", least=1),
+    Setting("http.tls_certificate", "", "File with the certificate (PEM), for HTTPS."),
+    Setting("http.tls_key", "", "File with the key of the certificate."),
+    Setting("http.behind_proxy", False, "A reverse proxy of yours terminates TLS."),
+    Setting("http.hosts", [], "Host names that requests may use besides the address."),
+    Setting("http.body_bytes_max", 2 << 20, "Largest body of a request.", least=1),
+    Setting(
+        "http.connections_max", 1000, "Largest number of open requests and subscriptions.", least=1
+    ),
     Setting(
         "http.slow_reader_s",
         30,
-        "How long a subscriber may take nothing of what it is sent before it is cut off. Its "
-        "place is kept.",
+        "Seconds after which a subscriber that reads nothing is disconnected. Its position is "
+        "kept.",
         least=1,
     ),
     Setting(
         "storage.disk_bytes_max",
         20 << 30,
-        "Beyond this the node takes no new topics and no events of its own callers.",
+        "Size of the store beyond which the node refuses new topics and publications of its users.",
     ),
     Setting(
-        "storage.free_bytes_min", 256 << 20, "The same where less than this is free on the disk."
+        "storage.free_bytes_min",
+        256 << 20,
+        "Free space on the disk below which the node refuses them too.",
     ),
     Setting(
         "storage.keep_days",
         0,
-        "Retention of topics created here that say nothing themselves; 0 keeps everything.",
+        "Retention, in days, of topics created here without one; 0 keeps everything.",
     ),
-    Setting("log.level", "info", "debug, info, warning or error."),
+    Setting("log.level", "info", "Log level: debug, info, warning or error."),
     Setting(
-        "log.rooms", [], "Levels of single rooms, as network=debug; rooms are in the messages."
+        "log.rooms",
+        [],
+        "Log levels of single rooms, as network=debug; log messages name their room.",
     ),
-    Setting("trace.level", "", "Write down what the node does: delivery, rpc, or nothing."),
-    Setting("trace.bytes_max", 1 << 30, "The oldest traces are deleted beyond this."),
+    Setting("trace.level", "", "Trace level: delivery or rpc; empty for no trace."),
+    Setting("trace.bytes_max", 1 << 30, "Size of all traces beyond which the oldest are deleted."),
 )
 BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
 VARIABLES: Final = tuple(setting.variable for setting in SETTINGS)

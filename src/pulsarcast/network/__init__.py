@@ -1,1 +1,1 @@
-"""The network: the core on real sockets, disks and clocks (design, 4 and 9)."""
+"""The network: the core on real sockets, disks and clocks (docs/architecture.md, The loop)."""

@@ -1,6 +1,7 @@
-"""A node's disk: all writes of a turn in one commit, and no acknowledgement before it (design, 4).
+"""A node's disk: all writes of a turn in one commit, and no acknowledgement before it.
 
-The loop itself commits (docs/decisions/0015). What comes meanwhile waits in the kernel and makes
+Events are delivered after the sync (docs/decisions/0004), and the loop itself commits
+(docs/decisions/0015). What comes meanwhile waits in the kernel and makes
 the next commit larger; events were forwarded before the commit begins.
 """
 

@@ -3,8 +3,8 @@
 Everything happens on one loop. Whatever wakes it (bytes from a peer, a timer, a caller) hands over
 its inputs and then lets the driver settle: the trace reaches the kernel, messages leave, the disk
 commits, and what the core says to that is done likewise, until nothing is left to do. So one commit
-and one write per peer serve all that came in together (design, 4 and 9). Only where the core reads
-on and on, as through a whole log, others have their turn in between.
+and one write per peer serve all that came in together. Only where the core reads on and on, as
+through a whole log, others have their turn in between. docs/architecture.md has the loop.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Listening and dialling: TCP, libp2p's Noise handshake, and a Link at the end (design, 9).
+"""Listening and dialling: TCP, libp2p's Noise handshake, and a Link at the end.
 
-A connection is negotiated and authenticated as libp2p has it, on plain non-blocking sockets. Noise
-and Yamux are all that is offered: whoever wants plaintext, TLS or another muxer is turned away.
+A connection is negotiated and authenticated as libp2p has it (docs/decisions/0027), on plain
+non-blocking sockets. Noise and Yamux are all that is offered: a peer that wants plaintext, TLS or
+another muxer is turned away.
 
 Nothing that arrives early is lost: one `_Wire` buffers from the first byte on, first what is plain
 and then what Noise opened, and hands the rest to the Link.

@@ -1,4 +1,4 @@
-"""One secured connection to one authenticated peer, carrying frames (design, 9).
+"""One secured connection to one authenticated peer, carrying frames (docs/spec/wire.md).
 
 Sending and receiving are plain calls: bytes go from the socket through Noise, Yamux and the frame
 reader without a task switch or a lock in between, since both cost more than the message itself.

@@ -1,4 +1,4 @@
-"""The trace of one real node: lines reach the kernel before what they tell of leaves (design, 10).
+"""The trace of one real node (docs/spec/trace.md, Processing).
 
 Lines of a turn are gathered and written at once, so SIGKILL loses none. Closing a full segment
 takes the loop some tens of milliseconds, once in 8 MB of text.

@@ -1,4 +1,4 @@
-"""What a line of a trace is in Spark, derived from `model.trace`, which defines it (design, 10).
+"""What a line of a trace is in Spark, derived from `model.trace` (docs/spec/trace.md).
 
 All kinds share one wide table: the envelope's columns, then every field that any kind has, empty
 where a kind has no such field. Columnar files make empty columns free, and one table is read with

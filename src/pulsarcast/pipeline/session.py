@@ -1,4 +1,4 @@
-"""Spark sessions: the one place that builds them, for one machine or a cluster (design, 11).
+"""Spark sessions: the one place that builds them, for one machine or a cluster.
 
 The settings here are part of what a result means: time is UTC, a partition's name stays the text
 that it is, and numbers that overflow are errors. Executors of a cluster get this package shipped
@@ -23,7 +23,7 @@ import pyspark_pulsarcast
 
 LOCAL = "local[*]"
 HEAP = "2g"
-"""A session's memory, unless told otherwise: every job of ours must fit into it (design, 11)."""
+"""Default memory of a session: every job must fit into it (docs/guides/scale.md)."""
 
 SETTINGS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",

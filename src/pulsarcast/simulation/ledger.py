@@ -182,7 +182,7 @@ class Subscription:
 
 
 class Tally:
-    """Coverage in integers (design, 1)."""
+    """Coverage in integers: docs/glossary.md says what is due."""
 
     __slots__ = ("delivered", "due", "retired", "unacknowledged_lost", "undecided")
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pulsarcast.simulation.network import Network
 
 STALLED_BYTES_MAX = 2 * 1024 * 1024
-"""What may wait for a process that does not read before its writer is reset (design 9)."""
+"""Bytes that wait for a process that does not read before its writer is reset, as in libp2p."""
 
 
 class End(Protocol):

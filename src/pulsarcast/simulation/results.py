@@ -15,7 +15,7 @@ ORDER_KINDS = (
 
 
 class Result(msgspec.Struct, kw_only=True):
-    """One run. Coverage is integers; a percentage is only how it is shown (design, 1)."""
+    """One run. Coverage is integers; a percentage is only how it is shown."""
 
     scenario: str
     seed: int

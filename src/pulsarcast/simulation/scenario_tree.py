@@ -1,6 +1,7 @@
 """One topic, many subscribers, and what one event costs, on the tree or on the cube.
 
-Most nodes do not subscribe. It still costs about one message per subscriber (design, 2).
+Most nodes do not subscribe. An event still costs about one message per subscriber
+(docs/spec/pulsarcast.md, Overview).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Traces on disk: one NDJSON stream per node, in segments (design 10).
+"""Traces on disk: one NDJSON stream per node, in segments (docs/spec/trace.md).
 
 What a segment is, and how it is closed, `storage.segments` says. A new incarnation of a node begins
 a new segment.

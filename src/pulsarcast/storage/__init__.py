@@ -1,1 +1,1 @@
-"""Where blocks, frontiers, outbox and cursors rest (design 3)."""
+"""Stores of blocks, frontiers, outbox and cursors: SQLite and memory (docs/decisions/0013)."""

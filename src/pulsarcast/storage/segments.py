@@ -1,4 +1,4 @@
-"""Segments: the files that a trace is made of (design, 10).
+"""Segments: the files that a trace is made of (docs/architecture.md, A trace line's way).
 
 An open segment has a hidden name, which Spark never lists. Closing it means: compress with zstd,
 sync, rename; so whatever has a visible name is whole and never changes.

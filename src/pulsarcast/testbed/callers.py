@@ -2,7 +2,7 @@
 
 They do what the simulator's `Applications` do, through the same names, so that its workload driver
 can drive either. Their trace is the load driver's: what was injected and seen acknowledged, and
-what the testbed did to a node. Loss is judged by it, and it is never killed (design, 10).
+what the testbed did to a node. Loss is judged by it, and it is never killed (docs/spec/trace.md).
 """
 
 from __future__ import annotations

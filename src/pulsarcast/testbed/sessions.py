@@ -153,7 +153,7 @@ class Stalled:
 
 
 class Account:
-    """What was due, to whom, and who got it (design, 1).
+    """What was due, to whom, and who got it (docs/guides/testbed.md).
 
     Due is what was acknowledged; and what somebody other than its author got, since it was
     published then. What was refused, and never seen elsewhere, is due to nobody.

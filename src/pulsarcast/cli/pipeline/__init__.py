@@ -11,12 +11,12 @@ from typing import Final
 import click
 
 COMMANDS: Final = {
-    "workload": "Turn raw comment dumps, or chance, into a workload.",
-    "ingest": "Turn traces into tables, once or while a run goes on.",
-    "metrics": "Compute the quality of service from tables.",
-    "check": "Hold traces against every promise.",
-    "report": "Draw runs side by side.",
-    "archive": "Keep a topic's events as Parquet, and verify them.",
+    "workload": "Make a workload from comment dumps, or a synthetic one.",
+    "ingest": "Convert traces into tables, once or while a run goes on.",
+    "metrics": "Compute the quality of service of runs.",
+    "check": "Check traces against every promise.",
+    "report": "Draw charts of runs side by side.",
+    "archive": "Archive a topic's events as Parquet, and verify them.",
     "query": "Find the events in an archive that match a filter.",
 }
 
@@ -46,4 +46,4 @@ class _Commands(click.Group):
 
 @click.group(cls=_Commands)
 def pipeline() -> None:
-    """Dumps into workloads; traces into tables, verdicts and pictures, on Spark."""
+    """Make workloads, and check and measure traces, on Spark."""

@@ -35,36 +35,50 @@ SETTINGS = {
 
 @click.command()
 @click.argument("topic", required=False)
-@click.option("--out", required=True, type=click.Path(), help="The archive's folder.")
-@click.option("--below", is_flag=True, help="With all topics below it.")
+@click.option("--out", required=True, type=click.Path(), help="Folder of the archive.")
+@click.option("--below", is_flag=True, help="Include all sub-topics.")
 @click.option(
     "--available-now/--continuous",
     default=True,
-    help="Add what is there and end (default), or go on until SIGTERM or SIGINT.",
+    help="Archive the stored events and exit (default), or go on until SIGTERM or SIGINT.",
 )
 @click.option(
     "--allow-loss",
     is_flag=True,
-    help="Go on behind events that retention let go before they were archived.",
+    help="Skip events that retention retired before they were archived.",
 )
 @click.option(
     "--compact/--no-compact",
     "compacting",
     default=None,
-    help="Merge small files; left out: when there are many.",
+    help="Merge small files; without it, only if there are many.",
 )
-@click.option("--file-mib", type=click.IntRange(min=1), default=128, help="Size of merged files.")
-@click.option("--batch-events", type=click.IntRange(min=1), default=400_000, help="Of one batch.")
-@click.option("--interval-s", type=click.FloatRange(min=0), default=10.0, help="Between batches.")
-@click.option("--verify", "verifying", is_flag=True, help="Then verify every event in the archive.")
+@click.option(
+    "--file-mib", type=click.IntRange(min=1), default=128, help="Size of merged files, in MiB."
+)
+@click.option(
+    "--batch-events",
+    type=click.IntRange(min=1),
+    default=400_000,
+    help="Largest number of events in a batch.",
+)
+@click.option(
+    "--interval-s",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    help="Seconds between two batches.",
+)
+@click.option("--verify", "verifying", is_flag=True, help="Verify every event in the archive.")
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
     default=100,
     show_default=True,
-    help="How many findings to name; all are counted.",
+    help="Largest number of findings to print; all are counted.",
 )
-@click.option("--master", help="Spark's master; this machine, unless said otherwise.")
+@click.option(
+    "--master", help="URL of the Spark master; without it $SPARK_MASTER, or this machine."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 @which_daemon
 def command(
@@ -82,10 +96,10 @@ def command(
     context: str | None,
     **options: Any,
 ) -> None:
-    """Add the events of TOPIC that are not in the archive yet; each is there once.
+    """Add the events of TOPIC that the archive lacks; it holds each event once.
 
-    Without a TOPIC, what is there is merged or verified; that needs no daemon. Exits 1 if
-    verification finds anything.
+    Without TOPIC the command merges or verifies the archive, and needs no daemon. Exits 1 if
+    verification finds a problem.
     """
     from pulsarcast.pipeline.archive import compact, verify
     from pulsarcast.pipeline.session import session

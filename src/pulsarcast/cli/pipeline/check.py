@@ -39,19 +39,23 @@ class NotChecked(click.ClickException):
 
 @click.command()
 @click.argument("path", type=click.Path())
-@click.option("--run", "runs", multiple=True, metavar="RUN", help="Only this run; may be repeated.")
+@click.option(
+    "--run", "runs", multiple=True, metavar="RUN", help="Check this run only. May be repeated."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
-@click.option("--per-run", is_flag=True, help="Count by run as well.")
-@click.option("--findings", "out", type=click.Path(), help="Write all findings there, as Parquet.")
+@click.option("--per-run", is_flag=True, help="Print counts per run too.")
+@click.option("--findings", "out", type=click.Path(), help="Folder for all findings, as Parquet.")
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
     default=3,
     show_default=True,
-    help="How many findings of each kind to show, with their proof.",
+    help="Largest number of findings of each kind to print, with their proof.",
 )
-@click.option("--scratch", type=click.Path(), help="A folder that all executors reach.")
-@click.option("--master", help="Spark's master; this machine, unless said otherwise.")
+@click.option("--scratch", type=click.Path(), help="Folder that all executors can reach.")
+@click.option(
+    "--master", help="URL of the Spark master; without it $SPARK_MASTER, or this machine."
+)
 def command(
     path: str,
     runs: tuple[str, ...],
@@ -62,10 +66,10 @@ def command(
     scratch: str | None,
     master: str | None,
 ) -> None:
-    """Check the traces below PATH: a folder that ingest made, or traces as nodes wrote them.
+    """Check the traces below PATH: the output of `pipeline ingest`, or raw traces of nodes.
 
-    Exits 0 if every promise was kept, 1 if not, 2 if nobody can tell from these traces, and 3 if
-    they could not be checked at all.
+    Exits 0 if every promise was kept, 1 if one was broken, 2 if the traces are incomplete and show
+    no broken promise, and 3 if they could not be checked.
     """
     from pulsarcast.pipeline.scratch import open_scratch
     from pulsarcast.pipeline.session import session

@@ -24,27 +24,47 @@ MIB = 1024 * 1024
 
 @click.command()
 @click.argument("traces", nargs=-1, required=True, type=click.Path())
-@click.option("--out", required=True, type=click.Path(), help="The folder of the tables.")
+@click.option("--out", required=True, type=click.Path(), help="Folder of the tables.")
 @click.option(
     "--available-now/--continuous",
     default=True,
-    help="Read what is there and end (default), or go on until SIGTERM or SIGINT.",
+    help="Read the closed segments and exit (default), or go on until SIGTERM or SIGINT.",
 )
 @click.option(
     "--finish",
     is_flag=True,
-    help="The runs are over: close and read what killed writers left open.",
+    help="All runs have ended: close and read segments that killed writers left open.",
 )
-@click.option("--rebuild", "runs", multiple=True, metavar="RUN", help="Only read this run anew.")
-@click.option("--compact", "compacting", is_flag=True, help="Then merge small files.")
-@click.option("--file-mib", type=click.IntRange(min=1), default=128, help="Size of merged files.")
 @click.option(
-    "--batch-mib", type=click.IntRange(min=1), default=256, help="Packed size of a batch."
+    "--rebuild",
+    "runs",
+    multiple=True,
+    metavar="RUN",
+    help="Read this run again, and nothing else. May be repeated.",
 )
-@click.option("--interval-s", type=click.FloatRange(min=0), default=5.0, help="Between batches.")
-@click.option("--metrics-port", type=int, help="Serve figures for Prometheus there.")
-@click.option("--metrics-host", default="127.0.0.1", show_default=True)
-@click.option("--master", help="Spark's master; this machine, unless said otherwise.")
+@click.option("--compact", "compacting", is_flag=True, help="Merge small files at the end.")
+@click.option(
+    "--file-mib", type=click.IntRange(min=1), default=128, help="Size of merged files, in MiB."
+)
+@click.option(
+    "--batch-mib",
+    type=click.IntRange(min=1),
+    default=256,
+    help="Largest compressed size of a batch, in MiB.",
+)
+@click.option(
+    "--interval-s",
+    type=click.FloatRange(min=0),
+    default=5.0,
+    help="Seconds between two batches.",
+)
+@click.option("--metrics-port", type=int, help="Port on which Prometheus can read metrics.")
+@click.option(
+    "--metrics-host", default="127.0.0.1", show_default=True, help="Address of --metrics-port."
+)
+@click.option(
+    "--master", help="URL of the Spark master; without it $SPARK_MASTER, or this machine."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 def command(
     traces: tuple[str, ...],
@@ -56,7 +76,7 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Land the closed segments below the folders TRACES in the tables of --out."""
+    """Read the closed segments below the folders TRACES into the tables of --out."""
     from pulsarcast.pipeline.session import session
     from pulsarcast.pipeline.traces import compact, rebuild
 

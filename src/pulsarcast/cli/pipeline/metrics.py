@@ -39,14 +39,17 @@ COUNTED = (
 
 @click.command()
 @click.argument("tables_or_traces", type=click.Path())
-@click.option("--out", required=True, type=click.Path(), help="The folder of the metrics' tables.")
+@click.option("--out", required=True, type=click.Path(), help="Folder for the tables of metrics.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON per run.")
-@click.option("--master", help="Spark's master; this machine, unless said otherwise.")
+@click.option(
+    "--master", help="URL of the Spark master; without it $SPARK_MASTER, or this machine."
+)
 def command(tables_or_traces: str, out: str, as_json: bool, master: str | None) -> None:
     """Compute the quality of service of all runs in TABLES_OR_TRACES.
 
-    These are the folder of `pipeline ingest`, or one with raw traces below it. Parquet goes to
-    --out, one folder per table: topics, runs, nodes, operations, histograms, distributions.
+    This is the output of `pipeline ingest`, or a folder with raw traces below it. The command
+    writes Parquet to --out, one folder per table: topics, runs, nodes, operations, histograms,
+    distributions.
     """
     from pulsarcast.pipeline.quality import computed
     from pulsarcast.pipeline.session import session

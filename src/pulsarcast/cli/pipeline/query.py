@@ -23,18 +23,28 @@ if TYPE_CHECKING:
 @click.argument("topic")
 @click.argument("where", metavar="FILTER")
 @click.option(
-    "--archive", required=True, type=click.Path(exists=True, file_okay=False), help="Its folder."
+    "--archive",
+    required=True,
+    type=click.Path(exists=True, file_okay=False),
+    help="Folder of the archive.",
 )
 @click.option(
     "--attribute",
     multiple=True,
     metavar="NAME=TYPE[:MIN:MAX]",
-    help="The topic's schema; left out: as the archive or the daemon knows it.",
+    help="Attribute of the topic's schema; without it, the schema of the archive or of the "
+    "daemon. May be repeated.",
 )
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Of those printed."
+    "--limit",
+    type=click.IntRange(min=0),
+    default=20,
+    show_default=True,
+    help="Largest number of events to print.",
 )
-@click.option("--master", help="Spark's master; this machine, unless said otherwise.")
+@click.option(
+    "--master", help="URL of the Spark master; without it $SPARK_MASTER, or this machine."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print events as lines of JSON.")
 @which_daemon
 def command(
@@ -50,10 +60,10 @@ def command(
     token: str | None,
     context: str | None,
 ) -> None:
-    """Print the events of TOPIC in an archive that match FILTER, and how many there are.
+    """Print the events of TOPIC in an archive that match FILTER, and their number.
 
-    TOPIC is its content id, or its name in the archive. A daemon is needed only where the archive
-    does not know the topic's schema, or by another name.
+    TOPIC is a content id, or a name in the archive. The command asks a daemon only if the archive
+    does not hold the topic's schema, or holds the topic under another name.
     """
     from pulsarcast.model.filters import parse
     from pulsarcast.pipeline.archive.querying import query, schema_in, topic_in

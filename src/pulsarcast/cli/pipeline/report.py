@@ -20,10 +20,21 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("tables_or_traces", nargs=-1, required=True, type=click.Path())
-@click.option("--out", required=True, type=click.Path(), help="The folder of page and pictures.")
-@click.option("--title", default="Pulsarcast: runs side by side", show_default=True)
-@click.option("--beside", type=click.Path(), help="Tables and bars of others, as JSON, to show.")
-@click.option("--master", help="Spark's master; this machine, unless said otherwise.")
+@click.option("--out", required=True, type=click.Path(), help="Folder for the page and the charts.")
+@click.option(
+    "--title",
+    default="Pulsarcast: runs side by side",
+    show_default=True,
+    help="Title of the page.",
+)
+@click.option(
+    "--beside",
+    type=click.Path(),
+    help="JSON file with tables and bars of other systems, to show beside the runs.",
+)
+@click.option(
+    "--master", help="URL of the Spark master; without it $SPARK_MASTER, or this machine."
+)
 def command(
     tables_or_traces: tuple[str, ...],
     out: str,
@@ -31,10 +42,10 @@ def command(
     beside: str | None,
     master: str | None,
 ) -> None:
-    """Draw all runs in TABLES_OR_TRACES side by side.
+    """Draw charts of all runs in TABLES_OR_TRACES side by side.
 
-    Each is the folder of `pipeline ingest`, or one with raw traces below it. --out gets
-    report.html, which needs nothing else to be opened, and each chart as a PNG.
+    Each is the output of `pipeline ingest`, or a folder with raw traces below it. The command
+    writes report.html, which needs no other file, and each chart as a PNG to --out.
     """
     from pyspark.sql import DataFrame
 

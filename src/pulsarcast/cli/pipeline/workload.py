@@ -19,22 +19,38 @@ if TYPE_CHECKING:
 
 
 @click.command(name="workload")
-@click.option("--input", "inputs", multiple=True, metavar="FILE...", help="Dumps of comments.")
-@click.argument("more", nargs=-1, metavar="[FILE]...")
-@click.option("--synthetic", type=click.IntRange(min=1), help="Make N comments up instead.")
-@click.option("--topics", type=click.IntRange(min=1), help="Of how many topics to make them up.")
-@click.option("--authors", type=click.IntRange(min=1), help="Of how many authors.")
-@click.option("--nodes", type=click.IntRange(min=1), default=100, show_default=True)
-@click.option("--first", type=click.IntRange(min=1), help="Only the first N comments, in order.")
-@click.option("--sample", type=click.IntRange(min=1), help="Only N comments, chosen by hash.")
 @click.option(
-    "--seed", type=int, default=1, show_default=True, help="What all chance follows from."
+    "--input", "inputs", multiple=True, metavar="FILE...", help="Dump of comments. May be repeated."
 )
-@click.option("--redraw", is_flag=True, help="A node anew for each comment, as the original did.")
+@click.argument("more", nargs=-1, metavar="[FILE]...")
+@click.option(
+    "--synthetic", type=click.IntRange(min=1), help="Generate N comments instead.", metavar="N"
+)
+@click.option("--topics", type=click.IntRange(min=1), help="Number of topics of --synthetic.")
+@click.option("--authors", type=click.IntRange(min=1), help="Number of authors of --synthetic.")
+@click.option(
+    "--nodes", type=click.IntRange(min=1), default=100, show_default=True, help="Number of nodes."
+)
+@click.option(
+    "--first", type=click.IntRange(min=1), help="Only the first N comments, in order.", metavar="N"
+)
+@click.option(
+    "--sample", type=click.IntRange(min=1), help="Only N comments, chosen by hash.", metavar="N"
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of all randomness.")
+@click.option(
+    "--redraw",
+    is_flag=True,
+    help="Draw a node for each comment of an author without one, as the original did.",
+)
 @click.option("--bodies", is_flag=True, help="Keep the texts of comments.")
-@click.option("--listing/--no-listing", default=True, help="The thesis' listing, or tables only.")
-@click.option("--master", help="The Spark to run on; else SPARK_MASTER, or this machine.")
-@click.option("--out", required=True, help="A folder that is empty or does not exist.")
+@click.option(
+    "--listing/--no-listing", default=True, help="Write the thesis' listing beside the tables."
+)
+@click.option(
+    "--master", help="URL of the Spark master; without it $SPARK_MASTER, or this machine."
+)
+@click.option("--out", required=True, help="Folder for the workload, empty or new.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 def command(
     inputs: tuple[str, ...],
@@ -53,7 +69,7 @@ def command(
     out: str,
     as_json: bool,
 ) -> None:
-    """Turn dumps of comments, or chance, into a workload: tables and the thesis' listing."""
+    """Make a workload, tables and the thesis' listing, from dumps of comments or synthetically."""
     from pulsarcast.pipeline.session import session
     from pulsarcast.pipeline.workloads import Options, Size, make_from_dumps, make_synthetic
     from pulsarcast.pipeline.workloads.tables import check_out

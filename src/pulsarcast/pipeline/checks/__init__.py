@@ -1,4 +1,4 @@
-"""Checks: every promise, held against the traces of any number of runs (design, 1).
+"""Checks: every promise, held against the traces of any number of runs (docs/guides/checking.md).
 
 A history checker in the manner of Jepsen, by joins and windows alone: each file looks after one
 family of promises, and each of its functions turns what the traces say into findings. The meanings

@@ -1,4 +1,4 @@
-"""Causal order: parents first, and parents that say all that their publisher knew (design, 7).
+"""Causal order: parents first, and all heads as parents (docs/spec/pulsarcast.md, Causal order).
 
 For each subscription and event two places are enough: where the event was delivered, and where the
 first of its children was. The children must not come first. And until something follows it, the

@@ -1,4 +1,4 @@
-"""Coverage: was everything delivered that was due (design, 1)?
+"""Coverage: was everything delivered that was due (docs/glossary.md)?
 
 How many events a subscription lacks is a subtraction: those that stand, less those before its
 start, less those it got. Only where something is left over are single events looked at, and only

@@ -1,4 +1,4 @@
-"""Deliveries that are wrong by themselves, or that came before (design, 1: promises 3 and 5)."""
+"""Deliveries that are forged, outside a subscription, or duplicates (docs/guides/checking.md)."""
 
 from __future__ import annotations
 

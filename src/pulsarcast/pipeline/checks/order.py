@@ -1,4 +1,4 @@
-"""Order on each node: by number for each publisher, by position where it is total (design, 7)."""
+"""Order on each node: by number for each publisher, by position in a total order."""
 
 from __future__ import annotations
 

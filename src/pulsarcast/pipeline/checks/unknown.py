@@ -1,4 +1,4 @@
-"""What the traces do not show: then a clean result would say more than anybody knows (design, 10).
+"""What the traces do not show, so that a verdict is not clean (docs/guides/checking.md).
 
 A node's lines are gapless, so a missing one shows; a life ends with a line of the node or of
 whoever killed it, so a missing end shows; and whoever is spoken of has lines of its own. Which

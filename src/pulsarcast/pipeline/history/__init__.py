@@ -1,7 +1,7 @@
 """What happened in a run, told from its traces: topics, lives, subscriptions, events, deliveries.
 
 These are the words in which quality, checks and reports speak, so each has one meaning here, the
-same as the simulator's own checkers give it (design, 1: "due"). Nothing here asks a clock: order on
+same as the simulator's own checkers give it (docs/glossary.md). Nothing here asks a clock: order on
 one node is incarnation and seq, between nodes only numbers, parents and frontiers tell.
 
 Every function takes the table `lines` (`schema.LINES`), of one run or of many.

@@ -1,4 +1,6 @@
-"""Coverage: what was published, what was due, and what arrived, per topic (thesis, 5.3; design, 1).
+"""Coverage: events published, deliveries due, deliveries that arrived, per topic (thesis, 5.3).
+
+`docs/glossary.md` says what is due.
 
 Two integers each: deliveries that were due and deliveries that came, of what was published and of
 what was injected. An injection that was never published counts as due to every subscription of

@@ -1,4 +1,4 @@
-"""Why an event may be missing where it is due, and what then is counted in its place (design, 1).
+"""Reasons why an event that is due may be missing, and how it is counted (docs/guides/metrics.md).
 
 Nothing here is asked about events that everyone got. The others are, one after the other: had the
 node another event of the same request; was that request there before the subscription; did the

@@ -1,4 +1,4 @@
-"""Percentiles that are exact on a stated unit, from a histogram in two stages (design, 11).
+"""Percentiles that are exact on a stated unit, from a histogram in two stages.
 
 The first stage counts values by unit next to the data, so that only counts travel; the second adds
 the counts up and walks along them. Spark's own `percentile` keeps every distinct value of a group

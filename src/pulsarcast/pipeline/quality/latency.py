@@ -9,8 +9,8 @@ which are as far apart as the fastest round trip that two events made between th
 
 Offsets are kept apart by pair of lives, because a restart begins a new clock, and by stretches of
 time, because clocks drift. Where in a stretch no event went the other way, there is no upper bound,
-and such a delivery is counted as not measured. The readings are of the monotonic clocks: nobody can
-set those (design, 11).
+and such a delivery is counted as not measured. The readings are of the monotonic clocks: no
+operator can set those.
 
 Of several sequencers P is the one that said the event, and not their common count, which has no
 clock. Where more than one said it, after a change of leader, it may have left the other one before:

@@ -1,4 +1,4 @@
-"""Traces into tables: segments of NDJSON in, Parquet that any engine reads out (design, 10 and 11).
+"""Traces into tables: segments of NDJSON in, Parquet out (docs/guides/ingest.md).
 
 Batch and stream share every step: a segment's bytes (`segments`) become rows (`parsing`), each row
 gets its place (`sorting`), tasks write files (`writing`), a batch is held against the ones before

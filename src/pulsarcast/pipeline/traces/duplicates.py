@@ -1,4 +1,4 @@
-"""Lines that are there twice: (run, node, incarnation, seq) is a key and has one line (design, 10).
+"""Duplicate lines: (run, node, incarnation, seq) is a key (docs/spec/trace.md, Every line).
 
 A node counts its lines, and a segment holds a stretch of them in order. So the index alone proves
 in nearly every batch that no line is there twice: within each segment the count rises, and no two

@@ -1,4 +1,4 @@
-"""The end of a run: segments that killed writers left open are closed (design, 10).
+"""The end of a run: segments that killed writers left open are closed (docs/guides/ingest.md).
 
 A node that starts again closes them itself. Where nobody will start again, whoever says that the
 run is over (`--finish`) has us do it in the node's place: compress, sync, rename. The half line

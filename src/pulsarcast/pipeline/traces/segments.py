@@ -1,4 +1,4 @@
-"""A segment: one closed file of a trace, as blocks of whole lines (design, 10).
+"""A segment: one closed file of a trace, as blocks of whole lines (docs/guides/ingest.md).
 
 A segment may be cut off or damaged: then every whole line before the damage counts, and one fault
 says what is wrong and what was left over. Memory is bounded, whatever the file holds.

@@ -1,4 +1,4 @@
-"""Ingest as a stream: segments as they are closed, in batches that no crash can tear (design, 11).
+"""Ingest as a stream: segments as they are closed, in batches that no crash can tear.
 
 Spark keeps account, in the checkpoint, of which segments belong to which batch; each batch is
 landed by the very function that a batch run uses. A batch whose offset is logged and whose commit

@@ -1,4 +1,4 @@
-"""What a task of Spark does: read segments, write Parquet, and say what it read (design, 11).
+"""What a task of Spark does: read segments, write Parquet, and say what it read.
 
 Rows do not travel through Spark: an executor parses and writes columns with Arrow, which is
 cheaper, and hands Spark one row per stretch of a node's life. Only the folders of attempts that

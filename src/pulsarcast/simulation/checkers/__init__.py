@@ -1,4 +1,4 @@
-"""Checkers: each promise of the design, held against what a simulated world did.
+"""Checkers: each promise of the protocol, held against what a simulated world did.
 
 - `deliveries`: nothing forged, nothing twice, nothing outside a subscription (at each delivery);
 - `publications`: one event per number, one chain per total order, only by those allowed;

@@ -1,4 +1,4 @@
-"""Coverage: was everything delivered that was due (design, 1)?
+"""Coverage: was everything delivered that was due (docs/glossary.md)?
 
 An event is due to every subscription whose start frontier does not cover it and that has not
 ended. Three things are counted apart, and only where an event is missing somewhere: what a
@@ -161,7 +161,8 @@ def _began_after_its_twin(
 ) -> bool:
     """Whether another event of the same request lies before the subscription's start.
 
-    The request is then both before and after the start: concurrent with the join (design, 1).
+    The request is then both before and after the start: concurrent with the join, and so undecided
+    (docs/decisions/0011).
     """
     cid = stream.cids[number]
     request_id = None if cid is None else observer.twins.get(cid)

@@ -1,4 +1,4 @@
-"""Cubes: whoever publishes reaches every member, each once (design, 2).
+"""Cubes: every publisher reaches every member, each once (docs/spec/cube.md).
 
 Checked once the network has settled, on what each member knows: for every publisher its tree is
 walked as an event would.

@@ -1,4 +1,4 @@
-"""Memory: nothing in a node grows with history, with a slow peer, or with dead peers (design, 6).
+"""Memory: nothing in a node grows with history, with a slow peer, or with dead peers.
 
 A node counts what it holds (`Node.footprint`); each count has a bound made of the protocol's
 parameters and of what the node has chosen to do itself: its topics and its neighbours.

@@ -1,4 +1,4 @@
-"""Trees: one per topic, without a cycle, of bounded fan-out (design, 2).
+"""Trees: one per topic, without a cycle, of bounded fan-out (docs/spec/pulsarcast.md, Join).
 
 Checked once the network has settled: while peers come and go there may be two for a while, and
 merging them is what the protocol is for.

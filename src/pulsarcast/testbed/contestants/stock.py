@@ -1,4 +1,4 @@
-"""A host of py-libp2p as it comes, for contestants that are not ours (design, 9).
+"""A host of py-libp2p as it comes, for contestants that are not ours (docs/decisions/0027).
 
 Noise only, Yamux, TCP, one connection per peer. Bytes are counted where its TCP stream reads and
 writes, which is where a node of ours counts them too.
