@@ -10,7 +10,7 @@ from random import Random
 from typing import assert_never
 
 from pulsarcast.model import trace
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Halted, Refusal, Rejection, RemoteError
 from pulsarcast.model.events import EventDescriptor, decode_event
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid, PeerId, peer_key
@@ -112,7 +112,7 @@ class Node:
         self.parameters = parameters
         self.counts: Counter[str] = Counter()
         """How often each way of recovering was taken."""
-        self._halted: str | None = None
+        self._halted: Refusal | None = None
         self._recent: dict[Cid, Cid] = {}
         """The topics of the events that passed through us lately."""
         self.decode = decode_event
@@ -147,7 +147,7 @@ class Node:
         self.topics = self.following.topics
 
     @property
-    def halted(self) -> str | None:
+    def halted(self) -> Refusal | None:
         """Why we have fallen silent until a new start, where we have."""
         return self._halted
 
@@ -181,9 +181,9 @@ class Node:
                 self.following.stop(lambda: turn.effects.append(Stopped()))
             case PersistFailed(token, reason):
                 turn.persist_failed(token)
-                self._halt(f"the disk refused: {reason}")
+                self._halt(trace.StopReason.DISK_FAILED, f"the disk refused: {reason}")
             case Halt(reason):
-                self._halt(reason)
+                self._halt(trace.StopReason.KEY_IN_USE, reason)
             case _:
                 self.commands.handle(given)
         return effects
@@ -261,7 +261,7 @@ class Node:
         recent = self._recent
         for parent in event.parents:
             if recent.get(parent, event.topic) != event.topic:
-                raise RemoteError("a parent of another topic")
+                raise RemoteError("a parent of another topic", code=Rejection.FOREIGN_PARENT)
         recent[event.cid] = event.topic
         if len(recent) > RECENT_MAX:
             del recent[next(iter(recent))]
@@ -331,15 +331,15 @@ class Node:
 
     def rejected(self, sender: PeerId, topic: Cid | None, error: RemoteError) -> None:
         """Write down that a peer said what it should not have."""
-        self.turn.trace(trace.Rejected(error.verdict, error.reason, sender, topic))
+        self.turn.trace(trace.Rejected(error.verdict, error.code, sender, topic))
 
-    def _halt(self, reason: str) -> None:
+    def _halt(self, reason: trace.StopReason, message: str) -> None:
         """We can promise nothing any more: say so, and fall silent until a new start.
 
         Where the disk refused, what we hold in memory is ahead of it: going on would acknowledge
         what we do not have, or give a number twice.
         """
-        self._halted = reason
+        self._halted = Halted(message).refusal
         self.turn.trace(trace.NodeStopped(reason))
 
     # Starting.

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import assert_never
 
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of
 from pulsarcast.model.keys import Key
 from pulsarcast.protocol.dht.blocks import Blocks, Verify
@@ -167,7 +167,9 @@ class Kademlia:
             if answer.block is None:
                 return False
             if cid_of(answer.block) != cid:
-                raise RemoteError("a block that is not the one asked for")
+                raise RemoteError(
+                    "a block that is not the one asked for", code=Rejection.NOT_ASKED_FOR
+                )
             found = answer.block
             return True
 
