@@ -127,7 +127,7 @@ def test_a_lookup_among_liars_comes_to_an_end() -> None:
     solo.peers[MALLORY.peer_id] = lie
     solo.start()
     reply = solo.ask(lambda call: FetchBlock(call, cid_of(b"nowhere")), patience_s=600.0)
-    assert reply.error is not None
+    assert reply.refusal is not None
     assert len(solo.said(FindBlock)) <= 64
 
 
@@ -153,7 +153,7 @@ def test_blocks_that_were_not_asked_for_are_not_taken_as_an_answer() -> None:
 def test_a_range_of_keys_that_is_none_is_refused() -> None:
     solo = Solo().start()
     solo.hear(MALLORY.peer_id, CompareKeys(2, LAST_KEY, 0, 1, 1))
-    assert solo.reasons() == ["not a range of keys"]
+    assert solo.reasons() == ["malformed"]
 
 
 def test_a_comparison_of_all_keys_is_answered_with_a_bounded_message() -> None:

@@ -94,7 +94,7 @@ def test_a_payload_larger_than_the_topic_allows_is_refused() -> None:
     event = event_of(MALLORY, solo.version(topic), payload=bytes(11))
     solo.hear(MALLORY.peer_id, EventMessage(event.block, 1))
     assert not solo.delivered
-    assert solo.reasons() == ["a payload larger than the topic allows"]
+    assert solo.reasons() == ["oversize"]
 
 
 def test_the_largest_payload_there_is_can_still_be_sent() -> None:
@@ -264,7 +264,7 @@ def test_an_entry_that_says_nothing_has_nothing_to_carry() -> None:
     for _ in range(3):
         leading.append(Entry(leading.term, 0, EntryKind.NOTHING, bytes(PAYLOAD_BYTES_MAX)))
     assert leading.sequencer.log.last_index == 1
-    assert leading.pair.solo.reasons() == ["an entry of nothing that has a body"] * 3
+    assert leading.pair.solo.reasons() == ["invalid_log"] * 3
     leading.append(Entry(leading.term, 0, EntryKind.NOTHING, b""))
     assert leading.sequencer.log.last_index == 2
 
@@ -280,7 +280,7 @@ def test_what_a_leader_lets_no_history_have_is_bounded_in_bytes(
         leading.term += 1
         leading.committed = leading.sequencer.log.last_index
     assert leading.sequencer.log.last_position == 7
-    assert leading.pair.solo.reasons() == ["entries too far ahead of our history"] * 5
+    assert leading.pair.solo.reasons() == ["too_many"] * 5
 
 
 def test_a_leader_that_left_too_much_does_not_keep_out_the_next_one(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from pulsarcast.model.errors import Rejection
 from pulsarcast.model.events import EventDescriptor, Position
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import CID_PREFIX, PEER_ID_PREFIX, Cid, PeerId
@@ -142,7 +143,7 @@ def test_a_start_frontier_of_a_stranger_is_not_taken() -> None:
     assert solo.node.footprint()["marks"] == 0
     assert 77 not in solo.replies
     solo.hear(ALICE.peer_id, page(invented(2, high=3)))
-    assert solo.replies[77].error is None
+    assert solo.replies[77].refusal is None
     assert solo.node.footprint()["marks"] == 1
 
 
@@ -272,7 +273,6 @@ CHAIN = topic_of(
     ),
     name="chain",
 )
-NO_PLACE = "an event whose position is not its number"
 
 
 def link(number: int, position: int | None = None) -> EventDescriptor:
@@ -298,7 +298,7 @@ def waiting_for_a_gap() -> tuple[Solo, TopicDescriptor]:
 def assert_goes_on_behind_the_gap(solo: Solo) -> None:
     topic = solo.topic(CHAIN.cid)
     assert topic.frontier.high(BOB.peer_id, EPOCH) == 4
-    assert NO_PLACE in solo.reasons()
+    assert Rejection.INVALID_EVENT in solo.reasons()
     assert solo.node.footprint()["held_back"] == 0
     solo.hear(ALICE.peer_id, EventMessage(link(5).block, 1))
     assert solo.cids() == [link(1).cid, link(5).cid]
@@ -389,7 +389,7 @@ def test_who_publishes_under_very_many_epochs_is_forbidden_to_all_the_same() -> 
     frontier.adopt(MarkState(CAROL.peer_id, EPOCH, 0, 3, None))
     only = TopicSettings(allowed_publishers=(CAROL.peer_id,))
     reply = solo.ask(lambda call: UpdateTopic(call, topic, only))
-    assert reply.error is None, reply.error
+    assert reply.refusal is None, reply.refusal
     version = solo.version(topic)
     assert not version.may_publish(MALLORY.peer_id)
     # Carol may go on, so nobody looks for how far she had come.

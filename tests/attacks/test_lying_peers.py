@@ -138,7 +138,7 @@ def test_nobody_is_taken_in_who_is_above_us() -> None:
     solo.subscribe(OPEN.cid)
     solo.hear(CAROL.peer_id, Join(OPEN.cid, 5, Role.MEMBER, ALICE.peer_id, True, False))
     (refused,) = solo.sent_to(CAROL.peer_id, JoinRefused)
-    assert refused.reason == "below you"
+    assert refused.code == "below_you"
     assert CAROL.peer_id not in solo.topic(OPEN.cid).overlay.children
 
 
@@ -260,7 +260,7 @@ def test_a_range_with_events_of_another_topic_is_refused() -> None:
     block = event_of(BOB, other).block
     solo.hear(ALICE.peer_id, Range(fetch.request, OPEN.cid, (block,), more=False))
     assert not solo.delivered
-    assert solo.reasons() == ["an answer from another topic"]
+    assert solo.reasons() == ["wrong_topic"]
 
 
 @pytest.mark.parametrize(

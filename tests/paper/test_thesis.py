@@ -46,7 +46,7 @@ def walk_back(lab: Lab, index: int, newest: Cid) -> list[EventDescriptor]:
     cid: Cid | None = newest
     while cid is not None:
         reply = lab.ask(index, lambda call, cid=cid: FetchBlock(call, cid))  # type: ignore[misc]
-        assert reply.block is not None, reply.error
+        assert reply.block is not None, reply.refusal
         history.append(decode_event(reply.block))
         assert history[-1].cid == cid
         cid = next(iter(history[-1].parents), None)
@@ -413,7 +413,7 @@ def test_custom_linking_refuses_a_parent_that_does_not_exist() -> None:
     nowhere = Cid(topic[:-1] + bytes([topic[-1] ^ 1]))
     for parent in (nowhere, elsewhere, topic):
         reply = lab.ask(1, lambda call, p=parent: Publish(call, topic, b"?", parents=(p,)))  # type: ignore[misc]
-        assert reply.error is not None
+        assert reply.refusal is not None
     lab.run(5.0)
     assert not lab.delivered(1, topic)
 
@@ -442,7 +442,7 @@ def test_only_those_on_the_list_may_publish() -> None:
         lab.publish(publisher, topic)
     for outsider in (AUTHOR, 3, 4):
         reply = lab.ask(outsider, lambda call: Publish(call, topic, b"me too"))
-        assert reply.error is not None
+        assert reply.refusal is not None
     assert len(lab.delivered(3, topic)) == 2
 
 
@@ -495,7 +495,7 @@ def test_the_whitelist_of_requesters_is_about_the_author_of_the_request() -> Non
     lab.subscribe([1, 2], topic)
     assert lab.event(lab.publish(1, topic)).author == lab.peer(1)
     reply = lab.ask(2, lambda call: Publish(call, topic, b"me too"))
-    assert reply.error is not None
+    assert reply.refusal is not None
     assert len(lab.delivered(2, topic)) == 1
 
 
@@ -505,7 +505,7 @@ def test_where_requests_are_off_nobody_may_request() -> None:
     settings = TopicSettings(allowed_publishers=(lab.peer(AUTHOR),), request_to_publish=False)
     topic = lab.create(AUTHOR, settings)
     lab.subscribe([1], topic)
-    assert lab.ask(1, lambda call: Publish(call, topic, b"please")).error is not None
+    assert lab.ask(1, lambda call: Publish(call, topic, b"please")).refusal is not None
     assert not lab.messages(RequestToPublish)
 
 
@@ -647,8 +647,8 @@ def test_what_nobody_has_is_not_found() -> None:
     """3.1: and the caller is told so."""
     lab = Lab(8)
     nowhere = Cid(lab.create(AUTHOR)[:-1] + b"\0")
-    assert lab.ask(3, lambda call: FetchBlock(call, nowhere)).error is not None
-    assert lab.ask(3, lambda call: Subscribe(call, nowhere)).error is not None
+    assert lab.ask(3, lambda call: FetchBlock(call, nowhere)).refusal is not None
+    assert lab.ask(3, lambda call: Subscribe(call, nowhere)).refusal is not None
 
 
 # Sub-topics.

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from pulsarcast.model import trace
+from pulsarcast.model.errors import Halted, Refusal, Rejection
 from pulsarcast.model.ids import Cid
 from pulsarcast.protocol.inputs import Now, Publish
-from pulsarcast.protocol.publishing.doubts import ANOTHER, NOT_REMEMBERED
 from pulsarcast.protocol.store import RESTORED, PutState
 from pulsarcast.simulation.applications import settings_for
 from pulsarcast.simulation.links import Constant
@@ -220,7 +220,7 @@ class Twins:
                 self.lab.world.command(
                     index,
                     lambda call, payload=payload: Publish(call, self.topic, payload),  # type: ignore[misc]
-                    lambda reply, replies=replies: replies.append(reply.error),  # type: ignore[misc]
+                    lambda reply, replies=replies: replies.append(reply.refusal),  # type: ignore[misc]
                 )
             self.lab.run(20.0)
         return list(told.values())
@@ -239,10 +239,11 @@ def test_a_clone_of_a_node_that_has_gone_on_takes_a_numbering_of_its_own() -> No
     told = twins.publish_at_once()
     assert twins.doubles() == 0
     for index in (1, twins.clone):
-        assert ANOTHER in twins.lab.reasons(index)
+        assert Rejection.KEY_IN_USE in twins.lab.reasons(index)
     for errors in told:
         assert errors[0] is None
-        assert ANOTHER in str(errors[-1]), "the application hears of it"
+        assert isinstance(errors[-1], Refusal), "the application hears of it"
+        assert errors[-1].code == Halted.code
 
 
 def test_two_clones_that_begin_alike_give_few_numbers_twice_before_one_of_them_stops() -> None:
@@ -250,7 +251,7 @@ def test_two_clones_that_begin_alike_give_few_numbers_twice_before_one_of_them_s
     twins = Twins(published_since=0)
     told = twins.publish_at_once()
     assert 1 <= twins.doubles() <= 2
-    stopped = [errors for errors in told if ANOTHER in str(errors[-1])]
+    stopped = [errors for errors in told if errors[-1] is not None]
     assert stopped, "and whoever is left is the only one"
 
 
@@ -258,7 +259,7 @@ def test_a_node_that_is_started_again_after_it_met_its_clone_publishes_in_a_new_
     twins = Twins(published_since=0)
     twins.publish_at_once()
     lab = twins.lab
-    (met,) = [index for index in (1, twins.clone) if ANOTHER in lab.reasons(index)]
+    (met,) = [index for index in (1, twins.clone) if Rejection.KEY_IN_USE in lab.reasons(index)]
     before = {record.epoch for record in lab.records(trace.Published, met)}
     lab.world.kill(1)
     lab.world.kill(twins.clone)
@@ -285,6 +286,6 @@ def test_late_events_of_an_earlier_life_are_no_proof_of_a_clone() -> None:
     lab.world.heal()
     lab.run(60.0)
     assert late in lab.delivered(1, topic)
-    assert lab.reasons(1) == [NOT_REMEMBERED]
+    assert lab.reasons(1) == [Rejection.UNKNOWN_OWN_EVENT]
     reply = lab.ask(1, lambda call: Publish(call, topic, b"new"))
-    assert reply.error is None
+    assert reply.refusal is None

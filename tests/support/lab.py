@@ -215,7 +215,7 @@ class Lab:
         """Have a node create a topic."""
         chosen = TopicSettings() if settings is None else settings
         reply = self.ask(index, lambda call: CreateTopic(call, name, chosen, dict(subtopics)))
-        assert reply.error is None, reply.error
+        assert reply.refusal is None, reply.refusal
         assert reply.cid is not None
         return reply.cid
 
@@ -232,7 +232,7 @@ class Lab:
         reply = self.ask(
             index, lambda call: UpdateTopic(call, topic, settings, subtopics, flush=flush)
         )
-        assert reply.error is None, reply.error
+        assert reply.refusal is None, reply.refusal
         return reply
 
     def subscribe(
@@ -244,12 +244,12 @@ class Lab:
                 index,
                 lambda call: Subscribe(call, topic, below=below, from_start=from_start),
             )
-            assert reply.error is None, reply.error
+            assert reply.refusal is None, reply.refusal
 
     def unsubscribe(self, index: int, topic: Cid) -> None:
         """Have a node unsubscribe."""
         reply = self.ask(index, lambda call: Unsubscribe(call, topic))
-        assert reply.error is None, reply.error
+        assert reply.refusal is None, reply.refusal
 
     def publish(
         self,
@@ -266,7 +266,7 @@ class Lab:
             index,
             lambda call: Publish(call, topic, payload, parents=parents, replicated=replicated),
         )
-        assert reply.error is None, reply.error
+        assert reply.refusal is None, reply.refusal
         assert reply.cid is not None
         self.run(settle_s)
         return reply.cid

@@ -182,18 +182,18 @@ class Solo:
         """Create a topic of our own."""
         chosen = TopicSettings() if settings is None else settings
         reply = self.ask(lambda call: CreateTopic(call, name, chosen))
-        assert reply.cid is not None, reply.error
+        assert reply.cid is not None, reply.refusal
         return reply.cid
 
     def subscribe(self, topic: Cid, *, from_start: bool = False) -> None:
         """Subscribe, with whatever the scripted peers answer."""
         reply = self.ask(lambda call: Subscribe(call, topic, from_start=from_start))
-        assert reply.error is None, reply.error
+        assert reply.refusal is None, reply.refusal
 
     def publish(self, topic: Cid, payload: bytes = b"hello") -> Cid:
         """Publish an event of our own."""
         reply = self.ask(lambda call: Publish(call, topic, payload))
-        assert reply.cid is not None, reply.error
+        assert reply.cid is not None, reply.refusal
         return reply.cid
 
     def topic(self, cid: Cid) -> Topic:

@@ -63,8 +63,11 @@ class Transcript:
                 said = self._record(record)
                 if said is not None:
                     yield f"n{index}", said
-            case Reply(error=error):
-                yield f"n{index}", "answers its caller" + ("" if error is None else f": {error}")
+            case Reply(refusal=refusal):
+                yield (
+                    f"n{index}",
+                    "answers its caller" + ("" if refusal is None else f": {refusal.code}"),
+                )
             case _:
                 pass
 
@@ -108,8 +111,8 @@ class Transcript:
             case JoinReferred(contact=contact, handed_down=handed_down):
                 to = "handed down to" if handed_down else "referred to"
                 return f"join {to} {self._name(contact.peer)}"
-            case JoinRefused(reason=reason):
-                return f"join refused: {reason}"
+            case JoinRefused(code=code):
+                return f"join refused: {code}"
             case Leave():
                 return "leave"
             case HandOver(contact=contact):

@@ -427,7 +427,7 @@ def _rejected(
             "what": what,
             "kind": kind,
             "verdict": error.verdict.value,
-            "reason": error.reason,
+            "reason": error.code.value,
             "block": block.hex(),
         }
     raise AssertionError(f"taken: {what}")

@@ -16,7 +16,7 @@ import click
 from pulsarcast.cli.homes import home_option
 from pulsarcast.cli.lean import import_http
 from pulsarcast.cli.telling import FORBIDDEN, UNKNOWN, UNREACHABLE, complain, needs_extra
-from pulsarcast.model.errors import LocalError
+from pulsarcast.model.errors import InvalidToken, LocalError, NotAllowed, NotFound
 
 if TYPE_CHECKING:
     from pulsarcast.client import Target
@@ -112,16 +112,17 @@ def _is_named(option: str) -> bool:
 def refusals_told() -> Iterator[None]:
     """Turn what a daemon refuses into a sentence and an exit code."""
     import_http()
-    from pulsarcast.client import ApiError, Unreachable
+    from pulsarcast.client import UnexpectedResponse, Unreachable
 
     try:
         yield
     except Unreachable as error:
         complain(error, UNREACHABLE)
-    except ApiError as error:
-        codes = {401: FORBIDDEN, 403: FORBIDDEN, 404: UNKNOWN}
-        complain(error, codes.get(error.status, 1))
-    except LocalError as error:
+    except (InvalidToken, NotAllowed) as error:
+        complain(error, FORBIDDEN)
+    except NotFound as error:
+        complain(error, UNKNOWN)
+    except (LocalError, UnexpectedResponse) as error:
         complain(error)
 
 

@@ -9,17 +9,16 @@
 
 `AsyncClient` is the same, awaited, under asyncio and Trio. Both need the extra `client` and know a
 node only by what its daemon says (`pulsarcast.model.api`). What the daemon refuses raises
-`ApiError`; where none can be reached, `Unreachable` is raised.
+the same error as the library (`pulsarcast.model.errors`); where none can be reached, `Unreachable`.
 """
 
 from pulsarcast.client.awaiting import AsyncClient, AsyncSubscription
 from pulsarcast.client.blocking import Client, Subscription
 from pulsarcast.client.connect import Target, find_target
 from pulsarcast.client.contexts import Context, Contexts
-from pulsarcast.client.errors import ApiError, Unreachable
+from pulsarcast.client.errors import UnexpectedResponse, Unreachable
 
 __all__ = [
-    "ApiError",
     "AsyncClient",
     "AsyncSubscription",
     "Client",
@@ -27,6 +26,7 @@ __all__ = [
     "Contexts",
     "Subscription",
     "Target",
+    "UnexpectedResponse",
     "Unreachable",
     "find_target",
 ]

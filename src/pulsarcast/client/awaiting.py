@@ -17,10 +17,10 @@ import httpx
 from pulsarcast.client import calls, http
 from pulsarcast.client.calls import Ask, Start, TopicRef
 from pulsarcast.client.connect import find_target
-from pulsarcast.client.errors import ApiError, Unreachable
+from pulsarcast.client.errors import UnexpectedResponse, Unreachable
 from pulsarcast.client.following import PATIENCE_S, Backoff, Following
 from pulsarcast.model import api
-from pulsarcast.model.errors import PulsarcastError
+from pulsarcast.model.errors import LocalError, PulsarcastError
 from pulsarcast.model.pages import Page
 from pulsarcast.model.requests import Attribute
 
@@ -217,8 +217,8 @@ class AsyncClient:
     ) -> AsyncIterator[Page]:
         """Signed events of a log with start <= index < end, some MiB at a time.
 
-        Raises ApiError with the code `log` where the node has another log of this topic now, and
-        `retained` where it keeps the first of them no more.
+        Raises LogChanged where the node has another log of this topic now, and Gone where it
+        keeps the first of them no more.
         """
         while start < end:
             page = await self._ask(calls.log_page(topic, log, start, end))
@@ -487,7 +487,7 @@ class AsyncSubscription:
         ask = self._following.say(time.monotonic())
         try:
             await self._client._ask(ask, timeout=http.SAY_TIMEOUT)
-        except (ApiError, Unreachable):
+        except (LocalError, UnexpectedResponse, Unreachable):
             self._following.unsaid()
         except BaseException:
             self._following.unsaid()

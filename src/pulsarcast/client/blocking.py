@@ -15,10 +15,10 @@ import httpx
 from pulsarcast.client import calls, http
 from pulsarcast.client.calls import Ask, Start, TopicRef
 from pulsarcast.client.connect import find_target
-from pulsarcast.client.errors import ApiError, Unreachable
+from pulsarcast.client.errors import UnexpectedResponse, Unreachable
 from pulsarcast.client.following import PATIENCE_S, Backoff, Following
 from pulsarcast.model import api
-from pulsarcast.model.errors import PulsarcastError
+from pulsarcast.model.errors import LocalError, PulsarcastError
 from pulsarcast.model.pages import Page
 from pulsarcast.model.requests import Attribute
 
@@ -31,9 +31,9 @@ class Client:
         with Client() as client:
             client.publish("weather", "sunny")
 
-    Without a URL it is the daemon that `connect` finds. Whatever the daemon refuses raises
-    `ApiError`; where none can be reached, `Unreachable` is raised. It may be used from several
-    threads; a subscription belongs to one.
+    Without a URL it is the daemon that `connect` finds. What the daemon refuses raises
+    the same error as the library (`NotFound`, `Busy` …); where none can be reached,
+    `Unreachable` is raised. It may be used from several threads; a subscription belongs to one.
     """
 
     def __init__(
@@ -217,8 +217,8 @@ class Client:
     def log_pages(self, topic: TopicRef, log: str, start: int, end: int) -> Iterator[Page]:
         """Signed events of a log with start <= index < end, some MiB at a time.
 
-        Raises ApiError with the code `log` where the node has another log of this topic now, and
-        `retained` where it keeps the first of them no more.
+        Raises LogChanged where the node has another log of this topic now, and Gone where it
+        keeps the first of them no more.
         """
         while start < end:
             page = self._ask(calls.log_page(topic, log, start, end))
@@ -457,5 +457,5 @@ class Subscription:
         ask = self._following.say(time.monotonic())
         try:
             self._client._ask(ask, timeout=http.SAY_TIMEOUT)
-        except (ApiError, Unreachable):
+        except (LocalError, UnexpectedResponse, Unreachable):
             self._following.unsaid()

@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from pulsarcast.client.errors import ApiError
+from pulsarcast.client.errors import UnexpectedResponse
 from pulsarcast.model import api, pages
-from pulsarcast.model.errors import LocalError, RemoteError
+from pulsarcast.model.errors import REFUSALS, LocalError, Refusal, RemoteError
 from pulsarcast.model.requests import Attribute
 
 T = TypeVar("T")
@@ -276,7 +276,7 @@ def revoke_token(token_id: str) -> Ask[None]:
 
 
 def read_answer(ask: Ask[T], status_code: int, body: bytes) -> T:
-    """What an answer says; raises ApiError where it says no."""
+    """What an answer says; raises the refusal where it says no."""
     if not 200 <= status_code < 300:
         raise problem(status_code, body)
     try:
@@ -285,14 +285,17 @@ def read_answer(ask: Ask[T], status_code: int, body: bytes) -> T:
         raise strange(status_code, str(error)) from error
 
 
-def problem(status_code: int, body: bytes) -> ApiError:
-    """A refusal as an error."""
+def problem(status_code: int, body: bytes) -> LocalError | UnexpectedResponse:
+    """A refusal as the error that the library raises for it."""
     try:
         said = msgspec.json.decode(body, type=api.Problem)
     except (msgspec.DecodeError, UnicodeDecodeError):
         # Not the daemon's own words: a proxy's, or another program's.
-        return ApiError(status_code, "http", f"the answer was HTTP {status_code}")
-    return ApiError(status_code, said.code, said.error)
+        return UnexpectedResponse(status_code, f"the answer was HTTP {status_code}")
+    if said.code not in REFUSALS:
+        # A newer daemon's: its status still says whether to try again.
+        return UnexpectedResponse(status_code, f"{said.error} ({said.code})")
+    return Refusal(said.code, said.error).error()
 
 
 def check_stream(status_code: int, content_type: str) -> None:
@@ -301,9 +304,9 @@ def check_stream(status_code: int, content_type: str) -> None:
         raise strange(status_code, f"{content_type or 'nothing'} instead of {STREAM}")
 
 
-def strange(status_code: int, what: str) -> ApiError:
+def strange(status_code: int, what: str) -> UnexpectedResponse:
     """An answer that no daemon gives."""
-    return ApiError(status_code, "answer", f"this is not how a daemon of ours answers: {what}")
+    return UnexpectedResponse(status_code, f"this is not how a daemon of ours answers: {what}")
 
 
 # Within.

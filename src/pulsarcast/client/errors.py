@@ -1,27 +1,28 @@
-"""What can go wrong between a program and its daemon: it says no, or it cannot be reached."""
+"""What can go wrong between a program and its daemon, besides a refusal.
+
+What the daemon refuses raises the same type as the library does (`pulsarcast.model.errors`).
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-from pulsarcast.model.errors import PulsarcastError
+from pulsarcast.model.errors import LocalError, PulsarcastError
 
 PASSING: Final = (502, 503, 504)
-"""Answers of a daemon, or of a proxy before it, that may be others in a moment."""
+"""Answers of a proxy before the daemon that may be others in a moment."""
 
 
-class ApiError(PulsarcastError):
-    """The daemon said no. `code` is for programs and never changes; the message is for people."""
+class UnexpectedResponse(PulsarcastError):  # noqa: N818 (it reads as what it is)
+    """The answer is none that a daemon of this version gives: a proxy's, or another program's."""
 
-    def __init__(self, status: int, code: str, message: str) -> None:
+    def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
-        self.code = code
-        self.message = message
 
-    def __reduce__(self) -> tuple[type[ApiError], tuple[int, str, str]]:
+    def __reduce__(self) -> tuple[type[UnexpectedResponse], tuple[int, str]]:
         """Pickle by what it was made of."""
-        return ApiError, (self.status, self.code, self.message)
+        return UnexpectedResponse, (self.status, str(self))
 
 
 class Unreachable(PulsarcastError):  # noqa: N818 (it reads as what it is)
@@ -35,6 +36,8 @@ class Unreachable(PulsarcastError):  # noqa: N818 (it reads as what it is)
 
 def is_passing(error: PulsarcastError) -> bool:
     """Whether the same request may do better a little later."""
-    if isinstance(error, ApiError):
-        return error.status in PASSING and error.code != "halted"
+    if isinstance(error, LocalError):
+        return error.retryable
+    if isinstance(error, UnexpectedResponse):
+        return error.status in PASSING
     return isinstance(error, Unreachable)

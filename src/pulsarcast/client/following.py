@@ -13,10 +13,9 @@ from typing import Final
 import msgspec
 
 from pulsarcast.client.calls import Ask, Start, TopicRef, acknowledge, strange, subscribe
-from pulsarcast.client.errors import ApiError
 from pulsarcast.client.sse import SseParser, TooLongError
-from pulsarcast.model.api import FORGOTTEN, REVOKED, TAKEN_OVER, UNSUBSCRIBED, EventView
-from pulsarcast.model.errors import LocalError
+from pulsarcast.model.api import EventView, Problem
+from pulsarcast.model.errors import LocalError, Refusal
 
 PATIENCE_S: Final = 60.0
 """How long we try again before we give up."""
@@ -26,17 +25,8 @@ DIGITS_MAX: Final = 19
 SAY_S: Final = 1.0
 """How often a subscriber says what it is done with."""
 
-# What a stream may end with, where coming back would be wrong: it would be refused, would send
-# away whoever took over, or would undo what somebody just did on purpose.
-_FINAL: Final = {
-    REVOKED: (401, "token"),
-    TAKEN_OVER: (409, "name"),
-    FORGOTTEN: (404, "reader"),
-    UNSUBSCRIBED: (404, "topic"),
-}
-
 _decode = msgspec.json.Decoder(EventView).decode
-_decode_reason = msgspec.json.Decoder(str).decode
+_decode_problem = msgspec.json.Decoder(Problem).decode
 
 
 class Backoff:
@@ -85,7 +75,7 @@ class Following:
         self.name = name
         self.last: int | None = None
         """The index of the last event that was handed out."""
-        self.ended: str | None = None
+        self.ended: Refusal | None = None
         """Why the daemon ended the stream, where it said so."""
         self._start = start
         self._manual = manual
@@ -126,7 +116,8 @@ class Following:
             messages = self._parser.feed(chunk)
             for message in messages:
                 if message.event == b"end":
-                    self.ended = _decode_reason(message.data)
+                    said = _decode_problem(message.data)
+                    self.ended = Refusal(said.code, said.error)
                 elif message.event in (b"", b"message"):
                     self._hold(_decode(message.data))
         except (msgspec.DecodeError, UnicodeDecodeError, TooLongError) as error:
@@ -142,10 +133,10 @@ class Following:
             self._held.append(event)
 
     def check_end(self) -> None:
-        """Raise why the stream ended, where it is no use to come back."""
-        status, code = _FINAL.get(self.ended or "", (0, ""))
-        if self.ended is not None and status:
-            raise ApiError(status, code, self.ended)
+        """Raise why the stream ended, where coming back would be refused or undo what was done."""
+        error = None if self.ended is None else self.ended.error()
+        if error is not None and not error.retryable:
+            raise error
 
     # Whoever reads.
 

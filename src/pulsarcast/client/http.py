@@ -10,7 +10,7 @@ import httpx
 from pulsarcast.client.calls import Ask
 from pulsarcast.client.connect import Target
 from pulsarcast.client.errors import Unreachable, is_passing
-from pulsarcast.model.errors import PulsarcastError
+from pulsarcast.model.errors import PulsarcastError, Refusal
 
 ClientT = TypeVar("ClientT", httpx.Client, httpx.AsyncClient)
 
@@ -89,6 +89,7 @@ def passing(url: str, error: BaseException) -> PulsarcastError:
     raise error
 
 
-def ended(url: str, reason: str | None) -> Unreachable:
+def ended(url: str, why: Refusal | None) -> Unreachable:
     """A stream that the daemon ended."""
-    return Unreachable(f"the daemon at {url} ended the stream ({reason or 'no reason given'})")
+    said = "no reason given" if why is None else why.message
+    return Unreachable(f"the daemon at {url} ended the stream ({said})")

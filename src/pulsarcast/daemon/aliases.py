@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from pulsarcast.model.errors import LocalError
+from pulsarcast.model.errors import LocalError, NotFound
 from pulsarcast.model.ids import parse_cid
 from pulsarcast.storage.home import write_whole
 
@@ -50,7 +50,7 @@ class AliasBook:
     def drop(self, alias: str) -> None:
         """Forget an alias."""
         if alias not in self._topics:
-            raise LocalError(f"there is no alias {alias!r}")
+            raise NotFound(f"there is no alias {alias!r}")
         self._write({name: topic for name, topic in self._topics.items() if name != alias})
 
     def _write(self, topics: dict[str, str]) -> None:

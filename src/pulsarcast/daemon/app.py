@@ -16,7 +16,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from pulsarcast.daemon.answers import JSON, SAFE, Refusal, problem, refusal_of
+from pulsarcast.daemon.answers import JSON, SAFE, problem
 from pulsarcast.daemon.bulk import BULK
 from pulsarcast.daemon.calls import Call, Operation
 from pulsarcast.daemon.gate import Gate
@@ -27,7 +27,7 @@ from pulsarcast.daemon.service import Service
 from pulsarcast.daemon.sessions import SESSION_S
 from pulsarcast.daemon.sockets import serve_socket
 from pulsarcast.daemon.streams import STREAMS
-from pulsarcast.model.errors import LocalError
+from pulsarcast.model.errors import Internal, LocalError, MethodNotAllowed, NotFound
 
 ALL: Final = (*OPERATIONS, *BULK, *STREAMS)
 PAGE_POLICY: Final = (
@@ -88,10 +88,8 @@ def _endpoint(
         request.scope["route_name"] = operation.name
         try:
             return await operation.handle(Call(service, request, operation))
-        except Refusal as refusal:
-            return problem(refusal)
         except LocalError as error:
-            return problem(refusal_of(error))
+            return problem(error)
 
     return endpoint
 
@@ -158,7 +156,8 @@ def _read(name: str) -> bytes:
 
 async def _unknown(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    response = problem(Refusal(error.status_code, "http", str(error.detail)))
+    kind = MethodNotAllowed if error.status_code == 405 else NotFound
+    response = problem(kind(str(error.detail)))
     response.headers.update(error.headers or {})
     return response
 
@@ -166,4 +165,4 @@ async def _unknown(request: Request, error: Exception) -> Response:
 async def _broken(request: Request, error: Exception) -> Response:
     # Hypercorn is told, too, and is not heard (see `logs`).
     _log.error("%s broke", request.scope.get("route_name", "a request"), exc_info=error)
-    return problem(Refusal(500, "broken", "this is our fault; the log has it"))
+    return problem(Internal("this is our fault; the log has it"))

@@ -13,16 +13,14 @@ from starlette.responses import Response
 
 from pulsarcast.daemon.answers import (
     SAFE,
-    Refusal,
     answer,
     nothing,
     read_json,
     read_query,
-    refusal_of,
 )
-from pulsarcast.daemon.calls import Call, Index, Operation
+from pulsarcast.daemon.calls import ANOTHER_LOG, Call, Index, Operation
 from pulsarcast.model import api
-from pulsarcast.model.errors import LocalError
+from pulsarcast.model.errors import Gone, LocalError, LogChanged, NotFollowed
 from pulsarcast.model.ids import Cid, cid_text, parse_cid, peer_text
 from pulsarcast.model.pages import MEDIA_TYPE, encode_page
 from pulsarcast.network.values import Publication
@@ -89,17 +87,15 @@ async def read_log(call: Call) -> Response:
 def _log(call: Call, topic: Cid) -> LogState:
     state = call.service.node.log(topic)
     if state is None:
-        raise Refusal(404, "unfollowed", "the node does not follow this topic")
+        raise NotFollowed("the node does not follow this topic")
     return state
 
 
 def _check(state: LogState, query: LogQuery) -> None:
     if state.log != query.log:
-        raise Refusal(409, "log", api.ANOTHER_LOG)
+        raise LogChanged(ANOTHER_LOG)
     if query.start < state.oldest and query.start < query.end:
-        raise Refusal(
-            410, "retained", f"the oldest event that is still kept has index {state.oldest}"
-        )
+        raise Gone(f"the oldest event that is still kept has index {state.oldest}")
 
 
 async def follow_topic(call: Call) -> Response:
@@ -133,8 +129,7 @@ async def publish_batch(call: Call) -> Response:
     results: list[api.BatchResult] = []
     for found in await service.node.publish_many(cid, publications, ack=given.ack):
         if isinstance(found, LocalError):
-            refused = refusal_of(found)
-            results.append(api.BatchResult(error=refused.error, code=refused.code))
+            results.append(api.BatchResult(error=str(found), code=found.code))
         else:
             results.append(api.BatchResult(id=found.id, replicas=found.replicas))
     return answer(api.BatchResults(results))

@@ -15,9 +15,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pulsarcast.daemon.answers import Refusal
 from pulsarcast.model.api import Scope
-from pulsarcast.model.errors import LocalError
+from pulsarcast.model.errors import InsufficientScope, LocalError, Malformed, TopicNotFound
 from pulsarcast.model.filters.bounds import FILTER_BYTES_MAX
 from pulsarcast.model.ids import Cid, cid_text, parse_cid, parse_peer
 
@@ -27,6 +26,9 @@ if TYPE_CHECKING:
 
 OCTETS: Final = "application/octet-stream"
 STREAM: Final = "text/event-stream"
+ANOTHER_LOG: Final = (
+    "this is another log: the store was restored or copied, or the topic was left since"
+)
 INDEX_MAX: Final = (1 << 63) - 1
 
 Index: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=INDEX_MAX)]
@@ -70,9 +72,9 @@ class Call:
         if operation.scope is not None:
             assert token is not None, "the gate lets nobody through without one"
             if not token.may(operation.scope):
-                raise Refusal(403, "scope", f"this needs a token with the scope {operation.scope}")
+                raise InsufficientScope(f"this needs a token with the scope {operation.scope}")
             if token.topics is not None and not operation.of_one_topic:
-                raise Refusal(403, "topics", "this needs a token that is not for some topics only")
+                raise InsufficientScope("this needs a token that is not for some topics only")
 
     @property
     def token(self) -> Token:
@@ -85,7 +87,7 @@ class Call:
         try:
             return unquote(self.request.path_params[name], errors="strict")
         except UnicodeDecodeError as error:
-            raise Refusal(400, "path", "a path that is not UTF-8") from error
+            raise Malformed("a path that is not UTF-8") from error
 
     async def topic(self) -> Cid:
         """The topic that the path names, if the token is for it."""
@@ -96,7 +98,7 @@ class Call:
         cid = await resolve(self.service, text)
         topics = self.token.topics
         if topics is not None and cid_text(cid) not in topics:
-            raise Refusal(403, "topics", "the token is for other topics")
+            raise InsufficientScope("the token is for other topics")
         return cid
 
 
@@ -107,12 +109,12 @@ async def resolve(service: Service, text: str) -> Cid:
         try:
             parse_peer(author)
         except LocalError as error:
-            raise Refusal(404, "topic", str(error)) from error
+            raise TopicNotFound(str(error)) from error
         return (await service.node.topic(text)).cid
     known = service.aliases.topics.get(text, text)
     try:
         return parse_cid(known)
     except LocalError:
-        raise Refusal(
-            404, "topic", f"{text!r} is neither a content id, nor an alias, nor author/name"
+        raise TopicNotFound(
+            f"{text!r} is neither a content id, nor an alias, nor author/name"
         ) from None

@@ -37,7 +37,7 @@ from pulsarcast.daemon.settings import (
 )
 from pulsarcast.daemon.streams import forget_nameless
 from pulsarcast.daemon.tokens import TokenBook, operator_token
-from pulsarcast.model.errors import LocalError
+from pulsarcast.model.errors import Closed, LocalError
 from pulsarcast.model.ids import peer_text
 from pulsarcast.network.node import Node
 from pulsarcast.storage.home import Home, write_whole
@@ -203,7 +203,7 @@ async def _serve(
             with suppress(FileNotFoundError):
                 place.unlink()
         # Whoever still listens hears why; then the server may end.
-        node.close_readers("the daemon stops")
+        node.close_readers(Closed("the daemon stops").refusal)
         await http_is_over.wait()
         nursery.cancel_scope.cancel()
 

@@ -16,10 +16,17 @@ from typing import Any, Final
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pulsarcast.daemon.answers import Refusal, problem
+from pulsarcast.daemon.answers import problem
 from pulsarcast.daemon.sessions import Sessions
 from pulsarcast.daemon.tokens import TOKENS_UNREADABLE, Token, TokenBook
-from pulsarcast.model.errors import LocalError
+from pulsarcast.model.errors import (
+    Busy,
+    InvalidToken,
+    LocalError,
+    Misdirected,
+    NotAllowed,
+    Unavailable,
+)
 
 OPEN_PATHS: Final = frozenset(("/", "/page.css", "/page.js", "/v1/health", "/v1/health/ready"))
 """What needs no token; the page has nothing in it that is not in this program."""
@@ -100,15 +107,15 @@ class Gate:
         headers = Headers(scope=scope)
         try:
             if self.connections > self._connections_max:
-                raise Refusal(503, "busy", "too many requests and subscriptions at a time")
+                raise Busy("too many requests and subscriptions at a time")
             self._check_host(headers)
             scope["token"] = self._identify(headers, scope)
-        except LocalError as error:
+        except Unavailable as error:
             self._complain(str(error))
-            await problem(Refusal(503, "tokens", TOKENS_UNREADABLE))(scope, receive, send)
+            await problem(Unavailable(TOKENS_UNREADABLE))(scope, receive, send)
             return
-        except Refusal as refusal:
-            await problem(refusal)(scope, receive, send)
+        except LocalError as error:
+            await problem(error)(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
@@ -121,10 +128,10 @@ class Gate:
     def _check_host(self, headers: Headers) -> None:
         host = headers.get("host", "").lower()
         if host not in self._hosts:
-            raise Refusal(421, "host", "this name is not ours: see http.hosts in the settings")
+            raise Misdirected("this name is not ours: see http.hosts in the settings")
         origin = headers.get("origin")
         if origin is not None and origin.partition("://")[2].lower() != host:
-            raise Refusal(403, "origin", "pages of others may not ask us anything")
+            raise NotAllowed("pages of others may not ask us anything")
 
     def _identify(self, headers: Headers, scope: Scope) -> Token | None:
         if scope["path"] in OPEN_PATHS:
@@ -136,7 +143,9 @@ class Gate:
         else:
             token = self._by_cookie(headers, scope)
         if token is None:
-            raise Refusal(401, "token", "this needs a token: Authorization: Bearer TOKEN")
+            if kind:
+                raise InvalidToken("this token is unknown, or was revoked")
+            raise InvalidToken("this needs a token: Authorization: Bearer TOKEN")
         return token
 
     def _by_cookie(self, headers: Headers, scope: Scope) -> Token | None:

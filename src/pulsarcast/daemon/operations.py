@@ -10,7 +10,6 @@ from starlette.responses import Response
 
 from pulsarcast.daemon.answers import (
     JSON,
-    Refusal,
     answer,
     nothing,
     read_body,
@@ -20,7 +19,7 @@ from pulsarcast.daemon.answers import (
 from pulsarcast.daemon.calls import OCTETS, Call, Index, Operation, Where, resolve
 from pulsarcast.daemon.service import Service
 from pulsarcast.model import api
-from pulsarcast.model.errors import LocalError
+from pulsarcast.model.errors import Conflict, Malformed, UnsupportedMediaType
 from pulsarcast.model.ids import Cid, cid_text, parse_cid
 from pulsarcast.model.topic_types import TopicSettings
 from pulsarcast.network.subscriptions import is_wanted
@@ -125,10 +124,7 @@ async def set_alias(call: Call) -> Response:
 
 async def drop_alias(call: Call) -> Response:
     """Take it away."""
-    try:
-        call.service.aliases.drop(call.path("alias"))
-    except LocalError as error:
-        raise Refusal(404, "alias", str(error)) from error
+    call.service.aliases.drop(call.path("alias"))
     return nothing()
 
 
@@ -140,7 +136,7 @@ async def _below(service: Service, named: dict[str, str]) -> dict[str, Cid]:
 def _check_free(call: Call, alias: str) -> None:
     call.service.aliases.check(alias)
     if alias in call.service.aliases.topics:
-        raise Refusal(409, "alias", f"the alias {alias!r} stands for another topic already")
+        raise Conflict(f"the alias {alias!r} stands for another topic already")
 
 
 # Events.
@@ -153,7 +149,7 @@ async def publish(call: Call) -> Response:
     bytes_max = service.settings["http.body_bytes_max"]
     key = request.headers.get("idempotency-key")
     if key is not None and not (0 < len(key) <= KEY_MAX and key.isascii()):
-        raise Refusal(400, "key", f"an Idempotency-Key has 1 to {KEY_MAX} ASCII characters")
+        raise Malformed(f"an Idempotency-Key has 1 to {KEY_MAX} ASCII characters")
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     query = read_query(request, PublishQuery)
     if kind == JSON:
@@ -161,7 +157,7 @@ async def publish(call: Call) -> Response:
     elif kind == OCTETS:
         given = api.NewEvent(payload="")
     else:
-        raise Refusal(415, "content-type", f"this takes {JSON} or {OCTETS}")
+        raise UnsupportedMediaType(f"this takes {JSON} or {OCTETS}")
     payload = (
         api.to_bytes(given.payload, given.encoding)
         if kind == JSON
@@ -256,10 +252,7 @@ async def make_token(call: Call) -> Response:
 
 async def revoke_token(call: Call) -> Response:
     """Make one worthless."""
-    try:
-        call.service.tokens.revoke(call.path("token"))
-    except LocalError as error:
-        raise Refusal(404, "token", str(error)) from error
+    call.service.tokens.revoke(call.path("token"))
     return nothing()
 
 

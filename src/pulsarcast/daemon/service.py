@@ -11,11 +11,11 @@ from typing import Final
 
 from pulsarcast import __version__
 from pulsarcast.daemon.aliases import AliasBook
-from pulsarcast.daemon.answers import Refusal
 from pulsarcast.daemon.sessions import Sessions
 from pulsarcast.daemon.settings import Settings
 from pulsarcast.daemon.tokens import TokenBook
 from pulsarcast.model.api import RetentionView, StatusView
+from pulsarcast.model.errors import DiskFull
 from pulsarcast.network.node import Node
 from pulsarcast.storage.home import STORE
 
@@ -90,7 +90,7 @@ class Service:
         """Refuse what would need more of the disk than there may be."""
         complaint = self.disk_complaint()
         if complaint is not None:
-            raise Refusal(507, "disk", complaint)
+            raise DiskFull(complaint)
 
     def status(self) -> StatusView:
         """All of it, for people."""

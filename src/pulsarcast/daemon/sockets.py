@@ -8,7 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from pulsarcast.daemon.answers import Refusal, problem, read_query, refusal_of
+from pulsarcast.daemon.answers import problem, read_query
 from pulsarcast.daemon.calls import Call
 from pulsarcast.daemon.service import Service
 from pulsarcast.daemon.streams import LINES, STREAMS, StreamQuery, begin, relay, subscribed
@@ -18,6 +18,8 @@ from pulsarcast.network.subscriptions import Event
 
 POLICY: Final = 1008
 GOING: Final = 1001
+REASON_MAX: Final = 100
+"""Characters of a reason; a WebSocket takes 123 bytes."""
 _done: Final = msgspec.json.Decoder(api.Done)
 
 
@@ -32,11 +34,8 @@ async def serve_socket(service: Service, socket: WebSocket) -> None:
         topic = await call.topic()
         query = read_query(request, StreamQuery)
         start, from_start = await begin(service, request, topic, query)
-    except Refusal as refusal:
-        await _refuse(socket, refusal)
-        return
     except LocalError as error:
-        await _refuse(socket, refusal_of(error))
+        await _refuse(socket, error)
         return
     try:
         async with subscribed(service, topic, query, start, from_start=from_start) as events:
@@ -55,14 +54,17 @@ async def serve_socket(service: Service, socket: WebSocket) -> None:
                     except (WebSocketDisconnect, msgspec.DecodeError, KeyError):
                         return
 
-            reason = await relay(service, call.token, events, give, gone)
-            await socket.close(GOING if not reason else POLICY, reason[:100])
+            why = await relay(service, call.token, events, give, gone)
+            if why is None:
+                await socket.close(GOING)
+            else:
+                await socket.close(POLICY, f"{why.code}: {why.message}"[:REASON_MAX])
     except LocalError as error:
-        await _refuse(socket, refusal_of(error))
+        await _refuse(socket, error)
     except WebSocketDisconnect:
         return
 
 
-async def _refuse(socket: WebSocket, refusal: Refusal) -> None:
+async def _refuse(socket: WebSocket, error: LocalError) -> None:
     """Say why not, while the request for a WebSocket is still one of HTTP."""
-    await socket.send_denial_response(problem(refusal))
+    await socket.send_denial_response(problem(error))

@@ -22,19 +22,26 @@ from starlette.types import Receive, Scope, Send
 
 from pulsarcast.daemon.answers import (
     SAFE,
-    Refusal,
     answer,
     nothing,
     problem,
     read_json,
     read_query,
-    refusal_of,
 )
-from pulsarcast.daemon.calls import STREAM, Call, Operation, Where
+from pulsarcast.daemon.calls import ANOTHER_LOG, STREAM, Call, Operation, Where
 from pulsarcast.daemon.service import Service
 from pulsarcast.daemon.tokens import TOKENS_UNREADABLE, Token
 from pulsarcast.model import api
-from pulsarcast.model.errors import LocalError
+from pulsarcast.model.errors import (
+    InvalidToken,
+    LocalError,
+    LogChanged,
+    Malformed,
+    NotFound,
+    ReaderNotFound,
+    Refusal,
+    Unavailable,
+)
 from pulsarcast.model.ids import Cid, parse_cid
 from pulsarcast.network.node import Node
 from pulsarcast.network.subscriptions import Event, Subscription
@@ -127,10 +134,10 @@ async def place_of(service: Service, topic: Cid, text: str) -> tuple[int | None,
     try:
         cid = parse_cid(text)
     except LocalError:
-        raise Refusal(400, "from", "`from` is now, beginning, an index, or an event's id") from None
+        raise Malformed("`from` is now, beginning, an index, or an event's id") from None
     index = await service.node.index_of(topic, cid)
     if index is None:
-        raise Refusal(404, "event", "the node does not have this event")
+        raise NotFound("the node does not have this event")
     return index, False
 
 
@@ -164,7 +171,7 @@ class EventStream(Response):
             try:
                 subscription = await stack.enter_async_context(listening)
             except LocalError as error:
-                await problem(refusal_of(error))(scope, receive, send)
+                await problem(error)(scope, receive, send)
                 return
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             if not self.query.name:
@@ -180,8 +187,8 @@ class EventStream(Response):
                 while (await receive())["type"] != "http.disconnect":
                     pass
 
-            reason = await relay(self.service, self.token, subscription, give, gone)
-            last = f"event: end\ndata: {_encode(reason).decode()}\n\n".encode() if reason else b""
+            why = await relay(self.service, self.token, subscription, give, gone)
+            last = b"" if why is None else _end_lines(why)
             with trio.move_on_after(1):
                 await send({"type": "http.response.body", "body": last, "more_body": False})
 
@@ -191,6 +198,10 @@ class EventStream(Response):
             return self.start - 1
         readers = self.service.node.readers(self.topic)
         return next((each.done for each in readers if each.name == subscription.name), 0)
+
+
+def _end_lines(why: Refusal) -> bytes:
+    return b"event: end\ndata: %b\n\n" % _encode(api.Problem(why.message, why.code))
 
 
 def _event_lines(event: Event) -> bytes:
@@ -203,9 +214,9 @@ async def relay(
     subscription: Subscription,
     give: Callable[[list[Event]], Awaitable[None]],
     gone: Callable[[], Awaitable[None]],
-) -> str:
-    """Hand events on until the other side is gone (then the reason is empty), or has to go."""
-    reason = ""
+) -> Refusal | None:
+    """Hand events on until the other side is gone (None), or has to go: then this is why."""
+    why: Refusal | None = None
     async with trio.open_nursery() as nursery:
 
         async def watch() -> None:
@@ -214,10 +225,10 @@ async def relay(
 
         nursery.start_soon(watch)
         try:
-            reason = await _hand_on(service, token, subscription, give)
+            why = await _hand_on(service, token, subscription, give)
         finally:
             nursery.cancel_scope.cancel()
-    return reason
+    return why
 
 
 async def _hand_on(
@@ -225,7 +236,7 @@ async def _hand_on(
     token: Token,
     subscription: Subscription,
     give: Callable[[list[Event]], Awaitable[None]],
-) -> str:
+) -> Refusal:
     await give([])
     while True:
         try:
@@ -233,13 +244,13 @@ async def _hand_on(
                 await subscription.wait()
             events = [await anext(subscription) for _ in range(subscription.ready(CHUNK_BYTES))]
         except LocalError as error:
-            return str(error)
+            return error.refusal
         try:
             if token.digest and not service.tokens.is_valid(token):
-                return api.REVOKED
+                return InvalidToken("the token was revoked").refusal
         except LocalError as error:
             _log.error("%s", error)
-            return TOKENS_UNREADABLE
+            return Unavailable(TOKENS_UNREADABLE).refusal
         await give(events)
 
 
@@ -256,14 +267,14 @@ async def begin(
 ) -> tuple[int | None, bool]:
     """Where a subscription begins, by its query and by what its reader saw last."""
     if query.name.startswith(ANONYMOUS) or not query.name.isprintable():
-        raise Refusal(400, "name", f"a name is printable and does not begin with {ANONYMOUS}")
+        raise Malformed(f"a name is printable and does not begin with {ANONYMOUS}")
     start, from_start = await place_of(service, topic, query.start)
     seen = connection.headers.get("last-event-id", "")
     if seen.isascii() and seen.isdigit() and len(seen) < 19:
         start, from_start = int(seen) + 1, False
         if start > service.node.newest(topic) + 1:
             # It would hear nothing until the new log has grown as long as the old one was.
-            raise Refusal(409, "log", api.ANOTHER_LOG)
+            raise LogChanged(ANOTHER_LOG)
     await service.node.filter_of(topic, query.where)  # A name keeps its place if it is refused.
     if not service.node.is_subscribed(topic):
         service.check_room()
@@ -281,7 +292,7 @@ async def acknowledge(call: Call) -> Response:
     topic, name = await call.topic(), call.path("name")
     done = await read_json(call.request, api.Done, call.service.settings["http.body_bytes_max"])
     if not call.service.node.acknowledge(topic, name, done.index):
-        raise Refusal(404, "reader", f"nobody has a place here as {name!r}")
+        raise ReaderNotFound(f"nobody has a place here as {name!r}")
     return nothing()
 
 
@@ -289,7 +300,7 @@ async def forget_reader(call: Call) -> Response:
     """Forget the place of a name."""
     topic, name = await call.topic(), call.path("name")
     if not await call.service.node.forget(topic, name):
-        raise Refusal(404, "reader", f"nobody has a place here as {name!r}")
+        raise ReaderNotFound(f"nobody has a place here as {name!r}")
     return nothing()
 
 

@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from pulsarcast.model.api import SCOPES, Scope, TokenView
-from pulsarcast.model.errors import LocalError
+from pulsarcast.model.errors import LocalError, NotFound, Unavailable
 from pulsarcast.storage.home import write_whole
 
 TOKENS: Final = "tokens.json"
@@ -111,7 +111,7 @@ class TokenBook:
         known = dict(self._read())
         found = [token for token in known.values() if token.id == token_id]
         if not found:
-            raise LocalError(f"there is no token {token_id!r}")
+            raise NotFound(f"there is no token {token_id!r}")
         del known[found[0].digest]
         self._write(known)
         return found[0]
@@ -127,7 +127,7 @@ class TokenBook:
         except FileNotFoundError:
             self._seen, self._by_digest = None, {}
         except (OSError, msgspec.DecodeError) as error:
-            raise LocalError(f"{self._path} cannot be read: {error}") from error
+            raise Unavailable(f"{self._path} cannot be read: {error}") from error
         return self._by_digest
 
     def _write(self, tokens: dict[str, Token]) -> None:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 
-from pulsarcast.model.errors import LocalError
+from pulsarcast.model.errors import REFUSALS, LocalError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import cid_text, parse_peer, peer_text
 from pulsarcast.model.requests import Attribute
@@ -41,16 +41,8 @@ BATCH_MAX: Final = 1000
 PORT: Final = 8420
 """Where a daemon listens for HTTP unless it is told otherwise."""
 
-# What a stream may end with for good: the node and the daemon say it, and clients do not come back.
-REVOKED: Final = "the token was revoked"
-TAKEN_OVER: Final = "somebody else listens under this name now"
-FORGOTTEN: Final = "the name was forgotten"
-UNSUBSCRIBED: Final = "the topic was unsubscribed from"
-
-
-ANOTHER_LOG: Final = (
-    "this is another log: the store was restored or copied, or the topic was left since"
-)
+Code: TypeAlias = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(REFUSALS)})]
+"""The code of a refusal. A client takes one that it does not know: a newer daemon may have more."""
 
 
 class Opaque(msgspec.Struct, forbid_unknown_fields=True):
@@ -66,7 +58,7 @@ class Problem(msgspec.Struct):
     """Why not. `code` is for programs and never changes; `error` is for people."""
 
     error: str
-    code: str
+    code: Code
 
 
 # Topics.
@@ -261,7 +253,7 @@ class BatchResult(msgspec.Struct, kw_only=True, omit_defaults=True):
     replicas: int | None = None
     """0 where nobody does; none of what was refused."""
     error: str = ""
-    code: str = ""
+    code: Code = ""
 
 
 class BatchResults(msgspec.Struct):

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 
 import libipld
 
-from pulsarcast.model.errors import LocalError, RemoteError
+from pulsarcast.model.errors import LocalError, Rejection, RemoteError, blamed_on_caller
 
 DEPTH_MAX = 16
 INT_MIN = -(1 << 63)
@@ -53,7 +53,7 @@ def encode(value: object) -> bytes:
         _check([value], DEPTH_MAX)
         return libipld.encode_dag_cbor(value)
     except RemoteError as error:
-        raise LocalError(error.reason) from error
+        raise blamed_on_caller(error) from error
     except ValueError as error:
         raise LocalError(f"cannot be encoded as dag-cbor: {error}") from error
 
@@ -66,7 +66,7 @@ def encode_part(value: object) -> bytes:
 def decode(block: bytes, *, size_max: int) -> object:
     """The value that a canonical block holds, or a refusal."""
     if len(block) > size_max:
-        raise RemoteError("oversize")
+        raise RemoteError("oversize", code=Rejection.OVERSIZE)
     if sys.getrecursionlimit() > _RECURSION_SAFE:
         _scan_depth(block)
     try:
@@ -76,7 +76,7 @@ def decode(block: bytes, *, size_max: int) -> object:
     except (ValueError, RecursionError, MemoryError) as error:
         raise RemoteError("not dag-cbor") from error
     if again != block:
-        raise RemoteError("not canonical dag-cbor")
+        raise RemoteError("not canonical dag-cbor", code=Rejection.NOT_CANONICAL)
     return value
 
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.events import EventDescriptor, Position
 from pulsarcast.model.identity import SIGNATURE_BYTES, Identity, verify_signature
 from pulsarcast.model.ids import Cid, PeerId
@@ -64,10 +64,12 @@ def check_certificate(
 ) -> None:
     """Refuse an event whose place most of its sequencers did not sign."""
     if event.position is None:
-        raise RemoteError("a certificate of an event that has no place")
+        raise RemoteError(
+            "a certificate of an event that has no place", code=Rejection.BAD_CERTIFICATE
+        )
     body = _body(event.topic, event.position, event.cid)
     if not _proves(sequencers, body, certificate):
-        raise RemoteError("a certificate that proves nothing")
+        raise RemoteError("a certificate that proves nothing", code=Rejection.BAD_CERTIFICATE)
 
 
 @lru_cache(maxsize=_KNOWN_MAX)

@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from pulsarcast.model.cbor import INT_MAX, decode, encode, encode_part, opaque
-from pulsarcast.model.errors import RemoteError, caller_to_blame
+from pulsarcast.model.errors import Rejection, RemoteError, caller_to_blame
 from pulsarcast.model.fields import (
     PROTOCOL_VERSION,
     Fields,
@@ -327,7 +327,7 @@ def _read_event(block: bytes, *, verify: bool) -> EventDescriptor:
         hands_over_to=_read_handover(fields, request),
     )
     if any(mark[:2] == own[:2] and mark.number >= own.number for mark in request.marks):
-        raise RemoteError("an event that follows itself")
+        raise RemoteError("an event that follows itself", code=Rejection.INVALID_EVENT)
     if verify:
         _verify(event, encode_part(fields), request_body)
     return event
@@ -341,28 +341,40 @@ def _complete_request(fields: Fields) -> object:
     if "q" not in asked:
         return {**asked, "q": fields["n"]}
     if asked["q"] == fields["n"]:
-        raise RemoteError("an event says twice what it should say once: the request's sequence")
+        raise RemoteError(
+            "an event says twice what it should say once: the request's sequence",
+            code=Rejection.NOT_CANONICAL,
+        )
     return asked
 
 
 def _check_omissions(fields: Fields, request: Request, version: Cid, publisher: PeerId) -> None:
     """Refuse what should have been left out, and what should not."""
     if "w" in fields and version == request.topic:
-        raise RemoteError("an event says twice what it should say once: the topic's version")
+        raise RemoteError(
+            "an event says twice what it should say once: the topic's version",
+            code=Rejection.NOT_CANONICAL,
+        )
     if "p" in fields and publisher == request.author:
-        raise RemoteError("an event says twice what it should say once: the publisher")
+        raise RemoteError(
+            "an event says twice what it should say once: the publisher",
+            code=Rejection.NOT_CANONICAL,
+        )
     if ("a" in fields) != ("p" in fields):
-        raise RemoteError("an author's signature belongs to events that another peer publishes")
+        raise RemoteError(
+            "an author's signature belongs to events that another peer publishes",
+            code=Rejection.NOT_CANONICAL,
+        )
 
 
 def _verify(event: EventDescriptor, event_body: bytes, request_body: bytes) -> None:
     """Check the signatures: the publisher's over all, and the author's where it is another peer."""
     if not verify_signature(event.publisher, "event", event_body, event.signature):
-        raise RemoteError("the publisher's signature is wrong")
+        raise RemoteError("the publisher's signature is wrong", code=Rejection.BAD_SIGNATURE)
     if event.author_signature is None:
         return
     if not verify_signature(event.author, "request", request_body, event.author_signature):
-        raise RemoteError("the author's signature is wrong")
+        raise RemoteError("the author's signature is wrong", code=Rejection.BAD_SIGNATURE)
 
 
 def _read_position(value: object) -> Position:
@@ -375,9 +387,9 @@ def _read_handover(fields: Fields, request: Request) -> Cid | None:
     if "h" not in fields:
         return None
     if "o" not in fields or "g" in fields:
-        raise RemoteError("a handover where nothing is ordered")
+        raise RemoteError("a handover where nothing is ordered", code=Rejection.INVALID_EVENT)
     if "p" in fields or request.payload or request.name or request.attributes or request.after:
-        raise RemoteError("a handover that says something")
+        raise RemoteError("a handover that says something", code=Rejection.INVALID_EVENT)
     return check_cid(fields["h"])
 
 
@@ -387,7 +399,7 @@ def _read_merge(fields: Fields, request: Request) -> bool:
         return False
     read_int(fields["g"], 1, 1, "the mark of a merge")
     if "d" not in fields:
-        raise RemoteError("a merge that takes no parents in")
+        raise RemoteError("a merge that takes no parents in", code=Rejection.INVALID_EVENT)
     if "p" in fields or request.payload or request.name or request.attributes or request.after:
-        raise RemoteError("a merge that says something")
+        raise RemoteError("a merge that says something", code=Rejection.INVALID_EVENT)
     return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from pulsarcast.model.errors import RemoteError, Verdict
+from pulsarcast.model.errors import Rejection, RemoteError, Verdict
 from pulsarcast.model.identity import SIGNATURE_BYTES
 from pulsarcast.model.ids import Cid, PeerId, check_cid, check_peer_id
 
@@ -41,7 +41,9 @@ def check_version(value: object, what: str) -> None:
         raise RemoteError(f"{what} names no protocol version")
     if version != PROTOCOL_VERSION:
         # Not the sender's fault: it may serve peers that are newer than we are.
-        raise RemoteError(f"{what} of an unknown major version", Verdict.IGNORE)
+        raise RemoteError(
+            f"{what} of an unknown major version", Verdict.IGNORE, code=Rejection.UNKNOWN_VERSION
+        )
 
 
 def read_int(value: object, low: int, high: int, what: str) -> int:

@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from pulsarcast.model.cbor import INT_MAX
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.fields import read_int
 from pulsarcast.model.ids import Cid, PeerId, check_peer_id
 
@@ -50,10 +50,10 @@ def read_marks(
     if not isinstance(value, list) or not value or len(value) != len(links):
         raise RemoteError(f"{what} do not have one mark each")
     if any(link >= following for link, following in pairwise(links)):
-        raise RemoteError(f"{what} with marks do not ascend")
+        raise RemoteError(f"{what} with marks do not ascend", code=Rejection.NOT_CANONICAL)
     marks = tuple(_read_mark(each, own) for each in value)
     if len({mark[:2] for mark in marks}) != len(marks):
-        raise RemoteError(f"two {what} of one numbering")
+        raise RemoteError(f"two {what} of one numbering", code=Rejection.INVALID_EVENT)
     return marks
 
 
@@ -63,14 +63,18 @@ def _read_mark(value: object, own: Mark | None) -> Mark:
     number = read_int(value[-1], 1, INT_MAX, "a mark's number")
     if own is not None and len(value) == 1:
         if number >= own.number:
-            raise RemoteError("an event that follows itself")
+            raise RemoteError("an event that follows itself", code=Rejection.INVALID_EVENT)
         return Mark(own.publisher, own.epoch, number)
     epoch = read_int(value[-2], 0, INT_MAX, "a mark's epoch")
     if own is not None and len(value) == 2:
         if epoch == own.epoch:
-            raise RemoteError("a mark says twice what it should say once: the epoch")
+            raise RemoteError(
+                "a mark says twice what it should say once: the epoch", code=Rejection.NOT_CANONICAL
+            )
         return Mark(own.publisher, epoch, number)
     publisher = check_peer_id(value[0])
     if own is not None and publisher == own.publisher:
-        raise RemoteError("a mark says twice what it should say once: the publisher")
+        raise RemoteError(
+            "a mark says twice what it should say once: the publisher", code=Rejection.NOT_CANONICAL
+        )
     return Mark(publisher, epoch, number)

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from pulsarcast.model.cbor import INT_MAX, decode, encode, encode_part, opaque
-from pulsarcast.model.errors import RemoteError, caller_to_blame
+from pulsarcast.model.errors import Rejection, RemoteError, caller_to_blame
 from pulsarcast.model.fields import (
     PROTOCOL_VERSION,
     Fields,
@@ -78,5 +78,5 @@ def _read_pointer(block: bytes, *, verify: bool) -> Pointer:
     cid = check_cid(fields.get("c"))
     signature = read_signature(fields.pop("s", None))
     if verify and not verify_signature(author, "pointer", encode_part(fields), signature):
-        raise RemoteError("the pointer's signature is wrong")
+        raise RemoteError("the pointer's signature is wrong", code=Rejection.BAD_SIGNATURE)
     return Pointer(author, name, number, cid, signature, block)

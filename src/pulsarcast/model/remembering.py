@@ -33,7 +33,7 @@ class RememberedVerification:
                 del self._known[next(iter(self._known))]
         if isinstance(known, RemoteError):
             # A new one each time: a raised error collects the traces of all who raised it.
-            raise RemoteError(known.reason, known.verdict)
+            raise RemoteError(str(known), known.verdict, code=known.code)
         return known
 
     def _verify(self, block: bytes) -> EventDescriptor | RemoteError:

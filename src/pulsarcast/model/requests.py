@@ -23,7 +23,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from pulsarcast.model.cbor import INT_MAX, decode, encode, encode_part, opaque, plain
-from pulsarcast.model.errors import RemoteError, caller_to_blame
+from pulsarcast.model.errors import Rejection, RemoteError, caller_to_blame
 from pulsarcast.model.fields import (
     NONCE_BYTES,
     PROTOCOL_VERSION,
@@ -140,7 +140,7 @@ def _read_signed(block: bytes, *, verify: bool) -> SignedRequest:
     signature = read_signature(fields.get("s"))
     body = encode_part(fields["r"])
     if verify and not verify_signature(request.author, "request", body, signature):
-        raise RemoteError("the author's signature is wrong")
+        raise RemoteError("the author's signature is wrong", code=Rejection.BAD_SIGNATURE)
     return SignedRequest(request, signature, block, request_id_of(body))
 
 
@@ -201,7 +201,7 @@ def read_sequence(value: object) -> Sequence:
 def _read_payload(value: object) -> bytes:
     payload = plain(value)
     if len(payload) > PAYLOAD_BYTES_MAX:
-        raise RemoteError("a payload larger than any topic allows")
+        raise RemoteError("a payload larger than any topic allows", code=Rejection.OVERSIZE)
     return payload
 
 

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from pulsarcast.model.cbor import INT_MAX, decode, encode, encode_part, opaque
-from pulsarcast.model.errors import RemoteError, caller_to_blame
+from pulsarcast.model.errors import Rejection, RemoteError, caller_to_blame
 from pulsarcast.model.fields import (
     PROTOCOL_VERSION,
     Fields,
@@ -97,7 +97,9 @@ def _read_subscription(block: bytes, *, verify: bool) -> SubscriptionRecord:
     topic = check_cid(fields.get("t"))
     version = check_cid(fields["w"]) if "w" in fields else topic
     if "w" in fields and version == topic:
-        raise RemoteError("a subscription names its topic's first version")
+        raise RemoteError(
+            "a subscription names its topic's first version", code=Rejection.WRONG_TOPIC
+        )
     subscriber = check_peer_id(fields.get("a"))
     sid = read_int(fields.get("i"), 0, INT_MAX, "a subscription's id")
     number = read_int(fields.get("n"), 0, INT_MAX, "a subscription's number")
@@ -106,10 +108,10 @@ def _read_subscription(block: bytes, *, verify: bool) -> SubscriptionRecord:
     if not isinstance(where, str) or ("f" in fields and not where):
         raise RemoteError("a subscription's filter is no text")
     if len(where.encode()) > FILTER_BYTES_MAX:
-        raise RemoteError("a filter larger than is allowed")
+        raise RemoteError("a filter larger than is allowed", code=Rejection.OVERSIZE)
     signature = read_signature(fields.pop("s", None))
     if verify and not verify_signature(subscriber, "subscription", encode_part(fields), signature):
-        raise RemoteError("the subscription's signature is wrong")
+        raise RemoteError("the subscription's signature is wrong", code=Rejection.BAD_SIGNATURE)
     return SubscriptionRecord(
         topic, version, subscriber, sid, number, lease_s, where, signature, block
     )

@@ -22,7 +22,7 @@ from itertools import pairwise
 from typing import Final, TypeVar
 
 from pulsarcast.model.cbor import INT_MAX, decode, encode_part, opaque
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.fields import (
     NONCE_BYTES,
     PROTOCOL_VERSION,
@@ -174,10 +174,13 @@ def read_topic(block: bytes, *, verify: bool) -> TopicDescriptor:
     author = check_peer_id(get("author"))
     signer = check_peer_id(get("signer")) if "signer" in fields else author
     if "signer" in fields and signer == author:
-        raise RemoteError("a topic names its author as signer, which goes without saying")
+        raise RemoteError(
+            "a topic names its author as signer, which goes without saying",
+            code=Rejection.NOT_CANONICAL,
+        )
     signature = read_signature(fields.pop("s", None))
     if verify and not verify_signature(signer, "topic", encode_part(fields), signature):
-        raise RemoteError("the topic's signature is wrong")
+        raise RemoteError("the topic's signature is wrong", code=Rejection.BAD_SIGNATURE)
     settings = _read_settings(fields)
     return TopicDescriptor(
         name=read_name(get("name"), "a topic's name"),
@@ -223,7 +226,9 @@ def _read_flag(fields: Fields, key: str, *, default: bool) -> bool:
     if key not in fields:
         return default
     if fields[key] is not (not default):
-        raise RemoteError(f"{key} may only be {not default}, or left out")
+        raise RemoteError(
+            f"{key} may only be {not default}, or left out", code=Rejection.NOT_CANONICAL
+        )
     return not default
 
 
@@ -234,7 +239,9 @@ def _read_choice(fields: Fields, key: str, default: Choice) -> Choice:
     for choice in type(default):
         if choice.value == fields[key] and choice is not default:
             return choice
-    raise RemoteError(f"{key} is not one that we know, or should have been left out")
+    raise RemoteError(
+        f"{key} is not one that we know, or should have been left out", code=Rejection.NOT_CANONICAL
+    )
 
 
 def _read_some_peers(fields: Fields, key: str) -> tuple[PeerId, ...]:
@@ -243,7 +250,9 @@ def _read_some_peers(fields: Fields, key: str) -> tuple[PeerId, ...]:
         return ()
     peers = read_peers(fields[key], key)
     if not peers:
-        raise RemoteError(f"{key} is empty and should have been left out")
+        raise RemoteError(
+            f"{key} is empty and should have been left out", code=Rejection.NOT_CANONICAL
+        )
     return peers
 
 
@@ -256,7 +265,9 @@ def _read_subtopics(value: object) -> dict[str, Cid]:
 def _read_retention(value: object) -> Retention:
     fields = read_map(value, _RETENTION_KEYS, "keep")
     if not fields:
-        raise RemoteError("keep is empty and should have been left out")
+        raise RemoteError(
+            "keep is empty and should have been left out", code=Rejection.NOT_CANONICAL
+        )
     bounds = {name: read_int(bound, 0, INT_MAX, name) for name, bound in fields.items()}
     return Retention(bounds.get("age"), bounds.get("count"), bounds.get("bytes"))
 
@@ -271,7 +282,7 @@ def _read_payload_max(fields: Fields) -> int:
 def _read_rules(value: object) -> tuple[AttributeRule, ...]:
     rules = tuple(_read_rule(rule) for rule in read_list(value, ATTRIBUTE_RULES_MAX, "attributes"))
     if len({rule.name for rule in rules}) != len(rules):
-        raise RemoteError("attributes has two rules for one name")
+        raise RemoteError("attributes has two rules for one name", code=Rejection.INVALID_TOPIC)
     return rules
 
 
@@ -284,7 +295,7 @@ def _read_rule(value: object) -> AttributeRule:
     low = _read_bound(fields["min"], kind) if "min" in fields else None
     high = _read_bound(fields["max"], kind) if "max" in fields else None
     if low is not None and high is not None and low > high:
-        raise RemoteError("an attribute's bounds leave no value")
+        raise RemoteError("an attribute's bounds leave no value", code=Rejection.INVALID_TOPIC)
     return AttributeRule(name, kind, low, high)
 
 
@@ -303,7 +314,7 @@ def _read_marks(value: object, what: str) -> tuple[Mark, ...]:
     marks = tuple(_read_mark(mark) for mark in value)
     places = [mark[:2] for mark in marks]
     if any(before >= after for before, after in pairwise(places)):
-        raise RemoteError(f"{what} is not in ascending order")
+        raise RemoteError(f"{what} is not in ascending order", code=Rejection.NOT_CANONICAL)
     return marks
 
 

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from pulsarcast.model.cbor import encode, opaque
-from pulsarcast.model.errors import RemoteError, caller_to_blame
+from pulsarcast.model.errors import Rejection, RemoteError, caller_to_blame
 from pulsarcast.model.events import Attribute, EventDescriptor
 from pulsarcast.model.fields import NONCE_BYTES, TIME_US_MAX, Fields
 from pulsarcast.model.identity import Identity
@@ -197,62 +197,86 @@ def _check_rules(topic: TopicDescriptor) -> None:
     """Refuse settings that contradict each other."""
     _check_place(topic)
     if topic.root == topic.author:
-        raise RemoteError("a topic names its author as root, which goes without saying")
+        raise RemoteError(
+            "a topic names its author as root, which goes without saying",
+            code=Rejection.NOT_CANONICAL,
+        )
     if topic.requesters is not None and not topic.request_to_publish:
-        raise RemoteError("a topic says who may request, and takes no requests")
+        raise RemoteError(
+            "a topic says who may request, and takes no requests", code=Rejection.INVALID_TOPIC
+        )
     sequenced = bool(topic.sequencers) and topic.allowed_publishers == topic.sequencers
     if topic.delivery_order is DeliveryOrder.TOTAL and not sequenced:
-        raise RemoteError("in total order the sequencers publish, and no one else")
+        raise RemoteError(
+            "in total order the sequencers publish, and no one else", code=Rejection.INVALID_TOPIC
+        )
     linked = topic.event_linking is EventLinking.LAST_SEEN
     if topic.delivery_order is DeliveryOrder.CAUSAL and not linked:
-        raise RemoteError("in causal order events are linked by what was delivered, not by hand")
+        raise RemoteError(
+            "in causal order events are linked by what was delivered, not by hand",
+            code=Rejection.INVALID_TOPIC,
+        )
     if len(topic.sequencers) > SEQUENCERS_MAX:
-        raise RemoteError(f"more than {SEQUENCERS_MAX} sequencers")
+        raise RemoteError(f"more than {SEQUENCERS_MAX} sequencers", code=Rejection.INVALID_TOPIC)
     if topic.is_meta:
         if topic.allowed_publishers != (topic.author,) or topic.request_to_publish:
-            raise RemoteError("only its author publishes in a meta topic")
+            raise RemoteError(
+                "only its author publishes in a meta topic", code=Rejection.INVALID_TOPIC
+            )
         if META in topic.subtopics:
-            raise RemoteError("a meta topic has no meta topic")
+            raise RemoteError("a meta topic has no meta topic", code=Rejection.INVALID_TOPIC)
 
 
 def _check_place(topic: TopicDescriptor) -> None:
     """Refuse a version that is first and has one before it, or later and has none."""
     if topic.number > 0:
         if topic.first is None or topic.parent is None:
-            raise RemoteError("a later version names neither the first nor the one before")
+            raise RemoteError(
+                "a later version names neither the first nor the one before",
+                code=Rejection.INVALID_TOPIC,
+            )
         return
     if topic.first is not None or topic.parent is not None:
-        raise RemoteError("a first version names one before it")
+        raise RemoteError("a first version names one before it", code=Rejection.INVALID_TOPIC)
     if topic.valid_until or topic.flushed:
-        raise RemoteError("a first version ends what nobody began")
+        raise RemoteError("a first version ends what nobody began", code=Rejection.INVALID_TOPIC)
     if topic.signer != topic.author:
-        raise RemoteError("a first version is signed by its author")
+        raise RemoteError("a first version is signed by its author", code=Rejection.INVALID_TOPIC)
 
 
 def check_succession(previous: TopicDescriptor, candidate: TopicDescriptor) -> None:
     """Refuse a version that is not a rightful successor of another."""
     if candidate.number != previous.number + 1 or candidate.parent != previous.cid:
-        raise RemoteError("not the version after the one it is compared with")
+        raise RemoteError(
+            "not the version after the one it is compared with", code=Rejection.INVALID_SUCCESSION
+        )
     if candidate.first != previous.topic:
-        raise RemoteError("a version of another topic")
+        raise RemoteError("a version of another topic", code=Rejection.INVALID_SUCCESSION)
     if candidate.author != previous.author:
-        raise RemoteError("a topic's author never changes")
+        raise RemoteError("a topic's author never changes", code=Rejection.INVALID_SUCCESSION)
     if candidate.signer != previous.author and candidate.signer not in previous.recovery_keys:
-        raise RemoteError("a version signed by neither the author nor a recovery key")
+        raise RemoteError(
+            "a version signed by neither the author nor a recovery key", code=Rejection.NOT_ALLOWED
+        )
     if candidate.name != previous.name or candidate.root != previous.root:
-        raise RemoteError("a topic's name and root never change")
+        raise RemoteError("a topic's name and root never change", code=Rejection.INVALID_SUCCESSION)
     if (candidate.delivery_order, candidate.dissemination) != (
         previous.delivery_order,
         previous.dissemination,
     ):
         # Members change versions at different moments: they must agree on these throughout.
-        raise RemoteError("how a topic orders and spreads its events never changes")
+        raise RemoteError(
+            "how a topic orders and spreads its events never changes",
+            code=Rejection.INVALID_SUCCESSION,
+        )
     if previous.number == 0 and candidate.is_sequenced and not previous.is_sequenced:
-        raise RemoteError(BEGAN_WITH_ONE)
+        raise RemoteError(BEGAN_WITH_ONE, code=Rejection.INVALID_SUCCESSION)
     if candidate.is_meta != previous.is_meta:
-        raise RemoteError("a topic is a meta topic always or never")
+        raise RemoteError(
+            "a topic is a meta topic always or never", code=Rejection.INVALID_SUCCESSION
+        )
     if candidate.subtopics.get(META) != previous.subtopics.get(META):
-        raise RemoteError("a topic's meta topic never changes")
+        raise RemoteError("a topic's meta topic never changes", code=Rejection.INVALID_SUCCESSION)
 
 
 # Judging events
@@ -261,14 +285,18 @@ def check_succession(previous: TopicDescriptor, candidate: TopicDescriptor) -> N
 def check_event(topic_version: TopicDescriptor, event: EventDescriptor) -> None:
     """Refuse an event that the version it was published under does not allow."""
     if event.version != topic_version.cid or event.topic != topic_version.topic:
-        raise RemoteError("an event of another topic, or of another version of it")
+        raise RemoteError(
+            "an event of another topic, or of another version of it", code=Rejection.WRONG_TOPIC
+        )
     if not topic_version.may_publish(event.publisher):
-        raise RemoteError("published by a peer that may not publish")
+        raise RemoteError("published by a peer that may not publish", code=Rejection.NOT_ALLOWED)
     by_request = event.author != event.publisher and event.author not in topic_version.sequencers
     if by_request and not topic_version.may_request(event.author):
-        raise RemoteError("published for a peer that may not request it")
+        raise RemoteError(
+            "published for a peer that may not request it", code=Rejection.NOT_ALLOWED
+        )
     if len(event.payload) > topic_version.payload_bytes_max:
-        raise RemoteError("a payload larger than the topic allows")
+        raise RemoteError("a payload larger than the topic allows", code=Rejection.OVERSIZE)
     _check_links(topic_version, event)
     check_attributes(topic_version.attributes, event.request.attributes)
 
@@ -277,22 +305,38 @@ def _check_links(topic: TopicDescriptor, event: EventDescriptor) -> None:
     """Parents and position, as the topic's order asks for them."""
     single = topic.event_linking is EventLinking.LAST_SEEN
     if single and topic.delivery_order is not DeliveryOrder.CAUSAL and len(event.parents) > 1:
-        raise RemoteError("more than one parent, where the last seen is the only one")
+        raise RemoteError(
+            "more than one parent, where the last seen is the only one",
+            code=Rejection.INVALID_EVENT,
+        )
     if (event.position is not None) != (topic.delivery_order is DeliveryOrder.TOTAL):
-        raise RemoteError("a position belongs to total order, and to no other")
+        raise RemoteError(
+            "a position belongs to total order, and to no other", code=Rejection.INVALID_EVENT
+        )
     if topic.delivery_order is DeliveryOrder.CAUSAL:
         if len(event.marks) != len(event.parents):
-            raise RemoteError("in causal order every parent has its mark")
+            raise RemoteError(
+                "in causal order every parent has its mark", code=Rejection.INVALID_EVENT
+            )
         if len(event.request.marks) != len(event.request.after):
-            raise RemoteError("in causal order everything a request is after has its mark")
+            raise RemoteError(
+                "in causal order everything a request is after has its mark",
+                code=Rejection.INVALID_EVENT,
+            )
     elif event.marks or event.request.marks or event.is_merge:
-        raise RemoteError("marks and merges belong to causal order, and to no other")
+        raise RemoteError(
+            "marks and merges belong to causal order, and to no other", code=Rejection.INVALID_EVENT
+        )
     # A later version with one sequencer may be of a topic that began with several.
     is_known = topic.is_sequenced or topic.number == 0
     if event.position is not None and is_known and event.is_ordered != topic.is_sequenced:
-        raise RemoteError("several sequencers count together, and one by itself")
+        raise RemoteError(
+            "several sequencers count together, and one by itself", code=Rejection.INVALID_EVENT
+        )
     if event.hands_over_to is not None and not event.is_ordered:
-        raise RemoteError("a handover where one sequencer counts by itself")
+        raise RemoteError(
+            "a handover where one sequencer counts by itself", code=Rejection.INVALID_EVENT
+        )
 
 
 def check_attributes(rules: tuple[AttributeRule, ...], attributes: Mapping[str, Attribute]) -> None:
@@ -306,9 +350,15 @@ def check_attributes(rules: tuple[AttributeRule, ...], attributes: Mapping[str, 
     by_name = {rule.name: rule for rule in rules}
     for name, value in attributes.items():
         if name not in by_name:
-            raise RemoteError("an attribute that the topic's schema does not name")
+            raise RemoteError(
+                "an attribute that the topic's schema does not name",
+                code=Rejection.INVALID_ATTRIBUTES,
+            )
         if not _fits(by_name[name], value):
-            raise RemoteError("an attribute that the topic's schema does not allow")
+            raise RemoteError(
+                "an attribute that the topic's schema does not allow",
+                code=Rejection.INVALID_ATTRIBUTES,
+            )
 
 
 def _fits(rule: AttributeRule, value: Attribute) -> bool:

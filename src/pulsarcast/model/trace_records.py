@@ -6,6 +6,7 @@ how they become lines of text is told in `trace`.
 
 from __future__ import annotations
 
+import enum
 from typing import Final
 
 import msgspec
@@ -15,11 +16,12 @@ from pulsarcast.model.events import Position
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topic_types import DeliveryOrder, Dissemination, EventLinking, Mark
 
-SCHEMA_VERSION: Final = 5
+SCHEMA_VERSION: Final = 6
 # 2: `unsubscribed` says where it ended, topics say who may publish and what is kept, a fault which
 # life it hit; `retired` is new. 3: `published` says whether the event is a merge of causal order.
 # 4: `subscribed` names filters: who does not know of them would take it for a full subscription.
 # 5: `topic_version` says what it flushed: without, what a node let go of then looks lost.
+# 6: `reason` is a code, not a sentence (docs/spec/trace.md).
 # Fields that earlier versions lack have a default here.
 
 # How much is written: each level includes those before it.
@@ -54,10 +56,19 @@ class NodeStarted(Record, frozen=True):
     """A node is up; its incarnation begins with this line."""
 
 
-class NodeStopped(Record, frozen=True):
-    """A node stopped in good order; after a kill there is no such line."""
+class StopReason(enum.StrEnum):
+    """Why a node stopped: the codes in `node_stopped` lines."""
 
-    reason: str
+    ASKED = "asked"
+    DISK_FAILED = "disk_failed"  # a write failed, and memory is ahead of the disk
+    KEY_IN_USE = "key_in_use"  # another node answers with the same key
+    RUN_ENDED = "run_ended"  # a simulated run came to its end
+
+
+class NodeStopped(Record, frozen=True):
+    """A node stopped in good order, or halted; after a kill there is no such line."""
+
+    reason: str  # a `StopReason`
 
 
 class Resources(Record, frozen=True):
@@ -174,7 +185,7 @@ class Refused(Record, frozen=True):
 
     topic: Cid
     injection: str | None
-    reason: str
+    reason: str  # the code of a refusal (`errors.REFUSALS`)
 
 
 class Delivered(Record, frozen=True):
@@ -252,7 +263,7 @@ class Rejected(Record, frozen=True):
     """We were sent what we do not take."""
 
     verdict: Verdict
-    reason: str
+    reason: str  # a `Rejection`
     peer: PeerId | None = None
     topic: Cid | None = None
 

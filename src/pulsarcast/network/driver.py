@@ -21,7 +21,7 @@ from typing import Final, Protocol, assert_never
 import trio
 
 from pulsarcast.model import trace
-from pulsarcast.model.errors import LocalError, RemoteError, Verdict
+from pulsarcast.model.errors import LocalError, Refusal, RemoteError, Verdict
 from pulsarcast.model.events import EventDescriptor, decode_event
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import PeerId
@@ -92,7 +92,7 @@ class Application(Protocol):
     def before_commit(self) -> None:
         """The disk is about to commit: what is worth no commit of its own may join."""
 
-    def halted_because(self, reason: str) -> None:
+    def halted_because(self, refusal: Refusal) -> None:
         """The node can promise nothing any more, and has fallen silent."""
 
 
@@ -299,7 +299,7 @@ class Driver:
 
     def blamed(self, peer: PeerId, error: RemoteError) -> None:
         """A peer broke the rules."""
-        self._write(trace.Rejected(error.verdict, error.reason, peer))
+        self._write(trace.Rejected(error.verdict, error.code, peer))
 
     def met_double(self, address: str) -> None:
         """Somebody else has our key: say so, and promise nothing any more."""
@@ -449,18 +449,18 @@ class Driver:
                 self._inputs.append(PersistFailed(0, f"the trace: {error}"))
 
     def _see_whether_halted(self) -> None:
-        reason = self.core.halted
-        if reason is None:
+        refusal = self.core.halted
+        if refusal is None:
             return
         # What waited for the disk will never come.
-        self._answer_all(reason)
-        self._application.halted_because(reason)
+        self._answer_all(refusal)
+        self._application.halted_because(refusal)
         self.stopped.set()
 
-    def _answer_all(self, error: str) -> None:
+    def _answer_all(self, refusal: Refusal) -> None:
         """Nobody who waits will get another answer."""
         for call, then in list(self._replies.items()):
-            then(Reply(call, error=error))
+            then(Reply(call, refusal))
         self._replies.clear()
 
     def _hello(self) -> Hello:

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import PeerId, check_peer_id, public_key_of
 from pulsarcast.network.noise import TAG_BYTES, NoiseFraming, nonce_bytes
@@ -146,7 +146,9 @@ class _Symmetric:
             try:
                 plaintext = self._cipher.decrypt(nonce_bytes(self._nonce), sealed, self._hash)
             except InvalidTag:
-                raise RemoteError("a handshake that does not open") from None
+                raise RemoteError(
+                    "a handshake that does not open", code=Rejection.BAD_HANDSHAKE
+                ) from None
             self._nonce += 1
         self.mix_hash(sealed)
         return plaintext
@@ -168,7 +170,9 @@ def _agree(ours: X25519PrivateKey, theirs: bytes) -> bytes:
         return ours.exchange(X25519PublicKey.from_public_bytes(theirs))
     except ValueError:
         # Of few points every secret is zero: whoever sends one would have us agree with anyone.
-        raise RemoteError("a handshake with a key that is none") from None
+        raise RemoteError(
+            "a handshake with a key that is none", code=Rejection.BAD_HANDSHAKE
+        ) from None
 
 
 def _cut(message: bytes, *sizes: int) -> list[bytes]:
@@ -178,7 +182,9 @@ def _cut(message: bytes, *sizes: int) -> list[bytes]:
         parts.append(message[:size])
         message = message[size:]
         if len(parts[-1]) < size:
-            raise RemoteError("a handshake's message that is too short")
+            raise RemoteError(
+                "a handshake's message that is too short", code=Rejection.BAD_HANDSHAKE
+            )
     return [*parts, message]
 
 
@@ -199,7 +205,9 @@ def _who(payload: bytes, static: bytes) -> PeerId:
         key = Ed25519PublicKey.from_public_bytes(public_key_of(peer))
         key.verify(signature, _SIGNED + static)
     except (InvalidSignature, ValueError):
-        raise RemoteError("a handshake that its key did not sign") from None
+        raise RemoteError(
+            "a handshake that its key did not sign", code=Rejection.BAD_HANDSHAKE
+        ) from None
     return peer
 
 
@@ -211,7 +219,7 @@ def _fields(payload: bytes) -> dict[bytes, bytes]:
         tag = payload[at : at + 1]
         size, start = _varint(payload, at + 1)
         if tag[0] & 7 != 2 or start + size > len(payload):
-            raise RemoteError("a handshake that does not say who")
+            raise RemoteError("a handshake that does not say who", code=Rejection.BAD_HANDSHAKE)
         fields[tag] = payload[start : start + size]
         at = start + size
     return fields
@@ -224,4 +232,4 @@ def _varint(payload: bytes, at: int) -> tuple[int, int]:
         return octets[0], at + 1
     if len(octets) == 2 and octets[1] < 0x80:
         return octets[0] & 0x7F | octets[1] << 7, at + 2
-    raise RemoteError("a handshake that does not say who")
+    raise RemoteError("a handshake that does not say who", code=Rejection.BAD_HANDSHAKE)

@@ -18,7 +18,7 @@ from typing import Final
 
 import trio
 
-from pulsarcast.model.errors import LocalError, RemoteError
+from pulsarcast.model.errors import LocalError, Rejection, RemoteError
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import PeerId, peer_text
 from pulsarcast.network.handshake import PROTOCOL as NOISE
@@ -293,7 +293,7 @@ class _Wire:
                 await trio.lowlevel.wait_readable(self._connection.fileno())
                 continue
             if not data:
-                raise RemoteError("closed the connection")
+                raise RemoteError("closed the connection", code=Rejection.DISCONNECTED)
             self.bytes_in += len(data)
             return data
 

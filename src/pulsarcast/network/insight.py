@@ -36,7 +36,7 @@ def topic_view(
         held_back=footprint["held_back"],
         missing=footprint["wants"],
         sequencing=None if seat is None else sequencing_of(seat),
-        halted=topic.halted,
+        halted=None if topic.halted is None else topic.halted.message,
     )
 
 

@@ -20,7 +20,7 @@ from typing import Final
 
 import trio
 
-from pulsarcast.model.errors import RemoteError, Verdict
+from pulsarcast.model.errors import Rejection, RemoteError, Verdict
 from pulsarcast.model.ids import PeerId
 from pulsarcast.network.negotiation import HEADER, LINE_BYTES_MAX, NOT_AVAILABLE, line
 from pulsarcast.network.noise import NoiseFraming
@@ -283,12 +283,12 @@ class Link:
                 stream.close()
             return
         if reader.pending_bytes > LINE_BYTES_MAX:
-            raise RemoteError("a protocol with a very long name")
+            raise RemoteError("a protocol with a very long name", code=Rejection.OVERSIZE)
 
     def _adopt(self, stream: YamuxStream, reader: FrameReader, frames: list[bytes]) -> None:
         """Read the peer's frames from this stream."""
         if self._source is not None:
-            raise RemoteError(f"a second stream of {PROTOCOL}")
+            raise RemoteError(f"a second stream of {PROTOCOL}", code=Rejection.BAD_STREAM)
         del self._negotiating[stream]
         self._source = stream
         self._reader = reader
@@ -303,7 +303,7 @@ class Link:
     def _end_source(self, was_reset: bool) -> None:
         """The peer sends no more frames."""
         if self._reader.pending_bytes and not was_reset:
-            raise RemoteError("a stream closed in the middle of a frame")
+            raise RemoteError("a stream closed in the middle of a frame", code=Rejection.BAD_STREAM)
         self._over = True
 
     def _forget(self, stream: YamuxStream, was_reset: bool) -> None:
@@ -316,23 +316,37 @@ class Link:
         """Look at what the peer answers on our stream: our greeting, word for word."""
         for message in reader.feed(data):
             if not expected:
-                raise RemoteError("data against the direction of a stream")
+                raise RemoteError(
+                    "data against the direction of a stream", code=Rejection.BAD_STREAM
+                )
             if message != expected[0]:
                 if message == NOT_AVAILABLE:
-                    raise RemoteError(f"does not speak {PROTOCOL}", Verdict.IGNORE)
-                raise RemoteError("answers a protocol with another")
+                    raise RemoteError(
+                        f"does not speak {PROTOCOL}",
+                        Verdict.IGNORE,
+                        code=Rejection.UNSUPPORTED_PROTOCOL,
+                    )
+                raise RemoteError(
+                    "answers a protocol with another", code=Rejection.UNSUPPORTED_PROTOCOL
+                )
             del expected[0]
         if not expected:
             self._negotiating.pop(self._stream, None)
             if reader.pending_bytes:
-                raise RemoteError("data against the direction of a stream")
+                raise RemoteError(
+                    "data against the direction of a stream", code=Rejection.BAD_STREAM
+                )
 
     def _end_own(self, was_reset: bool) -> None:
         """The peer takes no frames any more, or will not answer again, as it need not."""
         if was_reset:
             self._over = True
         elif self._stream in self._negotiating:
-            raise RemoteError(f"closed a stream without an answer to {PROTOCOL}", Verdict.IGNORE)
+            raise RemoteError(
+                f"closed a stream without an answer to {PROTOCOL}",
+                Verdict.IGNORE,
+                code=Rejection.UNSUPPORTED_PROTOCOL,
+            )
 
     def _expect(self, stream: YamuxStream) -> None:
         """Give a stream until a deadline to be for something."""
@@ -349,7 +363,9 @@ class Link:
             if self._negotiating.pop(stream, None) is None:
                 continue
             if stream is self._stream:
-                self._failure = RemoteError(f"no answer to {PROTOCOL}", Verdict.IGNORE)
+                self._failure = RemoteError(
+                    f"no answer to {PROTOCOL}", Verdict.IGNORE, code=Rejection.UNSUPPORTED_PROTOCOL
+                )
                 self.close()
                 return
             stream.reset()

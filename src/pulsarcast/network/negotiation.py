@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.wire.framing import write_frames
 
 HEADER: Final = b"/multistream/1.0.0\n"
@@ -40,21 +40,21 @@ async def ask_for(wire: Wire, protocol: str) -> None:
     for expected in (HEADER, line(protocol)):
         said = await _read_line(wire)
         if said != expected:
-            raise RemoteError(f"does not speak {protocol}")
+            raise RemoteError(f"does not speak {protocol}", code=Rejection.UNSUPPORTED_PROTOCOL)
 
 
 async def offer(wire: Wire, protocol: str) -> None:
     """As the listener; RemoteError where the dialler asks for nothing that we speak."""
     await wire.write(write_frames((HEADER,)))
     if await _read_line(wire) != HEADER:
-        raise RemoteError("does not negotiate as libp2p does")
+        raise RemoteError("does not negotiate as libp2p does", code=Rejection.UNSUPPORTED_PROTOCOL)
     wanted = line(protocol)
     for _ in range(TRIES_MAX):
         asked = await _read_line(wire)
         await wire.write(write_frames((wanted if asked == wanted else NOT_AVAILABLE,)))
         if asked == wanted:
             return
-    raise RemoteError(f"does not ask for {protocol}")
+    raise RemoteError(f"does not ask for {protocol}", code=Rejection.UNSUPPORTED_PROTOCOL)
 
 
 async def _read_line(wire: Wire) -> bytes:
@@ -64,6 +64,6 @@ async def _read_line(wire: Wire) -> bytes:
         size |= (octet & 0x7F) << shift
         shift += 7
         if size > LINE_BYTES_MAX or shift > 14:
-            raise RemoteError("a line that is too long")
+            raise RemoteError("a line that is too long", code=Rejection.OVERSIZE)
         if octet < 0x80:
             return await wire.read(size)

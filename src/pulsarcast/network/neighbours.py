@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 import trio
 
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.ids import PeerId
 from pulsarcast.network.addresses import AddressBook
 from pulsarcast.network.host import DialError, Host
@@ -328,9 +328,13 @@ class Neighbours:
     def _check_hello(self, hello: Hello) -> Hello:
         ours = self._hello()
         if hello.network != ours.network:
-            raise RemoteError(f"of another network: {hello.network!r}")
+            raise RemoteError(
+                f"of another network: {hello.network!r}", code=Rejection.OTHER_NETWORK
+            )
         if not {*hello.versions} & {*ours.versions}:
-            raise RemoteError(f"speaks versions {hello.versions} only")
+            raise RemoteError(
+                f"speaks versions {hello.versions} only", code=Rejection.UNKNOWN_VERSION
+            )
         return hello
 
     def _introduce(self, talk: Talk) -> None:

@@ -23,8 +23,17 @@ from typing import Final
 import trio
 
 from pulsarcast.model import trace
-from pulsarcast.model.api import FORGOTTEN, UNSUBSCRIBED, FollowedView, PeerView, ReaderView
-from pulsarcast.model.errors import LocalError, RemoteError
+from pulsarcast.model.api import FollowedView, PeerView, ReaderView
+from pulsarcast.model.errors import (
+    Closed,
+    LocalError,
+    NotFollowed,
+    NotFound,
+    ReaderNotFound,
+    Refusal,
+    RemoteError,
+    TopicNotFound,
+)
 from pulsarcast.model.events import Attribute, EventDescriptor, read_own_event
 from pulsarcast.model.filters import Filter, parse
 from pulsarcast.model.ids import Cid, PeerId, parse_cid, parse_peer, peer_text
@@ -43,7 +52,7 @@ from pulsarcast.network.subscriptions import (
 )
 from pulsarcast.network.tracing import NodeTrace
 from pulsarcast.network.values import Ack, Publication, Published, Topic, TopicRef
-from pulsarcast.protocol.commands import NO_BLOCK, NO_NAME, NO_TOPIC
+from pulsarcast.protocol.commands import NO_TOPIC
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import (
     Command,
@@ -72,6 +81,8 @@ JOIN_S_MAX: Final = 10.0
 FIRST_PEER_S_MAX: Final = 5.0
 """How long a search that found nothing waits for it afterwards, to look once more."""
 JOIN_LOOK_S: Final = 0.05
+SOUGHT: Final = (NotFound.code, TopicNotFound.code)
+"""What a search among other peers is refused with where it found nothing."""
 TOGETHER: Final = 32
 """Publications that go to the disk together before anybody else has a turn."""
 
@@ -157,7 +168,7 @@ class Node:
                     failure = error  # Raised below: a nursery would wrap it.
                 finally:
                     with trio.CancelScope(shield=True):
-                        node._places.close_all("the node is closed")
+                        node._places.close_all(Closed("the node is closed").refusal)
                         node._places.write(driver)
                         await driver.stop()
                     nursery.cancel_scope.cancel()
@@ -467,7 +478,7 @@ class Node:
         if reader is None:
             return False
         if reader.subscription is not None:
-            reader.subscription.close(FORGOTTEN)
+            reader.subscription.close(ReaderNotFound("the name was forgotten").refusal)
         self._running.settle()
         return True
 
@@ -483,7 +494,9 @@ class Node:
             # the caller, or the node, still waits when we are out.
             for reader in self._places.drop_topic(self._running, cid):
                 if reader.subscription is not None:
-                    reader.subscription.close(UNSUBSCRIBED)
+                    reader.subscription.close(
+                        NotFollowed("the topic was unsubscribed from").refusal
+                    )
         if routed is None:
             await self._ask(lambda call: Unsubscribe(call, cid))
             return
@@ -548,9 +561,9 @@ class Node:
         assert isinstance(places, Events)
         return next((place for place, held in places.events if place and held.cid == event), None)
 
-    def close_readers(self, reason: str) -> None:
+    def close_readers(self, refusal: Refusal) -> None:
         """Send everybody away who listens; their places are kept."""
-        self._places.close_all(reason)
+        self._places.close_all(refusal)
 
     # For the driver.
 
@@ -558,10 +571,10 @@ class Node:
         """An event has come."""
         self._places.feed(event.topic).deliver(record.index, event)
 
-    def halted_because(self, reason: str) -> None:
+    def halted_because(self, refusal: Refusal) -> None:
         """The disk refused, or somebody else has our key."""
-        self._halted = reason
-        self._places.close_all(reason)
+        self._halted = refusal.message
+        self._places.close_all(refusal)
 
     def before_commit(self) -> None:
         """The disk is about to be synced: what is worth no commit of its own goes with it."""
@@ -579,13 +592,14 @@ class Node:
         dht = self._running.core.dht
         was_joining = dht.is_joining
         reply = await self._ask_once(make)
-        if was_joining and reply.error in (NO_TOPIC, NO_NAME, NO_BLOCK):
+        refused = reply.refusal
+        if was_joining and refused is not None and refused.code in SOUGHT:
             with trio.move_on_after(FIRST_PEER_S_MAX):
                 while dht.is_joining:  # noqa: ASYNC110 (the core does not say when it has)
                     await trio.sleep(JOIN_LOOK_S)
             reply = await self._ask_once(make)
-        if reply.error is not None:
-            raise LocalError(reply.error)
+        if reply.refusal is not None:
+            raise reply.refusal.error()
         return reply
 
     async def _ask_once(self, make: Callable[[int], Command]) -> Reply:
@@ -629,12 +643,13 @@ class Node:
         return await self._fetch_topic(reply.cid)
 
     async def _fetch_topic(self, cid: Cid) -> TopicDescriptor:
-        reply = await self._ask(lambda call: FetchBlock(call, cid))
-        assert reply.block is not None
         try:
+            reply = await self._ask(lambda call: FetchBlock(call, cid))
+            assert reply.block is not None
             return decode_topic(reply.block)
-        except RemoteError as error:
-            raise LocalError(NO_TOPIC) from error  # It is of another kind.
+        except (NotFound, RemoteError) as error:
+            # No peer has the block, or it is of another kind.
+            raise NO_TOPIC.error() from error
 
     async def _read_page(self, topic: Cid, index: int, limit: int) -> list[Event]:
         reply = await self._ask(lambda call: ReadHistory(call, topic, index, limit))
@@ -661,6 +676,7 @@ def _close_trace(tracing: NodeTrace) -> None:
 
 
 def _published(reply: Reply) -> Published | LocalError:
-    if reply.error is not None or reply.cid is None:
-        return LocalError(reply.error or "nothing was published")
+    if reply.refusal is not None:
+        return reply.refusal.error()
+    assert reply.cid is not None
     return Published(reply.cid, reply.replicas)

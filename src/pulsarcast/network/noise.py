@@ -15,7 +15,7 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError
 
 MESSAGE_BYTES_MAX: Final = 65_535
 TAG_BYTES: Final = 16
@@ -87,6 +87,8 @@ class NoiseFraming:
                 nonce += 1
                 at = after
         except InvalidTag:
-            raise RemoteError("a message that does not open with the connection's key") from None
+            raise RemoteError(
+                "a message that does not open with the connection's key", code=Rejection.BAD_STREAM
+            ) from None
         self._open_nonce = nonce
         return plaintexts

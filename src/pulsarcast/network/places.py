@@ -11,8 +11,7 @@ from typing import Final
 
 import trio
 
-from pulsarcast.model.api import TAKEN_OVER
-from pulsarcast.model.errors import LocalError
+from pulsarcast.model.errors import Conflict, LocalError, Refusal, TakenOver
 from pulsarcast.model.ids import CID_BYTES, Cid
 from pulsarcast.network.driver import Driver
 from pulsarcast.network.subscriptions import Feed, Reader
@@ -88,8 +87,9 @@ class Places:
         if reader is not None:
             if reader.subscription is not None:
                 if not take_over:
-                    raise LocalError(f"somebody listens already as {name!r}")
-                reader.subscription.close(TAKEN_OVER)
+                    raise Conflict(f"somebody listens already as {name!r}")
+                taken = TakenOver("somebody else listens under this name now")
+                reader.subscription.close(taken.refusal)
             return reader
         reader = feed.readers[name] = Reader()
         feed.has_unplaced = True
@@ -131,12 +131,12 @@ class Places:
             driver.disk.note(DropState(READER, _key(topic, name)))
         return list(feed.readers.values())
 
-    def close_all(self, reason: str) -> None:
+    def close_all(self, refusal: Refusal) -> None:
         """Send everybody away who listens; their places are kept."""
         for feed in self._feeds.values():
             for reader in feed.readers.values():
                 if reader.subscription is not None:
-                    reader.subscription.close(reason)
+                    reader.subscription.close(refusal)
                 if reader.given < reader.reserved:
                     # Nobody is given more: what we know is the truth.
                     feed.reserve(reader, reader.given)

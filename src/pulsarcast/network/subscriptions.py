@@ -18,12 +18,13 @@ from typing import Final
 
 import trio
 
-from pulsarcast.model.errors import LocalError
+from pulsarcast.model.errors import Closed, Refusal
 from pulsarcast.model.events import Attribute, EventDescriptor
 from pulsarcast.model.filters import Filter, FilterIndex
 from pulsarcast.model.ids import Cid, cid_text, peer_text
 from pulsarcast.model.topic_types import AttributeRule
 
+CLOSED: Final = Closed("the subscription is closed").refusal
 MEMORY_MAX: Final = 256
 """Events kept in memory for a subscriber that is behind."""
 MEMORY_BYTES_MAX: Final = 4 << 20
@@ -243,7 +244,7 @@ class Subscription:
         self._handed = (self._reader.cursor or 0) if start is None else start - 1
         """The last index that was handed out."""
         self._arrived = trio.Event()
-        self._closed: str | None = None
+        self._closed: Refusal | None = None
         self._reader.subscription = self
         feed.listen(self)
 
@@ -255,7 +256,7 @@ class Subscription:
     @property
     def closed(self) -> str | None:
         """Why nothing comes any more, where that is so."""
-        return self._closed
+        return None if self._closed is None else self._closed.message
 
     def place(self, index: int) -> int:
         """Begin behind an index, unless the caller chose where; returns behind which."""
@@ -308,10 +309,10 @@ class Subscription:
         self._ready.append(event)
         self._ready_bytes += len(event.descriptor.block)
 
-    def close(self, reason: str = "the subscription is closed") -> None:
+    def close(self, refusal: Refusal = CLOSED) -> None:
         """Listen no more; the place is kept."""
         if self._closed is None:
-            self._closed = reason
+            self._closed = refusal
             if self._reader.subscription is self:
                 self.settle(0)
                 self._reader.subscription = None
@@ -331,7 +332,7 @@ class Subscription:
         """Wait until there is something to be had at once."""
         while not self._ready:
             if self._closed is not None:
-                raise LocalError(self._closed)
+                raise self._closed.error()
             if self._next <= self._feed.newest and not self._is_current:
                 # Memory was too small for us, or the program has just begun: the log knows.
                 await self._read_on()

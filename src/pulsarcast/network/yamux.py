@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError
 
 PROTOCOL: Final = "/yamux/1.0.0"
 
@@ -155,17 +155,17 @@ class YamuxStream:
         """Take a window update."""
         self._send_window += more
         if self._send_window > SEND_WINDOW_MAX:
-            raise RemoteError("a window that grows beyond 32 bits")
+            raise RemoteError("a window that grows beyond 32 bits", code=Rejection.BAD_STREAM)
         if self.queued_bytes:
             self._mux._sending[self] = None
 
     def _charge(self, length: int) -> None:
         """Count data that arrives against our window, and grant what half of it has consumed."""
         if self._peer_closed:
-            raise RemoteError("data on a stream that its sender closed")
+            raise RemoteError("data on a stream that its sender closed", code=Rejection.BAD_STREAM)
         left = self._receive_window - length
         if left < 0:
-            raise RemoteError("more data than the window allows")
+            raise RemoteError("more data than the window allows", code=Rejection.BAD_STREAM)
         if left <= WINDOW_BYTES // 2:
             self._mux._answer(_pack(0, WINDOW_UPDATE, 0, self.stream_id, WINDOW_BYTES - left))
             left = WINDOW_BYTES
@@ -179,7 +179,7 @@ class YamuxStream:
             on_end(True)
             return
         if self._peer_closed:
-            raise RemoteError("a stream that is closed twice")
+            raise RemoteError("a stream that is closed twice", code=Rejection.BAD_STREAM)
         self._peer_closed = True
         if self._closing and self not in self._mux._sending and not self.queued_bytes:
             self._mux._remove(self)
@@ -270,7 +270,7 @@ class Yamux:
             version, kind, flags, stream_id, length = _unpack_from(plaintext, at)
             at += HEADER_BYTES
             if version or kind > GO_AWAY or flags & ~_FLAGS:
-                raise RemoteError("not a Yamux frame of version 0")
+                raise RemoteError("not a Yamux frame of version 0", code=Rejection.BAD_STREAM)
             if kind != DATA:
                 if self._feed_control(kind, flags, stream_id, length):
                     continue
@@ -318,7 +318,7 @@ class Yamux:
                 if flags & (FIN | RST):
                     stream._end(flags)
         elif stream_id:
-            raise RemoteError("a ping or a farewell on a stream")
+            raise RemoteError("a ping or a farewell on a stream", code=Rejection.BAD_STREAM)
         elif kind == GO_AWAY:
             self._away = True
             self.on_away(length)
@@ -339,17 +339,22 @@ class Yamux:
                 else stream_id < self._next_id
             )
             if not known or not stream_id:
-                raise RemoteError("a frame of a stream that nobody opened")
+                raise RemoteError(
+                    "a frame of a stream that nobody opened", code=Rejection.BAD_STREAM
+                )
             if length > WINDOW_BYTES:
-                raise RemoteError("more data than the window allows")
+                raise RemoteError("more data than the window allows", code=Rejection.BAD_STREAM)
         return stream
 
     def _accept(self, stream_id: int) -> YamuxStream:
         """Take a SYN; ids of a peer only ever grow, so none is used twice."""
         if stream_id % 2 != self._peer_parity or stream_id <= self._peer_id_last:
-            raise RemoteError("a stream opened under an id that is not its opener's next")
+            raise RemoteError(
+                "a stream opened under an id that is not its opener's next",
+                code=Rejection.BAD_STREAM,
+            )
         if self._peer_streams >= STREAMS_MAX:
-            raise RemoteError(f"more than {STREAMS_MAX} streams at once")
+            raise RemoteError(f"more than {STREAMS_MAX} streams at once", code=Rejection.BAD_STREAM)
         self._peer_id_last = stream_id
         self._peer_streams += 1
         stream = YamuxStream(self, stream_id)
@@ -362,7 +367,9 @@ class Yamux:
         """Send what the peer made us send, unless it lets too much of that pile up."""
         self._answer_bytes += HEADER_BYTES
         if self._answer_bytes > CONTROL_BYTES_MAX:
-            raise RemoteError("asks for more than it reads the answers of")
+            raise RemoteError(
+                "asks for more than it reads the answers of", code=Rejection.BAD_STREAM
+            )
         self._control.append(frame)
 
     def _remove(self, stream: YamuxStream) -> bool:

@@ -6,7 +6,21 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from pulsarcast.model import trace
-from pulsarcast.model.errors import LocalError, RemoteError, caller_to_blame
+from pulsarcast.model.errors import (
+    Closed,
+    Conflict,
+    Halted,
+    LocalError,
+    NotAllowed,
+    NotFollowed,
+    NotFound,
+    Refusal,
+    RemoteError,
+    TooLarge,
+    TopicNotFound,
+    Unavailable,
+    caller_to_blame,
+)
 from pulsarcast.model.events import decode_request
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.pointers import decode_pointer, sign_pointer
@@ -55,10 +69,10 @@ if TYPE_CHECKING:
     from pulsarcast.protocol.node import Node
 
 
-STOPPING = "the node is stopping"
-NO_TOPIC = "no such topic was found"
-NO_NAME = "no topic of this author has this name"
-NO_BLOCK = "nobody has this block"
+STOPPING = Closed("the node is stopping").refusal
+NO_TOPIC = TopicNotFound("no such topic was found").refusal
+NO_NAME = TopicNotFound("no topic of this author has this name").refusal
+NO_BLOCK = NotFound("nobody has this block").refusal
 DOUBTED_BYTES_MAX = 8 << 20
 """Bytes of others' requests that wait until we know whether we may go on with our numbering."""
 
@@ -108,16 +122,16 @@ class Commands:
                     self._read_history(given)
         except LocalError as error:
             if not isinstance(given, Acknowledge):
-                self._refuse(given.call, str(error))
+                self._refuse(given.call, error.refusal)
 
-    def refuse_all(self, given: Input, reason: str) -> None:
+    def refuse_all(self, given: Input, refusal: Refusal) -> None:
         """The node has halted: whoever asks anything hears why."""
         call = getattr(given, "call", None)
         if call is not None:
-            self._refuse(call, reason)
+            self._refuse(call, refusal)
 
-    def _refuse(self, call: int, reason: str) -> None:
-        self.turn.effects.append(Reply(call, error=reason))
+    def _refuse(self, call: int, refusal: Refusal) -> None:
+        self.turn.effects.append(Reply(call, refusal))
 
     # Topics.
 
@@ -175,13 +189,13 @@ class Commands:
         topic = self._followed(given.topic)
         current = topic.descriptor
         if current.author != self.turn.me:
-            raise LocalError("only the author makes new versions of a topic")
+            raise NotAllowed("only the author makes new versions of a topic")
         meta = self._followed(current.subtopics[META])
         if self.node.doubts.has(meta.id):
             self.node.doubts.resolve(meta.descriptor, meta, lambda: self.handle(given))
             return
         if self.node.numberings.refusal is not None:
-            raise LocalError(self.node.numberings.refusal)
+            raise Halted(self.node.numberings.refusal)
         frontier = tuple(
             Mark(mark.publisher, mark.epoch, mark.high) for mark in topic.frontier.marks()
         )
@@ -214,7 +228,7 @@ class Commands:
                     lambda event, replicas: self.turn.effects.append(done),
                 )
             except LocalError as error:
-                self._refuse(given.call, str(error))
+                self._refuse(given.call, error.refusal)
 
         self.node.dht.store([version.block], stored)
 
@@ -226,7 +240,7 @@ class Commands:
     def _followed(self, cid: Cid) -> Topic:
         topic = self.node.topics.get(cid)
         if topic is None:
-            raise LocalError("we do not follow this topic")
+            raise NotFollowed("we do not follow this topic")
         return topic
 
     def _subscribe(self, given: Subscribe) -> None:
@@ -237,7 +251,8 @@ class Commands:
             if self._comes_again(given):
                 return
             if given.topic in self.node.content.topics:
-                self._refuse(given.call, "we follow this topic by filters: end these first")
+                refused = Conflict("we follow this topic by filters: end these first")
+                self._refuse(given.call, refused.refusal)
                 return
             why = FollowReason.SUBSCRIBED | (FollowReason.BELOW if given.below else NO_REASON)
             self.node.following.follow(
@@ -277,7 +292,7 @@ class Commands:
             self.turn.effects.append(Reply(given.call, cid=given.topic, places=places))
 
         def failed() -> None:
-            self._refuse(given.call, "no member of this topic was found")
+            self._refuse(given.call, Unavailable("no member of this topic was found").refusal)
 
         def found(versions: Versions | None) -> None:
             if versions is None:
@@ -288,7 +303,7 @@ class Commands:
             try:
                 content.follow(versions, given.sid, given.where, started, failed)
             except LocalError as error:
-                self._refuse(given.call, str(error))
+                self._refuse(given.call, error.refusal)
 
         self.node.descriptors.find(given.topic, found)
 
@@ -364,10 +379,11 @@ class Commands:
         def found(block: bytes | None) -> None:
             try:
                 if block is None or self.node.decode(block).topic != given.topic:
-                    self._refuse_publish(given, "a parent that is no event of this topic")
+                    refused = LocalError("a parent that is no event of this topic")
+                    self._refuse_publish(given, refused.refusal)
                     return
             except RemoteError:
-                self._refuse_publish(given, "a parent that is no event")
+                self._refuse_publish(given, LocalError("a parent that is no event").refusal)
                 return
             step()
 
@@ -383,12 +399,12 @@ class Commands:
             self.node.descriptors.keep(versions)
         try:
             if len(given.payload) > descriptor.payload_bytes_max:
-                raise LocalError("the payload is larger than the topic allows")
+                raise TooLarge("the payload is larger than the topic allows")
             with caller_to_blame():
                 check_attributes(descriptor.attributes, given.attributes)
             topic = self.node.topics.get(given.topic)
             if topic is not None and topic.halted is not None:
-                raise LocalError(topic.halted)
+                raise topic.halted.error()
             if versions.first.is_sequenced and descriptor.may_publish(me):
                 # Whoever leads among us gives it its place, as it does for anybody.
                 self.node.outbox.ask(given, descriptor, topic, nonce, self._settle(given))
@@ -403,14 +419,14 @@ class Commands:
             elif descriptor.may_request(me):
                 self.node.outbox.ask(given, descriptor, topic, nonce, self._settle(given))
             else:
-                raise LocalError("we may neither publish nor request to publish here")
+                raise NotAllowed("we may neither publish nor request to publish here")
         except LocalError as error:
-            self._refuse_publish(given, str(error))
+            self._refuse_publish(given, error.refusal)
 
     def _settle(self, given: Publish) -> Settled:
-        def settled(event: Cid | None, replicas: int, reason: str) -> None:
+        def settled(event: Cid | None, replicas: int, refusal: Refusal) -> None:
             if event is None:
-                self._refuse_publish(given, reason)
+                self._refuse_publish(given, refusal)
             else:
                 self._acknowledge(given, event, replicas)
 
@@ -424,10 +440,10 @@ class Commands:
             )
             self.turn.effects.append(Reply(asker.call, cid=event, replicas=replicas))
 
-    def _refuse_publish(self, given: Publish, reason: str) -> None:
+    def _refuse_publish(self, given: Publish, refusal: Refusal) -> None:
         for asker in self._askers(given):
-            self.turn.trace(trace.Refused(given.topic, asker.injection, reason))
-            self._refuse(asker.call, reason)
+            self.turn.trace(trace.Refused(given.topic, asker.injection, refusal.code))
+            self._refuse(asker.call, refusal)
 
     def _askers(self, given: Publish) -> list[Publish]:
         """Everyone who waits for the same publish: more than one only with an idempotency key."""

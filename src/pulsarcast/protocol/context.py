@@ -35,4 +35,4 @@ class Context:
 
     def rejected(self, sender: PeerId, topic: Cid | None, error: RemoteError) -> None:
         """Write down that a peer sent what it must not send."""
-        self.turn.trace(trace.Rejected(error.verdict, error.reason, sender, topic))
+        self.turn.trace(trace.Rejected(error.verdict, error.code, sender, topic))

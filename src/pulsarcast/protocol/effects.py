@@ -5,6 +5,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from pulsarcast.model import trace
+from pulsarcast.model.errors import Refusal
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.messages import Contact, Message
@@ -69,10 +70,10 @@ class Trace(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """Answer a command: a CID, a block, or the reason why not."""
+    """Answer a command: a CID, a block, or why it is refused."""
 
     call: int
-    error: str | None = None
+    refusal: Refusal | None = None
     cid: Cid | None = None
     block: bytes | None = None
     replicas: int = 0

@@ -7,11 +7,20 @@ deadlines are the asker's own.
 
 import enum
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import (
+    Busy,
+    Conflict,
+    Halted,
+    LocalError,
+    NotAllowed,
+    Refusal,
+    RemoteError,
+    TooLarge,
+)
 from pulsarcast.model.events import topic_named_in
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.keys import Key
@@ -65,14 +74,29 @@ class RequestToPublish(Struct, frozen=True):
     """The author's requests up to this number are answered: nobody needs to wait for them."""
 
 
+ANSWER_CODES: Final = frozenset(
+    kind.code for kind in (LocalError, NotAllowed, TooLarge, Conflict, Busy, Halted)
+)
+"""Why a publisher may refuse a request. From a publisher, any other code means `invalid`."""
+
+
 class RequestAnswered(Struct, frozen=True):
-    """What became of a request: published as `event`, or refused for a reason."""
+    """What became of a request: published as `event`, or refused."""
 
     topic: Cid
     request_id: bytes
     event: Cid | None
     replicas: int
-    reason: str
+    code: str = ""
+    """Why it is refused, one of `ANSWER_CODES`; empty where it is published."""
+    message: str = ""
+    """The same for people."""
+
+    @property
+    def refusal(self) -> Refusal:
+        """Why it is refused; a code that is not a publisher's to say means `invalid`."""
+        code = self.code if self.code in ANSWER_CODES else LocalError.code
+        return Refusal(code, self.message)
 
 
 class RequestReferred(Struct, frozen=True):
@@ -130,12 +154,22 @@ class JoinReferred(Struct, frozen=True):
     handed_down: bool
 
 
+class JoinCode(enum.StrEnum):
+    """Why a peer takes a joiner nowhere."""
+
+    LEAVING = "leaving"  # it leaves the topic
+    BELOW_YOU = "below_you"  # it is below the joiner in the tree
+    WAITING_FOR_YOU = "waiting_for_you"  # it asked the joiner the same
+    BUSY = "busy"  # too many wait with it
+
+
 class JoinRefused(Struct, frozen=True):
     """I can neither take you nor name anyone."""
 
     topic: Cid
     attempt: int
-    reason: str
+    code: str
+    """One of `JoinCode`."""
 
 
 class Leave(Struct, frozen=True):

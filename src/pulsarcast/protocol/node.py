@@ -9,7 +9,7 @@ from random import Random
 from typing import assert_never
 
 from pulsarcast.model import trace
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Halted, Refusal, Rejection, RemoteError
 from pulsarcast.model.events import EventDescriptor, decode_event
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid, PeerId, peer_key
@@ -115,7 +115,7 @@ class Node:
         self.parameters = parameters
         self.context = context = Context(self.turn, parameters, decode_event)
         self.counts = context.counts
-        self._halted: str | None = None
+        self._halted: Refusal | None = None
         self._recent: dict[Cid, Cid] = {}
         """The topics of the events that passed through us lately."""
         self.decode = decode_event
@@ -162,7 +162,7 @@ class Node:
         self.commands = Commands(self)
 
     @property
-    def halted(self) -> str | None:
+    def halted(self) -> Refusal | None:
         """Why we have fallen silent until a new start, where we have."""
         return self._halted
 
@@ -196,9 +196,9 @@ class Node:
                 self.following.stop(lambda: turn.effects.append(Stopped()))
             case PersistFailed(token, reason):
                 turn.persist_failed(token)
-                self._halt(f"the disk refused: {reason}")
+                self._halt(trace.StopReason.DISK_FAILED, f"the disk refused: {reason}")
             case Halt(reason):
-                self._halt(reason)
+                self._halt(trace.StopReason.KEY_IN_USE, reason)
             case _:
                 self.commands.handle(given)
         return effects
@@ -276,7 +276,7 @@ class Node:
         recent = self._recent
         for parent in event.parents:
             if recent.get(parent, event.topic) != event.topic:
-                raise RemoteError("a parent of another topic")
+                raise RemoteError("a parent of another topic", code=Rejection.FOREIGN_PARENT)
         recent[event.cid] = event.topic
         if len(recent) > RECENT_MAX:
             del recent[next(iter(recent))]
@@ -340,13 +340,13 @@ class Node:
 
         self.dht.lookup(peer_key(wanted), found)
 
-    def _halt(self, reason: str) -> None:
+    def _halt(self, reason: trace.StopReason, message: str) -> None:
         """We can promise nothing any more: say so, and fall silent until a new start.
 
         Where the disk refused, what we hold in memory is ahead of it: going on would acknowledge
         what we do not have, or give a number twice.
         """
-        self._halted = reason
+        self._halted = Halted(message).refusal
         self.turn.trace(trace.NodeStopped(reason))
 
     # Starting.

@@ -178,7 +178,7 @@ class Applications:
 
         def answered(answer: Answer) -> None:
             nonlocal left
-            if isinstance(answer, Reply) and answer.error is None:
+            if isinstance(answer, Reply) and answer.refusal is None:
                 then(answer)
                 return
             left -= 1
@@ -186,7 +186,11 @@ class Applications:
                 self.retries += 1
                 self.fleet.stage.after(RETRY_S * 2.0 ** (ATTEMPTS - 1 - left), give)
                 return
-            reason = answer.value if isinstance(answer, Unanswered) else str(answer.error)
+            if isinstance(answer, Unanswered):
+                reason = answer.value
+            else:
+                assert answer.refusal is not None
+                reason = answer.refusal.code
             self.refused[reason] = self.refused.get(reason, 0) + 1
             then(None)
 

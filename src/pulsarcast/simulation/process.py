@@ -186,7 +186,7 @@ class Process:
 
     def blame(self, peer: PeerId, error: RemoteError) -> None:
         """A peer sent what is not allowed: say so in the trace, and end the connection."""
-        self.note(trace.Rejected(error.verdict, error.reason, peer))
+        self.note(trace.Rejected(error.verdict, error.code, peer))
         line = self.lines.get(peer)
         if error.verdict is Verdict.REJECT and line is not None and not line.broken:
             self._network.reset(line)

@@ -171,7 +171,7 @@ class Run:
         self._check_dropped()
         if self.trace is not None:
             # A node that simply stops writing could have been lost unnoticed.
-            self.world.stop_all(reason="the run ended")
+            self.world.stop_all(trace.StopReason.RUN_ENDED)
             self.trace.close()
         findings = observer.findings
         wall_s = time.perf_counter() - self._began_s

@@ -286,7 +286,7 @@ class World:
         self.after(STOP_TIMEOUT_S, finish)
         self._loop.after(0.0, process.take, Stop())
 
-    def stop_all(self, reason: str) -> None:
+    def stop_all(self, reason: trace.StopReason) -> None:
         """Let every node that is up say that this is the end; nothing happens to it."""
         for host in self._hosts:
             if host.process is not None and not host.process.gone:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from pulsarcast.model.errors import LocalError
+from pulsarcast.model.errors import Halted
 from pulsarcast.model.ids import Cid
 
 ID_BYTES: Final = 8
@@ -103,4 +103,4 @@ def _blamed() -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise LocalError(f"the disk refused: {error}") from error
+        raise Halted(f"the disk refused: {error}") from error

@@ -89,7 +89,11 @@ CERTIFICATES: Final = """
 ALTER TABLE event ADD COLUMN certificate BLOB NOT NULL DEFAULT x'';
 """
 
-STEPS: Final[Mapping[int, str]] = {1: TABLES, 2: BY_NONCE, 3: CERTIFICATES}
+HALTS: Final = """
+-- In `state`, a row `halted` holds a code and its details; before it held a sentence.
+"""
+
+STEPS: Final[Mapping[int, str]] = {1: TABLES, 2: BY_NONCE, 3: CERTIFICATES, 4: HALTS}
 """What makes a store of each number from one of the number before."""
 NUMBER: Final = max(STEPS)
 

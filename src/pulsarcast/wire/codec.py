@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
-from pulsarcast.model.errors import LocalError, RemoteError, Verdict
+from pulsarcast.model.errors import LocalError, Rejection, RemoteError, Verdict
 from pulsarcast.protocol import messages
 from pulsarcast.protocol.content import messages as routed
 from pulsarcast.protocol.messages import Message
@@ -143,7 +143,7 @@ def decode(data: bytes) -> Message:
 def parse_frame(data: bytes) -> pb.Frame:
     """A frame whose types are right and whose values are not judged yet."""
     if len(data) > FRAME_BYTES_MAX:
-        raise RemoteError(f"a frame of more than {FRAME_BYTES_MAX} bytes")
+        raise RemoteError(f"a frame of more than {FRAME_BYTES_MAX} bytes", code=Rejection.OVERSIZE)
     try:
         return pb.Frame.FromString(data)
     except DecodeError:
@@ -155,4 +155,4 @@ def unknown_kind(data: bytes) -> RemoteError:
     if not data:
         return RemoteError("an empty frame")
     # Not the sender's fault: it may speak a newer version that has more kinds.
-    return RemoteError("a message of an unknown kind", Verdict.IGNORE)
+    return RemoteError("a message of an unknown kind", Verdict.IGNORE, code=Rejection.UNKNOWN_KIND)

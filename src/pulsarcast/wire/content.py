@@ -6,7 +6,7 @@ One `pack_` and one `read_` for each kind, in the order of protocol/content/mess
 from collections.abc import Collection
 from math import isfinite
 
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.events import topic_named_in
 from pulsarcast.model.fields import NAME_BYTES_MAX
 from pulsarcast.model.filters.bounds import FILTER_BYTES_MAX
@@ -352,7 +352,7 @@ def _pack_held(held: Held) -> Packed:
 
 def _read_held(given: pb.Held) -> Held:
     if not 0 < len(given.record) <= SUBSCRIPTION_BYTES_MAX:
-        raise RemoteError(f"a subscription of {len(given.record)} bytes")
+        raise RemoteError(f"a subscription of {len(given.record)} bytes", code=Rejection.OVERSIZE)
     low, high = given.low, given.high
     if not (isfinite(low) and isfinite(high) and 0.0 <= low <= high <= 1.0):
         raise RemoteError("a piece that is no part of the unit interval")
@@ -399,7 +399,7 @@ def _read_stage(stage: int) -> Stage:
 
 def _read_shape(raw: bytes) -> bytes:
     if len(raw) > SHAPE_BYTES_MAX:
-        raise RemoteError("a tree's shape that is too large")
+        raise RemoteError("a tree's shape that is too large", code=Rejection.OVERSIZE)
     return raw
 
 

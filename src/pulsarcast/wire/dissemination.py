@@ -6,7 +6,7 @@ One `pack_` and one `read_` for each kind, in the order of protocol/messages.py.
 from collections.abc import Collection, Iterator
 from itertools import accumulate
 
-from pulsarcast.model.errors import RemoteError, Verdict
+from pulsarcast.model.errors import Rejection, RemoteError, Verdict
 from pulsarcast.model.ids import check_cid, check_peer_id
 from pulsarcast.protocol.messages import (
     Credit,
@@ -39,6 +39,7 @@ from pulsarcast.wire.fields import (
     read_block,
     read_blocks,
     read_certificate,
+    read_code,
     read_contact,
     read_contacts,
     read_digest,
@@ -102,7 +103,8 @@ def pack_request_answered(message: RequestAnswered) -> pb.Frame:
             "request_id": message.request_id,
             "event": message.event,
             "replicas": message.replicas,
-            "reason": message.reason,
+            "code": message.code,
+            "message": message.message,
         }
     )
 
@@ -113,7 +115,8 @@ def read_request_answered(given: pb.RequestAnswered) -> RequestAnswered:
         _read_request_id(given.request_id),
         check_cid(given.event) if given.HasField("event") else None,
         read_integer(given.replicas, "a count of replicas", high=COUNT_MAX),
-        read_reason(given.reason),
+        read_code(given.code),
+        read_reason(given.message),
     )
 
 
@@ -173,7 +176,9 @@ def _read_role(given: int) -> Role:
     try:
         return Role(given)
     except ValueError:
-        raise RemoteError(f"an unknown role {given}", Verdict.IGNORE) from None
+        raise RemoteError(
+            f"an unknown role {given}", Verdict.IGNORE, code=Rejection.UNKNOWN_KIND
+        ) from None
 
 
 def pack_join_accepted(message: JoinAccepted) -> pb.Frame:
@@ -223,7 +228,7 @@ def pack_join_refused(message: JoinRefused) -> pb.Frame:
         join_refused={
             "topic": message.topic,
             "attempt": message.attempt,
-            "reason": message.reason,
+            "code": message.code,
         }
     )
 
@@ -232,7 +237,7 @@ def read_join_refused(given: pb.JoinRefused) -> JoinRefused:
     return JoinRefused(
         check_cid(given.topic),
         read_integer(given.attempt, "an attempt"),
-        read_reason(given.reason),
+        read_code(given.code),
     )
 
 

@@ -7,7 +7,7 @@ each length and bound is checked here (design, 5).
 from collections.abc import Collection
 from typing import TypeAlias
 
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.ids import Cid, PeerId, check_cid, check_peer_id
 from pulsarcast.model.keys import Key
 from pulsarcast.protocol.messages import Contact
@@ -18,6 +18,7 @@ from pulsarcast.wire.limits import (
     BLOCKS_MAX,
     CERTIFICATE_BYTES_MAX,
     CIDS_MAX,
+    CODE_BYTES_MAX,
     CONTACTS_MAX,
     DIGEST_BYTES_MAX,
     DIGEST_BYTES_MIN,
@@ -59,7 +60,7 @@ def pack_contacts(contacts: tuple[Contact, ...]) -> list[Packed]:
 def read_integer(value: int, what: str, *, high: int = INTEGER_MAX) -> int:
     """A number that is not too large; the schema knows no negative ones."""
     if value > high:
-        raise RemoteError(f"{what} is larger than {high}")
+        raise RemoteError(f"{what} is larger than {high}", code=Rejection.OVERSIZE)
     return value
 
 
@@ -96,7 +97,9 @@ def read_blocks(raw: Collection[bytes]) -> tuple[bytes, ...]:
 def read_certificate(raw: bytes) -> bytes:
     """What proves an event's place, to be judged by the core."""
     if len(raw) > CERTIFICATE_BYTES_MAX:
-        raise RemoteError(f"a certificate of more than {CERTIFICATE_BYTES_MAX} bytes")
+        raise RemoteError(
+            f"a certificate of more than {CERTIFICATE_BYTES_MAX} bytes", code=Rejection.OVERSIZE
+        )
     return raw
 
 
@@ -136,6 +139,11 @@ def read_addresses(given: Collection[str]) -> tuple[str, ...]:
     return read_texts(given, ADDRESSES_MAX, ADDRESS_BYTES_MAX, "addresses")
 
 
+def read_code(given: str) -> str:
+    """Why something was refused, for programs."""
+    return read_text(given, CODE_BYTES_MAX, "a code")
+
+
 def read_reason(given: str) -> str:
     """Why something was refused, for people."""
     return read_text(given, REASON_BYTES_MAX, "reason")
@@ -152,11 +160,11 @@ def read_texts(
 def read_text(given: str, bytes_max: int, what: str) -> str:
     """A text that is not long."""
     if len(given.encode()) > bytes_max:
-        raise RemoteError(f"{what}: a text of more than {bytes_max} bytes")
+        raise RemoteError(f"{what}: a text of more than {bytes_max} bytes", code=Rejection.OVERSIZE)
     return given
 
 
 def check_count(given: Collection[object], count_max: int, what: str) -> None:
     """Refuse a list that is too long, before anything is made of it."""
     if len(given) > count_max:
-        raise RemoteError(f"more than {count_max} {what}")
+        raise RemoteError(f"more than {count_max} {what}", code=Rejection.TOO_MANY)

@@ -7,7 +7,7 @@ stream of small writes carries a twentieth of what coalesced ones do.
 from collections.abc import Iterable
 from typing import Final
 
-from pulsarcast.model.errors import LocalError, RemoteError
+from pulsarcast.model.errors import LocalError, Rejection, RemoteError
 from pulsarcast.wire.limits import FRAME_BYTES_MAX
 
 _CONTINUES: Final = 0x80
@@ -104,4 +104,6 @@ class FrameReader:
         return start, 0
 
     def _too_large(self) -> RemoteError:
-        return RemoteError(f"a frame of more than {self._frame_bytes_max} bytes")
+        return RemoteError(
+            f"a frame of more than {self._frame_bytes_max} bytes", code=Rejection.OVERSIZE
+        )

@@ -5,7 +5,7 @@ Only the driver sees it; the core learns of a peer once the two have agreed.
 
 from msgspec import Struct
 
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.wire import pulsarcast_pb2 as pb
 from pulsarcast.wire.codec import parse_frame, unknown_kind
 from pulsarcast.wire.fields import check_count, read_addresses, read_integer, read_text, read_texts
@@ -64,7 +64,7 @@ def decode_hello(data: bytes) -> Hello:
     if not given.versions or not given.frame_bytes_max:
         raise RemoteError("a Hello without a version or without room for a frame")
     if len(given.instance) > INSTANCE_BYTES_MAX:
-        raise RemoteError("a Hello with a long instance")
+        raise RemoteError("a Hello with a long instance", code=Rejection.OVERSIZE)
     return Hello(
         read_text(given.network, NETWORK_BYTES_MAX, "network"),
         tuple(read_integer(version, "a version") for version in given.versions),

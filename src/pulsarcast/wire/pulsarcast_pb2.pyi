@@ -172,18 +172,20 @@ class RequestToPublish(_message.Message):
     def __init__(self, block: _Optional[bytes] = ..., replicated: bool = ..., settled: _Optional[int] = ...) -> None: ...
 
 class RequestAnswered(_message.Message):
-    __slots__ = ("topic", "request_id", "event", "replicas", "reason")
+    __slots__ = ("topic", "request_id", "event", "replicas", "message", "code")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     EVENT_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
-    REASON_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
     topic: bytes
     request_id: bytes
     event: bytes
     replicas: int
-    reason: str
-    def __init__(self, topic: _Optional[bytes] = ..., request_id: _Optional[bytes] = ..., event: _Optional[bytes] = ..., replicas: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    message: str
+    code: str
+    def __init__(self, topic: _Optional[bytes] = ..., request_id: _Optional[bytes] = ..., event: _Optional[bytes] = ..., replicas: _Optional[int] = ..., message: _Optional[str] = ..., code: _Optional[str] = ...) -> None: ...
 
 class Join(_message.Message):
     __slots__ = ("topic", "attempt", "role", "root", "handed_down", "fresh")
@@ -228,14 +230,14 @@ class JoinReferred(_message.Message):
     def __init__(self, topic: _Optional[bytes] = ..., attempt: _Optional[int] = ..., contact: _Optional[_Union[Contact, _Mapping]] = ..., handed_down: bool = ...) -> None: ...
 
 class JoinRefused(_message.Message):
-    __slots__ = ("topic", "attempt", "reason")
+    __slots__ = ("topic", "attempt", "code")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
-    REASON_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
     topic: bytes
     attempt: int
-    reason: str
-    def __init__(self, topic: _Optional[bytes] = ..., attempt: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    code: str
+    def __init__(self, topic: _Optional[bytes] = ..., attempt: _Optional[int] = ..., code: _Optional[str] = ...) -> None: ...
 
 class Leave(_message.Message):
     __slots__ = ("topic",)

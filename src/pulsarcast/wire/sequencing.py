@@ -3,7 +3,7 @@
 One `pack_` and one `read_` for each kind, in the order of protocol/sequencing/messages.py.
 """
 
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.ids import check_cid, check_peer_id
 from pulsarcast.protocol.sequencing.configs import Config, Member
 from pulsarcast.protocol.sequencing.log import Base, Entry, EntryKind
@@ -116,7 +116,7 @@ def _read_entry(given: pb.Entry) -> Entry:
     try:
         kind = EntryKind(given.kind)
     except ValueError:
-        raise RemoteError("an entry of an unknown kind") from None
+        raise RemoteError("an entry of an unknown kind", code=Rejection.UNKNOWN_KIND) from None
     return Entry(
         read_integer(given.term, "a term"),
         read_integer(given.position, "a position"),

@@ -245,7 +245,7 @@ def test_a_topic_does_not_become_or_cease_to_be_a_meta_topic() -> None:
 
 
 def test_a_topic_that_someone_else_signed_is_rejected() -> None:
-    assert "signature" in rejection(resigned(fields_of(topic()), BOB)).reason
+    assert "signature" in str(rejection(resigned(fields_of(topic()), BOB)))
 
 
 def test_an_unknown_major_version_is_ignored() -> None:
@@ -315,7 +315,7 @@ def test_a_first_version_of_another_shape_is_rejected(key: str, value: object) -
     ],
 )
 def test_a_rejection_names_the_field(key: str, value: object, reason: str) -> None:
-    assert rejection(resigned({**fields_of(topic()), key: value})).reason == reason
+    assert str(rejection(resigned({**fields_of(topic()), key: value}))) == reason
 
 
 @pytest.mark.parametrize(
@@ -345,7 +345,7 @@ def test_a_frontier_is_written_in_one_order() -> None:
 
 def test_a_first_version_signed_by_another_key_is_rejected() -> None:
     fields = {**fields_of(topic()), "signer": BOB.peer_id}
-    assert "signed by its author" in rejection(resigned(fields, BOB)).reason
+    assert "signed by its author" in str(rejection(resigned(fields, BOB)))
 
 
 # Events
@@ -355,7 +355,7 @@ def refusal(version: TopicDescriptor, **event: object) -> str:
     made = own_event(version.topic, version=version.cid, **event)  # type: ignore[arg-type]
     with pytest.raises(RemoteError) as caught:
         check_event(version, made)
-    return caught.value.reason
+    return str(caught.value)
 
 
 def test_an_event_that_the_topic_allows_is_taken() -> None:

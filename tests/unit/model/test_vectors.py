@@ -64,7 +64,7 @@ def test_a_golden_request_is_read(vector: dict[str, Any]) -> None:
 def test_a_rejected_block_is_rejected_for_its_reason(vector: dict[str, Any]) -> None:
     with pytest.raises(RemoteError) as caught:
         READERS[vector["kind"]](bytes.fromhex(vector["block"]))
-    assert (caught.value.verdict.value, caught.value.reason) == (
+    assert (caught.value.verdict.value, caught.value.code) == (
         vector["verdict"],
         vector["reason"],
     )

@@ -38,7 +38,7 @@ class Ear:
         self.looked_for.append(peer)
 
     def blamed(self, peer: PeerId, error: RemoteError) -> None:
-        self.story.append(f"blamed: {error.reason}")
+        self.story.append(f"blamed: {error}")
 
     def met_double(self, address: str) -> None:
         self.story.append("met a double")

@@ -3,6 +3,7 @@
 import pytest
 
 from pulsarcast.model import trace
+from pulsarcast.model.errors import LocalError, Unavailable
 from pulsarcast.model.topics import (
     AttributeRule,
     DeliveryOrder,
@@ -48,7 +49,8 @@ def test_who_asks_for_filters_where_no_member_answers_is_told_so() -> None:
     topic = topic_of(ALICE, settings)
     solo = below(Parent("alice", [topic.block, meta_of(ALICE).block], takes_in=False))
     reply = solo.ask(lambda call: SubscribeContent(call, topic.cid, "price < 3"), patience_s=600.0)
-    assert reply.error == "no member of this topic was found"
+    assert reply.refusal is not None
+    assert reply.refusal.code == Unavailable.code
 
 
 def test_an_author_that_has_made_all_versions_that_a_topic_may_have_is_told_so(
@@ -58,9 +60,9 @@ def test_an_author_that_has_made_all_versions_that_a_topic_may_have_is_told_so(
     solo = Solo().start()
     topic = solo.create()
     less, least = (TopicSettings(payload_bytes_max=size) for size in (5, 4))
-    assert solo.ask(lambda call: UpdateTopic(call, topic, less)).error is None
+    assert solo.ask(lambda call: UpdateTopic(call, topic, less)).refusal is None
     refused = solo.ask(lambda call: UpdateTopic(call, topic, least))
-    assert refused.error == "too many versions of a topic"
+    assert refused.refusal == LocalError("too many versions of a topic").refusal
     assert solo.version(topic).payload_bytes_max == 5
 
 

@@ -19,7 +19,7 @@ EVENT = event_of(BOB, topic_of(BOB))
 @pytest.mark.parametrize(
     ("made", "meant"),
     [
-        (Reply(1), {"error": None, "cid": None, "block": None, "replicas": 0, "events": ()}),
+        (Reply(1), {"refusal": None, "cid": None, "block": None, "replicas": 0, "events": ()}),
         (UpdateTopic(1, TOPIC, TopicSettings()), {"subtopics": None, "flush": False}),
         (Publish(1, TOPIC, b""), {"name": "", "attributes": {}, "parents": (), "injection": ""}),
         (CompareContent(1, TOPIC, (), 0, 0, 0, b""), {"marks": (), "fresh": False}),

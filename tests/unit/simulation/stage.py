@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
+from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import Cid, PeerId, cid_of
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import Command, CreateTopic, Publish
@@ -60,7 +61,7 @@ class FakeStage:
                 return
             call = len(self.commands)
             if self.errors:
-                then(Reply(call, error=self.errors.pop(0)))
+                then(Reply(call, LocalError(self.errors.pop(0)).refusal))
             else:
                 then(Reply(call, cid=name_of(command), replicas=3))
 

@@ -149,7 +149,7 @@ def mark(**change: Any) -> FrontierPage:
 
 REFUSED: dict[str, Message] = {
     "an event that is no CID": RequestAnswered(TOPIC, bytes(32), Cid(b""), 0, ""),
-    "a long reason": JoinRefused(TOPIC, 1, "é" * 513),
+    "a long code": JoinRefused(TOPIC, 1, "é" * 17),
     "a referral to nobody": messages.JoinReferred(TOPIC, 1, Contact(PeerId(b"")), False),
     "too many addresses": Peers(1, (Contact(PEER, ("/a",) * 17),)),
     "a long address": Peers(1, (Contact(PEER, ("/" * 257,)),)),
@@ -246,7 +246,8 @@ OUT_OF_BOUNDS: dict[str, list[Any]] = {
     "pointer": [b""],
     "publisher": [SHORT_PEER],
     "ranges": [((0, 1, 2**32, 0),), ((0, 1, 1, 0),) * 1025],
-    "reason": ["a" * 1025],
+    "code": ["a" * 33],
+    "message": ["a" * 1025],
     "replicas": [2**32],
     "request": [2**63],
     "request_id": [bytes(31), bytes(33)],
@@ -324,7 +325,7 @@ ALLOWED: dict[str, Message] = {
     "beyond": mark(beyond=tuple(range(4, 4 + 65_536))),
     "blocks": StoreBlocks(1, (b"a",) * 1024),
     "largest block": EventMessage(bytes(1024 * 1024 + 64 * 1024), 1),
-    "reason": JoinRefused(TOPIC, 1, "é" * 512),
+    "code": JoinRefused(TOPIC, 1, "é" * 16),
 }
 
 

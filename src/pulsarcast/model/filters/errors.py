@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from pulsarcast.model.errors import LocalError
+from pulsarcast.model.errors import InvalidFilter
 
 _SHOWN_MAX: Final = 100  # characters of the line that is wrong: a terminal's width
 
 
-class FilterError(LocalError):
+class FilterError(InvalidFilter):
     """A filter that cannot be had: not in the language, not of the schema, or beyond the bounds."""
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.filters.checking import read_filter
 from pulsarcast.model.filters.cover import Box, cover_of
 from pulsarcast.model.filters.domains import Domain, domains_of, views
@@ -86,5 +86,7 @@ def parse_received(text: object, schema: Iterable[AttributeRule]) -> Filter:
         return parse(text, schema)
     except FilterError as error:
         if error.beyond_bounds:
-            raise RemoteError("a filter larger than is allowed") from error
-        raise RemoteError("a text that is no filter on the topic's attributes") from error
+            raise RemoteError("a filter larger than is allowed", code=Rejection.OVERSIZE) from error
+        raise RemoteError(
+            "a text that is no filter on the topic's attributes", code=Rejection.INVALID_FILTER
+        ) from error

@@ -21,8 +21,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from pulsarcast.client import ApiError, Client
-from pulsarcast.model.errors import LocalError, PulsarcastError
+from pulsarcast.client import Client
+from pulsarcast.model.errors import LocalError, NotFollowed, PulsarcastError
 from pulsarcast.pipeline.archive.compacting import CompactResult, has_many_small, merge_small
 from pulsarcast.pipeline.archive.layout import ArchiveFolder, Part
 from pulsarcast.pipeline.archive.writing import write_rows
@@ -170,10 +170,8 @@ class Archiving:
                     continue
                 try:
                     log = client.log(topic)
-                except ApiError as error:
-                    if error.code == "unfollowed":
-                        continue  # Followed again, it has another log: that is seen then.
-                    raise
+                except NotFollowed:
+                    continue  # Followed again, it has another log: that is seen then.
                 if log.log != note["log"]:
                     raise self._another_log(topic)
                 gone = log.oldest - 1 - ends.get(topic, log.oldest)

@@ -58,7 +58,7 @@ def check_rows(topic: str, rows: pa.Table) -> Checked:
         try:
             event = decode_event(block if block is not None else b"")
         except RemoteError as error:
-            wrong[at] = f"the block is no valid event: {error.reason}"
+            wrong[at] = f"the block is no valid event: {error}"
             continue
         if event.topic != expected_topic:
             wrong[at] = f"the block is an event of topic {cid_text(event.topic)}"

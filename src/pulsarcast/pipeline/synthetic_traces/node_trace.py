@@ -103,7 +103,7 @@ class NodeTrace:
         for _, _, act in self.commands:
             act(self.plan.slots)
         if not self.me.deaths or self.me.deaths[-1].returns:
-            self._say(self.plan.slots, trace.NodeStopped("the run ended"))
+            self._say(self.plan.slots, trace.NodeStopped(trace.StopReason.RUN_ENDED))
         self.segments.close()
 
     # Lines.

@@ -12,11 +12,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from pulsarcast.client import ApiError, Client, Target, Unreachable, find_target
+from pulsarcast.client import Client, Target, Unreachable, find_target
 from pulsarcast.client.errors import is_passing
 from pulsarcast.client.following import Backoff
 from pulsarcast.model.api import LogView
-from pulsarcast.model.errors import LocalError, PulsarcastError
+from pulsarcast.model.errors import (
+    InvalidToken,
+    LocalError,
+    Malformed,
+    NotAllowed,
+    NotFollowed,
+    NotFound,
+    PulsarcastError,
+)
 from pulsarcast.model.topic_types import META
 from pulsarcast.pipeline.topics.offsets import SourceError
 from pulsarcast.pipeline.topics.options import BELOW, Connection, Entry, Secret
@@ -67,14 +75,14 @@ def patiently(call: Callable[[], T], *, patience_s: float, has_met: bool = True)
 
 def explained(error: PulsarcastError) -> PulsarcastError:
     """A refusal in words that help a user of Spark."""
-    if not isinstance(error, ApiError):
+    if isinstance(error, (SourceError, Unreachable)):
         return error
-    if error.status in (401, 403):
+    if isinstance(error, (InvalidToken, NotAllowed)):
         return SourceError(
-            f"the daemon refuses the token: {error.message}. Give one that may read these topics, "
+            f"the daemon refuses the token: {error}. Give one that may read these topics, "
             "with the option token or tokenFile (`pulsarcast token create` makes one)"
         )
-    return SourceError(error.message)
+    return SourceError(str(error))
 
 
 @dataclass(slots=True)
@@ -128,10 +136,8 @@ class TopicLogs:
         def ask() -> str | None:
             try:
                 return self._connected().topic(ref).id
-            except ApiError as error:
-                if error.status in (400, 404):
-                    return None
-                raise
+            except (Malformed, NotFound):
+                return None
 
         return patiently(ask, patience_s=PATIENCE_S)
 
@@ -141,10 +147,8 @@ class TopicLogs:
         def ask() -> LogView | None:
             try:
                 return self._connected().log(topic)
-            except ApiError as error:
-                if error.code == "unfollowed" or error.status == 404:
-                    return None
-                raise
+            except NotFound:
+                return None
 
         return patiently(ask, patience_s=PATIENCE_S)
 
@@ -175,7 +179,7 @@ class TopicLogs:
     def _look_up(self, search: _Search, entry: Entry) -> LogView:
         try:
             return self._look(search, self._ids.get(entry.ref, entry.ref))
-        except ApiError as error:
+        except NotFound as error:
             advice = "check the option topics: it takes content ids, aliases and author/name"
             raise _named(error, f"topic {entry.ref}", advice) from None
 
@@ -185,9 +189,7 @@ class TopicLogs:
             return None
         try:
             return self._look(search, topic)
-        except ApiError as error:
-            if error.status != 404:
-                raise
+        except NotFound as error:
             if is_strict:
                 advice = f"try again, or name the topics that you need instead of {BELOW}"
                 raise _named(error, f"sub-topic {topic}", advice) from None
@@ -206,16 +208,13 @@ class TopicLogs:
     def _follow(self, search: _Search, ref: str) -> LogView:
         try:
             return search.client.log(ref)
-        except ApiError as error:
-            if error.code != "unfollowed":
-                raise
+        except NotFollowed:
+            pass
         search.client.follow(ref, from_start=search.from_start)
         _log.warning("the node follows topic %s from now on, because a query reads it", ref)
         return search.client.log(ref)
 
 
-def _named(error: ApiError, what: str, advice: str) -> ApiError:
+def _named(error: NotFound, what: str, advice: str) -> NotFound:
     """The same refusal, with the topic that it is about and what to do."""
-    if error.status != 404:
-        return error
-    return ApiError(error.status, error.code, f"{what}: {error.message}; {advice}")
+    return type(error)(f"{what}: {error}; {advice}")

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from pulsarcast.client import ApiError, Client, Target
+from pulsarcast.client import Client, Target
 from pulsarcast.client.errors import is_passing
 from pulsarcast.client.following import Backoff
 from pulsarcast.model.api import LogView, rules_from
-from pulsarcast.model.errors import LocalError, PulsarcastError
+from pulsarcast.model.errors import Gone, LocalError, LogChanged, NotFollowed, PulsarcastError
 from pulsarcast.model.filters import FilterError, parse
 from pulsarcast.model.pages import Page
 from pulsarcast.model.topic_types import AttributeRule
@@ -99,7 +99,7 @@ def _pages(client: Client, wanted: Wanted, part: Range) -> Iterator[Page]:
             if start < part.end:
                 raise SourceError(f"{part}: the daemon's log ends before index {start}")
         except PulsarcastError as error:
-            if isinstance(error, ApiError) and error.code in ("log", "retained", "unfollowed"):
+            if isinstance(error, (LogChanged, Gone, NotFollowed)):
                 start = _after_loss(client, wanted, part, error, start)
                 continue
             if not is_passing(error):
@@ -113,16 +113,16 @@ def _pages(client: Client, wanted: Wanted, part: Range) -> Iterator[Page]:
             time.sleep(delay_s)
 
 
-def _after_loss(client: Client, wanted: Wanted, part: Range, error: ApiError, start: int) -> int:
+def _after_loss(client: Client, wanted: Wanted, part: Range, error: LocalError, start: int) -> int:
     """Where to go on behind events that went while they were read, if that was asked for."""
     if wanted.fail_on_data_loss:
         raise SourceError(
-            f"{part}: {error.message}. Begin with a new checkpoint folder, or go on without these "
+            f"{part}: {error}. Begin with a new checkpoint folder, or go on without these "
             "events with failOnDataLoss=false"
         ) from None
     goes_on = part.end
-    if error.code == "retained":
+    if isinstance(error, Gone):
         view = logs.patiently(lambda: client.log(part.topic), patience_s=logs.PATIENCE_S)
         goes_on = min(max(view.oldest, start), part.end)
-    _log.warning("%s: %s; going on without %d events", part, error.message, goes_on - start)
+    _log.warning("%s: %s; going on without %d events", part, error, goes_on - start)
     return goes_on

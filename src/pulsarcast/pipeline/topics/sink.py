@@ -24,11 +24,19 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pulsarcast.client import ApiError, Client
+from pulsarcast.client import Client
 from pulsarcast.client.errors import is_passing
 from pulsarcast.client.following import Backoff
 from pulsarcast.model import api
-from pulsarcast.model.errors import LocalError, PulsarcastError
+from pulsarcast.model.errors import (
+    Busy,
+    Closed,
+    LocalError,
+    Malformed,
+    PulsarcastError,
+    TooLarge,
+    TopicNotFound,
+)
 from pulsarcast.pipeline.topics.logs import find_daemon
 from pulsarcast.pipeline.topics.options import CONNECTION, Secret, check_known, read_connection
 from pulsarcast.pipeline.topics.publications import BODY_BYTES, Publication, publications, shown
@@ -47,8 +55,8 @@ STAYS: Final = (
     "publishes only what is missing"
 )
 
-_PASSING: Final = ("busy", "stopping")
-_DIVISIBLE: Final = (400, 413, 422)
+_PASSING: Final = (Busy.code, Closed.code)
+_DIVISIBLE: Final = (Malformed.code, TooLarge.code, LocalError.code)
 """Refusals of a whole call for which one of its events may be to blame."""
 
 
@@ -256,14 +264,12 @@ class Publisher:
             time.sleep(delay_s)
 
     def _will_pass(self, topic: str, error: PulsarcastError) -> bool:
-        is_lost = isinstance(error, ApiError) and error.code == "topic"
+        is_lost = isinstance(error, TopicNotFound)
         return is_passing(error) or (is_lost and topic in self._found)
 
 
 def _may_be_one(error: PulsarcastError) -> bool:
-    if isinstance(error, ApiError):
-        return error.status in _DIVISIBLE
-    return isinstance(error, LocalError)
+    return isinstance(error, LocalError) and error.code in _DIVISIBLE
 
 
 def _still_waiting(

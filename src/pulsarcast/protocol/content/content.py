@@ -11,7 +11,7 @@ from typing import assert_never
 
 import msgspec
 
-from pulsarcast.model.errors import LocalError, RemoteError
+from pulsarcast.model.errors import Conflict, LocalError, NotFollowed, RemoteError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topic_types import TopicDescriptor
@@ -139,7 +139,7 @@ class Content:
         if not is_routed(versions.current) or versions.first.is_sequenced:
             raise LocalError("this topic's events are not routed by content")
         if cid in self.following.topics:
-            raise LocalError("we are a member of this topic: all of its events come to us")
+            raise Conflict("we are a member of this topic: all of its events come to us")
         if topic is not None and sid not in topic.wanted and len(topic.wanted) >= FILTERS_MAX:
             raise LocalError(f"more than {FILTERS_MAX} filters on one topic")
         wanted = own_filter(versions.current, where)
@@ -181,7 +181,7 @@ class Content:
         """A filter's events are wanted no longer; with the last one goes the topic."""
         topic = self.topics.get(cid)
         if topic is None or sid not in topic.wanted:
-            raise LocalError("we do not follow this topic by such a filter")
+            raise NotFollowed("we do not follow this topic by such a filter")
         topic.wanted.pop(sid, None)
         self._ended.pop((cid, sid), None)
         self._ended[cid, sid] = topic.numbers.pop(sid)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pulsarcast.model import trace
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.filters import Filter
 from pulsarcast.model.ids import Cid, PeerId
@@ -270,7 +270,7 @@ class ContentTopic:
             try:
                 event = self._content.decode(block)
                 if event.topic != self.id:
-                    raise RemoteError("an answer from another topic")
+                    raise RemoteError("an answer from another topic", code=Rejection.WRONG_TOPIC)
                 events.append(event)
             except RemoteError as error:
                 self._content.rejected(sender, self.id, error)

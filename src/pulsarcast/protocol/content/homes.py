@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.keys import Key
@@ -200,7 +200,7 @@ class Homes:
     def _keep(self, place: Place, message: PlaceSubscription) -> None:
         record = decode_subscription(message.held.record)
         if record.topic != message.topic:
-            raise RemoteError("a subscription to another topic")
+            raise RemoteError("a subscription to another topic", code=Rejection.WRONG_TOPIC)
 
         def kept(taken: bool) -> None:
             if not taken:
@@ -319,7 +319,7 @@ class Homes:
     def _serve(self, message: ProbeEvent, here: list[tuple[Target, Place]]) -> None:
         event = self._decode(message.block)
         if event.topic != message.topic:
-            raise RemoteError("an event of another topic")
+            raise RemoteError("an event of another topic", code=Rejection.WRONG_TOPIC)
 
         def found(versions: Versions | None) -> None:
             if versions is None:
@@ -422,7 +422,7 @@ class Homes:
 
         for held, record in records:
             if record.topic != message.topic:
-                raise RemoteError("a subscription to another topic")
+                raise RemoteError("a subscription to another topic", code=Rejection.WRONG_TOPIC)
             self._take(place, held, record, taken)
         if not records:
             self._took_state(place, message, sender)

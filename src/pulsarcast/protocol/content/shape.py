@@ -9,7 +9,7 @@ some hundred bytes, so homes tell it to whoever asks.
 
 from collections.abc import Iterator
 
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.protocol.content.space import (
     DEPTH_MAX,
     REACH,
@@ -115,7 +115,7 @@ class Shape:
     def merge(self, below: int, told: bytes) -> None:
         """Take in what somebody else knows below a node."""
         if len(told) > SHAPE_BITS_MAX // 8 + 1:
-            raise RemoteError("a tree's shape that is too large")
+            raise RemoteError("a tree's shape that is too large", code=Rejection.OVERSIZE)
         text = f"{int.from_bytes(told, 'big'):b}"[1:]
         waiting = [below]
         at = 0
@@ -124,7 +124,7 @@ class Shape:
                 raise RemoteError("a tree's shape that does not end")
             if text[at] == "1":
                 if level(identifier) >= DEPTH_MAX:
-                    raise RemoteError("a tree that is too deep")
+                    raise RemoteError("a tree that is too deep", code=Rejection.TOO_MANY)
                 self.split(identifier)
                 waiting += (2 * identifier, 2 * identifier + 1)
             at += 1

@@ -9,7 +9,7 @@ is not asked for it again and again.
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from pulsarcast.model.errors import RemoteError, Verdict
+from pulsarcast.model.errors import Rejection, RemoteError, Verdict
 from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.expiry import Lifetime
@@ -110,7 +110,7 @@ class Blocks:
         for block in blocks:
             cid, lifetime = self._verify(block)
             if cid not in wanted:
-                raise RemoteError("a block that was not asked for")
+                raise RemoteError("a block that was not asked for", code=Rejection.NOT_ASKED_FOR)
             if cid in self._held:
                 continue  # It came otherwise meanwhile, and may be kept for longer than this says.
             if lifetime.covers(self._turn.wall_us):
@@ -129,7 +129,7 @@ class Blocks:
     def receive(self, sender: PeerId, message: StoreBlocks) -> None:
         """Keep blocks for somebody, and say so once they are on our disk."""
         if len(message.blocks) > BLOCKS_MAX:
-            raise RemoteError("more blocks than one message may hold")
+            raise RemoteError("more blocks than one message may hold", code=Rejection.TOO_MANY)
         blocks: Sequence[bytes] = message.blocks
         if message.if_closest:
             blocks = [block for block in blocks if self._belongs_here(block)]
@@ -176,7 +176,9 @@ class Blocks:
                 lifetime = lifetime.asked_for(self._turn.wall_us)
                 if not lifetime.covers(self._turn.wall_us):
                     # By our clock, which may be the wrong one.
-                    raise RemoteError("a block out of its time", Verdict.IGNORE)
+                    raise RemoteError(
+                        "a block out of its time", Verdict.IGNORE, code=Rejection.EXPIRED
+                    )
             except RemoteError as error:
                 refused = refused or error
                 continue

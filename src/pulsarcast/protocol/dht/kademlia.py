@@ -8,7 +8,7 @@ keeping replicas alike (`replication`) and mutable `pointers`. All that it holds
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import assert_never
 
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of
 from pulsarcast.model.keys import Key
 from pulsarcast.protocol.context import Context
@@ -165,7 +165,9 @@ class Kademlia:
             if answer.block is None:
                 return False
             if cid_of(answer.block) != cid:
-                raise RemoteError("a block that is not the one asked for")
+                raise RemoteError(
+                    "a block that is not the one asked for", code=Rejection.NOT_ASKED_FOR
+                )
             found = answer.block
             return True
 

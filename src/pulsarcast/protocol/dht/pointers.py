@@ -7,7 +7,7 @@ highest number wins, and those that lacked it are told. Of two with one number t
 
 from collections.abc import Callable, Iterable
 
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.ids import Cid, PeerId, cid_of, peer_key
 from pulsarcast.model.keys import Key
 from pulsarcast.model.pointers import Pointer, decode_pointer, pointer_key
@@ -205,7 +205,9 @@ class Pointers:
             if answer.pointer is not None:
                 pointer = decode_pointer(answer.pointer)
                 if (pointer.author, pointer.name) != (author, name):
-                    raise RemoteError("a pointer that is not the one asked for")
+                    raise RemoteError(
+                        "a pointer that is not the one asked for", code=Rejection.NOT_ASKED_FOR
+                    )
                 if newest is None or is_newer(pointer, newest):
                     newest = pointer
             seen[contact.peer] = answer.pointer

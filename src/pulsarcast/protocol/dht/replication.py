@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.ids import Cid, PeerId, cid_key, peer_key
 from pulsarcast.model.keys import KEY_BITS, Key
 from pulsarcast.protocol.context import Context
@@ -246,7 +246,9 @@ class Replication:
         ):
             self._ranges.clear()
             self._partner = None
-            raise RemoteError("an answer about other keys than were asked for")
+            raise RemoteError(
+                "an answer about other keys than were asked for", code=Rejection.NOT_ASKED_FOR
+            )
         if answer.ranges:
             self._narrow(partner, answer.ranges)
         else:
@@ -331,7 +333,7 @@ class Replication:
     def look_through(self, sender: Contact, message: KeysDiffer) -> None:
         """A replica shows us blocks that it thinks we lack: fetch those that we should keep."""
         if len(message.cids) > CIDS_MAX:
-            raise RemoteError("more CIDs than one message may hold")
+            raise RemoteError("more CIDs than one message may hold", code=Rejection.TOO_MANY)
         table = self._table
         cids = [
             cid
@@ -408,7 +410,9 @@ class Replication:
     def answer_wanted(self, sender: PeerId, message: WantBlocks) -> None:
         """A replica lacks blocks: send as many as one message may hold."""
         if len(message.cids) > WANTED_MAX:
-            raise RemoteError("more blocks wanted than one message may hold")
+            raise RemoteError(
+                "more blocks wanted than one message may hold", code=Rejection.TOO_MANY
+            )
         waiting = list(message.cids[::-1])
         blocks: list[bytes] = []
         size = 0

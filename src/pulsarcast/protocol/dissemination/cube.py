@@ -30,6 +30,7 @@ from pulsarcast.protocol.messages import (
     HandOver,
     Join,
     JoinAccepted,
+    JoinCode,
     JoinReferred,
     JoinRefused,
     Leave,
@@ -208,7 +209,7 @@ class DisseminationCube:
         if message.role is Role.VISITOR:
             self._answer(sender, message)
         elif self.leaving:
-            self._refuse(sender, message, "leaving")
+            self._refuse(sender, message, JoinCode.LEAVING)
         elif not (self._inside and self.open):
             self._wait(sender, message)
         else:
@@ -220,11 +221,11 @@ class DisseminationCube:
             sender, self.turn.me, self.entrance.root_key
         ):
             # We asked each other. Whoever is closer to the root's key goes on; the other waits.
-            self._refuse(sender, message, "waiting for you")
+            self._refuse(sender, message, JoinCode.WAITING_FOR_YOU)
         elif len(self._waiting) < WAITING_MAX or sender in self._waiting:
             self._waiting[sender] = message
         else:
-            self._refuse(sender, message, "too many waiting")
+            self._refuse(sender, message, JoinCode.BUSY)
 
     def _answer(self, sender: PeerId, message: Join) -> None:
         members = self._closest(peer_key(sender), INTRODUCED_MAX, sender)
@@ -232,8 +233,8 @@ class DisseminationCube:
         accepted = JoinAccepted(self.topic, message.attempt, (self.turn.me,), members, digest)
         self.turn.send(sender, accepted)
 
-    def _refuse(self, sender: PeerId, message: Join, reason: str) -> None:
-        self.turn.send(sender, JoinRefused(self.topic, message.attempt, reason))
+    def _refuse(self, sender: PeerId, message: Join, code: JoinCode) -> None:
+        self.turn.send(sender, JoinRefused(self.topic, message.attempt, code))
 
     # Meeting.
 
@@ -429,7 +430,7 @@ class DisseminationCube:
         self.meetings.close()
         self.turn.cancel(self._start_timer)
         for sender, message in self._waiting.items():
-            self._refuse(sender, message, "leaving")
+            self._refuse(sender, message, JoinCode.LEAVING)
         self._waiting.clear()
         self._farewells = dict.fromkeys(self.links)
         for peer in self._farewells:

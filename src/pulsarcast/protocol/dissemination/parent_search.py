@@ -11,11 +11,10 @@ from pulsarcast.model.ids import Cid, PeerId, is_closer, peer_key
 from pulsarcast.model.keys import Key
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
-from pulsarcast.protocol.messages import Contact, Join, JoinReferred, JoinRefused, Role
+from pulsarcast.protocol.messages import Contact, Join, JoinCode, JoinReferred, JoinRefused, Role
 
 REFERRALS_MAX = 64
 """Steps of one join; a longer way means that somebody sends us in circles."""
-BELOW_YOU = "below you"
 FAILURES_MAX = 3
 """Failed joins after which we act as root, if nobody closer is left to ask."""
 FORGIVEN_S = 5.0
@@ -195,7 +194,7 @@ class ParentSearch:
         """The peer we asked can do nothing for us."""
         if not self.is_answer(sender, message.attempt):
             return
-        if message.reason == BELOW_YOU:
+        if message.code == JoinCode.BELOW_YOU:
             self._try_without(sender)
         else:
             self.give_up_target()

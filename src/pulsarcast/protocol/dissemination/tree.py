@@ -14,7 +14,7 @@ from pulsarcast.model.ids import Cid, PeerId, is_closer
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.overlay import Link, OverlayOwner, TreeView
-from pulsarcast.protocol.dissemination.parent_search import BELOW_YOU, ParentSearch
+from pulsarcast.protocol.dissemination.parent_search import ParentSearch
 from pulsarcast.protocol.effects import Send
 from pulsarcast.protocol.messages import (
     Contact,
@@ -22,6 +22,7 @@ from pulsarcast.protocol.messages import (
     HandOver,
     Join,
     JoinAccepted,
+    JoinCode,
     JoinReferred,
     JoinRefused,
     Leave,
@@ -199,9 +200,9 @@ class DisseminationTree:
             self._answer(sender, message)
             return
         if self.leaving:
-            self._refuse(sender, message, "leaving")
+            self._refuse(sender, message, JoinCode.LEAVING)
         elif self._is_above(sender):
-            self._refuse(sender, message, BELOW_YOU)
+            self._refuse(sender, message, JoinCode.BELOW_YOU)
         elif not (self.attached and self.open):
             self._wait(sender, message)
         elif sender in self.children or len(self.children) < self.parameters.fanout:
@@ -219,12 +220,12 @@ class DisseminationTree:
     def _wait(self, sender: PeerId, message: Join) -> None:
         if self.search.is_asking(sender) and is_closer(sender, self.turn.me, self.search.root_key):
             # We asked each other. Whoever is closer to the root's key goes on; the other waits.
-            self._refuse(sender, message, "waiting for you")
+            self._refuse(sender, message, JoinCode.WAITING_FOR_YOU)
             return
         if len(self._waiting) < WAITING_MAX or sender in self._waiting:
             self._waiting[sender] = message
         else:
-            self._refuse(sender, message, "too many waiting")
+            self._refuse(sender, message, JoinCode.BUSY)
 
     def _take_in(self, sender: PeerId, message: Join) -> None:
         self.children[sender] = None
@@ -259,8 +260,8 @@ class DisseminationTree:
             sender, JoinReferred(self.topic, message.attempt, Contact(child), handed_down=True)
         )
 
-    def _refuse(self, sender: PeerId, message: Join, reason: str) -> None:
-        self.turn.send(sender, JoinRefused(self.topic, message.attempt, reason))
+    def _refuse(self, sender: PeerId, message: Join, code: JoinCode) -> None:
+        self.turn.send(sender, JoinRefused(self.topic, message.attempt, code))
 
     # Losing neighbours.
 
@@ -332,7 +333,7 @@ class DisseminationTree:
         self.leaving = True
         self.search.stop()
         for sender, message in self._waiting.items():
-            self._refuse(sender, message, "leaving")
+            self._refuse(sender, message, JoinCode.LEAVING)
         self._waiting.clear()
         self._hand_children_over()
         self._leave_if_free()

@@ -34,6 +34,7 @@ from pulsarcast.protocol.topic.barrier import TABLE as HEADS
 from pulsarcast.protocol.topic.barrier import topic_of_head
 from pulsarcast.protocol.topic.followed import FollowedTopics
 from pulsarcast.protocol.topic.frontier import Frontier
+from pulsarcast.protocol.topic.halts import TwoCertificates
 from pulsarcast.protocol.topic.handovers import HANDOVER, restore_handover
 from pulsarcast.protocol.topic.life import LASTING, NO_REASON, FollowReason, Life, Stage, Step
 from pulsarcast.protocol.topic.published_requests import topic_of_request
@@ -336,7 +337,7 @@ class Following:
         """Leave every tree in good order, without forgetting what we subscribed to."""
         self.is_stopping = True
         self._stopped = then
-        self.turn.trace(trace.NodeStopped("asked to"))
+        self.turn.trace(trace.NodeStopped(trace.StopReason.ASKED))
         for topic in list(self.topics.values()):
             self.owner.closed(topic.id)
             topic.close()
@@ -539,9 +540,9 @@ class Following:
         for key, value in disk.rows(HANDOVER).items():
             if (found := self.topics.get(Cid(key[:CID_BYTES]))) is not None:
                 restore_handover(found.versions, key, value)
-        for key, reason in disk.rows("halted").items():
+        for key, value in disk.rows("halted").items():
             if Cid(key) in self.topics:
-                self.topics[Cid(key)].equivocation.halted = reason.decode()
+                self.topics[Cid(key)].equivocation.halted = TwoCertificates.from_bytes(value)
         for topic in list(self.topics.values()):
             self._wait_for_own(topic)
             self.handing_in.say_again(topic)

@@ -7,7 +7,7 @@ heard of asks the DHT, which keeps them all.
 from typing import Protocol
 
 from pulsarcast.model import trace
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import META, TopicDescriptor, decode_topic
@@ -51,7 +51,9 @@ class Renewal:
         if main is None or version.first is None:
             return
         if main.descriptor.subtopics.get(META) != meta.id:
-            raise RemoteError("a version announced in another topic's meta topic")
+            raise RemoteError(
+                "a version announced in another topic's meta topic", code=Rejection.WRONG_TOPIC
+            )
         if main.versions.knows_parent_of(version):
             self.adopt(main, version)
         else:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from pulsarcast.model import trace
-from pulsarcast.model.errors import Verdict
+from pulsarcast.model.errors import Rejection, Verdict
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor
@@ -32,8 +32,7 @@ CATCH_UP_S = 20.0
 SAID_MAX = 1024
 """Numberings of ours that we do not remember, of each of which we say so once."""
 
-NOT_REMEMBERED = "an event of ours that this disk does not know"
-ANOTHER = "another node publishes with our key"
+ANOTHER = "another node publishes with our key: stop one of the two, then start this one again"
 
 
 class _Doubt:
@@ -296,7 +295,7 @@ class Doubts:
             doubt.shown = max(doubt.shown, number)
         if (event.topic, epoch) not in self._said and len(self._said) < SAID_MAX:
             self._said[event.topic, epoch] = None
-            self._say(NOT_REMEMBERED, event.topic, sender)
+            self._say(Rejection.UNKNOWN_OWN_EVENT, event.topic, sender)
 
     def _is_of_another(self, event: EventDescriptor) -> bool:
         """Whether an event that we do not know cannot be from an earlier life of ours.
@@ -319,14 +318,14 @@ class Doubts:
     def _refuse_from_now_on(self, topic: Cid, sender: PeerId | None) -> None:
         if self.numberings.refusal is not None:
             return
-        self.numberings.refusal = f"{ANOTHER}: stop one of the two, then start this one again"
-        self._say(ANOTHER, topic, sender)
+        self.numberings.refusal = ANOTHER
+        self._say(Rejection.KEY_IN_USE, topic, sender)
         closed = self.numberings.close(topic)
         if closed is not None:
             self.turn.persist(closed)
 
-    def _say(self, reason: str, topic: Cid, sender: PeerId | None) -> None:
-        self.turn.trace(trace.Rejected(Verdict.IGNORE, reason, sender, topic))
+    def _say(self, code: Rejection, topic: Cid, sender: PeerId | None) -> None:
+        self.turn.trace(trace.Rejected(Verdict.IGNORE, code, sender, topic))
 
 
 def _is_total(doubt: _Doubt) -> bool:

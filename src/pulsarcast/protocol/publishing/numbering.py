@@ -7,7 +7,7 @@ gave before, we take a new one.
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from pulsarcast.model.errors import LocalError
+from pulsarcast.model.errors import Halted
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import CID_BYTES, PEER_ID_BYTES, Cid, PeerId
 from pulsarcast.model.topics import DeliveryOrder, Mark
@@ -155,11 +155,11 @@ class Numberings:
     def open(self, topic: Cid, order: DeliveryOrder) -> Numbering:
         """The numbering that our next event in a topic belongs to."""
         if self.refusal is not None:
-            raise LocalError(self.refusal)
+            raise Halted(self.refusal)
         numbering = self.resumed(topic)
         if numbering is None:
             if topic in self._saved and order is DeliveryOrder.TOTAL:
-                raise LocalError(NO_SECOND_EPOCH)
+                raise Halted(NO_SECOND_EPOCH)
             last = self.last_link(topic)
             if last is not None:
                 self._given_up[topic] = last

@@ -8,7 +8,7 @@ more slowly, until it is answered with a CID or a refusal. The other side of it 
 from collections.abc import Callable
 from typing import Protocol
 
-from pulsarcast.model.errors import LocalError
+from pulsarcast.model.errors import Busy, Refusal
 from pulsarcast.model.events import (
     AFTER_MAX,
     Sequence,
@@ -34,8 +34,8 @@ REFERRALS_MAX = 3
 TARGETS_MAX = 2 * SEQUENCERS_MAX
 """Whom a request may be sent to: a topic's sequencers, and those who took their places."""
 
-Settled = Callable[[Cid | None, int, str], None]
-"""Called with the event's CID and replicas, or None and the reason."""
+Settled = Callable[[Cid | None, int, Refusal], None]
+"""Called with the event's CID and replicas, or None and why it is refused."""
 
 
 class _Asked:
@@ -127,7 +127,7 @@ class Outbox:
         """Put a request into the outbox; it goes out once it is on our disk."""
         after = self._after(given, descriptor, followed)
         if len(self._asked) >= self.parameters.outbox_max:
-            settled(None, 0, "the outbox is full")
+            settled(None, 0, Busy("the outbox is full").refusal)
             return
         topic = descriptor.topic
         last = self._numbers.get(topic)
@@ -167,7 +167,7 @@ class Outbox:
         if barrier is None:
             return NO_LINKS
         if len(barrier) > AFTER_MAX:
-            raise LocalError("more events were seen at once than a request can name: try later")
+            raise Busy("more events were seen at once than a request can name: try later")
         return barrier.links(AFTER_MAX)
 
     def _remember(
@@ -329,7 +329,7 @@ class Outbox:
         if asked.is_sequenced and self.has(message.topic):
             self._found_leader(message.topic, sender)
         if asked.settled is not None:
-            asked.settled(message.event, message.replicas, message.reason)
+            asked.settled(message.event, message.replicas, message.refusal)
 
     def _close(self, asked: _Asked) -> None:
         request = asked.signed.request

@@ -5,7 +5,15 @@ again gets the answer it got before. Of topics with several sequencers, `sequenc
 desk.
 """
 
-from pulsarcast.model.errors import LocalError, RemoteError
+from pulsarcast.model.errors import (
+    Conflict,
+    LocalError,
+    NotAllowed,
+    Refusal,
+    RemoteError,
+    TooLarge,
+    blamed_on_caller,
+)
 from pulsarcast.model.events import EventDescriptor, SignedRequest, decode_event, decode_request
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor, check_attributes
@@ -16,6 +24,8 @@ from pulsarcast.protocol.publishing.early import Early
 from pulsarcast.protocol.publishing.publisher import Publisher
 from pulsarcast.protocol.store import Block, LoadRequest
 from pulsarcast.protocol.topic.topic import Topic
+
+USED_BEFORE = Conflict("this request number was used before").refusal
 
 
 class RequestDesk:
@@ -44,7 +54,7 @@ class RequestDesk:
         request = signed.request
         refusal = refusal_of(signed, topic.descriptor, self.turn.me, self.turn.wall_us)
         if refusal is not None:
-            self._answer(sender, signed, None, 0, refusal)
+            self._refuse(sender, signed, refusal)
             return
         waiting = self._taking.get(signed.request_id)
         if waiting is not None:
@@ -87,7 +97,7 @@ class RequestDesk:
             refusal = refusal_of(signed, topic.descriptor, self.turn.me, self.turn.wall_us)
             epoch, number = signed.request.sequence
             if refusal is not None:
-                self._answer(sender, signed, None, 0, refusal)
+                self._refuse(sender, signed, refusal)
             elif topic.requests.holds(signed.request.author, epoch, number):
                 self._repeat(sender, signed)
             elif self._take(waiting, topic):
@@ -108,14 +118,14 @@ class RequestDesk:
         except LocalError as error:
             # Its number is not used. Where two nodes have our key, others may still publish it.
             if self.publisher.numberings.refusal is None:
-                self._answer(sender, signed, None, 0, str(error))
+                self._refuse(sender, signed, error.refusal)
             return False
         topic.requests.take(request.author, epoch, number)
         self._taking[signed.request_id] = {sender: None}
 
         def done(event: EventDescriptor, replicas: int) -> None:
             for asker in self._taking.pop(signed.request_id, {}):
-                self._answer(asker, signed, event.cid, replicas, "")
+                self._answer(asker, signed, event.cid, replicas)
 
         self.publisher.publish_requested(event, topic, replicated=replicated, done=done)
         return True
@@ -129,7 +139,7 @@ class RequestDesk:
                 self._repeat(early.sender, early.signed)
             elif refusal is not None:
                 # Since it came there is a version that forbids it, or it has expired.
-                self._answer(early.sender, early.signed, None, 0, refusal)
+                self._refuse(early.sender, early.signed, refusal)
                 return
             elif not self._take_after(early, topic):
                 return
@@ -142,45 +152,45 @@ class RequestDesk:
 
         def found(answer: Block) -> None:
             if answer.block is None:
-                self._answer(sender, signed, None, 0, "this request number was used before")
+                self._refuse(sender, signed, USED_BEFORE)
                 return
             event = decode_event(answer.block)
             # It may have been cut off before its replicas were counted: count them now.
             self.publisher.replicate_again(
-                event, lambda event, replicas: self._answer(sender, signed, event.cid, replicas, "")
+                event, lambda event, replicas: self._answer(sender, signed, event.cid, replicas)
             )
 
         self.turn.load(LoadRequest(request.topic, request.author, request.nonce), Block, found)
 
-    def _answer(
-        self, to: PeerId, signed: SignedRequest, event: Cid | None, replicas: int, reason: str
-    ) -> None:
-        self.turn.send(
-            to,
-            RequestAnswered(signed.request.topic, signed.request_id, event, replicas, reason),
-        )
+    def _answer(self, to: PeerId, signed: SignedRequest, event: Cid, replicas: int) -> None:
+        topic = signed.request.topic
+        self.turn.send(to, RequestAnswered(topic, signed.request_id, event, replicas))
+
+    def _refuse(self, to: PeerId, signed: SignedRequest, refusal: Refusal) -> None:
+        topic = signed.request.topic
+        self.turn.send(to, RequestAnswered(topic, signed.request_id, None, 0, *refusal))
 
 
 def refusal_of(
     signed: SignedRequest, descriptor: TopicDescriptor, me: PeerId, wall_us: int
-) -> str | None:
+) -> Refusal | None:
     """Why a request cannot be published, if it cannot."""
     request = signed.request
     if not descriptor.may_publish(me):
-        return "this peer may not publish"
+        return NotAllowed("this peer may not publish").refusal
     is_sequencer = request.author in descriptor.sequencers
     if not is_sequencer and not descriptor.may_request(request.author):
-        return "the author may not request"
+        return NotAllowed("the author may not request").refusal
     if len(request.payload) > descriptor.payload_bytes_max:
-        return "the payload is too large"
+        return TooLarge("the payload is larger than the topic allows").refusal
     if request.expires is not None and request.expires < wall_us:
-        return "the request has expired"
+        return LocalError("the request has expired").refusal
     # Published all the same, nobody would take it, and our numbering would have a gap.
     is_causal = descriptor.delivery_order is DeliveryOrder.CAUSAL
     if len(request.marks) != (len(request.after) if is_causal else 0):
-        return "the request's marks are not those that the topic's order asks for"
+        return LocalError("the request's marks are not those of the topic's order").refusal
     try:
         check_attributes(descriptor.attributes, request.attributes)
     except RemoteError as error:
-        return error.reason
+        return blamed_on_caller(error).refusal
     return None

@@ -8,9 +8,9 @@ own history; if the author asked for replicas, once these are counted.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from pulsarcast.model.errors import LocalError
+from pulsarcast.model.errors import LocalError, Refusal
 from pulsarcast.model.events import (
     EventDescriptor,
     Position,
@@ -29,7 +29,7 @@ from pulsarcast.protocol.messages import (
 )
 from pulsarcast.protocol.publishing.behind import Waiting
 from pulsarcast.protocol.publishing.early import Early
-from pulsarcast.protocol.publishing.request_desk import refusal_of
+from pulsarcast.protocol.publishing.request_desk import USED_BEFORE, refusal_of
 from pulsarcast.protocol.sequencing.log import EntryKind
 from pulsarcast.protocol.store import Block, LoadRequest
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 Author = tuple[PeerId, int]
 """An author's numbering of its requests."""
-USED_BEFORE: Final = "this request number was used before"
 
 
 class SequencerDesk:
@@ -70,7 +69,7 @@ class SequencerDesk:
         if refusal is None and acting is not None and sequencer.may_propose:
             refusal = refusal_of(signed, acting, self.turn.me, self.turn.wall_us)
         if refusal is not None:
-            self._answer(sender, signed.request_id, None, 0, refusal)
+            self._refuse(sender, signed.request_id, refusal)
             return
         if topic.requests.holds(request.author, *request.sequence):
             self._repeat(sender, signed, message.replicated)
@@ -86,7 +85,7 @@ class SequencerDesk:
         taken = self._taken.get(author, {})
         if request.sequence.number in taken:
             # By another request: only one of them can be delivered.
-            self._answer(sender, signed.request_id, None, 0, USED_BEFORE)
+            self._refuse(sender, signed.request_id, USED_BEFORE)
             return
         before = max(settled, topic.requests.highest(*author), max(taken, default=0))
         if request.sequence.number > before + 1:
@@ -131,7 +130,7 @@ class SequencerDesk:
             self.seat.sequencer.propose(make)
         except LocalError as error:
             # What an event adds to its request can make it too large.
-            self._answer(sender, signed.request_id, None, 0, str(error))
+            self._refuse(sender, signed.request_id, error.refusal)
             return False
         self._waiting.setdefault(signed.request_id, {})[sender] = replicated
         epoch, number = signed.request.sequence
@@ -168,7 +167,7 @@ class SequencerDesk:
                 refusal = refusal_of(early.signed, acting, self.turn.me, self.turn.wall_us)
                 if refusal is not None:
                     # It came when we could not say, or there is a version that forbids it since.
-                    self._answer(early.sender, request_id, None, 0, refusal)
+                    self._refuse(early.sender, request_id, refusal)
                     return
                 if not self._propose(early.sender, early.signed, acting, early.replicated):
                     return
@@ -220,7 +219,7 @@ class SequencerDesk:
         waiting = self._waiting.get(event.request_id, {})
         for sender in [who for who, wants in waiting.items() if wants is replicated]:
             del waiting[sender]
-            self._answer(sender, event.request_id, event.cid, replicas, "")
+            self._answer(sender, event.request_id, event.cid, replicas)
         if not waiting:
             self._waiting.pop(event.request_id, None)
 
@@ -232,26 +231,26 @@ class SequencerDesk:
 
         def found(answer: Block) -> None:
             if answer.block is None:
-                self._answer(sender, signed.request_id, None, 0, USED_BEFORE)
+                self._refuse(sender, signed.request_id, USED_BEFORE)
                 return
             event = decode_event(answer.block)
             if not replicated:
-                self._answer(sender, signed.request_id, event.cid, 0, "")
+                self._answer(sender, signed.request_id, event.cid, 0)
                 return
             self.seat.publisher.replicate_again(
                 event,
                 lambda event, replicas: self._answer(
-                    sender, signed.request_id, event.cid, replicas, ""
+                    sender, signed.request_id, event.cid, replicas
                 ),
             )
 
         self.turn.load(LoadRequest(request.topic, request.author, request.nonce), Block, found)
 
-    def _answer(
-        self, to: PeerId, request_id: bytes, event: Cid | None, replicas: int, reason: str
-    ) -> None:
-        topic = self.seat.topic.id
-        self.seat.tell(to, RequestAnswered(topic, request_id, event, replicas, reason))
+    def _answer(self, to: PeerId, request_id: bytes, event: Cid, replicas: int) -> None:
+        self.seat.tell(to, RequestAnswered(self.seat.topic.id, request_id, event, replicas))
+
+    def _refuse(self, to: PeerId, request_id: bytes, refusal: Refusal) -> None:
+        self.seat.tell(to, RequestAnswered(self.seat.topic.id, request_id, None, 0, *refusal))
 
     def _refer(self, to: PeerId, request_id: bytes) -> None:
         sequencer = self.seat.sequencer

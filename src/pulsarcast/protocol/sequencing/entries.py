@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.ids import PeerId
 from pulsarcast.model.topic_types import SEQUENCERS_MAX
 from pulsarcast.protocol.sequencing.configs import Config, unpack_config
@@ -24,7 +24,6 @@ UNHELD_BYTES_MAX = 256 << 20
 """Of entries that our history does not have. What a leader says to be committed may be a lie; what
 is in our history is certified. A leader takes no requests beyond half of it ahead of most of us."""
 OUT_OF_POSITION = "an entry out of its position"
-FORGOTTEN = "a leader lacks what was committed"
 
 
 class Entries:
@@ -42,7 +41,7 @@ class Entries:
             sequencer.reply(sender, self._appended(False, 0))
             return
         if message.term == sequencer.term and sequencer.leads:
-            raise RemoteError("a second leader in one term")
+            raise RemoteError("a second leader in one term", code=Rejection.TWO_LEADERS)
         self._check_entries(message)
         self._check_changes(message)
         if message.term > sequencer.term or sequencer.role is not Role.FOLLOWER:
@@ -79,30 +78,33 @@ class Entries:
         sequencer = self.sequencer
         base = message.base
         if base is not None and message.entries:
-            raise RemoteError("entries beside a base")
+            raise RemoteError("entries beside a base", code=Rejection.INVALID_LOG)
         if base is not None and max(base.index, base.term, base.position) > NUMBER_MAX:
-            raise RemoteError("a base that nobody can have come to")
+            raise RemoteError("a base that nobody can have come to", code=Rejection.INVALID_LOG)
         if any(entry.position > NUMBER_MAX for entry in message.entries):
-            raise RemoteError(OUT_OF_POSITION)
+            raise RemoteError(OUT_OF_POSITION, code=Rejection.INVALID_LOG)
         size = sum(ENTRY_BYTES + len(entry.body) for entry in message.entries)
         # What lies behind is there already, or goes: an honest leader gets past what another left.
         unheld = sequencer.log.bytes_after_event(sequencer.owner.held())
         unheld -= sequencer.log.bytes_after(message.before_index)
         if size and unheld + size > UNHELD_BYTES_MAX:
-            raise RemoteError("entries too far ahead of our history")
+            raise RemoteError("entries too far ahead of our history", code=Rejection.TOO_MANY)
         before: Entry | None = None
         for entry in message.entries:
             is_event = entry.kind is EntryKind.EVENT
             if entry.term > message.term or (before is not None and entry.term < before.term):
-                raise RemoteError("an entry of a term that is not its leader's, or goes back")
+                raise RemoteError(
+                    "an entry of a term that is not its leader's, or goes back",
+                    code=Rejection.INVALID_LOG,
+                )
             if before is not None and entry.position != before.position + is_event:
-                raise RemoteError(OUT_OF_POSITION)
+                raise RemoteError(OUT_OF_POSITION, code=Rejection.INVALID_LOG)
             if is_event:
                 sequencer.owner.check(entry.body)
             elif entry.kind is EntryKind.MEMBERS:
                 self._check_config(unpack_config(entry.body))
             elif entry.body:
-                raise RemoteError("an entry of nothing that has a body")
+                raise RemoteError("an entry of nothing that has a body", code=Rejection.INVALID_LOG)
             before = entry
         if message.base is not None:
             self._check_config(message.base.config)
@@ -111,14 +113,18 @@ class Entries:
         named = self.sequencer.owner.named_by(config.version)
         peers = tuple(member.peer for member in config.members)
         if named is not None and peers != named:
-            raise RemoteError("other members than the topic's sequencers")
+            raise RemoteError(
+                "other members than the topic's sequencers", code=Rejection.INVALID_LOG
+            )
         for members in (config.members, config.outgoing):
             each = {member.peer for member in members}
             if len(each) != len(members) or len(members) > SEQUENCERS_MAX or not peers:
-                raise RemoteError("members that no list of sequencers has")
+                raise RemoteError(
+                    "members that no list of sequencers has", code=Rejection.INVALID_LOG
+                )
         going = tuple(member.peer for member in config.outgoing)
         if config.is_joint and config.version is None and going != peers:
-            raise RemoteError("a change of members without a version")
+            raise RemoteError("a change of members without a version", code=Rejection.INVALID_LOG)
 
     def _check_changes(self, message: Append) -> None:
         """Refuse a change of members that is none of those whom our log has before it."""
@@ -132,7 +138,9 @@ class Entries:
         for entry in changes:
             config = unpack_config(entry.body)
             if config.is_joint and config.outgoing != members:
-                raise RemoteError("a change from other members than those before it")
+                raise RemoteError(
+                    "a change from other members than those before it", code=Rejection.INVALID_LOG
+                )
             members = config.members
 
     def _match(self, message: Append, writes: list[Write]) -> int | None:
@@ -142,7 +150,9 @@ class Entries:
         if base is not None:
             if base.index > log.last_index or log.term_at(base.index) not in (base.term, None):
                 if base.index <= sequencer.committed:
-                    raise RemoteError(FORGOTTEN)
+                    raise RemoteError(
+                        "a leader lacks what was committed", code=Rejection.LOST_ENTRIES
+                    )
                 writes += log.begin_at(sequencer.topic, base)
                 sequencer.forget_requests()
                 sequencer.counts["base_taken"] = sequencer.counts.get("base_taken", 0) + 1
@@ -165,9 +175,9 @@ class Entries:
             return index
         first = entries[0]
         if first.position != log.position_at(index) + (first.kind is EntryKind.EVENT):
-            raise RemoteError(OUT_OF_POSITION)
+            raise RemoteError(OUT_OF_POSITION, code=Rejection.INVALID_LOG)
         if index < min(sequencer.committed, log.last_index):
-            raise RemoteError(FORGOTTEN)
+            raise RemoteError("a leader lacks what was committed", code=Rejection.LOST_ENTRIES)
         # All of it was checked: were any refused from here on, our log would be ahead of our disk.
         if index < log.last_index:
             for cut in range(index + 1, log.last_index + 1):

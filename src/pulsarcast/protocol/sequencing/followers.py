@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.ids import PeerId
 from pulsarcast.protocol.sequencing.configs import Member
 from pulsarcast.protocol.sequencing.log import EntryKind
@@ -167,7 +167,7 @@ class Followers:
         if follower is None:
             return
         if message.agreed and message.matched > self.sequencer.log.last_index:
-            raise RemoteError("a follower that has more than there is")
+            raise RemoteError("a follower that has more than there is", code=Rejection.INVALID_LOG)
         follower.heard_s = self.sequencer.turn.now
         if follower.store != message.store:
             follower.store = message.store

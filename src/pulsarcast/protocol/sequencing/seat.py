@@ -11,7 +11,7 @@ from typing import Protocol
 
 from pulsarcast.model import trace
 from pulsarcast.model.certificates import is_place_signed, sign_place
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.events import EventDescriptor, Position, Sequence, publish_own
 from pulsarcast.model.ids import Cid, PeerId, cid_of
 from pulsarcast.model.topics import TopicDescriptor, check_event
@@ -126,7 +126,7 @@ class Seat:
         if version is not None:
             check_event(version, event)
         elif event.topic != self.topic.id:
-            raise RemoteError("an event of another topic")
+            raise RemoteError("an event of another topic", code=Rejection.WRONG_TOPIC)
 
     def event_of(self, block: bytes) -> EventDescriptor:
         """An event under way, verified once.

@@ -19,7 +19,7 @@ Votes and entries are on the disk before anyone hears of them (figure 2).
 from collections.abc import Callable
 from functools import partial
 
-from pulsarcast.model.errors import RemoteError, Verdict
+from pulsarcast.model.errors import Rejection, RemoteError, Verdict
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.sequencing.changes import Changes
@@ -202,7 +202,7 @@ class Sequencer:
     def receive(self, sender: PeerId, message: SequencerMessage) -> None:
         """Another sequencer of the topic says something."""
         if message.term > NUMBER_MAX:
-            raise RemoteError("a term that nobody can have come to")
+            raise RemoteError("a term that nobody can have come to", code=Rejection.INVALID_LOG)
         if not self._is_heard(sender):
             self._receive_former(sender, message)
             return
@@ -237,7 +237,9 @@ class Sequencer:
         is_former = not self._stopped and self.owner.is_named(sender, None)
         if not is_former or sender == self.turn.me:
             # It may be one by a version that we have not heard of yet.
-            raise RemoteError("not a sequencer of this topic", Verdict.IGNORE)
+            raise RemoteError(
+                "not a sequencer of this topic", Verdict.IGNORE, code=Rejection.NOT_A_MEMBER
+            )
         if isinstance(message, AskVote) and message.trial and self.leads:
             self.followers.meet(sender)
         elif isinstance(message, Appended) and self.leads and message.term == self.term:

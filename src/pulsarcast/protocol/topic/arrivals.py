@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from pulsarcast.model.certificates import check_certificate
-from pulsarcast.model.errors import RemoteError, Verdict
+from pulsarcast.model.errors import Rejection, RemoteError, Verdict
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.dissemination.overlay import Overlay
@@ -162,7 +162,7 @@ class Arrivals:
         try:
             event = self._decode(block)
             if event.topic != self._topic:
-                raise RemoteError("an answer from another topic")
+                raise RemoteError("an answer from another topic", code=Rejection.WRONG_TOPIC)
             self._counts["recovered"] += 1
             self.receive(event, sender, 1, certificate)
         except RemoteError as error:

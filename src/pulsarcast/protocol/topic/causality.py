@@ -15,7 +15,7 @@ it has not delivered.
 
 from collections.abc import Iterator
 
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import DeliveryOrder, Mark
@@ -54,7 +54,9 @@ class CausalOrdering(Ordering):
         after = zip(event.request.after, event.request.marks, strict=True)
         for cid, mark in (*named, *after):
             if self._known.get(cid, mark) != mark:
-                raise RemoteError("a parent that is not what the event says")
+                raise RemoteError(
+                    "a parent that is not what the event says", code=Rejection.FOREIGN_PARENT
+                )
 
     def lacking(self, event: EventDescriptor) -> Iterator[tuple[Mark, Cid]]:
         """What an event follows and we neither have nor hold back, with its content id."""

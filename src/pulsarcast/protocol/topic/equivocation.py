@@ -8,9 +8,9 @@ position halt the topic. Sequencers crash and do not lie; where they did, going 
 from collections.abc import Callable, Iterable
 
 from pulsarcast.model.certificates import check_certificate
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.events import EventDescriptor
-from pulsarcast.model.ids import Cid, PeerId, cid_text
+from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.dissemination.overlay import Overlay
 from pulsarcast.protocol.messages import EventMessage
 from pulsarcast.protocol.store import (
@@ -23,6 +23,7 @@ from pulsarcast.protocol.store import (
     StateRow,
 )
 from pulsarcast.protocol.topic.frontier import Frontier
+from pulsarcast.protocol.topic.halts import TwoCertificates
 from pulsarcast.protocol.topic.ordering import Ordering
 from pulsarcast.protocol.topic.versions import Versions
 from pulsarcast.protocol.turn import Turn
@@ -47,7 +48,7 @@ class Equivocation:
         rejected: Callable[[PeerId, Cid, RemoteError], None],
         met_own_twice: Callable[[EventDescriptor], None],
     ) -> None:
-        self.halted: str | None = None
+        self.halted: TwoCertificates | None = None
         """Why the topic does not go on, for anyone."""
         self._topic: Cid = versions.first.cid
         self._is_sequenced = versions.first.is_sequenced
@@ -109,7 +110,7 @@ class Equivocation:
             self._confront(event, held)
         if event.publisher == self._turn.me:
             self._met_own_twice(event)
-        raise RemoteError("two events with one number")
+        raise RemoteError("two events with one number", code=Rejection.EQUIVOCATION)
 
     def _confront(self, event: EventDescriptor, held: Cid) -> None:
         """Show both events to their publisher.
@@ -133,18 +134,17 @@ class Equivocation:
         in_force = self._versions.by_cid.get(self._versions.in_force_at(event.sequence.number))
         if in_force is None or in_force.sequencers != self._versions.sequencers_of(event):
             # Of two lists one was replaced: what it signs beyond its end stops nothing.
-            raise RemoteError("certified by sequencers that do not count there")
-        self.halted = (
-            f"halted: two events are certified for position {event.sequence.number}: "
-            f"{cid_text(held)} and {cid_text(event.cid)}"
-        )
+            raise RemoteError(
+                "certified by sequencers that do not count there", code=Rejection.BAD_CERTIFICATE
+            )
+        self.halted = TwoCertificates(event.sequence.number, held, event.cid)
         self._turn.persist(
             PutState(StateRow("proof", held, event.block)),
             PutState(StateRow("certificate", event.cid, certificate)),
-            PutState(StateRow("halted", self._topic, self.halted.encode())),
+            PutState(StateRow("halted", self._topic, self.halted.to_bytes())),
         )
         self._overlay.forward(EventMessage(event.block, 1, certificate), source=None)
-        raise RemoteError("two certificates for one position")
+        raise RemoteError("two certificates for one position", code=Rejection.TWO_CERTIFICATES)
 
     def claimed_otherwise(self, marks: Iterable[MarkState]) -> MarkState | None:
         """A peer has another event than we under one number: now and then, see for ourselves.

@@ -7,7 +7,7 @@ kept, so that old events can still be held against the old lists. (Decision 0024
 
 from collections.abc import Callable
 
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import CID_BYTES, Cid, PeerId
 from pulsarcast.protocol.store import DropState, PutState, StateRow, Write
@@ -48,9 +48,14 @@ class Handovers:
         if version.sequencers == in_force.sequencers:
             return True
         if version.number <= in_force.number:
-            raise RemoteError("certified by sequencers that were replaced")
+            raise RemoteError(
+                "certified by sequencers that were replaced", code=Rejection.BAD_CERTIFICATE
+            )
         if self._has_seen_all_before(event):
-            raise RemoteError("certified by sequencers to whom nobody has handed over")
+            raise RemoteError(
+                "certified by sequencers to whom nobody has handed over",
+                code=Rejection.BAD_CERTIFICATE,
+            )
         return True
 
     def _has_seen_all_before(self, event: EventDescriptor) -> bool:
@@ -74,7 +79,7 @@ class Handovers:
             # We began behind the handover.
             position, to = position - 1, event.version
         if len(self._versions.handovers) >= HANDOVERS_MAX:
-            raise RemoteError("sequencers that change without end")
+            raise RemoteError("sequencers that change without end", code=Rejection.TOO_MANY)
         self._versions.hand_over(position, to)
         return [PutState(StateRow(HANDOVER, self._key(position), to))]
 

@@ -4,7 +4,7 @@ Everything here is decided by number and by links, never by a clock. Events that
 memory only, up to a bound; beyond it they are dropped and fetched again when their turn comes.
 """
 
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import DeliveryOrder, Mark
@@ -94,9 +94,11 @@ class Ordering:
         epoch, number = event.sequence
         assert event.position is not None
         if event.position.number != number:
-            raise RemoteError("an event whose position is not its number")
+            raise RemoteError(
+                "an event whose position is not its number", code=Rejection.INVALID_EVENT
+            )
         before = self.frontier.cid_at(event.numbered_by, epoch, number - 1)
         if number > 1 and before is not None and event.parents != (before,):
-            raise RemoteError("an event that forks a total order")
+            raise RemoteError("an event that forks a total order", code=Rejection.INVALID_EVENT)
         if number == 1 and event.parents:
-            raise RemoteError("a first event with a parent")
+            raise RemoteError("a first event with a parent", code=Rejection.INVALID_EVENT)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Protocol
 
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Refusal, Rejection, RemoteError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId, order_of
 from pulsarcast.model.requests import Sequence
@@ -235,9 +235,10 @@ class Topic:
         return self.log.subscribed
 
     @property
-    def halted(self) -> str | None:
+    def halted(self) -> Refusal | None:
         """Why the topic does not go on, for anyone."""
-        return self.equivocation.halted
+        halt = self.equivocation.halted
+        return None if halt is None else halt.refusal
 
     # Coming and going.
 
@@ -383,7 +384,7 @@ class Topic:
         """Our parent's frontier is where our subscription starts."""
         if len(self.frontier) + len(message.marks) > START_MARKS_MAX:
             self.overlay.look_elsewhere()
-            raise RemoteError("a start frontier without end")
+            raise RemoteError("a start frontier without end", code=Rejection.TOO_MANY)
         self.keeping.start_at(message.marks)
         if not message.more:
             self._begin()

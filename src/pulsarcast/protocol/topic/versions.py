@@ -8,7 +8,7 @@ an old version that lies beyond it is ignored where the newer version no longer 
 
 from collections.abc import Collection, Iterable
 
-from pulsarcast.model.errors import RemoteError, Verdict
+from pulsarcast.model.errors import Rejection, RemoteError, Verdict
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId, order_of
 from pulsarcast.model.topics import (
@@ -67,10 +67,16 @@ class Versions:
         if version.cid in self.by_cid:
             return False
         if len(self.by_cid) >= VERSIONS_MAX:
-            raise RemoteError("too many versions of a topic", Verdict.IGNORE)
+            raise RemoteError(
+                "too many versions of a topic", Verdict.IGNORE, code=Rejection.TOO_MANY
+            )
         previous = self.by_cid.get(version.parent) if version.parent is not None else None
         if previous is None:
-            raise RemoteError("a version whose parent is unknown", Verdict.IGNORE)
+            raise RemoteError(
+                "a version whose parent is unknown",
+                Verdict.IGNORE,
+                code=Rejection.UNKNOWN_TOPIC_VERSION,
+            )
         check_succession(previous, version)
         self.check_sequencers(version)
         self.by_cid[version.cid] = version
@@ -96,23 +102,33 @@ class Versions:
         version = self.by_cid[event.version]
         check_event(version, event)
         if event.position is not None and event.is_ordered != self.first.is_sequenced:
-            raise RemoteError("several sequencers count together, and one by itself")
+            raise RemoteError(
+                "several sequencers count together, and one by itself", code=Rejection.INVALID_EVENT
+            )
         if version is self.current or event.is_ordered:
             # Who counts, and until when, is said in the order itself: see `handovers`.
             return
         if version not in self._chain:
-            raise RemoteError("published under a version that lost", Verdict.IGNORE)
+            raise RemoteError(
+                "published under a version that lost", Verdict.IGNORE, code=Rejection.SUPERSEDED
+            )
         publisher, (epoch, number) = event.publisher, event.sequence
         for newer in self._chain[version.number + 1 :]:
             valid_until = self._valid_until[newer.cid].get((publisher, epoch), 0)
             if number > valid_until and not newer.may_publish(publisher):
-                raise RemoteError("the right to publish was revoked", Verdict.IGNORE)
+                raise RemoteError(
+                    "the right to publish was revoked", Verdict.IGNORE, code=Rejection.SUPERSEDED
+                )
 
     def sequencers_of(self, event: EventDescriptor) -> tuple[PeerId, ...]:
         """Who counted the event, by the version that it names."""
         version = self.by_cid.get(event.version)
         if version is None:
-            raise RemoteError("a version that we do not know", Verdict.IGNORE)
+            raise RemoteError(
+                "a version that we do not know",
+                Verdict.IGNORE,
+                code=Rejection.UNKNOWN_TOPIC_VERSION,
+            )
         return version.sequencers
 
     def publishers_of(self, numbered_by: PeerId) -> tuple[PeerId, ...]:
@@ -125,7 +141,7 @@ class Versions:
     def check_sequencers(self, version: TopicDescriptor) -> None:
         """Refuse a version that makes several count where one does so by itself."""
         if version.is_sequenced and not self.first.is_sequenced:
-            raise RemoteError(BEGAN_WITH_ONE)
+            raise RemoteError(BEGAN_WITH_ONE, code=Rejection.INVALID_SUCCESSION)
 
     def hand_over(self, position: int, version: Cid) -> None:
         """The sequencers of a version count, from behind a position on."""

@@ -218,7 +218,7 @@ class _Play:
         self.ledger.asked(index, wanted)
 
         def answered(reply: Reply) -> None:
-            if reply.error is None and (index, sid) in self._wanted:
+            if reply.refusal is None and (index, sid) in self._wanted:
                 self.ledger.subscribe(index, sid, wanted)
 
         def make(call: int) -> Command:

@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pulsarcast.model.errors import RemoteError, Verdict
+from pulsarcast.model.errors import Rejection, RemoteError, Verdict
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.sequencing.configs import NO_CONFIG, Config, Member, unpack_config
-from pulsarcast.protocol.sequencing.entries import FORGOTTEN
 from pulsarcast.protocol.sequencing.log import Entry, EntryKind
 from pulsarcast.protocol.sequencing.roles import Role
 from pulsarcast.simulation.findings import Findings
@@ -171,8 +170,8 @@ class Checkers:
         """A sequencer rejected what another said: here nobody lies."""
         if error.verdict is Verdict.IGNORE:
             return
-        kind = "leader_completeness" if error.reason == FORGOTTEN else "refused"
-        self._object(peer, kind, error.reason)
+        kind = "leader_completeness" if error.code is Rejection.LOST_ENTRIES else "refused"
+        self._object(peer, kind, str(error))
 
     def _object(self, peer: Peer, kind: str, what: str) -> None:
         self._broken = self._broken or kind != "certificate"

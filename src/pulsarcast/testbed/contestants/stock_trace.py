@@ -71,7 +71,7 @@ class StockTrace:
 
     def close(self) -> None:
         """Say that we stop."""
-        self._write(trace.NodeStopped("stopped"))
+        self._write(trace.NodeStopped(trace.StopReason.ASKED))
         if self._trace is not None:
             self._trace.close()
 

@@ -241,7 +241,7 @@ def test_a_strangers_hostile_text_is_refused_quickly(text: str) -> None:
     with pytest.raises(RemoteError) as caught:
         parse_received(text, SCHEMA)
     assert time.process_time() - start < LONG_S
-    assert len(caught.value.reason) < 60  # nothing of the text is quoted
+    assert len(str(caught.value)) < 60  # nothing of the text is quoted
 
 
 @pytest.mark.parametrize("value", [None, 5, b"price < 5", ["price < 5"]])

@@ -30,13 +30,13 @@ def lab(*, nodes: int = 4, parameters: Parameters | None = None, **more: Any) ->
 
 def read(made: Lab, node: int, topic: Cid) -> None:
     reply = made.ask(node, lambda call: SubscribeContent(call, topic, "price < 10", 1))
-    assert reply.error is None, reply.error
+    assert reply.refusal is None, reply.refusal
     made.run(5.0)
 
 
 def publish(made: Lab, node: int, topic: Cid, price: float) -> Cid:
     reply = made.ask(node, lambda call: Publish(call, topic, b"", attributes={"price": price}))
-    assert reply.error is None, reply.error
+    assert reply.refusal is None, reply.refusal
     assert reply.cid is not None
     made.run(5.0)
     return reply.cid

@@ -7,6 +7,7 @@ import pytest
 from msgspec import structs
 
 from pulsarcast.model import trace
+from pulsarcast.model.errors import Conflict, Unavailable
 from pulsarcast.model.filters import Filter, parse
 from pulsarcast.model.ids import Cid, cid_of
 from pulsarcast.model.requests import Sequence, sign_request
@@ -69,14 +70,14 @@ def lab(*, puppets: tuple[int, ...] = ()) -> tuple[Lab, Cid]:
 
 def publish(made: Lab, node: int, topic: Cid, price: float) -> Cid:
     reply = made.ask(node, lambda call: Publish(call, topic, b"", attributes={"price": price}))
-    assert reply.cid is not None, reply.error
+    assert reply.cid is not None, reply.refusal
     made.run(5.0)
     return reply.cid
 
 
 def read(made: Lab, topic: Cid, where: str = "price < 10", sid: int = 1) -> None:
     reply = made.ask(READER, lambda call: SubscribeContent(call, topic, where, sid))
-    assert reply.error is None, reply.error
+    assert reply.refusal is None, reply.refusal
     made.run(5.0)
 
 
@@ -189,7 +190,7 @@ def test_so_many_trees_are_known_and_the_one_used_longest_ago_goes() -> None:
 
 
 def end(made: Lab, topic: Cid, sid: int = 1) -> None:
-    assert made.ask(READER, lambda call: UnsubscribeContent(call, topic, sid)).error is None
+    assert made.ask(READER, lambda call: UnsubscribeContent(call, topic, sid)).refusal is None
     made.run(5.0)
 
 
@@ -246,8 +247,8 @@ def test_all_who_wait_for_a_start_that_nobody_knows_are_told_so() -> None:
         for _ in range(2)
     ]
     made.run(120.0)
-    errors = [[reply.error for reply in replies] for replies in asked]
-    assert errors == [["no member of this topic was found"]] * 2
+    errors = [[reply.refusal for reply in replies] for replies in asked]
+    assert errors == [[Unavailable("no member of this topic was found").refusal]] * 2
 
 
 def test_an_event_whose_right_goes_while_the_disk_takes_it_is_not_given_to_ourselves() -> None:
@@ -416,7 +417,7 @@ def test_a_filter_that_cannot_be_routed_leaves_the_one_before_it_in_its_place() 
     made.subscribe([AUTHOR, MEMBER], topic)
     read(made, topic)
     reply = made.ask(READER, lambda call: SubscribeContent(call, topic, "name = 'x'", 1))
-    assert reply.error is not None
+    assert reply.refusal is not None
     made.run(5.0)
     event = publish(made, AUTHOR, topic, 5.0)
     assert made.delivered(READER, topic) == [event], "before the next comparison"
@@ -496,14 +497,14 @@ def test_comings_and_goings_wait_until_the_disk_has_forgotten_and_the_last_count
     answers = [made.start(READER, make) for make in (end, begin)]
     answers.append(made.start(READER, lambda call: Subscribe(call, topic)))
     made.run(60.0)
-    assert [each[0].error for each in answers] == [
+    assert [each[0].refusal for each in answers] == [
         None,
         None,
-        "we follow this topic by filters: end these first",
+        Conflict("we follow this topic by filters: end these first").refusal,
     ]
     answers = [made.start(READER, make) for make in (end, begin, end)]
     made.run(60.0)
-    assert [each[0].error for each in answers] == [None] * 3
+    assert [each[0].refusal for each in answers] == [None] * 3
     assert topic not in made.world.node(READER).content.topics
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.ids import PeerId, cid_key, cid_of
 from pulsarcast.protocol.dht import blocks as blocks_module
 from pulsarcast.protocol.dht.replication import CIDS_MAX, WANTED_MAX
@@ -236,7 +236,7 @@ def test_a_peer_that_sends_other_blocks_than_wanted_is_refused() -> None:
     other.put(b"wanted")
     other.disk.apply((PutBlock(wanted, b"something else", cid_key(wanted), 0),))
     network.run(5)
-    assert {error.reason for error in one.errors} == {"a block that was not asked for"}
+    assert {error.code for error in one.errors} == {Rejection.NOT_ASKED_FOR}
     assert not one.holds(wanted)
 
 

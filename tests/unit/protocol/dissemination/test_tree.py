@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pulsarcast.model.ids import PeerId, cid_of, peer_key
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
-from pulsarcast.protocol.dissemination.parent_search import BELOW_YOU, FORGIVEN_S, REFERRALS_MAX
+from pulsarcast.protocol.dissemination.parent_search import FORGIVEN_S, REFERRALS_MAX
 from pulsarcast.protocol.dissemination.tree import DisseminationTree
 from pulsarcast.protocol.effects import Send, SetTimer
 from pulsarcast.protocol.inputs import Subscribe
@@ -22,6 +22,7 @@ from pulsarcast.protocol.messages import (
     HandOver,
     Join,
     JoinAccepted,
+    JoinCode,
     JoinReferred,
     JoinRefused,
     Leave,
@@ -364,9 +365,11 @@ def test_members_that_a_peer_names_count_only_once_it_is_our_parent() -> None:
     assert member.learned == [friend]
 
 
-@pytest.mark.parametrize(("reason", "at_once"), [(BELOW_YOU, True), ("leaving", False)])
+@pytest.mark.parametrize(
+    ("code", "at_once"), [(JoinCode.BELOW_YOU, True), (JoinCode.LEAVING, False)]
+)
 def test_whoever_is_refused_by_its_own_subtree_asks_the_next_one_at_once(
-    reason: str, at_once: bool
+    code: JoinCode, at_once: bool
 ) -> None:
     """Only "below you" is no reason to wait: the others had nothing to do with it."""
     key = peer_key(identity("member 0").peer_id)
@@ -377,7 +380,7 @@ def test_whoever_is_refused_by_its_own_subtree_asks_the_next_one_at_once(
     ((asked, join),) = sent(grove, member)
     assert isinstance(join, Join)
     assert asked == identity(f"member {nearest}").peer_id
-    refused = JoinRefused(TOPIC, join.attempt, reason)
+    refused = JoinRefused(TOPIC, join.attempt, code)
     grove.act(member, lambda: member.hear(asked, refused))
     receivers = [receiver for receiver, _ in sent(grove, member)]
     assert receivers == ([identity(f"member {next_one}").peer_id] if at_once else [])
@@ -544,7 +547,7 @@ def test_a_parent_that_does_not_say_where_we_start_is_left_for_another() -> None
     assert solo.sent_to(alice.peer, Leave)
     solo.peers[alice.peer] = Parent("alice", alice.blocks.values())
     solo.advance(30.0)
-    assert solo.replies[99].error is None
+    assert solo.replies[99].refusal is None
 
 
 def test_a_start_that_takes_long_is_waited_for() -> None:
@@ -557,5 +560,5 @@ def test_a_start_that_takes_long_is_waited_for() -> None:
         page = FrontierPage(topic.cid, (mark,), answer=False, more=epoch < 4)
         solo.advance(1.5 * Parameters().join_timeout_s)
         solo.hear(alice.peer, page)
-    assert solo.replies[99].error is None
+    assert solo.replies[99].refusal is None
     assert len([join for join in alice.joins if join.topic == topic.cid]) == 1

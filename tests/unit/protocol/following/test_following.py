@@ -16,6 +16,7 @@ from pulsarcast.model.topics import (
     TopicSettings,
     create_topic,
 )
+from pulsarcast.protocol.commands import STOPPING
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.effects import Effect, Load, Persist, Reply, Send, Trace
 from pulsarcast.protocol.following import descriptors as descriptors_module
@@ -81,7 +82,7 @@ def test_whoever_subscribes_again_right_after_leaving_is_subscribed() -> None:
     inner = inner_node(lab, topic, members)
     lab.start(inner, lambda call: Unsubscribe(call, topic))
     reply = lab.ask(inner, lambda call: Subscribe(call, topic))
-    assert reply.error is None
+    assert reply.refusal is None
     lab.run(2 * HAND_OVER_S)
     event = lab.publish(0, topic, settle_s=5.0)
     assert lab.delivered(inner, topic) == [event]
@@ -132,7 +133,7 @@ def test_a_topic_without_a_meta_topic_can_be_left() -> None:
     solo = below(Parent("alice", [bare.block]))
     solo.subscribe(bare.cid)
     reply = solo.ask(lambda call: Unsubscribe(call, bare.cid))
-    assert reply.error is None
+    assert reply.refusal is None
     assert bare.cid not in solo.node.topics
 
 
@@ -140,7 +141,7 @@ def test_a_meta_topic_can_be_followed_and_left_by_itself() -> None:
     meta = meta_of(ALICE)
     solo = below(Parent("alice", [meta.block]))
     solo.subscribe(meta.cid)
-    assert solo.ask(lambda call: Unsubscribe(call, meta.cid)).error is None
+    assert solo.ask(lambda call: Unsubscribe(call, meta.cid)).refusal is None
     assert not solo.node.topics
 
 
@@ -154,7 +155,7 @@ def test_topics_that_were_left_do_not_stay_in_memory(monkeypatch: pytest.MonkeyP
     for topic in topics:
         solo.subscribe(topic.cid)
         cid = topic.cid
-        assert solo.ask(lambda call, cid=cid: Unsubscribe(call, cid)).error is None  # type: ignore[misc]
+        assert solo.ask(lambda call, cid=cid: Unsubscribe(call, cid)).refusal is None  # type: ignore[misc]
     assert not solo.node.topics
     assert solo.node.footprint()["descriptors"] <= 5
     kept = [row for row in solo.store.rows() if row.table == "topic"]
@@ -191,7 +192,7 @@ def test_a_topic_with_an_open_request_stays_known(monkeypatch: pytest.MonkeyPatc
         for topic in others:
             solo.subscribe(topic.cid)
             unsubscribe = partial(Unsubscribe, topic=topic.cid)
-            assert solo.ask(unsubscribe).error is None
+            assert solo.ask(unsubscribe).refusal is None
         return [row.key for row in solo.store.rows() if row.table == "topic"]
 
     assert asked.cid in come_and_go()
@@ -250,9 +251,9 @@ def test_whoever_leaves_before_the_subscription_began_leaves_nobody_waiting() ->
     assert solo.node.topics[topic.cid].subscribed
     assert 1 not in solo.replies, "it has no parent yet, and so no start"
     solo.give(Publish(3, topic.cid, b"hello"))
-    assert solo.ask(lambda call: Unsubscribe(call, topic.cid)).error is None
+    assert solo.ask(lambda call: Unsubscribe(call, topic.cid)).refusal is None
     solo.advance(60.0)
-    assert [solo.replies[call].error for call in (1, 2, 3)] == [None, None, None]
+    assert [solo.replies[call].refusal for call in (1, 2, 3)] == [None, None, None]
 
 
 def test_who_is_about_to_go_begins_nothing_anew() -> None:
@@ -268,7 +269,7 @@ def test_who_is_about_to_go_begins_nothing_anew() -> None:
     solo.advance(1.0)
     assert not solo.node.topics
     reply = solo.ask(lambda call: Subscribe(call, topic))
-    assert reply.error == "the node is stopping"
+    assert reply.refusal == STOPPING
     solo.hear(ALICE.peer_id, Join(topic, 7, Role.MEMBER, solo.me, False, False))
     solo.advance(60.0)
     assert solo.sent_to(ALICE.peer_id, JoinRefused) == [JoinRefused(topic, 7, "stopping")]
@@ -299,7 +300,7 @@ def test_what_was_to_be_published_when_we_were_told_to_go_is_not_put_beside_our_
     for load in loads:
         answer = Loaded(load.token, solo.store.answer(load.query))
         collect(solo.node.handle(answer, Now(1.0, 1)))
-    assert [(each.call, each.error) for each in replies] == [(99, "the node is stopping")]
+    assert [(each.call, each.refusal) for each in replies] == [(99, STOPPING)]
 
 
 def test_who_subscribes_again_while_it_leaves_is_told_so_once_it_is_so() -> None:
@@ -342,7 +343,7 @@ def test_what_is_published_while_the_disk_forgets_a_topic_waits_for_that() -> No
     while todo:
         go_on()
     second = solo.replies[99].cid
-    assert solo.replies[99].error is None
+    assert solo.replies[99].refusal is None
     for event in (first, second):
         assert event is not None
         assert solo.store.answer(LoadBlock(event)) != Block(None)
@@ -391,7 +392,7 @@ def test_of_comings_and_goings_the_last_counts(last: type[Subscribe | Unsubscrib
     at_once(solo, Unsubscribe(97, topic.cid), other(98, topic.cid), last(99, topic.cid))
     solo.advance(60.0)
     assert {97, 98, 99} <= solo.replies.keys()
-    assert all(solo.replies[call].error is None for call in (97, 98, 99))
+    assert all(solo.replies[call].refusal is None for call in (97, 98, 99))
     assert solo.node.followed.is_followed(topic.cid) == (last is Subscribe)
 
 
@@ -424,7 +425,7 @@ def test_who_subscribes_before_the_log_is_read_after_a_restart_is_answered() -> 
     while todo:
         for answer in again._carry_out(todo.pop(0)):
             todo.extend(again.node.handle(answer, NOW))
-    assert again.replies[99].error is None
+    assert again.replies[99].refusal is None
 
 
 def test_who_subscribes_before_the_log_is_read_links_to_what_is_in_it_all_the_same() -> None:
@@ -504,7 +505,7 @@ def test_who_has_left_a_topic_does_not_follow_it_in_its_next_life() -> None:
     solo = below(alice)
     solo.subscribe(topic.cid)
     assert follows(solo, topic.cid)
-    assert solo.ask(lambda call: Unsubscribe(call, topic.cid)).error is None
+    assert solo.ask(lambda call: Unsubscribe(call, topic.cid)).refusal is None
     assert not follows(solo, topic.cid)
     assert topic.cid not in killed_and_started_again(solo, alice).node.topics
 
@@ -695,5 +696,5 @@ def test_who_leaves_while_its_disk_forgets_the_topic_has_left() -> None:
     answers.append(lab.start(2, lambda call: Subscribe(call, topic)))
     answers.append(lab.start(2, lambda call: Unsubscribe(call, topic)))
     lab.run(60.0)
-    assert [each[0].error for each in answers] == [None] * 3
+    assert [each[0].refusal for each in answers] == [None] * 3
     assert topic not in lab.world.node(2).topics

@@ -52,7 +52,7 @@ def publish(solo: Solo, topic: Cid, count: int) -> None:
     for number in range(count):
         payload = bytes([number]) * (PAYLOAD_BYTES_MAX - 1000)
         solo.give(Publish(1000 + number, topic, payload))
-        assert solo.replies[1000 + number].error is None
+        assert solo.replies[1000 + number].refusal is None
 
 
 def restarted(count: int, *, keeps: bool, dropped: int = 0) -> tuple[Solo, Numbering]:
@@ -108,7 +108,7 @@ def test_who_leaves_a_topic_hands_its_newest_events_in_too(monkeypatch: pytest.M
     solo = below(Parent("alice", [TOPIC.block, meta_of(ALICE).block]))
     solo.subscribe(TOPIC.cid)
     publish(solo, TOPIC.cid, 5)
-    assert solo.ask(lambda call: Unsubscribe(call, TOPIC.cid)).error is None
+    assert solo.ask(lambda call: Unsubscribe(call, TOPIC.cid)).refusal is None
     offered = [decode_event(row.value) for row in solo.store.rows() if row.table == "offer"]
     assert sorted(event.sequence.number for event in offered) == [*range(1, 6)]
 
@@ -121,7 +121,7 @@ def test_who_leaves_a_topic_sees_so_many_of_its_newest_events_handed_in(
     solo.subscribe(TOPIC.cid)
     for _ in range(5):
         solo.publish(TOPIC.cid)
-    assert solo.ask(lambda call: Unsubscribe(call, TOPIC.cid)).error is None
+    assert solo.ask(lambda call: Unsubscribe(call, TOPIC.cid)).refusal is None
     offered = [decode_event(row.value) for row in solo.store.rows() if row.table == "offer"]
     assert sorted(event.sequence.number for event in offered) == [3, 4, 5]
 
@@ -131,7 +131,7 @@ def test_what_we_said_from_outside_is_handed_in_from_outside_if_we_leave_before_
     said = solo.publish(TOPIC.cid, b"from outside")
     solo.subscribe(TOPIC.cid)
     solo.sent.clear()
-    assert solo.ask(lambda call: Unsubscribe(call, TOPIC.cid)).error is None
+    assert solo.ask(lambda call: Unsubscribe(call, TOPIC.cid)).refusal is None
     solo.advance(1.0)
     (given,) = solo.sent_to(ALICE.peer_id, EventMessage)
     assert decode_event(given.block).cid == said
@@ -226,7 +226,7 @@ def test_what_we_said_before_we_followed_a_topic_is_handed_in_after_we_have_left
     topic = topic_of(ALICE).cid
     solo.give(PeerUp(Contact(alice.peer)))
     alice.takes_in = True
-    assert solo.ask(lambda call: Unsubscribe(call, topic)).error is None
+    assert solo.ask(lambda call: Unsubscribe(call, topic)).refusal is None
     assert solo.node.visits.has_own(topic)
     solo.advance(30.0)
     handed = [decode_event(each.block).cid for each in solo.sent_to(alice.peer, EventMessage)]
@@ -245,7 +245,7 @@ def test_what_we_said_before_we_followed_a_topic_is_known_by_its_key_after_we_ha
     for again in (False, True):
         if again:
             solo.publish(topic, b"as a member")
-        assert solo.ask(lambda call: Unsubscribe(call, topic)).error is None
+        assert solo.ask(lambda call: Unsubscribe(call, topic)).refusal is None
         same = solo.ask(lambda call: Publish(call, topic, b"", idempotency_key=b"key"))
         assert same.cid == event
         solo.subscribe(topic)

@@ -49,7 +49,7 @@ def test_what_nobody_follows_any_more_is_forgotten() -> None:
     lab.unsubscribe(MEMBER, topic)
     lab.run(2 * EXPIRY_S)
     reply = lab.ask(STRANGER, lambda call: Subscribe(call, topic))
-    assert reply.error is not None
+    assert reply.refusal is not None
 
 
 def test_nobody_asks_before_the_time_is_nearly_up() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from pulsarcast.model import trace
+from pulsarcast.model.errors import Halted, Rejection
 from pulsarcast.model.events import EventDescriptor, Sequence, publish_own
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import DeliveryOrder, TopicSettings
@@ -20,7 +21,6 @@ from pulsarcast.protocol.messages import (
     RequestToPublish,
     Role,
 )
-from pulsarcast.protocol.publishing.doubts import ANOTHER, NOT_REMEMBERED
 from pulsarcast.protocol.publishing.numbering import Saved
 from pulsarcast.protocol.store import (
     RESTORED,
@@ -173,7 +173,7 @@ def test_whoever_is_lost_is_not_waited_for() -> None:
     solo.give(Publish(99, TOPIC.cid, b"x"))
     assert 99 not in solo.replies
     solo.give(PeerLost(parent.peer))
-    assert solo.replies[99].error is None
+    assert solo.replies[99].refusal is None
 
 
 def test_all_who_publish_meanwhile_are_answered_in_their_order() -> None:
@@ -417,8 +417,8 @@ def meet(solo: Solo, sender: PeerId, event: EventDescriptor) -> None:
 
 def is_refused(solo: Solo) -> bool:
     reply = solo.ask(lambda call: Publish(call, TOPIC.cid, b"x"))
-    assert reply.error is None or ANOTHER in reply.error
-    return reply.error is not None
+    assert reply.refusal is None or reply.refusal.code == Halted.code
+    return reply.refusal is not None
 
 
 def test_whoever_goes_on_in_our_numbering_has_our_key() -> None:
@@ -426,7 +426,7 @@ def test_whoever_goes_on_in_our_numbering_has_our_key() -> None:
     solo = first_life(parent)
     epoch = numbering_of(solo.store).epoch
     meet(solo, parent.peer, made_by_another(4, epoch))
-    assert solo.reasons() == [ANOTHER]
+    assert solo.reasons() == [Rejection.KEY_IN_USE]
     assert is_refused(solo)
     assert numbering_of(solo.store).closed
     assert len(solo.delivered) == 4, "it is a valid event all the same"
@@ -438,7 +438,7 @@ def test_whoever_gives_one_of_our_numbers_to_another_event_has_our_key() -> None
     epoch = numbering_of(solo.store).epoch
     for number in (3, 2):
         meet(solo, parent.peer, made_by_another(number, epoch))
-    assert solo.reasons().count(ANOTHER) == 1
+    assert solo.reasons().count(Rejection.KEY_IN_USE) == 1
     assert is_refused(solo)
 
 
@@ -447,7 +447,7 @@ def test_whoever_names_an_event_of_this_life_as_a_parent_lives_too() -> None:
     solo = first_life(parent)
     last = numbering_of(solo.store).cid
     meet(solo, parent.peer, made_by_another(1, 77, parents=[last]))
-    assert solo.reasons() == [ANOTHER]
+    assert solo.reasons() == [Rejection.KEY_IN_USE]
     assert is_refused(solo)
 
 
@@ -455,7 +455,7 @@ def test_whoever_made_an_event_since_our_start_lives_too() -> None:
     parent = Neighbour()
     solo = first_life(parent)
     meet(solo, parent.peer, made_by_another(1, 77, created=CREATED_US + 1))
-    assert solo.reasons() == [ANOTHER]
+    assert solo.reasons() == [Rejection.KEY_IN_USE]
     assert is_refused(solo)
 
 
@@ -464,7 +464,7 @@ def test_an_event_from_a_life_that_we_forgot_is_said_once_and_no_reason_to_stop(
     solo = first_life(parent)
     for number in (1, 2, 3):
         meet(solo, parent.peer, made_by_another(number, 77))
-    assert solo.reasons() == [NOT_REMEMBERED]
+    assert solo.reasons() == [Rejection.UNKNOWN_OWN_EVENT]
     assert not is_refused(solo)
 
 
@@ -485,7 +485,7 @@ def test_an_event_that_we_forgot_tells_that_our_disk_went_back() -> None:
     parent.holds = {epoch: 3}
     solo = start_again(before.store, parent)
     meet(solo, parent.peer, made_by_another(4, epoch))
-    assert solo.reasons() == [NOT_REMEMBERED]
+    assert solo.reasons() == [Rejection.UNKNOWN_OWN_EVENT]
     assert sequence_of(solo, solo.publish(TOPIC.cid)).epoch != epoch
 
 
@@ -512,7 +512,7 @@ def test_an_event_of_an_epoch_before_the_last_does_not_tell_that_our_disk_went_b
     parent.holds = {epoch: 3}
     solo = start_again(before.store, parent)
     meet(solo, parent.peer, made_by_another(9, 77))
-    assert solo.reasons() == [NOT_REMEMBERED]
+    assert solo.reasons() == [Rejection.UNKNOWN_OWN_EVENT]
     assert sequence_of(solo, solo.publish(TOPIC.cid)) == (epoch, 4)
 
 
@@ -561,7 +561,7 @@ def test_another_event_under_a_number_that_we_hold_is_looked_for() -> None:
     meet(solo, parent.peer, one)
     claim = MarkState(BOB.peer_id, one.sequence.epoch, 0, 1, other.cid)
     solo.hear(parent.peer, FrontierPage(TOPIC.cid, (claim,), answer=False, more=False))
-    assert "two events with one number" in solo.reasons()
+    assert "equivocation" in solo.reasons()
 
 
 def test_what_our_disk_says_of_a_numbering_is_read_as_it_was_written() -> None:

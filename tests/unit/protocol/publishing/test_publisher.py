@@ -1,6 +1,7 @@
 """Publishing: numbers, links and disks (design 6)."""
 
 from pulsarcast.model import trace
+from pulsarcast.model.errors import Halted
 from pulsarcast.model.topics import DeliveryOrder, TopicSettings
 from pulsarcast.protocol.effects import Persist, Reply, Send
 from pulsarcast.protocol.inputs import Publish
@@ -70,7 +71,7 @@ def free_and_restart(lab: Lab, index: int) -> None:
 
 def stopped_by_its_disk(lab: Lab, index: int) -> list[str]:
     reasons = [record.reason for record in lab.records(trace.NodeStopped, index)]
-    return [reason for reason in reasons if "the disk refused" in reason]
+    return [reason for reason in reasons if reason == trace.StopReason.DISK_FAILED]
 
 
 def test_a_node_whose_disk_is_full_says_so_refuses_and_falls_silent() -> None:
@@ -85,8 +86,8 @@ def test_a_node_whose_disk_is_full_says_so_refuses_and_falls_silent() -> None:
     assert len(stopped_by_its_disk(lab, 1)) == 1
     said = len([each for each in lab.said if each.sender == 1])
     refused = lab.ask(1, lambda call: Publish(call, topic, b"refused"))
-    assert refused.error is not None
-    assert "the disk refused" in refused.error
+    assert refused.refusal is not None
+    assert refused.refusal.code == Halted.code
     lab.world.disk_full(1, full=False)
     missed = lab.publish(2, topic, b"room again", settle_s=120.0)
     assert len([each for each in lab.said if each.sender == 1]) == said, "room alone is no remedy"
@@ -105,7 +106,7 @@ def test_a_publisher_whose_disk_was_full_goes_on_after_a_restart_without_a_gap()
     for payload in (b"unkept", b"refused"):
         replies = lab.start(1, lambda call, payload=payload: Publish(call, topic, payload))  # type: ignore[misc]
         lab.run(5.0)
-        assert not [reply for reply in replies if reply.error is None]
+        assert not [reply for reply in replies if reply.refusal is None]
     assert stopped_by_its_disk(lab, 1)
     free_and_restart(lab, 1)
     after = lab.publish(1, topic, b"after", replicated=False, settle_s=120.0)
@@ -148,7 +149,7 @@ def test_too_few_peers_for_all_replicas_is_said_and_not_waited_for() -> None:
     topic = lab.create(0)
     lab.subscribe([1], topic)
     reply = lab.ask(1, lambda call: Publish(call, topic, b"x", replicated=True))
-    assert (reply.error, reply.replicas) == (None, 2)
+    assert (reply.refusal, reply.replicas) == (None, 2)
     assert lab.records(trace.Acknowledged, 1)[0].level == "accepted"
 
 
@@ -156,5 +157,5 @@ def test_a_payload_that_is_too_large_is_refused_at_once() -> None:
     lab = Lab(3)
     topic = lab.create(0, TopicSettings(payload_bytes_max=3))
     lab.subscribe([1], topic)
-    assert lab.ask(1, lambda call: Publish(call, topic, b"four")).error is not None
+    assert lab.ask(1, lambda call: Publish(call, topic, b"four")).refusal is not None
     assert lab.publish(1, topic, b"abc") is not None

@@ -3,6 +3,7 @@
 import pytest
 
 from pulsarcast.model import trace
+from pulsarcast.model.errors import Busy
 from pulsarcast.model.events import (
     REQUEST_BYTES_MAX,
     Attribute,
@@ -21,7 +22,6 @@ from pulsarcast.protocol.messages import (
     RequestToPublish,
 )
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.publishing.numbering import NO_SECOND_EPOCH
 from tests.support.lab import Lab
 from tests.support.people import (
     ALICE,
@@ -65,7 +65,7 @@ def test_a_request_waits_in_the_outbox_until_its_publisher_is_back() -> None:
     assert not replies
     lab.world.restart(0)
     lab.run(120.0)
-    assert [reply.error for reply in replies] == [None]
+    assert [reply.refusal for reply in replies] == [None]
     assert payloads(lab, 2, topic) == [b"waits"]
 
 
@@ -139,11 +139,11 @@ def test_a_refusal_is_told_to_the_caller_and_written_down() -> None:
     solo = below(Parent("alice", [topic.block]))
     solo.give(Publish(99, topic.cid, b"please"))
     (asked,) = solo.sent_to(ALICE.peer_id, RequestToPublish)
-    refusal = RequestAnswered(topic.cid, request_id_of(asked), None, 0, "not today")
+    refusal = RequestAnswered(topic.cid, request_id_of(asked), None, 0, "busy", "not today")
     solo.hear(ALICE.peer_id, refusal)
-    assert solo.replies[99].error == "not today"
+    assert solo.replies[99].refusal == Busy("not today").refusal
     refused = [record for record in solo.records if isinstance(record, trace.Refused)]
-    assert [record.reason for record in refused] == ["not today"]
+    assert [record.reason for record in refused] == ["busy"]
 
 
 def test_the_outbox_is_bounded() -> None:
@@ -152,7 +152,7 @@ def test_the_outbox_is_bounded() -> None:
     for call in range(100, 110):
         solo.give(Publish(call, topic.cid, b"many"))
     assert solo.node.footprint()["outbox"] == 5
-    assert {reply.error for reply in solo.replies.values()} == {"the outbox is full"}
+    assert {reply.refusal and reply.refusal.code for reply in solo.replies.values()} == {"busy"}
 
 
 # Several sequencers.
@@ -399,21 +399,21 @@ def test_only_the_author_can_say_what_is_settled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "reason"),
+    ("settings", "code"),
     [
-        (TopicSettings(allowed_publishers=(CAROL.peer_id,)), "this peer may not publish"),
-        (TopicSettings(request_to_publish=False), "the author may not request"),
-        (TopicSettings(requesters=(CAROL.peer_id,)), "the author may not request"),
-        (TopicSettings(payload_bytes_max=3), "the payload is too large"),
+        (TopicSettings(allowed_publishers=(CAROL.peer_id,)), "not_allowed"),
+        (TopicSettings(request_to_publish=False), "not_allowed"),
+        (TopicSettings(requesters=(CAROL.peer_id,)), "not_allowed"),
+        (TopicSettings(payload_bytes_max=3), "too_large"),
     ],
 )
-def test_what_is_not_allowed_is_refused_with_a_reason(settings: TopicSettings, reason: str) -> None:
+def test_what_is_not_allowed_is_refused_with_a_code(settings: TopicSettings, code: str) -> None:
     solo = Solo().start()
     topic = solo.create(settings)
     signed = request_of(BOB, topic)
     solo.hear(BOB.peer_id, RequestToPublish(signed.block, replicated=False, settled=0))
     (answer,) = solo.sent_to(BOB.peer_id, RequestAnswered)
-    assert (answer.event, answer.reason) == (None, reason)
+    assert (answer.event, answer.code) == (None, code)
 
 
 @pytest.mark.parametrize("attributes", [{"price": 101}, {"price": "5"}, {"prise": 5}])
@@ -434,8 +434,8 @@ def test_attributes_outside_the_schema_are_refused(attributes: dict[str, Attribu
     solo.hear(BOB.peer_id, RequestToPublish(signed.block, replicated=False, settled=0))
     (answer,) = solo.sent_to(BOB.peer_id, RequestAnswered)
     assert answer.event is None
-    assert answer.reason is not None
-    assert "the topic's schema does not" in answer.reason
+    assert answer.code == "invalid"
+    assert "the topic's schema does not" in answer.message
 
 
 def test_a_request_that_has_expired_is_refused() -> None:
@@ -445,7 +445,7 @@ def test_a_request_that_has_expired_is_refused() -> None:
     signed = request_of(BOB, topic, expires=CREATED_US + 50_000_000)
     solo.hear(BOB.peer_id, RequestToPublish(signed.block, replicated=False, settled=0))
     (answer,) = solo.sent_to(BOB.peer_id, RequestAnswered)
-    assert answer.reason == "the request has expired"
+    assert (answer.code, answer.message) == ("invalid", "the request has expired")
 
 
 def test_the_largest_request_there_is_has_no_room_to_become_an_event_and_is_refused() -> None:
@@ -457,7 +457,7 @@ def test_the_largest_request_there_is_has_no_room_to_become_an_event_and_is_refu
     for _ in range(2):
         solo.hear(BOB.peer_id, RequestToPublish(signed.block, replicated=False, settled=0))
         answer = solo.sent_to(BOB.peer_id, RequestAnswered)[-1]
-        assert (answer.event, "oversize" in answer.reason) == (None, True)
+        assert (answer.event, answer.code) == (None, "too_large")
     assert solo.node.footprint()["requests"] == 0
     second = request_of(BOB, topic, 2)
     solo.hear(BOB.peer_id, RequestToPublish(second.block, replicated=False, settled=1))
@@ -477,7 +477,7 @@ def test_a_request_in_a_total_order_that_we_have_given_up_is_refused() -> None:
     for _ in range(2):
         solo.hear(BOB.peer_id, RequestToPublish(signed.block, replicated=False, settled=0))
         answer = solo.sent_to(BOB.peer_id, RequestAnswered)[-1]
-        assert (answer.event, answer.reason) == (None, NO_SECOND_EPOCH)
+        assert (answer.event, answer.code) == (None, "halted")
     assert solo.node.footprint()["requests"] == 0
     assert not solo.topic(topic).requests.holds(BOB.peer_id, EPOCH, 1)
 
@@ -514,11 +514,11 @@ def test_a_request_that_came_too_early_is_held_against_the_version_of_its_turn()
     first, large = request_of(BOB, topic, 1), request_of(BOB, topic, 2, payload=bytes(100))
     solo.hear(BOB.peer_id, RequestToPublish(large.block, False, 0))
     less = TopicSettings(delivery_order=order, allowed_publishers=publishers, payload_bytes_max=99)
-    assert solo.ask(lambda call: UpdateTopic(call, topic, less)).error is None
+    assert solo.ask(lambda call: UpdateTopic(call, topic, less)).refusal is None
     solo.hear(BOB.peer_id, RequestToPublish(first.block, False, 0))
     answers = {each.request_id: each for each in solo.sent_to(BOB.peer_id, RequestAnswered)}
     assert answers[first.request_id].event is not None
-    assert answers[large.request_id].reason == "the payload is too large"
+    assert answers[large.request_id].code == "too_large"
     third = request_of(BOB, topic, 3)
     solo.hear(BOB.peer_id, RequestToPublish(third.block, False, 2))
     ours = [mark for mark in solo.topic(topic).frontier.marks() if mark.publisher == solo.me]
@@ -564,7 +564,7 @@ def test_requests_that_came_too_early_are_forgotten_with_their_topic() -> None:
     solo.subscribe(topic.cid)
     hear_early(solo, topic.cid, BOB, range(2, 10))
     assert solo.node.footprint()["requests"] == 8
-    assert solo.ask(lambda call: Unsubscribe(call, topic.cid)).error is None
+    assert solo.ask(lambda call: Unsubscribe(call, topic.cid)).refusal is None
     assert solo.node.footprint()["requests"] == 0
 
 

@@ -50,7 +50,7 @@ def published(solo: Solo) -> MarkState:
     """Publish without following, and say what is on offer."""
     solo.give(Publish(99, TOPIC.cid, b"from outside"))
     solo.advance(1.0)
-    assert solo.replies[99].error is None
+    assert solo.replies[99].refusal is None
     (join,) = solo.sent_to(ALICE.peer_id, Join)
     assert join.role is Role.VISITOR
     solo.hear(ALICE.peer_id, JoinAccepted(TOPIC.cid, join.attempt, (), (), EMPTY_DIGEST))
@@ -137,7 +137,7 @@ def test_an_offer_survives_a_crash() -> None:
     lab.publish(9, topic, b"so that it knows the topic")
     lab.world.cut([[9]])
     reply = lab.ask(9, lambda call: Publish(call, topic, b"durable"))
-    assert reply.error is None
+    assert reply.refusal is None
     lab.world.kill(9)
     lab.world.heal()
     lab.world.restart(9)

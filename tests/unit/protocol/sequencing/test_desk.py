@@ -77,7 +77,7 @@ def test_a_request_that_came_too_early_is_held_against_the_version_of_its_turn()
     hear(pair, BOB, first)
     assert in_log(pair) == [first.request_id]
     (answer,) = pair.solo.sent_to(BOB.peer_id, RequestAnswered)
-    assert (answer.request_id, answer.reason) == (large.request_id, "the payload is too large")
+    assert (answer.request_id, answer.code) == (large.request_id, "too_large")
 
 
 def test_a_request_that_came_too_early_while_we_could_not_judge_it_is_judged_in_its_turn(
@@ -152,7 +152,7 @@ def test_of_two_requests_with_one_number_the_first_gets_a_place() -> None:
     assert in_log(pair) == [first.request_id]
     (answer,) = pair.solo.sent_to(BOB.peer_id, RequestAnswered)
     assert answer.request_id == other.request_id
-    assert (answer.event, answer.reason) == (None, "this request number was used before")
+    assert (answer.event, answer.code) == (None, "conflict")
     assert pair.solo.node.footprint()["requests"] == 1, "the first, which waits for its answer"
     hear(pair, BOB, request_of(BOB, pair.topic, 2))
     assert len(in_log(pair)) == 2
@@ -178,7 +178,7 @@ def test_a_request_too_large_for_an_event_is_refused_and_its_number_is_not_taken
     assert len(large.block) == REQUEST_BYTES_MAX
     hear(pair, BOB, large)
     (answer,) = pair.solo.sent_to(BOB.peer_id, RequestAnswered)
-    assert (answer.event, answer.reason) == (None, "oversize")
+    assert (answer.event, answer.code) == (None, "too_large")
     smaller = [request_of(BOB, pair.topic, number) for number in (2, 1)]
     for signed in smaller:
         hear(pair, BOB, signed)

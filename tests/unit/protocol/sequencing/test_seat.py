@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 
 from pulsarcast.model.certificates import make_certificate, sign_place
+from pulsarcast.model.errors import Halted
 from pulsarcast.model.events import Position, Sequence, publish_request
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid, order_of
@@ -145,7 +146,7 @@ def test_without_most_of_them_requests_wait_and_none_is_lost() -> None:
     assert not replies
     lab.world.restart(0)
     lab.run(40.0)
-    assert replies[0].error is None
+    assert replies[0].refusal is None
     assert lab.delivered(READER, topic) == [replies[0].cid]
 
 
@@ -162,7 +163,7 @@ def test_a_request_is_published_once_however_often_its_leader_changes() -> None:
             lab.world.restart(old)
         lab.run(0.3)
     lab.run(60.0)
-    assert all(reply and reply[0].error is None for reply in replies)
+    assert all(reply and reply[0].refusal is None for reply in replies)
     payloads = [event.payload for event in lab.log(READER, topic)]
     assert sorted(payloads) == sorted(b"request %d" % number for number in range(12))
     assert payloads == [b"request %d" % number for number in range(12)], "in the author's order"
@@ -219,7 +220,7 @@ def test_a_deposed_sequencer_convinces_nobody(certificate: bytes | None) -> None
     receive(lab, READER, lie)
     lab.run(10.0)
     assert lab.delivered(READER, topic) == [first]
-    assert (lie.certificate == b"") != ("a certificate that proves nothing" in lab.reasons(READER))
+    assert (lie.certificate == b"") != ("bad_certificate" in lab.reasons(READER))
 
 
 def test_two_certificates_for_one_position_stop_the_topic() -> None:
@@ -228,12 +229,13 @@ def test_two_certificates_for_one_position_stop_the_topic() -> None:
     lab.publish(AUTHOR, topic, b"second")
     receive(lab, READER, certified(lab, topic, 1, (0, 1)))
     lab.run(10.0)
-    assert "two certificates for one position" in lab.reasons(READER)
+    assert "two_certificates" in lab.reasons(READER)
     for index in range(NODES):
         assert lab.world.node(index).topics[topic].halted is not None
     reply = lab.ask(READER, lambda call: Publish(call, topic, b"third"))
-    assert reply.error is not None
-    assert "two events are certified for position 1" in reply.error
+    assert reply.refusal is not None
+    assert reply.refusal.code == Halted.code
+    assert "two events are certified for position 1" in reply.refusal.message
     rows = {row.table: row for row in lab.world.store(READER).rows()}
     assert rows["proof"].key == first
     lab.world.kill(READER)

@@ -384,7 +384,7 @@ def test_a_request_that_expires_while_it_waits_is_refused_in_its_turn() -> None:
     hear(node, seen)
     (refused,) = node.sent_to(BOB.peer_id, RequestAnswered)
     assert refused.request_id == short.request_id
-    assert (refused.event, refused.reason) == (None, "the request has expired")
+    assert (refused.event, refused.message) == (None, "the request has expired")
     (answer,) = node.sent_to(CAROL.peer_id, RequestAnswered)
     assert node.cids() == [seen.cid, answer.event]
 
@@ -410,7 +410,7 @@ def test_a_request_without_the_marks_that_its_topic_asks_for_is_refused() -> Non
         RequestToPublish(request_of(BOB, TOPIC.topic, after=(cid_of(b"x"),)).block, False, 0),
     )
     (answer,) = node.sent_to(BOB.peer_id, RequestAnswered)
-    assert "marks" in answer.reason
+    assert "marks" in answer.message
     assert not node.delivered
 
 
@@ -438,7 +438,7 @@ def test_a_lie_about_a_parent_is_rejected_and_takes_its_number() -> None:
     lie = event_of(MALLORY, TOPIC, parents=(known.cid,), marks=(Mark(BOB.peer_id, EPOCH, 1),))
     hear(node, known, lie)
     assert node.cids() == [known.cid]
-    assert node.reasons() == ["a parent that is not what the event says"]
+    assert node.reasons() == ["foreign_parent"]
     # Who did not know better links to it: that must not wait for ever.
     child = event_of(CAROL, TOPIC, **following(lie))
     hear(node, child)
@@ -451,7 +451,7 @@ def test_a_lie_is_found_also_where_the_parent_comes_later() -> None:
     lie = event_of(MALLORY, TOPIC, parents=(known.cid,), marks=(Mark(ALICE.peer_id, EPOCH, 1),))
     hear(node, lie, known, event_of(ALICE, TOPIC, 1))
     assert lie.cid not in node.cids()
-    assert "a parent that is not what the event says" in node.reasons()
+    assert "foreign_parent" in node.reasons()
 
 
 def test_one_who_names_parents_without_end_leaves_recovery_to_the_others() -> None:

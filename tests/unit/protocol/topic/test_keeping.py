@@ -36,7 +36,7 @@ def test_what_waits_behind_an_event_that_is_void_has_its_turn() -> None:
     revoked = event_of(BOB, first, 2)
     for event in (allowed[0], allowed[1], revoked, allowed[2]):
         solo.hear(parent.peer, EventMessage(event.block, 1))
-    assert solo.reasons() == ["the right to publish was revoked"]
+    assert solo.reasons() == ["superseded"]
     assert solo.cids() == [event.cid for event in allowed]
     assert not len(solo.topic(first.cid).ordering)
 
