@@ -30,7 +30,7 @@ from pulsarcast.model.cbor import plain
 from pulsarcast.pipeline.session import LITTLE, session
 from pulsarcast.pipeline.topics.publications import Nonces
 from pulsarcast.pipeline.topics.source import TopicSource
-from pulsarcast.protocol.commands import nonce_of
+from pulsarcast.protocol.commands.publications import nonce_of
 from tests.pipeline.cluster import Cluster, _daemon, _wait_for, running_cluster
 
 ROOT = Path(__file__).parents[2]

@@ -33,7 +33,7 @@ from pulsarcast.network.multiaddrs import check_address, is_everywhere
 from pulsarcast.network.neighbours import Neighbours
 from pulsarcast.network.timers import Timers
 from pulsarcast.network.tracing import NodeTrace
-from pulsarcast.protocol.commands import STOPPING
+from pulsarcast.protocol.commands.commands import STOPPING
 from pulsarcast.protocol.effects import (
     Deliver,
     DropPeer,

@@ -52,7 +52,7 @@ from pulsarcast.network.subscriptions import (
 )
 from pulsarcast.network.tracing import NodeTrace
 from pulsarcast.network.values import Ack, Publication, Published, Topic, TopicRef
-from pulsarcast.protocol.commands import NO_TOPIC
+from pulsarcast.protocol.commands.commands import NO_TOPIC
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import (
     Command,

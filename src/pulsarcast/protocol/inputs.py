@@ -208,19 +208,12 @@ class PersistFailed(Struct, frozen=True):
     reason: str
 
 
-Command: TypeAlias = (
-    CreateTopic
-    | UpdateTopic
-    | Subscribe
-    | Unsubscribe
-    | SubscribeContent
-    | UnsubscribeContent
-    | Publish
-    | Acknowledge
-    | FetchBlock
-    | Resolve
-    | ReadHistory
-)
+TopicCommand: TypeAlias = CreateTopic | UpdateTopic
+SubscriptionCommand: TypeAlias = Subscribe | Unsubscribe | SubscribeContent | UnsubscribeContent
+ReadCommand: TypeAlias = FetchBlock | Resolve | ReadHistory
+Call: TypeAlias = TopicCommand | SubscriptionCommand | Publish | ReadCommand
+"""A command that is answered, once."""
+Command: TypeAlias = Call | Acknowledge
 
 Input: TypeAlias = (
     MessageReceived

@@ -14,7 +14,10 @@ from pulsarcast.model.events import EventDescriptor, decode_event
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid, PeerId, peer_key
 from pulsarcast.model.topics import DeliveryOrder, decode_topic
-from pulsarcast.protocol.commands import Commands
+from pulsarcast.protocol.commands.publications import PublishCommands
+from pulsarcast.protocol.commands.reading import ReadCommands
+from pulsarcast.protocol.commands.subscriptions import SubscriptionCommands
+from pulsarcast.protocol.commands.topics import TopicCommands
 from pulsarcast.protocol.content.content import Content
 from pulsarcast.protocol.content.following import ContentTopic
 from pulsarcast.protocol.content.messages import (
@@ -42,6 +45,9 @@ from pulsarcast.protocol.following.joiners import Joiners
 from pulsarcast.protocol.following.prolonging import Prolonging
 from pulsarcast.protocol.following.renewal import Renewal
 from pulsarcast.protocol.inputs import (
+    Acknowledge,
+    CreateTopic,
+    FetchBlock,
     FindPeer,
     Halt,
     Input,
@@ -52,9 +58,17 @@ from pulsarcast.protocol.inputs import (
     PeerUp,
     Persisted,
     PersistFailed,
+    Publish,
+    ReadHistory,
+    Resolve,
     Start,
     Stop,
+    Subscribe,
+    SubscribeContent,
     TimerFired,
+    Unsubscribe,
+    UnsubscribeContent,
+    UpdateTopic,
 )
 from pulsarcast.protocol.messages import (
     Contact,
@@ -84,6 +98,7 @@ from pulsarcast.protocol.publishing.outbox import Outbox
 from pulsarcast.protocol.publishing.publisher import Publisher
 from pulsarcast.protocol.publishing.request_desk import RequestDesk
 from pulsarcast.protocol.publishing.visiting import Visits
+from pulsarcast.protocol.sequencing.intake import RequestIntake
 from pulsarcast.protocol.sequencing.messages import (
     Append,
     Appended,
@@ -159,7 +174,29 @@ class Node:
         self.seats = Seats(
             context, self.descriptors, self.following, self.renewal, self.publisher, self.outbox
         )
-        self.commands = Commands(self)
+        self.intake = RequestIntake(context, self.followed, self.doubts, self.desk, self.seats)
+        self.topic_commands = TopicCommands(
+            context,
+            self.following,
+            self.dht,
+            self.descriptors,
+            self.renewal,
+            self.publisher,
+            self.doubts,
+        )
+        self.subscriptions = SubscriptionCommands(
+            context, self.following, self.descriptors, self.content
+        )
+        self.reading = ReadCommands(context, self.following, self.dht)
+        self.publications = PublishCommands(
+            context,
+            self.following,
+            self.descriptors,
+            self.reading,
+            self.doubts,
+            self.publisher,
+            self.outbox,
+        )
 
     @property
     def halted(self) -> Refusal | None:
@@ -173,7 +210,9 @@ class Node:
         effects: list[Effect] = []
         turn.effects = effects
         if self._halted is not None:
-            self.commands.refuse_all(given, self._halted)
+            call = getattr(given, "call", None)
+            if call is not None:
+                self.reading.refuse(call, self._halted)
             return effects
         match given:
             case MessageReceived(sender, message):
@@ -199,8 +238,20 @@ class Node:
                 self._halt(trace.StopReason.DISK_FAILED, f"the disk refused: {reason}")
             case Halt(reason):
                 self._halt(trace.StopReason.KEY_IN_USE, reason)
-            case _:
-                self.commands.handle(given)
+            case Publish():
+                self.publications.handle(given)
+            case Acknowledge(cid, index):
+                topic = self.followed.get(cid)
+                if topic is not None:
+                    topic.log.acknowledge(index)
+            case Subscribe() | Unsubscribe() | SubscribeContent() | UnsubscribeContent():
+                self.subscriptions.handle(given)
+            case CreateTopic() | UpdateTopic():
+                self.topic_commands.handle(given)
+            case FetchBlock() | Resolve() | ReadHistory():
+                self.reading.handle(given)
+            case _ as unreachable:
+                assert_never(unreachable)
         return effects
 
     # What peers say.
@@ -247,7 +298,7 @@ class Node:
             case JoinAccepted() | JoinReferred() | JoinRefused():
                 self._answer_joiner(sender, message)
             case RequestToPublish():
-                self.commands.receive_request(sender, message)
+                self.intake.receive(sender, message)
             case RequestAnswered() | RequestReferred():
                 self.outbox.receive(sender, message)
             case AskVote() | Vote() | Append() | Appended():
@@ -388,7 +439,7 @@ class Node:
 
     def ask_self(self, message: RequestToPublish) -> None:
         """A request of ours is for ourselves: we are one of the topic's sequencers."""
-        self.commands.receive_request(self.turn.me, message)
+        self.intake.receive(self.turn.me, message)
 
     def published(self, event: EventDescriptor) -> None:
         """An event of ours is on our disk: it may be routed by content."""

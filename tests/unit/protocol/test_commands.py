@@ -12,7 +12,7 @@ from pulsarcast.model.topics import (
     Retention,
     TopicSettings,
 )
-from pulsarcast.protocol.commands import nonce_of
+from pulsarcast.protocol.commands.publications import nonce_of
 from pulsarcast.protocol.inputs import SubscribeContent, UpdateTopic
 from pulsarcast.protocol.topic import versions
 from tests.support.people import ALICE, BOB, meta_of, topic_of

@@ -207,12 +207,6 @@ class Content:
             cid, root, marks, [drop, DropState("cursor", cid)], forgotten, partial(_run, ended)
         )
 
-    def acknowledge(self, cid: Cid, index: int) -> None:
-        """The application is done with every delivery of a topic up to a place."""
-        topic = self.topics.get(cid)
-        if topic is not None:
-            topic.log.acknowledge(index)
-
     def rows(self, topic: ContentTopic) -> list[Write]:
         """What our disk should say about a topic that we follow by content."""
         return [

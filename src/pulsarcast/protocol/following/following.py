@@ -10,6 +10,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from pulsarcast.model import trace
+from pulsarcast.model.errors import NotFollowed
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import CID_BYTES, Cid, PeerId
 from pulsarcast.model.requests import Sequence
@@ -324,6 +325,13 @@ class Following:
             self.turn.persist(*self._rows(cid))
         else:
             self.unfollow(topic)
+
+    def member(self, cid: Cid) -> Topic:
+        """A topic that we are a member of; raises NotFollowed where we are not."""
+        topic = self.topics.get(cid)
+        if topic is None:
+            raise NotFollowed("the node does not follow this topic")
+        return topic
 
     def when_forgotten(self, cid: Cid, then: Callable[[], None]) -> None:
         """Do something once we are out of a topic."""

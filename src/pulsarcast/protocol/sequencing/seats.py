@@ -33,6 +33,7 @@ from pulsarcast.protocol.store import DropState, Write
 from pulsarcast.protocol.topic.life import FollowReason
 from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.protocol.topic.versions import Versions
+from pulsarcast.protocol.turn import Turn
 
 SEATS_MAX = 64
 """Topics that we are a sequencer of at a time: whoever names us in more has to do without us."""
@@ -206,14 +207,6 @@ class Seats:
             self.turn.send(sender, referred)
         return False
 
-    def summon(self, versions: Versions) -> None:
-        """Tell a topic's sequencers, by its newest version, that they are."""
-        current = versions.current
-        version = None if current is versions.first else current.cid
-        for peer in current.sequencers:
-            if peer != self.turn.me:
-                self.turn.send(peer, Summon(versions.first.cid, version))
-
     def summoned(self, topic: Cid, version: Cid | None = None) -> None:
         """Somebody says that a topic names us, in some version: see for ourselves."""
         known = self.following.topics.get(topic)
@@ -273,3 +266,12 @@ class Seats:
         if topic is not None and following.followed.is_followed(topic.id):
             self.open(topic)
         return True
+
+
+def summon(turn: Turn, versions: Versions) -> None:
+    """Tell a topic's sequencers, by its newest version, that they are."""
+    current = versions.current
+    version = None if current is versions.first else current.cid
+    for peer in current.sequencers:
+        if peer != turn.me:
+            turn.send(peer, Summon(versions.first.cid, version))

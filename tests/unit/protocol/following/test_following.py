@@ -16,7 +16,7 @@ from pulsarcast.model.topics import (
     TopicSettings,
     create_topic,
 )
-from pulsarcast.protocol.commands import STOPPING
+from pulsarcast.protocol.commands.commands import STOPPING
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.effects import Effect, Load, Persist, Reply, Send, Trace
 from pulsarcast.protocol.following import descriptors as descriptors_module

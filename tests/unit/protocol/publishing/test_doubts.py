@@ -9,7 +9,6 @@ from pulsarcast.model.errors import Halted, Rejection
 from pulsarcast.model.events import EventDescriptor, Sequence, publish_own
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import DeliveryOrder, TopicSettings
-from pulsarcast.protocol.commands import DOUBTED_BYTES_MAX
 from pulsarcast.protocol.inputs import PeerLost, Publish
 from pulsarcast.protocol.messages import (
     EventMessage,
@@ -22,6 +21,7 @@ from pulsarcast.protocol.messages import (
     Role,
 )
 from pulsarcast.protocol.publishing.numbering import Saved
+from pulsarcast.protocol.sequencing.intake import DOUBTED_BYTES_MAX
 from pulsarcast.protocol.store import (
     RESTORED,
     Block,

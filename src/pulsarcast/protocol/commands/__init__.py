@@ -1,0 +1,1 @@
+"""What an application asks of a node, and the answers it gets."""

@@ -1,0 +1,59 @@
+"""Requests to publish that come from other peers: whose matter each of them is."""
+
+from functools import partial
+
+from pulsarcast.model.events import decode_request
+from pulsarcast.model.ids import PeerId
+from pulsarcast.protocol.context import Context
+from pulsarcast.protocol.messages import RequestToPublish
+from pulsarcast.protocol.publishing.doubts import Doubts
+from pulsarcast.protocol.publishing.request_desk import RequestDesk
+from pulsarcast.protocol.sequencing.seats import Seats
+from pulsarcast.protocol.topic.followed import FollowedTopics
+
+DOUBTED_BYTES_MAX = 8 << 20
+"""Bytes of others' requests that wait until we know whether we may go on with our numbering."""
+
+
+class RequestIntake:
+    """Takes in what other peers ask this node to publish."""
+
+    def __init__(
+        self,
+        context: Context,
+        followed: FollowedTopics,
+        doubts: Doubts,
+        desk: RequestDesk,
+        seats: Seats,
+    ) -> None:
+        self.parameters = context.parameters
+        self.followed = followed
+        self.doubts = doubts
+        self.desk = desk
+        self.seats = seats
+        self._doubted_bytes = 0
+
+    def receive(self, sender: PeerId, message: RequestToPublish) -> None:
+        """A peer asks us to publish for it; we do so only for topics that we follow."""
+        cid = decode_request(message.block).request.topic
+        topic = self.followed.members.get(cid)
+        if topic is None or topic.is_sequenced:
+            self.seats.receive_request(sender, cid, message)
+            return
+        refuses = self.doubts.numberings.refusal is not None
+        if not topic.started or topic.is_behind_its_log or refuses:
+            # Left without an answer the author asks others, or again.
+            return
+        if not self.doubts.has(topic.id):
+            self.desk.receive(sender, message, topic)
+        elif (
+            self.doubts.waiting(topic.id) < self.parameters.requests_held_max
+            and self._doubted_bytes + len(message.block) <= DOUBTED_BYTES_MAX
+        ):
+            self._doubted_bytes += len(message.block)
+            again = partial(self._receive_again, sender, message)
+            self.doubts.resolve(topic.descriptor, topic, again)
+
+    def _receive_again(self, sender: PeerId, message: RequestToPublish) -> None:
+        self._doubted_bytes -= len(message.block)
+        self.receive(sender, message)
