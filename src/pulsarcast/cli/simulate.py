@@ -34,21 +34,23 @@ FROM_THE_SEED = {
 }
 """The options that a random run derives from its seed."""
 _OF_CONTENT = {"subscriptions", "probing", "cut_off", "skew", "follow_load", "churn"}
-_OF_TRACES = {"trace", "trace_level", "run_id"}
 WITHOUT_USE = {
     "workload": {"subscribers", *_OF_CONTENT},
     "tree": {"faults", "workload", *_OF_CONTENT},
     "random": _OF_CONTENT,
     "sequenced": _OF_CONTENT,
-    "sequencers": {
-        "settle_s_max",
-        "share_verification",
-        "through_wire",
-        *_OF_TRACES,
-        *_OF_CONTENT,
+    "sequencers": {"settle_s_max", "share_verification", "through_wire", *_OF_CONTENT},
+    "content": {
+        "order",
+        "dissemination",
+        "faults",
+        "workload",
+        "subscribers",
+        "trace",
+        "trace_level",
+        "run_id",
     },
-    "content": {"order", "dissemination", "faults", "workload", "subscribers", *_OF_TRACES},
-    "random_content": {*_OF_TRACES, *_OF_CONTENT},
+    "random_content": _OF_CONTENT,
 }
 """The options that scenarios of each kind refuse, since they have no effect there."""
 

@@ -5,13 +5,9 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, TypeAlias
 
-import msgspec
-
 from pulsarcast.model import trace
-from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import Cid, PeerId, peer_text
 from pulsarcast.protocol.dissemination.overlay import CubeView, TreeView
 from pulsarcast.protocol.parameters import Parameters
@@ -24,14 +20,13 @@ from pulsarcast.simulation.checkers.cubes import check_cubes
 from pulsarcast.simulation.checkers.memory import bounds, check_memory
 from pulsarcast.simulation.checkers.sequencers import check_sequencers
 from pulsarcast.simulation.checkers.trees import check_trees
-from pulsarcast.simulation.clocks import NodeClock
 from pulsarcast.simulation.findings import Findings
 from pulsarcast.simulation.fleet import Fleet, Unanswered
 from pulsarcast.simulation.links import Links
 from pulsarcast.simulation.observer import Observer
 from pulsarcast.simulation.options import Options
 from pulsarcast.simulation.results import ORDER_KINDS, Result
-from pulsarcast.simulation.tracing import TraceWriter
+from pulsarcast.simulation.tracing import open_trace, write_result
 from pulsarcast.simulation.world import World
 
 JOIN_GAP_S = 0.02
@@ -39,8 +34,6 @@ CONTACTS = 3
 SETTLE_CHECK_S = 5.0
 TAIL_S = 10.0
 """How long a settled world is watched on: a duplicate may still come."""
-RESULT = "result.json"
-"""Beside the traces: what the run came to."""
 BREAKING = ("kill", "cut", "pause", "reset", "disk_full")
 """Faults under which a node may have to say no."""
 EVENT_MESSAGES = ("EventMessage", "RequestToPublish")
@@ -85,15 +78,7 @@ class Run:
         self._began_cpu_s = time.process_time()
         self._counts: list[Mapping[str, int]] = []
         self._spoilt = sabotage.find(options.without)
-        self.trace: TraceWriter | None = None
-        if options.trace is not None:
-            _refuse_another(Path(options.trace), options)
-            self.trace = TraceWriter(
-                Path(options.trace),
-                options.name_of_run(),
-                name_of=lambda index: peer_text(self.world.peer(index)),
-                level=options.trace_level,
-            )
+        self.trace = open_trace(options, lambda index: peer_text(self.world.peer(index)))
         self.observer = Observer(tracer=self.trace)
         self.world = World(
             options.seed,
@@ -106,7 +91,6 @@ class Run:
             trace_rpc=self.trace is not None and options.trace_level == "rpc",
             prepare=self._prepare,
         )
-        self._clock = NodeClock(0.0)
         note = None if self.trace is None else self._note
         self.fleet = Fleet(self.world, self.observer, note=note)
         self.applications = Applications(self.fleet, replicas=self.parameters.replicas, note=note)
@@ -124,7 +108,7 @@ class Run:
 
     def _note(self, record: trace.Record) -> None:
         assert self.trace is not None
-        self.trace.write("driver", 1, self._clock.read(self.world.now), record)
+        self.trace.note(self.world.now, record)
 
     # Acts that scenarios share.
 
@@ -230,8 +214,7 @@ class Run:
             replay=options.replay_command(),
         )
         self._add_costs(result)
-        if options.trace is not None:
-            (Path(options.trace) / RESULT).write_text(result.to_json() + "\n")
+        write_result(options, result)
         return result
 
     def _add_costs(self, result: Result) -> None:
@@ -301,16 +284,6 @@ class Run:
             for name, count in counts.items():
                 total[name] = total.get(name, 0) + count
         return {name: total[name] for name in sorted(total)}
-
-
-def _refuse_another(folder: Path, options: Options) -> None:
-    """One folder per run: of two, the load driver's trace would be that of the second alone."""
-    try:
-        there = msgspec.json.decode((folder / RESULT).read_bytes(), type=dict[str, Any])
-    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
-        return
-    if there.get("replay") != options.replay_command():
-        raise LocalError(f"{folder} holds the traces of another run: choose another folder")
 
 
 def _since(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:

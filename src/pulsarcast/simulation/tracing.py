@@ -9,9 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
+import msgspec
+
+from pulsarcast.model.errors import LocalError
 from pulsarcast.model.trace import Envelope, Record, encode_line, is_written_at
 from pulsarcast.protocol.inputs import Now
+from pulsarcast.simulation.clocks import NodeClock
+from pulsarcast.simulation.options import Options
+from pulsarcast.simulation.results import Result
 from pulsarcast.storage.segments import (
     FIRST_SEQ,
     SEGMENT_BYTES,
@@ -19,6 +26,8 @@ from pulsarcast.storage.segments import (
     segment_name,
 )
 
+RESULT = "result.json"
+"""Beside the traces: what the run came to."""
 BUFFER_BYTES = 64 * 1024
 """Text kept in memory per node: ten thousand nodes cannot each have an open file."""
 
@@ -65,6 +74,7 @@ class TraceWriter:
         self._segment_bytes = segment_bytes
         self._streams: dict[str, _Stream] = {}
         self._names: dict[int, str] = {}
+        self._clock = NodeClock(0.0)
         directory.mkdir(parents=True, exist_ok=True)
 
     def record(self, time_s: float, index: int, incarnation: int, now: Now, record: Record) -> None:
@@ -73,6 +83,10 @@ class TraceWriter:
         if name is None:
             name = self._names[index] = self._name_of(index)
         self.write(name, incarnation, now, record)
+
+    def note(self, time_s: float, record: Record) -> None:
+        """Write what the driver of the run did, by the world's own clock."""
+        self.write("driver", 1, self._clock.read(time_s), record)
 
     def write(self, node_id: str, incarnation: int, now: Now, record: Record) -> None:
         """Write one record of a node, or of a driver that is no peer."""
@@ -134,3 +148,28 @@ class TraceWriter:
         close_segment(self.directory / f".{stream.name}")
         stream.segment += 1
         stream.written = 0
+
+
+def open_trace(options: Options, name_of: Callable[[int], str]) -> TraceWriter | None:
+    """The trace that a run's options ask for."""
+    if options.trace is None:
+        return None
+    folder = Path(options.trace)
+    _refuse_another(folder, options)
+    return TraceWriter(folder, options.name_of_run(), name_of=name_of, level=options.trace_level)
+
+
+def write_result(options: Options, result: Result) -> None:
+    """Put what the run came to beside its traces, if it has any."""
+    if options.trace is not None:
+        (Path(options.trace) / RESULT).write_text(result.to_json() + "\n")
+
+
+def _refuse_another(folder: Path, options: Options) -> None:
+    """One folder per run: of two, the load driver's trace would be that of the second alone."""
+    try:
+        there = msgspec.json.decode((folder / RESULT).read_bytes(), type=dict[str, Any])
+    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+        return
+    if there.get("replay") != options.replay_command():
+        raise LocalError(f"{folder} holds the traces of another run: choose another folder")

@@ -4,9 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+import zstandard
 from click.testing import CliRunner, Result
 
 from pulsarcast.cli import main
+from pulsarcast.model.trace import Fault, RpcReceived, RpcSent, decode_line
 from pulsarcast.simulation.results import Result as SimulationResult
 from pulsarcast.simulation.seeds import RUNS_MIN, Summary
 
@@ -152,3 +154,18 @@ def test_a_folder_has_the_traces_of_one_run(tmp_path: Path) -> None:
     assert another.exit_code == 1
     assert another.stderr.startswith(f"Error: {tmp_path} holds the traces of another run")
     assert json.loads((tmp_path / "result.json").read_text())["seed"] == 1
+
+
+@pytest.mark.parametrize("scenario", ["sequencers", "random-content"])
+def test_every_message_is_in_a_trace_of_level_rpc(scenario: str, tmp_path: Path) -> None:
+    ended = simulate(scenario, "--trace", str(tmp_path), "--trace-level", "rpc", "--json")
+    assert ended.exit_code == 0
+    lines = [
+        decode_line(line).record
+        for path in tmp_path.glob("*.zst")
+        for line in zstandard.ZstdDecompressor().decompress(path.read_bytes()).splitlines()
+    ]
+    sent = sum(isinstance(line, RpcSent) for line in lines)
+    assert sent == json.loads(ended.stdout)["all_messages"] > 0
+    assert any(isinstance(line, RpcReceived) for line in lines)
+    assert any(isinstance(line, Fault) for line in lines)

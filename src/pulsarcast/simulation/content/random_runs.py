@@ -12,8 +12,9 @@ import time
 from random import Random
 from typing import Any
 
+from pulsarcast.model import trace
 from pulsarcast.model.filters import parse
-from pulsarcast.model.ids import Cid
+from pulsarcast.model.ids import Cid, peer_text
 from pulsarcast.model.topic_types import AttributeRule, DeliveryOrder, TopicSettings
 from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
 from pulsarcast.protocol.effects import Reply
@@ -31,6 +32,7 @@ from pulsarcast.simulation.content.recorder import Ledger
 from pulsarcast.simulation.links import Jittered
 from pulsarcast.simulation.options import Options
 from pulsarcast.simulation.results import Result
+from pulsarcast.simulation.tracing import open_trace, write_result
 from pulsarcast.simulation.world import World
 
 SCHEMA = (
@@ -75,7 +77,8 @@ class _Play:
             self.kinds = ["join"]
         self.capacity = rng.choice((2, 4, 8))
         self._spoilt = sabotage.find(options.without)
-        self.ledger = Ledger(SCHEMA)
+        self.trace = open_trace(options, lambda index: peer_text(self.world.peer(index)))
+        self.ledger = Ledger(SCHEMA, tracer=self.trace)
         self._counts: list[dict[str, int]] = []
         latency_s = rng.uniform(0.01, 0.08)
         self.world = World(
@@ -95,6 +98,7 @@ class _Play:
             through_wire=options.through_wire,
             disk=self._spoilt.disk,
             observer=self.ledger,
+            trace_rpc=self.trace is not None and options.trace_level == "rpc",
             prepare=self._prepare,
         )
         self.topic: Cid | None = None
@@ -135,14 +139,13 @@ class _Play:
             self._publish()
             world.run(world.now + rng.expovariate(1 / self.gap_s))
         self._calm = True
-        world.heal()
+        self._heal()
         world.run(world.now + 1.0)
         missed = self._sum("content_by_comparison") - missed_before
         if self.joins_only and missed:
             self._found("routing_missed", f"{missed} deliveries though nodes only joined")
         for index in range(world.size):
-            if not world.is_up(index):
-                world.restart(index)
+            self._restart(index)
         ends_s = world.now + self.options.settle_s_max
         while world.run_until(self._is_settled, ends_s, 5.0):
             world.run(world.now + 5.0)
@@ -259,6 +262,7 @@ class _Play:
         injection = str(self._events)
         self._events += 1
         self.ledger.inject(node, injection, attributes)
+        self._note(trace.Injected(self._topic, injection, self.world.peer(node)))
 
         def make(call: int) -> Command:
             return Publish(
@@ -283,15 +287,19 @@ class _Play:
         up = [index for index in range(world.size) if world.is_up(index)]
         if kind == "kill" and len(up) > world.size // 2:
             node = rng.choice(up)
+            self._note_fault("kill", node)
             world.kill(node)
             world.after(lasts_s, lambda: self._restart(node))
         elif kind == "cut":
             some = rng.sample(range(world.size), world.size // 2)
+            self._note_fault("cut", None, str(sorted(some)))
             world.cut([some])
-            world.after(lasts_s, world.heal)
+            world.after(lasts_s, self._heal)
         elif kind == "reset":
             for _ in range(5):
-                world.reset(*rng.sample(up, 2))
+                one, other = rng.sample(up, 2)
+                self._note_fault("reset", one, f"to node {other}")
+                world.reset(one, other)
         elif kind == "change":
             self._change()
         elif kind == "join" and world.size < 3 * self.nodes:
@@ -304,9 +312,23 @@ class _Play:
             self.faults[kind] = self.faults.get(kind, 0) + 1
         world.after(rng.expovariate(1 / rng.choice((1.0, 4.0))), self._break)
 
+    def _heal(self) -> None:
+        self._note_fault("heal", None)
+        self.world.heal()
+
     def _restart(self, node: int) -> None:
         if not self.world.is_up(node):
+            self._note_fault("restart", node)
             self.world.restart(node)
+
+    def _note_fault(self, action: str, node: int | None, detail: str = "") -> None:
+        target = "network" if node is None else peer_text(self.world.peer(node))
+        life = None if node is None else self.world.incarnation(node)
+        self._note(trace.Fault(action, target, detail, life))
+
+    def _note(self, record: trace.Record) -> None:
+        if self.trace is not None:
+            self.trace.note(self.world.now, record)
 
     # The verdict.
 
@@ -320,6 +342,9 @@ class _Play:
     def result(self) -> Result:
         """What it came to."""
         options, ledger, world = self.options, self.ledger, self.world
+        if self.trace is not None:
+            world.stop_all(reason="the run ended")
+            self.trace.close()
         total: dict[str, int] = {}
         for counts in self._counts:
             for name, count in counts.items():
@@ -327,7 +352,7 @@ class _Play:
         due, lost = ledger.due_count, len(ledger.missing())
         cpu_s = max(time.process_time() - self._began[1], 1e-6)
         messages = sum(world.messages.values())
-        return Result(
+        result = Result(
             scenario=options.scenario,
             seed=options.seed,
             nodes=world.size,
@@ -355,3 +380,5 @@ class _Play:
             through_wire=options.through_wire,
             replay=options.replay_command(),
         )
+        write_result(options, result)
+        return result

@@ -10,6 +10,7 @@ from pulsarcast.model.filters import Filter, FilterIndex
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.topic_types import AttributeRule
 from pulsarcast.protocol.inputs import Now
+from pulsarcast.simulation.process import Recorder
 
 
 class Pasts:
@@ -51,7 +52,9 @@ class Pasts:
 class Ledger:
     """Every event, everyone it was due to, and every delivery."""
 
-    def __init__(self, schema: tuple[AttributeRule, ...]) -> None:
+    def __init__(
+        self, schema: tuple[AttributeRule, ...], *, tracer: Recorder | None = None
+    ) -> None:
         self._index: FilterIndex[tuple[int, int]] = FilterIndex(schema)
         self.due: dict[Cid, set[int]] = {}
         """By event: the nodes whose subscriptions match it."""
@@ -71,6 +74,7 @@ class Ledger:
         self._since: dict[tuple[int, int], float] = {}
         """By node and sid: when it began to count, and nothing before it is due."""
         self._pasts = Pasts()
+        self._tracer = tracer
         self.time_s = 0.0
 
     def subscribe(self, node: int, sid: int, wanted: Filter) -> None:
@@ -101,6 +105,8 @@ class Ledger:
         self, time_s: float, index: int, incarnation: int, now: Now, record: trace.Record
     ) -> None:
         """Take one record of one node."""
+        if self._tracer is not None:
+            self._tracer.record(time_s, index, incarnation, now, record)
         self.time_s = time_s
         if isinstance(record, trace.Delivered):
             key = (record.event, index)

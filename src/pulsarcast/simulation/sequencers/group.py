@@ -12,6 +12,7 @@ from hashlib import blake2b, sha256
 from random import Random
 from typing import Any
 
+from pulsarcast.model import trace
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.ids import PEER_ID_PREFIX, Cid, PeerId, cid_of
 from pulsarcast.protocol.effects import Effect, Persist, Send, SetTimer
@@ -23,9 +24,12 @@ from pulsarcast.protocol.sequencing.saved import STORE, VOTE, read_saved
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
 from pulsarcast.protocol.store import DropState, PutState, StateRow
 from pulsarcast.protocol.turn import Turn
+from pulsarcast.simulation.clocks import NodeClock
 from pulsarcast.simulation.loop import Loop
 from pulsarcast.simulation.sequencers.checkers import Checkers
 from pulsarcast.simulation.sequencers.events import handover_of, make_event, version_cid, version_of
+from pulsarcast.simulation.tracing import TraceWriter
+from pulsarcast.wire.sizes import size_of
 
 TOPIC = cid_of(b"the topic")
 HISTORY = "history"
@@ -64,6 +68,7 @@ class Peer:
         self.id = PeerId(PEER_ID_PREFIX + sha256(b"sequencer %d" % index).digest())
         self.disk: dict[tuple[str, bytes], bytes] = {}
         self.life = 0
+        self.starts = 0
         self.up = False
         self.paused = False
         self.wiped = False
@@ -87,6 +92,7 @@ class Peer:
     def start(self) -> None:
         """Begin a life with what is on the disk."""
         self.life += 1
+        self.starts += 1
         self.up = True
         self.paused = False
         self._waiting = []
@@ -119,6 +125,7 @@ class Peer:
             log=read_log(entries, rows.get((BASE, TOPIC))),
         )
         self.group.checkers.began(self)
+        self.group.note(self, trace.NodeStarted())
         self.seated = self.is_named(self.id, None)
         if self.seated:
             self.step(self.sequencer.start)
@@ -147,6 +154,7 @@ class Peer:
         try:
             act()
         except RemoteError as error:
+            self.group.note(self, trace.Rejected(error.verdict, error.reason, topic=TOPIC))
             self.group.checkers.refused(self, error)
         for effect in effects:
             if type(effect) is Send:
@@ -214,6 +222,8 @@ class Peer:
 
     def turned(self) -> None:
         """Who leads has changed."""
+        sequencer = self.sequencer
+        self.group.note(self, trace.LeaderChanged(TOPIC, sequencer.term, sequencer.leader))
 
     def signers_of(self, entry: Entry) -> tuple[PeerId, ...]:
         """The sequencers by the version that an event names."""
@@ -355,6 +365,7 @@ class Group:
         parameters: Parameters,
         *,
         prepare: Callable[[Any], None] | None = None,
+        tracer: TraceWriter | None = None,
     ) -> None:
         self.seed = seed
         self.parameters = parameters
@@ -363,6 +374,8 @@ class Group:
         self.loop = Loop()
         self.counts: dict[str, int] = {}
         self.prepare = prepare
+        self._tracer = tracer
+        self._clock = NodeClock(0.0)
         self.peers = [Peer(self, index) for index in range(size)]
         self.versions: list[tuple[PeerId, ...]] = []
         """Whom each version of the topic names as sequencers."""
@@ -398,6 +411,7 @@ class Group:
     def send(self, sender: Peer, to: PeerId, message: Any) -> None:
         """A message leaves; it may arrive late, twice, or never."""
         self.messages += 1
+        self._note_message(trace.RpcSent, sender, to, message)
         receiver = self.by_id[to]
         rng, weather = self.rng, self.weather
         if not self.can_talk(sender, receiver) or rng.random() < weather.loss:
@@ -413,7 +427,27 @@ class Group:
             and receiver.seated
             and self.side[sender.index] == self.side[receiver.index]
         ):
-            receiver.step(lambda: receiver.sequencer.receive(sender.id, message))
+            receiver.step(lambda: self._hear(receiver, sender.id, message))
+
+    def _hear(self, receiver: Peer, sender: PeerId, message: SequencerMessage) -> None:
+        self._note_message(trace.RpcReceived, receiver, sender, message)
+        receiver.sequencer.receive(sender, message)
+
+    def note(self, peer: Peer, record: trace.Record) -> None:
+        """Write down what a sequencer did, if anyone wants to know."""
+        if self._tracer is not None:
+            now_s = self.loop.now
+            self._tracer.record(now_s, peer.index, peer.starts, self._clock.read(now_s), record)
+
+    def _note_message(
+        self,
+        record: type[trace.RpcSent | trace.RpcReceived],
+        peer: Peer,
+        other: PeerId,
+        message: SequencerMessage,
+    ) -> None:
+        if self._tracer is not None:
+            self.note(peer, record(type(message).__name__, TOPIC, other, size_of(message)))
 
     def acknowledge(self, request: bytes, position: int) -> None:
         """An event is in a sequencer's history for good: its client hears of it."""

@@ -10,12 +10,15 @@ from __future__ import annotations
 import time
 from random import Random
 
+from pulsarcast.model import trace
 from pulsarcast.model.errors import LocalError
+from pulsarcast.model.ids import peer_text
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.simulation.options import Options
 from pulsarcast.simulation.results import Result
 from pulsarcast.simulation.sabotage import find
 from pulsarcast.simulation.sequencers.group import Group, Peer
+from pulsarcast.simulation.tracing import TraceWriter, open_trace, write_result
 
 TIMEOUT_S = 1.0
 TIMEOUTS_MAX = 10
@@ -34,12 +37,18 @@ def run_sequencers(options: Options) -> Result:
     if options.without is not None and find(options.without).sequencer is None:
         raise LocalError(f"sequencers alone have no {options.without} to go without")
     wall_s, cpu_s = time.perf_counter(), time.process_time()
-    play = _Play(options.seed, options.without)
+    tracer = open_trace(options, lambda index: peer_text(play.group.peers[index].id))
+    play = _Play(options.seed, options.without, tracer)
     play.run()
+    if tracer is not None:
+        for peer in play.group.peers:
+            if peer.up:
+                play.group.note(peer, trace.NodeStopped("the run ended"))
+        tracer.close()
     group, checkers = play.group, play.group.checkers
     findings = checkers.findings
     cpu_s = max(time.process_time() - cpu_s, 1e-6)
-    return Result(
+    result = Result(
         scenario=options.scenario,
         seed=options.seed,
         nodes=len(group.peers),
@@ -63,12 +72,14 @@ def run_sequencers(options: Options) -> Result:
         messages_per_s=round(group.messages / cpu_s),
         replay=options.replay_command(),
     )
+    write_result(options, result)
+    return result
 
 
 class _Play:
     """One seed: what is done to the group, and what clients do."""
 
-    def __init__(self, seed: int, without: str | None) -> None:
+    def __init__(self, seed: int, without: str | None, tracer: TraceWriter | None) -> None:
         rng = self.rng = Random(f"sequencers/{seed}")
         size = rng.choice((3, 3, 5))
         changes = self.changes = Random(f"changes/{seed}")
@@ -79,7 +90,10 @@ class _Play:
             leader_heartbeat_s=TIMEOUT_S / 3,
             sequencer_log=rng.choice((2, 8, 64)),
         )
-        self.group = Group(seed, size + spare, parameters, prepare=find(without).sequencer)
+        self.tracer = tracer
+        self.group = Group(
+            seed, size + spare, parameters, prepare=find(without).sequencer, tracer=tracer
+        )
         self.group.publish(self.group.peers[:size])
         self.duration_s = rng.uniform(15.0, 40.0)
         self.kinds = [
@@ -245,6 +259,8 @@ class _Play:
 
     def _did(self, fault: str) -> None:
         self.faults[fault] = self.faults.get(fault, 0) + 1
+        if self.tracer is not None:
+            self.tracer.note(self.group.loop.now, trace.Fault(fault, "network"))
         self._changed()
 
     def _changed(self) -> None:
