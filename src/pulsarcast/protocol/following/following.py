@@ -15,7 +15,6 @@ from pulsarcast.model.ids import CID_BYTES, Cid, PeerId
 from pulsarcast.model.requests import Sequence
 from pulsarcast.model.topics import META, Mark
 from pulsarcast.protocol.inputs import Start
-from pulsarcast.protocol.messages import FrontierPage
 from pulsarcast.protocol.store import (
     DropState,
     DropTopic,
@@ -30,6 +29,7 @@ from pulsarcast.protocol.topic.barrier import topic_of_head
 from pulsarcast.protocol.topic.frontier import Frontier
 from pulsarcast.protocol.topic.handovers import HANDOVER, restore_handover
 from pulsarcast.protocol.topic.published_requests import topic_of_request
+from pulsarcast.protocol.topic.state import Resumed
 from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.protocol.topic.versions import Versions
 
@@ -213,6 +213,7 @@ class Following:
             self.node.context,
             self.node.dht,
             self,
+            self.node.doubts,
             subscribed=Why.SUBSCRIBED in why,
         )
         self._add(topic)
@@ -335,24 +336,6 @@ class Following:
             then()
 
     # What topics report.
-
-    def shown(self, topic: Topic, sender: PeerId, message: FrontierPage) -> None:
-        """A peer shows what it holds: we may have asked it about our own numbering."""
-        self.node.doubts.heard(topic.id, sender, message.marks, more=message.more)
-
-    def agreed(self, topic: Topic, parent: PeerId) -> None:
-        """A new parent holds the same numbers as we do: ask whether the events are the same."""
-        own = self.node.numberings.last_of(topic.id)
-        if own is not None and self.node.numberings.is_in_use(topic.id, own[0]):
-            topic.sharing.ask_about(parent, self.turn.me, own[0])
-
-    def met_own(self, event: EventDescriptor, sender: PeerId) -> None:
-        """An event of ours has come that the topic did not have from us."""
-        self.node.doubts.met(event, sender)
-
-    def met_own_twice(self, event: EventDescriptor) -> None:
-        """An event of ours has the number of another one."""
-        self.node.doubts.met_twice(event)
 
     def started(self, topic: Topic) -> None:
         """A subscription has its start frontier."""
@@ -518,10 +501,13 @@ class Following:
                 self.node.context,
                 self.node.dht,
                 self,
+                self.node.doubts,
                 subscribed=Why.SUBSCRIBED in self._why[cid],
-                frontier=Frontier(marks.get(cid, [])),
-                log_index=logs.get(cid, 0),
-                cursor=int.from_bytes(cursors.get(key, b""), "big"),
+                resumed=Resumed(
+                    Frontier(marks.get(cid, [])),
+                    logs.get(cid, 0),
+                    int.from_bytes(cursors.get(key, b""), "big"),
+                ),
             )
             self.topics[cid] = topic
             self.node.descriptors.follow(versions)
@@ -543,7 +529,7 @@ class Following:
                 restore_handover(found.versions, key, value)
         for key, reason in tables.get("halted", {}).items():
             if Cid(key) in self.topics:
-                self.topics[Cid(key)].equivocation.halted = reason.decode()
+                self.topics[Cid(key)].state.halted = reason.decode()
         for topic in list(self.topics.values()):
             self._wait_for_own(topic)
             self.node.handing_in.say_again(topic)

@@ -100,7 +100,7 @@ class HandingIn:
             if not tries:
                 self.node.counts["replica_handed_in"] += 1
             try:
-                topic.arrivals.receive(event, sender, 1)
+                topic.receive(event, sender, 1)
             except RemoteError as error:
                 self.node.context.rejected(sender, topic.id, error)
                 continue

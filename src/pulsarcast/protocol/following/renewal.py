@@ -73,6 +73,6 @@ class Renewal:
                     self.adopt(topic, newer)
             except RemoteError as error:
                 self.node.context.rejected(sender, topic.id, error)
-            topic.arrivals.unpark(version)
+            topic.unpark(version)
 
         self.node.descriptors.find_version(topic.id, version, found)

@@ -186,12 +186,12 @@ class Doubts:
 
     # What others say.
 
-    def heard(self, cid: Cid, peer: PeerId, marks: Iterable[MarkState], *, more: bool) -> None:
+    def heard(self, topic: Cid, peer: PeerId, marks: Iterable[MarkState], *, more: bool) -> None:
         """Somebody shows what it holds of a topic; it counts if we asked it."""
-        doubt = self._doubts.get(cid)
+        doubt = self._doubts.get(topic)
         if doubt is None or peer not in doubt.due:
             return
-        saved = self.numberings.saved(cid)
+        saved = self.numberings.saved(topic)
         assert saved is not None, "what we doubt is on our disk"
         for mark in marks:
             ours = (mark.publisher, mark.epoch) == (self.turn.me, saved.epoch)
@@ -200,7 +200,7 @@ class Doubts:
                 doubt.spoke[peer] = None
         if not more:
             del doubt.due[peer]
-        self._decide(cid, doubt, late=False)
+        self._decide(topic, doubt, late=False)
 
     def lost(self, peer: PeerId) -> None:
         """A peer is gone and will not answer."""
@@ -275,6 +275,12 @@ class Doubts:
         doubt = self._doubts.get(topic.id)
         if doubt is not None:
             self._settle(topic.id, doubt, anew=False)
+
+    def agreed(self, topic: "Topic", parent: PeerId) -> None:
+        """A new parent holds the same numbers as we do: ask whether the events are the same."""
+        own = self.numberings.last_of(topic.id)
+        if own is not None and self.numberings.is_in_use(topic.id, own[0]):
+            topic.sharing.ask_about(parent, self.turn.me, own[0])
 
     # Who else has our key.
 
