@@ -268,10 +268,10 @@ class Node:
                 event = self.decode(block)
                 topic = self.topics.get(event.topic)
                 if topic is not None and hops:
-                    topic.arrivals.count(sender)
+                    topic.flow.took_from(sender)
                 self._check_parents(event)
                 if topic is not None:
-                    topic.arrivals.receive_live(event, sender, hops, certificate)
+                    topic.receive_live(event, sender, hops, certificate)
                 elif not hops:
                     # Handed in to a topic that we have left.
                     self.turn.send(sender, Leave(event.topic))

@@ -71,11 +71,10 @@ class ContentTopic:
         self.log = TopicLog(
             self.id,
             self._turn,
+            None,  # A content subscriber links nothing to what it saw last.
             newest=log_index,
             cursor=cursor,
             subscribed=True,
-            recalled=_nothing,
-            replayed=_nothing,
         )
         self.comparing = Comparing(
             self.id,
@@ -325,7 +324,3 @@ class ContentTopic:
             writes.append(PutMark(self.id, moved))
         if writes:
             self._turn.persist(*writes)
-
-
-def _nothing() -> None:
-    """A content subscriber links nothing to what it saw last."""

@@ -21,7 +21,6 @@ from pulsarcast.protocol.following.descriptors import Descriptors
 from pulsarcast.protocol.following.handing_in import HandingIn
 from pulsarcast.protocol.following.renewal import Renewal
 from pulsarcast.protocol.inputs import Start
-from pulsarcast.protocol.messages import FrontierPage
 from pulsarcast.protocol.store import (
     DropState,
     DropTopic,
@@ -39,6 +38,7 @@ from pulsarcast.protocol.topic.halts import TwoCertificates
 from pulsarcast.protocol.topic.handovers import HANDOVER, restore_handover
 from pulsarcast.protocol.topic.life import LASTING, NO_REASON, FollowReason, Life, Stage, Step
 from pulsarcast.protocol.topic.published_requests import topic_of_request
+from pulsarcast.protocol.topic.state import Resumed
 from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.protocol.topic.versions import Versions
 
@@ -176,6 +176,7 @@ class Following:
             self.context,
             self.dht,
             self,
+            self.handing_in.doubts,
             subscribed=FollowReason.SUBSCRIBED in life.reasons,
         )
         self.topics[topic.id] = topic
@@ -473,18 +474,6 @@ class Following:
         """An event names a version that we have not seen."""
         self.renewal.find(topic, version, sender)
 
-    def shown(self, topic: Topic, sender: PeerId, message: FrontierPage) -> None:
-        self.handing_in.doubts.heard(topic.id, sender, message.marks, more=message.more)
-
-    def agreed(self, topic: Topic, parent: PeerId) -> None:
-        self.handing_in.doubts.agreed(topic, parent)
-
-    def met_own(self, event: EventDescriptor, sender: PeerId) -> None:
-        self.handing_in.doubts.met(event, sender)
-
-    def met_own_twice(self, event: EventDescriptor) -> None:
-        self.handing_in.doubts.met_twice(event)
-
     # Keeping a tree together.
 
     def kept_count(self) -> int:
@@ -524,10 +513,13 @@ class Following:
                 self.context,
                 self.dht,
                 self,
+                self.handing_in.doubts,
                 subscribed=FollowReason.SUBSCRIBED in reasons,
-                frontier=Frontier(disk.marks.get(cid, [])),
-                log_index=disk.logs.get(cid, 0),
-                cursor=int.from_bytes(cursors.get(key, b""), "big"),
+                resumed=Resumed(
+                    Frontier(disk.marks.get(cid, [])),
+                    disk.logs.get(cid, 0),
+                    int.from_bytes(cursors.get(key, b""), "big"),
+                ),
             )
             self.descriptors.follow(versions)
         for key, value in requests.items():
@@ -550,7 +542,7 @@ class Following:
                 restore_handover(found.versions, key, value)
         for key, value in disk.rows("halted").items():
             if Cid(key) in self.topics:
-                self.topics[Cid(key)].equivocation.halted = TwoCertificates.from_bytes(value)
+                self.topics[Cid(key)].state.halted = TwoCertificates.from_bytes(value)
         for topic in list(self.topics.values()):
             self._wait_for_own(topic)
             self.handing_in.say_again(topic)

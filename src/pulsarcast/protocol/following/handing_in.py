@@ -118,7 +118,7 @@ class HandingIn:
             if not tries:
                 self.context.counts["replica_handed_in"] += 1
             try:
-                topic.arrivals.receive(event, sender, 1)
+                topic.receive(event, sender, 1)
             except RemoteError as error:
                 self.context.rejected(sender, topic.id, error)
                 continue

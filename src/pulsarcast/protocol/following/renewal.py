@@ -90,6 +90,6 @@ class Renewal:
                     self.adopt(topic, newer)
             except RemoteError as error:
                 self.context.rejected(sender, topic.id, error)
-            topic.arrivals.unpark(version)
+            topic.unpark(version)
 
         self.descriptors.find_version(topic.id, version, found)

@@ -182,12 +182,12 @@ class Doubts:
 
     # What others say.
 
-    def heard(self, cid: Cid, peer: PeerId, marks: Iterable[MarkState], *, more: bool) -> None:
+    def heard(self, topic: Cid, peer: PeerId, marks: Iterable[MarkState], *, more: bool) -> None:
         """Somebody shows what it holds of a topic; it counts if we asked it."""
-        doubt = self._doubts.get(cid)
+        doubt = self._doubts.get(topic)
         if doubt is None or peer not in doubt.due:
             return
-        saved = self.numberings.saved(cid)
+        saved = self.numberings.saved(topic)
         assert saved is not None, "what we doubt is on our disk"
         for mark in marks:
             ours = (mark.publisher, mark.epoch) == (self.turn.me, saved.epoch)
@@ -196,7 +196,7 @@ class Doubts:
                 doubt.spoke[peer] = None
         if not more:
             del doubt.due[peer]
-        self._decide(cid, doubt, late=False)
+        self._decide(topic, doubt, late=False)
 
     def lost(self, peer: PeerId) -> None:
         """A peer is gone and will not answer."""

@@ -148,7 +148,7 @@ class Seat:
         certificate = self.owner.make_certificate(self.signers_of(entry), signatures)
         self.publisher.trace_published(event, "")
         try:
-            self.topic.arrivals.receive(event, self.turn.me, 0, certificate)
+            self.topic.receive(event, self.turn.me, 0, certificate)
         except RemoteError as error:
             self.context.rejected(self.turn.me, self.topic.id, error)
         self.desk.count_replicas(event)

@@ -1,11 +1,12 @@
-"""Two events with one number: who published them lied to somebody (design 5).
+"""Two events with one number: equivocation (docs/spec/pulsarcast.md, Receive).
 
 One proof of each liar is kept, and both events are shown to their publisher: two nodes may have its
 key and not know it (0014). Where several sequencers agree on the order, two certificates for one
 position halt the topic. Sequencers crash and do not lie; where they did, going on would hide it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from typing import Protocol
 
 from pulsarcast.model.certificates import check_certificate
 from pulsarcast.model.errors import Rejection, RemoteError
@@ -22,11 +23,8 @@ from pulsarcast.protocol.store import (
     PutState,
     StateRow,
 )
-from pulsarcast.protocol.topic.frontier import Frontier
 from pulsarcast.protocol.topic.halts import TwoCertificates
-from pulsarcast.protocol.topic.ordering import Ordering
-from pulsarcast.protocol.topic.versions import Versions
-from pulsarcast.protocol.turn import Turn
+from pulsarcast.protocol.topic.state import TopicState
 
 LIARS_MAX = 1024
 """Publishers of a topic of whose lies we keep a proof."""
@@ -34,31 +32,24 @@ CLAIMS_INTERVAL_S = 1.0
 """How often at most we look at what a peer claims to have instead of what we have."""
 
 
+class OwnEvents(Protocol):
+    """Asked of those who keep our own numberings."""
+
+    def met_twice(self, event: EventDescriptor) -> None:
+        """An event that our key signed has the number of another one."""
+
+
 class Equivocation:
     """Knows one topic's events by their numbers, and proves where two have the same."""
 
-    def __init__(
-        self,
-        versions: Versions,
-        turn: Turn,
-        frontier: Frontier,
-        ordering: Ordering,
-        overlay: Overlay,
-        *,
-        rejected: Callable[[PeerId, Cid, RemoteError], None],
-        met_own_twice: Callable[[EventDescriptor], None],
-    ) -> None:
-        self.halted: TwoCertificates | None = None
-        """Why the topic does not go on, for anyone."""
-        self._topic: Cid = versions.first.cid
-        self._is_sequenced = versions.first.is_sequenced
-        self._versions = versions
-        self._turn = turn
-        self._frontier = frontier
-        self._ordering = ordering
+    def __init__(self, state: TopicState, overlay: Overlay, own: OwnEvents) -> None:
+        self._state = state
+        self._turn = state.context.turn
+        self._versions = state.versions
+        self._frontier = state.frontier
+        self._ordering = state.ordering
         self._overlay = overlay
-        self._rejected = rejected
-        self._met_own_twice = met_own_twice
+        self._own = own
         self._liars: dict[PeerId, None] = {}
         self._comparing = False
         self._next_claim_s = 0.0
@@ -95,21 +86,21 @@ class Equivocation:
                     if held.cid != event.cid:
                         self._keep_proof(event, held.cid, certificate)
             except RemoteError as error:
-                self._rejected(event.publisher, self._topic, error)
+                self._state.context.rejected(event.publisher, self._state.id, error)
 
-        query = LoadNumbers(self._topic, publisher, epoch, number, number, 1)
+        query = LoadNumbers(self._state.id, publisher, epoch, number, number, 1)
         self._turn.load(query, Events, found)
 
     def _keep_proof(self, event: EventDescriptor, held: Cid, certificate: bytes) -> None:
         """One proof of each liar is enough: it could make as many as it has numbers."""
-        if self._is_sequenced:
+        if self._state.is_sequenced:
             self._halt(event, held, certificate)
         if event.publisher not in self._liars and len(self._liars) < LIARS_MAX:
             self._liars[event.publisher] = None
             self._turn.persist(PutState(StateRow("proof", held, event.block)))
             self._confront(event, held)
         if event.publisher == self._turn.me:
-            self._met_own_twice(event)
+            self._own.met_twice(event)
         raise RemoteError("two events with one number", code=Rejection.EQUIVOCATION)
 
     def _confront(self, event: EventDescriptor, held: Cid) -> None:
@@ -137,11 +128,11 @@ class Equivocation:
             raise RemoteError(
                 "certified by sequencers that do not count there", code=Rejection.BAD_CERTIFICATE
             )
-        self.halted = TwoCertificates(event.sequence.number, held, event.cid)
+        self._state.halted = halted = TwoCertificates(event.sequence.number, held, event.cid)
         self._turn.persist(
             PutState(StateRow("proof", held, event.block)),
             PutState(StateRow("certificate", event.cid, certificate)),
-            PutState(StateRow("halted", self._topic, self.halted.to_bytes())),
+            PutState(StateRow("halted", self._state.id, halted.to_bytes())),
         )
         self._overlay.forward(EventMessage(event.block, 1, certificate), source=None)
         raise RemoteError("two certificates for one position", code=Rejection.TWO_CERTIFICATES)

@@ -1,18 +1,14 @@
-"""Flow control: credits between us and our neighbours in one topic (design 6).
+"""Flow control: credits between us and our neighbours (docs/spec/pulsarcast.md, Flow control).
 
 A neighbour may send us as many events as it has credit for. Where our disk cannot keep up we give
 no more, and it leaves events out; once it has credit again it hears what it missed.
 """
 
-from collections import Counter
-
-from pulsarcast.model.ids import Cid, PeerId
-from pulsarcast.protocol.dissemination.overlay import Link, Overlay
+from pulsarcast.model.ids import PeerId
+from pulsarcast.protocol.dissemination.overlay import Overlay
 from pulsarcast.protocol.messages import Credit
-from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.topic.log import TopicLog
 from pulsarcast.protocol.topic.sharing import Sharing
-from pulsarcast.protocol.turn import Turn
+from pulsarcast.protocol.topic.state import TopicState
 
 UNSYNCED_MAX = 4096
 """Events on their way to the disk; beyond this we give neighbours no more credit."""
@@ -21,30 +17,28 @@ UNSYNCED_MAX = 4096
 class FlowControl:
     """Gives our neighbours credit, and takes it from them."""
 
-    def __init__(
-        self,
-        topic: Cid,
-        turn: Turn,
-        parameters: Parameters,
-        overlay: Overlay,
-        log: TopicLog,
-        sharing: Sharing,
-        counts: Counter[str],
-    ) -> None:
-        self._topic = topic
-        self._turn = turn
-        self._parameters = parameters
+    def __init__(self, state: TopicState, overlay: Overlay, sharing: Sharing) -> None:
+        self._topic = state.id
+        self._turn = state.context.turn
+        self._window = state.context.parameters.window
+        self._counts = state.context.counts
+        self._log = state.log
         self._overlay = overlay
-        self._log = log
         self._sharing = sharing
-        self._counts = counts
         self._stingy = False
         """We hold credit back until our disk has caught up."""
 
-    def took_from(self, sender: PeerId, link: Link) -> None:
-        """A neighbour has used some of its credit: give it more, if our disk keeps up."""
+    def took_from(self, sender: PeerId) -> None:
+        """A peer has passed an event on: credit is used, whatever becomes of the event.
+
+        A neighbour gets more credit, if our disk keeps up.
+        """
+        link = self._overlay.links.get(sender)
+        if link is None:
+            self._overlay.receive_from_stranger(sender)
+            return
         link.taken += 1
-        if link.taken < self._parameters.window // 2:
+        if link.taken < self._window // 2:
             return
         if self._log.unsynced < UNSYNCED_MAX:
             self._turn.send(sender, Credit(self._topic, link.taken))
@@ -67,7 +61,7 @@ class FlowControl:
         link = self._overlay.links.get(sender)
         if link is None:
             return
-        link.credit = min(link.credit + message.count, self._parameters.window)
+        link.credit = min(link.credit + message.count, self._window)
         if link.behind:
             link.behind = False
             self._counts["fell_behind"] += 1

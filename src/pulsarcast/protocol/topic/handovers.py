@@ -5,15 +5,12 @@ they certify. From then on their certificates convince nobody who has it. Where 
 kept, so that old events can still be held against the old lists. (Decision 0024.)
 """
 
-from collections.abc import Callable
-
 from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.events import EventDescriptor
-from pulsarcast.model.ids import CID_BYTES, Cid, PeerId
+from pulsarcast.model.ids import CID_BYTES, Cid
 from pulsarcast.protocol.store import DropState, PutState, StateRow, Write
-from pulsarcast.protocol.topic.frontier import Frontier
+from pulsarcast.protocol.topic.state import TopicState
 from pulsarcast.protocol.topic.versions import Versions
-from pulsarcast.protocol.turn import Turn
 
 HANDOVER = "handover"
 HANDOVERS_MAX = 1024
@@ -23,30 +20,23 @@ HANDOVERS_MAX = 1024
 class Handovers:
     """Where each list of one topic's sequencers counts."""
 
-    def __init__(
-        self,
-        versions: Versions,
-        turn: Turn,
-        frontier: Frontier,
-        want_version: Callable[[Cid, PeerId], None],
-    ) -> None:
-        self._topic: Cid = versions.first.cid
-        self._versions = versions
-        self._turn = turn
-        self._frontier = frontier
-        self._want_version = want_version
+    def __init__(self, state: TopicState) -> None:
+        self._topic: Cid = state.id
+        self._versions = state.versions
+        self._frontier = state.frontier
 
-    def is_judged(self, event: EventDescriptor, sender: PeerId) -> bool:
-        """Whether we know who counts there; if others than the event says, RemoteError."""
-        number = event.sequence.number
-        cid = self._versions.in_force_at(number)
+    def judge(self, event: EventDescriptor) -> Cid | None:
+        """The version that says who counts there, if we lack it.
+
+        Raises RemoteError where others count than those that the event says.
+        """
+        cid = self._versions.in_force_at(event.sequence.number)
         in_force = self._versions.by_cid.get(cid)
         if in_force is None:
-            self._want_version(cid, sender)
-            return False
+            return cid
         version = self._versions.by_cid[event.version]
         if version.sequencers == in_force.sequencers:
-            return True
+            return None
         if version.number <= in_force.number:
             raise RemoteError(
                 "certified by sequencers that were replaced", code=Rejection.BAD_CERTIFICATE
@@ -56,7 +46,7 @@ class Handovers:
                 "certified by sequencers to whom nobody has handed over",
                 code=Rejection.BAD_CERTIFICATE,
             )
-        return True
+        return None
 
     def _has_seen_all_before(self, event: EventDescriptor) -> bool:
         """Whether a handover before it would have come to us: we began with one, or with all."""

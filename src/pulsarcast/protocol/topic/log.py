@@ -1,4 +1,4 @@
-"""Our log of one topic: from the disk to the application (design 6).
+"""Our log of one topic: from the disk to the application (docs/spec/pulsarcast.md, State).
 
 What is kept gets the next place in our log, and is delivered once it is synced. After a restart,
 what the application did not acknowledge is delivered again from the log, page by page, and what
@@ -7,6 +7,7 @@ arrives meanwhile waits in the log for its turn.
 
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 from pulsarcast.model import trace
 from pulsarcast.model.events import EventDescriptor
@@ -27,6 +28,16 @@ PAGE = 128
 """Events of the log that are read at a time."""
 
 
+class LogOwner(Protocol):
+    """Asked of the topic that the log belongs to."""
+
+    def recalled(self) -> None:
+        """After a restart, the log knows again which event was the last."""
+
+    def replayed(self) -> None:
+        """The application has been given all that was in the log."""
+
+
 class TopicLog:
     """The events of one topic in the order in which we took them in, and how far they were read."""
 
@@ -34,12 +45,11 @@ class TopicLog:
         self,
         topic: Cid,
         turn: Turn,
+        owner: LogOwner | None,
         *,
-        newest: int,
-        cursor: int,
+        newest: int = 0,
+        cursor: int = 0,
         subscribed: bool,
-        recalled: Callable[[], None],
-        replayed: Callable[[], None],
     ) -> None:
         self.subscribed = subscribed
         """Whether an application wants the events."""
@@ -55,8 +65,7 @@ class TopicLog:
         self.is_replaying = False
         self._topic = topic
         self._turn = turn
-        self._recalled = recalled
-        self._replayed = replayed
+        self._owner = owner
         self._synced = newest
         self._pending: dict[int, tuple[PeerId, int, int]] = {}
         """By place: which numbers are on their way to the disk."""
@@ -76,7 +85,8 @@ class TopicLog:
         if self.last_seen is None and newest.events:
             self.last_seen = newest.events[-1][1].cid
         self.is_recalled = True
-        self._recalled()
+        if self._owner is not None:
+            self._owner.recalled()
 
     def append(
         self,
@@ -178,7 +188,8 @@ class TopicLog:
     def _end_replay(self) -> None:
         self._replays += 1
         self.is_replaying = False
-        self._replayed()
+        if self._owner is not None:
+            self._owner.replayed()
 
     def acknowledge(self, index: int) -> None:
         """The application is done with everything up to `index`, as far as it was delivered.

@@ -1,4 +1,4 @@
-"""Recovery: finding out what we lack of a topic, and fetching it (design 6).
+"""Recovery: finding what we lack of a topic, and fetching it (docs/spec/pulsarcast.md, Recover).
 
 A missing event is asked for from whoever showed that it exists, then from other neighbours, then
 from the DHT. What arrives is taken in like a new event, and so forwarded to those who lack it too.
@@ -12,18 +12,18 @@ asking, and some of the questions are kept for what the parent shows.
 them for ever. Where nobody gives us the events, `witnesses` says whether we may skip them.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import Mark
 from pulsarcast.protocol.messages import FetchRange, Range
-from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import MarkState
-from pulsarcast.protocol.topic.frontier import Frontier, Source
+from pulsarcast.protocol.topic.frontier import Source
+from pulsarcast.protocol.topic.retirement import Retirement
+from pulsarcast.protocol.topic.state import TopicState
 from pulsarcast.protocol.topic.witnesses import Witnesses, shows
-from pulsarcast.protocol.turn import Turn
 
 WANTS_MAX = 1024
 """Numberings that we fetch at a time: a peer that claims more of them has to wait."""
@@ -76,46 +76,42 @@ class _Want:
         self.timer: int | None = None
 
 
+class RecoveryOwner(Protocol):
+    """Asked of the topic whose events are recovered."""
+
+    @property
+    def parent(self) -> PeerId | None:
+        """The neighbour that we count on first."""
+
+    def neighbours(self) -> Iterable[PeerId]:
+        """Members that we could ask for an event, best first."""
+
+    def find_block(self, cid: Cid, then: Callable[[bytes | None], None]) -> None:
+        """Look an event up in the DHT."""
+
+    def take_recovered(self, block: bytes, sender: PeerId, certificate: bytes = b"") -> None:
+        """An event was fetched: it arrives like any other."""
+
+
 class Recovery:
     """Fetches what one topic lacks."""
 
     def __init__(
         self,
-        topic: Cid,
-        turn: Turn,
-        parameters: Parameters,
-        frontier: Frontier,
-        *,
+        state: TopicState,
+        retirement: Retirement,
         witnesses: Witnesses,
-        parent: Callable[[], PeerId | None],
-        neighbours: Callable[[], Iterable[PeerId]],
-        take: Callable[[bytes, PeerId, bytes], None],
-        find_block: Callable[[Cid, Callable[[bytes | None], None]], None],
-        seen: Callable[[PeerId, int], int],
-        retire: Callable[[PeerId, int, int], None],
-        retires: Callable[[], bool],
-        needed: Callable[[PeerId, int], int],
-        excuse: Callable[[PeerId, int, int], None],
-        counts: Counter[str],
+        owner: RecoveryOwner,
     ) -> None:
-        self.topic = topic
-        self.turn = turn
-        self.parameters = parameters
-        self.frontier = frontier
+        self.state = state
+        self.topic = state.id
+        self.turn = state.context.turn
+        self.parameters = state.context.parameters
+        self.counts = state.context.counts
+        self.frontier = state.frontier
+        self.retirement = retirement
         self.witnesses = witnesses
-        self.parent = parent
-        self.neighbours = neighbours
-        self.take = take
-        self.find_block = find_block
-        self.seen = seen
-        """The highest number of a numbering of which we have the signed event."""
-        self.retire = retire
-        self.retires = retires
-        self.needed = needed
-        """In causal order: the highest number of a numbering that others' events wait for."""
-        self.excuse = excuse
-        """Let others' events wait no longer for what is retired, without skipping it."""
-        self.counts = counts
+        self.owner = owner
         self._wants: dict[Source, _Want] = {}
         self._wanted_by: dict[PeerId, int] = {}
         """How many of them are on each peer's account."""
@@ -185,7 +181,7 @@ class Recovery:
         mark: MarkState | None,
     ) -> _Want | None:
         if sender == self.turn.me:
-            sender = next(iter(self.neighbours()), sender)
+            sender = next(iter(self.owner.neighbours()), sender)
         want = self._wants.get(source)
         due_s = self.turn.now + patience_s
         if want is None:
@@ -193,7 +189,7 @@ class Recovery:
                 return None
             want = self._wants[source] = _Want(sender, *missing, due_s)
             self._wanted_by[sender] = self._wanted_by.get(sender, 0) + 1
-        elif sender == self.parent() != want.sponsor:
+        elif sender == self.owner.parent != want.sponsor:
             self._release(want.sponsor)
             want.sponsor = sender
             self._wanted_by[sender] = self._wanted_by.get(sender, 0) + 1
@@ -210,7 +206,7 @@ class Recovery:
         """Whether a peer may make us want one more numbering."""
         if len(self._wants) >= WANTS_MAX:
             return False
-        parent = self.parent()
+        parent = self.owner.parent
         from_parent = 0 if parent is None else self._wanted_by.get(parent, 0)
         if sender == parent:
             return from_parent < WANTS_MAX - WANTS_MAX // KEPT_SHARE
@@ -247,7 +243,7 @@ class Recovery:
 
     def _fetch_in_turns(self, due: dict[PeerId, list[Source]]) -> None:
         """Share the questions out between those who showed us something."""
-        parent = self.parent()
+        parent = self.owner.parent
         flying: dict[PeerId, int] = {}
         for source in self._requests.values():
             sponsor = self._wants[source].sponsor
@@ -312,8 +308,8 @@ class Recovery:
         order = dict.fromkeys(shown[:1])
         order.update(dict.fromkeys(self.witnesses.chosen()))
         order.update(dict.fromkeys(shown))
-        order.update(dict.fromkeys(self.neighbours()))
-        for speaker in self.witnesses.publishers_of(publisher):
+        order.update(dict.fromkeys(self.owner.neighbours()))
+        for speaker in self.state.versions.publishers_of(publisher):
             if speaker != self.turn.me:
                 order[speaker] = None
         return order
@@ -343,15 +339,19 @@ class Recovery:
     def _take(self, message: Range, sender: PeerId) -> None:
         certificates = message.certificates or (b"",) * len(message.blocks)
         for block, certificate in zip(message.blocks, certificates, strict=False):
-            self.take(block, sender, certificate)
+            self.owner.take_recovered(block, sender, certificate)
 
-    def look_at(self, peer: PeerId, publisher: PeerId, epoch: int, number: int) -> None:
-        """Ask a peer for the event that it has under a number which we hold."""
+    def look_at(self, peer: PeerId, claimed: MarkState) -> None:
+        """See for ourselves what a peer has under a number where we have something else."""
+        if not self.state.is_sequenced:
+            assert claimed.cid is not None, "a claim names an event"
+            self.owner.find_block(claimed.cid, self._take_found)
+            return
+        # Only with its certificate does it prove anything.
         self._request += 1
         self._look = (self._request, peer)
-        self.turn.send(
-            peer, FetchRange(self._request, self.topic, publisher, epoch, number, number)
-        )
+        place = (claimed.publisher, claimed.epoch, claimed.high, claimed.high)
+        self.turn.send(peer, FetchRange(self._request, self.topic, *place))
 
     def _timed_out(self, number: int) -> None:
         source = self._requests.get(number)
@@ -389,21 +389,23 @@ class Recovery:
     def _exhausted(self, source: Source, want: _Want, first: int) -> None:
         """No neighbour has it: the topic may have retired it, or the DHT may still keep it."""
         self._close(source, want)
-        if self.retires() and self.seen(*source) > first:
-            retired = min(self._retired(source, want, first), self.seen(*source) - 1)
-            if retired >= first:
-                self.counts["retired_gap"] += 1
-                self.retire(*source, retired)
-                return
-            self.witnesses.ask_around(source)
-        elif self.retires() and (needed := self.needed(*source)) >= first:
-            if self._retired(source, want, first) >= needed:
-                self.counts["retired_parent"] += 1
-                self.excuse(*source, needed)
-                return
-            self.witnesses.ask_around(source)
+        if self.retirement.has_retention():
+            seen = self.state.ordering.seen(*source)
+            if seen > first:
+                retired = min(self._retired(source, want, first), seen - 1)
+                if retired >= first:
+                    self.counts["retired_gap"] += 1
+                    self.retirement.retire(*source, retired)
+                    return
+                self.witnesses.ask_around(source)
+            elif (needed := self.retirement.needed(*source)) >= first:
+                if self._retired(source, want, first) >= needed:
+                    self.counts["retired_parent"] += 1
+                    self.retirement.excuse(*source, needed)
+                    return
+                self.witnesses.ask_around(source)
         if want.cid is not None:
-            self.find_block(want.cid, self._found)
+            self.owner.find_block(want.cid, self._found)
 
     def _retired(self, source: Source, want: _Want, first: int) -> int:
         return self.witnesses.retired(source[0], first, want.voices)
@@ -411,7 +413,11 @@ class Recovery:
     def _found(self, block: bytes | None) -> None:
         if block is not None:
             self.counts["dht_recovery"] += 1
-            self.take(block, self.turn.me, b"")
+        self._take_found(block)
+
+    def _take_found(self, block: bytes | None) -> None:
+        if block is not None:
+            self.owner.take_recovered(block, self.turn.me)
 
     def stop(self) -> None:
         """Forget everything: the topic is being left."""

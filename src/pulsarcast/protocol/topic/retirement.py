@@ -1,16 +1,13 @@
-"""Retirement: what the topic's retention or its author's flush lets go of, for good (design 6).
+"""Retirement: what the topic's retention or its author's flush lets go of, for good.
 
 By age, count or bytes, or up to a place that a version names. What is retired counts as delivered,
-and whoever lacks it waits for it no longer. Which gaps may be skipped, `recovery` decides.
+and whoever lacks it waits for it no longer. Which gaps may be skipped, `recovery` decides
+(docs/spec/pulsarcast.md, Retention and flush).
 """
-
-from collections import Counter
-from collections.abc import Callable
 
 from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor
-from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import (
     DropEvents,
     Events,
@@ -20,37 +17,23 @@ from pulsarcast.protocol.store import (
     Oldest,
     PutMark,
 )
-from pulsarcast.protocol.topic.causality import CausalOrdering
-from pulsarcast.protocol.topic.frontier import Frontier
-from pulsarcast.protocol.topic.log import PAGE, TopicLog
-from pulsarcast.protocol.topic.versions import Versions
-from pulsarcast.protocol.turn import Turn
+from pulsarcast.protocol.topic.keeping import Keeping
+from pulsarcast.protocol.topic.log import PAGE
+from pulsarcast.protocol.topic.state import TopicState
 
 
 class Retirement:
     """Drops what one topic no longer keeps."""
 
-    def __init__(
-        self,
-        versions: Versions,
-        turn: Turn,
-        parameters: Parameters,
-        frontier: Frontier,
-        log: TopicLog,
-        causal: CausalOrdering | None,
-        accept_waiting: Callable[[PeerId, int], None],
-        counts: Counter[str],
-    ) -> None:
-        self._topic: Cid = versions.first.cid
-        self._versions = versions
-        self._turn = turn
-        self._parameters = parameters
-        self._frontier = frontier
-        self._log = log
-        self._causal = causal
-        self._accept_waiting = accept_waiting
-        """Events of a numbering that waited for what is retired have their turn."""
-        self._counts = counts
+    def __init__(self, state: TopicState, keeping: Keeping) -> None:
+        self._context = state.context
+        self._turn = state.context.turn
+        self._topic: Cid = state.id
+        self._versions = state.versions
+        self._frontier = state.frontier
+        self._log = state.log
+        self._causal = state.causal
+        self._keeping = keeping
         self._timer: int | None = None
         self._kept_index = 0
         """What our log held when retention was last looked at: only that may be dropped.
@@ -63,7 +46,7 @@ class Retirement:
         self._turn.cancel(self._timer)
         self._timer = None
         if self.has_retention():
-            delay = self._turn.jitter(self._parameters.retention_interval_s)
+            delay = self._turn.jitter(self._context.parameters.retention_interval_s)
             self._timer = self._turn.after(delay, self._retain)
 
     def stop(self) -> None:
@@ -80,7 +63,7 @@ class Retirement:
         for version in self._versions.all():
             for mark in version.flushed:
                 self._frontier.retire(mark.publisher, mark.epoch, mark.number)
-                self._accept_waiting(mark.publisher, mark.epoch)
+                self._keeping.accept_waiting(mark.publisher, mark.epoch)
 
     def adopt(self, version: TopicDescriptor) -> None:
         """A newer version may flush, and change what is kept."""
@@ -94,7 +77,7 @@ class Retirement:
         """Events up to a number are gone for good: they count as delivered."""
         self._turn.persist(PutMark(self._topic, self._retire_mark(publisher, epoch, number)))
         if self._versions.current.delivery_order is not DeliveryOrder.NONE:
-            self._accept_waiting(publisher, epoch)
+            self._keeping.accept_waiting(publisher, epoch)
 
     def _retire_mark(self, publisher: PeerId, epoch: int, number: int) -> MarkState:
         if self._log.subscribed and self._frontier.high(publisher, epoch) < number:
@@ -115,7 +98,7 @@ class Retirement:
         if self._log.subscribed:
             self._turn.trace(trace.Retired(self._topic, publisher, epoch, number))
         self._causal.excuse(publisher, epoch, number)
-        self._accept_waiting(publisher, epoch)
+        self._keeping.accept_waiting(publisher, epoch)
 
     # Our log.
 
@@ -152,7 +135,7 @@ class Retirement:
     def _drop_oldest(self, oldest: Oldest) -> None:
         if oldest.index < 1:
             return
-        self._counts["retention"] += 1
+        self._context.counts["retention"] += 1
         # A number before a gap of ours is not retired because we let go of one behind it.
         marks = [
             self._retire_mark(publisher, epoch, min(number, self._frontier.high(publisher, epoch)))

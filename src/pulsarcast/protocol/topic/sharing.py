@@ -1,17 +1,17 @@
-"""Sharing: showing others what we hold of a topic, and giving it to them (design 6).
+"""Sharing: showing others what we hold of a topic, and giving it to them.
 
 A frontier is shown in pages. Who is shown one, and holds something else, fetches what it lacks;
-where we ask for it, it shows its own in return, so that both sides learn.
+where we ask for it, it shows its own in return, so that both sides learn
+(docs/spec/pulsarcast.md, Recover).
 """
 
 from collections.abc import Iterable
 
-from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.ids import PeerId
 from pulsarcast.protocol.messages import FetchRange, FrontierPage, Range
-from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import Events, LoadNumbers, MarkState
-from pulsarcast.protocol.topic.frontier import BEYOND_MAX, Frontier
-from pulsarcast.protocol.turn import Turn
+from pulsarcast.protocol.topic.frontier import BEYOND_MAX
+from pulsarcast.protocol.topic.state import TopicState
 
 COMPARE_INTERVAL_S = 1.0
 """How often at most we show one peer our whole frontier."""
@@ -22,11 +22,11 @@ SHOWN_MAX = 64
 class Sharing:
     """Shows one topic's frontier to others, and serves them from our disk."""
 
-    def __init__(self, topic: Cid, turn: Turn, parameters: Parameters, frontier: Frontier) -> None:
-        self._topic = topic
-        self._turn = turn
-        self._parameters = parameters
-        self._frontier = frontier
+    def __init__(self, state: TopicState) -> None:
+        self._topic = state.id
+        self._turn = state.context.turn
+        self._parameters = state.context.parameters
+        self._frontier = state.frontier
         self._shown: dict[PeerId, float] = {}
 
     def show(self, peer: PeerId, *, answer: bool) -> None:

@@ -1,42 +1,48 @@
-"""A followed topic: where its parts meet (design 6).
+"""A followed topic: where its parts meet (docs/spec/pulsarcast.md, Processing).
 
-Here they are put together, find a place among the members, learn where the subscription starts, and
-leave again. Each part knows only those that it needs.
+The parts that are called answer with values, and the topic acts on them: the order of the effects
+of an arriving event can be read in `Topic.receive`. The parts that timers or the disk wake ask the
+topic through one narrow protocol each.
 """
 
-from collections.abc import Iterable
-from functools import partial
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from typing import Protocol, assert_never
 
 from pulsarcast.model.errors import Refusal, Rejection, RemoteError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId, order_of
 from pulsarcast.model.requests import Sequence
-from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor
+from pulsarcast.model.topics import TopicDescriptor
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.choosing import choose_overlay
 from pulsarcast.protocol.dissemination.overlay import CubeView, TreeView
-from pulsarcast.protocol.messages import Contact, FrontierPage
-from pulsarcast.protocol.store import PutMark
-from pulsarcast.protocol.topic.arrivals import Arrivals
-from pulsarcast.protocol.topic.barrier import CausalBarrier
-from pulsarcast.protocol.topic.causality import CausalOrdering
+from pulsarcast.protocol.messages import Contact, EventMessage, FrontierPage
+from pulsarcast.protocol.store import MarkState, PutMark
+from pulsarcast.protocol.topic.arrivals import (
+    Accepted,
+    Arrival,
+    Arrivals,
+    Ignored,
+    Unproven,
+    Void,
+    WantsVersion,
+)
 from pulsarcast.protocol.topic.comparing import Comparing
-from pulsarcast.protocol.topic.equivocation import Equivocation
+from pulsarcast.protocol.topic.equivocation import Equivocation, OwnEvents
 from pulsarcast.protocol.topic.flow import FlowControl
-from pulsarcast.protocol.topic.frontier import Frontier
 from pulsarcast.protocol.topic.handovers import Handovers
 from pulsarcast.protocol.topic.keeping import Keeping
 from pulsarcast.protocol.topic.log import TopicLog
-from pulsarcast.protocol.topic.ordering import Ordering
-from pulsarcast.protocol.topic.published_requests import PublishedRequests
 from pulsarcast.protocol.topic.recovery import Recovery
 from pulsarcast.protocol.topic.retirement import Retirement
 from pulsarcast.protocol.topic.sharing import Sharing
+from pulsarcast.protocol.topic.state import Resumed, TopicState
 from pulsarcast.protocol.topic.versions import Versions
 from pulsarcast.protocol.topic.witnesses import Witnesses
 
+HOPS_MAX = 255
+"""Hops are counted up to here: a message has one byte for them."""
 START_MARKS_MAX = 65_536
 """Publishers of a topic that a new subscriber takes from its parent."""
 
@@ -59,17 +65,18 @@ class TopicOwner(Protocol):
     def want_version(self, topic: "Topic", version: Cid, sender: PeerId) -> None:
         """An event names a version that we have not seen."""
 
-    def shown(self, topic: "Topic", sender: PeerId, message: FrontierPage) -> None:
+
+class OwnNumberings(OwnEvents, Protocol):
+    """What a topic asks of those who keep our own numberings."""
+
+    def met(self, event: EventDescriptor, sender: PeerId) -> None:
+        """An event that our key signed has come, and we did not put it into the topic."""
+
+    def heard(self, topic: Cid, peer: PeerId, marks: Iterable[MarkState], *, more: bool) -> None:
         """A peer shows what it holds."""
 
     def agreed(self, topic: "Topic", parent: PeerId) -> None:
         """A new parent holds the same numbers as we do."""
-
-    def met_own(self, event: EventDescriptor, sender: PeerId) -> None:
-        """An event that our key signed has come, and we did not put it into the topic."""
-
-    def met_own_twice(self, event: EventDescriptor) -> None:
-        """An event that our key signed has the number of another one."""
 
 
 class Topic:
@@ -81,144 +88,45 @@ class Topic:
         context: Context,
         dht: Kademlia,
         owner: TopicOwner,
+        own: OwnNumberings,
         *,
         subscribed: bool,
-        frontier: Frontier | None = None,
-        log_index: int = 0,
-        cursor: int = 0,
+        resumed: Resumed | None = None,
     ) -> None:
+        frontier, log_index, cursor = (None, 0, 0) if resumed is None else resumed
         self.versions = versions
         self.id: Cid = versions.first.cid
-        self.turn = turn = context.turn
-        self.parameters = parameters = context.parameters
-        self.owner = owner
-        self.counts = counts = context.counts
-        self.started = frontier is not None
-        self.announced = self.started and log_index == 0
-        """Whether our start is on the disk, and so known to whoever asked for the subscription."""
-        self.frontier = Frontier() if frontier is None else frontier
-        self.is_sequenced = versions.first.is_sequenced
         self.is_meta = versions.first.is_meta
-        self.requests = PublishedRequests(self.id)
-        self.overlay, self.heartbeat = choose_overlay(versions.first, context, dht, self)
-        self.overlay.fresh = not self.started
-        self.overlay.open = self.started
-        order = versions.current.delivery_order
-        self.causal: CausalOrdering | None = None
-        self.barrier: CausalBarrier | None = None
-        """What our next event follows; only causal topics have these two."""
-        self.ordering = Ordering(order, self.frontier, parameters.held_back_max)
-        if order is DeliveryOrder.CAUSAL:
-            self.ordering = self.causal = CausalOrdering(self.frontier, parameters.held_back_max)
-            self.barrier = CausalBarrier(self.id)
+        self.turn = context.turn
+        self.context = context
+        self.dht = dht
+        self.owner = owner
+        self.own = own
         self.log = TopicLog(
-            self.id,
-            turn,
-            newest=log_index,
-            cursor=cursor,
-            subscribed=subscribed,
-            recalled=self._recalled,
-            replayed=self._replayed,
+            self.id, self.turn, self, newest=log_index, cursor=cursor, subscribed=subscribed
         )
-        self.sharing = Sharing(self.id, turn, parameters, self.frontier)
-        self.flow = FlowControl(
-            self.id, turn, parameters, self.overlay, self.log, self.sharing, counts
-        )
-        self.equivocation = Equivocation(
-            versions,
-            turn,
-            self.frontier,
-            self.ordering,
-            self.overlay,
-            rejected=context.rejected,
-            met_own_twice=owner.met_own_twice,
-        )
-        self.handovers = Handovers(versions, turn, self.frontier, partial(owner.want_version, self))
-        self.keeping = Keeping(
-            self.id,
-            turn,
-            self.frontier,
-            self.ordering,
-            self.barrier,
-            self.requests,
-            self.log,
-            equivocation=self.equivocation,
-            handovers=self.handovers,
-            flow=self.flow,
-            heartbeat=self.heartbeat,
-            arrived=partial(owner.arrived, self),
-            rejected=context.rejected,
-            counts=counts,
-        )
-        self.retirement = Retirement(
-            versions,
-            turn,
-            parameters,
-            self.frontier,
-            self.log,
-            self.causal,
-            self.keeping.accept_waiting,
-            counts,
-        )
-        witnesses = Witnesses(
-            turn,
-            parameters,
-            author=versions.first.author,
-            publishers_of=versions.publishers_of,
-            parent=lambda: self.overlay.mainstay,
-            lazy=lambda: self.heartbeat.lazy,
-            members=self.heartbeat.members,
-            consult=self.sharing.consult,
-        )
-        self.recovery = Recovery(
-            self.id,
-            turn,
-            parameters,
-            self.frontier,
-            witnesses=witnesses,
-            parent=lambda: self.overlay.mainstay,
-            neighbours=self.neighbours,
-            take=self._take_recovered,
-            find_block=dht.find_block,
-            seen=self.ordering.seen,
-            retire=self.retirement.retire,
-            retires=self.retirement.has_retention,
-            needed=self.retirement.needed,
-            excuse=self.retirement.excuse,
-            counts=counts,
-        )
-        self.arrivals = Arrivals(
-            versions,
-            turn,
-            self.frontier,
-            self.ordering,
-            self.overlay,
-            flow=self.flow,
-            equivocation=self.equivocation,
-            handovers=self.handovers,
-            keeping=self.keeping,
-            recovery=self.recovery,
-            has_started=lambda: self.started,
-            decode=context.decode,
-            want_version=partial(owner.want_version, self),
-            met_own=owner.met_own,
-            rejected=context.rejected,
-            counts=counts,
-        )
-        self.comparing = Comparing(
-            self.id,
-            turn,
-            self.frontier,
-            self.overlay,
-            self.heartbeat,
-            sharing=self.sharing,
-            keeping=self.keeping,
-            equivocation=self.equivocation,
-            recovery=self.recovery,
-            is_sequenced=self.is_sequenced,
-            find_block=dht.find_block,
-            take=self.arrivals.take_recovered,
-        )
+        self.state = state = TopicState(context, versions, self.log, frontier)
+        self.is_sequenced = state.is_sequenced
+        self.frontier = state.frontier
+        self.requests = state.requests
+        self.ordering = state.ordering
+        self.causal = state.causal
+        self.barrier = state.barrier
+        self.announced = state.started and log_index == 0
+        """Whether our start is on the disk, and so known to whoever asked for the subscription."""
+        self.overlay, self.heartbeat = choose_overlay(versions.first, context, dht, self)
+        self.overlay.fresh = not state.started
+        self.overlay.open = state.started
+        self.sharing = Sharing(state)
+        self.flow = FlowControl(state, self.overlay, self.sharing)
+        self.equivocation = Equivocation(state, self.overlay, own)
+        self.handovers = Handovers(state)
+        self.arrivals = Arrivals(state, self.equivocation, self.handovers)
+        self.keeping = Keeping(state, self.handovers, self.flow, self.heartbeat, self)
+        self.retirement = Retirement(state, self.keeping)
+        witnesses = Witnesses(state, self.overlay, self.heartbeat, self.sharing)
+        self.recovery = Recovery(state, self.retirement, witnesses, self)
+        self.comparing = Comparing(self.overlay, self.heartbeat, self.sharing)
         self.own_before: Sequence | None = None
         """Causal order: our last event from before we followed the topic, if it is yet to come."""
         self._start_from: PeerId | None = None
@@ -235,9 +143,14 @@ class Topic:
         return self.log.subscribed
 
     @property
+    def started(self) -> bool:
+        """Whether the subscription has its start frontier."""
+        return self.state.started
+
+    @property
     def halted(self) -> Refusal | None:
         """Why the topic does not go on, for anyone."""
-        halt = self.equivocation.halted
+        halt = self.state.halted
         return None if halt is None else halt.refusal
 
     # Coming and going.
@@ -251,12 +164,12 @@ class Topic:
         self.retirement.start()
         self.log.open(replay=self.started)
 
-    def _recalled(self) -> None:
+    def recalled(self) -> None:
         """After a restart, we know again what we saw last."""
         if not self.is_behind_its_log:
             self.owner.recalled(self)
 
-    def _replayed(self) -> None:
+    def replayed(self) -> None:
         """The application has been given all that is in our log."""
         if self.causal is not None and (self.log.is_recalled or self.announced):
             self.owner.recalled(self)
@@ -290,7 +203,7 @@ class Topic:
         if not self.versions.add(version):
             return False
         self.retirement.adopt(version)
-        self.arrivals.unpark(version.cid)
+        self.unpark(version.cid)
         return True
 
     def close(self) -> None:
@@ -311,20 +224,23 @@ class Topic:
             if parent is None:
                 self._begin()
         elif parent is not None and digest != self.digest():
-            self.counts["catch_up"] += 1
+            self.context.counts["catch_up"] += 1
             self.comparing.catch_up(parent)
         elif parent is not None:
-            self.owner.agreed(self, parent)
+            self.own.agreed(self, parent)
 
     def _begin(self) -> None:
         """Our start frontier is known: from here on every event is due to us."""
-        self.started = True
+        self.state.started = True
         self._start_from = None
         self.overlay.fresh = False
         self.retirement.begin()
-        self.turn.persist(*(PutMark(self.id, mark) for mark in self.frontier.marks()))
+        self._persist_marks()
         self.owner.started(self)
         self.overlay.let_in()
+
+    def _persist_marks(self) -> None:
+        self.turn.persist(*(PutMark(self.id, mark) for mark in self.frontier.marks()))
 
     def learn(self, members: tuple[Contact, ...]) -> None:
         """Our parent names other members."""
@@ -347,6 +263,88 @@ class Topic:
         self.overlay.lost(peer)
         self.heartbeat.lost(peer)
         self.recovery.lost(peer)
+
+    # An event's way into the topic.
+
+    def receive_live(
+        self, event: EventDescriptor, sender: PeerId, hops: int, certificate: bytes
+    ) -> None:
+        """Take an event in that a neighbour passed on, or that its publisher hands in."""
+        self.receive(event, sender, hops or 1, certificate, passed_on=hops > 0)
+
+    def receive(
+        self,
+        event: EventDescriptor,
+        sender: PeerId,
+        hops: int,
+        certificate: bytes = b"",
+        *,
+        passed_on: bool = False,
+    ) -> None:
+        """Take an event in, from wherever it comes (docs/spec/pulsarcast.md, Receive).
+
+        It is on the disk before it is delivered. So what was delivered is on our disk, and a
+        redelivery after a crash can be marked as one.
+        """
+        state = self.state
+        if not state.started or state.halted is not None:
+            return
+        source, epoch = event.numbered_by, event.sequence.epoch
+        arrival = Arrival(event, sender, hops, certificate, passed_on)
+        match self.arrivals.judge(arrival):
+            case None:
+                pass
+            case Ignored():
+                return
+            case WantsVersion(version):
+                self.owner.want_version(self, version, sender)
+                return
+            case Unproven(missing):
+                self.recovery.gap(source, epoch, missing, sender)
+                return
+            case Void(error):
+                # We do not pass it on: one who joins late may not know yet that its publisher lost
+                # the right.
+                self.keeping.void(event)
+                raise error
+            case _ as unreachable:
+                assert_never(unreachable)
+        if source == self.turn.me:
+            self.own.met(event, sender)
+        placed = self.arrivals.place(arrival)
+        message = EventMessage(event.block, min(hops, HOPS_MAX - 1) + 1, certificate)
+        self.overlay.forward(message, source=sender, passed_on=passed_on)
+        in_turn = isinstance(placed, Accepted)
+        if in_turn:
+            self.keeping.accept(event, hops)
+            if len(state.ordering):
+                self.keeping.accept_waiting(source, epoch)
+        if placed.gap is not None:
+            self.recovery.gap(source, epoch, placed.gap, sender)
+        if state.causal is not None and not in_turn:
+            # Asked for one by one: what is recovered or retired meanwhile is lacking no longer.
+            for mark, cid in state.causal.lacking(event):
+                self.context.counts["parent_missing"] += 1
+                self.recovery.parent_missing(mark, cid, event.publisher, sender)
+
+    def take_recovered(self, block: bytes, sender: PeerId, certificate: bytes = b"") -> None:
+        """A fetched event is taken in, and so passed on, like a new one."""
+        try:
+            event = self.context.decode(block)
+            if event.topic != self.id:
+                raise RemoteError("an answer from another topic", code=Rejection.WRONG_TOPIC)
+            self.context.counts["recovered"] += 1
+            self.receive(event, sender, 1, certificate)
+        except RemoteError as error:
+            self.context.rejected(sender, self.id, error)
+
+    def unpark(self, version: Cid) -> None:
+        """A version became known, or will not: look again at what waited for it."""
+        for event, sender, hops, certificate, passed_on in self.arrivals.unpark(version):
+            try:
+                self.receive(event, sender, hops, certificate, passed_on=passed_on)
+            except RemoteError as error:
+                self.context.rejected(sender, self.id, error)
 
     # What we hold, and what others do.
 
@@ -374,11 +372,22 @@ class Topic:
 
     def receive_page(self, sender: PeerId, message: FrontierPage) -> None:
         """A peer shows what it holds: start there, or fetch what we lack."""
-        if self.started:
-            self.owner.shown(self, sender, message)
-            self.comparing.receive(sender, message)
-        elif sender == self._start_from:
-            self._start_at(message)
+        if not self.started:
+            if sender == self._start_from:
+                self._start_at(message)
+            return
+        self.own.heard(self.id, sender, message.marks, more=message.more)
+        claimed = self.equivocation.claimed_otherwise(message.marks)
+        if claimed is not None:
+            self.recovery.look_at(sender, claimed)
+        if self.comparing.starts_at(sender, message):
+            self.keeping.start_at(message.marks)
+            self._persist_marks()
+        shown = self.comparing.judge(sender, message)
+        self.recovery.compare(sender, shown.marks, patience_s=shown.patience_s)
+        if message.answer:
+            is_known = shown.is_known or sender in self.heartbeat.members()
+            self.sharing.answer(sender, message, known=is_known)
 
     def _start_at(self, message: FrontierPage) -> None:
         """Our parent's frontier is where our subscription starts."""
@@ -391,9 +400,24 @@ class Topic:
         # What our parent holds beyond a gap is due to us, like the gap itself.
         self.recovery.compare(self.overlay.mainstay or self.turn.me, message.marks, patience_s=0.0)
 
-    def _take_recovered(self, block: bytes, sender: PeerId, certificate: bytes) -> None:
-        """An event was fetched: it arrives like any other."""
-        self.arrivals.take_recovered(block, sender, certificate)
+    # What parts ask that timers or the disk wake.
+
+    def arrived(self, event: EventDescriptor) -> None:
+        """An event is on the disk."""
+        self.owner.arrived(self, event)
+
+    def want_version(self, version: Cid, sender: PeerId) -> None:
+        """An event can only be judged by a version that we do not know."""
+        self.owner.want_version(self, version, sender)
+
+    def find_block(self, cid: Cid, then: Callable[[bytes | None], None]) -> None:
+        """Look an event up in the DHT."""
+        self.dht.find_block(cid, then)
+
+    @property
+    def parent(self) -> PeerId | None:
+        """The neighbour that we count on first."""
+        return self.overlay.mainstay
 
     def neighbours(self) -> Iterable[PeerId]:
         """Whom we could ask for an event, best first."""

@@ -1,4 +1,4 @@
-"""Witnesses: whose word it takes to skip a gap (design 6).
+"""Witnesses: whose word it takes to skip a gap (docs/spec/pulsarcast.md, Retention and flush).
 
 Retention drops events for good, and whoever was away would wait for them for ever. We skip a gap
 only if all of this holds:
@@ -25,13 +25,14 @@ ordered topic wait, until somebody comes or the author flushes. (A flush is sign
 this.)
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Mapping
 
 from pulsarcast.model.ids import PeerId
-from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.dissemination.overlay import Conversation, Overlay
 from pulsarcast.protocol.store import MarkState
 from pulsarcast.protocol.topic.frontier import Source
-from pulsarcast.protocol.turn import Turn
+from pulsarcast.protocol.topic.sharing import Sharing
+from pulsarcast.protocol.topic.state import TopicState
 
 VOICES_MIN = 2
 """Members of our own choice that must say that events are retired, if no one else can."""
@@ -43,28 +44,14 @@ class Witnesses:
     """Those who have a say in whether events of one topic are gone for good."""
 
     def __init__(
-        self,
-        turn: Turn,
-        parameters: Parameters,
-        *,
-        author: PeerId,
-        publishers_of: Callable[[PeerId], tuple[PeerId, ...]],
-        parent: Callable[[], PeerId | None],
-        lazy: Callable[[], Collection[PeerId]],
-        members: Callable[[], Iterable[PeerId]],
-        consult: Callable[[Iterable[PeerId], PeerId, int], None],
+        self, state: TopicState, overlay: Overlay, heartbeat: Conversation, sharing: Sharing
     ) -> None:
-        self.publishers_of = publishers_of
-        """Who can speak for a numbering."""
-        self._turn = turn
-        self._parameters = parameters
-        self._author = author
-        self._parent = parent
-        self._lazy = lazy
-        self._members = members
-        """Other members that we know of: more than we have as neighbours."""
-        self._consult = consult
-        """Ask some peers how far a numbering is retired."""
+        self._turn = state.context.turn
+        self._parameters = state.context.parameters
+        self._versions = state.versions
+        self._overlay = overlay
+        self._heartbeat = heartbeat
+        self._sharing = sharing
         self._drawn: list[PeerId] = []
         """Members that have a say beside our neighbours, until the next draw."""
         self._drawn_s: float | None = None
@@ -73,13 +60,13 @@ class Witnesses:
 
     def chosen(self) -> list[PeerId]:
         """Those that we chose ourselves: our parent, our lazy neighbours, and whom we drew."""
-        parent = self._parent()
-        kept = (*(() if parent is None else (parent,)), *self._lazy())
+        parent = self._overlay.mainstay
+        kept = (*(() if parent is None else (parent,)), *self._heartbeat.lazy)
         return list(dict.fromkeys((*kept, *self._drawn)))
 
     def _speakers(self, publisher: PeerId) -> tuple[PeerId, ...]:
         """Those who can say alone that a numbering is retired."""
-        return (*self.publishers_of(publisher), self._author)
+        return (*self._versions.publishers_of(publisher), self._versions.first.author)
 
     def has_a_say(self, peer: PeerId, publisher: PeerId) -> bool:
         """Whether it is worth remembering what a peer shows of a numbering."""
@@ -112,13 +99,14 @@ class Witnesses:
             self._draw()
         if source not in self._consulted:
             self._consulted.add(source)
-            self._consult(dict.fromkeys((*self._speakers(source[0]), *self._drawn)), *source)
+            peers = dict.fromkeys((*self._speakers(source[0]), *self._drawn))
+            self._sharing.consult(peers, *source)
 
     def _draw(self) -> None:
         """Draw members, as we choose lazy neighbours: nobody else can say who they are."""
         self._drawn = []
         neighbours = {self._turn.me, *self.chosen()}
-        known = [peer for peer in self._members() if peer not in neighbours]
+        known = [peer for peer in self._heartbeat.members() if peer not in neighbours]
         self._drawn = self._turn.rng.sample(known, min(DRAWN, len(known)))
 
 

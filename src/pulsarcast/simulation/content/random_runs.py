@@ -343,7 +343,7 @@ class _Play:
         """What it came to."""
         options, ledger, world = self.options, self.ledger, self.world
         if self.trace is not None:
-            world.stop_all(reason="the run ended")
+            world.stop_all(trace.StopReason.RUN_ENDED)
             self.trace.close()
         total: dict[str, int] = {}
         for counts in self._counts:

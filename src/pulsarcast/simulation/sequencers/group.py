@@ -154,7 +154,7 @@ class Peer:
         try:
             act()
         except RemoteError as error:
-            self.group.note(self, trace.Rejected(error.verdict, error.reason, topic=TOPIC))
+            self.group.note(self, trace.Rejected(error.verdict, error.code, topic=TOPIC))
             self.group.checkers.refused(self, error)
         for effect in effects:
             if type(effect) is Send:

@@ -157,8 +157,8 @@ def test_what_finds_no_room_is_handed_in_again_a_few_times_and_our_own_always(
     solo = below(Parent("alice", [TOPIC.block, meta_of(ALICE).block]))
     solo.subscribe(TOPIC.cid)
     tried: Counter[PeerId] = Counter()
-    arrivals = solo.topic(TOPIC.cid).arrivals
-    monkeypatch.setattr(arrivals, "receive", lambda event, *_: tried.update([event.publisher]))
+    topic = solo.topic(TOPIC.cid)
+    monkeypatch.setattr(topic, "receive", lambda event, *_: tried.update([event.publisher]))
     replicas = tuple(event_of(who, TOPIC).block for who in (BOB, solo.identity))
     solo.hear(ALICE.peer_id, StoreBlocks(2, replicas))
     solo.advance(20 * Parameters().offer_delay_s)

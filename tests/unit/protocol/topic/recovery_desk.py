@@ -1,22 +1,25 @@
 """A `Recovery` and its `Witnesses` with their surroundings played by a test."""
 
-from collections import Counter
-from collections.abc import Callable, Collection
-from random import Random
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from pulsarcast.model.ids import Cid, PeerId, cid_of
+from pulsarcast.model.topics import Retention, TopicSettings
 from pulsarcast.protocol.effects import Send
 from pulsarcast.protocol.messages import FetchRange, Range
-from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import MarkState
-from pulsarcast.protocol.topic.frontier import Frontier
+from pulsarcast.protocol.topic.flow import FlowControl
+from pulsarcast.protocol.topic.handovers import Handovers
+from pulsarcast.protocol.topic.keeping import Keeping
 from pulsarcast.protocol.topic.recovery import Recovery
+from pulsarcast.protocol.topic.retirement import Retirement
+from pulsarcast.protocol.topic.sharing import Sharing
 from pulsarcast.protocol.topic.witnesses import Witnesses
-from pulsarcast.protocol.turn import Turn
-from tests.support.people import ALICE, BOB, EPOCH, peer, topic_of
+from tests.support.people import ALICE, EPOCH, identity, peer, topic_of
+from tests.unit.protocol.topic.bench import Bench, Members
 
-TOPIC = topic_of(ALICE)
+TOPIC = topic_of(identity("author"))
+RETIRING = topic_of(identity("author"), TopicSettings(retention=Retention(count=5)))
 LAST = cid_of(b"the last one")
 AUTHOR, PARENT, LAZY, OTHER = (peer(name) for name in ("author", "parent", "lazy", "other"))
 
@@ -28,8 +31,27 @@ class Asked(NamedTuple):
     question: FetchRange
 
 
-class Desk:
-    """A `Recovery` with its surroundings played by the test."""
+class _Sharing(Sharing):
+    """Writes down who is consulted."""
+
+    consulted: list[tuple[tuple[PeerId, ...], PeerId, int]]
+
+    def consult(self, peers: Iterable[PeerId], publisher: PeerId, epoch: int) -> None:
+        self.consulted.append((tuple(peers), publisher, epoch))
+
+
+class _Retirement(Retirement):
+    """Writes down what is retired."""
+
+    retired: list[tuple[PeerId, int, int]]
+
+    def retire(self, publisher: PeerId, epoch: int, number: int) -> None:
+        self.retired.append((publisher, epoch, number))
+        super().retire(publisher, epoch, number)
+
+
+class Desk(Bench):
+    """A `Recovery` with the topic and the other members played by the test."""
 
     def __init__(
         self,
@@ -40,50 +62,38 @@ class Desk:
         members: tuple[PeerId, ...] = (),
         retires: bool = False,
     ) -> None:
-        self.turn = Turn(BOB, Random(1))
-        self.frontier = Frontier()
+        near = Members(parent=parent, lazy=lazy, known=members)
+        super().__init__(RETIRING if retires else TOPIC, members=near)
+        self.parent = parent
         self.looked_up: list[tuple[Cid, Callable[[bytes | None], None]]] = []
-        self.retired: list[tuple[PeerId, int, int]] = []
-        self.consulted: list[tuple[tuple[PeerId, ...], PeerId, int]] = []
-        witnesses = Witnesses(
-            self.turn,
-            Parameters(),
-            author=AUTHOR,
-            publishers_of=lambda publisher: (publisher,),
-            parent=lambda: parent,
-            lazy=lambda: lazy,
-            members=lambda: members,
-            consult=lambda peers, *source: self.consulted.append((tuple(peers), *source)),
-        )
-        self.recovery = Recovery(
-            TOPIC.cid,
-            self.turn,
-            Parameters(),
-            self.frontier,
-            witnesses=witnesses,
-            parent=lambda: parent,
-            neighbours=lambda: neighbours,
-            take=self.take,
-            find_block=lambda cid, then: self.looked_up.append((cid, then)),
-            seen=self.frontier.highest,
-            retire=self._retire,
-            retires=lambda: retires,
-            needed=lambda publisher, epoch: 0,
-            excuse=self._retire,
-            counts=Counter(),
-        )
+        self.taken: list[bytes] = []
+        self._neighbours = neighbours
+        sharing = _Sharing(self.state)
+        self.consulted = sharing.consulted = []
+        flow = FlowControl(self.state, near.overlay, sharing)
+        handovers = Handovers(self.state)
+        keeping = Keeping(self.state, handovers, flow, near.heartbeat, self.owner)
+        retirement = _Retirement(self.state, keeping)
+        self.retired = retirement.retired = []
+        witnesses = Witnesses(self.state, near.overlay, near.heartbeat, sharing)
+        self.recovery = Recovery(self.state, retirement, witnesses, self)
 
-    def take(self, block: bytes, sender: PeerId, certificate: bytes = b"") -> None:
+    def neighbours(self) -> Iterable[PeerId]:
+        return self._neighbours
+
+    def find_block(self, cid: Cid, then: Callable[[bytes | None], None]) -> None:
+        self.looked_up.append((cid, then))
+
+    def take_recovered(self, block: bytes, sender: PeerId, certificate: bytes = b"") -> None:
         """Take an event in as a topic without order does: what comes ahead shows a gap."""
+        self.taken.append(block)
+        if not block.isdigit():
+            return
         number = int(block)
         gap = self.frontier.gap_before(ALICE.peer_id, EPOCH, number)
         self.frontier.add(ALICE.peer_id, EPOCH, number, None)
         if gap is not None:
             self.recovery.gap(ALICE.peer_id, EPOCH, gap, sender)
-
-    def _retire(self, publisher: PeerId, epoch: int, number: int) -> None:
-        self.retired.append((publisher, epoch, number))
-        self.frontier.retire(publisher, epoch, number)
 
     def shows(
         self,

@@ -27,15 +27,7 @@ class Reader:
         self.turn = Turn(BOB, Random(1))
         self.store = store
         self.frontier = Frontier()
-        self.log = TopicLog(
-            TOPIC.topic,
-            self.turn,
-            newest=newest,
-            cursor=0,
-            subscribed=True,
-            recalled=lambda: None,
-            replayed=lambda: None,
-        )
+        self.log = TopicLog(TOPIC.topic, self.turn, None, newest=newest, subscribed=True)
 
     def keep(self, *events: EventDescriptor) -> None:
         """Events have their turn, and are on the disk at once."""

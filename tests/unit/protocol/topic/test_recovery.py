@@ -285,11 +285,9 @@ def test_an_event_of_the_topic_is_what_the_tests_above_stand_for() -> None:
     """The numbers above stand for real events: one travels the same way here."""
     event = event_of(ALICE, TOPIC, 1)
     desk = Desk()
-    taken: list[bytes] = []
-    desk.recovery.take = lambda block, sender, certificate: taken.append(block)
     desk.shows(CAROL.peer_id, 1)
     (asked,) = desk.asked()
     desk.recovery.receive(
         asked.peer, Range(asked.question.request, TOPIC.cid, (event.block,), more=False)
     )
-    assert taken == [event.block]
+    assert desk.taken == [event.block]

@@ -262,10 +262,10 @@ def test_who_was_chosen_in_the_meantime_is_asked_before_anything_is_given_up() -
     desk.shows(PARENT, 9, retired=4, patience_s=1.0)
     desk.shows(lazy[0], 9, retired=4, patience_s=1.0)
     desk.pass_time(1.0)
-    while len(desk.recovery) and OTHER not in lazy:
+    while len(desk.recovery) and OTHER not in desk.members.lazy:
         for each in desk.asked():
             if each.peer == lazy[-1]:
-                lazy.append(OTHER)
+                desk.members.lazy[OTHER] = None
             desk.answer(each)
     assert desk.retired == []
     assert desk.exhaust() == [OTHER]

@@ -1,0 +1,72 @@
+"""What the parts of one followed topic share: its versions, what it holds, and its log.
+
+A part of a topic gets this state, the parts that it calls, and at most one narrow protocol that
+names what it asks of the topic (docs/spec/pulsarcast.md, State).
+"""
+
+from typing import NamedTuple
+
+from pulsarcast.model.ids import Cid
+from pulsarcast.model.topics import DeliveryOrder
+from pulsarcast.protocol.context import Context
+from pulsarcast.protocol.topic.barrier import CausalBarrier
+from pulsarcast.protocol.topic.causality import CausalOrdering
+from pulsarcast.protocol.topic.frontier import Frontier
+from pulsarcast.protocol.topic.halts import TwoCertificates
+from pulsarcast.protocol.topic.log import TopicLog
+from pulsarcast.protocol.topic.ordering import Ordering
+from pulsarcast.protocol.topic.published_requests import PublishedRequests
+from pulsarcast.protocol.topic.versions import Versions
+
+
+class Resumed(NamedTuple):
+    """What the disk remembers of a topic after a restart."""
+
+    frontier: Frontier
+    log_index: int
+    cursor: int
+
+
+class TopicState:
+    """The state of one followed topic."""
+
+    __slots__ = (
+        "barrier",
+        "causal",
+        "certificates",
+        "context",
+        "frontier",
+        "halted",
+        "id",
+        "is_sequenced",
+        "log",
+        "ordering",
+        "requests",
+        "started",
+        "versions",
+    )
+
+    def __init__(
+        self, context: Context, versions: Versions, log: TopicLog, frontier: Frontier | None = None
+    ) -> None:
+        self.context = context
+        self.id: Cid = versions.first.cid
+        self.versions = versions
+        self.is_sequenced = versions.first.is_sequenced
+        self.log = log
+        self.started = frontier is not None
+        """Whether the subscription has its start frontier, so that events are due to us."""
+        self.frontier = Frontier() if frontier is None else frontier
+        self.halted: TwoCertificates | None = None
+        """Why the topic does not go on, for anyone."""
+        self.requests = PublishedRequests(self.id)
+        self.causal: CausalOrdering | None = None
+        self.barrier: CausalBarrier | None = None
+        """The events that our next event follows; only causal topics have these two."""
+        self.certificates: dict[Cid, bytes] = {}
+        """Those of events on their way into our log."""
+        order, held_back_max = versions.current.delivery_order, context.parameters.held_back_max
+        self.ordering = Ordering(order, self.frontier, held_back_max)
+        if order is DeliveryOrder.CAUSAL:
+            self.ordering = self.causal = CausalOrdering(self.frontier, held_back_max)
+            self.barrier = CausalBarrier(self.id)
