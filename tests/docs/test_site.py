@@ -42,7 +42,7 @@ def test_the_reference_has_what_programs_call(site: Path) -> None:
     for name in ("Node.publish", "Node.subscribe", "Subscription.acknowledge", "TopicSettings"):
         assert name in library, name
     client = (site / "reference/client/index.html").read_text(encoding="utf-8")
-    for name in ("Client.publish", "AsyncClient.subscribe", "ApiError", "Unreachable"):
+    for name in ("Client.publish", "AsyncClient.subscribe", "UnexpectedResponse", "Unreachable"):
         assert name in client, name
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 
+from pulsarcast.daemon.answers import STATUS
 from pulsarcast.model import trace
+from pulsarcast.model.errors import Rejection
+from pulsarcast.protocol.messages import ANSWER_CODES, JoinCode
 from pulsarcast.wire import limits
 from pulsarcast.wire import pulsarcast_pb2 as pb
 from tests.docs.guides import ROOT
 
 WIRE = (ROOT / "docs/spec/wire.md").read_text(encoding="utf-8")
 TRACE = (ROOT / "docs/spec/trace.md").read_text(encoding="utf-8")
+HTTP = (ROOT / "docs/guides/http.md").read_text(encoding="utf-8")
 
 
 def rows(page: str, heading: str) -> list[list[str]]:
@@ -71,3 +75,25 @@ def test_the_traces_page_names_its_version_and_levels() -> None:
     assert re.findall(r"`(\w+)`", told["LEVELS"]) == list(trace.LEVELS)
     assert f"| Version | {trace.SCHEMA_VERSION} " in TRACE
     assert f'{{"schema_version":{trace.SCHEMA_VERSION},' in TRACE
+
+
+def codes(page: str, heading: str) -> list[str]:
+    """The codes in the first column of a table."""
+    return [code.strip("`") for code, *_ in rows(page, heading)]
+
+
+def test_every_code_of_a_trace_is_in_its_table() -> None:
+    assert codes(TRACE, "code in `rejected`") == list(Rejection)
+    assert codes(TRACE, "code in `node_stopped`") == list(trace.StopReason)
+
+
+def test_every_code_of_the_wire_is_in_its_table() -> None:
+    told = codes(WIRE, "`RequestAnswered.code`")
+    assert sorted(told) == sorted(ANSWER_CODES)
+    assert codes(WIRE, "`JoinRefused.code`") == list(JoinCode)
+    assert all(len(code) <= limits.CODE_BYTES_MAX for code in (*told, *JoinCode))
+
+
+def test_every_code_of_a_refusal_is_in_its_table_with_its_status() -> None:
+    told = {code.strip("`"): int(status) for code, status, *_ in rows(HTTP, "code")}
+    assert told == dict(STATUS)

@@ -266,7 +266,7 @@ class Moody:
             status, code = mood
             return httpx.Response(status, json={"error": f"it is {code}", "code": code})
         if any(event.name == "bad" for event in given.events):
-            return httpx.Response(422, json={"error": "bad name", "code": "refused"})
+            return httpx.Response(422, json={"error": "bad name", "code": "invalid"})
         results: list[dict[str, Any]] = []
         for event in given.events:
             if callable(mood) and (code := mood(event)):
@@ -296,13 +296,13 @@ def publish(moody: Moody, *texts: str, patience_s: float = 10.0) -> None:
 def test_what_passes_is_waited_for() -> None:
     moody = Moody(
         httpx.ConnectError("nobody is there yet"),
-        (503, "stopping"),
+        (503, "closed"),
         None,
         httpx.ReadError("it was killed"),
         httpx.ConnectError("nobody is there"),
-        (404, "topic"),
+        (404, "topic_not_found"),
         lambda event: "busy" if event.payload in "bc" else None,
-        lambda event: "stopping" if event.payload == "c" else None,
+        lambda event: "closed" if event.payload == "c" else None,
     )
     publish(moody, *"abcd")
     assert moody.taken == ["first", *"adbc"]
@@ -312,10 +312,13 @@ def test_what_passes_is_waited_for() -> None:
 @pytest.mark.parametrize(
     ("mood", "said"),
     [
-        ((401, "token"), "'key of a' was not published to t: it is token"),
-        ((403, "rights"), "it is rights"),
+        ((401, "invalid_token"), "'key of a' was not published to t: it is invalid_token"),
+        ((403, "not_allowed"), "it is not_allowed"),
         ((503, "halted"), "it is halted"),
-        ((507, "disk"), "it is disk. What was published before stays published.*same sinkName"),
+        (
+            (507, "disk_full"),
+            "it is disk_full. What was published before stays published.*same sinkName",
+        ),
         (lambda event: "rights" if event.payload == "b" else None, "'key of b' was not"),
     ],
 )
@@ -326,7 +329,7 @@ def test_what_does_not_pass_fails_at_once(mood: object, said: str) -> None:
 
 def test_a_topic_that_was_never_there_is_not_waited_for() -> None:
     with pytest.raises(LocalError, match="'key of first' was not published to t: it is topic"):
-        publish(Moody((404, "topic")), "a")
+        publish(Moody((404, "topic_not_found")), "a")
 
 
 def test_patience_ends() -> None:
@@ -343,7 +346,7 @@ def test_a_row_for_which_all_are_refused_is_found() -> None:
 
 
 def test_a_daemon_that_takes_less_gets_less() -> None:
-    moody = Moody(None, (413, "body"), (413, "body"))
+    moody = Moody(None, (413, "too_large"), (413, "too_large"))
     publish(moody, *"abcdefgh")
     assert moody.taken == ["first", *"abcdefgh"]
     assert moody.calls == [1, 8, 4, 2, 2, 4]

@@ -166,14 +166,16 @@ def _greet(running: Running, settings: Settings) -> None:
 
 
 def _with_advice(error: LocalError, home: Path) -> LocalError:
-    text = str(error)
-    if "ddress already in use" in text or "is in use" in text:
+    from pulsarcast.network.host import AddressInUseError
+    from pulsarcast.storage.home import HomeInUseError
+
+    if isinstance(error, AddressInUseError):
         return LocalError(
-            f"{text}\nTake another port for nodes: pulsarcast daemon{shown_home(home)} "
+            f"{error}\nTake another port for nodes: pulsarcast daemon{shown_home(home)} "
             "--listen /ip4/127.0.0.1/tcp/0"
         )
-    if "is the home of a node that runs" in text:
-        return LocalError(f"{text}\nA second node needs a home of its own: --home FOLDER")
+    if isinstance(error, HomeInUseError):
+        return LocalError(f"{error}\nA second node needs a home of its own: --home FOLDER")
     return error
 
 

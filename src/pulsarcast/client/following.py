@@ -15,7 +15,7 @@ import msgspec
 from pulsarcast.client.calls import Ask, Start, TopicRef, acknowledge, strange, subscribe
 from pulsarcast.client.sse import SseParser, TooLongError
 from pulsarcast.model.api import EventView, Problem
-from pulsarcast.model.errors import LocalError, Refusal
+from pulsarcast.model.errors import REFUSALS, LocalError, Refusal
 
 PATIENCE_S: Final = 60.0
 """How long we try again before we give up."""
@@ -134,9 +134,9 @@ class Following:
 
     def check_end(self) -> None:
         """Raise why the stream ended, where coming back would be refused or undo what was done."""
-        error = None if self.ended is None else self.ended.error()
-        if error is not None and not error.retryable:
-            raise error
+        kind = None if self.ended is None else REFUSALS.get(self.ended.code)
+        if self.ended is not None and kind is not None and not kind.retryable:
+            raise self.ended.error()
 
     # Whoever reads.
 

@@ -18,7 +18,7 @@ from typing import Final
 
 import trio
 
-from pulsarcast.model.errors import LocalError, Rejection, RemoteError
+from pulsarcast.model.errors import Conflict, LocalError, Rejection, RemoteError
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import PeerId, peer_text
 from pulsarcast.network.handshake import PROTOCOL as NOISE
@@ -43,6 +43,10 @@ _READ_BYTES: Final = 4096
 
 _IP_BIND_ADDRESS_NO_PORT: Final = 24
 """Linux has it, and Python no name for it."""
+
+
+class AddressInUseError(Conflict):
+    """Another program listens at this address."""
 
 
 class DialError(LocalError):
@@ -87,7 +91,9 @@ class Host:
         except (OSError, ValueError) as error:
             for listener in opened:
                 listener.close()
-            raise LocalError(f"cannot listen at {address}: {_reason(error)}") from error
+            in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+            kind = AddressInUseError if in_use else LocalError
+            raise kind(f"cannot listen at {address}: {_reason(error)}") from error
         self._listeners += opened
         return tuple(_address_text(listener.getsockname()) for listener in opened)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from pulsarcast.model.errors import LocalError
+from pulsarcast.model.errors import Conflict, LocalError
 from pulsarcast.model.identity import SEED_BYTES, Identity
 from pulsarcast.model.ids import PeerId, peer_text
 from pulsarcast.protocol.store import RESTORED, PutState, StateRow, Write
@@ -117,6 +117,10 @@ class Home:
 # The lock.
 
 
+class HomeInUseError(Conflict):
+    """Another process runs the node of this home."""
+
+
 def _take_lock(path: Path) -> int:
     """Hold the lock, or say who does. The file stays: a name that comes and goes locks nobody."""
     lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, SECRET_MODE)
@@ -126,7 +130,7 @@ def _take_lock(path: Path) -> int:
         holder = os.pread(lock, 32, 0).decode("ascii", "replace").strip()
         os.close(lock)
         whose = f"process {holder}" if holder else "another process"
-        raise LocalError(f"{path} is the home of a node that runs: {whose} holds it") from None
+        raise HomeInUseError(f"{path} is the home of a node that runs: {whose} holds it") from None
     except BaseException:
         os.close(lock)
         raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import anyio
@@ -11,9 +12,20 @@ import httpx
 import msgspec
 import pytest
 
-from pulsarcast.client import ApiError, AsyncClient, Unreachable, awaiting, blocking
+from pulsarcast.client import AsyncClient, UnexpectedResponse, Unreachable, awaiting, blocking
+from pulsarcast.daemon.answers import STATUS
 from pulsarcast.model import api
-from pulsarcast.model.errors import LocalError
+from pulsarcast.model.errors import (
+    REFUSALS,
+    Busy,
+    Closed,
+    Gone,
+    InvalidToken,
+    LocalError,
+    TakenOver,
+    TopicNotFound,
+    Unavailable,
+)
 from pulsarcast.model.pages import encode_page
 from tests.unit.client.flavours import FLAVOURS, URL, Flavour, ask, listen, stream
 from tests.unit.client.streams import sse_event
@@ -141,7 +153,9 @@ def test_two_calls_are_two_events(flavour: Flavour) -> None:
 def test_a_batch_with_keys_is_sent_again_and_one_without_is_not(
     flavour: Flavour, clock: Clock
 ) -> None:
-    answer = httpx.Response(200, content=b'{"events":[{"id":"a"},{"error":"no","code":"rights"}]}')
+    answer = httpx.Response(
+        200, content=b'{"events":[{"id":"a"},{"error":"no","code":"not_allowed"}]}'
+    )
 
     def scene(*keys: str | None) -> Callable[[Any], Any]:
         def call(client: Any) -> Any:
@@ -152,7 +166,7 @@ def test_a_batch_with_keys_is_sent_again_and_one_without_is_not(
 
     desk = Desk(httpx.ReadError("cut"), answer)
     done = ask(flavour, desk, scene("k", "l"))
-    assert done == [api.BatchResult(id="a"), api.BatchResult(error="no", code="rights")]
+    assert done == [api.BatchResult(id="a"), api.BatchResult(error="no", code="not_allowed")]
     assert desk.asked[0].content == desk.asked[1].content
     assert desk.asked[0].url.path == "/v1/topics/t/batch"
     with pytest.raises(Unreachable):
@@ -169,15 +183,14 @@ def test_a_log_is_read_page_by_page_to_its_end(flavour: Flavour) -> None:
     assert desk.asked[1].url.raw_path == b"/v1/topics/t/log/events?log=id&start=5&end=9"
     # Where the log ends before that, so do we.
     assert ask(flavour, Desk(page(3), page()), lambda c: c.log_pages("t", "id", 3, 9))
-    with pytest.raises(ApiError, match="this is not how a daemon of ours answers"):
+    with pytest.raises(UnexpectedResponse, match="this is not how a daemon of ours answers"):
         ask(
             flavour,
             Desk(httpx.Response(200, content=b"html")),
             lambda c: c.log_pages("t", "i", 1, 2),
         )
-    with pytest.raises(ApiError) as refused:
-        ask(flavour, Desk(refusal(410, "retained")), lambda c: c.log_pages("t", "i", 1, 2))
-    assert refused.value.code == "retained"
+    with pytest.raises(Gone):
+        ask(flavour, Desk(refusal(410, "gone")), lambda c: c.log_pages("t", "i", 1, 2))
 
 
 @pytest.mark.parametrize("key", ["", "x" * 257, "é", "a\nb"])
@@ -201,14 +214,39 @@ def test_a_daemon_that_never_answered_is_not_waited_for(flavour: Flavour, clock:
     assert clock.naps == []
 
 
-@pytest.mark.parametrize(("status", "code"), [(404, "topic"), (503, "halted"), (500, "broken")])
+@pytest.mark.parametrize(
+    "kind",
+    [each for each in REFUSALS.values() if not each.retryable],
+    ids=lambda kind: kind.code,
+)
 def test_what_will_not_change_is_not_tried_again(
-    flavour: Flavour, clock: Clock, status: int, code: str
+    flavour: Flavour, clock: Clock, kind: type[LocalError]
 ) -> None:
-    with pytest.raises(ApiError) as refused:
-        ask(flavour, Desk(refusal(status, code)), lambda c: c.publish("t", b"x"))
-    assert (refused.value.status, refused.value.code, refused.value.message) == (status, code, "no")
+    answer = refusal(STATUS[kind.code], kind.code)
+    with pytest.raises(LocalError, match=r"^no$") as refused:
+        ask(flavour, Desk(answer), lambda c: c.publish("t", b"x"))
+    assert type(refused.value) is kind
     assert clock.naps == []
+
+
+@pytest.mark.parametrize("kind", [Busy, Unavailable, Closed], ids=lambda kind: kind.code)
+def test_what_may_change_is_tried_again(
+    flavour: Flavour, clock: Clock, kind: type[LocalError]
+) -> None:
+    assert kind.retryable
+    desk = Desk(refusal(STATUS[kind.code], kind.code), published())
+    ask(flavour, desk, lambda c: c.publish("t", b"x"))
+    assert len(clock.naps) == 1
+
+
+@pytest.mark.parametrize(("status", "tries"), [(503, 2), (422, 1)])
+def test_of_a_code_of_a_later_version_the_status_decides(
+    flavour: Flavour, clock: Clock, status: int, tries: int
+) -> None:
+    desk = Desk(refusal(status, "new"), published())
+    with nullcontext() if tries == 2 else pytest.raises(UnexpectedResponse, match=r"no \(new\)"):
+        ask(flavour, desk, lambda c: c.publish("t", b"x"))
+    assert len(desk.asked) == tries
 
 
 def test_what_could_happen_twice_is_not_tried_again(flavour: Flavour, clock: Clock) -> None:
@@ -251,15 +289,15 @@ def test_lists_come_without_their_wrapping(flavour: Flavour) -> None:
 
 
 def test_what_is_not_a_daemon_is_noticed(flavour: Flavour) -> None:
-    for answer, code in (
-        (httpx.Response(200, content=b"<html>"), "answer"),
-        (httpx.Response(200, content=b'{"peer":1}'), "answer"),
-        (httpx.Response(404, content=b"<html>"), "http"),
-        (httpx.Response(302, headers={"location": "http://elsewhere.example"}), "http"),
+    for answer in (
+        httpx.Response(200, content=b"<html>"),
+        httpx.Response(200, content=b'{"peer":1}'),
+        httpx.Response(404, content=b"<html>"),
+        httpx.Response(302, headers={"location": "http://elsewhere.example"}),
     ):
-        with pytest.raises(ApiError) as refused:
+        with pytest.raises(UnexpectedResponse) as refused:
             ask(flavour, Desk(answer), lambda c: c.status())
-        assert refused.value.code == code
+        assert refused.value.status == answer.status_code
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "\ud800"])
@@ -305,7 +343,7 @@ def test_a_cut_stream_goes_on_without_loss_and_without_duplicates(
         stream(b"id: 4\n\n", cut),
         stream(sse_event(5) + sse_event(6)[:20], cut),
         httpx.ConnectError("gone"),
-        refusal(503, "stopping"),
+        refusal(503, "closed"),
         stream(sse_event(6), sse_event(7)[:9], sse_event(7)[9:]),
         stream(sse_event(7) + sse_event(8)),
     )
@@ -318,9 +356,9 @@ def test_a_cut_stream_goes_on_without_loss_and_without_duplicates(
 def test_a_first_connection_that_fails_is_told_at_once(flavour: Flavour, clock: Clock) -> None:
     with pytest.raises(Unreachable, match="no daemon answers"):
         listen(flavour, Desk(httpx.ConnectError("gone")), 1)
-    with pytest.raises(ApiError, match="no such topic"):
-        listen(flavour, Desk(refusal(404, "topic", "no such topic")), 1)
-    with pytest.raises(ApiError, match="text/html instead"):
+    with pytest.raises(TopicNotFound, match="no such topic"):
+        listen(flavour, Desk(refusal(404, "topic_not_found", "no such topic")), 1)
+    with pytest.raises(UnexpectedResponse, match="text/html instead"):
         listen(flavour, Desk(httpx.Response(200, headers={"content-type": "text/html"})), 1)
     assert clock.naps == []
 
@@ -333,32 +371,30 @@ def test_patience_ends(flavour: Flavour, clock: Clock) -> None:
 
 
 def test_what_is_refused_on_coming_back_is_raised(flavour: Flavour, clock: Clock) -> None:
-    desk = Desk(stream(sse_event(1)), refusal(401, "token"))
-    with pytest.raises(ApiError) as refused:
+    desk = Desk(stream(sse_event(1)), refusal(401, "invalid_token"))
+    with pytest.raises(InvalidToken):
         listen(flavour, desk, 2)
-    assert refused.value.status == 401
 
 
-@pytest.mark.parametrize("reason", ["the daemon stops", "too slow"])
+@pytest.mark.parametrize("code", ["closed", "unavailable"])
 def test_it_comes_back_where_the_daemon_sent_it_away_for_now(
-    flavour: Flavour, clock: Clock, reason: str
+    flavour: Flavour, clock: Clock, code: str
 ) -> None:
-    end = f'event: end\ndata: "{reason}"\n\n'.encode()
+    end = f'event: end\ndata: {{"error":"later","code":"{code}"}}\n\n'.encode()
     desk = Desk(stream(sse_event(1) + end), stream(sse_event(2)))
     assert listen(flavour, desk, 2) == [1, 2]
 
 
 def test_it_does_not_come_back_where_that_would_be_wrong(flavour: Flavour, clock: Clock) -> None:
-    end = b'event: end\ndata: "somebody else listens under this name now"\n\n'
+    end = b'event: end\ndata: {"error":"somebody else","code":"taken_over"}\n\n'
     desk = Desk(stream(sse_event(1) + end))
-    with pytest.raises(ApiError, match="somebody else") as refused:
+    with pytest.raises(TakenOver, match="somebody else"):
         listen(flavour, desk, 2, name="me")
-    assert (refused.value.status, refused.value.code) == (409, "name")
     assert len(desk.asked) == 1
 
 
 def test_being_sent_away_again_and_again_is_no_hot_loop(flavour: Flavour, clock: Clock) -> None:
-    end = b'event: end\ndata: "whatever"\n\n'
+    end = b'event: end\ndata: {"error":"whatever","code":"closed"}\n\n'
     desk = Desk(*(stream(b": here\n\n" + end) for _ in range(8)), stream(sse_event(1)))
     assert listen(flavour, desk, 1, patience_s=1) == [1]
     assert clock.naps == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0, 1.0]

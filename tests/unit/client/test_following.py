@@ -1,13 +1,18 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-import pulsarcast
-from pulsarcast.client.errors import ApiError
-from pulsarcast.client.following import _FINAL, Backoff, Following
-from pulsarcast.model.errors import LocalError
+from pulsarcast.client.errors import UnexpectedResponse
+from pulsarcast.client.following import Backoff, Following
+from pulsarcast.model.errors import (
+    Halted,
+    InvalidToken,
+    LocalError,
+    NotFollowed,
+    ReaderNotFound,
+    Refusal,
+    TakenOver,
+)
 from tests.unit.client.streams import sse_event
 
 
@@ -136,34 +141,33 @@ def test_events_are_counted_from_one() -> None:
         Following("weather", "", 0, manual=False)
 
 
+def sse_end(code: str) -> bytes:
+    return b'event: end\ndata: {"error":"so it is","code":"%b"}\n\n' % code.encode()
+
+
 @pytest.mark.parametrize(
-    ("reason", "status"),
-    [
-        ("the token was revoked", 401),
-        ("somebody else listens under this name now", 409),
-        ("the name was forgotten", 404),
-        ("the topic was unsubscribed from", 404),
-    ],
+    "kind",
+    [InvalidToken, TakenOver, ReaderNotFound, NotFollowed, Halted],
+    ids=lambda kind: kind.code,
 )
-def test_some_ends_are_final(reason: str, status: int) -> None:
+def test_some_ends_are_final(kind: type[LocalError]) -> None:
     following = follow("me")
-    following.receive(f'event: end\ndata: "{reason}"\n\n'.encode())
-    with pytest.raises(ApiError, match=reason) as ended:
+    following.receive(sse_end(kind.code))
+    with pytest.raises(kind, match="so it is"):
         following.check_end()
-    assert ended.value.status == status
 
 
-@pytest.mark.parametrize("reason", ["the daemon stops", "too slow", "whatever"])
-def test_others_are_not(reason: str) -> None:
+@pytest.mark.parametrize("code", ["closed", "unavailable", "a code of a later version"])
+def test_others_are_not(code: str) -> None:
     following = follow("me")
-    following.receive(f'event: end\ndata: "{reason}"\n\n'.encode())
-    assert following.ended == reason
+    following.receive(sse_end(code))
+    assert following.ended == Refusal(code, "so it is")
     following.check_end()
 
 
 @pytest.mark.parametrize("text", [b"data: {}\n\n", b"data: \xff\n\n", b"event: end\ndata: 1\n\n"])
 def test_what_no_daemon_says_is_refused(text: bytes) -> None:
-    with pytest.raises(ApiError, match="not how a daemon"):
+    with pytest.raises(UnexpectedResponse, match="not how a daemon"):
         follow().receive(text)
 
 
@@ -189,10 +193,3 @@ def test_patience_ends_and_begins_anew() -> None:
     backoff.connected()
     assert backoff.failed(111.0) is not None
     assert Backoff(0.0).failed(5.0) is None
-
-
-def test_what_ends_a_stream_for_good_is_worded_in_one_place() -> None:
-    """Worded otherwise by who says it, it would make a client come back for ever."""
-    sources = [path.read_text() for path in Path(pulsarcast.__file__).parent.rglob("*.py")]
-    for reason in _FINAL:
-        assert sum(text.count(f'"{reason}"') for text in sources) == 1, reason

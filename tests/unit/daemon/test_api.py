@@ -128,7 +128,7 @@ def test_a_key_that_is_no_key_is_refused(tmp_path: Path, key: bytes) -> None:
             answer = await client.post(
                 path, json={"payload": "x"}, headers={b"Idempotency-Key": key}
             )
-            assert (answer.status_code, answer.json()["code"]) == (400, "key")
+            assert (answer.status_code, answer.json()["code"]) == (400, "malformed")
             assert (await client.get(path)).json()["newest"] == 0
 
     play(scene)
@@ -231,7 +231,7 @@ def test_a_full_disk_is_said_and_nothing_new_is_taken(tmp_path: Path) -> None:
             topic = await made(client)
         async with daemon(tmp_path, storage__disk_bytes_max=1) as desk, desk.client() as client:
             answer = await client.post(f"/v1/topics/{topic}/events", json={"payload": "x"})
-            assert (answer.status_code, answer.json()["code"]) == (507, "disk")
+            assert (answer.status_code, answer.json()["code"]) == (507, "disk_full")
             assert (await client.post("/v1/topics", json={"name": "x"})).status_code == 507
             ready = await client.get("/v1/health/ready")
             assert (ready.status_code, ready.json()["status"]) == (503, "not ready")
@@ -254,7 +254,7 @@ def test_what_breaks_is_in_the_log_and_tells_a_stranger_nothing(
     async def scene() -> None:
         async with daemon(tmp_path) as desk, desk.client() as client:
             answer = await client.get("/v1/status")
-            assert (answer.status_code, answer.json()["code"]) == (500, "broken")
+            assert (answer.status_code, answer.json()["code"]) == (500, "internal")
             assert "secret" not in answer.text
             assert (await client.get("/v1/health")).status_code == 200
 
@@ -299,6 +299,6 @@ def test_the_id_of_an_event_is_no_topic(tmp_path: Path) -> None:
             event = published.json()["id"]
             for path in ("", "/events?where=price%20%3C%205", "/subscribe?where=price%20%3C%205"):
                 answer = await client.get(f"/v1/topics/{event}{path}")
-                assert (answer.status_code, answer.json()["code"]) == (404, "topic"), path
+                assert (answer.status_code, answer.json()["code"]) == (404, "topic_not_found"), path
 
     play(scene)

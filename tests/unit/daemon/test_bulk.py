@@ -108,8 +108,8 @@ def test_what_is_refused_in_a_batch_stops_nothing_else(tmp_path: Path) -> None:
             events = [{"payload": "1"}, {"payload": "x" * 11}, {"payload": "3", "created_us": -1}]
             good, large, early = await publish(client, topic, *events)
             assert good["id"]
-            assert (large["code"], "id" in large) == ("payload", False)
-            assert early["code"] == "refused"
+            assert (large["code"], "id" in large) == ("too_large", False)
+            assert early["code"] == "invalid"
             assert "created" in early["error"]
             path = f"/v1/topics/{topic}/batch"
             too_many = await client.post(path, json={"events": [{"payload": "1"}] * 1001})
@@ -132,7 +132,7 @@ def test_a_log_says_which_one_it_is_and_others_are_refused(tmp_path: Path) -> No
             path = "/v1/topics/w/log/events"
             query: dict[str, str | int] = {"log": "another", "start": 1, "end": 3}
             answer = await client.get(path, params=query)
-            assert (answer.status_code, answer.json()["code"]) == (409, "log")
+            assert (answer.status_code, answer.json()["code"]) == (409, "log_changed")
             for wrong in ({"start": 0}, {"end": "x"}, {"limit": 3}):
                 answer = await client.get(path, params={**query, **wrong})
                 assert answer.status_code == 400, wrong
@@ -156,7 +156,7 @@ def test_what_retention_let_go_of_is_refused_and_not_passed_over(tmp_path: Path)
             assert (now["log"], now["oldest"], now["newest"]) == (log["log"], 6, 6)
             query: dict[str, str | int] = {"log": log["log"], "start": 5, "end": 7}
             answer = await client.get(f"/v1/topics/{topic}/log/events", params=query)
-            assert (answer.status_code, answer.json()["code"]) == (410, "retained")
+            assert (answer.status_code, answer.json()["code"]) == (410, "gone")
             assert list((await page_of(client, topic, 6, 7)).indices) == [6]
 
     play(scene)
@@ -190,7 +190,7 @@ def test_a_topic_is_followed_though_nobody_listens(tmp_path: Path) -> None:
                 async with ben.client() as reader:
                     path = f"/v1/topics/{topic}"
                     unknown = await reader.get(f"{path}/log")
-                    assert (unknown.status_code, unknown.json()["code"]) == (404, "unfollowed")
+                    assert (unknown.status_code, unknown.json()["code"]) == (404, "not_followed")
                     for _ in range(2):
                         answer = await reader.post(
                             f"{path}/subscription", json={"start": "beginning"}

@@ -80,7 +80,7 @@ def test_a_wrong_token_is_no_token(tmp_path: Path) -> None:
                 async with httpx.AsyncClient(base_url=desk.url) as client:
                     answer = await client.get("/v1/status", headers={b"Authorization": header})
                 assert answer.status_code == 401
-                assert answer.json()["code"] == "token"
+                assert answer.json()["code"] == "invalid_token"
                 assert answer.headers["www-authenticate"] == "Bearer"
             async with httpx.AsyncClient(
                 base_url=desk.url, auth=("operator", desk.secret)
@@ -102,7 +102,10 @@ def test_a_token_of_another_scope_is_refused(tmp_path: Path) -> None:
                             continue
                         path = path_of(operation.path, topic)
                         answer = await ask(client, operation.method, path)
-                        refused = answer.status_code == 403 and answer.json()["code"] == "scope"
+                        refused = (
+                            answer.status_code == 403
+                            and answer.json()["code"] == "insufficient_scope"
+                        )
                         assert refused == (operation.scope not in may), (scope, operation.name)
 
     play(scene)
@@ -123,7 +126,7 @@ def test_a_token_of_another_topic_is_refused(tmp_path: Path) -> None:
                 # Also where it asks for the same topic in other words.
                 peer = desk.running.peer
                 answer = await client.get(f"/v1/topics/{peer}%2Ftheirs")
-                assert (answer.status_code, answer.json()["code"]) == (403, "topics")
+                assert (answer.status_code, answer.json()["code"]) == (403, "insufficient_scope")
                 answer = await client.get(f"/v1/topics/{theirs}/subscribe")
                 assert answer.status_code == 403
                 listed = (await client.get("/v1/topics")).json()["topics"]
@@ -168,7 +171,9 @@ def test_a_page_of_somebody_else_is_refused(tmp_path: Path) -> None:
             ):
                 async with desk.client(Origin=origin) as client:
                     answer = await client.get("/v1/status")
-                    assert (answer.status_code, answer.json()["code"]) == (403, "origin"), origin
+                    assert (answer.status_code, answer.json()["code"]) == (403, "not_allowed"), (
+                        origin
+                    )
                     assert "access-control-allow-origin" not in answer.headers
             async with desk.client(Origin=desk.url) as client:
                 assert (await client.get("/v1/status")).status_code == 200
@@ -360,7 +365,7 @@ def test_tokens_that_cannot_be_read_let_nobody_in_and_are_said(
             (tmp_path / "tokens.json").write_text("nonsense")
             for _ in range(3):
                 answer = await client.get("/v1/status")
-                assert (answer.status_code, answer.json()["code"]) == (503, "tokens")
+                assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
                 assert str(tmp_path) not in answer.text  # It is none of a stranger's business.
                 assert (await client.get("/v1/health")).status_code == 200
             (tmp_path / "tokens.json").write_bytes(whole)
