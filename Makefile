@@ -1,11 +1,14 @@
-# Thin names for the commands; .ci/run is what decides.
-.PHONY: setup check test slow figures format
+# Thin names for the commands; .ci/run and .ci/full are what decides.
+.PHONY: setup check full test slow figures format
 
 setup:
 	bash .ci/setup
 
 check:
 	bash .ci/run
+
+full:
+	bash .ci/full
 
 test: setup
 	.venv/bin/python -m pytest -n 2 --dist loadfile -m "not slow"

@@ -39,8 +39,9 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipF
 
 def test_the_sdist_has_all_that_the_tests_need(sdist: Path) -> None:
     for name in ("tests/conftest.py", "examples", "benchmarks", "docs/.site/hooks.py", "deploy",
-                 ".ci/run", ".ci/setup", "Makefile", "constraints.txt", "mkdocs.yml", "README.md",
-                 "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE"):  # fmt: skip
+                 ".ci/run", ".ci/full", ".ci/stages", ".ci/setup", "Makefile", "constraints.txt",
+                 "mkdocs.yml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md",
+                 "SECURITY.md", "LICENSE"):  # fmt: skip
         assert (sdist / name).exists(), name
 
 

@@ -15,7 +15,10 @@ from pulsarcast.cli import main
 from pulsarcast.pipeline.quality import SORTED
 from pulsarcast.simulation.options import load
 from pulsarcast.simulation.scenario import run_scenario
+from pulsarcast.testbed.options import RunOptions
+from pulsarcast.testbed.scenarios.workload import run_workload
 from tests.pipeline.trace_files import pack, spoil, texts_of
+from tests.unit.testbed.small_workload import DUE, NODES, write_workload
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +47,12 @@ def run(*words: str | Path) -> Result:
     return CliRunner().invoke(main, ["pipeline", *map(str, words)])
 
 
-def test_check_ends_with_0_where_every_promise_was_kept(traces: Path) -> None:
-    made = run("check", traces, "--json")
+def test_check_ends_with_0_where_every_promise_was_kept(tmp_path: Path) -> None:
+    """By real nodes: each a process of its own, whose traces Spark reads."""
+    options = RunOptions(nodes=NODES, workload=write_workload(tmp_path), out=tmp_path / "out")
+    played = run_workload(options)
+    assert (played.ok, played.delivered) == (True, DUE)
+    made = run("check", options.out / "traces", "--json")
     assert made.exit_code == 0, made.output
     report = json.loads(made.stdout)
     assert (report["outcome"], report["runs"]) == ("clean", 1)

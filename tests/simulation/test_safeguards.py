@@ -52,7 +52,10 @@ def test_without_this_safeguard_its_seed_finds_a_violation(safeguard: str, seed:
     result = run_scenario(spoilt)
     assert not result.ok
     assert safeguard in result.replay
-    assert run_scenario(whole).ok, "the violation must come from the missing safeguard"
+    # The first 200 random worlds are clean with all safeguards: `.ci/run` plays them by themselves.
+    assert seed <= 200
+    if scenario != "random":
+        assert run_scenario(whole).ok, "the violation must come from the missing safeguard"
 
 
 @pytest.mark.parametrize("safeguard", sorted(AMONG_SEQUENCERS))

@@ -65,17 +65,6 @@ def test_a_tree_costs_about_one_message_a_delivery() -> None:
     assert result.messages_per_delivery < 1.3
 
 
-@pytest.mark.parametrize("seed", range(1, 7))
-def test_random_worlds_keep_every_promise(seed: int) -> None:
-    run("random", seed=seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 300))
-def test_many_random_worlds_keep_every_promise(seed: int) -> None:
-    run("random", seed=seed)
-
-
 def test_a_seed_gives_the_same_trace_in_every_process(tmp_path: Path) -> None:
     folders = []
     for hash_seed in ("1", "2"):

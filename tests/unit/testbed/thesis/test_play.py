@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from click.testing import CliRunner
 
-from pulsarcast.cli.testbed import testbed as command
 from pulsarcast.model import trace_records as trace
 from pulsarcast.model.errors import LocalError
 from pulsarcast.testbed.contestants.contestants import Messages
@@ -145,15 +143,3 @@ def test_two_runs_on_real_nodes_though_the_first_attempt_is_killed(
         assert kinds[trace.Delivered] == run.summary.delivered
         assert kinds[trace.Published] == 20
         assert kinds[trace.NodeStarted] == kinds[trace.NodeStopped] == 5
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_the_small_evaluation_is_clean_in_six_minutes(tmp_path: Path) -> None:
-    began_s = time.monotonic()
-    given = ["thesis", "--small", "--out", str(tmp_path)]
-    outcome = CliRunner().invoke(command, given, catch_exceptions=False)
-    took_s = time.monotonic() - began_s
-    assert outcome.exit_code == 0, outcome.output
-    assert (tmp_path / "report" / "report.html").is_file()
-    assert took_s < 360
