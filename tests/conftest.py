@@ -10,37 +10,26 @@ from hypothesis import settings
 MISSING_DATA = "missing data"
 
 LONGEST = (
-    "docs/test_guides.py",
-    "pipeline/test_checks_mutants.py",
-    "pipeline/test_checks_seeds.py",
-    "pipeline/test_checks_unknown.py",
-    "pipeline/test_checks_filtered.py",
-    "pipeline/test_checks_sequenced.py",
-    "pipeline/test_quality.py",
-    "pipeline/test_commands.py",
-    "pipeline/test_archive_keep.py",
-    "docs/test_notebook.py",
-    "pipeline/test_topics_source.py",
-    "attacks/test_hostile_inputs.py",
+    # Slow: jobs with JVMs of their own.
+    "pipeline/test_ingest_killed.py",
+    "pipeline/test_cluster.py",
     "pipeline/test_topics_sink_killed.py",
+    "pipeline/test_topics_cluster.py",
     "pipeline/test_topics_secret.py",
-    "pipeline/test_report.py",
+    "pipeline",
+    "docs/test_guides.py",
+    "docs/test_notebook.py",
+    "attacks/test_hostile_inputs.py",
     "unit/testbed/scenarios/test_succession.py",
     "unit/daemon/test_openapi.py",
+    "simulation/test_seeds_that_failed.py",
 )
-"""The files that take longest. Workers begin with them: one that begins last keeps the others
-waiting for minutes. `.ci/run` prints the slowest tests; what is not named here comes later."""
+"""What takes longest: files, and folders that one worker takes as a whole. Workers begin with them:
+one that begins last keeps the others waiting for minutes. `.ci/run` prints the slowest tests; what
+is not named here comes later.
 
-TOGETHER = (
-    (
-        "pipeline/test_checks_mutants.py",
-        "pipeline/test_checks_seeds.py",
-        "pipeline/test_checks_unknown.py",
-        "pipeline/test_checks_filtered.py",
-        "pipeline/test_checks_sequenced.py",
-    ),
-)
-"""Files that ask about what one of them had prepared: one worker takes all of them."""
+`pipeline` is a whole because its tests share a session of Spark, which takes seconds to start and
+half a minute to get warm, and some share what they had it judge."""
 
 # A loaded machine is slow, not wrong. `.ci/run` takes hypothesis' own profile "ci" instead.
 settings.register_profile("pulsarcast", deadline=None)
@@ -66,18 +55,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _rank(nodeid: str) -> int:
-    file = _file_of(nodeid)
-    return LONGEST.index(file) if file in LONGEST else len(LONGEST)
+    unit = _unit_of(nodeid)
+    return LONGEST.index(unit) if unit in LONGEST else len(LONGEST)
 
 
-def _file_of(nodeid: str) -> str:
-    """As `LONGEST` names it."""
-    return nodeid.partition("::")[0].removeprefix("tests/")
+def _unit_of(nodeid: str) -> str:
+    """What one worker takes as a whole: a file, or a folder that `LONGEST` names."""
+    file = nodeid.partition("::")[0].removeprefix("tests/")
+    folder = file.partition("/")[0]
+    return folder if folder in LONGEST and file not in LONGEST else file
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With `--dist loadfile`, workers take files in the order in which they were collected.
+    """With `--dist loadfile`, workers take units in the order in which they were collected.
 
     By itself xdist begins with the files that have most tests, whatever those take.
     """
@@ -85,13 +76,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None
     from xdist.scheduler import LoadFileScheduling
 
-    def unit_of(nodeid: str) -> str:
-        file = _file_of(nodeid)
-        return next((files[0] for files in TOGETHER if file in files), file)
-
     config.option.loadscopereorder = False
     scheduler = LoadFileScheduling(config, log)
-    scheduler._split_scope = unit_of
+    scheduler._split_scope = _unit_of
     return scheduler
 
 

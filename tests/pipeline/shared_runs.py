@@ -42,12 +42,14 @@ SEQUENCED: dict[str, tuple[int, str | None]] = {
 
 @cache
 def judge_shared_runs(spark: SparkSession) -> Judged:
-    """The verdict over all of them, and over most of them again with wrong clocks."""
+    """The verdict over all of them, and over those told by hand again with wrong clocks."""
     lines: list[Line] = []
-    runs = {**tell_mutants(), **tell_true_stories(), **tell_filtered(), **_simulated()[0]}
+    runs = {**tell_mutants(), **tell_true_stories(), **tell_filtered()}
     for run_id, told in runs.items():
         lines += told
         lines += with_wrong_clocks(told, WRONG_CLOCKS + run_id, Random(run_id))
+    for told in simulated().values():
+        lines += told
     lines += tell_hidden_mutants()[0]
     for told, _ in INCOMPLETE.values():
         lines += told
@@ -55,6 +57,11 @@ def judge_shared_runs(spark: SparkSession) -> Judged:
         lines += told
     Random(1).shuffle(lines)
     return judge_lines(spark, lines, prove=HIDDEN)
+
+
+def simulated() -> dict[str, list[Line]]:
+    """The traces of the simulator's random runs."""
+    return _simulated()[0]
 
 
 def simulators_counts() -> dict[str, dict[str, int]]:

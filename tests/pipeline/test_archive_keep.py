@@ -70,6 +70,7 @@ def test_an_archive_goes_on_where_it_was_and_every_engine_reads_it(
     assert (found.events, found.problems, found.remarks) == (1500, 0, [])
 
 
+@pytest.mark.slow
 def test_topics_below_come_along_and_small_files_are_merged_when_there_are_many(
     spark: SparkSession, daemon: TopicDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,6 +93,7 @@ def test_topics_below_come_along_and_small_files_are_merged_when_there_are_many(
     assert verify(spark, tmp_path).problems == 0
 
 
+@pytest.mark.slow
 def test_who_always_merges_does_not_wait_for_the_end(
     spark: SparkSession, daemon: TopicDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,6 +108,7 @@ def test_who_always_merges_does_not_wait_for_the_end(
     assert len(kept.folder.parts()) == 1
 
 
+@pytest.mark.slow
 def test_it_follows_a_topic_until_it_is_told_to_stop(
     spark: SparkSession, daemon: TopicDaemon, tmp_path: Path
 ) -> None:
@@ -124,6 +127,7 @@ def test_it_follows_a_topic_until_it_is_told_to_stop(
     assert ids_in(tmp_path) == ids
 
 
+@pytest.mark.slow
 def test_what_retention_took_is_an_error_or_is_noted(
     spark: SparkSession, daemon: TopicDaemon, tmp_path: Path
 ) -> None:
@@ -144,6 +148,7 @@ def test_what_retention_took_is_an_error_or_is_noted(
     assert any("50 events" in remark and "were gone before" in remark for remark in found.remarks)
 
 
+@pytest.mark.slow
 def test_another_log_never_gets_in(
     spark: SparkSession, daemon: TopicDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,21 +200,14 @@ def test_files_that_are_gone_are_not_passed_over(
         archiving(spark, daemon, topic, out).available_now()
 
 
-def test_a_kill_changes_nothing(spark: SparkSession, daemon: TopicDaemon, tmp_path: Path) -> None:
-    killed(spark, daemon, tmp_path, "between the renames")
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("point", [point for point in POINTS if point != "between the renames"])
-def test_kills_at_all_other_points_change_nothing(
+@pytest.mark.parametrize("point", POINTS)
+def test_a_kill_changes_nothing(
     point: str, spark: SparkSession, daemon: TopicDaemon, tmp_path: Path
 ) -> None:
-    killed(spark, daemon, tmp_path, point)
-
-
-def killed(spark: SparkSession, daemon: TopicDaemon, archive: Path, point: str) -> None:
     """Kill an archive in its first batch; then go on, with more to read."""
+    archive = tmp_path
     topic = daemon.create()
     ids = daemon.fill(topic, 3000)
     archive_and_die(point, topic, archive, daemon.place)

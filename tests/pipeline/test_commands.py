@@ -12,6 +12,8 @@ from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
 from pulsarcast.cli import main
+from pulsarcast.cli.pipeline.check import _summary
+from pulsarcast.pipeline.checks import UNKNOWN, Outcome, Verdict
 from pulsarcast.pipeline.quality import SORTED
 from pulsarcast.simulation.options import load
 from pulsarcast.simulation.scenario import run_scenario
@@ -72,6 +74,7 @@ def test_check_ends_with_1_and_shows_the_lines_that_prove_it(traces: Path, tmp_p
     assert list((tmp_path / "findings").glob("*.parquet"))
 
 
+@pytest.mark.slow
 def test_check_ends_with_2_where_nobody_can_tell(traces: Path, tmp_path: Path) -> None:
     """A node that simply stops writing may have lost anything."""
     cut = tmp_path / "cut"
@@ -85,6 +88,19 @@ def test_check_ends_with_2_where_nobody_can_tell(traces: Path, tmp_path: Path) -
     assert sum(json.loads(made.stdout)["unknown"].values()) == 1
 
 
+def test_what_is_found_outranks_what_is_not_known(spark: SparkSession) -> None:
+    lives = spark.createDataFrame([("a", 3), ("b", 4)], "run_id string, lines bigint")
+    found = spark.createDataFrame([("b", "lost", 2)], "run_id string, kind string, count bigint")
+    unknown = spark.createDataFrame([("a", "seq_gap", "n", 1, 1)], UNKNOWN)
+    for findings, reasons, outcome in (
+        (found.limit(0), unknown.limit(0), Outcome.CLEAN),
+        (found.limit(0), unknown, Outcome.UNKNOWN),
+        (found, unknown, Outcome.FINDINGS),
+    ):
+        report = _summary(Verdict(findings, reasons, lives))
+        assert (report["exit"], report["runs"], report["lines"]) == (outcome, 2, 7)
+
+
 def test_metrics_are_the_run_s_own_counters(traces: Path, tmp_path: Path) -> None:
     made = run("metrics", traces, "--out", tmp_path / "metrics", "--json")
     assert made.exit_code == 0, made.output
@@ -96,6 +112,7 @@ def test_metrics_are_the_run_s_own_counters(traces: Path, tmp_path: Path) -> Non
     assert {path.name for path in (tmp_path / "metrics").iterdir()} == {*SORTED}
 
 
+@pytest.mark.slow
 def test_a_report_is_drawn(traces: Path, tmp_path: Path) -> None:
     made = run("report", traces, "--out", tmp_path / "report")
     assert made.exit_code == 0, made.output

@@ -32,7 +32,7 @@ from tests.pipeline.quality_runs import (
 )
 
 # One job over all runs; how long it takes on a quiet machine has not been measured.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 Row = dict[str, Any]
 WRONG = (4, 6)

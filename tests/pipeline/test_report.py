@@ -154,6 +154,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_frames_of_a_run_are_its_own_counts(spark: SparkSession, traces: Path) -> None:
     result = json.loads((traces / "result.json").read_text())
     lines = spark.read.schema(schema.LINES).json(str(traces / "*.ndjson.zst"))

@@ -12,6 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.pipeline.topic_daemon import topic_daemon
 
 WRONG = "wrong-5ecret-that-opens-nothing"
@@ -85,6 +87,7 @@ with session("secret", master="local[1]", settings=settings) as spark:
 """
 
 
+@pytest.mark.slow
 def test_a_token_shows_nowhere(tmp_path: Path) -> None:
     folder = tmp_path / "spark"
     (folder / "local").mkdir(parents=True)

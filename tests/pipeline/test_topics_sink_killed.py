@@ -20,6 +20,7 @@ from tests.pipeline.sink_jobs import (
 )
 from tests.support.daemons import DaemonProcess
 
+pytestmark = pytest.mark.slow
 ROWS = 4000
 
 
@@ -66,7 +67,6 @@ def test_a_job_that_was_killed_goes_on(spark: SparkSession, client: Client, job:
     assert job.token not in shown
 
 
-@pytest.mark.slow
 def test_a_stream_that_was_killed_goes_on(client: Client, job: Job, tmp_path: Path) -> None:
     stream = dataclasses.replace(job, partitions=6, stream=str(tmp_path / "stream"))
     for share in (8, 2):
@@ -82,7 +82,6 @@ def test_a_stream_that_was_killed_goes_on(client: Client, job: Job, tmp_path: Pa
     assert published(client, job.topic) == expected(ROWS)
 
 
-@pytest.mark.slow
 def test_a_second_attempt_beside_the_first_adds_nothing(
     client: Client, job: Job, tmp_path: Path
 ) -> None:

@@ -156,6 +156,7 @@ def test_tasks_that_run_twice_at_a_time_publish_once(place: Place) -> None:
     assert Counter(place.said()) == Counter(str(n) for n in range(1500))
 
 
+@pytest.mark.slow
 def test_a_daemon_may_be_killed_in_the_middle(spark: SparkSession, tmp_path: Path) -> None:
     daemon = DaemonProcess(tmp_path / "home")
     daemon.start()

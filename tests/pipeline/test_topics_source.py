@@ -263,6 +263,7 @@ def test_a_stream_says_what_retention_took(
     assert numbers(sink.rows()) == [*range(1, 6), *range(11, 16)]
 
 
+@pytest.mark.slow
 def test_every_event_comes_once_over_restarts_of_query_and_daemon(
     spark: SparkSession, daemon: TopicDaemon, sink: Sink
 ) -> None:

@@ -184,6 +184,7 @@ def assert_independent_of_partitions(
     return made
 
 
+@pytest.mark.slow
 def test_four_months_make_plain_pythons_workload(
     spark: SparkSession, shared_data: Find, tmp_path: Path
 ) -> None:

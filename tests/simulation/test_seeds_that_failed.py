@@ -44,8 +44,10 @@ SEEDS = {
 }
 
 
+# `.ci/run` plays the first 200 random worlds by themselves.
 @pytest.mark.parametrize(
-    ("scenario", "seed"), [(scenario, seed) for scenario in SEEDS for seed in SEEDS[scenario]]
+    ("scenario", "seed"),
+    [(name, seed) for name in SEEDS for seed in SEEDS[name] if name != "random" or seed > 200],
 )
 def test_what_went_wrong_once_goes_right_now(scenario: str, seed: int) -> None:
     result = run_scenario(msgspec.structs.replace(load(scenario), seed=seed))

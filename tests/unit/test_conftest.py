@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -83,11 +82,12 @@ def test_a_test_that_uses_data_is_marked(project: pytest.Pytester) -> None:
     result.assert_outcomes(deselected=1)
 
 
-def test_files_that_share_their_preparation_run_in_one_worker(project: pytest.Pytester) -> None:
+def test_files_that_share_a_session_run_in_one_worker(project: pytest.Pytester) -> None:
     """And the longest first: by their names and by how many tests they have, they would be last."""
     root = project.path / "project"
+    shared = {"pipeline/test_one.py", "pipeline/test_two.py"}
     counts = {
-        **dict.fromkeys(conftest.TOGETHER[0], 1),
+        **dict.fromkeys(shared, 1),
         **{f"brief/test_{number}.py": 9 for number in range(4)},
     }
     for file, count in counts.items():
@@ -98,12 +98,12 @@ def test_files_that_share_their_preparation_run_in_one_worker(project: pytest.Py
     result = project.runpytest_inprocess(*arguments, "--import-mode=importlib", root / "tests")
     result.assert_outcomes(passed=sum(counts.values()))
     ran = re.findall(r"\[(gw\d)\] .* PASSED project/tests/(\S+)::", result.stdout.str())
-    workers = {worker for worker, file in ran if file in conftest.TOGETHER[0]}
+    workers = {worker for worker, file in ran if file in shared}
     assert len(workers) == 1
     (worker,) = workers
-    assert next(file for each, file in ran if each == worker) in conftest.TOGETHER[0]
+    assert next(file for each, file in ran if each == worker) in shared
 
 
-@pytest.mark.parametrize("file", [*conftest.LONGEST, *chain(*conftest.TOGETHER)])
-def test_every_file_that_is_named_for_the_order_is_there(file: str) -> None:
-    assert (CONFTEST.parent / file).is_file()
+@pytest.mark.parametrize("name", conftest.LONGEST)
+def test_what_is_named_for_the_order_is_there(name: str) -> None:
+    assert (CONFTEST.parent / name).exists()

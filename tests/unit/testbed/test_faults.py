@@ -96,6 +96,7 @@ def test_a_node_with_a_full_disk_says_so_and_the_rest_go_on(tmp_path: Path) -> N
     assert sum("disk is full" in reason for reason in stops) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("soon")
 def test_no_fault_excuses_that_nothing_was_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -117,6 +118,7 @@ def test_no_fault_excuses_that_nothing_was_published(
     assert (summary.due, summary.lost, summary.ok) == (0, 0, False)
 
 
+@pytest.mark.slow
 @needs_root
 @pytest.mark.usefixtures("soon")
 def test_a_full_disk_that_its_node_does_not_notice_fails_the_run(

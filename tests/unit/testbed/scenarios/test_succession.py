@@ -137,6 +137,7 @@ def exchange_two_deliveries(lines: list[trace.Line]) -> Iterator[trace.Line]:
         yield trace.Line(line.envelope, lines[instead].record)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_node_that_gives_two_events_the_wrong_way_round_fails_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
