@@ -1,13 +1,17 @@
 """Whose certificates count where, as a reader learns it from the order itself (decision 0024)."""
 
+import pytest
+
 from pulsarcast.model import trace
 from pulsarcast.model.certificates import make_certificate, sign_place
+from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import EventDescriptor, Position, Sequence, publish_own
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import order_of
 from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor, TopicSettings
 from pulsarcast.protocol.messages import EventMessage, Join, Role
 from pulsarcast.protocol.store import MarkState
+from pulsarcast.protocol.topic.handovers import Handovers
 from tests.support.people import (
     ALICE,
     BOB,
@@ -21,6 +25,7 @@ from tests.support.people import (
     version_of,
 )
 from tests.support.solo import Parent, Solo, below
+from tests.unit.protocol.topic.bench import Bench
 
 OLD, NEW = (BOB, CAROL), (identity("dave"), identity("erin"))
 
@@ -152,3 +157,19 @@ def test_a_certificate_travels_with_the_event_that_is_passed_on() -> None:
     hear(solo, first)
     (passed_on,) = solo.sent_to(child, EventMessage)
     assert passed_on == EventMessage(first.block, 2, certificate_of(first))
+
+
+def test_who_counts_behind_a_handover_is_asked_of_the_version_that_it_names() -> None:
+    bench = Bench(TOPIC)
+    handovers = Handovers(bench.state)
+    handover = event(TOPIC, 1, to=NEWER)
+    assert handovers.judge(handover) is None
+    assert handovers.taken(handover)
+    beyond = event(TOPIC, 2, handover)
+    assert handovers.judge(beyond) == NEWER.cid, "which is not here"
+    bench.state.versions.add(NEWER)
+    with pytest.raises(RemoteError, match="that were replaced"):
+        handovers.judge(beyond)
+    assert handovers.judge(event(NEWER, 2, handover)) is None
+    assert handovers.forget()
+    assert handovers.judge(beyond) is None

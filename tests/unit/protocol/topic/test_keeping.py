@@ -1,9 +1,15 @@
 """Keeping: an event that nobody delivers takes its number, and holds nobody up."""
 
-from pulsarcast.model.topics import DeliveryOrder, Mark, TopicSettings
+from pulsarcast.model.topics import DeliveryOrder, Mark, TopicDescriptor, TopicSettings
+from pulsarcast.protocol.effects import Deliver
 from pulsarcast.protocol.messages import EventMessage, FrontierPage, Join, Role
-from pulsarcast.protocol.store import MarkState
+from pulsarcast.protocol.store import MarkState, PutEvent, PutMark
+from pulsarcast.protocol.topic.flow import FlowControl
 from pulsarcast.protocol.topic.frontier import Frontier
+from pulsarcast.protocol.topic.halts import TwoCertificates
+from pulsarcast.protocol.topic.handovers import Handovers
+from pulsarcast.protocol.topic.keeping import Keeping
+from pulsarcast.protocol.topic.sharing import Sharing
 from tests.support.people import (
     ALICE,
     BOB,
@@ -16,6 +22,7 @@ from tests.support.people import (
     version_of,
 )
 from tests.support.solo import Parent, below
+from tests.unit.protocol.topic.bench import Bench
 
 
 def test_what_waits_behind_an_event_that_is_void_has_its_turn() -> None:
@@ -87,3 +94,46 @@ def test_who_begins_where_another_stands_keeps_what_it_holds_beyond() -> None:
         frontier.add(BOB.peer_id, EPOCH, number, None)
     frontier.begin_at(MarkState(BOB.peer_id, EPOCH, 0, 3, None))
     assert frontier.marks() == [MarkState(BOB.peer_id, EPOCH, 3, 5, None, (7,))]
+
+
+ORDERED = topic_of(ALICE, TopicSettings(delivery_order=DeliveryOrder.PER_PUBLISHER))
+
+
+def keeper(topic: TopicDescriptor = ORDERED) -> tuple[Bench, Keeping]:
+    bench = Bench(topic)
+    members = bench.members
+    flow = FlowControl(bench.state, members.overlay, Sharing(bench.state))
+    handovers = Handovers(bench.state)
+    return bench, Keeping(bench.state, handovers, flow, members.heartbeat, bench.owner)
+
+
+def test_an_event_is_delivered_and_reported_once_it_is_on_the_disk() -> None:
+    bench, keeping = keeper()
+    event = event_of(MALLORY, ORDERED)
+    keeping.accept(event, 3)
+    assert bench.frontier.high(MALLORY.peer_id, EPOCH) == 1, "what comes next knows of it"
+    assert not [each for each in bench.turn.effects if isinstance(each, Deliver)]
+    assert [type(write) for write in bench.sync()] == [PutEvent]
+    (delivered,) = bench.effects()
+    assert isinstance(delivered, Deliver)
+    assert (delivered.event, delivered.record.hops) == (event, 3)
+    assert bench.owner.arrivals == [event.cid]
+
+
+def test_in_a_topic_that_halted_meanwhile_nothing_more_is_delivered() -> None:
+    bench, keeping = keeper()
+    event = event_of(MALLORY, ORDERED)
+    keeping.accept(event, 1)
+    bench.state.halted = TwoCertificates(1, event.cid, event.cid)
+    bench.sync()
+    assert bench.effects() == []
+    assert bench.owner.arrivals == [event.cid]
+
+
+def test_an_event_that_waited_has_its_turn_behind_one_that_is_void() -> None:
+    bench, keeping = keeper()
+    first, second = (event_of(MALLORY, ORDERED, number) for number in (1, 2))
+    assert not bench.state.ordering.offer(second, 1)
+    keeping.void(first)
+    assert [type(write) for write in bench.sync()] == [PutMark, PutEvent]
+    assert bench.owner.arrivals == [second.cid]

@@ -5,13 +5,20 @@ import pytest
 from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.topics import DeliveryOrder, Retention, TopicSettings
+from pulsarcast.protocol.effects import Load, SetTimer, Trace
 from pulsarcast.protocol.inputs import Unsubscribe
 from pulsarcast.protocol.messages import EventMessage
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.store import Events, LoadNumbers
+from pulsarcast.protocol.store import DropEvents, Events, LoadNumbers, Oldest, PutMark
+from pulsarcast.protocol.topic.flow import FlowControl
+from pulsarcast.protocol.topic.handovers import Handovers
+from pulsarcast.protocol.topic.keeping import Keeping
+from pulsarcast.protocol.topic.retirement import Retirement
+from pulsarcast.protocol.topic.sharing import Sharing
 from tests.support.lab import Lab
 from tests.support.people import ALICE, CAROL, EPOCH, event_of, meta_of, topic_of
 from tests.support.solo import Parent, Solo, below
+from tests.unit.protocol.topic.bench import Bench
 
 AUTHOR, PUBLISHER, MEMBER, AWAY, STRANGER = range(5)
 KEPT = 5
@@ -176,3 +183,39 @@ def test_an_author_that_subscribes_from_the_start_keeps_what_retention_left_it()
     assert solo.cids() == events[-300:]
     retired = [record.number for record in solo.records if isinstance(record, trace.Retired)]
     assert retired == [100]
+
+
+def retiring() -> tuple[Bench, Retirement]:
+    bench = Bench(topic_of(ALICE, ORDERED))
+    members = bench.members
+    flow = FlowControl(bench.state, members.overlay, Sharing(bench.state))
+    handovers = Handovers(bench.state)
+    keeping = Keeping(bench.state, handovers, flow, members.heartbeat, bench.owner)
+    return bench, Retirement(bench.state, keeping)
+
+
+def test_what_waited_for_events_that_are_retired_has_its_turn() -> None:
+    bench, retirement = retiring()
+    third = event_of(CAROL, bench.state.versions.first, 3)
+    assert not bench.state.ordering.offer(third, 1)
+    retirement.retire(CAROL.peer_id, EPOCH, 2)
+    (said,) = [each for each in bench.turn.effects if isinstance(each, Trace)]
+    assert said.record == trace.Retired(bench.state.id, CAROL.peer_id, EPOCH, 2)
+    bench.sync()
+    assert bench.owner.arrivals == [third.cid]
+
+
+def test_retention_asks_the_disk_at_intervals_and_drops_what_it_finds_too_old() -> None:
+    bench, retirement = retiring()
+    bench.frontier.add(CAROL.peer_id, EPOCH, 1, None)
+    retirement.start()
+    (timer,) = [each for each in bench.effects() if isinstance(each, SetTimer)]
+    bench.turn.fired(timer.timer)
+    load, again = bench.effects()
+    assert isinstance(load, Load)
+    assert isinstance(again, SetTimer)
+    bench.turn.loaded(load.token, Oldest(1, ((CAROL.peer_id, EPOCH, 1),)))
+    assert [type(write) for write in bench.sync()] == [DropEvents, PutMark]
+    retirement.stop()
+    bench.turn.fired(again.timer)
+    assert bench.effects() == []
