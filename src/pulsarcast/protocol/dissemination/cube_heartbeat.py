@@ -40,7 +40,7 @@ class CubeHeartbeat:
         self.owner = owner
         self.counts = context.counts
         self.round_trip_s = 0.0
-        self._pulse = Pulse(context, self._beat, owner.digest)
+        self._pulse = Pulse(context, self)
         self._asked: dict[PeerId, float] = {}
         """Whom we asked, and when first without an answer since."""
         self._missed: dict[PeerId, int] = {}
@@ -77,7 +77,15 @@ class CubeHeartbeat:
         """Something changed: beat at the normal pace again."""
         self._pulse.hurry()
 
-    def _beat(self) -> None:
+    def digest(self) -> bytes:
+        """What we hold, as a hash."""
+        return self.owner.digest()
+
+    def watch(self) -> None:
+        """There is no parent to watch: each beat looks who of the others is silent."""
+
+    def beat(self) -> None:
+        """Ask some members where they stand."""
         if self._miss_the_silent():
             self._pulse.hurry()
         self._talk()

@@ -1,27 +1,30 @@
 """A pulse: when to beat. While nothing changes it slows down."""
 
-from collections.abc import Callable
+from typing import Protocol
 
 from pulsarcast.protocol.context import Context
+
+
+class PulseOwner(Protocol):
+    """Asked of the heartbeats that the pulse belongs to."""
+
+    def digest(self) -> bytes:
+        """What the node holds, as a hash."""
+
+    def watch(self) -> None:
+        """The next beat is about to be set: `Pulse.quicken` may bring it nearer."""
+
+    def beat(self) -> None:
+        """It is time to say something."""
 
 
 class Pulse:
     """Beats at random points of an interval that doubles while the digest stays the same."""
 
-    def __init__(
-        self,
-        context: Context,
-        beat: Callable[[], None],
-        digest: Callable[[], bytes],
-        *,
-        before: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, context: Context, owner: PulseOwner) -> None:
         self.turn = context.turn
         self.parameters = context.parameters
-        self.beat = beat
-        self.digest = digest
-        self.before = before
-        """Called before the next beat is set, which it may bring nearer."""
+        self.owner = owner
         self._interval_s = context.parameters.status_interval_s
         self._last_digest = b""
         self._timer: int | None = None
@@ -54,12 +57,12 @@ class Pulse:
         self._interval_s = self.parameters.status_interval_s
 
     def _on_time(self) -> None:
-        digest = self.digest()
+        digest = self.owner.digest()
         if digest == self._last_digest:
             self._interval_s = min(2 * self._interval_s, self.parameters.status_interval_s_max)
         else:
             self._interval_s = self.parameters.status_interval_s
         self._last_digest = digest
-        self.before()
+        self.owner.watch()
         self._timer = self.turn.after(self.turn.jitter(self._interval_s), self._on_time)
-        self.beat()
+        self.owner.beat()

@@ -52,7 +52,7 @@ class Heartbeat:
         self._members: dict[PeerId, None] = {}
         self._asked: dict[PeerId, float] = {}
         self._unanswered = 0
-        self._pulse = Pulse(context, self._beat, owner.digest, before=self._watch_parent)
+        self._pulse = Pulse(context, self)
 
     # Beating.
 
@@ -68,7 +68,12 @@ class Heartbeat:
         """Something changed: beat at the normal pace again."""
         self._pulse.hurry()
 
-    def _beat(self) -> None:
+    def digest(self) -> bytes:
+        """What we hold, as a hash."""
+        return self.owner.digest()
+
+    def beat(self) -> None:
+        """Ask the parent and the lazy neighbours where they stand."""
         self._prune_children()
         self._choose_lazy()
         message = self._status(answer=True)
@@ -86,7 +91,7 @@ class Heartbeat:
                 peers.append(above[self.turn.rng.randrange(len(above))])
         return peers
 
-    def _watch_parent(self) -> None:
+    def watch(self) -> None:
         """A parent that did not answer the last two beats counts as lost."""
         parent = self.tree.parent
         asked = None if parent is None else self._asked.get(parent)

@@ -129,7 +129,7 @@ class Arrivals:
         """
         if certificate:
             check_certificate(self._versions.sequencers_of(event), event, certificate)
-            lacking = self._handovers.judge(event)
+            lacking = self._handovers.unknown_version(event)
             return None if lacking is None else WantsVersion(lacking)
         self._versions.judge(event)
         epoch, number = event.sequence

@@ -58,7 +58,7 @@ class Comparing:
         self.is_blank = message.more
         return True
 
-    def judge(self, sender: PeerId, message: FrontierPage) -> Shown:
+    def consider(self, sender: PeerId, message: FrontierPage) -> Shown:
         """What counts of the marks that a peer shows, and how urgent it is."""
         urgent = sender in self._urgent
         patience_s = 0.0 if urgent else PATIENCE_S + 3 * self._heartbeat.round_trip_s

@@ -25,7 +25,7 @@ class Handovers:
         self._versions = state.versions
         self._frontier = state.frontier
 
-    def judge(self, event: EventDescriptor) -> Cid | None:
+    def unknown_version(self, event: EventDescriptor) -> Cid | None:
         """The version that says who counts there, if we lack it.
 
         Raises RemoteError where others count than those that the event says.

@@ -72,7 +72,7 @@ class Keeping:
     def _may_count(self, event: EventDescriptor) -> bool:
         """It may have waited for the handover that ends what its sequencers have to say."""
         try:
-            lacking = self._handovers.judge(event)
+            lacking = self._handovers.unknown_version(event)
             if lacking is not None:
                 self._owner.want_version(lacking, event.publisher)
                 return False

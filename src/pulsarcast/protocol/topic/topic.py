@@ -383,7 +383,7 @@ class Topic:
         if self.comparing.starts_at(sender, message):
             self.keeping.start_at(message.marks)
             self._persist_marks()
-        shown = self.comparing.judge(sender, message)
+        shown = self.comparing.consider(sender, message)
         self.recovery.compare(sender, shown.marks, patience_s=shown.patience_s)
         if message.answer:
             is_known = shown.is_known or sender in self.heartbeat.members()

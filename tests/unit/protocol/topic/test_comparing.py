@@ -31,17 +31,17 @@ def bench() -> tuple[Bench, Comparing]:
 
 def test_a_visitor_makes_us_compare_a_few_numberings_and_a_neighbour_all() -> None:
     made, comparing = bench()
-    visitor = comparing.judge(OTHER, page())
+    visitor = comparing.consider(OTHER, page())
     assert (visitor.marks, visitor.is_known) == (MARKS[:VISITOR_MARKS_MAX], False)
     made.members.add_neighbour(OTHER)
-    neighbour = comparing.judge(OTHER, page())
+    neighbour = comparing.consider(OTHER, page())
     assert (neighbour.marks, neighbour.is_known) == (MARKS, True)
 
 
 def test_whom_we_chose_to_compare_with_is_known() -> None:
     made, comparing = bench()
     made.members.lazy[OTHER] = None
-    assert comparing.judge(OTHER, page()).is_known
+    assert comparing.consider(OTHER, page()).is_known
 
 
 def test_what_a_new_parent_shows_is_urgent_up_to_its_last_page() -> None:
@@ -52,16 +52,16 @@ def test_what_a_new_parent_shows_is_urgent_up_to_its_last_page() -> None:
     assert shown_to == OTHER
     assert isinstance(message, FrontierPage)
     assert message.answer
-    patience_s = [comparing.judge(OTHER, page(more=more)).patience_s for more in (True, False)]
+    patience_s = [comparing.consider(OTHER, page(more=more)).patience_s for more in (True, False)]
     assert patience_s == [0.0, 0.0]
-    assert comparing.judge(OTHER, page()).patience_s == PATIENCE_S + 3 * 0.5
+    assert comparing.consider(OTHER, page()).patience_s == PATIENCE_S + 3 * 0.5
 
 
 def test_a_parent_that_is_lost_is_urgent_no_more() -> None:
     _, comparing = bench()
     comparing.catch_up(OTHER)
     comparing.lost(OTHER)
-    assert comparing.judge(OTHER, page()).patience_s == PATIENCE_S
+    assert comparing.consider(OTHER, page()).patience_s == PATIENCE_S
 
 
 def test_a_keeper_without_history_starts_where_a_neighbour_stands_once() -> None:

@@ -163,13 +163,13 @@ def test_who_counts_behind_a_handover_is_asked_of_the_version_that_it_names() ->
     bench = Bench(TOPIC)
     handovers = Handovers(bench.state)
     handover = event(TOPIC, 1, to=NEWER)
-    assert handovers.judge(handover) is None
+    assert handovers.unknown_version(handover) is None
     assert handovers.taken(handover)
     beyond = event(TOPIC, 2, handover)
-    assert handovers.judge(beyond) == NEWER.cid, "which is not here"
+    assert handovers.unknown_version(beyond) == NEWER.cid, "which is not here"
     bench.state.versions.add(NEWER)
     with pytest.raises(RemoteError, match="that were replaced"):
-        handovers.judge(beyond)
-    assert handovers.judge(event(NEWER, 2, handover)) is None
+        handovers.unknown_version(beyond)
+    assert handovers.unknown_version(event(NEWER, 2, handover)) is None
     assert handovers.forget()
-    assert handovers.judge(beyond) is None
+    assert handovers.unknown_version(beyond) is None

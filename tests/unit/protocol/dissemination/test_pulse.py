@@ -1,0 +1,80 @@
+"""A pulse: how fast it beats."""
+
+from random import Random
+
+from pulsarcast.protocol.context import Context
+from pulsarcast.protocol.dissemination.pulse import Pulse
+from pulsarcast.protocol.effects import SetTimer
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.turn import Turn
+from tests.support.people import BOB
+
+INTERVAL_S = Parameters().status_interval_s
+SPREAD = 1.25
+
+
+class Heart:
+    """What a pulse moves."""
+
+    def __init__(self) -> None:
+        self.turn = Turn(BOB, Random(1))
+        self.pulse = Pulse(Context(self.turn, Parameters()), self)
+        self.held = b"something"
+        self.is_worried = False
+        self.beats = 0
+
+    def digest(self) -> bytes:
+        return self.held
+
+    def watch(self) -> None:
+        if self.is_worried:
+            self.pulse.quicken()
+
+    def beat(self) -> None:
+        self.beats += 1
+
+    def delay_s(self) -> float:
+        """How long until the beat that was set last, which comes now."""
+        timer = self.turn.effects[-1]
+        assert isinstance(timer, SetTimer)
+        self.turn.fired(timer.timer)
+        return timer.delay_s
+
+
+def test_while_nothing_changes_it_slows_down_to_a_limit() -> None:
+    heart = Heart()
+    heart.pulse.start()
+    delays_s = [heart.delay_s() for _ in range(12)]
+    assert heart.beats == 12
+    assert delays_s[0] <= INTERVAL_S
+    assert max(delays_s) > 0.75 * Parameters().status_interval_s_max
+    assert max(delays_s) <= SPREAD * Parameters().status_interval_s_max
+
+
+def test_a_change_a_worry_and_a_hurry_bring_it_back_to_its_normal_pace() -> None:
+    heart = Heart()
+    heart.pulse.start()
+    for _ in range(6):
+        heart.delay_s()
+    heart.held = b"something else"
+    heart.delay_s()
+    assert heart.delay_s() <= SPREAD * INTERVAL_S
+    for _ in range(6):
+        heart.delay_s()
+    heart.is_worried = True
+    heart.delay_s()
+    assert heart.delay_s() <= SPREAD * INTERVAL_S
+    heart.is_worried = False
+    for _ in range(6):
+        heart.delay_s()
+    heart.pulse.hurry()
+    assert heart.delay_s() <= SPREAD * INTERVAL_S
+
+
+def test_one_that_was_stopped_beats_no_more() -> None:
+    heart = Heart()
+    heart.pulse.start()
+    heart.pulse.stop()
+    heart.delay_s()
+    assert heart.beats == 0
+    assert not heart.pulse.is_beating
