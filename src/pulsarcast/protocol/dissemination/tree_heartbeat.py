@@ -1,8 +1,8 @@
-"""Heartbeats: comparing notes with the parent and with lazy neighbours (design 6).
+"""Heartbeats: comparing notes with the parent and with lazy neighbours.
 
 Every member keeps two lazy neighbours off its path to the root and compares frontiers with them
 now and then, so that neither a silent parent nor a lost last event goes unnoticed. While nothing
-changes the beat slows down.
+changes the beat slows down (docs/spec/pulsarcast.md, Heartbeats and lazy neighbours).
 """
 
 from typing import Protocol

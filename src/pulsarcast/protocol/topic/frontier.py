@@ -1,4 +1,4 @@
-"""Frontiers: what a node holds of a topic, by number (design 6).
+"""Frontiers: what a node holds of a topic, by number (docs/spec/pulsarcast.md, State).
 
 Per publisher and epoch: the highest gapless number with its CID, and the numbers beyond it. Two
 nodes compare frontiers by hash first. Duplicates, gaps, catch-up and "before my subscription" are

@@ -1,7 +1,8 @@
-"""Delivery orders: which events may be delivered now, and which must wait (design 7).
+"""Delivery orders: which events may be delivered now, and which must wait.
 
 Everything here is decided by number and by links, never by a clock. Events that wait are kept in
-memory only, up to a bound; beyond it they are dropped and fetched again when their turn comes.
+memory only, up to a bound; beyond it they are dropped and fetched again when their turn comes
+(docs/spec/pulsarcast.md, Receive).
 """
 
 from pulsarcast.model.errors import Rejection, RemoteError

@@ -1,7 +1,8 @@
-"""Requests of a topic that were published: each is delivered once (design 6).
+"""Requests of a topic that were published: each is delivered once.
 
 Two publishers may take the same request. Whoever receives both events knows by the author's own
-number that the second says nothing new. What was published is remembered on the disk.
+number that the second says nothing new. What was published is remembered on the disk
+(docs/spec/pulsarcast.md, Request to publish).
 """
 
 from pulsarcast.model.events import EventDescriptor
