@@ -1,6 +1,8 @@
 """Causal order: an event waits for everything that its publisher had delivered.
 
-(docs/spec/pulsarcast.md, Causal order.) What an event follows it says itself, by mark (VCube-PS' causal barrier). Whether that is behind us
+docs/spec/pulsarcast.md, Causal order.
+
+What an event follows it says itself, by mark (VCube-PS' causal barrier). Whether that is behind us
 is a question to the frontier: delivered, before the start, void and retired are all one number. An
 event also waits for the one before it of its own publisher, whatever its parents say: so what was
 received of a publisher first is never overtaken, as the paper asks of its per-source order.

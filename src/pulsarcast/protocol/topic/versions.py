@@ -3,7 +3,8 @@
 A topic is its first version's CID. An event names the version it was published under and is judged
 by that one. Each version names the frontier up to which the one before it is valid: an event under
 an old version that lies beyond it is ignored where the newer version no longer allows its publisher
-(docs/spec/pulsarcast.md, Versions; decision 0003 says why it is not ignored where the publisher still may).
+(docs/spec/pulsarcast.md, Versions; decision 0003 says why it is not ignored where the publisher
+still may).
 """
 
 from collections.abc import Collection, Iterable
