@@ -12,16 +12,18 @@ message.
 
 from collections.abc import Callable, Iterable
 
+from msgspec import Struct
+
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId, peer_key
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.dissemination.member_search import DeadEnd, MemberSearch, NobodyFound
 from pulsarcast.protocol.messages import (
     Contact,
     EventMessage,
     FetchRange,
     FrontierPage,
-    Join,
     JoinAccepted,
     JoinReferred,
     Range,
@@ -50,66 +52,46 @@ EPOCHS_MAX = 8
 TRIES_MAX = 12
 PATIENT_TRIES = 3
 """Tries with the member that we find first; later ones go to others that it names."""
-STEPS_MAX = 64
+KNOWN_TRIES = 2
+"""Tries that begin at the closest peer that we know; later ones ask the DHT."""
 BLOCKS_MAX = 64
 """Events handed over per question."""
 GIVEN_MAX = 64
 """Events of our own that we give at once to the member that we find; it fetches any others."""
 
 
-class _Visit:
+class _Visit(Struct):
     """What we have for one topic, and how far we have come with it."""
 
-    __slots__ = (
-        "asked",
-        "attempt",
-        "count",
-        "given",
-        "member",
-        "offers",
-        "own",
-        "question",
-        "root",
-        "shown_to",
-        "steps",
-        "timer",
-        "tries",
-    )
-
-    def __init__(self, root: PeerId) -> None:
-        self.root = root
-        self.offers: dict[tuple[PeerId, int], dict[int, Cid]] = {}
-        self.own: dict[Cid, None] = {}
-        """Events of our own among them: these have a durable record too."""
-        self.given: list[bytes] = []
-        """Events of our own to give to a member as soon as we know one."""
-        self.count = 0
-        self.question: tuple[int, Callable[[int], None]] | None = None
-        """An epoch of ours, and who wants to know how much of it the topic holds."""
-        self.member: PeerId | None = None
-        self.shown_to: PeerId | None = None
-        """Whom we showed what we have: nobody else can tell us that it is handed in."""
-        self.attempt = 0
-        self.asked: PeerId | None = None
-        """At whose door we knocked last: nobody else can let us in, or send us on."""
-        self.steps = 0
-        self.tries = 0
-        self.timer: int | None = None
+    search: MemberSearch
+    offers: dict[tuple[PeerId, int], dict[int, Cid]] = {}
+    own: dict[Cid, None] = {}
+    """Events of our own among them: these have a durable record too."""
+    given: list[bytes] = []
+    """Events of our own to give to a member as soon as we know one."""
+    count: int = 0
+    question: tuple[int, Callable[[int], None]] | None = None
+    """An epoch of ours, and who wants to know how much of it the topic holds."""
+    member: PeerId | None = None
+    shown_to: PeerId | None = None
+    """Whom we showed what we have: nobody else can tell us that it is handed in."""
+    tries: int = 0
+    timer: int | None = None
 
     @property
     def is_ours(self) -> bool:
         """Whether an event or a question of our own is among it."""
         return bool(self.own) or self.question is not None
 
-    def is_asking(self, peer: PeerId, attempt: int) -> bool:
-        """Whether we wait for this peer's answer."""
-        return (peer, attempt) == (self.asked, self.attempt)
-
 
 class Visits:
     """Hands events in to topics that we do not follow."""
 
+    fresh = False
+    """Whoever brings events asks for no start."""
+
     def __init__(self, context: Context, dht: Kademlia) -> None:
+        self.context = context
         self.turn = context.turn
         self.dht = dht
         self.parameters = context.parameters
@@ -160,8 +142,16 @@ class Visits:
             replicas = (cid for cid, each in self._visits.items() if not each.is_ours)
             oldest = next(replicas, None)
             if oldest is not None:
-                self.turn.cancel(self._visits.pop(oldest).timer)
-        visit = self._visits[topic] = _Visit(root)
+                self._end(oldest)
+        search = MemberSearch(topic, root, Role.VISITOR, self.context, self.dht, self)
+        visit = self._visits[topic] = _Visit(search)
+        return visit
+
+    def _end(self, topic: Cid) -> _Visit | None:
+        visit = self._visits.pop(topic, None)
+        if visit is not None:
+            self.turn.cancel(visit.timer)
+            visit.search.end()
         return visit
 
     def _give(self, event: EventDescriptor, visit: _Visit) -> None:
@@ -230,7 +220,7 @@ class Visits:
         visit.timer = None
         visit.tries += 1
         if visit.tries > TRIES_MAX and not visit.own:
-            del self._visits[topic]
+            self._end(topic)
             return
         backoff_s = self.parameters.rpc_timeout_s * min(2 ** (visit.tries - 1), 8)
         self._later(topic, visit, self.turn.jitter(backoff_s))
@@ -241,7 +231,7 @@ class Visits:
             # Forgotten until it answers: a silent member is not asked twice.
         else:
             self._doors.pop(topic, None)
-            self._find_member(topic, visit)
+            visit.search.begin(look_up=visit.tries > KNOWN_TRIES, rank=visit.tries)
 
     def _marks(self, topic: Cid, visit: _Visit) -> tuple[MarkState, ...]:
         marks = []
@@ -262,35 +252,14 @@ class Visits:
 
     # Finding a member.
 
-    def _find_member(self, topic: Cid, visit: _Visit) -> None:
-        visit.attempt = self.turn.new_id()
-        visit.asked = None
-        visit.steps = 0
-        number = visit.attempt
-        contacts = self.dht.closest_known(peer_key(visit.root), 1)
-        if contacts and visit.tries <= 2:
-            self._knock(topic, visit, contacts[0])
-            return
-
-        def found(closest: list[Contact]) -> None:
-            current = self._visits.get(topic)
-            if current is visit and visit.attempt == number and closest:
-                self._knock(topic, visit, closest[min(visit.tries % 3, len(closest) - 1)])
-
-        self.dht.lookup(peer_key(visit.root), found)
-
-    def _knock(self, topic: Cid, visit: _Visit, contact: Contact) -> None:
-        visit.steps += 1
-        if visit.steps <= STEPS_MAX and contact.peer != self.turn.me:
-            visit.asked = contact.peer
-            join = Join(topic, visit.attempt, Role.VISITOR, visit.root, False, False)
-            self.turn.send(contact.peer, join)
+    def search_failed(self, outcome: DeadEnd | NobodyFound) -> None:
+        """The next try is due already; until then a late answer is welcome."""
 
     def accepted(self, sender: PeerId, message: JoinAccepted) -> None:
         """We found a member."""
         visit = self._visits.get(message.topic)
-        if visit is not None and visit.is_asking(sender, message.attempt):
-            visit.asked = None
+        if visit is not None and visit.search.is_answer(sender, message.attempt):
+            visit.search.end()
             visit.member = self._choose_member(visit, sender, message.members)
             self._let_in(message.topic, visit.member)
             for block in visit.given:
@@ -329,10 +298,10 @@ class Visits:
         return others[visit.tries % len(others)] if others else sender
 
     def referred(self, sender: PeerId, message: JoinReferred) -> None:
-        """The peer we knocked at names another."""
+        """The peer that we asked names another."""
         visit = self._visits.get(message.topic)
-        if visit is not None and visit.is_asking(sender, message.attempt):
-            self._knock(message.topic, visit, message.contact)
+        if visit is not None:
+            visit.search.referred(sender, message)
 
     # Handing in.
 
@@ -356,8 +325,7 @@ class Visits:
         if question is not None and not message.more:
             visit.question = None
         if not visit.offers and visit.question is None:
-            self.turn.cancel(visit.timer)
-            del self._visits[message.topic]
+            self._end(message.topic)
         if question is not None:
             self._answer(question, message)
 
@@ -404,34 +372,37 @@ class Visits:
             if message.first <= number <= message.last and number not in held
         ]
         room = max(0, BLOCKS_MAX - len(held))
-        cut, asked = others[room:], [(number, offers[number]) for number in others[:room]]
+        asked = [(number, offers[number]) for number in others[:room]]
+        self._load_offers(sender, message, held, asked, cut=len(others) > room)
+        if held or asked:
+            self._keep_on(message.topic)
 
-        def answer(*, full: bool) -> None:
-            last = max(held, default=message.last)
-            more = full or (message.publisher == self.turn.me and last < message.last)
-            blocks = tuple(held[number] for number in sorted(held))
-            if blocks:
-                self.counts["visitor_offer"] += 1
-            self.turn.send(sender, Range(message.request, message.topic, blocks, more))
-
-        def load(at: int) -> None:
-            # By bytes too: a few of the largest events are more than a frame.
-            full = sum(map(len, held.values())) >= self.parameters.range_bytes_max
-            if at == len(asked) or full:
-                answer(full=at < len(asked) or bool(cut))
-                return
-            number, cid = asked[at]
+    def _load_offers(
+        self,
+        sender: PeerId,
+        message: FetchRange,
+        held: dict[int, bytes],
+        asked: list[tuple[int, Cid]],
+        *,
+        cut: bool,
+    ) -> None:
+        """Read one event after the other, up to a bound of bytes: a few may exceed a frame."""
+        if asked and sum(map(len, held.values())) < self.parameters.range_bytes_max:
+            (number, cid), *others = asked
 
             def found(block: Block) -> None:
                 if block.block is not None:
                     held[number] = block.block
-                load(at + 1)
+                self._load_offers(sender, message, held, others, cut=cut)
 
             self.turn.load(LoadBlock(cid), Block, found)
-
-        load(0)
-        if held or asked:
-            self._keep_on(message.topic)
+            return
+        last = max(held, default=message.last)
+        more = bool(asked) or cut or (message.publisher == self.turn.me and last < message.last)
+        blocks = tuple(held[number] for number in sorted(held))
+        if blocks:
+            self.counts["visitor_offer"] += 1
+        self.turn.send(sender, Range(message.request, message.topic, blocks, more))
 
     def _keep_on(self, topic: Cid) -> None:
         """The member is busy with what we brought: show it again soon, and not elsewhere."""
@@ -451,9 +422,8 @@ class Visits:
     def forget(self, topic: Cid) -> list[tuple[Cid, bool]]:
         """We follow the topic ourselves now: what we had for it, and whether it was our own."""
         self._doors.pop(topic, None)
-        visit = self._visits.pop(topic, None)
+        visit = self._end(topic)
         if visit is None:
             return []
-        self.turn.cancel(visit.timer)
         offers = [cid for numbers in visit.offers.values() for cid in numbers.values()]
         return [(cid, cid in visit.own) for cid in offers]

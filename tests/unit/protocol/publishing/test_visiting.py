@@ -5,6 +5,7 @@ import pytest
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import PeerId, cid_of
+from pulsarcast.protocol.dissemination.member_search import REFERRALS_MAX
 from pulsarcast.protocol.inputs import PeerLost, PeerUp, Publish
 from pulsarcast.protocol.messages import (
     Contact,
@@ -358,9 +359,9 @@ def test_referrals_in_circles_come_to_an_end() -> None:
     (join,) = solo.sent_to(ALICE.peer_id, Join)
     first = Contact(MALLORY.peer_id)
     solo.hear(ALICE.peer_id, JoinReferred(TOPIC.cid, join.attempt, first, handed_down=True))
-    assert knocks <= visiting.STEPS_MAX
+    assert knocks <= REFERRALS_MAX
     solo.advance(600.0)
-    assert knocks <= 20 * visiting.STEPS_MAX
+    assert knocks <= 20 * REFERRALS_MAX
 
 
 def test_a_topic_that_we_come_to_follow_gets_what_we_had_for_it() -> None:
