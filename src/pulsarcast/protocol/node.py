@@ -80,9 +80,9 @@ from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.publishing.doubts import Doubts
 from pulsarcast.protocol.publishing.numbering import Numberings
 from pulsarcast.protocol.publishing.outbox import Outbox
+from pulsarcast.protocol.publishing.outside import OutsidePublishing
 from pulsarcast.protocol.publishing.publisher import Publisher
 from pulsarcast.protocol.publishing.request_desk import RequestDesk
-from pulsarcast.protocol.publishing.visiting import Visits
 from pulsarcast.protocol.sequencing.messages import (
     Append,
     Appended,
@@ -117,7 +117,7 @@ class Node:
         """The topics of the events that passed through us lately."""
         self.decode = decode_event
         self.dht = Kademlia(context, verify_block=self._verify_block, stored=self._stored)
-        self.visits = Visits(context, self.dht)
+        self.visits = OutsidePublishing(context, self.dht)
         self.numberings = Numberings(context)
         self.doubts = Doubts(context, self.numberings, self.visits)
         self.publisher = Publisher(context, self.dht, self.numberings, self.visits)
@@ -301,7 +301,7 @@ class Node:
                 self.visits.referred(sender, message)
                 self.content.referred(sender, message)
             case JoinRefused():
-                pass  # we are no member, and knocked as a visitor: its timer tries again
+                pass  # we are no member: the timer of what we hand in, or compare, tries again
             case _ as unreachable:
                 assert_never(unreachable)
 

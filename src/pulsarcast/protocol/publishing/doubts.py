@@ -25,7 +25,7 @@ from pulsarcast.protocol.publishing.numbering import Numberings
 from pulsarcast.protocol.store import RESTORED, DropState, MarkState, Write
 
 if TYPE_CHECKING:
-    from pulsarcast.protocol.publishing.visiting import Visits
+    from pulsarcast.protocol.publishing.outside import OutsidePublishing
     from pulsarcast.protocol.topic.topic import Topic
 
 ASKED_MAX = 8
@@ -86,7 +86,7 @@ class Doubts:
         self,
         context: Context,
         numberings: Numberings,
-        visits: "Visits",
+        visits: "OutsidePublishing",
     ) -> None:
         self.turn = context.turn
         self.parameters = context.parameters

@@ -31,7 +31,7 @@ from pulsarcast.protocol.store import MarkState, PutEvent
 from pulsarcast.protocol.topic.barrier import NO_LINKS, CausalBarrier, Links
 
 if TYPE_CHECKING:
-    from pulsarcast.protocol.publishing.visiting import Visits
+    from pulsarcast.protocol.publishing.outside import OutsidePublishing
     from pulsarcast.protocol.topic.topic import Topic
 
 NONCE_BYTES = 16
@@ -50,7 +50,7 @@ class Publisher:
         context: Context,
         dht: Kademlia,
         numberings: Numberings,
-        visits: "Visits",
+        visits: "OutsidePublishing",
     ) -> None:
         self.turn = context.turn
         self.dht = dht

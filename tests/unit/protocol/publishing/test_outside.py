@@ -1,4 +1,4 @@
-"""Visits: events handed in to topics by those who do not follow them (promise 1)."""
+"""Publishing from outside: events handed in by peers that do not follow the topic (promise 1)."""
 
 import pytest
 
@@ -22,7 +22,7 @@ from pulsarcast.protocol.messages import (
     StoreBlocks,
 )
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.publishing import visiting
+from pulsarcast.protocol.publishing import outside
 from pulsarcast.protocol.store import DropTopic, MarkState
 from tests.support.lab import Lab
 from tests.support.people import (
@@ -174,7 +174,7 @@ def test_a_member_that_says_nothing_is_given_no_more_than_a_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No credit flows between us: it fetches what is beyond as fast as it can take it."""
-    monkeypatch.setattr(visiting, "OFFERS_MAX", 5)
+    monkeypatch.setattr(outside, "OFFERS_MAX", 5)
     solo = visitor()
     published(solo)
     for number in range(20):
@@ -273,7 +273,7 @@ def test_a_replica_gives_up_in_the_end() -> None:
 
 
 def test_offers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(visiting, "OFFERS_MAX", 20)
+    monkeypatch.setattr(outside, "OFFERS_MAX", 20)
     solo = visitor()
     for number in range(1, 100):
         replica_of(solo, event_of(BOB, TOPIC, number))
@@ -284,7 +284,7 @@ def test_what_strangers_store_here_does_not_keep_us_from_handing_in_our_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """We acknowledged it: the topic that we have had a replica for the longest gives way."""
-    monkeypatch.setattr(visiting, "TOPICS_MAX", 3)
+    monkeypatch.setattr(outside, "TOPICS_MAX", 3)
     others = [topic_of(BOB, name=f"other {number}") for number in range(4)]
     blocks = [TOPIC.block, *(topic.block for topic in others)]
     solo = below(Parent("alice", blocks, takes_in=False))
@@ -304,7 +304,7 @@ def test_what_strangers_store_here_does_not_keep_us_from_handing_in_our_own(
 def test_of_our_own_events_none_is_left_out_in_however_many_topics(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(visiting, "TOPICS_MAX", 3)
+    monkeypatch.setattr(outside, "TOPICS_MAX", 3)
     topics = [topic_of(BOB, name=f"other {number}") for number in range(5)]
     solo = below(Parent("alice", [topic.block for topic in topics], takes_in=False))
     for call, topic in enumerate(topics):
@@ -318,14 +318,14 @@ def test_a_question_of_ours_does_not_give_way_and_takes_the_place_of_a_replica(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Left unasked, we would take a new epoch for want of an answer."""
-    monkeypatch.setattr(visiting, "TOPICS_MAX", 1)
+    monkeypatch.setattr(outside, "TOPICS_MAX", 1)
     other, third = (topic_of(BOB, name=name) for name in ("other", "third"))
     solo = below(Parent("alice", [TOPIC.block, other.block, third.block], takes_in=False))
     replica_of(solo, event_of(BOB, other))
     solo.node.visits.ask(third.cid, ALICE.peer_id, EPOCH, lambda high: None)
-    assert list(solo.node.visits._visits) == [third.cid]
+    assert list(solo.node.visits._offers) == [third.cid]
     solo.give(Publish(99, TOPIC.cid, b"from outside"))
-    assert list(solo.node.visits._visits) == [third.cid, TOPIC.cid]
+    assert list(solo.node.visits._offers) == [third.cid, TOPIC.cid]
 
 
 def test_gaps_in_what_is_offered_are_shown_as_gaps() -> None:
