@@ -133,23 +133,18 @@ class MemberSearch:
 
     def _candidates(self, contacts: list[Contact]) -> list[Contact]:
         """The contacts at which a search may begin."""
-        return [
-            contact
-            for contact in contacts
-            if contact.peer not in self.avoided
-            and contact.peer not in self.below
-            and contact.peer != self._turn.me
-            and (
-                self._role is Role.VISITOR or is_closer(contact.peer, self._turn.me, self.root_key)
-            )
-        ]
+        me, excluded = self._turn.me, {**self.avoided, **self.below}
+        others = [each for each in contacts if each.peer != me and each.peer not in excluded]
+        if self._role is Role.VISITOR:
+            return others
+        return [each for each in others if is_closer(each.peer, me, self.root_key)]
 
     def _looked_up(self, attempt: int | None, rank: int, contacts: list[Contact]) -> None:
         if attempt != self._attempt or self._target is not None:
             return
         if candidates := self._candidates(contacts):
-            first = 0 if self._role is Role.MEMBER else rank % min(FIRST_ASKED, len(candidates))
-            self._ask(candidates[first], handed_down=False)
+            first = candidates[rank % min(FIRST_ASKED, len(candidates))]
+            self._ask(first, handed_down=False)
         else:
             self._owner.search_failed(NobodyFound(is_alone=not contacts))
 
@@ -158,18 +153,11 @@ class MemberSearch:
         self._target = contact.peer
         self._handed_down = handed_down
         self._steps += 1
-        is_member = self._role is Role.MEMBER
-        if is_member:
+        if self._role is Role.MEMBER:
             self._turn.cancel(self._timer)
             self._timer = self._turn.after(self._parameters.join_timeout_s, self.dead_end)
-        join = Join(
-            self.topic,
-            self._attempt,
-            self._role,
-            self.root,
-            handed_down and is_member,
-            self._owner.fresh,
-        )
+        down = handed_down and self._role is Role.MEMBER
+        join = Join(self.topic, self._attempt, self._role, self.root, down, self._owner.fresh)
         self._turn.send(contact.peer, join)
 
     def referred(self, sender: PeerId, message: JoinReferred) -> None:
@@ -187,9 +175,9 @@ class MemberSearch:
         if self._turn.now - self.avoided.get(peer, self._turn.now) > FORGIVEN_S:
             # Another peer knows it as alive: it may be back.
             del self.avoided[peer]
-        is_closer_now = handed_down or is_closer(peer, sender, self.root_key)
+        leads_on = handed_down or is_closer(peer, sender, self.root_key)
         may_ask = peer != self._turn.me and peer not in self.avoided
-        if is_closer_now and may_ask and self._steps < REFERRALS_MAX:
+        if leads_on and may_ask and self._steps < REFERRALS_MAX:
             self._ask(message.contact, handed_down=handed_down)
         else:
             self.dead_end()
