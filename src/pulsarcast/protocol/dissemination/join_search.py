@@ -118,13 +118,11 @@ class JoinSearch:
         self.walk.end()
         match outcome:
             case DeadEnd(peer, below=True):
-                assert peer is not None
                 self.walk.below[peer] = None
                 if not self._may_stay:
                     # Other closer peers had nothing to do with it, and may take us at once.
                     self.begin()
             case DeadEnd(peer):
-                assert peer is not None
                 self.walk.avoided[peer] = self._turn.now
                 self._fail()
             case NobodyFound(is_alone):

@@ -32,8 +32,7 @@ BELOW_YOU = "below you"
 class DeadEnd(NamedTuple):
     """The peer that was asked leads no further: silent, lost, refusing, or naming a wrong peer."""
 
-    peer: PeerId | None
-    """None: the time for the whole search ran out during a lookup."""
+    peer: PeerId
     below: bool = False
     """The peer is in the searcher's own subtree, or knows no other way than into it."""
 
@@ -127,9 +126,6 @@ class MemberSearch:
         self.end()
         self._attempt = self._turn.new_id()
         self._steps = 0
-        if self._role is Role.VISITOR:
-            # The whole search is short: a visitor waits for nobody's place.
-            self._timer = self._turn.after(2 * self._parameters.rpc_timeout_s, self.dead_end)
 
     def _candidates(self, contacts: list[Contact]) -> list[Contact]:
         """The contacts at which a search may begin."""
@@ -154,6 +150,7 @@ class MemberSearch:
         self._handed_down = handed_down
         self._steps += 1
         if self._role is Role.MEMBER:
+            # A visitor's owner bounds the time of the whole search.
             self._turn.cancel(self._timer)
             self._timer = self._turn.after(self._parameters.join_timeout_s, self.dead_end)
         down = handed_down and self._role is Role.MEMBER
@@ -194,4 +191,5 @@ class MemberSearch:
 
     def dead_end(self, *, below: bool = False) -> None:
         """Tell the owner that the peer which was asked leads no further."""
+        assert self._target is not None
         self._owner.search_failed(DeadEnd(self._target, below))

@@ -142,20 +142,14 @@ def test_a_peer_that_names_one_below_us_leads_below_us_too() -> None:
     assert stage.outcomes == 2 * [DeadEnd(PEERS[1], below=True)]
 
 
-@pytest.mark.parametrize("role", Role)
-def test_each_peer_has_its_time_to_take_a_member_in_and_a_visitors_search_has_one_for_all(
-    role: Role,
-) -> None:
-    stage = Stage(role, PEERS[2])
+def test_each_peer_has_its_own_time_to_take_a_member_in() -> None:
+    stage = Stage(Role.MEMBER, PEERS[2])
     stage.search.begin()
     stage.refer(PEERS[1])
     timers = [each for each in stage.turn.effects if isinstance(each, SetTimer)]
-    if role is Role.MEMBER:
-        assert [each.delay_s for each in timers] == 2 * [stage.parameters.join_timeout_s]
-        stage.turn.fired(timers[0].timer)
-        assert not stage.outcomes
-    else:
-        assert [each.delay_s for each in timers] == [2 * stage.parameters.rpc_timeout_s]
+    assert [each.delay_s for each in timers] == 2 * [stage.parameters.join_timeout_s]
+    stage.turn.fired(timers[0].timer)
+    assert not stage.outcomes
     stage.turn.fired(timers[-1].timer)
     assert stage.outcomes == [DeadEnd(PEERS[1])]
 
