@@ -117,10 +117,10 @@ class Node:
         """The topics of the events that passed through us lately."""
         self.decode = decode_event
         self.dht = Kademlia(context, verify_block=self._verify_block, stored=self._stored)
-        self.visits = OutsidePublishing(context, self.dht)
+        self.outside = OutsidePublishing(context, self.dht)
         self.numberings = Numberings(context)
-        self.doubts = Doubts(context, self.numberings, self.visits)
-        self.publisher = Publisher(context, self.dht, self.numberings, self.visits)
+        self.doubts = Doubts(context, self.numberings, self.outside)
+        self.publisher = Publisher(context, self.dht, self.numberings, self.outside)
         self.outbox = Outbox(context, ask_self=self._ask_self)
         self.desk = RequestDesk(context, self.publisher)
         self.descriptors = Descriptors(context, self.dht, in_use=self._has_yet_to_say)
@@ -208,13 +208,13 @@ class Node:
                 if topic is not None:
                     topic.receive_page(sender, message)
                 else:
-                    self.visits.receive_page(sender, message)
+                    self.outside.receive_page(sender, message)
             case FetchRange():
                 topic = self.topics.get(message.topic)
                 if topic is not None:
                     topic.sharing.serve(sender, message)
                 else:
-                    self.visits.serve(sender, message)
+                    self.outside.serve(sender, message)
             case Range():
                 topic = self.topics.get(message.topic)
                 if topic is not None:
@@ -271,7 +271,7 @@ class Node:
                 # It takes us for a neighbour of a topic that we have left.
                 self.turn.send(sender, Leave(message.topic))
             elif isinstance(message, Leave):
-                self.visits.turned_away(sender, message.topic)
+                self.outside.turned_away(sender, message.topic)
             return
         match message:
             case Credit():
@@ -295,10 +295,10 @@ class Node:
             return
         match message:
             case JoinAccepted():
-                self.visits.accepted(sender, message)
+                self.outside.accepted(sender, message)
                 self.content.accepted(sender, message)
             case JoinReferred():
-                self.visits.referred(sender, message)
+                self.outside.referred(sender, message)
                 self.content.referred(sender, message)
             case JoinRefused():
                 pass  # we are no member: the timer of what we hand in, or compare, tries again
@@ -307,7 +307,7 @@ class Node:
 
     def _lost(self, peer: PeerId) -> None:
         self.dht.lost(peer)
-        self.visits.lost(peer)
+        self.outside.lost(peer)
         self.doubts.lost(peer)
         self.outbox.lost(peer)
         self.content.lost(peer)
@@ -371,7 +371,7 @@ class Node:
 
     def _has_yet_to_say(self, topic: Cid) -> bool:
         """Whether we have something for a topic that nobody took from us yet."""
-        return self.outbox.has(topic) or self.visits.has_own(topic)
+        return self.outbox.has(topic) or self.outside.has_own(topic)
 
     # What the DHT keeps for others.
 
@@ -414,7 +414,7 @@ class Node:
             "outbox": len(self.outbox),
             "requests": len(self.desk) + len(self.seats),
             "sequencer_entries": self.seats.entries,
-            "offers": len(self.visits),
+            "offers": len(self.outside),
             "numberings": len(self.numberings),
             "descriptors": len(self.descriptors),
             **self.turn.footprint(),

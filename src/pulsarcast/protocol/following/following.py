@@ -359,7 +359,7 @@ class Following:
         # What we published here before, and know to be retired, is due to nobody, so not to us.
         retired = [
             PutMark(topic.id, topic.frontier.retire(self.turn.me, epoch, number))
-            for epoch, number in self.node.visits.retired(topic.id).items()
+            for epoch, number in self.node.outside.retired(topic.id).items()
         ]
         start = _start_of(topic.frontier.marks())
 
@@ -537,7 +537,7 @@ class Following:
                 self._finish_leaving(cid, held, keys)
         for cid, held in marks.items():
             if cid not in self.topics:
-                self.node.visits.remember(cid, held)
+                self.node.outside.remember(cid, held)
         for key, value in tables.get(HANDOVER, {}).items():
             if (found := self.topics.get(Cid(key[:CID_BYTES]))) is not None:
                 restore_handover(found.versions, key, value)

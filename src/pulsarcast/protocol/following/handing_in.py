@@ -76,7 +76,7 @@ class HandingIn:
 
         def found(versions: Versions | None) -> None:
             if versions is not None and not self.node.following.is_followed(event.topic):
-                self.node.visits.offer(event, versions.first.root_peer)
+                self.node.outside.offer(event, versions.first.root_peer)
 
         self.node.descriptors.find(event.topic, found)
 
@@ -119,7 +119,7 @@ class HandingIn:
 
     def followed(self, topic: Cid) -> None:
         """We follow a topic now: what we had for it as a visitor, we hand in as a member."""
-        for cid, own in self.node.visits.forget(topic):
+        for cid, own in self.node.outside.forget(topic):
             if own:
                 self._own_offers.setdefault(topic, {})[cid] = None
             self.receive_again(cid)
@@ -156,10 +156,10 @@ class HandingIn:
         How far our numberings are retired we remember: only their publisher can say it alone.
         `then` is given all that the disk should be told together with the forgetting.
         """
-        visits = self.node.visits
+        outside = self.node.outside
         marks = list(marks)
-        visits.remember(cid, marks)
-        retired = [visits.mark_outside(cid, epoch) for epoch in visits.retired(cid)]
+        outside.remember(cid, marks)
+        retired = [outside.mark_outside(cid, epoch) for epoch in outside.retired(cid)]
         remembered = [*forgotten, *(PutMark(cid, mark) for mark in retired)]
         numberings = self._own_numberings(cid, marks)
         # What we said before we followed it, no other member may have.
@@ -190,9 +190,9 @@ class HandingIn:
             # Kept outside of any log, to be handed in, and found again by an idempotency key: all
             # of them together with the forgetting, which would else take them too.
             kept = [self._keep_own(event) for event in events.values()]
-            rows = [visits.offer_row(event) for event in events.values()]
+            rows = [outside.offer_row(event) for event in events.values()]
             for event in events.values():
-                visits.offer(event, root, own=True)
+                outside.offer(event, root, own=True)
             then([*kept, *rows, *remembered])
 
         self.turn.persist(then=load)
@@ -208,7 +208,7 @@ class HandingIn:
         return list(known.items())
 
     def _keep_own(self, event: EventDescriptor) -> Write:
-        mark = self.node.visits.mark_outside(event.topic, event.sequence.epoch)
+        mark = self.node.outside.mark_outside(event.topic, event.sequence.epoch)
         return PutEvent(0, event, mark, self.turn.wall_us)
 
     def _load_own(
@@ -294,7 +294,7 @@ class HandingIn:
             if event.topic in self.node.topics:
                 self.hand_in_own(event)
             else:
-                self.node.visits.offer(event, versions.first.root_peer, own=True)
+                self.node.outside.offer(event, versions.first.root_peer, own=True)
 
         self.node.descriptors.find(event.topic, found)
 

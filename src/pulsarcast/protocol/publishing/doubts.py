@@ -86,12 +86,12 @@ class Doubts:
         self,
         context: Context,
         numberings: Numberings,
-        visits: "OutsidePublishing",
+        outside: "OutsidePublishing",
     ) -> None:
         self.turn = context.turn
         self.parameters = context.parameters
         self.numberings = numberings
-        self.visits = visits
+        self.outside = outside
         self.counts = context.counts
         self._doubts: dict[Cid, _Doubt] = {}
         self._said: dict[tuple[Cid, int], None] = {}
@@ -164,7 +164,7 @@ class Doubts:
         topic = doubt.topic
         if topic is None:
             answered = partial(self._member_said, cid)
-            self.visits.ask(cid, doubt.descriptor.root_peer, saved.epoch, answered)
+            self.outside.ask(cid, doubt.descriptor.root_peer, saved.epoch, answered)
         else:
             held = topic.frontier.highest(self.turn.me, saved.epoch)
             if held < saved.last and not _is_total(doubt):

@@ -50,13 +50,13 @@ class Publisher:
         context: Context,
         dht: Kademlia,
         numberings: Numberings,
-        visits: "OutsidePublishing",
+        outside: "OutsidePublishing",
     ) -> None:
         self.turn = context.turn
         self.dht = dht
         self.parameters = context.parameters
         self.numberings = numberings
-        self.visits = visits
+        self.outside = outside
         self.counts = context.counts
         self.published: Callable[[EventDescriptor], None] = lambda event: None
         """What else happens once an event of ours is on our disk: it may be routed by content."""
@@ -209,9 +209,9 @@ class Publisher:
             topic.keeping.keep(event, mark, 0, synced, record)
         else:
             # Not in our log, since we follow nothing here, but found by number and by nonce.
-            mark = self.mark_outside(self.visits.mark_outside(event.topic, epoch), event)
+            mark = self.mark_outside(self.outside.mark_outside(event.topic, epoch), event)
             kept = PutEvent(0, event, mark, self.turn.wall_us)
-            offer = self.visits.offer_row(event)
+            offer = self.outside.offer_row(event)
             barrier = self.barrier_outside(event.topic)
             heads = () if barrier is None else barrier.take(event)
             self.turn.persist(kept, record, offer, *heads, then=synced)
@@ -220,7 +220,7 @@ class Publisher:
         self, event: EventDescriptor, topic: "Topic | None", descriptor: TopicDescriptor
     ) -> None:
         if topic is None:
-            self.visits.offer(event, descriptor.root_peer, own=True)
+            self.outside.offer(event, descriptor.root_peer, own=True)
             return
         topic.frontier.add(self.turn.me, *event.sequence, event.cid)
         topic.overlay.forward(EventMessage(event.block, 1), source=None)

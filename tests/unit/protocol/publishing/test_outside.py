@@ -311,7 +311,7 @@ def test_of_our_own_events_none_is_left_out_in_however_many_topics(
         solo.give(Publish(100 + call, topic.cid, b"from outside"))
     solo.advance(1.0)
     assert {join.topic for join in solo.said(Join)} == {topic.cid for topic in topics}
-    assert all(solo.node.visits.has_own(topic.cid) for topic in topics)
+    assert all(solo.node.outside.has_own(topic.cid) for topic in topics)
 
 
 def test_a_question_of_ours_does_not_give_way_and_takes_the_place_of_a_replica(
@@ -322,10 +322,10 @@ def test_a_question_of_ours_does_not_give_way_and_takes_the_place_of_a_replica(
     other, third = (topic_of(BOB, name=name) for name in ("other", "third"))
     solo = below(Parent("alice", [TOPIC.block, other.block, third.block], takes_in=False))
     replica_of(solo, event_of(BOB, other))
-    solo.node.visits.ask(third.cid, ALICE.peer_id, EPOCH, lambda high: None)
-    assert list(solo.node.visits._offers) == [third.cid]
+    solo.node.outside.ask(third.cid, ALICE.peer_id, EPOCH, lambda high: None)
+    assert list(solo.node.outside._offers) == [third.cid]
     solo.give(Publish(99, TOPIC.cid, b"from outside"))
-    assert list(solo.node.visits._offers) == [third.cid, TOPIC.cid]
+    assert list(solo.node.outside._offers) == [third.cid, TOPIC.cid]
 
 
 def test_gaps_in_what_is_offered_are_shown_as_gaps() -> None:
@@ -417,10 +417,10 @@ def test_a_publisher_that_left_still_says_how_far_its_numbering_is_retired() -> 
     """Nobody else can say it alone, and members that lost their disks would wait for ever."""
     solo = visitor()
     mark = published(solo)
-    solo.node.visits.remember(TOPIC.cid, [mark._replace(floor=9, high=9, retired=9)])
+    solo.node.outside.remember(TOPIC.cid, [mark._replace(floor=9, high=9, retired=9)])
     for number in (8, 12):
         event = event_of(solo.identity, TOPIC, number, epoch=mark.epoch)
-        solo.node.visits.offer(event, ALICE.peer_id, own=True)
+        solo.node.outside.offer(event, ALICE.peer_id, own=True)
     # It cannot call retired what it offers itself.
     assert [shown.retired for shown in offered(solo)] == [mark.floor]
     member_shows(solo, ALICE.peer_id, mark._replace(high=8))
@@ -461,5 +461,5 @@ def test_nobody_lets_us_in_at_whose_door_we_did_not_knock(is_let_in: bool) -> No
     solo.hear(MALLORY.peer_id, FrontierPage(TOPIC.cid, (all_of_it,), answer=False, more=False))
     assert not solo.sent_to(MALLORY.peer_id, EventMessage)
     assert not solo.sent_to(CAROL.peer_id, Join)
-    assert solo.node.visits.has_own(TOPIC.cid)
+    assert solo.node.outside.has_own(TOPIC.cid)
     assert [row for row in solo.store.rows() if row.table == "offer"]
