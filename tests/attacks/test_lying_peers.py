@@ -8,7 +8,7 @@ import pytest
 from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid, PeerId, cid_of
 from pulsarcast.model.topics import TopicSettings
-from pulsarcast.protocol.dissemination.parent_search import REFERRALS_MAX
+from pulsarcast.protocol.dissemination.member_search import REFERRALS_MAX
 from pulsarcast.protocol.inputs import Subscribe
 from pulsarcast.protocol.messages import (
     BlockFound,

@@ -11,7 +11,7 @@ OBJECTS = {
     "content-barrier": 29,
     "content-comparison": 3,
     "content-hand-over": 1,
-    "cube-comparison": 3,
+    "cube-comparison": 1,
     "cube-skip": 1,
     "causal-barrier": 3,
     "disk-sync": 1,

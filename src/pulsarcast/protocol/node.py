@@ -95,9 +95,9 @@ from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.publishing.doubts import Doubts
 from pulsarcast.protocol.publishing.numbering import Numberings
 from pulsarcast.protocol.publishing.outbox import Outbox
+from pulsarcast.protocol.publishing.outside import OutsidePublishing
 from pulsarcast.protocol.publishing.publisher import Publisher
 from pulsarcast.protocol.publishing.request_desk import RequestDesk
-from pulsarcast.protocol.publishing.visiting import Visits
 from pulsarcast.protocol.sequencing.intake import RequestIntake
 from pulsarcast.protocol.sequencing.messages import (
     Append,
@@ -138,17 +138,17 @@ class Node:
         by_content: dict[Cid, ContentTopic] = {}
         self.followed = FollowedTopics(by_content)
         self.topics = self.followed.members
-        self.visits = Visits(context, self.dht)
+        self.outside = OutsidePublishing(context, self.dht)
         self.numberings = Numberings(context)
-        self.doubts = Doubts(context, self.numberings, self.visits)
+        self.doubts = Doubts(context, self.numberings, self.outside)
         self.publisher = Publisher(
-            context, self.dht, self.numberings, self.visits, self.followed, self
+            context, self.dht, self.numberings, self.outside, self.followed, self
         )
         self.outbox = Outbox(context, self.followed, self)
         self.desk = RequestDesk(context, self.publisher)
-        self.descriptors = Descriptors(context, self.dht, self.outbox, self.visits)
+        self.descriptors = Descriptors(context, self.dht, self.outbox, self.outside)
         self.handing_in = HandingIn(
-            context, self.followed, self.descriptors, self.visits, self.doubts, self.publisher
+            context, self.followed, self.descriptors, self.outside, self.doubts, self.publisher
         )
         self.renewal = Renewal(context, self.followed, self.descriptors, self)
         self.following = Following(
@@ -282,13 +282,13 @@ class Node:
                 if topic is not None:
                     topic.receive_page(sender, message)
                 else:
-                    self.visits.receive_page(sender, message)
+                    self.outside.receive_page(sender, message)
             case FetchRange():
                 topic = self.topics.get(message.topic)
                 if topic is not None:
                     topic.sharing.serve(sender, message)
                 else:
-                    self.visits.serve(sender, message)
+                    self.outside.serve(sender, message)
             case Range():
                 topic = self.topics.get(message.topic)
                 if topic is not None:
@@ -341,7 +341,7 @@ class Node:
                 # It takes us for a neighbour of a topic that we have left.
                 self.turn.send(sender, Leave(message.topic))
             elif isinstance(message, Leave):
-                self.visits.turned_away(sender, message.topic)
+                self.outside.turned_away(sender, message.topic)
             return
         match message:
             case Credit():
@@ -365,19 +365,19 @@ class Node:
             return
         match message:
             case JoinAccepted():
-                self.visits.accepted(sender, message)
+                self.outside.accepted(sender, message)
                 self.content.accepted(sender, message)
             case JoinReferred():
-                self.visits.referred(sender, message)
+                self.outside.referred(sender, message)
                 self.content.referred(sender, message)
             case JoinRefused():
-                pass  # we are no member, and knocked as a visitor: its timer tries again
+                pass  # we are no member: the timer of what we hand in, or compare, tries again
             case _ as unreachable:
                 assert_never(unreachable)
 
     def _lost(self, peer: PeerId) -> None:
         self.dht.lost(peer)
-        self.visits.lost(peer)
+        self.outside.lost(peer)
         self.doubts.lost(peer)
         self.outbox.lost(peer)
         self.content.lost(peer)
@@ -508,7 +508,7 @@ class Node:
             "outbox": len(self.outbox),
             "requests": len(self.desk) + len(self.seats),
             "sequencer_entries": self.seats.entries,
-            "offers": len(self.visits),
+            "offers": len(self.outside),
             "numberings": len(self.numberings),
             "descriptors": len(self.descriptors),
             **self.turn.footprint(),

@@ -115,7 +115,7 @@ class _SendsToTheDead(Topic):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if isinstance(self.overlay, DisseminationCube):
-            self.overlay.lost = self.overlay.entrance.lost  # type: ignore[method-assign]
+            self.overlay.lost = self.overlay.search.walk.lost  # type: ignore[method-assign]
             self.overlay.drop_silent = lambda peer: None  # type: ignore[method-assign]
 
 

@@ -17,7 +17,6 @@ from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topic_types import TopicDescriptor
 from pulsarcast.protocol.content.following import ContentTopic
 from pulsarcast.protocol.content.homes import Homes
-from pulsarcast.protocol.content.knocking import Knocking
 from pulsarcast.protocol.content.members import Members
 from pulsarcast.protocol.content.messages import (
     AskShape,
@@ -109,7 +108,7 @@ class Content:
         self.probing = Probing(context, self.trees, self.homes)
         self.subscriber = Subscriber(context, self.homes, self.spaces, self.trees)
         self.members = Members(context)
-        self.knocking = Knocking(context, dht)
+        self.dht = dht
         self.topic_type = ContentTopic
         self.topics = topics
         """Those that we follow by content."""
@@ -326,12 +325,16 @@ class Content:
             topic.receive(event, message.hops, routed=True)
 
     def accepted(self, sender: PeerId, message: JoinAccepted) -> None:
-        """We knocked at a topic and found a member."""
-        self.knocking.accepted(sender, message)
+        """A member answers a search of ours."""
+        topic = self.topics.get(message.topic)
+        if topic is not None:
+            topic.finder.accepted(sender, message)
 
     def referred(self, sender: PeerId, message: JoinReferred) -> None:
-        """We knocked at a peer that names another."""
-        self.knocking.referred(sender, message)
+        """A peer that a search of ours asked names another."""
+        topic = self.topics.get(message.topic)
+        if topic is not None:
+            topic.finder.search.referred(sender, message)
 
     def lost(self, peer: PeerId) -> None:
         """A connection ended, or could not be made."""

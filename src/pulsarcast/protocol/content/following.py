@@ -19,6 +19,7 @@ from pulsarcast.model.filters import Filter
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import DeliveryOrder, Mark
 from pulsarcast.protocol.content.comparing import START_MARKS_MAX, Comparing
+from pulsarcast.protocol.content.member_finder import MemberFinder
 from pulsarcast.protocol.content.members import ID_BYTES, id_of
 from pulsarcast.protocol.content.messages import ContentCompared
 from pulsarcast.protocol.store import MarkState, PutMark, Write
@@ -76,12 +77,14 @@ class ContentTopic:
             cursor=cursor,
             subscribed=True,
         )
+        root = versions.first.root_peer
+        self.finder = MemberFinder(self.id, root, content.context, content.dht)
         self.comparing = Comparing(
             self.id,
             content.context,
             is_ordered=self.is_ordered,
             where=lambda: tuple(each.text() for each in self.wanted.values()),
-            find_members=self._find_members,
+            find_members=self.finder.find,
             start=self._start,
             compared=self._compared,
             confirmed=self._confirmed,
@@ -129,9 +132,6 @@ class ContentTopic:
     def waiting(self, sid: int) -> list[Waiting]:
         """Those who wait with a filter; they are not waited for any more."""
         return self._waiting.pop(sid, [])
-
-    def _find_members(self, then: Callable[[list[PeerId]], None]) -> None:
-        self._content.knocking.find(self.id, self.versions.first.root_peer, then)
 
     def _start(self, marks: dict[Source, int]) -> None:
         """Where a member stands is where our subscription starts."""

@@ -15,12 +15,14 @@ until everybody has the message before.
 
 from typing import assert_never
 
+import msgspec
+
 from pulsarcast.model.ids import Cid, PeerId, is_closer, peer_key
 from pulsarcast.model.keys import KEY_BITS, Key
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.cluster import Clusters
-from pulsarcast.protocol.dissemination.entrance import Entrance
+from pulsarcast.protocol.dissemination.join_search import JoinSearch
 from pulsarcast.protocol.dissemination.meetings import Meetings
 from pulsarcast.protocol.dissemination.overlay import CubeView, Link, OverlayOwner
 from pulsarcast.protocol.effects import Send
@@ -48,7 +50,6 @@ CONTACTS_MAX = 64
 """Members named in one message: the wire's bound."""
 INTRODUCED_MAX = 16
 """Members named to a newcomer: enough to have all of its nearest among them."""
-REJOIN_S = 0.2
 
 
 class DisseminationCube:
@@ -79,11 +80,12 @@ class DisseminationCube:
         self.fresh = False
         self.open = True
         self.leaving = False
-        self.entrance = Entrance(topic, root, context, dht, self)
+        self.search = JoinSearch(topic, root, context, dht, self)
         self.meetings = Meetings(
             context, wanted=self._wants, ask=self._introduce, idle=self._explore
         )
-        self._inside = False
+        self.attached = False
+        """Whether a member has let us in, or we are the first."""
         self._host: PeerId | None = None
         """Who let us in."""
         self._start_timer: int | None = None
@@ -116,11 +118,15 @@ class DisseminationCube:
     @property
     def keeps_together(self) -> bool:
         """Whether newcomers are sent to us, and there is somebody they could meet here."""
-        return bool(self.members) and not self.knows_closer()
+        return bool(self.members) and not self._knows_closer()
 
-    def knows_closer(self) -> bool:
-        """Whether we know a member closer to the root's key than ourselves."""
-        key = self.entrance.root_key
+    @property
+    def is_root(self) -> bool:
+        """Whether newcomers are sent to us: we know no member closer to the root's key."""
+        return self.attached and not self._knows_closer()
+
+    def _knows_closer(self) -> bool:
+        key = self.search.walk.root_key
         return any(is_closer(member, self.turn.me, key) for member in self.members)
 
     def is_neighbour(self, peer: PeerId) -> bool:
@@ -140,7 +146,7 @@ class DisseminationCube:
         return CubeView(
             tuple(self.members),
             tuple(self.children),
-            self._inside and not self.knows_closer(),
+            self.is_root,
             subscribed,
             lazy,
         )
@@ -158,13 +164,26 @@ class DisseminationCube:
     def join(self) -> None:
         """Find a member, or be the first."""
         if not self.leaving:
-            self.entrance.enter()
+            self.search.begin()
 
-    def entered(self, by: PeerId | None, message: JoinAccepted | None) -> None:
+    def become_root(self) -> None:
+        """We are the first."""
+        if self.root_peer != self.turn.me:
+            self.counts["acting_root"] += 1
+        self._enter(None, None)
+
+    def _accepted(self, sender: PeerId, message: JoinAccepted) -> None:
+        if self.search.walk.is_answer(sender, message.attempt):
+            if self.attached:
+                self.counts["cube_merge"] += 1
+            self._enter(sender, message)
+
+    def _enter(self, by: PeerId | None, message: JoinAccepted | None) -> None:
         """A member lets us in, or we are the first."""
-        self._inside = True
+        self.search.settled()
+        self.attached = True
         self._host = by
-        self.entrance.watch()
+        self.search.keep_a_lookout()
         if by is not None and message is not None:
             self._unexplored = KEY_BITS - 1
             self.meetings.hear_of((by, *(contact.peer for contact in message.members)), by)
@@ -183,14 +202,12 @@ class DisseminationCube:
     def look_elsewhere(self) -> None:
         """Whoever let us in is no good: find another."""
         if self.fresh and not self.leaving:
-            if self._host is not None:
-                self.entrance.avoid(self._host)
-            self._rejoin()
+            self._rejoin(without=self._host)
 
-    def _rejoin(self) -> None:
+    def _rejoin(self, without: PeerId | None = None) -> None:
         self.counts["cube_rejoin"] += 1
-        self._inside, self._host = False, None
-        self.entrance.enter_later(REJOIN_S * self.turn.rng.random())
+        self.attached, self._host = False, None
+        self.search.begin_again(without)
 
     def let_in(self) -> None:
         """We have our start: answer those who waited, and make ourselves known."""
@@ -210,16 +227,15 @@ class DisseminationCube:
             self._answer(sender, message)
         elif self.leaving:
             self._refuse(sender, message, JoinCode.LEAVING)
-        elif not (self._inside and self.open):
+        elif not (self.attached and self.open):
             self._wait(sender, message)
         else:
             self._answer(sender, message)
             self.owner.welcome(sender, fresh=message.fresh)
 
     def _wait(self, sender: PeerId, message: Join) -> None:
-        if self.entrance.target == sender and is_closer(
-            sender, self.turn.me, self.entrance.root_key
-        ):
+        walk = self.search.walk
+        if walk.is_asking(sender) and is_closer(sender, self.turn.me, walk.root_key):
             # We asked each other. Whoever is closer to the root's key goes on; the other waits.
             self._refuse(sender, message, JoinCode.WAITING_FOR_YOU)
         elif len(self._waiting) < WAITING_MAX or sender in self._waiting:
@@ -246,11 +262,13 @@ class DisseminationCube:
             case Members():
                 self._receive_members(sender, message)
             case JoinAccepted():
-                self.entrance.accepted(sender, message)
+                self._accepted(sender, message)
             case JoinReferred():
-                self.entrance.referred(sender, message)
+                # A cube has no children to hand a newcomer down to: each hop is strictly closer.
+                closer = msgspec.structs.replace(message, handed_down=False)
+                self.search.walk.referred(sender, closer)
             case JoinRefused():
-                self.entrance.refused(sender, message)
+                self.search.walk.refused(sender, message)
             case Leave():
                 self._receive_leave(sender)
             case HandOver():
@@ -299,10 +317,10 @@ class DisseminationCube:
             # We are no member yet: it hears of us as soon as we are.
             return
         self._meet(sender)
-        if not self._inside:
+        if not self.attached:
             # Whoever lost all others is found by one that remembers it.
-            self._inside = True
-            self.entrance.watch()
+            self.attached = True
+            self.search.keep_a_lookout()
             self.owner.differs_from(sender)
             self.let_in()
         count = min(message.count, CONTACTS_MAX)
@@ -370,7 +388,7 @@ class DisseminationCube:
     def lost(self, peer: PeerId) -> None:
         """A connection ended."""
         self._waiting.pop(peer, None)
-        self.entrance.lost(peer)
+        self.search.walk.lost(peer)
         self.meetings.failed(peer)
         if peer in self.members:
             self.meetings.lost_member(peer)
@@ -409,7 +427,7 @@ class DisseminationCube:
                 # Others may be there that we had no room for.
                 self._ask_about(self.members.first_key(index))
         if (peer == self._host and not self.open) or (
-            not self.members and self._inside and self.open
+            not self.members and self.attached and self.open
         ):
             self._rejoin()
 
@@ -426,7 +444,7 @@ class DisseminationCube:
     def leave(self) -> None:
         """Say goodbye to everyone, and pass on what is still on its way to us."""
         self.leaving = True
-        self.entrance.close()
+        self.search.stop()
         self.meetings.close()
         self.turn.cancel(self._start_timer)
         for sender, message in self._waiting.items():
@@ -446,7 +464,7 @@ class DisseminationCube:
         self.links.clear()
         for peer in list(self.members):
             self.members.remove(peer)
-        self._inside = False
+        self.attached = False
         self.owner.left()
 
     # Forwarding.

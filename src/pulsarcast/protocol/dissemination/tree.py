@@ -13,8 +13,8 @@ from typing import assert_never
 from pulsarcast.model.ids import Cid, PeerId, is_closer
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.dissemination.join_search import JoinSearch
 from pulsarcast.protocol.dissemination.overlay import Link, OverlayOwner, TreeView
-from pulsarcast.protocol.dissemination.parent_search import ParentSearch
 from pulsarcast.protocol.effects import Send
 from pulsarcast.protocol.messages import (
     Contact,
@@ -67,7 +67,7 @@ class DisseminationTree:
         self.open = True
         """Whether we know enough of the topic to take children in."""
         self.leaving = False
-        self.search = ParentSearch(topic, root, context, dht, self)
+        self.search = JoinSearch(topic, root, context, dht, self)
         self._waiting: dict[PeerId, Join] = {}
         self._turn_of_child = 0
         self._leave_timer: int | None = None
@@ -110,7 +110,6 @@ class DisseminationTree:
 
     def become_root(self) -> None:
         """Nobody is above us: the root itself, or the closest live peer to its key."""
-        self.search.end()
         if self.root_peer != self.turn.me:
             self.counts["acting_root"] += 1
             self.search.keep_a_lookout()
@@ -129,9 +128,9 @@ class DisseminationTree:
             case JoinAccepted():
                 self.accepted(sender, message)
             case JoinReferred():
-                self.search.referred(sender, message)
+                self.search.walk.referred(sender, message)
             case JoinRefused():
-                self.search.refused(sender, message)
+                self.search.walk.refused(sender, message)
             case Leave():
                 self.receive_leave(sender)
             case HandOver():
@@ -143,16 +142,15 @@ class DisseminationTree:
 
     def accepted(self, sender: PeerId, message: JoinAccepted) -> None:
         """We may be somebody's child; what it says of others counts only if we are."""
-        if not self.search.is_answer(sender, message.attempt):
-            if sender != self.parent and not self.search.is_asking(sender):
+        if not self.search.walk.is_answer(sender, message.attempt):
+            if sender != self.parent and not self.search.walk.is_asking(sender):
                 self.turn.send(sender, Leave(self.topic))
             return
         if self._in_own_path(message.path):
             self.turn.send(sender, Leave(self.topic))
-            self.search.give_up_target()
+            self.search.walk.dead_end()
             return
         merged = self.is_root
-        self.search.end()
         old = self.parent
         if old is not None and old != sender:
             self._unlink(old)
@@ -218,7 +216,8 @@ class DisseminationTree:
             self.receive_join(sender, message)
 
     def _wait(self, sender: PeerId, message: Join) -> None:
-        if self.search.is_asking(sender) and is_closer(sender, self.turn.me, self.search.root_key):
+        walk = self.search.walk
+        if walk.is_asking(sender) and is_closer(sender, self.turn.me, walk.root_key):
             # We asked each other. Whoever is closer to the root's key goes on; the other waits.
             self._refuse(sender, message, JoinCode.WAITING_FOR_YOU)
             return
@@ -270,8 +269,7 @@ class DisseminationTree:
         self._waiting.pop(peer, None)
         self.links.pop(peer, None)
         self.children.pop(peer, None)
-        if self.search.is_asking(peer):
-            self.search.give_up_target()
+        self.search.walk.lost(peer)
         if peer == self.parent:
             self._orphaned(avoid=peer)
         elif self.leaving:
@@ -292,7 +290,7 @@ class DisseminationTree:
             self._leave_if_free()
             return
         self.counts["rejoin"] += 1
-        self.search.begin_again_without(avoid)
+        self.search.begin_again(without=avoid)
 
     def drop_child(self, child: PeerId) -> None:
         """Let go of a child that no longer speaks to us."""
@@ -348,7 +346,7 @@ class DisseminationTree:
 
     def receive_hand_over(self, sender: PeerId, message: HandOver) -> None:
         """Our parent is about to leave: find another while it still forwards to us."""
-        if sender == self.parent and not self.search.is_under_way and not self.leaving:
+        if sender == self.parent and not self.search.walk.is_under_way and not self.leaving:
             self.search.move(sender, message.contact)
 
     def _leave_if_free(self) -> None:
@@ -358,7 +356,6 @@ class DisseminationTree:
     def _leave_now(self) -> None:
         self.turn.cancel(self._leave_timer)
         self.turn.cancel(self._start_timer)
-        self.search.end_lookout()
         for peer in self.links:
             self.turn.send(peer, Leave(self.topic))
         self.links.clear()

@@ -14,7 +14,7 @@ from pulsarcast.model.topics import TopicDescriptor, decode_topic
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.publishing.outbox import Outbox
-from pulsarcast.protocol.publishing.visiting import Visits
+from pulsarcast.protocol.publishing.outside import OutsidePublishing
 from pulsarcast.protocol.store import DropState, PutState, StateRow
 from pulsarcast.protocol.topic.versions import VERSIONS_MAX, Versions
 
@@ -28,11 +28,13 @@ by a recovery key, or by anybody."""
 class Descriptors:
     """Every topic descriptor that we have seen and may need again."""
 
-    def __init__(self, context: Context, dht: Kademlia, outbox: Outbox, visits: Visits) -> None:
+    def __init__(
+        self, context: Context, dht: Kademlia, outbox: Outbox, outside: OutsidePublishing
+    ) -> None:
         self.turn = context.turn
         self.dht = dht
         self._outbox = outbox
-        self._visits = visits
+        self._outside = outside
         self._versions: dict[Cid, Versions] = {}
         self._followed: dict[Cid, None] = {}
         self._saved: dict[Cid, dict[Cid, None]] = {}
@@ -166,7 +168,7 @@ class Descriptors:
 
     def _is_in_use(self, topic: Cid) -> bool:
         """Whether we have something for a topic that nobody took from us yet."""
-        return self._outbox.has(topic) or self._visits.has_own(topic)
+        return self._outbox.has(topic) or self._outside.has_own(topic)
 
     def _drop_saved(self, topic: Cid) -> None:
         if saved := self._saved.pop(topic, None):

@@ -18,8 +18,8 @@ from pulsarcast.model.requests import Sequence
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.following.descriptors import Descriptors
 from pulsarcast.protocol.publishing.doubts import Doubts
+from pulsarcast.protocol.publishing.outside import OutsidePublishing
 from pulsarcast.protocol.publishing.publisher import Publisher
-from pulsarcast.protocol.publishing.visiting import Visits
 from pulsarcast.protocol.store import (
     Block,
     Events,
@@ -67,7 +67,7 @@ class HandingIn:
         context: Context,
         followed: FollowedTopics,
         descriptors: Descriptors,
-        visits: Visits,
+        outside: OutsidePublishing,
         doubts: Doubts,
         publisher: Publisher,
     ) -> None:
@@ -75,7 +75,7 @@ class HandingIn:
         self.turn = context.turn
         self.followed = followed
         self.descriptors = descriptors
-        self.visits = visits
+        self.outside = outside
         self.doubts = doubts
         self.publisher = publisher
         self.numberings = publisher.numberings
@@ -94,7 +94,7 @@ class HandingIn:
 
         def found(versions: Versions | None) -> None:
             if versions is not None and not self.followed.is_followed(event.topic):
-                self.visits.offer(event, versions.first.root_peer)
+                self.outside.offer(event, versions.first.root_peer)
 
         self.descriptors.find(event.topic, found)
 
@@ -137,7 +137,7 @@ class HandingIn:
 
     def follow(self, topic: Cid) -> None:
         """We follow a topic now: what we had for it as a visitor, we hand in as a member."""
-        for cid, own in self.visits.forget(topic):
+        for cid, own in self.outside.forget(topic):
             if own:
                 self._own_offers.setdefault(topic, {})[cid] = None
             self.receive_again(cid)
@@ -156,11 +156,11 @@ class HandingIn:
 
     def retired(self, topic: Cid) -> dict[int, int]:
         """How far our numberings in a topic that we did not follow are retired."""
-        return self.visits.retired(topic)
+        return self.outside.retired(topic)
 
     def remember(self, topic: Cid, marks: Iterable[MarkState]) -> None:
         """What our disk holds of a topic that we do not follow."""
-        self.visits.remember(topic, marks)
+        self.outside.remember(topic, marks)
 
     def begin(self, topic: Topic) -> list[Write]:
         """We begin to follow a topic, and go on with our numbering there.
@@ -205,10 +205,10 @@ class HandingIn:
         How far our numberings are retired we remember: only their publisher can say it alone.
         `then` is given all that the disk should be told together with the forgetting.
         """
-        visits = self.visits
+        outside = self.outside
         marks = list(marks)
-        visits.remember(cid, marks)
-        retired = [visits.mark_outside(cid, epoch) for epoch in visits.retired(cid)]
+        outside.remember(cid, marks)
+        retired = [outside.mark_outside(cid, epoch) for epoch in outside.retired(cid)]
         remembered = [*forgotten, *(PutMark(cid, mark) for mark in retired)]
         numberings = self._own_numberings(cid, marks)
         # What we said before we followed it, no other member may have.
@@ -239,9 +239,9 @@ class HandingIn:
             # Kept outside of any log, to be handed in, and found again by an idempotency key: all
             # of them together with the forgetting, which would else take them too.
             kept = [self._keep_own(event) for event in events.values()]
-            rows = [visits.offer_row(event) for event in events.values()]
+            rows = [outside.offer_row(event) for event in events.values()]
             for event in events.values():
-                visits.offer(event, root, own=True)
+                outside.offer(event, root, own=True)
             then([*kept, *rows, *remembered])
 
         self.turn.persist(then=load)
@@ -257,7 +257,7 @@ class HandingIn:
         return list(known.items())
 
     def _keep_own(self, event: EventDescriptor) -> Write:
-        mark = self.visits.mark_outside(event.topic, event.sequence.epoch)
+        mark = self.outside.mark_outside(event.topic, event.sequence.epoch)
         return PutEvent(0, event, mark, self.turn.wall_us)
 
     def _load_own(
@@ -343,7 +343,7 @@ class HandingIn:
             if event.topic in self.followed.members:
                 self.hand_in_own(event)
             else:
-                self.visits.offer(event, versions.first.root_peer, own=True)
+                self.outside.offer(event, versions.first.root_peer, own=True)
 
         self.descriptors.find(event.topic, found)
 

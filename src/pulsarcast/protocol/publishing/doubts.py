@@ -21,7 +21,7 @@ from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.publishing.numbering import Numberings
-from pulsarcast.protocol.publishing.visiting import Visits
+from pulsarcast.protocol.publishing.outside import OutsidePublishing
 from pulsarcast.protocol.store import RESTORED, DropState, MarkState, Write
 from pulsarcast.protocol.topic.topic import Topic
 
@@ -82,12 +82,12 @@ class Doubts:
         self,
         context: Context,
         numberings: Numberings,
-        visits: Visits,
+        outside: OutsidePublishing,
     ) -> None:
         self.turn = context.turn
         self.parameters = context.parameters
         self.numberings = numberings
-        self.visits = visits
+        self.outside = outside
         self.counts = context.counts
         self._doubts: dict[Cid, _Doubt] = {}
         self._said: dict[tuple[Cid, int], None] = {}
@@ -160,7 +160,7 @@ class Doubts:
         topic = doubt.topic
         if topic is None:
             answered = partial(self._member_said, cid)
-            self.visits.ask(cid, doubt.descriptor.root_peer, saved.epoch, answered)
+            self.outside.ask(cid, doubt.descriptor.root_peer, saved.epoch, answered)
         else:
             held = topic.frontier.highest(self.turn.me, saved.epoch)
             if held < saved.last and not _is_total(doubt):

@@ -27,7 +27,7 @@ from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.inputs import Publish
 from pulsarcast.protocol.messages import EventMessage
 from pulsarcast.protocol.publishing.numbering import Numbering, Numberings
-from pulsarcast.protocol.publishing.visiting import Visits
+from pulsarcast.protocol.publishing.outside import OutsidePublishing
 from pulsarcast.protocol.store import MarkState, PutEvent
 from pulsarcast.protocol.topic.barrier import NO_LINKS, Links
 from pulsarcast.protocol.topic.followed import FollowedTopics
@@ -56,7 +56,7 @@ class Publisher:
         context: Context,
         dht: Kademlia,
         numberings: Numberings,
-        visits: Visits,
+        outside: OutsidePublishing,
         followed: FollowedTopics,
         owner: PublisherOwner,
     ) -> None:
@@ -64,7 +64,7 @@ class Publisher:
         self.dht = dht
         self.parameters = context.parameters
         self.numberings = numberings
-        self.visits = visits
+        self.outside = outside
         self.counts = context.counts
         self.followed = followed
         self.owner = owner
@@ -215,7 +215,7 @@ class Publisher:
             # Not in our log, since we follow nothing here, but found by number and by nonce.
             mark = self._mark_outside(event.topic, epoch)
             kept = PutEvent(0, event, mark, self.turn.wall_us)
-            offer = self.visits.offer_row(event)
+            offer = self.outside.offer_row(event)
             barrier = self.followed.barrier_outside(event.topic)
             heads = () if barrier is None else barrier.take(event)
             self.turn.persist(kept, record, offer, *heads, then=synced)
@@ -224,13 +224,13 @@ class Publisher:
         """What our disk says we hold of our own numbering, where we are no member."""
         by_content = self.followed.by_content.get(topic)
         held = None if by_content is None else by_content.frontier.mark(self.turn.me, epoch)
-        return self.visits.mark_outside(topic, epoch) if held is None else held
+        return self.outside.mark_outside(topic, epoch) if held is None else held
 
     def _spread(
         self, event: EventDescriptor, topic: Topic | None, descriptor: TopicDescriptor
     ) -> None:
         if topic is None:
-            self.visits.offer(event, descriptor.root_peer, own=True)
+            self.outside.offer(event, descriptor.root_peer, own=True)
             return
         topic.frontier.add(self.turn.me, *event.sequence, event.cid)
         topic.overlay.forward(EventMessage(event.block, 1), source=None)

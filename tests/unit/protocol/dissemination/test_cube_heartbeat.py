@@ -32,7 +32,7 @@ class Member:
         root = ALICE.peer_id
         self.cube = DisseminationCube(TOPIC, root, context, dht, self)
         self.heartbeat = CubeHeartbeat(TOPIC, context, self.cube, self)
-        self.cube.entered(None, None)
+        self.cube.become_root()
         for other in OTHERS:
             self.cube.receive(other, Meet(TOPIC, 0, 1))
         self.sent()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pulsarcast.model.ids import PeerId, cid_of, peer_key
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
-from pulsarcast.protocol.dissemination.parent_search import FORGIVEN_S, REFERRALS_MAX
+from pulsarcast.protocol.dissemination.member_search import FORGIVEN_S, REFERRALS_MAX
 from pulsarcast.protocol.dissemination.tree import DisseminationTree
 from pulsarcast.protocol.effects import Send, SetTimer
 from pulsarcast.protocol.inputs import Subscribe
@@ -107,16 +107,8 @@ class Member:
         match message:
             case Join():
                 self.tree.receive_join(sender, message)
-            case JoinAccepted():
-                self.tree.accepted(sender, message)
-            case JoinReferred():
-                self.tree.search.referred(sender, message)
-            case JoinRefused():
-                self.tree.search.refused(sender, message)
-            case Leave():
-                self.tree.receive_leave(sender)
-            case HandOver():
-                self.tree.receive_hand_over(sender, message)
+            case JoinAccepted() | JoinReferred() | JoinRefused() | Leave() | HandOver():
+                self.tree.receive(sender, message)
             case Status():
                 self.tree.heard_path(sender, message.path)
             case _:

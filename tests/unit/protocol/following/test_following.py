@@ -548,7 +548,7 @@ def test_what_we_know_to_be_retired_of_our_own_is_before_our_start() -> None:
     topic = topic_of(ALICE).topic
     solo, alice, block = outsider()
     epoch = solo.node.decode(block).sequence.epoch
-    solo.node.visits.remember(topic, [MarkState(solo.me, epoch, 1, 1, None, (), 1)])
+    solo.node.outside.remember(topic, [MarkState(solo.me, epoch, 1, 1, None, (), 1)])
     solo.subscribe(topic, from_start=True)
     (said,) = [record for record in solo.records if isinstance(record, trace.Subscribed)]
     assert said.start == (Mark(solo.me, epoch, 1),)
@@ -572,7 +572,7 @@ def test_publishing_from_outside_does_not_make_us_forget_what_is_retired() -> No
     topic = topic_of(ALICE).topic
     solo, _, block = outsider()
     epoch = solo.node.decode(block).sequence.epoch
-    solo.node.visits.remember(topic, [MarkState(solo.me, epoch, 1, 1, None, (), 1)])
+    solo.node.outside.remember(topic, [MarkState(solo.me, epoch, 1, 1, None, (), 1)])
     solo.publish(topic)
     (mark,) = [mark for cid, mark in solo.store.marks() if cid == topic]
     assert (mark.floor, mark.high, mark.retired) == (1, 1, 1)

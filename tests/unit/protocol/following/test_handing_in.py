@@ -146,7 +146,7 @@ def test_who_follows_a_topic_hands_its_newest_events_in_too(
     solo.subscribe(TOPIC.cid)
     solo.ask(lambda call: Unsubscribe(call, TOPIC.cid))
     publish(solo, TOPIC.cid, 5)
-    solo.node.visits.forget(TOPIC.cid)
+    solo.node.outside.forget(TOPIC.cid)
     solo.subscribe(TOPIC.cid)
     assert len(solo.node.handing_in._own_offers[TOPIC.cid]) == 5
 
@@ -176,7 +176,7 @@ def test_what_we_said_from_outside_is_still_our_own_after_a_restart() -> None:
     solo = Solo(contacts=(alice.peer,), store=before.store.copy())
     solo.peers[alice.peer] = alice
     solo.start().advance(1.0)
-    assert solo.node.visits.has_own(TOPIC.cid)
+    assert solo.node.outside.has_own(TOPIC.cid)
     assert [join.topic for join in alice.joins] == [TOPIC.cid]
 
 
@@ -227,7 +227,7 @@ def test_what_we_said_before_we_followed_a_topic_is_handed_in_after_we_have_left
     solo.give(PeerUp(Contact(alice.peer)))
     alice.takes_in = True
     assert solo.ask(lambda call: Unsubscribe(call, topic)).refusal is None
-    assert solo.node.visits.has_own(topic)
+    assert solo.node.outside.has_own(topic)
     solo.advance(30.0)
     handed = [decode_event(each.block).cid for each in solo.sent_to(alice.peer, EventMessage)]
     assert event in handed

@@ -1,4 +1,4 @@
-"""The way into a cube: whoever is out comes in again, whatever it was looking for at the time."""
+"""The way into an overlay: a node that is out comes in again, whatever it was looking for."""
 
 from collections.abc import Callable
 from random import Random
@@ -7,24 +7,27 @@ from typing import cast
 from pulsarcast.model.ids import PeerId, cid_of
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
-from pulsarcast.protocol.dissemination.entrance import Entrance
+from pulsarcast.protocol.dissemination.join_search import JoinSearch
 from pulsarcast.protocol.effects import SetTimer
-from pulsarcast.protocol.messages import Contact, JoinAccepted
+from pulsarcast.protocol.messages import Contact
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.turn import Turn
 from tests.support.people import ALICE, BOB
 
 
-class Cube:
-    """A cube of which we are the only member that we know, and a DHT that takes its time."""
+class Overlay:
+    """An overlay of which we are the only member that we know, and a DHT that takes its time."""
 
     fresh = False
+    leaving = False
+    attached = True
+    is_root = True
 
     def __init__(self) -> None:
         self.turn = Turn(BOB, Random(1))
         self.lookups: list[Callable[[list[Contact]], None]] = []
-        self.times_entered = 0
-        self.entrance = Entrance(
+        self.times_root = 0
+        self.search = JoinSearch(
             cid_of(b"a topic"),
             ALICE.peer_id,
             Context(self.turn, Parameters()),
@@ -40,11 +43,8 @@ class Cube:
     def lookup(self, key: int, then: Callable[[list[Contact]], None]) -> None:
         self.lookups.append(then)
 
-    def entered(self, by: PeerId | None, message: JoinAccepted | None) -> None:
-        self.times_entered += 1
-
-    def knows_closer(self) -> bool:
-        return False
+    def become_root(self) -> None:
+        self.times_root += 1
 
     def go_on(self) -> None:
         """Let all timers run out, and lookups find nobody."""
@@ -62,12 +62,23 @@ class Cube:
 
 def test_who_loses_all_others_while_it_looks_for_more_comes_in_again() -> None:
     """Else nobody could come in through it, who is the closest to the root's key."""
-    cube = Cube()
-    cube.entrance.watch()
-    cube.go_on()
-    assert len(cube.lookups) == 1, "it looks whether others are in"
-    cube.entrance.enter()
+    overlay = Overlay()
+    overlay.search.keep_a_lookout()
+    overlay.go_on()
+    assert len(overlay.lookups) == 1, "it looks whether others are in"
+    overlay.attached = overlay.is_root = False
+    overlay.search.begin()
     for _ in range(8):
-        cube.find_nobody()
-        cube.go_on()
-    assert cube.times_entered > 0
+        overlay.find_nobody()
+        overlay.go_on()
+    assert overlay.times_root > 0
+
+
+def test_an_acting_root_that_finds_no_closer_peer_stays_where_it_is() -> None:
+    overlay = Overlay()
+    overlay.search.keep_a_lookout()
+    for _ in range(4):
+        overlay.go_on()
+        assert len(overlay.lookups) == 1
+        overlay.find_nobody()
+    assert overlay.times_root == 0

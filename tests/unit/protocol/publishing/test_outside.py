@@ -1,10 +1,11 @@
-"""Visits: events handed in to topics by those who do not follow them (promise 1)."""
+"""Publishing from outside: events handed in by peers that do not follow the topic (promise 1)."""
 
 import pytest
 
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import PeerId, cid_of
+from pulsarcast.protocol.dissemination.member_search import REFERRALS_MAX
 from pulsarcast.protocol.inputs import PeerLost, PeerUp, Publish
 from pulsarcast.protocol.messages import (
     Contact,
@@ -21,7 +22,7 @@ from pulsarcast.protocol.messages import (
     StoreBlocks,
 )
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.publishing import visiting
+from pulsarcast.protocol.publishing import outside
 from pulsarcast.protocol.store import DropTopic, MarkState
 from tests.support.lab import Lab
 from tests.support.people import (
@@ -173,7 +174,7 @@ def test_a_member_that_says_nothing_is_given_no_more_than_a_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No credit flows between us: it fetches what is beyond as fast as it can take it."""
-    monkeypatch.setattr(visiting, "OFFERS_MAX", 5)
+    monkeypatch.setattr(outside, "OFFERS_MAX", 5)
     solo = visitor()
     published(solo)
     for number in range(20):
@@ -272,7 +273,7 @@ def test_a_replica_gives_up_in_the_end() -> None:
 
 
 def test_offers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(visiting, "OFFERS_MAX", 20)
+    monkeypatch.setattr(outside, "OFFERS_MAX", 20)
     solo = visitor()
     for number in range(1, 100):
         replica_of(solo, event_of(BOB, TOPIC, number))
@@ -283,7 +284,7 @@ def test_what_strangers_store_here_does_not_keep_us_from_handing_in_our_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """We acknowledged it: the topic that we have had a replica for the longest gives way."""
-    monkeypatch.setattr(visiting, "TOPICS_MAX", 3)
+    monkeypatch.setattr(outside, "TOPICS_MAX", 3)
     others = [topic_of(BOB, name=f"other {number}") for number in range(4)]
     blocks = [TOPIC.block, *(topic.block for topic in others)]
     solo = below(Parent("alice", blocks, takes_in=False))
@@ -303,28 +304,28 @@ def test_what_strangers_store_here_does_not_keep_us_from_handing_in_our_own(
 def test_of_our_own_events_none_is_left_out_in_however_many_topics(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(visiting, "TOPICS_MAX", 3)
+    monkeypatch.setattr(outside, "TOPICS_MAX", 3)
     topics = [topic_of(BOB, name=f"other {number}") for number in range(5)]
     solo = below(Parent("alice", [topic.block for topic in topics], takes_in=False))
     for call, topic in enumerate(topics):
         solo.give(Publish(100 + call, topic.cid, b"from outside"))
     solo.advance(1.0)
     assert {join.topic for join in solo.said(Join)} == {topic.cid for topic in topics}
-    assert all(solo.node.visits.has_own(topic.cid) for topic in topics)
+    assert all(solo.node.outside.has_own(topic.cid) for topic in topics)
 
 
 def test_a_question_of_ours_does_not_give_way_and_takes_the_place_of_a_replica(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Left unasked, we would take a new epoch for want of an answer."""
-    monkeypatch.setattr(visiting, "TOPICS_MAX", 1)
+    monkeypatch.setattr(outside, "TOPICS_MAX", 1)
     other, third = (topic_of(BOB, name=name) for name in ("other", "third"))
     solo = below(Parent("alice", [TOPIC.block, other.block, third.block], takes_in=False))
     replica_of(solo, event_of(BOB, other))
-    solo.node.visits.ask(third.cid, ALICE.peer_id, EPOCH, lambda high: None)
-    assert list(solo.node.visits._visits) == [third.cid]
+    solo.node.outside.ask(third.cid, ALICE.peer_id, EPOCH, lambda high: None)
+    assert list(solo.node.outside._offers) == [third.cid]
     solo.give(Publish(99, TOPIC.cid, b"from outside"))
-    assert list(solo.node.visits._visits) == [third.cid, TOPIC.cid]
+    assert list(solo.node.outside._offers) == [third.cid, TOPIC.cid]
 
 
 def test_gaps_in_what_is_offered_are_shown_as_gaps() -> None:
@@ -358,9 +359,9 @@ def test_referrals_in_circles_come_to_an_end() -> None:
     (join,) = solo.sent_to(ALICE.peer_id, Join)
     first = Contact(MALLORY.peer_id)
     solo.hear(ALICE.peer_id, JoinReferred(TOPIC.cid, join.attempt, first, handed_down=True))
-    assert knocks <= visiting.STEPS_MAX
+    assert knocks <= REFERRALS_MAX
     solo.advance(600.0)
-    assert knocks <= 20 * visiting.STEPS_MAX
+    assert knocks <= 20 * REFERRALS_MAX
 
 
 def test_a_topic_that_we_come_to_follow_gets_what_we_had_for_it() -> None:
@@ -416,10 +417,10 @@ def test_a_publisher_that_left_still_says_how_far_its_numbering_is_retired() -> 
     """Nobody else can say it alone, and members that lost their disks would wait for ever."""
     solo = visitor()
     mark = published(solo)
-    solo.node.visits.remember(TOPIC.cid, [mark._replace(floor=9, high=9, retired=9)])
+    solo.node.outside.remember(TOPIC.cid, [mark._replace(floor=9, high=9, retired=9)])
     for number in (8, 12):
         event = event_of(solo.identity, TOPIC, number, epoch=mark.epoch)
-        solo.node.visits.offer(event, ALICE.peer_id, own=True)
+        solo.node.outside.offer(event, ALICE.peer_id, own=True)
     # It cannot call retired what it offers itself.
     assert [shown.retired for shown in offered(solo)] == [mark.floor]
     member_shows(solo, ALICE.peer_id, mark._replace(high=8))
@@ -460,5 +461,5 @@ def test_nobody_lets_us_in_at_whose_door_we_did_not_knock(is_let_in: bool) -> No
     solo.hear(MALLORY.peer_id, FrontierPage(TOPIC.cid, (all_of_it,), answer=False, more=False))
     assert not solo.sent_to(MALLORY.peer_id, EventMessage)
     assert not solo.sent_to(CAROL.peer_id, Join)
-    assert solo.node.visits.has_own(TOPIC.cid)
+    assert solo.node.outside.has_own(TOPIC.cid)
     assert [row for row in solo.store.rows() if row.table == "offer"]

@@ -1,0 +1,168 @@
+"""The search for a place in a topic's overlay (docs/spec/pulsarcast.md, "Join"; cube.md).
+
+A peer that failed is avoided for a while, and a peer that leads into our own subtree until we have
+a place. After a failure the search begins again, later and later. Where no closer peer is alive the
+overlay needs a root: us. An acting root goes on looking for a closer peer, so that parts of a topic
+that lost each other merge again.
+"""
+
+from typing import Protocol
+
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.protocol.context import Context
+from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.dissemination.member_search import DeadEnd, MemberSearch, NobodyFound
+from pulsarcast.protocol.messages import Contact, Role
+
+FAILURES_MAX = 3
+"""Failed searches after which we act as root, if no closer peer is left to ask."""
+BACKOFF_MAX = 16
+"""The longest back-off, in first back-offs."""
+REJOIN_S = 0.2
+"""Peers that lost the same neighbour at the same time spread their searches over so long."""
+
+
+class JoinOwner(Protocol):
+    """What the search asks of the overlay in which we look for a place."""
+
+    fresh: bool
+    leaving: bool
+
+    @property
+    def attached(self) -> bool:
+        """Whether we have a place."""
+
+    @property
+    def is_root(self) -> bool:
+        """Whether no member that we know is closer to the root's key than ourselves."""
+
+    def become_root(self) -> None:
+        """No peer is above us."""
+
+
+class JoinSearch:
+    """Our way into one topic's overlay, and an acting root's lookout for a closer peer."""
+
+    def __init__(
+        self,
+        topic: Cid,
+        root: PeerId,
+        context: Context,
+        dht: Kademlia,
+        owner: JoinOwner,
+    ) -> None:
+        self.walk = MemberSearch(topic, root, Role.MEMBER, context, dht, self)
+        self._turn = context.turn
+        self._parameters = context.parameters
+        self._owner = owner
+        self._failures = 0
+        self._moving = False
+        """Our parent is about to leave: we look for another while it still forwards to us."""
+        self._retry_timer: int | None = None
+        self._lookout_timer: int | None = None
+
+    @property
+    def fresh(self) -> bool:
+        """Whether we hold nothing yet, and ask for a start."""
+        return self._owner.fresh
+
+    @property
+    def _may_stay(self) -> bool:
+        return self._owner.attached and not self._moving
+
+    def begin(self) -> None:
+        """Find a place, or become the root."""
+        if self._owner.leaving or self.walk.is_under_way:
+            return
+        self._turn.cancel(self._retry_timer)
+        if self.walk.root == self._turn.me:
+            self._owner.become_root()
+        else:
+            self.walk.begin()
+
+    def begin_again(self, without: PeerId | None = None) -> None:
+        """We lost our place: begin soon, and do not ask first the peer that was no good."""
+        if without is not None:
+            self.walk.avoided[without] = self._turn.now
+        self._failures = 0
+        self.walk.end()
+        self._begin_after(REJOIN_S * self._turn.rng.random())
+
+    def move(self, parent: PeerId, to: Contact | None) -> None:
+        """Our parent is about to leave: find another while it still forwards to us."""
+        self.walk.avoided[parent] = self._turn.now
+        self._moving = True
+        if to is not None and to.peer != self._turn.me:
+            self.walk.begin_at(to)
+        else:
+            self.begin()
+
+    def settled(self) -> None:
+        """We have a place: what went wrong on the way to it counts no longer."""
+        self.walk.end()
+        self._failures = 0
+        self._moving = False
+        self.walk.avoided.clear()
+        self.walk.below.clear()
+
+    def stop(self) -> None:
+        """We are about to leave."""
+        self.walk.end()
+        self._turn.cancel(self._retry_timer)
+        self.end_lookout()
+
+    # Failing.
+
+    def search_failed(self, outcome: DeadEnd | NobodyFound) -> None:
+        """Try again, at once or later, unless we have a place; or become the root."""
+        self.walk.end()
+        match outcome:
+            case DeadEnd(peer, below=True):
+                self.walk.below[peer] = None
+                if not self._may_stay:
+                    # Other closer peers had nothing to do with it, and may take us at once.
+                    self.begin()
+            case DeadEnd(peer):
+                self.walk.avoided[peer] = self._turn.now
+                self._fail()
+            case NobodyFound(is_alone):
+                is_early = self._failures < FAILURES_MAX and (self.walk.avoided or is_alone)
+                if is_early or self._may_stay:
+                    # A closer peer is there but did not take us, or we know no peer yet.
+                    self.walk.avoided.clear()
+                    self._fail()
+                else:
+                    # No closer peer is alive, or all are below us: the overlay needs a root.
+                    self._owner.become_root()
+
+    def _fail(self) -> None:
+        if self._may_stay:
+            self.walk.avoided.clear()
+            return
+        backoff = min(2**self._failures, BACKOFF_MAX)
+        self._failures += 1
+        self._begin_after(self._turn.jitter(self._parameters.join_backoff_s * backoff))
+
+    def _begin_after(self, delay_s: float) -> None:
+        self._turn.cancel(self._retry_timer)
+        self._retry_timer = self._turn.after(delay_s, self.begin)
+
+    # Looking out.
+
+    def keep_a_lookout(self) -> None:
+        """Look now and then for a peer closer to the key, so that parts of a topic merge again."""
+        self.end_lookout()
+        delay_s = self._turn.jitter(self._parameters.root_search_s)
+        self._lookout_timer = self._turn.after(delay_s, self._look_out)
+
+    def end_lookout(self) -> None:
+        """We are an acting root no longer."""
+        self._turn.cancel(self._lookout_timer)
+
+    def _look_out(self) -> None:
+        self.keep_a_lookout()
+        is_author = self.walk.root == self._turn.me
+        if self._owner.is_root and not is_author and not self.walk.is_under_way:
+            self.walk.avoided.clear()
+            self.walk.below.clear()
+            self.walk.begin(look_up=True)
