@@ -42,8 +42,8 @@ from pulsarcast.protocol.following.descriptors import Descriptors
 from pulsarcast.protocol.following.following import Following, OnDisk
 from pulsarcast.protocol.following.handing_in import HandingIn
 from pulsarcast.protocol.following.joiners import Joiners
-from pulsarcast.protocol.following.prolonging import Prolonging
 from pulsarcast.protocol.following.renewal import Renewal
+from pulsarcast.protocol.following.republishing import Republishing
 from pulsarcast.protocol.inputs import (
     Acknowledge,
     CreateTopic,
@@ -160,7 +160,7 @@ class Node:
             self.renewal,
             self,
         )
-        self.prolonging = Prolonging(context, self.dht, self.descriptors)
+        self.republishing = Republishing(context, self.dht, self.descriptors)
         self.joiners = Joiners(context, self.dht, self.descriptors, self.following)
         self.content = Content(
             context,
@@ -427,7 +427,7 @@ class Node:
         for block in disk.rows("offer").values():
             self.handing_in.offer_again(decode_event(block))
         self.descriptors.trim()
-        self.prolonging.start()
+        self.republishing.start()
         if is_restored:
             self.doubts.saw_to_all()
 

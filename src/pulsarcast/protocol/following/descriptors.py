@@ -1,8 +1,8 @@
-"""Topic descriptors: those we know, and finding those we do not (thesis, 3.3.2).
+"""Topic descriptors: a cache of those that are known, and lookups of others (thesis, 3.3.2).
 
-What we follow, or still have something to say in, stays in memory and on our disk. The rest is a
-cache of bounded size: what leaves it leaves the disk too, so that neither grows with all the topics
-that we ever followed.
+Descriptors of topics that the node follows, or has unsent events or requests for, stay in memory
+and on the disk. The rest is a cache of bounded size, in memory and on the disk alike, so that neither
+grows with all the topics that the node ever followed.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -19,14 +19,14 @@ from pulsarcast.protocol.store import DropState, PutState, StateRow
 from pulsarcast.protocol.topic.versions import VERSIONS_MAX, Versions
 
 CACHED_MAX = 1024
-"""Topics whose descriptors we remember without following them."""
+"""Topics whose descriptors the node remembers without following them."""
 STRANGE_MAX = 64
-"""Versions not signed by their topic's author that we walk back from an unknown one to a known one:
-by a recovery key, or by anybody."""
+"""Bounds the walk back from an unknown version to a known one: versions that the topic's author did
+not sign. Recovery keys may have signed them, and so may strangers."""
 
 
 class Descriptors:
-    """Every topic descriptor that we have seen and may need again."""
+    """Every topic descriptor that the node has seen and may need again."""
 
     def __init__(
         self, context: Context, dht: Kademlia, outbox: Outbox, outside: OutsidePublishing
@@ -38,23 +38,23 @@ class Descriptors:
         self._versions: dict[Cid, Versions] = {}
         self._followed: dict[Cid, None] = {}
         self._saved: dict[Cid, dict[Cid, None]] = {}
-        """Which versions of each topic are on our disk."""
+        """Which versions of each topic are on the disk."""
         self._looking: dict[Cid, list[Callable[[Versions | None], None]]] = {}
 
     def __len__(self) -> int:
         return len(self._versions)
 
     def restore(self, blocks: Iterable[bytes]) -> None:
-        """Remember what our disk holds; `trim` follows once it is known what we follow."""
+        """Remember what the disk holds; `trim` comes once the followed topics are known."""
         versions = sorted((decode_topic(block) for block in blocks), key=lambda v: v.number)
         for version in versions:
             self._saved.setdefault(version.topic, {})[version.cid] = None
             self._add(version)
         for topic in [topic for topic in self._saved if topic not in self._versions]:
-            self._drop_saved(topic)  # Without the first one they are of no use.
+            self._drop_saved(topic)  # A version is of no use without the first one.
 
     def _add(self, version: TopicDescriptor) -> None:
-        """Remember a version whose parent we know, or a first one."""
+        """Remember a first version, or one whose parent is known."""
         known = self._versions.get(version.topic)
         if known is not None:
             if version.first is not None and known.knows_parent_of(version):
@@ -73,12 +73,12 @@ class Descriptors:
         self.trim()
 
     def followed(self) -> Iterator[TopicDescriptor]:
-        """Every version of the topics that we follow."""
+        """Every version of the followed topics."""
         for topic in self._followed:
             yield from self._versions[topic].all()
 
     def keep(self, versions: Versions) -> None:
-        """Keep a topic's versions on disk: after a restart something of ours needs them."""
+        """Keep a topic's versions on disk: the node needs them after a restart."""
         # They may have left the cache since the caller found them.
         self._versions[versions.first.cid] = versions
         for version in versions.all():
@@ -92,16 +92,16 @@ class Descriptors:
             self.turn.persist(PutState(StateRow("topic", version.cid, version.block)))
 
     def get(self, topic: Cid) -> Versions | None:
-        """A topic's versions, if we know it."""
+        """A topic's versions, if they are known."""
         return self._versions.get(topic)
 
     def current(self, topic: Cid) -> TopicDescriptor | None:
-        """The newest version we know of a topic."""
+        """The newest version that is known of a topic."""
         versions = self._versions.get(topic)
         return None if versions is None else versions.current
 
     def find(self, topic: Cid, then: Callable[[Versions | None], None]) -> None:
-        """A topic's versions: what we know, or else its first version from the DHT."""
+        """A topic's versions: those that are known, or the first version from the DHT."""
         known = self._versions.get(topic)
         if known is not None:
             then(known)
@@ -118,7 +118,7 @@ class Descriptors:
                 if version.cid == topic and version.first is None:
                     self._add(version)
             except RemoteError:
-                pass  # Whoever gave us this is not worth more than one that gave nothing.
+                pass  # As if the replica had given nothing.
         versions = self._versions.get(topic)
         for then in self._looking.pop(topic, []):
             then(versions)
@@ -157,7 +157,7 @@ class Descriptors:
         step(version)
 
     def trim(self) -> None:
-        """Forget the topics that were remembered longest, as far as nobody needs them."""
+        """Forget the topics that were remembered longest and that the node does not need."""
         excess = len(self._versions) - CACHED_MAX - len(self._followed)
         if excess <= 0:
             return
@@ -167,7 +167,7 @@ class Descriptors:
             self._drop_saved(topic)
 
     def _is_in_use(self, topic: Cid) -> bool:
-        """Whether we have something for a topic that nobody took from us yet."""
+        """Whether the node has a request or an event for a topic that no member has taken."""
         return self._outbox.has(topic) or self._outside.has_own(topic)
 
     def _drop_saved(self, topic: Cid) -> None:

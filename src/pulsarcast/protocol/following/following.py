@@ -1,8 +1,8 @@
 """Following: which topics a node is a member of, and why (docs/spec/pulsarcast.md, State).
 
-A topic is followed by its subscribers; by every subscriber of the topic whose meta topic it is; and
-by a peer that has to keep a tree together because nobody closer to the root's key is alive. How a
-topic's life goes on is the table of `topic.life`.
+A node follows a topic as a subscriber, as its author, as one of its sequencers, because it follows
+the topic whose meta topic this is, or as a keeper: the closest live peer to the root's key, which
+holds the tree together. The stages of a topic's life are the table in `topic.life`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -43,9 +43,10 @@ from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.protocol.topic.versions import Versions
 
 OWN_AWAITED_S = 30.0
-"""How long what we say waits for what we said before we followed a causal topic."""
+"""Bounds how long a new member of a causal topic waits for its own last event before it publishes:
+that event may have parents that no member can deliver."""
 OWN_LOOK_S = 1.0
-"""How often we look meanwhile whether it is still due."""
+"""Interval at which the member looks meanwhile whether that event has come."""
 
 
 class OnDisk(NamedTuple):
@@ -88,7 +89,7 @@ class FollowingOwner(Protocol):
 
 
 class Following:
-    """The topics that we are a member of."""
+    """The topics that the node is a member of."""
 
     def __init__(
         self,
@@ -113,7 +114,7 @@ class Following:
         self.topic_type = Topic
         self._stopped: Callable[[], None] | None = None
         self.is_stopping = False
-        """Whether the node was asked to go: what we leave now is on our disk, and stays there."""
+        """Whether the node stops: it leaves overlays now, and forgets no subscription."""
 
     # Beginning and ending.
 
@@ -128,8 +129,8 @@ class Following:
         """Become a member of a topic; `then` runs once the subscription has its start."""
         cid = versions.first.cid
         if self.is_stopping or cid in self.followed.by_content:
-            # Begun anew it would know nothing of its log, which the next life goes on with; and a
-            # log of what matches our filters is another one than a member's.
+            # A node that stops keeps its logs for the next life. A log of what matches filters
+            # cannot become the log of a member.
             return
         life = self.followed.life(cid)
         again = partial(self.follow, versions, why, from_start=from_start, then=then)
@@ -139,7 +140,7 @@ class Following:
         topic = self.topics.get(cid)
         subscribes = FollowReason.SUBSCRIBED in why
         if topic is not None and subscribes and topic.must_begin_anew(from_start):
-            # We kept the tree together without a start, or without its history.
+            # A keeper has no start frontier, and may lack history that the subscriber wants.
             life.step(Step.BEGIN_ANEW)
             life.subscribing = None
             why |= life.reasons & ~FollowReason.KEEPER
@@ -188,9 +189,9 @@ class Following:
         return topic
 
     def _subscribe_too(self, topic: Topic, subscribing: int, *, from_start: bool) -> None:
-        """An application wants the events of a topic that we follow for another reason.
+        """An application subscribes to a topic that the node follows for another reason.
 
-        Whoever leaves before it is on the disk has never subscribed.
+        A subscription that ends before it is on the disk never was.
         """
         if not self._is_subscribing(topic, subscribing):
             return
@@ -200,7 +201,7 @@ class Following:
             topic.log.subscribed = True
             return
         if not from_start and topic.has_gaps():
-            # What we hold beyond a gap would be neither before the start nor delivered after it.
+            # An event beyond a gap would be neither before the start nor delivered after it.
             again = partial(self._subscribe_too, topic, subscribing, from_start=False)
             self.turn.after(self.parameters.gap_delay_s, again)
             return
@@ -228,9 +229,8 @@ class Following:
         return is_the_last and self.followed.is_current(topic)
 
     def recalled(self, topic: Topic) -> None:
-        """After a restart we may publish once we know what to link to."""
+        """After a restart the node may publish once it knows what to link to."""
         if self.followed.is_current(topic):
-            # Whoever subscribed meanwhile was subscribed already.
             self._run_on_start(topic.id)
 
     def _run_on_ready(self, cid: Cid) -> None:
@@ -257,7 +257,7 @@ class Following:
                 self.descriptors.find(cid, partial(self._follow_sub_topic, topic.id))
 
     def _follow_meta(self, above: Cid, versions: Versions | None) -> None:
-        # It was looked for, and whoever wanted it may have left meanwhile.
+        # The topic above may have been left during the lookup.
         if versions is not None and versions.first.is_meta and self.followed.is_followed(above):
             self.follow(versions, FollowReason.META)
 
@@ -271,7 +271,7 @@ class Following:
         """Leave a topic, and its meta topic with it."""
         life = self.followed.life(topic.id)
         if life.is_waiting:
-            # We are on our way out; whoever comes back before we are leaves again.
+            # The node may be asked to follow again before it is out, and then to leave again.
             life.on_forgotten.append(partial(self._unfollow_again, topic.id, then))
             return
         life.subscribing = None
@@ -280,18 +280,18 @@ class Following:
         was_subscribed, topic.log.subscribed = topic.subscribed, False
         life.reasons &= LASTING
         stays = bool(life.reasons)
-        # Whoever subscribes from now on hears of a subscription of its own.
+        # A subscriber that comes from now on waits for a subscription of its own.
         waiting = life.take_on_start()
         rows = (DropState("follow", topic.id), DropState("cursor", topic.id))
         if not stays:
             life.step(Step.UNFOLLOW)
 
         def synced() -> None:
-            # Whoever still waits to be subscribed was so for a moment, and whoever waits to publish
-            # does so from outside: what never begins must not keep anyone waiting.
+            # A caller that still waits for the start was subscribed for a moment. A caller that
+            # waits to publish does so from outside.
             for done in waiting:
                 done()
-            # Said only now: a crash before would have left us with the subscription.
+            # Traced once the disk knows: after a crash before that, the subscription goes on.
             if was_subscribed:
                 self.turn.trace(trace.Unsubscribed(topic.id, topic.ordering.known()))
             if stays:
@@ -316,7 +316,7 @@ class Following:
             then()
 
     def release(self, cid: Cid) -> None:
-        """We are no sequencer of a topic any more: what else would we follow it for?"""
+        """The node is no sequencer of a topic any more: leave it, unless another reason is left."""
         topic = self.topics.get(cid)
         if topic is None or FollowReason.SEQUENCER not in self.followed.reasons(cid):
             return
@@ -328,22 +328,22 @@ class Following:
             self.unfollow(topic)
 
     def member(self, cid: Cid) -> Topic:
-        """A topic that we are a member of; raises NotFollowed where we are not."""
+        """A topic that the node is a member of; raises NotFollowed where it is not."""
         topic = self.topics.get(cid)
         if topic is None:
             raise NotFollowed("the node does not follow this topic")
         return topic
 
     def when_forgotten(self, cid: Cid, then: Callable[[], None]) -> None:
-        """Do something once we are out of a topic."""
+        """Do something once the disk has forgotten a topic."""
         self.followed.life(cid).on_forgotten.append(then)
 
     def when_started(self, topic: Topic, then: Callable[[], None]) -> None:
-        """Do something once a topic's start frontier is known, and we may publish in it."""
+        """Do something once the node may publish in a topic."""
         self.followed.life(topic.id).on_ready.append(then)
 
     def stop(self, then: Callable[[], None]) -> None:
-        """Leave every tree in good order, without forgetting what we subscribed to."""
+        """Leave every overlay in good order, and forget no subscription."""
         self.is_stopping = True
         self._stopped = then
         self.turn.trace(trace.NodeStopped(trace.StopReason.ASKED))
@@ -362,7 +362,7 @@ class Following:
     def started(self, topic: Topic) -> None:
         """A subscription has its start frontier."""
         self.followed.life(topic.id).step(Step.STARTED)
-        # What we published here before, and know to be retired, is due to nobody, so not to us.
+        # Own events from before that are retired are due to no subscriber.
         retired = [
             PutMark(topic.id, topic.frontier.retire(self.turn.me, epoch, number))
             for epoch, number in self.handing_in.retired(topic.id).items()
@@ -370,7 +370,7 @@ class Following:
         start = _start_of(topic.frontier.marks())
 
         def synced() -> None:
-            # Said only now: a crash before would have left us without the subscription.
+            # Traced once the disk knows: after a crash before that, there is no subscription.
             if not self.followed.is_current(topic):
                 return
             if topic.subscribed:
@@ -383,10 +383,7 @@ class Following:
         self.turn.persist(*retired, *self._rows(topic.id), *head, then=synced)
 
     def _wait_for_own(self, topic: Topic) -> None:
-        """In causal order our next event follows our last one: we have to be given that first.
-
-        Not for ever: its parents may be such as nobody can ever deliver.
-        """
+        """In causal order the node's next event follows its last one, which has to come first."""
         own = self.handing_in.last_of(topic.id)
         if own is None or topic.barrier is None:
             return
@@ -394,7 +391,7 @@ class Following:
         self._look_for_own(topic, self.turn.now + OWN_AWAITED_S)
 
     def _look_for_own(self, topic: Topic, until_s: float) -> None:
-        """It may also be counted as had without ever coming: where it was retired, say."""
+        """Whether it has come, was retired, or was waited for long enough."""
         own = topic.own_before
         if own is None:
             return
@@ -404,13 +401,13 @@ class Following:
             self.turn.after(OWN_LOOK_S, partial(self._look_for_own, topic, until_s))
 
     def _own_came(self, topic: Topic) -> None:
-        """What we said before we followed a topic is in our log, or we waited long enough."""
+        """The wait for the node's own last event is over."""
         topic.own_before = None
         if self.followed.is_current(topic) and topic.may_publish:
             self._run_on_ready(topic.id)
 
     def stopped(self, topic: Topic) -> None:
-        """We are out of a topic's tree."""
+        """The overlay has let the node go."""
         self.owner.closed(topic.id)
         self.topics.pop(topic.id, None)
         life = self.followed.life(topic.id)
@@ -421,7 +418,7 @@ class Following:
         life.step(Step.OUT)
         self.descriptors.unfollow(topic.id)
         self.owner.left(topic.id)
-        # Whoever follows it again must not take an event for one that was delivered before.
+        # A later subscription must not take an event for one that was delivered in this one.
         forgotten = topic.requests.forget() + topic.handovers.forget()
         if topic.barrier is not None:
             forgotten += topic.barrier.forget()
@@ -431,7 +428,7 @@ class Following:
     def _forget_later(
         self, cid: Cid, root: PeerId, marks: Iterable[MarkState], forgotten: Iterable[Write]
     ) -> None:
-        """Forget a topic, once a member is sure to get what we published in it."""
+        """Forget a topic once a member has, or is sure to get, the node's own events in it."""
         forget = partial(self._forget, cid)
         self.handing_in.see_own_handed_in(cid, root, marks, forgotten, forget)
 
@@ -444,7 +441,7 @@ class Following:
         forgotten: Iterable[Write],
         then: Callable[[], None],
     ) -> None:
-        """Forget a topic that we followed by content, like one that we were a member of."""
+        """Forget a topic that was followed by content, like one of a member."""
         self.followed.life(cid).forget()
 
         def synced() -> None:
@@ -463,7 +460,7 @@ class Following:
             self.followed.lives.pop(cid, None)
 
     def arrived(self, topic: Topic, event: EventDescriptor) -> None:
-        """An event is on our disk: in a meta topic it tells of a version."""
+        """An event is on the disk: in a meta topic it announces a version."""
         self.owner.arrived(topic, event)
         if event.sequence == topic.own_before and event.publisher == self.turn.me:
             self._own_came(topic)
@@ -471,21 +468,21 @@ class Following:
             self.renewal.announced(topic, event)
 
     def want_version(self, topic: Topic, version: Cid, sender: PeerId) -> None:
-        """An event names a version that we have not seen."""
+        """An event names a version that the node does not know."""
         self.renewal.find(topic, version, sender)
 
     # Keeping a tree together.
 
     def kept_count(self) -> int:
-        """How many trees we keep together without any other reason to follow them."""
+        """How many trees the node holds together as a keeper alone."""
         return sum(life.reasons == FollowReason.KEEPER for life in self.followed.lives.values())
 
     def is_kept(self, cid: Cid) -> bool:
-        """Whether we follow a topic only to keep its tree together."""
+        """Whether the node follows a topic as a keeper alone."""
         return self.followed.reasons(cid) == FollowReason.KEEPER
 
     def stop_keeping(self, topic: Topic) -> None:
-        """The tree needs us no longer."""
+        """The tree needs this keeper no longer."""
         life = self.followed.life(topic.id)
         life.reasons = NO_REASON
         life.step(Step.UNFOLLOW)
@@ -494,12 +491,12 @@ class Following:
     # The disk.
 
     def _rows(self, cid: Cid) -> list[Write]:
-        """What our disk should say about a topic that we follow."""
+        """The rows that the disk keeps of a topic that the node follows."""
         why = self.followed.reasons(cid) & ~FollowReason.KEEPER
         return [PutState(StateRow("follow", cid, bytes([why])))] if why else []
 
     def restore(self, disk: OnDisk) -> None:
-        """Take up again, after a restart, what our disk says we follow."""
+        """Follow again, after a restart, the topics on the disk."""
         cursors, requests = disk.rows("cursor"), disk.rows("request")
         for key, value in disk.rows("follow").items():
             cid = Cid(key)
@@ -528,7 +525,7 @@ class Following:
                 held.requests.restore(key, value)
         self._restore_heads(disk.rows(HEADS))
         for cid in {**disk.logs, **disk.marks}:
-            # From outside we have neither a log nor marks of others: it is a member's.
+            # Only a member has a log, or marks of other publishers.
             marks = disk.marks.get(cid, [])
             is_left = disk.logs.get(cid, 0) or any(mark.publisher != self.turn.me for mark in marks)
             if is_left and self.followed.get(cid) is None:
@@ -553,7 +550,7 @@ class Following:
     def _finish_leaving(
         self, cid: Cid, marks: Iterable[MarkState], request_keys: Iterable[bytes]
     ) -> None:
-        """We had left a topic before the restart, but our disk had not forgotten it yet."""
+        """The node left this topic before the restart, and its disk had yet to forget it."""
         versions = self.descriptors.get(cid)
         self.followed.life(cid).forget()
         requests = [DropState("request", key) for key in request_keys]
@@ -563,7 +560,7 @@ class Following:
             self._forget_later(cid, versions.first.root_peer, marks, requests)
 
     def _restore_heads(self, rows: Mapping[bytes, bytes]) -> None:
-        """Link to what our log holds; a topic that we were about to forget has no heads."""
+        """Restore the heads that the next event links to; forget those of topics that were left."""
         for key, value in rows.items():
             held = self.followed.get(topic_of_head(key))
             if held is not None and held.barrier is not None:

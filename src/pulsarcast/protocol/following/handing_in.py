@@ -1,10 +1,11 @@
-"""Handing in: events that we keep, and that their topic may not have (promise 1).
+"""Handing in: events that the node keeps and the topic may lack (docs/spec/pulsarcast.md, Visits).
 
-A replica in the DHT may be all that is left of an event whose publisher died before it was spread.
-And what we published ourselves, from outside a topic or before we left it, must reach a member
-before we forget it. In a topic that we follow, what does not come through the tree by itself is put
-into it; to others, `visiting` brings it. After a restart we do not know how far we had come with
-our own: we say them again, replicate them, and hand them in.
+A replica in the DHT may hold the last copy of an event whose publisher crashed before the event
+spread. And an event that the node published from outside a topic, or before it left the topic, must
+reach a member before the node forgets it. In a followed topic, the node puts an event into the tree
+that does not come through the tree by itself; `publishing.outside` brings it to other topics. After
+a restart the node does not know how far its own events had come: it traces them as published again,
+replicates them, and hands them in.
 """
 
 from collections.abc import Callable, Iterable
@@ -36,19 +37,20 @@ from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.protocol.topic.versions import Versions
 
 LATE_MAX = 4096
-"""Replicated events of topics we follow that we have yet to see arrive through the tree."""
+"""Replicas of followed topics' events that have yet to arrive through the tree."""
 LATE_TRIES = 3
-"""How often we hand the same one in: it may find no room to wait for its turn. Our own, always."""
+"""How often a replica hands in one event, which may find no room in the topic's reorder buffer. The
+node's own events have no such bound."""
 OWN_KEPT_MAX = 256
-"""Events of our own that we see handed in after we have left their topic."""
+"""Own events that the node still hands in after it has left their topic."""
 RETRACED_MAX = 256
-"""At least so many of our newest events in a topic are said again after a restart."""
+"""Own events of a topic that are traced again after a restart, the newest ones."""
 PIECE_BYTES_MAX = 1 << 24
-"""Bytes of our own events that we read at a time."""
+"""Bytes of own events that are in memory at a time."""
 
 Then = Callable[[], None]
 Found = Callable[[list[EventDescriptor], Then], None]
-"""Takes a piece of our events, and then goes on to the next."""
+"""Takes some of the node's own events, and calls for the next."""
 
 
 class _Late(NamedTuple):
@@ -60,7 +62,7 @@ class _Late(NamedTuple):
 
 
 class HandingIn:
-    """Sees to it that topics get the events that we keep."""
+    """Brings events that the node keeps into their topics."""
 
     def __init__(
         self,
@@ -80,12 +82,12 @@ class HandingIn:
         self.publisher = publisher
         self.numberings = publisher.numberings
         self._own_offers: dict[Cid, dict[Cid, None]] = {}
-        """Events of ours from before we followed a topic: no other member may have them yet."""
+        """Own events from before the node followed a topic: no other member may have them yet."""
         self._late: dict[Cid, _Late] = {}
         self._late_timer: int | None = None
 
     def hand_in(self, event: EventDescriptor, sender: PeerId) -> None:
-        """We keep a new replica: its topic gets the event even if its publisher is no more."""
+        """The node keeps a new replica: the topic gets the event even if its publisher is gone."""
         if event.topic in self.followed.members:
             if len(self._late) < LATE_MAX:
                 self._late[event.cid] = _Late(event, sender)
@@ -104,10 +106,10 @@ class HandingIn:
             self._late_timer = self.turn.after(delay_s, self._check_late)
 
     def _check_late(self) -> None:
-        """What did not come through the tree by now, we put into it ourselves.
+        """Put events into the tree that have not come through it.
 
-        Of each numbering in its order: whatever is not in its turn takes room, or is dropped where
-        there is none. Nobody else may have it, so nobody else would ever show it to us again.
+        Each numbering goes in its order: an event out of its turn takes room in the reorder buffer,
+        or is dropped where there is none. No other member may have it, or ever show it again.
         """
         self._late_timer = None
         late, self._late = self._late, {}
@@ -128,26 +130,26 @@ class HandingIn:
         if self._late:
             self._check_later()
 
-    # Our own events.
+    # Own events.
 
     def hand_in_own(self, event: EventDescriptor) -> None:
-        """An event of ours, from before we followed its topic, is not known to be handed in."""
+        """An own event from before the node followed its topic may not be handed in yet."""
         self._own_offers.setdefault(event.topic, {})[event.cid] = None
         self.hand_in(event, self.turn.me)
 
     def follow(self, topic: Cid) -> None:
-        """We follow a topic now: what we had for it as a visitor, we hand in as a member."""
+        """The node follows a topic now: it hands in as a member what it had from outside."""
         for cid, own in self.outside.forget(topic):
             if own:
                 self._own_offers.setdefault(topic, {})[cid] = None
             self.receive_again(cid)
 
     def last_of(self, topic: Cid) -> tuple[int, int] | None:
-        """Our numbering in a topic, and how far it goes."""
+        """The node's numbering in a topic: its epoch and its last number."""
         return self.numberings.last_of(topic)
 
     def marks_with_own(self, topic: Topic) -> list[MarkState]:
-        """What our log holds, events of our own included that are not synced yet."""
+        """What the log holds, with own events that are not synced yet."""
         marks = Frontier(topic.frontier.marks())
         own = self.numberings.last_of(topic.id)
         if own is not None:
@@ -155,26 +157,25 @@ class HandingIn:
         return marks.marks()
 
     def retired(self, topic: Cid) -> dict[int, int]:
-        """How far our numberings in a topic that we did not follow are retired."""
+        """Up to which number each of the node's epochs in a topic is retired."""
         return self.outside.retired(topic)
 
     def remember(self, topic: Cid, marks: Iterable[MarkState]) -> None:
-        """What our disk holds of a topic that we do not follow."""
+        """Remember what the disk holds of a topic that the node does not follow."""
         self.outside.remember(topic, marks)
 
     def begin(self, topic: Topic) -> list[Write]:
-        """We begin to follow a topic, and go on with our numbering there.
+        """The node begins to follow a topic; returns rows of the head that its next event follows.
 
-        Events that we published before, and that are still on their way into the topic, keep their
-        own epoch: the order of a numbering must not depend on how they get here. What we said last
-        is what our next event follows.
+        Own events that are still on their way into the topic keep their epoch: the order within a
+        numbering must not depend on the way that its events take.
         """
         self.doubts.follow(topic)
         own = self.numberings.last_link(topic.id)
         return [] if own is None or topic.barrier is None else list(topic.barrier.put(*own))
 
     def hand_in_missing(self, topic: Topic) -> None:
-        """What we once handed in may be gone again, with the disk of the member that took it."""
+        """Hand in again what the topic lacks: the member that took it may have lost its disk."""
         own = self.numberings.last_of(topic.id)
         if own is None:
             return
@@ -188,7 +189,7 @@ class HandingIn:
                 self.hand_in_own(event)
             go_on()
 
-        # Not before what we published last is on the disk, where the query can see it.
+        # Once the newest own event is on the disk, where the query finds it.
         load = partial(self._load_own, topic.id, epoch, first, last, found, _nothing)
         self.turn.persist(then=load)
 
@@ -200,10 +201,10 @@ class HandingIn:
         forgotten: Iterable[Write],
         then: Callable[[Iterable[Write]], None],
     ) -> None:
-        """Before we forget a topic, a member must have the events that we published in it.
+        """Keep own events of a topic that the node is about to forget until a member has them.
 
-        How far our numberings are retired we remember: only their publisher can say it alone.
-        `then` is given all that the disk should be told together with the forgetting.
+        The node remembers how far its numberings are retired: a publisher alone can vouch for that.
+        `then` gets all writes that belong into one commit with the forgetting.
         """
         outside = self.outside
         marks = list(marks)
@@ -211,7 +212,7 @@ class HandingIn:
         retired = [outside.mark_outside(cid, epoch) for epoch in outside.retired(cid)]
         remembered = [*forgotten, *(PutMark(cid, mark) for mark in retired)]
         numberings = self._own_numberings(cid, marks)
-        # What we said before we followed it, no other member may have.
+        # No other member may have those from before the node followed the topic.
         offers = list(self._own_offers.pop(cid, {}))
         if not numberings and not offers:
             then(remembered)
@@ -236,8 +237,8 @@ class HandingIn:
             found([] if answer.block is None else [self.context.decode(answer.block)], load)
 
         def done() -> None:
-            # Kept outside of any log, to be handed in, and found again by an idempotency key: all
-            # of them together with the forgetting, which would else take them too.
+            # Kept outside of any log, to be handed in and to be found by an idempotency key; in one
+            # commit with the forgetting, which would else drop them too.
             kept = [self._keep_own(event) for event in events.values()]
             rows = [outside.offer_row(event) for event in events.values()]
             for event in events.values():
@@ -247,7 +248,7 @@ class HandingIn:
         self.turn.persist(then=load)
 
     def _own_numberings(self, cid: Cid, marks: Iterable[MarkState]) -> list[tuple[int, int]]:
-        """Our epochs in a topic and how far each goes, the newest last."""
+        """The node's epochs in a topic and the last number of each, the newest epoch last."""
         ours = [mark for mark in marks if mark.publisher == self.turn.me]
         known = {mark.epoch: max((mark.high, *mark.beyond)) for mark in ours}
         newest = self.numberings.last_of(cid)
@@ -263,7 +264,7 @@ class HandingIn:
     def _load_own(
         self, cid: Cid, epoch: int, first: int, last: int, found: Found, done: Then
     ) -> None:
-        """Read events of ours piece by piece: they may be more than our memory has room for."""
+        """Read own events piece by piece: they may be more than memory has room for."""
 
         def loaded(answer: Events) -> None:
             events = [event for _, event in answer.events]
@@ -279,9 +280,9 @@ class HandingIn:
     # After a restart.
 
     def say_again(self, topic: Topic) -> None:
-        """Our newest events are published if they are on our disk: say so once more.
+        """Trace the newest own events again: those on the disk are published.
 
-        A kill may have come between the sync and the trace line that tells of it.
+        The node may have been killed between the sync and the trace line.
         """
         numbering = self.numberings.last_of(topic.id)
         if numbering is None:
@@ -290,7 +291,7 @@ class HandingIn:
         unreplicated = self.numberings.first_unreplicated(topic.id)
         first = max(1, min(unreplicated, last - RETRACED_MAX + 1))
         publisher = self.publisher
-        # Before anything new is: else a later number would speak for these.
+        # Before the next event is published: else its number would vouch for these.
         publisher.expect(topic.id, range(unreplicated, last + 1))
 
         def found(events: list[EventDescriptor], go_on: Then) -> None:
@@ -305,7 +306,7 @@ class HandingIn:
         self._load_own(topic.id, epoch, first, last, found, said)
 
     def _resume(self, cid: Cid, epoch: int, first: int, last: int) -> None:
-        """See to the replicas of our events, of one piece after the other."""
+        """Count, and complete, the replicas of own events, some at a time."""
         publisher = self.publisher
         missing = dict.fromkeys(range(first, last + 1))
 
@@ -333,7 +334,7 @@ class HandingIn:
         self._load_own(cid, epoch, first, last, found, _nothing)
 
     def offer_again(self, event: EventDescriptor) -> None:
-        """An event of ours for a topic we do not follow was not handed in before the restart."""
+        """An own event was not handed in before the restart, and the node follows no topic of it."""
 
         def found(versions: Versions | None) -> None:
             if versions is None:
@@ -348,7 +349,7 @@ class HandingIn:
         self.descriptors.find(event.topic, found)
 
     def receive_again(self, cid: Cid) -> None:
-        """We follow a topic that we had an event for: it goes through our own tree now."""
+        """The node follows a topic that it keeps an event for: hand it in as a member."""
 
         def found(answer: Block) -> None:
             if answer.block is not None:

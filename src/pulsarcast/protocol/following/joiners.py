@@ -1,7 +1,7 @@
-"""Joiners: peers that look for a place in a topic, which may not be ours (design 2).
+"""Joiners: peers that look for a place in a topic (docs/spec/pulsarcast.md, Join).
 
-We take them in where we are a member, and name somebody closer to the root's key where we are not.
-Where nobody closer is alive we keep the tree together ourselves, for as long as it needs us.
+A member takes a joiner in; any other node refers it to a peer closer to the root's key. Where no
+closer peer is alive, the node becomes the keeper of the tree, for as long as the tree needs one.
 """
 
 from pulsarcast.model.ids import Cid, PeerId, is_closer, peer_key
@@ -14,12 +14,12 @@ from pulsarcast.protocol.topic.life import FollowReason
 from pulsarcast.protocol.topic.versions import Versions
 
 KEPT_MAX = 64
-"""Trees of other peers' topics that we keep together at a time."""
+"""Trees that the node keeps at a time: any stranger can ask for one more."""
 KEEPER_CHECK_S = 60.0
 
 
 class Joiners:
-    """Shows joiners the way, and keeps trees together that have no root."""
+    """Refers joiners, and keeps trees that have no root."""
 
     def __init__(
         self, context: Context, dht: Kademlia, descriptors: Descriptors, following: Following
@@ -31,7 +31,7 @@ class Joiners:
         self.following = following
 
     def receive_join(self, sender: PeerId, message: Join) -> None:
-        """Somebody looks for a place in a tree: ours, or one that we know the way to."""
+        """A peer looks for a place in a topic: take it in, refer it, or keep the tree for it."""
         topic = self.following.topics.get(message.topic)
         if topic is not None:
             topic.overlay.receive_join(sender, message)
@@ -49,7 +49,7 @@ class Joiners:
         self._look_further(sender, message)
 
     def _look_further(self, sender: PeerId, message: Join) -> None:
-        """Nobody we know is closer: ask the DHT, and if that knows nobody, keep the tree."""
+        """No known peer is closer: look the key up, and keep the tree if no peer is found."""
         key = peer_key(message.root)
 
         def found(contacts: list[Contact]) -> None:
@@ -75,7 +75,7 @@ class Joiners:
     # Keeping a tree together.
 
     def _keep(self, versions: Versions | None, message: Join) -> None:
-        """Act as root for a topic that we are not subscribed to, while it needs one."""
+        """Act as root of a topic that the node does not follow, while the tree needs one."""
         if versions is None or versions.first.root_peer != message.root:
             return
         if message.topic not in self.following.topics and self.following.kept_count() < KEPT_MAX:
@@ -87,7 +87,7 @@ class Joiners:
         self.turn.after(self.turn.jitter(KEEPER_CHECK_S), lambda: self._check(cid))
 
     def _check(self, cid: Cid) -> None:
-        """Stop keeping a tree that has a better root now, or nobody in it."""
+        """Stop keeping a tree that has a better root by now, or no members."""
         topic = self.following.topics.get(cid)
         if topic is None or not self.following.is_kept(cid):
             return

@@ -1,7 +1,7 @@
-"""Renewal: newer versions of the topics that we follow (design 5).
+"""Renewal: newer versions of followed topics (docs/spec/descriptors.md, Topic).
 
-A topic's author announces them in its meta topic. Who sees an event that names a version it has not
-heard of asks the DHT, which keeps them all.
+A topic's author announces a version in the topic's meta topic. A member that meets an event of an
+unknown version looks that version up in the DHT, which keeps them all.
 """
 
 from typing import Protocol
@@ -21,11 +21,11 @@ class RenewalOwner(Protocol):
     """What renewing asks of the node that it belongs to."""
 
     def renewed(self, topic: Topic) -> None:
-        """A topic that we follow has another version."""
+        """A followed topic has another version."""
 
 
 class Renewal:
-    """Takes newer versions over."""
+    """Adopts newer versions."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Renewal:
         self.owner = owner
 
     def announced(self, meta: Topic, event: EventDescriptor) -> None:
-        """An event of a meta topic tells of a version."""
+        """An event of a meta topic announces a version."""
         try:
             self._take(meta, decode_topic(event.payload))
         except RemoteError as error:
@@ -57,11 +57,11 @@ class Renewal:
         if main.versions.knows_parent_of(version):
             self.adopt(main, version)
         else:
-            # Its author may have died before it announced the one in between.
+            # The author may have crashed before it announced the version in between.
             self.find(main, version.cid, meta.overlay.root_peer)
 
     def adopt(self, topic: Topic, version: TopicDescriptor) -> None:
-        """A topic that we follow has a newer version."""
+        """Adopt a newer version of a followed topic."""
         if topic.adopt_version(version):
             self.descriptors.save(version)
             retention = version.retention
@@ -80,11 +80,11 @@ class Renewal:
             self.owner.renewed(topic)
 
     def find(self, topic: Topic, version: Cid, sender: PeerId) -> None:
-        """An event names a version that we have not seen: the DHT keeps it."""
+        """Look up a version that an event names and the node does not know."""
 
         def found(versions: list[TopicDescriptor]) -> None:
             if not self.followed.is_current(topic):
-                return  # We have left it meanwhile.
+                return  # The node has left the topic during the lookup.
             try:
                 for newer in versions:
                     self.adopt(topic, newer)

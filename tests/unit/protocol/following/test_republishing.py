@@ -1,11 +1,11 @@
-"""Prolonging: a topic is found for as long as somebody follows it, however old it is."""
+"""Republishing: a topic is found for as long as somebody follows it, however old it is."""
 
 import pytest
 
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.topics import TopicSettings
 from pulsarcast.protocol.dht.expiry import TOPIC_FACTOR
-from pulsarcast.protocol.following import prolonging
+from pulsarcast.protocol.following import republishing
 from pulsarcast.protocol.inputs import Subscribe
 from pulsarcast.protocol.messages import StoreBlocks
 from pulsarcast.protocol.parameters import Parameters
@@ -64,7 +64,7 @@ def test_nobody_asks_before_the_time_is_nearly_up() -> None:
 
 
 def test_many_topics_are_asked_for_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prolonging, "BATCH", 2)
+    monkeypatch.setattr(republishing, "BATCH", 2)
     lab = Lab(8, parameters=Parameters(block_expiry_s=EXPIRY_S))
     topics = [lab.create(AUTHOR, name=f"topic {number}") for number in range(6)]
     lab.run(LIFE_S + 2 * EXPIRY_S)

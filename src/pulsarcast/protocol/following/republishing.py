@@ -1,8 +1,8 @@
-"""Prolonging: the topics that we follow can be found beyond their time (design 6).
+"""Republishing: a followed topic stays findable beyond its time (docs/decisions/0028).
 
-A newcomer finds a topic's versions in the DHT alone, which keeps them for a time that is counted
-from when they were made, or for less since somebody last asked for them (`dht.expiry`). Whoever
-follows a topic asks in time. What nobody follows any more is forgotten: replicas ask nobody.
+A newcomer finds a topic's versions in the DHT alone, and a replica keeps a version for a time that
+is counted from its creation. A node that follows the topic asks in time for it to be kept longer. A
+topic that no node follows is forgotten: replicas do not ask.
 """
 
 from collections import deque
@@ -13,16 +13,16 @@ from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.following.descriptors import Descriptors
 
 ROUNDS = 30
-"""How often we ask in the time that a version is prolonged by: every day, by default."""
+"""Rounds in the time by which a replica prolongs a version: one a day, by default."""
 SOONER = 24
-"""How much sooner after a start: many nodes never run for a day."""
+"""How much sooner the first round is: many nodes never run for a day."""
 BATCH = 64
-"""Versions asked for at once."""
+"""Versions that one message to a replica asks to keep."""
 PAUSE_S = 1.0
 
 
-class Prolonging:
-    """Asks the DHT to keep what we follow."""
+class Republishing:
+    """Asks the DHT to keep the topics that the node follows."""
 
     def __init__(self, context: Context, dht: Kademlia, descriptors: Descriptors) -> None:
         self.turn = context.turn
@@ -32,7 +32,7 @@ class Prolonging:
         self._due: deque[bytes] = deque()
 
     def start(self) -> None:
-        """Begin: soon, and without chance, which a node's start has no use for."""
+        """Begin soon, and without a draw of chance."""
         self.turn.after(self._round_s / SOONER, self._begin_round)
 
     @property
