@@ -3,8 +3,8 @@
 It is counted from when the content says it was made, never from when a replica got it from another:
 otherwise replicas would keep a block alive for ever by repairing it from each other. Only a topic's
 version is prolonged, when a node that follows the topic asks a replica to keep it
-(`following.republishing`). The maker of a block chooses `created`, so a claim from the future is not
-kept at all. What expires is a copy for others: members keep a topic's events for as long as its
+(`following.republishing`). The maker of a block chooses `created`, so a claim from the future is
+not kept at all. What expires is a copy for others: members keep a topic's events for as long as its
 retention says.
 """
 

@@ -1,8 +1,8 @@
 """Topic descriptors: a cache of those that are known, and lookups of others (thesis, 3.3.2).
 
 Descriptors of topics that the node follows, or has unsent events or requests for, stay in memory
-and on the disk. The rest is a cache of bounded size, in memory and on the disk alike, so that neither
-grows with all the topics that the node ever followed.
+and on the disk. The rest is a cache of bounded size, in memory and on the disk alike, so that
+neither grows with all the topics that the node ever followed.
 """
 
 from collections.abc import Callable, Iterable, Iterator

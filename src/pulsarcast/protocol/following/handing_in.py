@@ -334,7 +334,7 @@ class HandingIn:
         self._load_own(cid, epoch, first, last, found, _nothing)
 
     def offer_again(self, event: EventDescriptor) -> None:
-        """An own event was not handed in before the restart, and the node follows no topic of it."""
+        """An own event was not handed in before the restart."""
 
         def found(versions: Versions | None) -> None:
             if versions is None:
