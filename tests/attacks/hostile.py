@@ -48,12 +48,12 @@ from pulsarcast.protocol.content.messages import (
     TreeHint,
     TreeShape,
 )
+from pulsarcast.protocol.limits import COUNT_MAX, HOPS_MAX, INTEGER_MAX
 from pulsarcast.protocol.messages import Contact, Message, Role
 from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config
 from pulsarcast.protocol.sequencing.log import Base, Entry, EntryKind
 from pulsarcast.protocol.store import MarkState
 from pulsarcast.wire import codec
-from pulsarcast.wire.limits import COUNT_MAX, HOPS_MAX, INTEGER_MAX
 from tests.support.people import CREATED_US, identity
 
 KINDS: tuple[type, ...] = get_args(Message)

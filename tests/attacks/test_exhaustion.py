@@ -23,6 +23,7 @@ from pulsarcast.protocol.content import comparing, following
 from pulsarcast.protocol.content.messages import CompareContent, ContentCompared
 from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
 from pulsarcast.protocol.inputs import SubscribeContent
+from pulsarcast.protocol.limits import FRAME_BYTES_MAX
 from pulsarcast.protocol.messages import (
     EventMessage,
     FetchRange,
@@ -43,7 +44,6 @@ from pulsarcast.protocol.store import MarkState
 from pulsarcast.protocol.topic.frontier import BEYOND_MAX, Frontier
 from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.wire import codec
-from pulsarcast.wire.limits import FRAME_BYTES_MAX
 from tests.support.lab import Lab
 from tests.support.people import (
     ALICE,

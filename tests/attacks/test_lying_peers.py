@@ -10,6 +10,7 @@ from pulsarcast.model.ids import Cid, PeerId, cid_of
 from pulsarcast.model.topics import TopicSettings
 from pulsarcast.protocol.dissemination.member_search import REFERRALS_MAX
 from pulsarcast.protocol.inputs import Subscribe
+from pulsarcast.protocol.limits import COUNT_MAX, HOPS_MAX, PATH_MAX
 from pulsarcast.protocol.messages import (
     BlockFound,
     Contact,
@@ -35,7 +36,6 @@ from pulsarcast.protocol.messages import (
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import MarkState
 from pulsarcast.wire import codec
-from pulsarcast.wire.limits import COUNT_MAX, HOPS_MAX, PATH_MAX
 from tests.support.people import (
     ALICE,
     BOB,

@@ -7,8 +7,8 @@ import re
 from pulsarcast.daemon.answers import STATUS
 from pulsarcast.model import trace
 from pulsarcast.model.errors import Rejection
+from pulsarcast.protocol import limits
 from pulsarcast.protocol.messages import ANSWER_CODES, JoinCode
-from pulsarcast.wire import limits
 from pulsarcast.wire import pulsarcast_pb2 as pb
 from tests.docs.guides import ROOT
 

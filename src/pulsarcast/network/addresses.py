@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import PeerId, parse_peer
 from pulsarcast.network.multiaddrs import check_address
+from pulsarcast.protocol.limits import ADDRESSES_MAX
 from pulsarcast.protocol.messages import (
     BlockFound,
     Contact,
@@ -29,7 +30,6 @@ from pulsarcast.protocol.messages import (
     PointerFound,
     Status,
 )
-from pulsarcast.wire.limits import ADDRESSES_MAX
 
 KNOWN_MAX: Final = 8192
 """Peers whose addresses are remembered; the one not heard of for longest goes first."""

@@ -60,6 +60,7 @@ from pulsarcast.protocol.inputs import (
     Stop,
     TimerFired,
 )
+from pulsarcast.protocol.limits import ADDRESSES_MAX
 from pulsarcast.protocol.messages import Contact, Message, topic_of
 from pulsarcast.protocol.node import Node as Core
 from pulsarcast.protocol.parameters import Parameters
@@ -67,7 +68,6 @@ from pulsarcast.storage.sqlite import SqliteStore
 from pulsarcast.wire.codec import decode, encode
 from pulsarcast.wire.framing import write_frames
 from pulsarcast.wire.hello import Hello
-from pulsarcast.wire.limits import ADDRESSES_MAX
 
 VERSION: Final = 2
 NETWORK: Final = "main"

@@ -12,7 +12,7 @@ from typing import Final
 
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import PeerId, parse_peer
-from pulsarcast.wire.limits import ADDRESS_BYTES_MAX
+from pulsarcast.protocol.limits import ADDRESS_BYTES_MAX
 
 FAMILIES: Final = {
     "ip4": socket.AF_INET,

@@ -17,9 +17,9 @@ from pulsarcast.network.driver import Driver
 from pulsarcast.network.subscriptions import Feed, Reader
 from pulsarcast.protocol.content.content import TABLE as CONTENT
 from pulsarcast.protocol.inputs import Acknowledge
+from pulsarcast.protocol.limits import INTEGER_MAX
 from pulsarcast.protocol.store import DropState, PutState, StateRow, Write
 from pulsarcast.storage.home import Home
-from pulsarcast.wire.limits import INTEGER_MAX
 
 PLACES_S: Final = 1.0
 """How often the places of readers are written down; a crash brings that much again."""

@@ -7,7 +7,7 @@ deadlines are the asker's own.
 
 import enum
 from functools import lru_cache
-from typing import Final, NamedTuple, TypeAlias
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -23,10 +23,41 @@ from pulsarcast.model.errors import (
 )
 from pulsarcast.model.events import topic_named_in
 from pulsarcast.model.ids import Cid, PeerId
-from pulsarcast.model.keys import Key
 from pulsarcast.protocol.content.messages import (
     ContentMessage,
     MatchedEvent,
+)
+from pulsarcast.protocol.fields import (
+    Addresses,
+    AsMany,
+    Block,
+    Blocks,
+    Bound,
+    Certificate,
+    Cids,
+    Code,
+    Count,
+    Digest,
+    FullKey,
+    Hops,
+    Inside,
+    Many,
+    Newer,
+    Number,
+    Parts,
+    Path,
+    Reason,
+    RequestId,
+    Total,
+    UpTo,
+)
+from pulsarcast.protocol.limits import (
+    BEYOND_MAX,
+    BLOCKS_MAX,
+    CONTACTS_MAX,
+    INTEGER_MAX,
+    MARKS_MAX,
+    RANGES_MAX,
 )
 from pulsarcast.protocol.sequencing.messages import (
     Append,
@@ -42,7 +73,10 @@ class Contact(NamedTuple):
     """A peer and where it can be dialled (multiaddrs; empty where the driver knows by itself)."""
 
     peer: PeerId
-    addresses: tuple[str, ...] = ()
+    addresses: Addresses = ()
+
+
+Contacts: TypeAlias = Annotated[tuple[Contact, ...], Many(CONTACTS_MAX)]
 
 
 # Dissemination.
@@ -51,10 +85,10 @@ class Contact(NamedTuple):
 class EventMessage(Struct, frozen=True):
     """An event on its way through a topic, as the exact bytes its publisher signed."""
 
-    block: bytes
-    hops: int
+    block: Block
+    hops: Hops
     """0: its publisher, who is no member, hands it in."""
-    certificate: bytes = b""
+    certificate: Certificate = b""
     """What proves its place, where several sequencers agreed on it."""
 
 
@@ -62,15 +96,15 @@ class Credit(Struct, frozen=True):
     """The receiver can take `count` more events of a topic from us."""
 
     topic: Cid
-    count: int
+    count: Count
 
 
 class RequestToPublish(Struct, frozen=True):
     """An author asks someone who may publish to publish for it (thesis, 3.3.3)."""
 
-    block: bytes
+    block: Block
     replicated: bool
-    settled: int
+    settled: Number
     """The author's requests up to this number are answered: nobody needs to wait for them."""
 
 
@@ -84,12 +118,12 @@ class RequestAnswered(Struct, frozen=True):
     """What became of a request: published as `event`, or refused."""
 
     topic: Cid
-    request_id: bytes
+    request_id: RequestId
     event: Cid | None
-    replicas: int
-    code: str = ""
+    replicas: Count
+    code: Code = ""
     """Why it is refused, one of `ANSWER_CODES`; empty where it is published."""
-    message: str = ""
+    message: Reason = ""
     """The same for people."""
 
     @property
@@ -103,7 +137,7 @@ class RequestReferred(Struct, frozen=True):
     """Not me: this sequencer leads, or nobody that I know of."""
 
     topic: Cid
-    request_id: bytes
+    request_id: RequestId
     leader: PeerId | None
 
 
@@ -123,8 +157,8 @@ class Join(Struct, frozen=True):
     """Ask to become a child, or to hand events in (thesis, algorithm 2)."""
 
     topic: Cid
-    attempt: int
-    role: Role
+    attempt: Number
+    role: Annotated[Role, Newer()]
     root: PeerId
     """Whose key the tree grows towards: a peer that is not a member need not know the topic."""
     handed_down: bool
@@ -137,19 +171,19 @@ class JoinAccepted(Struct, frozen=True):
     """You are my child now; this is my path to the root, and what I hold."""
 
     topic: Cid
-    attempt: int
-    path: tuple[PeerId, ...]
+    attempt: Number
+    path: Path
     """From the accepting peer, first, to the root, last."""
-    members: tuple[Contact, ...]
+    members: Contacts
     """Some other members, to be lazy neighbours."""
-    digest: bytes
+    digest: Digest
 
 
 class JoinReferred(Struct, frozen=True):
     """Not me: ask this peer."""
 
     topic: Cid
-    attempt: int
+    attempt: Number
     contact: Contact
     handed_down: bool
 
@@ -167,8 +201,8 @@ class JoinRefused(Struct, frozen=True):
     """I can neither take you nor name anyone."""
 
     topic: Cid
-    attempt: int
-    code: str
+    attempt: Number
+    code: Code
     """One of `JoinCode`."""
 
 
@@ -192,8 +226,8 @@ class Meet(Struct, frozen=True):
     """I am a member of this topic: know me, and name me the members closest to a key."""
 
     topic: Cid
-    key: Key
-    count: int
+    key: FullKey
+    count: Count
     """How many are of use."""
 
 
@@ -201,7 +235,7 @@ class Members(Struct, frozen=True):
     """So am I, and these are others that I know."""
 
     topic: Cid
-    members: tuple[Contact, ...]
+    members: Contacts
 
 
 # Recovery.
@@ -211,9 +245,9 @@ class Status(Struct, frozen=True):
     """A neighbour's heartbeat: where it stands in the tree and what it holds, as a hash."""
 
     topic: Cid
-    digest: bytes
-    path: tuple[PeerId, ...]
-    members: tuple[Contact, ...]
+    digest: Digest
+    path: Path
+    members: Contacts
     answer: bool
     """Whether the receiver is asked to answer with its own status."""
 
@@ -222,7 +256,7 @@ class FrontierPage(Struct, frozen=True):
     """A part of what the sender holds of a topic; the receiver fetches what it lacks."""
 
     topic: Cid
-    marks: tuple[MarkState, ...]
+    marks: Annotated[tuple[MarkState, ...], Many(MARKS_MAX), Total("beyond", BEYOND_MAX)]
     answer: bool
     """Whether the receiver is asked to answer with its own frontier."""
     more: bool
@@ -231,23 +265,23 @@ class FrontierPage(Struct, frozen=True):
 class FetchRange(Struct, frozen=True):
     """Ask for a publisher's events first..last of a topic."""
 
-    request: int
+    request: Number
     topic: Cid
     publisher: PeerId
-    epoch: int
-    first: int
-    last: int
+    epoch: Number
+    first: Annotated[int, Bound(1, INTEGER_MAX), UpTo("last")]
+    last: Number
 
 
 class Range(Struct, frozen=True):
     """Events of a range, in order, as many as fit; none where the sender holds none."""
 
-    request: int
+    request: Number
     topic: Cid
-    blocks: tuple[bytes, ...]
+    blocks: Blocks
     more: bool
     """The sender holds further events of the range: ask again from where this ends."""
-    certificates: tuple[bytes, ...] = ()
+    certificates: Annotated[tuple[Certificate, ...], Many(BLOCKS_MAX), AsMany("blocks")] = ()
     """What proves the place of each, where several sequencers agreed on it."""
 
 
@@ -257,39 +291,39 @@ class Range(Struct, frozen=True):
 class FindPeers(Struct, frozen=True):
     """Ask for the peers closest to a key."""
 
-    request: int
-    key: Key
-    count: int = 0
+    request: Number
+    key: FullKey
+    count: Count = 0
     """How many are of use; 0: as many as the other tells."""
 
 
 class Peers(Struct, frozen=True):
     """The closest peers that the sender knows."""
 
-    request: int
-    contacts: tuple[Contact, ...]
+    request: Number
+    contacts: Contacts
 
 
 class FindBlock(Struct, frozen=True):
     """Ask for a block, or for peers closer to it."""
 
-    request: int
+    request: Number
     cid: Cid
 
 
 class BlockFound(Struct, frozen=True):
     """The block asked for, or None with closer peers."""
 
-    request: int
-    block: bytes | None
-    contacts: tuple[Contact, ...]
+    request: Number
+    block: Block | None
+    contacts: Contacts
 
 
 class StoreBlocks(Struct, frozen=True):
     """Ask a peer to keep blocks; it answers once they are on its disk."""
 
-    request: int
-    blocks: tuple[bytes, ...]
+    request: Number
+    blocks: Blocks
     if_closest: bool = False
     """Only those for whose keys the receiver knows no r peers closer than itself."""
 
@@ -297,58 +331,64 @@ class StoreBlocks(Struct, frozen=True):
 class Stored(Struct, frozen=True):
     """Which of the blocks the sender now keeps."""
 
-    request: int
-    cids: tuple[Cid, ...]
+    request: Number
+    cids: Cids
 
 
 class FindPointer(Struct, frozen=True):
     """Ask for the newest pointer under a key."""
 
-    request: int
-    key: Key
+    request: Number
+    key: FullKey
 
 
 class PointerFound(Struct, frozen=True):
     """The newest pointer the sender keeps, or None, with peers closer to the key."""
 
-    request: int
-    pointer: bytes | None
-    contacts: tuple[Contact, ...]
+    request: Number
+    pointer: Block | None
+    contacts: Contacts
 
 
 class StorePointer(Struct, frozen=True):
     """Ask a peer to keep a pointer, unless it knows a newer one."""
 
-    request: int
-    pointer: bytes
+    request: Number
+    pointer: Block
+
+
+KeyRange: TypeAlias = Annotated[
+    tuple[FullKey, FullKey, Count, FullKey], Parts(("first", "last", "count", "digest"))
+]
+"""The blocks of a part of the keyspace: first and last key, how many, and the xor of their keys."""
 
 
 class CompareKeys(Struct, frozen=True):
     """One replica shows another what it keeps in a range of keys, as a hash (design 6)."""
 
-    request: int
-    first: Key
-    last: Key
-    count: int
-    digest: int
+    request: Number
+    first: Annotated[FullKey, Inside("range")]
+    last: Annotated[FullKey, Inside("range")]
+    count: Annotated[Count, Inside("range")]
+    digest: Annotated[FullKey, Inside("range")]
 
 
 class KeysDiffer(Struct, frozen=True):
     """The answer where hashes differ: the sender's CIDs, or narrower ranges to compare."""
 
-    request: int
-    first: Key
-    last: Key
-    cids: tuple[Cid, ...]
-    ranges: tuple[tuple[Key, Key, int, int], ...]
-    """(first, last, count, digest) of parts, where the range holds too many to list."""
+    request: Number
+    first: FullKey
+    last: FullKey
+    cids: Cids
+    ranges: Annotated[tuple[KeyRange, ...], Many(RANGES_MAX)]
+    """Parts of the range, where it holds too many to list."""
 
 
 class WantBlocks(Struct, frozen=True):
     """Ask a replica for blocks by CID: it answers with `StoreBlocks`."""
 
-    request: int
-    cids: tuple[Cid, ...]
+    request: Number
+    cids: Cids
 
 
 DhtMessage: TypeAlias = (

@@ -5,27 +5,29 @@ stores understand them: memory (simulation, tests), and SQLite for real nodes. H
 ever read in pages, so that no node's memory grows with it.
 """
 
-from typing import NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.keys import Key
+from pulsarcast.protocol.fields import Many, Number, Steps, UpTo
+from pulsarcast.protocol.limits import BEYOND_MAX
 
 
 class MarkState(NamedTuple):
     """What we hold of one publisher's numbering in a topic: (floor, high], and what is beyond."""
 
     publisher: PeerId
-    epoch: int
-    floor: int
-    high: int
+    epoch: Number
+    floor: Annotated[int, UpTo("high")]
+    high: Number
     cid: Cid | None
     """The CID of event number `high`, where we know it."""
-    beyond: tuple[int, ...] = ()
+    beyond: Annotated[tuple[Number, ...], Many(BEYOND_MAX), Steps("high")] = ()
     """Numbers above `high` that we hold already: only topics without order have them."""
-    retired: int = 0
+    retired: Annotated[int, UpTo("high")] = 0
     """Up to here retention or a flush dropped the events: they are gone for everyone in time."""
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pulsarcast.protocol.messages import Message, Range
-from pulsarcast.wire.codec import encode
-from pulsarcast.wire.sizes import size_of
+from pulsarcast.wire.codec import encode, size_of
 
 
 class Tally:

@@ -1,7 +1,8 @@
 """How messages travel: Protocol Buffers, one message a frame, frames on a stream (thesis, 3.4).
 
-`codec` turns messages into bytes and back, `sizes` says how many without making them, `framing`
-cuts a stream into frames, and `hello` opens one. docs/spec/wire.md is their specification.
+`codec` turns messages into bytes and back, `framing` cuts a stream into frames, and `hello` opens
+one. `derive` makes a codec from a message's type, of the `shapes` of its fields.
+docs/spec/wire.md is their specification.
 
 After a change of pulsarcast.proto, from the project's folder:
 

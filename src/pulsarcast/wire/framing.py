@@ -1,4 +1,4 @@
-"""Frames on a stream: each behind its length, as a varint (design, 9).
+"""Frames on a stream: each behind its length, as a varint (docs/spec/wire.md).
 
 All frames due in a turn leave in one write, and whatever arrives is cut into frames here: a
 stream of small writes carries a twentieth of what coalesced ones do.
@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from pulsarcast.model.errors import LocalError, Rejection, RemoteError
-from pulsarcast.wire.limits import FRAME_BYTES_MAX
+from pulsarcast.protocol.limits import FRAME_BYTES_MAX
+from pulsarcast.wire.refusing import refusal
 
 _CONTINUES: Final = 0x80
 
@@ -94,7 +95,7 @@ class FrameReader:
             size |= (octet & 0x7F) << shift
             if octet < _CONTINUES:
                 if not octet:
-                    raise RemoteError("a frame's length in more bytes than it needs")
+                    raise refusal("a frame's length in more bytes than it needs")
                 if size > self._frame_bytes_max:
                     raise self._too_large()
                 return at + 1, size
@@ -104,6 +105,4 @@ class FrameReader:
         return start, 0
 
     def _too_large(self) -> RemoteError:
-        return RemoteError(
-            f"a frame of more than {self._frame_bytes_max} bytes", code=Rejection.OVERSIZE
-        )
+        return refusal(f"a frame of more than {self._frame_bytes_max} bytes", Rejection.OVERSIZE)

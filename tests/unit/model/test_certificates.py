@@ -15,7 +15,7 @@ from pulsarcast.model.events import EventDescriptor, Position, Sequence, publish
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid, PeerId, cid_of, order_of
 from pulsarcast.model.topic_types import SEQUENCERS_MAX
-from pulsarcast.wire.limits import CERTIFICATE_BYTES_MAX
+from pulsarcast.protocol.limits import CERTIFICATE_BYTES_MAX
 
 KEYS = [Identity.from_seed(bytes([number + 1]) * 32) for number in range(SEQUENCERS_MAX)]
 PEERS = tuple(key.peer_id for key in KEYS)

@@ -1,6 +1,7 @@
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.network.addresses import HEARSAY_MAX, KNOWN_MAX, AddressBook
+from pulsarcast.protocol.limits import ADDRESSES_MAX
 from pulsarcast.protocol.messages import (
     Contact,
     Credit,
@@ -10,7 +11,6 @@ from pulsarcast.protocol.messages import (
     Status,
 )
 from pulsarcast.wire.codec import decode, encode
-from pulsarcast.wire.limits import ADDRESSES_MAX
 
 TOPIC = Cid(bytes(36))
 

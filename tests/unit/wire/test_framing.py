@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsarcast.model.errors import LocalError, RemoteError
+from pulsarcast.protocol.limits import FRAME_BYTES_MAX
 from pulsarcast.wire.framing import FrameReader, write_frames
-from pulsarcast.wire.limits import FRAME_BYTES_MAX
 
 SIZES = [0, 1, 127, 128, 129, 300, 16383, 16384]
 FRAMES = [random.Random(size).randbytes(size) for size in SIZES]

@@ -5,27 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsarcast.model.errors import RemoteError, Verdict
+from pulsarcast.protocol.limits import FRAME_BYTES_MAX
 from pulsarcast.protocol.messages import EventMessage
 from pulsarcast.wire import pulsarcast_pb2 as pb
 from pulsarcast.wire.codec import decode, encode
 from pulsarcast.wire.hello import Hello, decode_hello, encode_hello
-from pulsarcast.wire.limits import FRAME_BYTES_MAX
-from tests.unit.wire.strategies import integers, texts, tuples
-
-names = texts.filter(lambda text: len(text.encode()) <= 64)
+from tests.unit.wire.strategies import of_kind
 
 
-@given(
-    st.builds(
-        Hello,
-        names,
-        tuples(integers).filter(bool),
-        tuples(names),
-        st.integers(1, 2**63 - 1),
-        tuples(names),
-        st.binary(max_size=16),
-    )
-)
+@given(of_kind(Hello))
 def test_a_hello_comes_back_as_it_was(hello: Hello) -> None:
     assert decode_hello(encode_hello(hello)) == hello
 

@@ -20,8 +20,8 @@ from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import DeliveryOrder, Mark
 from pulsarcast.protocol.content.comparing import START_MARKS_MAX, Comparing
 from pulsarcast.protocol.content.member_finder import MemberFinder
-from pulsarcast.protocol.content.members import ID_BYTES, id_of
-from pulsarcast.protocol.content.messages import ContentCompared
+from pulsarcast.protocol.content.members import id_of
+from pulsarcast.protocol.content.messages import ID_BYTES, ContentCompared
 from pulsarcast.protocol.store import MarkState, PutMark, Write
 from pulsarcast.protocol.topic.barrier import CausalBarrier
 from pulsarcast.protocol.topic.frontier import Frontier, Source

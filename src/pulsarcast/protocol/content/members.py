@@ -14,7 +14,12 @@ from collections.abc import Callable
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.filters import Filter
 from pulsarcast.model.ids import Cid, PeerId
-from pulsarcast.protocol.content.messages import MARKS_LEFT_OUT, CompareContent, ContentCompared
+from pulsarcast.protocol.content.messages import (
+    ID_BYTES,
+    MARKS_LEFT_OUT,
+    CompareContent,
+    ContentCompared,
+)
 from pulsarcast.protocol.content.spaces import read_filter
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.store import Events, LoadLog, LoadNumbers, MarkState
@@ -30,8 +35,6 @@ MATCHED_MAX = 4096
 SOUGHT_MAX = 64
 """Numberings whose place in our log is looked up for a subscriber who is new to us."""
 MARKS_PAGE = 512
-ID_BYTES = 8
-"""As much of a CID as tells events apart here: whose events collide hides its own."""
 
 
 def id_of(cid: Cid) -> bytes:

@@ -17,12 +17,53 @@ Those with `hops` are routed: each hop passes them to a peer closer to where the
 """
 
 import enum
-from typing import NamedTuple, TypeAlias
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
+from pulsarcast.model.fields import NAME_BYTES_MAX
+from pulsarcast.model.filters.bounds import FILTER_BYTES_MAX
 from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.subscriptions import LEASE_S_MAX, SUBSCRIPTION_BYTES_MAX
+from pulsarcast.protocol.content.space import DEPTH_MAX
+from pulsarcast.protocol.fields import (
+    Block,
+    Blocks,
+    Bound,
+    Count,
+    Hops,
+    Many,
+    Number,
+    Size,
+    Total,
+    UpTo,
+    Whole,
+)
+from pulsarcast.protocol.limits import (
+    BEYOND_MAX,
+    CONTENT_MARKS_MAX,
+    FILTERS_MAX,
+    HAVE_BYTES_MAX,
+    HELD_MAX,
+    SHAPE_BYTES_MAX,
+    TARGETS_MAX,
+)
 from pulsarcast.protocol.store import MarkState
+
+ID_BYTES: Final = 8
+"""As much of a CID as tells events apart here: whose events collide hides its own."""
+TREE_NODE_MAX: Final = (2 << DEPTH_MAX) - 1
+
+Attribute: TypeAlias = Annotated[str, Size(1, NAME_BYTES_MAX)]
+TreeNode: TypeAlias = Annotated[int, Bound(1, TREE_NODE_MAX)]
+ShapeBytes: TypeAlias = Annotated[bytes, Size(0, SHAPE_BYTES_MAX)]
+Filters: TypeAlias = Annotated[
+    tuple[Annotated[str, Size(0, FILTER_BYTES_MAX)], ...], Many(FILTERS_MAX)
+]
+EventIds: TypeAlias = Annotated[bytes, Size(0, HAVE_BYTES_MAX), Whole(ID_BYTES)]
+Marks: TypeAlias = Annotated[
+    tuple[MarkState, ...], Many(CONTENT_MARKS_MAX), Total("beyond", BEYOND_MAX)
+]
 
 
 class Stage(enum.IntEnum):
@@ -64,9 +105,9 @@ class Stage(enum.IntEnum):
 class Target(NamedTuple):
     """A node of the tree whose home an event goes to."""
 
-    attribute: str
-    at: int
-    wanted: int
+    attribute: Attribute
+    at: TreeNode
+    wanted: TreeNode
     """Whose part of the event's target area is searched: below `at` where a guess was too deep."""
     stage: Stage = Stage.GUESSED
 
@@ -74,12 +115,12 @@ class Target(NamedTuple):
 class Held(NamedTuple):
     """A subscription's piece, as its home keeps it and passes it on."""
 
-    record: bytes
-    piece: int
-    low: float
-    high: float
+    record: Annotated[bytes, Size(1, SUBSCRIPTION_BYTES_MAX)]
+    piece: Count
+    low: Annotated[float, Bound(0.0, 1.0), UpTo("high")]
+    high: Annotated[float, Bound(0.0, 1.0)]
     closed: bool
-    left_s: int
+    left_s: Annotated[int, Bound(0, LEASE_S_MAX)]
     """What is left of the lease."""
 
 
@@ -87,42 +128,42 @@ class PlaceSubscription(Struct, frozen=True):
     """Keep this piece of a subscription at the leaf that its point falls into."""
 
     topic: Cid
-    attribute: str
-    at: int
+    attribute: Attribute
+    at: TreeNode
     stage: Stage
     held: Held
-    token: int
+    token: Number
     """What to say in the answer: only who was on the way of the question can."""
-    hops: int = 0
+    hops: Hops = 0
 
 
 class Installed(Struct, frozen=True):
     """The answer: the leaf that keeps it, and what its home knows of the tree."""
 
     topic: Cid
-    sid: int
-    number: int
-    piece: int
-    attribute: str
-    leaf: int
-    token: int
-    hops: int
+    sid: Number
+    number: Number
+    piece: Count
+    attribute: Attribute
+    leaf: TreeNode
+    token: Number
+    hops: Hops
 
 
 class ProbeEvent(Struct, frozen=True):
     """An event on its way to the leaves that may hold subscriptions for it."""
 
     topic: Cid
-    block: bytes
-    targets: tuple[Target, ...]
-    hops: int = 0
+    block: Block
+    targets: Annotated[tuple[Target, ...], Many(TARGETS_MAX)]
+    hops: Hops = 0
 
 
 class MatchedEvent(Struct, frozen=True):
     """An event that a subscription of the receiver's matches, as its publisher signed it."""
 
-    block: bytes
-    hops: int
+    block: Block
+    hops: Hops
 
 
 class Purpose(enum.IntEnum):
@@ -140,61 +181,61 @@ class PlaceState(Struct, frozen=True):
     """What is held of one node of the tree, or what changed in it."""
 
     topic: Cid
-    attribute: str
-    at: int
+    attribute: Attribute
+    at: TreeNode
     purpose: Purpose
     is_split: bool
-    held: tuple[Held, ...]
-    shape: bytes = b""
+    held: Annotated[tuple[Held, ...], Many(HELD_MAX)]
+    shape: ShapeBytes = b""
     """What is known of the tree below, where the node has split."""
-    token: int = 0
+    token: Number = 0
     """What to say in the answer; 0: none is wanted."""
     home: PeerId | None = None
     """Who is to be answered, where it is not the sender."""
-    hops: int = 0
+    hops: Hops = 0
 
 
 class PlaceTaken(Struct, frozen=True):
     """What was handed over or transferred is kept here now."""
 
     topic: Cid
-    attribute: str
-    at: int
-    token: int
+    attribute: Attribute
+    at: TreeNode
+    token: Number
 
 
 class TreeHint(Struct, frozen=True):
     """There is more to know of a tree below a node: ask. Routed to a home, or told to one peer."""
 
     topic: Cid
-    attribute: str
-    about: int
-    at: int = 0
+    attribute: Attribute
+    about: TreeNode
+    at: Annotated[int, Bound(0, TREE_NODE_MAX)] = 0
     """The node whose home it is for; 0: the receiver, whoever it is."""
-    hops: int = 0
+    hops: Hops = 0
 
 
 class AskShape(Struct, frozen=True):
     """What is known of the tree below a node? Routed to its home."""
 
     topic: Cid
-    attribute: str
-    at: int
-    token: int
+    attribute: Attribute
+    at: TreeNode
+    token: Number
     """What to say in the answer."""
     asker: PeerId | None = None
     """Who is to be answered, where it is not the sender."""
-    hops: int = 0
+    hops: Hops = 0
 
 
 class TreeShape(Struct, frozen=True):
     """The answer: what is known of the tree below a node."""
 
     topic: Cid
-    attribute: str
-    below: int
-    shape: bytes
-    token: int
+    attribute: Attribute
+    below: TreeNode
+    shape: ShapeBytes
+    token: Number
 
 
 MARKS_LEFT_OUT = 1
@@ -204,18 +245,18 @@ MARKS_LEFT_OUT = 1
 class CompareContent(Struct, frozen=True):
     """A content subscriber asks a full member for matching events that it lacks (design 8)."""
 
-    request: int
+    request: Number
     topic: Cid
-    where: tuple[str, ...]
-    log: int
+    where: Filters
+    log: Number
     """Which log of the member's the places are of; 0: it is asked for the first time."""
-    place: int
+    place: Number
     """Up to where the member's log was compared before; `MARKS_LEFT_OUT` where `log` is 0."""
-    base: int
+    base: Number
     """Up to where marks were told before."""
-    have: bytes
+    have: EventIds
     """Eight bytes each of the events that came lately."""
-    marks: tuple[MarkState, ...] = ()
+    marks: Marks = ()
     """What we have compared with others, where this member is new to us; all of it, or nothing."""
     fresh: bool = False
     """We hold nothing yet: where the member stands is where we start."""
@@ -224,15 +265,15 @@ class CompareContent(Struct, frozen=True):
 class ContentCompared(Struct, frozen=True):
     """The matching events among those asked about, and how far they were looked through."""
 
-    request: int
+    request: Number
     topic: Cid
-    log: int
-    place: int
-    newest: int
-    order: bytes
+    log: Number
+    place: Number
+    newest: Number
+    order: EventIds
     """Eight bytes each of all that match, in the order of the member's log."""
-    blocks: tuple[bytes, ...]
-    marks: tuple[MarkState, ...]
+    blocks: Blocks
+    marks: Marks
     """Where the numberings stand that moved since `base`; only once the log's end is reached.
 
     Where `log` is 0: those of which the member's own log begins too late for us, and where."""

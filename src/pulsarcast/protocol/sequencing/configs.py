@@ -8,14 +8,15 @@ could decide without the new ones, and the new ones without the old.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 from msgspec import Struct
 
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.ids import CID_BYTES, PEER_ID_BYTES, Cid, PeerId
+from pulsarcast.protocol.fields import Many, StoreId, Unsent
+from pulsarcast.protocol.limits import MEMBERS_MAX, STORE_BYTES
 
-STORE_BYTES: Final = 8
 _MEMBER_BYTES: Final = PEER_ID_BYTES + STORE_BYTES
 
 
@@ -23,14 +24,14 @@ class Member(NamedTuple):
     """A sequencer, and which store of it has a vote: one that lost its store is another member."""
 
     peer: PeerId
-    store: bytes
+    store: StoreId
 
 
 class Config(Struct, frozen=True):
     """Who has a vote from some entry of the log on."""
 
-    members: tuple[Member, ...] = ()
-    outgoing: tuple[Member, ...] = ()
+    members: Annotated[tuple[Member, ...], Many(MEMBERS_MAX)] = ()
+    outgoing: Annotated[tuple[Member, ...], Unsent()] = ()
     """Those whose place the members take, as long as both have a say."""
     version: Cid | None = None
     """The version of the topic that names the members; None for its first."""

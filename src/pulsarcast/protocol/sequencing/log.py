@@ -11,11 +11,12 @@ from __future__ import annotations
 import enum
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 from msgspec import Struct
 
 from pulsarcast.model.ids import CID_BYTES, Cid, cid_of
+from pulsarcast.protocol.fields import Flat, Number, Size
 from pulsarcast.protocol.sequencing.configs import NO_CONFIG, Config, pack_config, unpack_config
 from pulsarcast.protocol.store import DropState, PutState, StateRow, Write
 
@@ -39,11 +40,11 @@ class EntryKind(enum.IntEnum):
 class Entry(NamedTuple):
     """One place of the log."""
 
-    term: int
-    position: int
+    term: Number
+    position: Number
     """How many events there are up to here, this one included."""
     kind: EntryKind
-    body: bytes
+    body: Annotated[bytes, Size(0, None)]
 
     @property
     def cid(self) -> Cid:
@@ -54,12 +55,12 @@ class Entry(NamedTuple):
 class Base(Struct, frozen=True):
     """Everything before the log's first entry, as far as anyone still needs it."""
 
-    index: int
-    term: int
-    position: int
+    index: Number
+    term: Number
+    position: Number
     cid: Cid | None
     """The last event's."""
-    config: Config
+    config: Annotated[Config, Flat()]
 
 
 NO_BASE: Final = Base(0, 0, 0, None, NO_CONFIG)

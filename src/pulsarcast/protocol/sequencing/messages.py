@@ -4,9 +4,13 @@ Every message names the sender's store: a vote, or an entry kept, counts for a m
 together, so one that has lost its store has lost its vote as well (decision 0021).
 """
 
+from typing import Annotated, TypeAlias
+
 from msgspec import Struct
 
 from pulsarcast.model.ids import Cid
+from pulsarcast.protocol.fields import Many, Number, Parts, Signature, StoreId
+from pulsarcast.protocol.limits import ENTRIES_MAX, SIGNATURES_MAX
 from pulsarcast.protocol.sequencing.log import Base, Entry
 
 
@@ -14,10 +18,10 @@ class AskVote(Struct, frozen=True):
     """May I lead in this term? (Raft, 5.2)."""
 
     topic: Cid
-    term: int
-    store: bytes
-    last_index: int
-    last_term: int
+    term: Number
+    store: StoreId
+    last_index: Number
+    last_term: Number
     trial: bool
     """Only to find out whether it would be granted: nobody's term changes (Raft thesis, 9.6)."""
 
@@ -26,8 +30,8 @@ class Vote(Struct, frozen=True):
     """You may, or not; the sender's term."""
 
     topic: Cid
-    term: int
-    store: bytes
+    term: Number
+    store: StoreId
     granted: bool
     trial: bool
 
@@ -36,33 +40,36 @@ class Append(Struct, frozen=True):
     """The leader's entries behind one that the receiver should have, or just a sign of life."""
 
     topic: Cid
-    term: int
-    store: bytes
-    before_index: int
-    before_term: int
-    entries: tuple[Entry, ...]
-    committed: int
-    certify: int
+    term: Number
+    store: StoreId
+    before_index: Number
+    before_term: Number
+    entries: Annotated[tuple[Entry, ...], Many(ENTRIES_MAX)]
+    committed: Number
+    certify: Number
     """From this position on the leader lacks signatures."""
-    settled: int
+    settled: Number
     """Up to this position most members have every event in their histories, with its proof."""
     base: Base | None = None
     """What the receiver lacks was dropped: go on behind this (Raft, 7)."""
+
+
+Signed: TypeAlias = Annotated[tuple[Number, Signature], Parts(("position", "signature"))]
 
 
 class Appended(Struct, frozen=True):
     """What the receiver has: everything up to `matched` is on its disk, if it agrees."""
 
     topic: Cid
-    term: int
-    store: bytes
+    term: Number
+    store: StoreId
     agreed: bool
-    matched: int
+    matched: Number
     """Where it does not agree: from behind where the leader should try."""
-    held: int
+    held: Number
     """Up to this position every event is in the receiver's history, with its proof."""
-    signatures: tuple[tuple[int, bytes], ...] = ()
-    """(position, signature), of events that are committed if so many others sign them too."""
+    signatures: Annotated[tuple[Signed, ...], Many(SIGNATURES_MAX)] = ()
+    """Of events that are committed if so many others sign them too."""
 
 
 class Summon(Struct, frozen=True):

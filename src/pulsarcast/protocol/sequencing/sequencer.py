@@ -21,9 +21,10 @@ from functools import partial
 
 from pulsarcast.model.errors import Rejection, RemoteError, Verdict
 from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.protocol.limits import STORE_BYTES
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.sequencing.changes import Changes
-from pulsarcast.protocol.sequencing.configs import STORE_BYTES, Config, Member, pack_config
+from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config
 from pulsarcast.protocol.sequencing.elections import Elections
 from pulsarcast.protocol.sequencing.entries import NUMBER_MAX, Entries
 from pulsarcast.protocol.sequencing.followers import Followers

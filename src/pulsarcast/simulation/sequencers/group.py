@@ -29,7 +29,7 @@ from pulsarcast.simulation.loop import Loop
 from pulsarcast.simulation.sequencers.checkers import Checkers
 from pulsarcast.simulation.sequencers.events import handover_of, make_event, version_cid, version_of
 from pulsarcast.simulation.tracing import TraceWriter
-from pulsarcast.wire.sizes import size_of
+from pulsarcast.wire.codec import size_of
 
 TOPIC = cid_of(b"the topic")
 HISTORY = "history"

@@ -1,0 +1,10 @@
+"""The one place where `wire` says that a peer sent what is not allowed."""
+
+from pulsarcast.model.errors import Rejection, RemoteError, Verdict
+
+
+def refusal(
+    message: str, code: Rejection = Rejection.MALFORMED, verdict: Verdict = Verdict.REJECT
+) -> RemoteError:
+    """The error to raise for what a peer sent."""
+    return RemoteError(message, verdict, code=code)
