@@ -233,7 +233,7 @@ def test_12_the_request_whitelist_tests_the_author() -> None:
     lab.subscribe([1, 2], cid)
     forged = event_for(rogue, request_of(MALLORY, cid), lab.topic(cid))
     lab.say(4, lab.peer(2), EventMessage(forged.block, 1))
-    assert lab.reasons(2) == ["published for a peer that may not request it"]
+    assert lab.reasons(2) == ["not_allowed"]
     assert not lab.delivered(2, cid)
 
 

@@ -8,7 +8,7 @@ from pulsarcast.model import trace
 from pulsarcast.model.cbor import decode as decode_cbor
 from pulsarcast.model.cbor import encode as encode_cbor
 from pulsarcast.model.cbor import opaque
-from pulsarcast.model.errors import Verdict
+from pulsarcast.model.errors import Rejection, Verdict
 from pulsarcast.model.events import Position, Sequence, publish_own
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import (
@@ -311,7 +311,7 @@ def test_a_version_from_elsewhere_that_changes_the_order_is_taken_by_nobody() ->
     announce(solo, looser.block)
     solo.hear(ALICE.peer_id, EventMessage(event_of(ALICE, looser).block, 1))
     solo.advance(10.0)
-    reason = "how a topic orders and spreads its events never changes"
+    reason = Rejection.INVALID_SUCCESSION
     assert solo.reasons() == [reason, reason], "once as announced, once as an event names it"
     assert solo.version(topic.cid) == topic
     event = event_of(ALICE, topic, position=Position(0, 1))

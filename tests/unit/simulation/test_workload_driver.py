@@ -113,7 +113,7 @@ def test_what_is_refused_five_times_is_given_up_and_counted() -> None:
     scene.stage.errors = ["no"] * 100
     scene.stage.run(500.0)
     assert scene.driver.done("publish")
-    assert scene.applications.refused == {"no": 5}
+    assert scene.applications.refused == {"invalid": 5}
 
 
 def test_events_of_a_lost_node_are_dropped_and_counted() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pulsarcast.model import trace
-from pulsarcast.model.errors import RemoteError, Verdict
+from pulsarcast.model.errors import Rejection, RemoteError, Verdict
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import cid_of
 from pulsarcast.model.remembering import RememberedVerification
@@ -421,7 +421,7 @@ def test_bytes_that_cannot_be_read_are_traced_and_end_the_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(data: bytes) -> None:
-        raise RemoteError("gibberish")
+        raise RemoteError("gibberish", code=Rejection.NOT_CANONICAL)
 
     monkeypatch.setattr(lines, "decode", refuse)
     notebook = Notebook()
@@ -430,7 +430,7 @@ def test_bytes_that_cannot_be_read_are_traced_and_end_the_connection(
     strings.world.run(1.0)
     assert [told for _, told in strings.told(1)] == ["+0", "-0"]
     record = notebook.records[0][4]
-    assert record == trace.Rejected(Verdict.REJECT, "gibberish", strings.world.peer(0))
+    assert record == trace.Rejected(Verdict.REJECT, "not_canonical", strings.world.peer(0))
 
 
 @pytest.mark.parametrize("through_wire", [False, True])
