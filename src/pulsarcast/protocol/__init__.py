@@ -1,1 +1,1 @@
-"""How peers behave, without IO: inputs in, effects out (design 4)."""
+"""How peers behave, without IO: inputs in, effects out (docs/architecture.md, The loop)."""

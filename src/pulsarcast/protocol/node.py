@@ -1,4 +1,4 @@
-"""The node: every part of the protocol behind one `handle` (design 4).
+"""The node: joins the parts of the protocol, and sends every input to its part.
 
 No clock, socket, thread or disk is in here: the same inputs and the same seed give the same
 effects, in the simulator and on the wire.
@@ -132,7 +132,7 @@ class Node:
         self.counts = context.counts
         self._halted: Refusal | None = None
         self._recent: dict[Cid, Cid] = {}
-        """The topics of the events that passed through us lately."""
+        """The topics of events that passed lately."""
         self.decode = decode_event
         self.dht = Kademlia(context, verify_block=self._verify_block, stored=self._stored)
         by_content: dict[Cid, ContentTopic] = {}
@@ -200,7 +200,7 @@ class Node:
 
     @property
     def halted(self) -> Refusal | None:
-        """Why we have fallen silent until a new start, where we have."""
+        """Why the node does nothing until its next start, if it halted."""
         return self._halted
 
     def handle(self, given: Input, now: Now) -> list[Effect]:
@@ -273,7 +273,7 @@ class Node:
                 if topic is not None:
                     topic.receive_live(event, sender, hops, certificate)
                 elif not hops:
-                    # Handed in to a topic that we have left.
+                    # Handed in to a topic that the node has left.
                     self.turn.send(sender, Leave(event.topic))
             case Credit() | Status() | Leave() | HandOver() | Meet() | Members():
                 self._tell_topic(sender, message)
@@ -323,7 +323,7 @@ class Node:
                 self.dht.receive(sender, message)
 
     def _check_parents(self, event: EventDescriptor) -> None:
-        """An event's parents are of its own topic, as far as we saw them lately."""
+        """Refuse an event with a parent of another topic, as far as parents passed lately."""
         recent = self._recent
         for parent in event.parents:
             if recent.get(parent, event.topic) != event.topic:
@@ -338,7 +338,7 @@ class Node:
         topic = self.topics.get(message.topic)
         if topic is None:
             if isinstance(message, Meet) or (isinstance(message, Status) and message.answer):
-                # It takes us for a neighbour of a topic that we have left.
+                # The peer takes the node for a neighbour in a topic that the node has left.
                 self.turn.send(sender, Leave(message.topic))
             elif isinstance(message, Leave):
                 self.outside.turned_away(sender, message.topic)
@@ -371,7 +371,7 @@ class Node:
                 self.outside.referred(sender, message)
                 self.content.referred(sender, message)
             case JoinRefused():
-                pass  # we are no member: the timer of what we hand in, or compare, tries again
+                pass  # The node is no member; a timer tries the search for one again.
             case _ as unreachable:
                 assert_never(unreachable)
 
@@ -392,10 +392,10 @@ class Node:
         self.dht.lookup(peer_key(wanted), found)
 
     def _halt(self, reason: trace.StopReason, message: str) -> None:
-        """We can promise nothing any more: say so, and fall silent until a new start.
+        """Trace why, and do nothing until the next start.
 
-        Where the disk refused, what we hold in memory is ahead of it: going on would acknowledge
-        what we do not have, or give a number twice.
+        After a failed write, memory is ahead of the disk: a node that went on would acknowledge
+        what it does not have, or give a number twice.
         """
         self._halted = Halted(message).refusal
         self.turn.trace(trace.NodeStopped(reason))
@@ -414,7 +414,7 @@ class Node:
         is_restored = RESTORED.table in disk.tables
         if is_restored:
             self.doubts.came_back(self._is_total)
-            # The numbers of our requests may be used as well.
+            # The restored numbers of requests may be used already.
             self.turn.persist(*(DropState("asked", key) for key in asked))
         else:
             for key, value in asked.items():
@@ -438,32 +438,32 @@ class Node:
     # What parts report: who else hears of it.
 
     def ask_self(self, message: RequestToPublish) -> None:
-        """A request of ours is for ourselves: we are one of the topic's sequencers."""
+        """A request of this node is for this node: it is one of the topic's sequencers."""
         self.intake.receive(self.turn.me, message)
 
     def published(self, event: EventDescriptor) -> None:
-        """An event of ours is on our disk: it may be routed by content."""
+        """An own event is on the disk: the topic may route it by content."""
         self.content.publish(event)
 
     def opened(self, topic: Topic) -> None:
-        """We are on our way into a topic: we may be one of its sequencers."""
+        """The node joins a topic, perhaps as one of its sequencers."""
         self.seats.open(topic)
 
     def closed(self, topic: Cid) -> None:
-        """We are out of a topic, or on our way out because we stop."""
+        """The node is out of a topic, or leaves it because it stops."""
         self.seats.close(topic)
 
     def left(self, topic: Cid) -> None:
-        """We are out of a topic for good."""
+        """The node has left a topic for good."""
         self.desk.forget(topic)
 
     def arrived(self, topic: Topic, event: EventDescriptor) -> None:
-        """An event is on our disk: requests may have waited for it."""
+        """An event is on the disk: requests may have waited for it."""
         self.desk.advance(topic)
         self.seats.arrived(topic.id, event)
 
     def renewed(self, topic: Topic) -> None:
-        """A topic that we follow has another version, with other sub-topics or sequencers."""
+        """A followed topic has another version, perhaps with other sub-topics or sequencers."""
         self.following.follow_below(topic)
         self.seats.renewed(topic)
 
@@ -482,7 +482,7 @@ class Node:
                 raise not_an_event from None
 
     def _stored(self, cid: Cid, block: bytes, sender: PeerId) -> None:
-        """We keep a new replica: see to it that its topic gets the event."""
+        """The node keeps a new replica: hand the event in, in case its topic lacks it."""
         try:
             event = self.decode(block)
         except RemoteError:
@@ -492,12 +492,12 @@ class Node:
     # For checkers and operators.
 
     def trees(self) -> dict[Cid, TreeView]:
-        """Our place in every tree."""
+        """The node's place in every tree."""
         views = {topic.id: topic.view() for topic in self.topics.values()}
         return {cid: view for cid, view in views.items() if isinstance(view, TreeView)}
 
     def cubes(self) -> dict[Cid, CubeView]:
-        """What we know of every cube."""
+        """What the node knows of every cube."""
         views = {topic.id: topic.view() for topic in self.topics.values()}
         return {cid: view for cid, view in views.items() if isinstance(view, CubeView)}
 

@@ -58,7 +58,7 @@ class PublishCommands(Commands[Publish]):
         """Publishes with an idempotency key that are not answered yet, and who waits for them."""
 
     def carry_out(self, given: Publish) -> None:
-        """Publish or request, whatever we may; once per idempotency key."""
+        """Publish, or request it where the node may not publish; once per idempotency key."""
         key = given.idempotency_key
         if key is None:
             self._publish_new(given, self.publisher.nonce())
@@ -134,7 +134,7 @@ class PublishCommands(Commands[Publish]):
     def _publish_linked(self, given: Publish, versions: Versions, nonce: bytes) -> None:
         me, descriptor = self.turn.me, versions.current
         if self.following.is_stopping:
-            # We have left our topics: it would be published as if we followed none of them.
+            # The node has left its topics, and would publish as if it had never followed one.
             self._refuse_publish(given, STOPPING)
             return
         if given.topic not in self.followed.members:
@@ -148,7 +148,7 @@ class PublishCommands(Commands[Publish]):
             if topic is not None and topic.halted is not None:
                 raise topic.halted.error()
             if versions.first.is_sequenced and descriptor.may_publish(me):
-                # Whoever leads among us gives it its place, as it does for anybody.
+                # The leader of the sequencers gives it its place, as it does for any author.
                 self.outbox.ask(given, descriptor, topic, nonce, self._settle(given))
             elif descriptor.may_publish(me):
                 self.publisher.publish(

@@ -50,7 +50,7 @@ class ReadCommands(Commands[ReadCommand]):
                 assert_never(unreachable)
 
     def find_block(self, cid: Cid, then: Callable[[bytes | None], None]) -> None:
-        """A block from our disk, or from the DHT."""
+        """A block from the disk, or from the DHT."""
 
         def loaded(answer: Block) -> None:
             if answer.block is not None:

@@ -71,7 +71,7 @@ class SubscriptionCommands(Commands[SubscriptionCommand]):
         self.answer(Reply(given.call, cid=given.topic, places=places))
 
     def _comes_again(self, given: SubscriptionCommand) -> bool:
-        """While our disk forgets a topic, comings and goings wait: they have their turns then."""
+        """Whether the command waits, because the disk has yet to forget the topic."""
         if not self.followed.is_forgetting(given.topic):
             return False
         self.following.when_forgotten(given.topic, lambda: self.handle(given))

@@ -113,13 +113,13 @@ class TopicCommands(Commands[TopicCommand]):
             )
 
         def stored(counts: list[int]) -> None:
-            # Whoever hears that the topic exists must be able to find it by its name.
+            # Before the caller hears of the topic, its name leads to it.
             self._point_to(topic, lambda: pointed(counts))
 
         self.dht.store([meta.block, topic.block], stored)
 
     def _update(self, given: UpdateTopic) -> None:
-        """A new version: stored, adopted by ourselves, and announced in the meta topic."""
+        """Make a new version: store it, adopt it, and announce it in the meta topic."""
         topic = self.following.member(given.topic)
         current = topic.descriptor
         if current.author != self.turn.me:

@@ -1,1 +1,1 @@
-"""Which topics we are a member of, and why; knowing them, and letting others in (design 2, 6)."""
+"""Which topics the node is a member of, and why; finding topics, and letting others in."""
