@@ -1,7 +1,7 @@
 """What a simulated message costs: calls of functions, which repeat exactly, and CPU seconds.
 
     python benchmarks/core_cost.py                         # this tree
-    python benchmarks/core_cost.py --base PATH --pairs 10  # another checkout, in turns with this one
+    python benchmarks/core_cost.py --base PATH --pairs 10  # another checkout beside it
 
 Plays fixed scenarios. Calls are counted by the profiler, in a run of their own; CPU seconds are
 measured without it, a process each, base and head in turns, after both are compiled. The interval
