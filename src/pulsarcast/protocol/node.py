@@ -33,7 +33,7 @@ from pulsarcast.protocol.content.messages import (
     TreeHint,
     TreeShape,
 )
-from pulsarcast.protocol.context import Context
+from pulsarcast.protocol.context import NO_PARTS, Context, Parts
 from pulsarcast.protocol.dht.expiry import Lifetime, event_lifetime, topic_lifetime
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.overlay import CubeView, TreeView
@@ -125,10 +125,11 @@ class Node:
         parameters: Parameters,
         *,
         decode_event: Callable[[bytes], EventDescriptor] = decode_event,
+        parts: Parts = NO_PARTS,
     ) -> None:
         self.turn = Turn(identity, rng)
         self.parameters = parameters
-        self.context = context = Context(self.turn, parameters, decode_event)
+        self.context = context = Context(self.turn, parameters, decode_event, parts)
         self.counts = context.counts
         self._halted: Refusal | None = None
         self._recent: dict[Cid, Cid] = {}
@@ -136,15 +137,15 @@ class Node:
         self.decode = decode_event
         self.dht = Kademlia(context, verify_block=self._verify_block, stored=self._stored)
         by_content: dict[Cid, ContentTopic] = {}
-        self.followed = FollowedTopics(by_content)
+        self.followed = context.part(FollowedTopics)(by_content)
         self.topics = self.followed.members
         self.outside = OutsidePublishing(context, self.dht)
         self.numberings = Numberings(context)
         self.doubts = Doubts(context, self.numberings, self.outside)
-        self.publisher = Publisher(
+        self.publisher = context.part(Publisher)(
             context, self.dht, self.numberings, self.outside, self.followed, self
         )
-        self.outbox = Outbox(context, self.followed, self)
+        self.outbox = context.part(Outbox)(context, self.followed, self)
         self.desk = RequestDesk(context, self.publisher)
         self.descriptors = Descriptors(context, self.dht, self.outbox, self.outside)
         self.handing_in = HandingIn(

@@ -15,6 +15,7 @@ from pulsarcast.model import trace
 from pulsarcast.model.ids import PeerId, peer_text
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import Command
+from pulsarcast.protocol.turn import Turn
 from pulsarcast.simulation.observer import Memory, Observer
 from pulsarcast.storage.memory import MemoryStore
 
@@ -289,11 +290,11 @@ class Fleet:
         self._tell("reset", a, f"to node {b}")
         self.stage.reset(a, b)
 
-    def turn_hostile(self, index: int, corrupt: Callable[[Any], None]) -> None:
-        """Make a running node hostile, until it is started again."""
+    def turn_hostile(self, index: int, hostile: set[Turn]) -> None:
+        """Count a running node among the hostile ones, until it is started again."""
         if self.is_up(index):
             self._tell("hostile", index)
-            corrupt(self.stage.node(index))
+            hostile.add(self.stage.node(index).turn)
 
     def set_clock(self, index: int, *, offset_s: float, drift_ppm: float) -> None:
         """Set a node's clock wrong."""

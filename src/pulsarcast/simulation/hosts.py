@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.identity import Identity
+from pulsarcast.protocol.context import Parts
 from pulsarcast.protocol.messages import Contact
 from pulsarcast.protocol.node import Node
 from pulsarcast.protocol.parameters import Parameters
@@ -27,6 +28,7 @@ class Seat:
     rng: Random
     parameters: Parameters
     decode_event: DecodeEvent
+    parts: Parts
 
 
 MakeNode: TypeAlias = Callable[[Seat], Core]
@@ -34,7 +36,13 @@ MakeNode: TypeAlias = Callable[[Seat], Core]
 
 def make_node(seat: Seat) -> Core:
     """Build the real thing."""
-    return Node(seat.identity, seat.rng, seat.parameters, decode_event=seat.decode_event)
+    return Node(
+        seat.identity,
+        seat.rng,
+        seat.parameters,
+        decode_event=seat.decode_event,
+        parts=seat.parts,
+    )
 
 
 class Host:

@@ -22,7 +22,6 @@ from pulsarcast.simulation.options import Options
 from pulsarcast.simulation.random_plan import RandomPlan, Step, TopicPlan, make_plan
 from pulsarcast.simulation.results import Result
 from pulsarcast.simulation.run import Progress, Run, no_progress
-from pulsarcast.simulation.sabotage import make_withhold
 from pulsarcast.simulation.sequenced_plan import make_sequenced_plan
 
 SETUP_S_MAX = 1_800.0
@@ -41,6 +40,7 @@ def run_random(options: Options, *, progress: Progress = no_progress) -> Result:
         links=Jittered(plan.latency_s, plan.jitter_s),
         parameters=plan.parameters,
         progress=progress,
+        may_withhold=any(step.action == "withhold" for step in plan.steps),
     )
     _Performance(run, plan).play()
     return run.result()
@@ -141,7 +141,7 @@ class _Performance:
             case "reset":
                 fleet.reset(step.a, step.b)
             case "withhold":
-                fleet.turn_hostile(step.a, make_withhold)
+                fleet.turn_hostile(step.a, self.run.hostile)
             case _:
                 raise AssertionError(f"unknown step {step}")
 

@@ -12,6 +12,7 @@ from pulsarcast.model.ids import Cid, PeerId, peer_text
 from pulsarcast.protocol.dissemination.overlay import CubeView, TreeView
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
+from pulsarcast.protocol.turn import Turn
 from pulsarcast.simulation import sabotage
 from pulsarcast.simulation.applications import Applications
 from pulsarcast.simulation.checkers.causality import settle_causality
@@ -27,6 +28,7 @@ from pulsarcast.simulation.observer import Observer
 from pulsarcast.simulation.options import Options
 from pulsarcast.simulation.results import ORDER_KINDS, Result
 from pulsarcast.simulation.tracing import open_trace, write_result
+from pulsarcast.simulation.withholding import withholding
 from pulsarcast.simulation.world import World
 
 JOIN_GAP_S = 0.02
@@ -70,6 +72,7 @@ class Run:
         links: Links | None = None,
         parameters: Parameters | None = None,
         progress: Progress = no_progress,
+        may_withhold: bool = False,
     ) -> None:
         self.options = options
         self.parameters = Parameters() if parameters is None else parameters
@@ -77,7 +80,10 @@ class Run:
         self._began_s = time.perf_counter()
         self._began_cpu_s = time.process_time()
         self._counts: list[Mapping[str, int]] = []
-        self._spoilt = sabotage.find(options.without)
+        spoilt = sabotage.find(options.without)
+        self.hostile: set[Turn] = set()
+        """The turns of the nodes that withhold events now."""
+        parts = withholding(spoilt.parts, self.hostile) if may_withhold else spoilt.parts
         self.trace = open_trace(options, lambda index: peer_text(self.world.peer(index)))
         self.observer = Observer(tracer=self.trace)
         self.world = World(
@@ -86,10 +92,11 @@ class Run:
             parameters=self.parameters,
             share_verification=options.share_verification,
             through_wire=options.through_wire,
-            disk=self._spoilt.disk,
+            disk=spoilt.disk,
             observer=self.observer,
             trace_rpc=self.trace is not None and options.trace_level == "rpc",
             prepare=self._prepare,
+            parts=parts,
         )
         note = None if self.trace is None else self._note
         self.fleet = Fleet(self.world, self.observer, note=note)
@@ -102,7 +109,6 @@ class Run:
         self._range_events_before = 0
 
     def _prepare(self, node: Any) -> None:
-        self._spoilt.prepare(node)
         # Only the counts are kept: nodes of earlier lives must not stay in memory.
         self._counts.append(node.counts)
 

@@ -18,6 +18,7 @@ from pulsarcast.model.events import decode_event
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import PeerId
 from pulsarcast.model.remembering import RememberedVerification
+from pulsarcast.protocol.context import NO_PARTS, Parts
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import Command, Start, Stop
 from pulsarcast.protocol.messages import Contact
@@ -67,12 +68,14 @@ class World:
         trace_rpc: bool = False,
         prepare: Callable[[Any], None] | None = None,
         make_node: MakeNode = make_node,
+        parts: Parts = NO_PARTS,
     ) -> None:
         self.seed = seed
         self.parameters = Parameters() if parameters is None else parameters
         self.observer = observer
         self.fault_notes: list[FaultNote] = []
         self._make_node = make_node
+        self._parts = parts
         self._prepare = prepare
         self._disk = DiskModel() if disk is None else disk
         self._decode_event: DecodeEvent = (
@@ -348,7 +351,9 @@ class World:
         host = self._hosts[index]
         host.incarnation += 1
         rng = Random(self._secret(f"node/{index}/{host.incarnation}"))
-        core = self._make_node(Seat(index, host.identity, rng, self.parameters, self._decode_event))
+        core = self._make_node(
+            Seat(index, host.identity, rng, self.parameters, self._decode_event, self._parts)
+        )
         if self._prepare is not None:
             self._prepare(core)
         process = Process(

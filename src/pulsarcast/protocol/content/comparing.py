@@ -76,7 +76,7 @@ class Comparing:
         self._counts = context.counts
         self._slots = [_Slot() for _ in range(MEMBERS)]
         self._have: dict[bytes, float] = {}
-        self._started = False
+        self.started = False
         self._starting: dict[Source, int] = {}
         self._timer: int | None = None
         self._searching = False
@@ -94,7 +94,7 @@ class Comparing:
     def open(self, marks: dict[Source, int] | None) -> None:
         """Begin: with where we stand, or by learning where others stand."""
         if marks is not None:
-            self._started = True
+            self.started = True
             for slot in self._slots:
                 slot.marks = dict(marks)
         self._tick()
@@ -130,12 +130,12 @@ class Comparing:
 
     def _tick(self) -> None:
         """Ask all that we compare with; find members where we have too few."""
-        wait_s = self._interval_s if self._started else min(self._interval_s, 1.0)
+        wait_s = self._interval_s if self.started else min(self._interval_s, 1.0)
         self._timer = self._turn.after(self._turn.jitter(wait_s), self._tick)
         if any(slot.member is None for slot in self._slots) and not self._searching:
             self._searching = True
             self._find_members(self._found)
-        for slot in self._slots if self._started else self._slots[:1]:
+        for slot in self._slots if self.started else self._slots[:1]:
             if slot.member is not None and not slot.request:
                 self._ask(slot)
 
@@ -147,7 +147,7 @@ class Comparing:
             if slot.member is None and others:
                 slot.member = others.pop()
                 slot.log = slot.place = slot.base = 0
-                if self._started or slot is self._slots[0]:
+                if self.started or slot is self._slots[0]:
                     self._ask(slot)
 
     def _ask(self, slot: _Slot) -> None:
@@ -156,7 +156,7 @@ class Comparing:
         slot.moved = {}
         number = slot.request
         slot.timer = self._turn.after(self._timeout_s, lambda: self._gave_up(slot, number))
-        fresh = not self._started
+        fresh = not self.started
         marks: tuple[MarkState, ...] = ()
         shown_none = slot.log == 0 and not fresh and len(slot.marks) > MARKS_MAX
         if slot.log == 0 and not fresh and not shown_none:
@@ -202,7 +202,7 @@ class Comparing:
         if message.log == 0:
             self._refused(slot, message.marks)
             return
-        if not self._started:
+        if not self.started:
             self._learn_start(slot, message)
             return
         for mark in message.marks:
@@ -284,7 +284,7 @@ class Comparing:
         if message.more:
             return
         self._done(slot)
-        self._started = True
+        self.started = True
         slot.log, slot.place, slot.base = message.log, message.place, message.place
         for each in self._slots:
             each.marks = dict(self._starting)

@@ -95,7 +95,7 @@ class Content:
         self.decode = context.decode
         self.trees = Trees()
         self.spaces = Spaces(descriptors, self._add_version)
-        self.routing = Routing(context, dht)
+        self.routing = context.part(Routing)(context, dht)
         self.homes = Homes(
             context,
             self.routing,
@@ -104,12 +104,11 @@ class Content:
             deliver=self._deliver,
             installed=self._installed,
         )
-        self.upkeep = Upkeep(context, self.routing, self.homes, self.trees)
+        self.upkeep = context.part(Upkeep)(context, self.routing, self.homes, self.trees)
         self.probing = Probing(context, self.trees, self.homes)
         self.subscriber = Subscriber(context, self.homes, self.spaces, self.trees)
         self.members = Members(context)
         self.dht = dht
-        self.topic_type = ContentTopic
         self.topics = topics
         """Those that we follow by content."""
         self._ended: dict[tuple[Cid, int], int] = {}
@@ -147,7 +146,7 @@ class Content:
         self.subscriber.cancel(cid, sid)
         self.subscriber.install(versions, sid, number, where, lambda: self.kept(cid, sid))
         if topic is None:
-            topic = self.topics[cid] = self.topic_type(self, versions)
+            topic = self.topics[cid] = ContentTopic(self, versions)
             topic.want(sid, number, wanted)
             topic.begin(self.numberings.last_link(cid))
             self.descriptors.follow(versions)
@@ -234,7 +233,7 @@ class Content:
                 continue  # Our disk has no version that says what it means.
             topic = self.topics.get(cid)
             if topic is None:
-                topic = self.topics[cid] = self.topic_type(
+                topic = self.topics[cid] = ContentTopic(
                     self,
                     versions,
                     frontier=Frontier(disk.marks.get(cid, [])),

@@ -79,7 +79,7 @@ class ContentTopic:
         )
         root = versions.first.root_peer
         self.finder = MemberFinder(self.id, root, content.context, content.dht)
-        self.comparing = Comparing(
+        self.comparing = content.context.part(Comparing)(
             self.id,
             content.context,
             is_ordered=self.is_ordered,

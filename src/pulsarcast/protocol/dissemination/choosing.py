@@ -15,7 +15,7 @@ def choose_overlay(
 ) -> tuple[Overlay, Conversation]:
     """A tree or a cube, as the topic's first version says: it never changes."""
     if topic.dissemination is Dissemination.CUBE:
-        cube = DisseminationCube(topic.cid, topic.root_peer, context, dht, owner)
-        return cube, CubeHeartbeat(topic.cid, context, cube, owner)
-    tree = DisseminationTree(topic.cid, topic.root_peer, context, dht, owner)
-    return tree, Heartbeat(topic.cid, context, tree, owner)
+        cube = context.part(DisseminationCube)(topic.cid, topic.root_peer, context, dht, owner)
+        return cube, context.part(CubeHeartbeat)(topic.cid, context, cube, owner)
+    tree = context.part(DisseminationTree)(topic.cid, topic.root_peer, context, dht, owner)
+    return tree, context.part(Heartbeat)(topic.cid, context, tree, owner)

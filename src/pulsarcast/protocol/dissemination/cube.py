@@ -422,7 +422,7 @@ class DisseminationCube:
             index = self.members.bucket(peer)
             self.members.remove(peer)
             if link is not None and link.unheard:
-                self._mend(index)
+                self.mend(index)
             if self.members.is_empty(index):
                 # Others may be there that we had no room for.
                 self._ask_about(self.members.first_key(index))
@@ -431,7 +431,7 @@ class DisseminationCube:
         ):
             self._rejoin()
 
-    def _mend(self, index: int) -> None:
+    def mend(self, index: int) -> None:
         """What we last sent to a lost member may be lost: see what the next of its bucket has."""
         for _, members in self.members.below(index + 1):
             if self.members.bucket(members[0]) == index:

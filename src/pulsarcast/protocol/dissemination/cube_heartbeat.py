@@ -92,11 +92,11 @@ class CubeHeartbeat:
         self.cube.refresh()
 
     def _talk(self) -> None:
-        for peer in self._conversation():
+        for peer in self.conversation():
             self._asked.setdefault(peer, self.turn.now)
             self.turn.send(peer, self._status(peer, answer=True))
 
-    def _conversation(self) -> list[PeerId]:
+    def conversation(self) -> list[PeerId]:
         """The nearest, children that took events and said nothing since, and some others."""
         chosen = dict.fromkeys(self._nearest())
         children = self.cube.children

@@ -146,7 +146,7 @@ class DisseminationTree:
             if sender != self.parent and not self.search.walk.is_asking(sender):
                 self.turn.send(sender, Leave(self.topic))
             return
-        if self._in_own_path(message.path):
+        if self.is_cycle(message.path):
             self.turn.send(sender, Leave(self.topic))
             self.search.walk.dead_end()
             return
@@ -182,11 +182,11 @@ class DisseminationTree:
         elif self.fresh:
             self.look_elsewhere()
 
-    def _in_own_path(self, path: tuple[PeerId, ...]) -> bool:
+    def is_cycle(self, path: tuple[PeerId, ...]) -> bool:
         """Whether attaching there would put us below ourselves."""
         return self.turn.me in path or len(path) >= PATH_MAX
 
-    def _is_above(self, peer: PeerId) -> bool:
+    def is_above(self, peer: PeerId) -> bool:
         """Whether a peer that wants to be our child is on our own way to the root."""
         return peer in self.path
 
@@ -199,7 +199,7 @@ class DisseminationTree:
             return
         if self.leaving:
             self._refuse(sender, message, JoinCode.LEAVING)
-        elif self._is_above(sender):
+        elif self.is_above(sender):
             self._refuse(sender, message, JoinCode.BELOW_YOU)
         elif not (self.attached and self.open):
             self._wait(sender, message)
@@ -317,7 +317,7 @@ class DisseminationTree:
         """Our parent says where it stands: a path that comes through us is a cycle."""
         if sender != self.parent or not path:
             return
-        if self._in_own_path(path):
+        if self.is_cycle(path):
             self.counts["cycle_broken"] += 1
             self.leave_parent()
         elif path != self.path:

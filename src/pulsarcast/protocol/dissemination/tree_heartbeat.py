@@ -75,13 +75,14 @@ class Heartbeat:
     def beat(self) -> None:
         """Ask the parent and the lazy neighbours where they stand."""
         self._prune_children()
-        self._choose_lazy()
+        self.choose_lazy()
         message = self._status(answer=True)
-        for peer in self._conversation():
+        for peer in self.conversation():
             self._asked.setdefault(peer, self.turn.now)
             self.turn.send(peer, message)
 
-    def _conversation(self) -> list[PeerId]:
+    def conversation(self) -> list[PeerId]:
+        """The members that a beat goes to: the parent first."""
         peers = list(self.lazy)
         if self.tree.parent is not None:
             peers.insert(0, self.tree.parent)
@@ -114,7 +115,7 @@ class Heartbeat:
             if link is None or self.turn.now - link.heard_s > silence_s:
                 self.tree.drop_child(child)
 
-    def _choose_lazy(self) -> None:
+    def choose_lazy(self) -> None:
         """Keep enough lazy neighbours, none of them a neighbour or above us in the tree.
 
         One that was silent gives its place to another; where there is none, it is asked again a

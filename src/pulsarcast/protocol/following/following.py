@@ -111,7 +111,6 @@ class Following:
         self.handing_in = handing_in
         self.renewal = renewal
         self.owner = owner
-        self.topic_type = Topic
         self._stopped: Callable[[], None] | None = None
         self.is_stopping = False
         """Whether the node stops: it leaves overlays now, and forgets no subscription."""
@@ -172,7 +171,7 @@ class Following:
         self, versions: Versions, life: Life, why: FollowReason, *, from_start: bool
     ) -> Topic:
         self.descriptors.follow(versions)
-        topic = self.topic_type(
+        topic = self.context.part(Topic)(
             versions,
             self.context,
             self.dht,
@@ -505,7 +504,7 @@ class Following:
                 continue
             reasons = FollowReason(value[0])
             self.followed.lives[cid] = Life(Stage.MEMBER, reasons)
-            self.topics[cid] = self.topic_type(
+            self.topics[cid] = self.context.part(Topic)(
                 versions,
                 self.context,
                 self.dht,

@@ -239,7 +239,7 @@ class Outbox:
             delay = min(delay, self.parameters.election_timeout_s * 2**doublings)
         asked.attempts += 1
         asked.is_hurried = False
-        asked.timer = self.turn.after(self.turn.jitter(delay), lambda: self._try_another(asked))
+        asked.timer = self.turn.after(self.turn.jitter(delay), lambda: self.ask_again(asked))
         if asked.target == self.turn.me:
             # Last: the answer may come at once.
             self.owner.ask_self(message)
@@ -253,8 +253,8 @@ class Outbox:
             return self.turn.me
         return asked.targets[asked.attempts % len(asked.targets)]
 
-    def _try_another(self, asked: _Asked) -> None:
-        """No answer came."""
+    def ask_again(self, asked: _Asked) -> None:
+        """No answer came in time: send the request again, to another where there is one."""
         topic = asked.signed.request.topic
         if self._leaders.get(topic) == asked.target:
             del self._leaders[topic]
@@ -284,7 +284,7 @@ class Outbox:
         asked.is_hurried = True
         self.turn.cancel(asked.timer)
         delay_s = self.turn.jitter(self.parameters.leader_heartbeat_s)
-        asked.timer = self.turn.after(delay_s, lambda: self._try_another(asked))
+        asked.timer = self.turn.after(delay_s, lambda: self.ask_again(asked))
 
     def _referred(self, asked: _Asked, sender: PeerId, leader: PeerId | None) -> None:
         """A sequencer says that another leads, or that it knows of none."""

@@ -29,7 +29,7 @@ from pulsarcast.protocol.messages import EventMessage
 from pulsarcast.protocol.publishing.numbering import Numbering, Numberings
 from pulsarcast.protocol.publishing.outside import OutsidePublishing
 from pulsarcast.protocol.store import MarkState, PutEvent
-from pulsarcast.protocol.topic.barrier import NO_LINKS, Links
+from pulsarcast.protocol.topic.barrier import NO_LINKS, CausalBarrier, Links
 from pulsarcast.protocol.topic.followed import FollowedTopics
 from pulsarcast.protocol.topic.topic import Topic
 
@@ -160,6 +160,19 @@ class Publisher:
             return NO_LINKS if last is None else Links((last[1],), (last[0],))
         own = (self.turn.me, numbering.epoch)
         limit = max(2, min(self.parameters.barrier_max, PARENTS_MAX))
+        self.merge_heads(barrier, limit, descriptor, topic, numbering)
+        return barrier.links(limit, own)
+
+    def merge_heads(
+        self,
+        barrier: CausalBarrier,
+        limit: int,
+        descriptor: TopicDescriptor,
+        topic: Topic | None,
+        numbering: Numbering,
+    ) -> None:
+        """Publish events without a payload until an event has room for all heads."""
+        own = (self.turn.me, numbering.epoch)
         while len(barrier) > limit:
             self.counts["merge"] += 1
             links = barrier.links(limit, own)
@@ -176,7 +189,6 @@ class Publisher:
                 is_merge=True,
             )
             self._launch(merge, numbering, topic, descriptor, False, "", lambda *_: None)
-        return barrier.links(limit, own)
 
     @staticmethod
     def _position(descriptor: TopicDescriptor, sequence: Sequence) -> Position | None:

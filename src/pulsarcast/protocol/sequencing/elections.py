@@ -94,7 +94,7 @@ class Elections:
         self.votes = {sequencer.turn.me: sequencer.store}
         sequencer.counts["election"] = sequencer.counts.get("election", 0) + 1
         self.wait()
-        sequencer._sync_vote(partial(self._stood, sequencer.term))
+        sequencer.sync_vote(partial(self._stood, sequencer.term))
 
     def _stood(self, term: int) -> None:
         sequencer = self.sequencer
@@ -125,7 +125,7 @@ class Elections:
         if granted:
             sequencer.voted_for = sender
             self.wait()
-            sequencer._sync_vote(lambda: sequencer.turn.send(sender, answer))
+            sequencer.sync_vote(lambda: sequencer.turn.send(sender, answer))
         else:
             sequencer.reply(sender, answer)
 

@@ -6,11 +6,10 @@ it signs and verifies, lets certified events out, and tells the machine what is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 from pulsarcast.model import trace
-from pulsarcast.model.certificates import is_place_signed, sign_place
+from pulsarcast.model.certificates import is_place_signed, make_certificate, sign_place
 from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.events import EventDescriptor, Position, Sequence, publish_own
 from pulsarcast.model.ids import Cid, PeerId, cid_of
@@ -36,10 +35,6 @@ KNOWN_MAX = 2048
 class SeatOwner(Protocol):
     """What a seat asks of those that it belongs to."""
 
-    def make_certificate(
-        self, sequencers: tuple[PeerId, ...], signatures: dict[PeerId, bytes]
-    ) -> bytes: ...
-
     def hear(self, message: RequestAnswered | RequestReferred) -> None:
         """A request of our own is answered, by ourselves."""
 
@@ -56,7 +51,6 @@ class Seat:
         topic: Topic,
         publisher: Publisher,
         owner: SeatOwner,
-        make: Callable[..., Sequencer],
         *,
         saved: Saved | None = None,
         log: Log | None = None,
@@ -71,7 +65,7 @@ class Seat:
         self._known: dict[Cid, EventDescriptor] = {}
         self.desk = SequencerDesk(self)
         self.versions = topic.versions
-        self.sequencer = make(
+        self.sequencer = context.part(Sequencer)(
             topic.id,
             topic.versions.first.sequencers,
             self.turn,
@@ -145,13 +139,17 @@ class Seat:
     def certified(self, entry: Entry, signatures: dict[PeerId, bytes]) -> None:
         """An event is committed and proven: it leaves, and is replicated, at once."""
         event = self.event_of(entry.body)
-        certificate = self.owner.make_certificate(self.signers_of(entry), signatures)
+        certificate = self.certificate(entry, signatures)
         self.publisher.trace_published(event, "")
         try:
             self.topic.receive(event, self.turn.me, 0, certificate)
         except RemoteError as error:
             self.context.rejected(self.turn.me, self.topic.id, error)
         self.desk.count_replicas(event)
+
+    def certificate(self, entry: Entry, signatures: dict[PeerId, bytes]) -> bytes:
+        """The proof that most sequencers have signed an event's place."""
+        return make_certificate(self.signers_of(entry), signatures)
 
     def signers_of(self, entry: Entry) -> tuple[PeerId, ...]:
         """The sequencers by the version that an event names."""

@@ -6,9 +6,8 @@ somebody who wants something published. We look at the topic itself before we be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from pulsarcast.model.certificates import make_certificate
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import EventDescriptor, decode_request
 from pulsarcast.model.ids import CID_BYTES, Cid, PeerId
@@ -28,7 +27,6 @@ from pulsarcast.protocol.sequencing.log import BASE, ENTRY, Log, read_log
 from pulsarcast.protocol.sequencing.messages import SequencerMessage, Summon
 from pulsarcast.protocol.sequencing.saved import STORE, VOTE, Saved, read_saved
 from pulsarcast.protocol.sequencing.seat import Seat
-from pulsarcast.protocol.sequencing.sequencer import Sequencer
 from pulsarcast.protocol.store import DropState, Write
 from pulsarcast.protocol.topic.life import FollowReason
 from pulsarcast.protocol.topic.topic import Topic
@@ -62,8 +60,6 @@ class Seats:
         self.renewal = renewal
         self.publisher = publisher
         self.outbox = outbox
-        self.make_sequencer: Callable[..., Sequencer] = Sequencer
-        self.make_certificate = make_certificate
         self.by_topic: dict[Cid, Seat] = {}
         self._saved: dict[Cid, dict[str, bytes]] = {}
         self._entries: dict[Cid, dict[int, bytes]] = {}
@@ -111,12 +107,11 @@ class Seats:
         saved = self._saved.pop(topic.id, {})
         entries = self._entries.pop(topic.id, {})
         left = self._left.pop(topic.id, None)
-        seat = self.by_topic[topic.id] = Seat(
+        seat = self.by_topic[topic.id] = self.context.part(Seat)(
             self.context,
             topic,
             self.publisher,
             self,
-            self.make_sequencer,
             saved=left[0] if left else read_saved(saved.get(STORE), saved.get(VOTE)),
             log=left[1] if left else read_log(entries, saved.get(BASE)),
         )

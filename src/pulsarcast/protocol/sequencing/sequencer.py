@@ -145,7 +145,7 @@ class Sequencer:
 
     # Terms.
 
-    def _sync_vote(self, then: Callable[[], None]) -> None:
+    def sync_vote(self, then: Callable[[], None]) -> None:
         """Nobody hears of a vote or a term before it is on our disk (figure 2)."""
         self._sync(self._vote_row(), then=then)
 
@@ -177,7 +177,7 @@ class Sequencer:
             self.term = term
             self.voted_for = None
             self.entries.signed_to = 0
-            self._sync_vote(lambda: None)
+            self.sync_vote(lambda: None)
         self.role = Role.FOLLOWER
         self.leader = None
         if was != (self.role, self.leader):
@@ -308,22 +308,24 @@ class Sequencer:
         while True:
             position = self.emitted + 1
             found = self.log.event_at(position)
-            if found is None or not self._is_committed(found[0]):
+            if found is None or not self.is_committed(found[0]):
                 return
             _, entry = found
             signatures = self.followers.signatures.setdefault(position, {})
             if self.turn.me not in signatures:
                 signatures[self.turn.me] = self.owner.sign(entry)
-            if not self._is_signed(entry, signatures):
+            if not self.is_proven(entry, signatures):
                 return
             self.emitted = position
             del self.followers.signatures[position]
             self.owner.certified(entry, signatures)
 
-    def _is_committed(self, index: int) -> bool:
+    def is_committed(self, index: int) -> bool:
+        """Whether most members have an entry on their disks."""
         return index <= self.committed
 
-    def _is_signed(self, entry: Entry, signatures: dict[PeerId, bytes]) -> bool:
+    def is_proven(self, entry: Entry, signatures: dict[PeerId, bytes]) -> bool:
+        """Whether most sequencers have signed an event's place."""
         signers = self.owner.signers_of(entry)
         return sum(peer in signatures for peer in signers) > len(signers) // 2
 

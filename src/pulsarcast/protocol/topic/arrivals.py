@@ -104,7 +104,7 @@ class Arrivals:
         if event.version not in self._versions.by_cid:
             return self._park(arrival)
         if self._state.is_sequenced:
-            stopped = self._prove(event, certificate)
+            stopped = self.prove(event, certificate)
             if stopped is not None:
                 return stopped
         try:
@@ -122,7 +122,7 @@ class Arrivals:
                 return Void(error)
         return None
 
-    def _prove(self, event: EventDescriptor, certificate: bytes) -> Stopped | None:
+    def prove(self, event: EventDescriptor, certificate: bytes) -> Stopped | None:
         """Where several sequencers agree, nothing is taken in without a certificate.
 
         Whoever published it. A copy from the DHT has none: another member has the event with both.

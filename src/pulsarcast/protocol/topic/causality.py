@@ -79,7 +79,7 @@ class CausalOrdering(Ordering):
             or self._excused.get((publisher, epoch), 0) >= number
         )
 
-    def _waits_for(self, event: EventDescriptor) -> Source | None:
+    def waits_for(self, event: EventDescriptor) -> Source | None:
         """The first numbering that has to move on before this event has its turn."""
         for mark in (*event.marks, *event.request.marks):
             if not self._is_behind(mark):
@@ -94,7 +94,7 @@ class CausalOrdering(Ordering):
         self._remember(event)
         source = (event.publisher, epoch)
         in_turn = number == self.frontier.high(*source) + 1
-        waits_for = self._waits_for(event)
+        waits_for = self.waits_for(event)
         if in_turn and waits_for is None:
             return True
         if self._make_room(event):
@@ -172,7 +172,7 @@ class CausalOrdering(Ordering):
         found = waiting.get(high + 1)
         if found is None:
             return None
-        waits_for = self._waits_for(found[0])
+        waits_for = self.waits_for(found[0])
         if waits_for is not None:
             self._block(source, waits_for)
             return None

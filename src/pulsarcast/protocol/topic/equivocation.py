@@ -94,7 +94,7 @@ class Equivocation:
     def _keep_proof(self, event: EventDescriptor, held: Cid, certificate: bytes) -> None:
         """One proof of each liar is enough: it could make as many as it has numbers."""
         if self._state.is_sequenced:
-            self._halt(event, held, certificate)
+            self.halt(event, held, certificate)
         if event.publisher not in self._liars and len(self._liars) < LIARS_MAX:
             self._liars[event.publisher] = None
             self._turn.persist(PutState(StateRow("proof", held, event.block)))
@@ -119,7 +119,7 @@ class Equivocation:
         if publisher != self._turn.me:
             self._turn.load(LoadBlock(held), Block, found)
 
-    def _halt(self, event: EventDescriptor, held: Cid, certificate: bytes) -> None:
+    def halt(self, event: EventDescriptor, held: Cid, certificate: bytes) -> None:
         """Two certificates for one position: there is no order any more, and both prove it."""
         check_certificate(self._versions.sequencers_of(event), event, certificate)
         in_force = self._versions.by_cid.get(self._versions.in_force_at(event.sequence.number))

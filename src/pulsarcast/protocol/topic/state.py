@@ -68,5 +68,6 @@ class TopicState:
         order, held_back_max = versions.current.delivery_order, context.parameters.held_back_max
         self.ordering = Ordering(order, self.frontier, held_back_max)
         if order is DeliveryOrder.CAUSAL:
-            self.ordering = self.causal = CausalOrdering(self.frontier, held_back_max)
+            self.causal = context.part(CausalOrdering)(self.frontier, held_back_max)
+            self.ordering = self.causal
             self.barrier = CausalBarrier(self.id)

@@ -117,15 +117,15 @@ class Topic:
         self.overlay, self.heartbeat = choose_overlay(versions.first, context, dht, self)
         self.overlay.fresh = not state.started
         self.overlay.open = state.started
-        self.sharing = Sharing(state)
+        self.sharing = context.part(Sharing)(state)
         self.flow = FlowControl(state, self.overlay, self.sharing)
-        self.equivocation = Equivocation(state, self.overlay, own)
+        self.equivocation = context.part(Equivocation)(state, self.overlay, own)
         self.handovers = Handovers(state)
-        self.arrivals = Arrivals(state, self.equivocation, self.handovers)
+        self.arrivals = context.part(Arrivals)(state, self.equivocation, self.handovers)
         self.keeping = Keeping(state, self.handovers, self.flow, self.heartbeat, self)
         self.retirement = Retirement(state, self.keeping)
         witnesses = Witnesses(state, self.overlay, self.heartbeat, self.sharing)
-        self.recovery = Recovery(state, self.retirement, witnesses, self)
+        self.recovery = context.part(Recovery)(state, self.retirement, witnesses, self)
         self.comparing = Comparing(self.overlay, self.heartbeat, self.sharing)
         self.own_before: Sequence | None = None
         """Causal order: our last event from before we followed the topic, if it is yet to come."""

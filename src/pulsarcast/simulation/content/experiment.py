@@ -82,6 +82,7 @@ class Experiment:
             disk=self._spoilt.disk,
             observer=self.ledger,
             prepare=self._prepare,
+            parts=self._spoilt.parts,
         )
         self.counted = count_in(self.world)
         self.topic: Cid
@@ -108,7 +109,6 @@ class Experiment:
         peer = node.turn.me
         node.content.homes.taken = self._taken
         node.content.kept = lambda topic, sid: self.kept.setdefault((peer, sid), self.world.now)
-        self._spoilt.prepare(node)
         self._counts.append(node.counts)
 
     def _taken(self, subscriber: PeerId, answer: Installed) -> None:

@@ -100,6 +100,7 @@ class _Play:
             observer=self.ledger,
             trace_rpc=self.trace is not None and options.trace_level == "rpc",
             prepare=self._prepare,
+            parts=self._spoilt.parts,
         )
         self.topic: Cid | None = None
         self.faults: dict[str, int] = {}
@@ -112,7 +113,6 @@ class _Play:
         self._late = 0
 
     def _prepare(self, node: Any) -> None:
-        self._spoilt.prepare(node)
         self._counts.append(node.counts)
 
     # The play.

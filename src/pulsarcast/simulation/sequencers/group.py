@@ -15,6 +15,7 @@ from typing import Any
 from pulsarcast.model import trace
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.ids import PEER_ID_PREFIX, Cid, PeerId, cid_of
+from pulsarcast.protocol.context import NO_PARTS, Parts
 from pulsarcast.protocol.effects import Effect, Persist, Send, SetTimer
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.sequencing.log import BASE, ENTRY, INDEX_BYTES, Entry, read_log
@@ -364,7 +365,7 @@ class Group:
         size: int,
         parameters: Parameters,
         *,
-        prepare: Callable[[Any], None] | None = None,
+        parts: Parts = NO_PARTS,
         tracer: TraceWriter | None = None,
     ) -> None:
         self.seed = seed
@@ -373,7 +374,7 @@ class Group:
         self.weather = Weather(self.rng)
         self.loop = Loop()
         self.counts: dict[str, int] = {}
-        self.prepare = prepare
+        self._parts = parts
         self._tracer = tracer
         self._clock = NodeClock(0.0)
         self.peers = [Peer(self, index) for index in range(size)]
@@ -392,9 +393,7 @@ class Group:
 
     def make(self, *args: Any, **kwargs: Any) -> Sequencer:
         """A sequencer, perhaps with a safeguard less."""
-        made = Sequencer(*args, **kwargs)
-        if self.prepare is not None:
-            self.prepare(made)
+        made: Sequencer = self._parts.get(Sequencer, Sequencer)(*args, **kwargs)
         return made
 
     def publish(self, sequencers: Iterable[Peer]) -> int:

@@ -14,6 +14,7 @@ from pulsarcast.model import trace
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import peer_text
 from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.sequencing.sequencer import Sequencer
 from pulsarcast.simulation.options import Options
 from pulsarcast.simulation.results import Result
 from pulsarcast.simulation.sabotage import find
@@ -34,7 +35,7 @@ SEQUENCERS = (1, 2, 3, 3, 4, 5, 5, 6, 7)
 
 def run_sequencers(options: Options) -> Result:
     """Play one seed."""
-    if options.without is not None and find(options.without).sequencer is None:
+    if options.without is not None and Sequencer not in find(options.without).parts:
         raise LocalError(f"sequencers alone have no {options.without} to go without")
     wall_s, cpu_s = time.perf_counter(), time.process_time()
     tracer = open_trace(options, lambda index: peer_text(play.group.peers[index].id))
@@ -91,9 +92,7 @@ class _Play:
             sequencer_log=rng.choice((2, 8, 64)),
         )
         self.tracer = tracer
-        self.group = Group(
-            seed, size + spare, parameters, prepare=find(without).sequencer, tracer=tracer
-        )
+        self.group = Group(seed, size + spare, parameters, parts=find(without).parts, tracer=tracer)
         self.group.publish(self.group.peers[:size])
         self.duration_s = rng.uniform(15.0, 40.0)
         self.kinds = [

@@ -1,0 +1,79 @@
+"""A hostile node: it passes nothing on, and hides that it does not.
+
+It still receives, delivers, and answers every heartbeat with just the hash that the asker expects.
+Only a third party can tell its neighbours what they miss.
+"""
+
+from typing import Any
+
+import msgspec
+
+from pulsarcast.model.ids import PeerId
+from pulsarcast.protocol.context import Parts
+from pulsarcast.protocol.dissemination.cube import DisseminationCube
+from pulsarcast.protocol.dissemination.cube_heartbeat import CubeHeartbeat
+from pulsarcast.protocol.dissemination.tree import DisseminationTree
+from pulsarcast.protocol.dissemination.tree_heartbeat import Heartbeat
+from pulsarcast.protocol.messages import EventMessage, FetchRange, FrontierPage, Range, Status
+from pulsarcast.protocol.topic.sharing import Sharing
+from pulsarcast.protocol.topic.state import TopicState
+from pulsarcast.protocol.topic.topic import Topic
+from pulsarcast.protocol.turn import Turn
+
+
+def withholding(parts: Parts, hostile: set[Turn]) -> Parts:
+    """Parts of nodes that withhold events while their turns are among the hostile ones."""
+
+    def built(kind: type[Any]) -> Any:
+        return parts.get(kind, kind)
+
+    def hiding(overlay: Any) -> Any:
+        class Hiding(overlay):  # type: ignore[misc]
+            def forward(
+                self, message: EventMessage, *, source: PeerId | None, passed_on: bool = True
+            ) -> None:
+                """Swallow what comes from others; the node's own events may go."""
+                if source is None or self.turn not in hostile:
+                    super().forward(message, source=source, passed_on=passed_on)
+
+        return Hiding
+
+    def flattering(heartbeat: Any) -> Any:
+        class Flattering(heartbeat):  # type: ignore[misc]
+            def receive(self, sender: PeerId, message: Status) -> None:
+                if message.answer and self.turn in hostile:
+                    path = self.owner.overlay.path_from_here()
+                    flattery = Status(self.topic, message.digest, path, (), False)
+                    self.turn.send(sender, flattery)
+                else:
+                    super().receive(sender, message)
+
+        return Flattering
+
+    class Refusing(built(Sharing)):  # type: ignore[misc]
+        def __init__(self, state: TopicState) -> None:
+            super().__init__(state)
+            self.id, self.turn = state.id, state.context.turn
+
+        def serve(self, sender: PeerId, message: FetchRange) -> None:
+            if self.turn in hostile:
+                self.turn.send(sender, Range(message.request, self.id, (), False))
+            else:
+                super().serve(sender, message)
+
+    class Secretive(built(Topic)):  # type: ignore[misc]
+        def receive_page(self, sender: PeerId, message: FrontierPage) -> None:
+            """Fetch what others show, show nothing."""
+            if self.turn in hostile:
+                message = msgspec.structs.replace(message, answer=False)
+            super().receive_page(sender, message)
+
+    return {
+        **parts,
+        DisseminationTree: hiding(built(DisseminationTree)),
+        DisseminationCube: hiding(built(DisseminationCube)),
+        Heartbeat: flattering(built(Heartbeat)),
+        CubeHeartbeat: flattering(built(CubeHeartbeat)),
+        Sharing: Refusing,
+        Topic: Secretive,
+    }
