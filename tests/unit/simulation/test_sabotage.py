@@ -2,6 +2,7 @@
 
 import ast
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -10,7 +11,8 @@ from pulsarcast.simulation.sabotage import SAFEGUARDS
 
 
 @pytest.mark.parametrize("module", [sabotage, withholding], ids=lambda module: module.__name__)
-def test_only_public_names_of_the_core_are_used_and_none_is_set(module: object) -> None:
+def test_only_public_names_of_the_core_are_used_and_none_is_set(module: ModuleType) -> None:
+    assert module.__file__ is not None
     tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
     assert list(_reaching_in(tree)) == []
 
