@@ -316,11 +316,17 @@ class Row(Shape):
     def size(self, at: str, into: str) -> list[str]:
         if self.element.bytes_always:
             return [f"{into} += len({at}) * {self.element.bytes_always}"]
-        if isinstance(self.element, Record):
-            loop, lines = self.element.loop, self.element.size_from(self.element.each, into)
-        else:
-            loop, lines = "each", self.element.size_present("each", into)
-        return [f"for {loop} in {at}:", *indented(lines)]
+        if not isinstance(self.element, Record):
+            return [f"for each in {at}:", *indented(self.element.size_present("each", into))]
+        element = self.element
+        lines = element.size_from(element.each, into)
+        varying = [field for field in element.fields if not field.shape.bytes_always]
+        if len(varying) != 1 or not isinstance(varying[0].shape, Row):
+            return [f"for {element.loop} in {at}:", *indented(lines)]
+        # Contacts: most have no address.
+        bare = 2 + sum(field.shape.bytes_always for field in element.fields)
+        lines = [f"if {element.each}{varying[0].name}:", *indented([f"{into} -= {bare}", *lines])]
+        return [f"{into} += len({at}) * {bare}", f"for {element.loop} in {at}:", *indented(lines)]
 
     def _read_each(self, name: str, what: str) -> list[str]:
         return self.element.read_each(name, what)
