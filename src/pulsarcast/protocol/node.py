@@ -97,7 +97,7 @@ from pulsarcast.protocol.publishing.numbering import Numberings
 from pulsarcast.protocol.publishing.outbox import Outbox
 from pulsarcast.protocol.publishing.outside import OutsidePublishing
 from pulsarcast.protocol.publishing.publisher import Publisher
-from pulsarcast.protocol.publishing.request_desk import RequestDesk
+from pulsarcast.protocol.publishing.request_queue import PublisherRequests, RequestQueue
 from pulsarcast.protocol.sequencing.intake import RequestIntake
 from pulsarcast.protocol.sequencing.messages import (
     Append,
@@ -146,7 +146,9 @@ class Node:
             context, self.dht, self.numberings, self.outside, self.followed, self
         )
         self.outbox = context.part(Outbox)(context, self.followed, self)
-        self.desk = RequestDesk(context, self.publisher)
+        self.requests = RequestQueue(
+            context, self.publisher, self.outbox, PublisherRequests(self.publisher)
+        )
         self.descriptors = Descriptors(context, self.dht, self.outbox, self.outside)
         self.handing_in = HandingIn(
             context, self.followed, self.descriptors, self.outside, self.doubts, self.publisher
@@ -175,7 +177,7 @@ class Node:
         self.seats = Seats(
             context, self.descriptors, self.following, self.renewal, self.publisher, self.outbox
         )
-        self.intake = RequestIntake(context, self.followed, self.doubts, self.desk, self.seats)
+        self.intake = RequestIntake(context, self.followed, self.doubts, self.requests, self.seats)
         self.topic_commands = TopicCommands(
             context,
             self.following,
@@ -456,11 +458,11 @@ class Node:
 
     def left(self, topic: Cid) -> None:
         """The node has left a topic for good."""
-        self.desk.forget(topic)
+        self.requests.forget(topic)
 
     def arrived(self, topic: Topic, event: EventDescriptor) -> None:
         """An event is on the disk: requests may have waited for it."""
-        self.desk.advance(topic)
+        self.requests.advance(topic)
         self.seats.arrived(topic.id, event)
 
     def renewed(self, topic: Topic) -> None:
@@ -507,7 +509,7 @@ class Node:
         total = {
             "topics": len(self.topics),
             "outbox": len(self.outbox),
-            "requests": len(self.desk) + len(self.seats),
+            "requests": len(self.requests) + len(self.seats),
             "sequencer_entries": self.seats.entries,
             "offers": len(self.outside),
             "numberings": len(self.numberings),

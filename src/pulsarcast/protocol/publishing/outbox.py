@@ -2,7 +2,7 @@
 
 Whoever may not publish asks someone who may. A request rests on our disk and is sent again, ever
 more slowly, until it is answered with a CID or a refusal. The other side of it is
-`request_desk.py`.
+`request_queue.py`.
 """
 
 from collections.abc import Callable

@@ -103,13 +103,15 @@ class Publisher:
         )
         self._launch(event, numbering, topic, descriptor, given.replicated, given.injection, done)
 
-    def make_requested(self, signed: SignedRequest, topic: Topic) -> EventDescriptor:
-        """Our next event, as an author asked for it; raises LocalError where it cannot be one."""
+    def publish_requested(
+        self, signed: SignedRequest, topic: Topic, *, replicated: bool, done: Done
+    ) -> None:
+        """Publish what an author asked for, or raise LocalError where it cannot be an event."""
         descriptor = topic.descriptor
         numbering = self.numberings.open(descriptor.topic, descriptor.delivery_order)
         links = self._link(descriptor, topic, numbering, signed.request.after)
         sequence = Sequence(numbering.epoch, numbering.last + 1)
-        return publish_request(
+        event = publish_request(
             self.turn.identity,
             signed,
             version=descriptor.cid,
@@ -118,13 +120,7 @@ class Publisher:
             marks=links.marks,
             position=self._position(descriptor, sequence),
         )
-
-    def publish_requested(
-        self, event: EventDescriptor, topic: Topic, *, replicated: bool, done: Done
-    ) -> None:
-        """Publish what an author asked us to, as it was made just now."""
-        descriptor = topic.descriptor
-        numbering = self.numberings.open(descriptor.topic, descriptor.delivery_order)
+        topic.requests.take(event.author, *event.request.sequence)
         self._launch(event, numbering, topic, descriptor, replicated, "", done)
 
     def _link(

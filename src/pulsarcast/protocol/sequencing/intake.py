@@ -1,4 +1,4 @@
-"""Requests to publish that come from other peers: whose matter each of them is."""
+"""Requests to publish from other peers: each goes to the queue of its topic."""
 
 from functools import partial
 
@@ -7,12 +7,12 @@ from pulsarcast.model.ids import PeerId
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.messages import RequestToPublish
 from pulsarcast.protocol.publishing.doubts import Doubts
-from pulsarcast.protocol.publishing.request_desk import RequestDesk
+from pulsarcast.protocol.publishing.request_queue import RequestQueue
 from pulsarcast.protocol.sequencing.seats import Seats
 from pulsarcast.protocol.topic.followed import FollowedTopics
 
 DOUBTED_BYTES_MAX = 8 << 20
-"""Bytes of others' requests that wait until we know whether we may go on with our numbering."""
+"""Bytes of requests that wait while the node asks how far its own numbering goes."""
 
 
 class RequestIntake:
@@ -23,18 +23,18 @@ class RequestIntake:
         context: Context,
         followed: FollowedTopics,
         doubts: Doubts,
-        desk: RequestDesk,
+        queue: RequestQueue,
         seats: Seats,
     ) -> None:
         self.parameters = context.parameters
         self.followed = followed
         self.doubts = doubts
-        self.desk = desk
+        self.queue = queue
         self.seats = seats
         self._doubted_bytes = 0
 
     def receive(self, sender: PeerId, message: RequestToPublish) -> None:
-        """A peer asks us to publish for it; we do so only for topics that we follow."""
+        """Take a peer's request in a topic that the node follows, or is a sequencer of."""
         cid = decode_request(message.block).request.topic
         topic = self.followed.members.get(cid)
         if topic is None or topic.is_sequenced:
@@ -45,7 +45,7 @@ class RequestIntake:
             # Left without an answer the author asks others, or again.
             return
         if not self.doubts.has(topic.id):
-            self.desk.receive(sender, message, topic)
+            self.queue.receive(sender, message, topic)
         elif (
             self.doubts.waiting(topic.id) < self.parameters.requests_held_max
             and self._doubted_bytes + len(message.block) <= DOUBTED_BYTES_MAX

@@ -6,6 +6,7 @@ it signs and verifies, lets certified events out, and tells the machine what is 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 from pulsarcast.model import trace
@@ -13,17 +14,15 @@ from pulsarcast.model.certificates import is_place_signed, make_certificate, sig
 from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.events import EventDescriptor, Position, Sequence, publish_own
 from pulsarcast.model.ids import Cid, PeerId, cid_of
-from pulsarcast.model.topics import TopicDescriptor, check_event
+from pulsarcast.model.topics import check_event
 from pulsarcast.protocol.context import Context
-from pulsarcast.protocol.messages import (
-    RequestAnswered,
-    RequestReferred,
-)
+from pulsarcast.protocol.publishing.outbox import Outbox
 from pulsarcast.protocol.publishing.publisher import Publisher
-from pulsarcast.protocol.sequencing.desk import SequencerDesk
-from pulsarcast.protocol.sequencing.log import Entry, Log
+from pulsarcast.protocol.publishing.request_queue import RequestQueue
+from pulsarcast.protocol.sequencing.log import Entry, EntryKind, Log
 from pulsarcast.protocol.sequencing.messages import Summon
 from pulsarcast.protocol.sequencing.owner import Wanted
+from pulsarcast.protocol.sequencing.proposals import Proposals
 from pulsarcast.protocol.sequencing.saved import Saved
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
 from pulsarcast.protocol.topic.topic import Topic
@@ -35,8 +34,8 @@ KNOWN_MAX = 2048
 class SeatOwner(Protocol):
     """What a seat asks of those that it belongs to."""
 
-    def hear(self, message: RequestAnswered | RequestReferred) -> None:
-        """A request of our own is answered, by ourselves."""
+    outbox: Outbox
+    """The node's own requests, which may be for this seat."""
 
     def dismiss(self, topic: Cid) -> None:
         """Others have taken our place, for good."""
@@ -63,7 +62,6 @@ class Seat:
         self.counts = context.counts
         self.publisher = publisher
         self._known: dict[Cid, EventDescriptor] = {}
-        self.desk = SequencerDesk(self)
         self.versions = topic.versions
         self.sequencer = context.part(Sequencer)(
             topic.id,
@@ -75,23 +73,15 @@ class Seat:
             saved=saved,
             log=log,
         )
-
-    def tell(self, peer: PeerId, message: RequestAnswered | RequestReferred) -> None:
-        """Answer a request, which may be our own."""
-        if peer != self.turn.me:
-            self.turn.send(peer, message)
-        else:
-            self.owner.hear(message)
+        self.proposals = Proposals(context, self.sequencer)
+        self.queue = RequestQueue(context, publisher, owner.outbox, self.proposals)
 
     def arrived(self, event: EventDescriptor) -> None:
         """An event is in our history: the log need not keep it, and whoever asked may know."""
         self._known.pop(event.cid, None)
         self.sequencer.settle()
-        self.desk.arrived(event)
-
-    def acting(self) -> TopicDescriptor | None:
-        """The version under which events are made now, if we know it."""
-        return self.versions.newest_with(self.sequencer.changes.counting())
+        self.proposals.arrived(event)
+        self.queue.arrived(event)
 
     # What the sequencer asks of its topic.
 
@@ -145,7 +135,7 @@ class Seat:
             self.topic.receive(event, self.turn.me, 0, certificate)
         except RemoteError as error:
             self.context.rejected(self.turn.me, self.topic.id, error)
-        self.desk.count_replicas(event)
+        self.queue.count_replicas(event)
 
     def certificate(self, entry: Entry, signatures: dict[PeerId, bytes]) -> bytes:
         """The proof that most sequencers have signed an event's place."""
@@ -219,4 +209,15 @@ class Seat:
         """Who leads has changed."""
         sequencer = self.sequencer
         self.turn.trace(trace.LeaderChanged(self.topic.id, sequencer.term, sequencer.leader))
-        self.desk.turned()
+        self.proposals.begin(self._unpublished() if sequencer.leads else ())
+        self.queue.refer_all(self.topic.id)
+
+    def _unpublished(self) -> Iterator[EventDescriptor]:
+        """The events that answer requests, and are in the log alone."""
+        held = self.held()
+        for _, entry in self.sequencer.log:
+            if entry.kind is EntryKind.EVENT and entry.position > held:
+                event = self.event_of(entry.body)
+                is_known = self.topic.requests.holds(event.author, *event.request.sequence)
+                if event.hands_over_to is None and not is_known:
+                    yield event

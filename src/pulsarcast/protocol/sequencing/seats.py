@@ -16,11 +16,7 @@ from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.following.descriptors import Descriptors
 from pulsarcast.protocol.following.following import Following
 from pulsarcast.protocol.following.renewal import Renewal
-from pulsarcast.protocol.messages import (
-    RequestAnswered,
-    RequestReferred,
-    RequestToPublish,
-)
+from pulsarcast.protocol.messages import RequestReferred, RequestToPublish
 from pulsarcast.protocol.publishing.outbox import Outbox
 from pulsarcast.protocol.publishing.publisher import Publisher
 from pulsarcast.protocol.sequencing.log import BASE, ENTRY, Log, read_log
@@ -71,7 +67,7 @@ class Seats:
         self._strange: dict[tuple[Cid, Cid | None], None] = {}
 
     def __len__(self) -> int:
-        return sum(len(seat.desk) for seat in self.by_topic.values())
+        return sum(len(seat.queue) for seat in self.by_topic.values())
 
     @property
     def entries(self) -> int:
@@ -172,10 +168,6 @@ class Seats:
         if seat is not None:
             seat.arrived(event)
 
-    def hear(self, message: RequestAnswered | RequestReferred) -> None:
-        """A request of our own is answered, by ourselves."""
-        self.outbox.receive(self.turn.me, message)
-
     # What others say.
 
     def receive(self, sender: PeerId, message: SequencerMessage) -> None:
@@ -190,7 +182,7 @@ class Seats:
         """Somebody wants something published; whether this is a matter of ours."""
         seat = self.by_topic.get(topic)
         if seat is not None:
-            seat.desk.receive(sender, message)
+            seat.queue.receive(sender, message, seat.topic)
             return True
         versions = self.descriptors.get(topic)
         if versions is None or self._names_us(versions):

@@ -267,9 +267,9 @@ def test_a_leader_remembers_no_author_whose_requests_are_in_its_history() -> Non
         lab.publish(index, topic, b"from %d" % index)
         lab.publish(index, topic, b"again from %d" % index)
     lab.run(10.0)
-    desk = seat(lab, leader, topic).desk
-    assert seat(lab, leader, topic).held() == 8
-    assert (len(desk._taken), len(desk._under_way), len(desk)) == (0, 0, 0)
+    leading = seat(lab, leader, topic)
+    assert leading.held() == 8
+    assert (len(leading.proposals), len(leading.queue)) == (0, 0)
 
 
 def test_what_is_kept_for_those_who_lag_is_bounded_in_bytes(

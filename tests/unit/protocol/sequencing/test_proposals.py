@@ -1,9 +1,15 @@
-"""The desk of a sequencer that leads: requests in the order of their numbers, each once."""
+"""The requests of a sequencer that leads: in the order of their numbers, each once."""
+
+from collections.abc import Callable
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from msgspec import structs
 
 from pulsarcast.model.certificates import make_certificate, sign_place
+from pulsarcast.model.errors import Conflict
 from pulsarcast.model.events import (
     REQUEST_BYTES_MAX,
     SignedRequest,
@@ -11,6 +17,8 @@ from pulsarcast.model.events import (
 )
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid
+from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor, TopicSettings
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.messages import (
     EventMessage,
     RequestAnswered,
@@ -18,10 +26,16 @@ from pulsarcast.protocol.messages import (
     RequestToPublish,
 )
 from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.publishing.waiting_requests import Waiting
 from pulsarcast.protocol.sequencing import sequencer
 from pulsarcast.protocol.sequencing.log import Entry, EntryKind, Log
 from pulsarcast.protocol.sequencing.messages import Appended
+from pulsarcast.protocol.sequencing.proposals import Proposals
+from pulsarcast.protocol.topic.published_requests import PublishedRequests
+from pulsarcast.protocol.topic.versions import Versions
+from pulsarcast.protocol.turn import Turn
 from tests.support.people import (
+    ALICE,
     BOB,
     CAROL,
     CREATED_US,
@@ -29,6 +43,7 @@ from tests.support.people import (
     identity,
     largest_request,
     request_of,
+    topic_of,
     version_of,
 )
 from tests.support.sequencing import STORE, Pair
@@ -44,6 +59,54 @@ def in_log(pair: Pair) -> list[bytes]:
     owner = pair.sequencer.owner
     entries = [entry for _, entry in pair.sequencer.log if entry.kind is EntryKind.EVENT]
     return [owner.request_of(entry.body) for entry in entries]
+
+
+class Leader:
+    """A sequencer that puts all that it is given into its log, and never commits it."""
+
+    def __init__(self, descriptor: TopicDescriptor) -> None:
+        self.leads = self.may_propose = True
+        self.leader = MALLORY.peer_id
+        self.changes = SimpleNamespace(counting=lambda: descriptor.sequencers)
+        self.blocks: list[bytes] = []
+
+    def position_of(self, request_id: bytes) -> int | None:
+        ids = [decode_event(block).request_id for block in self.blocks]
+        return ids.index(request_id) + 1 if request_id in ids else None
+
+    def propose(self, make: Callable[[int, int, Cid | None], bytes]) -> None:
+        self.blocks.append(make(1, len(self.blocks) + 1, None))
+
+
+def test_a_leader_takes_a_number_until_it_is_in_the_history() -> None:
+    settings = TopicSettings(
+        delivery_order=DeliveryOrder.TOTAL, sequencers=(ALICE.peer_id, MALLORY.peer_id)
+    )
+    descriptor = topic_of(ALICE, settings)
+    leader = Leader(descriptor)
+    requests = PublishedRequests(descriptor.cid)
+    topic = cast(Any, SimpleNamespace(requests=requests, versions=Versions(descriptor)))
+    context = Context(Turn(ALICE, Random(1)), Parameters())
+    proposals = Proposals(context, cast(Any, leader))
+    one, other = (request_of(BOB, descriptor.cid, payload=each) for each in (b"one", b"other"))
+    numbering = (one.request.author, one.request.sequence.epoch)
+    assert proposals.version(topic) == descriptor
+    assert proposals.last_number(topic, *numbering) == 0
+    proposals.publish(Waiting(BOB.peer_id, one, False), topic, lambda *_: None)
+    assert proposals.is_under_way(one.request_id)
+    assert proposals.last_number(topic, *numbering) == 1
+    with pytest.raises(Conflict):
+        proposals.publish(Waiting(BOB.peer_id, other, False), topic, lambda *_: None)
+    event = decode_event(leader.blocks[0])
+    proposals.arrived(event)
+    assert len(proposals) == 0
+    proposals.begin([event])
+    assert proposals.last_number(topic, *numbering) == 1
+    leader.leads = leader.may_propose = False
+    assert proposals.version(topic) is None
+    assert not proposals.is_under_way(one.request_id)
+    assert proposals.last_number(topic, *numbering) is None
+    assert proposals.referral(descriptor.cid, one.request_id).leader == MALLORY.peer_id
 
 
 def test_a_thousand_requests_that_waited_for_one_get_their_places_by_number() -> None:
