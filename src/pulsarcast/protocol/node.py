@@ -169,7 +169,6 @@ class Node:
             by_content,
             self.numberings,
             self.descriptors,
-            self.renewal,
             self.following,
         )
         self.seats = Seats(
