@@ -16,7 +16,7 @@ from pulsarcast.protocol.store import MarkState
 from pulsarcast.protocol.topic.frontier import Source
 
 MEMBERS = 2
-"""Members that a subscriber compares with (docs/spec/content.md)."""
+"""Members that a subscriber compares with (docs/spec/content.md, Compare)."""
 HAVE_MAX = 4096
 """Events named in one question."""
 MARKS_MAX = 4096
