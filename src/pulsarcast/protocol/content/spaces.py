@@ -7,6 +7,7 @@ new attribute does not affect what is installed).
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
+from typing import NamedTuple
 
 from pulsarcast.model.errors import LocalError, RemoteError
 from pulsarcast.model.events import Attribute
@@ -157,15 +158,12 @@ def own_filter(version: TopicDescriptor, where: str) -> Filter:
     return parse(where, version.attributes)
 
 
-class Routed:
+class Routed(NamedTuple):
     """How one alternative of a filter is routed: by which attribute, from where to where."""
 
-    __slots__ = ("attribute", "high", "low")
-
-    def __init__(self, attribute: str, low: float, high: float) -> None:
-        self.attribute = attribute
-        self.low = low
-        self.high = high
+    attribute: str
+    low: float
+    high: float
 
 
 def routes_of(wanted: Filter, domains: Mapping[str, Domain]) -> list[Routed]:

@@ -63,13 +63,7 @@ class _Own:
 class Subscriber:
     """Sees to it that our subscriptions are kept."""
 
-    def __init__(
-        self,
-        context: Context,
-        homes: Homes,
-        spaces: Spaces,
-        trees: Trees,
-    ) -> None:
+    def __init__(self, context: Context, homes: Homes, spaces: Spaces, trees: Trees) -> None:
         self._turn = context.turn
         self._homes = homes
         self._spaces = spaces

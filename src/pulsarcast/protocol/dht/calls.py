@@ -68,10 +68,7 @@ class Calls:
     __slots__ = ("_failed", "_request", "_table", "_timeout_s", "_timer", "_turn", "_waiting")
 
     def __init__(
-        self,
-        context: Context,
-        table: RoutingTable,
-        failed: Callable[[Contact], None],
+        self, context: Context, table: RoutingTable, failed: Callable[[Contact], None]
     ) -> None:
         self._turn = context.turn
         self._table = table

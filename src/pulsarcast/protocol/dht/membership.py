@@ -40,11 +40,7 @@ class Membership:
     )
 
     def __init__(
-        self,
-        context: Context,
-        table: RoutingTable,
-        calls: Calls,
-        lookups: Lookups,
+        self, context: Context, table: RoutingTable, calls: Calls, lookups: Lookups
     ) -> None:
         self._turn = context.turn
         self._parameters = context.parameters

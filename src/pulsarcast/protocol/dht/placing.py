@@ -106,12 +106,7 @@ class Placing:
     )
 
     def __init__(
-        self,
-        context: Context,
-        calls: Calls,
-        lookups: Lookups,
-        table: RoutingTable,
-        blocks: Blocks,
+        self, context: Context, calls: Calls, lookups: Lookups, table: RoutingTable, blocks: Blocks
     ) -> None:
         self._turn = context.turn
         self._table = table

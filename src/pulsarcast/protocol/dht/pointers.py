@@ -45,11 +45,7 @@ class Pointers:
     __slots__ = ("_calls", "_kept", "_lookups", "_parameters", "_shown", "_table", "_turn")
 
     def __init__(
-        self,
-        context: Context,
-        table: RoutingTable,
-        calls: Calls,
-        lookups: Lookups,
+        self, context: Context, table: RoutingTable, calls: Calls, lookups: Lookups
     ) -> None:
         self._turn = context.turn
         self._parameters = context.parameters

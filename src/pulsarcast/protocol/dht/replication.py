@@ -89,13 +89,7 @@ class Replication:
         "_until_s",
     )
 
-    def __init__(
-        self,
-        context: Context,
-        table: RoutingTable,
-        calls: Calls,
-        blocks: Blocks,
-    ) -> None:
+    def __init__(self, context: Context, table: RoutingTable, calls: Calls, blocks: Blocks) -> None:
         self._turn = context.turn
         self._interval_s = context.parameters.repair_interval_s
         self._replicas = context.parameters.replicas
