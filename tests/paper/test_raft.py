@@ -11,6 +11,7 @@ import pytest
 
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.ids import Cid, PeerId, cid_of
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.effects import Effect, Persist, Send, SetTimer
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config
@@ -45,9 +46,8 @@ class Bench:
         log = Log(entries=(founding, *entries) if founded else ())
         saved = Saved(STORES[ME], max(term, log.last_term))
         parameters = Parameters(election_timeout_s=1.0, leader_heartbeat_s=BEAT_S)
-        self.sequencer = Sequencer(
-            TOPIC, PEERS, self.turn, parameters, self, {}, saved=saved, log=log
-        )
+        context = Context(self.turn, parameters)
+        self.sequencer = Sequencer(TOPIC, PEERS, context, self, saved=saved, log=log)
         self.effects: list[Effect] = []
         self.do(self.sequencer.start)
 

@@ -15,7 +15,7 @@ from pulsarcast.model.errors import Conflict, LocalError, Refusal, TakenOver
 from pulsarcast.model.ids import CID_BYTES, Cid
 from pulsarcast.network.driver import Driver
 from pulsarcast.network.subscriptions import Feed, Reader
-from pulsarcast.protocol.content.content import TABLE as CONTENT
+from pulsarcast.protocol.content.following import TABLE as CONTENT
 from pulsarcast.protocol.inputs import Acknowledge
 from pulsarcast.protocol.limits import INTEGER_MAX
 from pulsarcast.protocol.store import DropState, PutState, StateRow, Write

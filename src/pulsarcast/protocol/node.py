@@ -135,7 +135,7 @@ class Node:
         self._recent: dict[Cid, Cid] = {}
         """The topics of events that passed lately."""
         self.decode = decode_event
-        self.dht = Kademlia(context, verify_block=self._verify_block, stored=self._stored)
+        self.dht = Kademlia(context, self)
         by_content: dict[Cid, ContentTopic] = {}
         self.followed = context.part(FollowedTopics)(by_content)
         self.topics = self.followed.members
@@ -171,7 +171,6 @@ class Node:
             by_content,
             self.numberings,
             self.descriptors,
-            self.renewal,
             self.following,
         )
         self.seats = Seats(
@@ -472,7 +471,7 @@ class Node:
 
     # What the DHT keeps for others.
 
-    def _verify_block(self, block: bytes) -> tuple[Cid, Lifetime]:
+    def verify_block(self, block: bytes) -> tuple[Cid, Lifetime]:
         """A replica keeps events and topics that are whole and signed, and nothing else."""
         try:
             event = self.decode(block)
@@ -484,7 +483,7 @@ class Node:
             except RemoteError:
                 raise not_an_event from None
 
-    def _stored(self, cid: Cid, block: bytes, sender: PeerId) -> None:
+    def stored_block(self, block: bytes, sender: PeerId) -> None:
         """The node keeps a new replica: hand the event in, in case its topic lacks it."""
         try:
             event = self.decode(block)

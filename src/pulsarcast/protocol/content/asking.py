@@ -6,8 +6,9 @@ always one. So what comes unasked (`telling`) makes us ask, and no more. A quest
 home of a node that we know to exist, and names a token that nobody off its way can answer with.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
+from typing import Protocol
 
 import msgspec
 
@@ -41,6 +42,13 @@ class _Question:
         """Nodes that we are home of, and that may have split."""
 
 
+class AskingOwner(Protocol):
+    """What questions about trees ask of those who want to know."""
+
+    def learnt(self, where: PlaceId, asked: int) -> None:
+        """The home of node `asked` has answered a question on behalf of a node of ours."""
+
+
 class Asking:
     """Our questions about trees, and our answers to others'."""
 
@@ -50,16 +58,14 @@ class Asking:
         routing: Routing,
         trees: Trees,
         places: Mapping[PlaceId, Place],
-        *,
-        learnt: Callable[[PlaceId, int], None],
+        owner: AskingOwner,
     ) -> None:
         self._turn = context.turn
         self._routing = routing
         self._trees = trees
         self._places = places
         """Those that we hold."""
-        self._learnt = learnt
-        """Told of each node on whose behalf we asked, and of which one, once it is answered."""
+        self._owner = owner
         self._questions: dict[PlaceId, _Question] = {}
 
     def __len__(self) -> int:
@@ -120,4 +126,4 @@ class Asking:
             return  # Nodes without a way from the root take no room from others.
         shape.merge(message.below, message.shape)
         for at in question.on_behalf:
-            self._learnt((message.topic, message.attribute, at), message.below)
+            self._owner.learnt((message.topic, message.attribute, at), message.below)

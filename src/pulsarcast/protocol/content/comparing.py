@@ -6,6 +6,7 @@ out is found out by the other. Where a member is lost the next one goes on from 
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.content.members import id_of
@@ -15,7 +16,7 @@ from pulsarcast.protocol.store import MarkState
 from pulsarcast.protocol.topic.frontier import Source
 
 MEMBERS = 2
-"""Members that we compare with (design 8)."""
+"""Members that a subscriber compares with (docs/spec/content.md, Compare)."""
 HAVE_MAX = 4096
 """Events named in one question."""
 MARKS_MAX = 4096
@@ -26,6 +27,30 @@ LATE_MAX = 16
 """So many members in a row that began too late for us, and what lies before is given up."""
 SOON_S = 0.1
 """How long after an event of an ordered topic came we ask for its turn."""
+
+
+class ComparingOwner(Protocol):
+    """What comparing asks of the topic that it compares."""
+
+    @property
+    def id(self) -> Cid: ...
+    @property
+    def is_ordered(self) -> bool: ...
+
+    def filters(self) -> tuple[str, ...]:
+        """The filters that members are asked to match."""
+
+    def find_members(self, then: Callable[[list[PeerId]], None]) -> None:
+        """Find some members; `then` gets an empty list where none was found."""
+
+    def start(self, marks: dict[Source, int]) -> None:
+        """The first member has said where its numberings stand."""
+
+    def compared(self, sender: PeerId, message: ContentCompared, decides: bool) -> bool:
+        """Take what a member found, and whether its log decides the order; False: not yet."""
+
+    def confirmed(self, marks: dict[Source, int]) -> None:
+        """Two members have shown all that matches up to here."""
 
 
 class _Slot:
@@ -49,30 +74,13 @@ class _Slot:
 class Comparing:
     """Compares one topic's matching events with two of its members."""
 
-    def __init__(
-        self,
-        topic: Cid,
-        context: Context,
-        *,
-        is_ordered: bool,
-        where: Callable[[], tuple[str, ...]],
-        find_members: Callable[[Callable[[list[PeerId]], None]], None],
-        start: Callable[[dict[Source, int]], None],
-        compared: Callable[[PeerId, ContentCompared, bool], bool],
-        confirmed: Callable[[dict[Source, int]], None],
-    ) -> None:
-        self._topic = topic
+    def __init__(self, context: Context, owner: ComparingOwner) -> None:
+        self._owner = owner
         self._turn = context.turn
         self._interval_s = context.parameters.content_compare_s
         self._timeout_s = 2 * context.parameters.rpc_timeout_s
-        self._is_ordered = is_ordered
+        self._is_ordered = owner.is_ordered
         """Whether the first member's log decides the order."""
-        self._where = where
-        self._find_members = find_members
-        self._start = start
-        self._compared = compared
-        """Takes what a member found, and whether its log decides the order; False: not yet."""
-        self._confirmed = confirmed
         self._counts = context.counts
         self._slots = [_Slot() for _ in range(MEMBERS)]
         self._have: dict[bytes, float] = {}
@@ -134,7 +142,7 @@ class Comparing:
         self._timer = self._turn.after(self._turn.jitter(wait_s), self._tick)
         if any(slot.member is None for slot in self._slots) and not self._searching:
             self._searching = True
-            self._find_members(self._found)
+            self._owner.find_members(self._found)
         for slot in self._slots if self.started else self._slots[:1]:
             if slot.member is not None and not slot.request:
                 self._ask(slot)
@@ -166,8 +174,8 @@ class Comparing:
             )
         question = CompareContent(
             number,
-            self._topic,
-            self._where(),
+            self._owner.id,
+            self._owner.filters(),
             slot.log,
             MARKS_LEFT_OUT if shown_none else slot.place,
             slot.base,
@@ -213,7 +221,7 @@ class Comparing:
         if message.more:
             return
         self._done(slot)
-        if not self._compared(sender, message, slot is self._slots[0]):
+        if not self._owner.compared(sender, message, slot is self._slots[0]):
             return
         slot.log, slot.place = message.log, message.place
         if message.place >= message.newest:
@@ -250,7 +258,7 @@ class Comparing:
             for source in sources
             if any(sure[source] < each.marks.get(source, 0) for each in speaking)
         }
-        self._confirmed(sure)
+        self._owner.confirmed(sure)
 
     def _refused(self, slot: _Slot, late: tuple[MarkState, ...]) -> None:
         """It is no member, or its log begins behind what we have compared: another may help.
@@ -271,7 +279,7 @@ class Comparing:
             begins = {(mark.publisher, mark.epoch): mark.high for mark in late}
             for each in self._slots:
                 _raise(each, begins)
-            self._confirmed(begins)
+            self._owner.confirmed(begins)
         self._drop(slot)
 
     def _learn_start(self, slot: _Slot, message: ContentCompared) -> None:
@@ -288,7 +296,7 @@ class Comparing:
         slot.log, slot.place, slot.base = message.log, message.place, message.place
         for each in self._slots:
             each.marks = dict(self._starting)
-        self._start(self._starting)
+        self._owner.start(self._starting)
         self._starting = {}
 
     def _done(self, slot: _Slot) -> None:

@@ -1,7 +1,7 @@
-"""Content-based subscriptions of one node: where the parts meet (design 8).
+"""Content-based subscriptions of one node: where the parts meet (docs/spec/content.md).
 
-`homes` and `upkeep` hold nodes of trees for others, `probing` sends our events to them,
-`subscriber` has our filters kept there. `following` takes in what comes, and completes it through
+`homes` and `upkeep` hold nodes of trees for others, `probing` sends the node's events to them,
+`subscriber` has its filters kept there. `following` takes in what comes, and completes it through
 `comparing` with members, whose side is `members`.
 """
 
@@ -14,8 +14,7 @@ import msgspec
 from pulsarcast.model.errors import Conflict, LocalError, NotFollowed, RemoteError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
-from pulsarcast.model.topic_types import TopicDescriptor
-from pulsarcast.protocol.content.following import ContentTopic
+from pulsarcast.protocol.content.following import TABLE, ContentTopic, FilterRow
 from pulsarcast.protocol.content.homes import Homes
 from pulsarcast.protocol.content.members import Members
 from pulsarcast.protocol.content.messages import (
@@ -43,33 +42,23 @@ from pulsarcast.protocol.content.spaces import (
 )
 from pulsarcast.protocol.content.subscriber import Subscriber
 from pulsarcast.protocol.content.trees import Trees
-from pulsarcast.protocol.content.upkeep import Upkeep
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.following.descriptors import Descriptors
 from pulsarcast.protocol.following.following import Following, OnDisk
-from pulsarcast.protocol.following.renewal import Renewal
 from pulsarcast.protocol.messages import JoinAccepted, JoinReferred
 from pulsarcast.protocol.publishing.numbering import Numberings
-from pulsarcast.protocol.store import DropState, PutState, StateRow, Write
+from pulsarcast.protocol.store import DropState
 from pulsarcast.protocol.topic.frontier import Frontier
+from pulsarcast.protocol.topic.state import Resumed
 from pulsarcast.protocol.topic.versions import Versions
 
-TABLE = "content"
-"""Where our disk keeps our filters: by topic and sid."""
 START_S_MAX = 60.0
 """How long a new subscription looks for a member to start from."""
 ENDED_MAX = 1024
 """Filters that have ended, of which we remember the number."""
 FILTERS_MAX = 64
 """Filters of our own per topic: one question to a member names them all."""
-
-
-class _Row(msgspec.Struct, frozen=True):
-    """A filter of ours, on the disk."""
-
-    number: int
-    where: str
 
 
 class Content:
@@ -82,29 +71,20 @@ class Content:
         topics: dict[Cid, ContentTopic],
         numberings: Numberings,
         descriptors: Descriptors,
-        renewal: Renewal,
         following: Following,
     ) -> None:
         self.context = context
         self.numberings = numberings
         self.descriptors = descriptors
-        self.renewal = renewal
         self.following = following
         self.turn = context.turn
         self.counts = context.counts
         self.decode = context.decode
         self.trees = Trees()
-        self.spaces = Spaces(descriptors, self._add_version)
+        self.spaces = Spaces(descriptors, following)
         self.routing = context.part(Routing)(context, dht)
-        self.homes = Homes(
-            context,
-            self.routing,
-            self.spaces,
-            self.trees,
-            deliver=self._deliver,
-            installed=self._installed,
-        )
-        self.upkeep = context.part(Upkeep)(context, self.routing, self.homes, self.trees)
+        self.homes = Homes(context, self.routing, self.spaces, self.trees, self)
+        self.upkeep = self.homes.upkeep
         self.probing = Probing(context, self.trees, self.homes)
         self.subscriber = Subscriber(context, self.homes, self.spaces, self.trees)
         self.members = Members(context)
@@ -113,8 +93,6 @@ class Content:
         """Those that we follow by content."""
         self._ended: dict[tuple[Cid, int], int] = {}
         """Numbers of filters that have ended: who kept one knows it until its lease is over."""
-        self.kept: Callable[[Cid, int], None] = lambda topic, sid: None
-        """Told once all pieces of a filter of ours are kept."""
 
     # What our applications want.
 
@@ -144,9 +122,9 @@ class Content:
         routes_of(wanted, self.spaces.domains(versions))  # Else the one before it stays.
         number = self._next_number(topic, cid, sid)
         self.subscriber.cancel(cid, sid)
-        self.subscriber.install(versions, sid, number, where, lambda: self.kept(cid, sid))
+        self.subscriber.install(versions, sid, number, where)
         if topic is None:
-            topic = self.topics[cid] = ContentTopic(self, versions)
+            topic = self.topics[cid] = self._make(versions)
             topic.want(sid, number, wanted)
             topic.begin(self.numberings.last_link(cid))
             self.descriptors.follow(versions)
@@ -156,10 +134,13 @@ class Content:
             self.descriptors.follow(versions)
             topic.want(sid, number, wanted)
         if topic.started:
-            self.turn.persist(*self.rows(topic), then=partial(_run, [topic.say_filters, then]))
+            self.turn.persist(*topic.rows(), then=partial(_run, [topic.say_filters, then]))
             return
         topic.wait(sid, then, failed)
         self.turn.after(START_S_MAX, partial(self._give_up, topic, sid, number))
+
+    def _make(self, versions: Versions, resumed: Resumed | None = None) -> ContentTopic:
+        return ContentTopic(self.context, versions, self.spaces, self.dht, resumed)
 
     def _next_number(self, topic: ContentTopic | None, cid: Cid, sid: int) -> int:
         """The number of a filter's next form: whoever kept an earlier one takes none below it."""
@@ -205,19 +186,6 @@ class Content:
             cid, root, marks, [drop, DropState("cursor", cid)], forgotten, partial(_run, ended)
         )
 
-    def rows(self, topic: ContentTopic) -> list[Write]:
-        """What our disk should say about a topic that we follow by content."""
-        return [
-            PutState(
-                StateRow(
-                    TABLE,
-                    topic.id + sid.to_bytes(8, "big"),
-                    msgspec.json.encode(_Row(topic.numbers[sid], wanted.text())),
-                )
-            )
-            for sid, wanted in topic.wanted.items()
-        ]
-
     def restore(self, disk: OnDisk) -> None:
         """Take up again, after a restart, what our disk says we follow."""
         cursors = disk.rows("cursor")
@@ -226,20 +194,16 @@ class Content:
             versions = self.descriptors.get(cid)
             if versions is None:
                 continue
-            row = msgspec.json.decode(value, type=_Row)
+            row = msgspec.json.decode(value, type=FilterRow)
             try:
                 _, wanted = read_filter(versions, row.where)
             except RemoteError:
                 continue  # Our disk has no version that says what it means.
             topic = self.topics.get(cid)
             if topic is None:
-                topic = self.topics[cid] = ContentTopic(
-                    self,
-                    versions,
-                    frontier=Frontier(disk.marks.get(cid, [])),
-                    log_index=disk.logs.get(cid, 0),
-                    cursor=int.from_bytes(cursors.get(cid, b""), "big"),
-                )
+                frontier, index = Frontier(disk.marks.get(cid, [])), disk.logs.get(cid, 0)
+                cursor = int.from_bytes(cursors.get(cid, b""), "big")
+                topic = self.topics[cid] = self._make(versions, Resumed(frontier, index, cursor))
                 self.descriptors.follow(versions)
             topic.want(sid, row.number + 2, wanted)
 
@@ -251,7 +215,7 @@ class Content:
                 number, where = topic.numbers[sid], wanted.text()
                 version, _ = read_filter(topic.versions, where)
                 self.subscriber.install(topic.versions, sid, number, where, version=version)
-            self.turn.persist(*self.rows(topic))
+            self.turn.persist(*topic.rows())
             topic.open()
 
     # What we publish.
@@ -266,7 +230,7 @@ class Content:
                 own.receive(event, 0, routed=True)
             except RemoteError as error:
                 # Since we published it a version has come that takes our right away.
-                self.rejected(self.turn.me, event.topic, error)
+                self.context.rejected(self.turn.me, event.topic, error)
 
         def found(versions: Versions | None) -> None:
             if versions is not None and is_routed(versions.current):
@@ -282,7 +246,7 @@ class Content:
             case ProbeEvent():
                 self.homes.probe(message, sender)
             case MatchedEvent():
-                self._deliver(message)
+                self.deliver(message)
             case PlaceSubscription():
                 self.homes.place(message, sender)
             case Installed():
@@ -306,18 +270,12 @@ class Content:
             case _ as unreachable:
                 assert_never(unreachable)
 
-    def _add_version(self, versions: Versions, version: TopicDescriptor) -> None:
-        """A version is found on behalf of an event or a filter: a member has to act on it."""
-        topic = self.following.topics.get(versions.first.cid)
-        if topic is None:
-            versions.add(version)
-        else:
-            self.renewal.adopt(topic, version)
-
-    def _installed(self, sender: PeerId, message: Installed) -> None:
+    def installed(self, sender: PeerId, message: Installed) -> None:
+        """A leaf keeps a piece of a subscription of this node."""
         self.subscriber.installed(sender, message)
 
-    def _deliver(self, message: MatchedEvent) -> None:
+    def deliver(self, message: MatchedEvent) -> None:
+        """A subscription of this node matches an event."""
         event = self.decode(message.block)
         topic = self.topics.get(event.topic)
         if topic is not None:
@@ -343,15 +301,11 @@ class Content:
                 self.homes.probe(probe, None)
             except RemoteError as error:
                 # We passed on what we had no reason to look at; now we would be its home.
-                self.rejected(peer, probe.topic, error)
+                self.context.rejected(peer, probe.topic, error)
         self.upkeep.lost(peer)
         self.subscriber.lost(peer)
         for topic in self.topics.values():
             topic.comparing.lost(peer)
-
-    def rejected(self, sender: PeerId, topic: Cid | None, error: RemoteError) -> None:
-        """Write down that a peer said what it should not have."""
-        self.context.rejected(sender, topic, error)
 
     def footprint(self) -> dict[str, int]:
         """How much is in memory."""

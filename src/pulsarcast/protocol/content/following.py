@@ -10,7 +10,8 @@ member says whose turn it is, so that an event behind others that do not match u
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+
+import msgspec
 
 from pulsarcast.model import trace
 from pulsarcast.model.errors import Rejection, RemoteError
@@ -22,19 +23,22 @@ from pulsarcast.protocol.content.comparing import START_MARKS_MAX, Comparing
 from pulsarcast.protocol.content.member_finder import MemberFinder
 from pulsarcast.protocol.content.members import id_of
 from pulsarcast.protocol.content.messages import ID_BYTES, ContentCompared
-from pulsarcast.protocol.store import MarkState, PutMark, Write
+from pulsarcast.protocol.content.spaces import Spaces
+from pulsarcast.protocol.context import Context
+from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.store import MarkState, PutMark, PutState, StateRow, Write
 from pulsarcast.protocol.topic.barrier import CausalBarrier
 from pulsarcast.protocol.topic.frontier import Frontier, Source
 from pulsarcast.protocol.topic.log import TopicLog
 from pulsarcast.protocol.topic.published_requests import PublishedRequests
+from pulsarcast.protocol.topic.state import Resumed
 from pulsarcast.protocol.topic.versions import Versions
-
-if TYPE_CHECKING:
-    from pulsarcast.protocol.content.content import Content
 
 Waiting = tuple[Callable[[], None], Callable[[], None]]
 """What to do once a subscription has its start, and what where it has none."""
 
+TABLE = "content"
+"""Where the disk keeps the filters of this node: by topic and sid."""
 COMPARED_MAX = 256
 """Events that came by comparing, in case routing brings them too."""
 EARLY_MAX = 1024
@@ -43,20 +47,28 @@ EARLY_BYTES_MAX = 8 << 20
 """The same in bytes."""
 
 
+class FilterRow(msgspec.Struct, frozen=True):
+    """A filter of this node, on the disk."""
+
+    number: int
+    where: str
+
+
 class ContentTopic:
     """One topic that we follow by content."""
 
     def __init__(
         self,
-        content: "Content",
+        context: Context,
         versions: Versions,
-        *,
-        frontier: Frontier | None = None,
-        log_index: int = 0,
-        cursor: int = 0,
+        spaces: Spaces,
+        dht: Kademlia,
+        resumed: Resumed | None = None,
     ) -> None:
-        self._content = content
-        self._turn = content.turn
+        frontier, log_index, cursor = (None, 0, 0) if resumed is None else resumed
+        self._context = context
+        self._turn = context.turn
+        self._spaces = spaces
         self.versions = versions
         self.id = versions.first.cid
         self.started = frontier is not None
@@ -77,18 +89,8 @@ class ContentTopic:
             cursor=cursor,
             subscribed=True,
         )
-        root = versions.first.root_peer
-        self.finder = MemberFinder(self.id, root, content.context, content.dht)
-        self.comparing = content.context.part(Comparing)(
-            self.id,
-            content.context,
-            is_ordered=self.is_ordered,
-            where=lambda: tuple(each.text() for each in self.wanted.values()),
-            find_members=self.finder.find,
-            start=self._start,
-            compared=self._compared,
-            confirmed=self._confirmed,
-        )
+        self.finder = MemberFinder(self.id, versions.first.root_peer, context, dht)
+        self.comparing = context.part(Comparing)(context, self)
         self._waiting: dict[int, list[Waiting]] = {}
         """By sid: who waits to hear from where on events are due to us, or that nobody knows."""
         self._early: dict[bytes, tuple[EventDescriptor, int]] = {}
@@ -133,7 +135,30 @@ class ContentTopic:
         """Those who wait with a filter; they are not waited for any more."""
         return self._waiting.pop(sid, [])
 
-    def _start(self, marks: dict[Source, int]) -> None:
+    def rows(self) -> list[Write]:
+        """What the disk should say about the filters."""
+        return [
+            PutState(
+                StateRow(
+                    TABLE,
+                    self.id + sid.to_bytes(8, "big"),
+                    msgspec.json.encode(FilterRow(self.numbers[sid], wanted.text())),
+                )
+            )
+            for sid, wanted in self.wanted.items()
+        ]
+
+    # What comparing asks for and finds.
+
+    def filters(self) -> tuple[str, ...]:
+        """The filters that members are asked to match."""
+        return tuple(each.text() for each in self.wanted.values())
+
+    def find_members(self, then: Callable[[list[PeerId]], None]) -> None:
+        """Find some members; `then` gets an empty list where none was found."""
+        self.finder.find(then)
+
+    def start(self, marks: dict[Source, int]) -> None:
         """Where a member stands is where our subscription starts."""
         for (publisher, epoch), high in marks.items():
             self.frontier.adopt(MarkState(publisher, epoch, high, high, None))
@@ -148,15 +173,14 @@ class ContentTopic:
                     then()
 
         writes = [PutMark(self.id, mark) for mark in self.frontier.marks()]
-        self._turn.persist(*writes, *self._content.rows(self), then=synced)
+        self._turn.persist(*writes, *self.rows(), then=synced)
 
     def say_filters(self) -> None:
         """Write down what we want, now that it has changed."""
         self._say(self._known())
 
     def _say(self, start: tuple[Mark, ...]) -> None:
-        filters = tuple(wanted.text() for wanted in self.wanted.values())
-        self._turn.trace(trace.Subscribed(self.id, start, filters))
+        self._turn.trace(trace.Subscribed(self.id, start, self.filters()))
 
     def say_ended(self) -> None:
         """Write down that nothing is wanted any more, where anything ever was due."""
@@ -194,15 +218,15 @@ class ContentTopic:
             return
 
         def found(versions: Versions | None) -> None:
-            if versions is None or not self._is_followed():
+            if versions is None or not self._is_followed:
                 return
             if not self.frontier.holds(source, epoch, number):
                 try:
                     self._judge(event, hops, routed=routed, has_turn=False)
                 except RemoteError as error:
-                    self._content.rejected(event.publisher, self.id, error)
+                    self._context.rejected(event.publisher, self.id, error)
 
-        self._content.spaces.find(self.id, event.version, found)
+        self._spaces.find(self.id, event.version, found)
 
     def _judge(self, event: EventDescriptor, hops: int, *, routed: bool, has_turn: bool) -> None:
         self.versions.judge(event)
@@ -256,9 +280,9 @@ class ContentTopic:
         )
 
     def _count(self, name: str, by: int) -> None:
-        self._content.counts[name] += by
+        self._context.counts[name] += by
 
-    def _compared(self, sender: PeerId, message: ContentCompared, decides: bool) -> bool:
+    def compared(self, sender: PeerId, message: ContentCompared, decides: bool) -> bool:
         """A member names all that match, and sends those that we lack.
 
         False where we do not know the version of one yet: nothing of it is taken, or what the
@@ -267,16 +291,16 @@ class ContentTopic:
         events: list[EventDescriptor] = []
         for block in message.blocks:
             try:
-                event = self._content.decode(block)
+                event = self._context.decode(block)
                 if event.topic != self.id:
                     raise RemoteError("an answer from another topic", code=Rejection.WRONG_TOPIC)
                 events.append(event)
             except RemoteError as error:
-                self._content.rejected(sender, self.id, error)
+                self._context.rejected(sender, self.id, error)
         for event in events:
             if event.version not in self.versions.by_cid:
                 looked = partial(self._looked, sender, event.version)
-                self._content.spaces.find(self.id, event.version, looked, always=True)
+                self._spaces.find(self.id, event.version, looked, always=True)
                 return False
         order = [message.order[at : at + ID_BYTES] for at in range(0, len(message.order), ID_BYTES)]
         listed = set(order) if decides else set()
@@ -285,7 +309,7 @@ class ContentTopic:
                 has_turn = id_of(event.cid) in listed
                 self.receive(event, 1, routed=False, has_turn=has_turn)
             except RemoteError as error:
-                self._content.rejected(sender, self.id, error)
+                self._context.rejected(sender, self.id, error)
         if not self.is_ordered or not decides:
             return True
         for name in order:
@@ -298,16 +322,17 @@ class ContentTopic:
                     self._accept(event, hops, routed=hops > 1)
         return True
 
+    @property
     def _is_followed(self) -> bool:
-        """Whether nobody has left, and perhaps come again, while something was looked for."""
-        return self._content.topics.get(self.id) is self
+        """Whether the topic was not left while something was looked for."""
+        return self.log.subscribed
 
     def _looked(self, member: PeerId, version: Cid, _: Versions | None) -> None:
         """A version that a member's answer named was looked for."""
-        if self._is_followed():
+        if self._is_followed:
             self.comparing.again(member, is_known=version in self.versions.by_cid)
 
-    def _confirmed(self, marks: dict[Source, int]) -> None:
+    def confirmed(self, marks: dict[Source, int]) -> None:
         """Two members have shown us all that matches up to here."""
         writes = []
         for (publisher, epoch), high in marks.items():

@@ -12,6 +12,7 @@ empty: leases fill it again.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 import msgspec
 
@@ -35,12 +36,14 @@ from pulsarcast.protocol.content.messages import (
 )
 from pulsarcast.protocol.content.place import Place, PlaceId, kept_of
 from pulsarcast.protocol.content.routing import HOPS_MAX, Routing, grouped
+from pulsarcast.protocol.content.rules import ContentRules
 from pulsarcast.protocol.content.shape import Shape
-from pulsarcast.protocol.content.space import REACH, ROOT, is_below, key_of_node, level
+from pulsarcast.protocol.content.space import ROOT, is_below, key_of_node, level
 from pulsarcast.protocol.content.spaces import Spaces, filter_of
 from pulsarcast.protocol.content.splitting import Splitting
 from pulsarcast.protocol.content.telling import Telling
 from pulsarcast.protocol.content.trees import Trees
+from pulsarcast.protocol.content.upkeep import Upkeep
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.topic.versions import Versions
 
@@ -52,6 +55,16 @@ NEW_S = 30.0
 """How long after its start a peer may lack what is its own: others next to it may be as new."""
 
 
+class HomesOwner(Protocol):
+    """What the places ask of the node that holds them, where it is a subscriber too."""
+
+    def deliver(self, message: MatchedEvent) -> None:
+        """A subscription of this node matches an event."""
+
+    def installed(self, sender: PeerId, message: Installed) -> None:
+        """A leaf keeps a piece of a subscription of this node."""
+
+
 class Homes:
     """The places that we hold."""
 
@@ -61,38 +74,26 @@ class Homes:
         routing: Routing,
         spaces: Spaces,
         trees: Trees,
-        *,
-        deliver: Callable[[MatchedEvent], None],
-        installed: Callable[[PeerId, Installed], None],
+        owner: HomesOwner,
     ) -> None:
         self._turn = context.turn
         self._routing = routing
         self._spaces = spaces
         self._trees = trees
         self._decode = context.decode
-        self._deliver = deliver
-        """An event that a subscription of our own matches."""
-        self._installed = installed
+        self._rules = context.part(ContentRules)()
+        self._owner = owner
         self._rejected = context.rejected
         self._counts = context.counts
         self.began_s = 0.0
         """When our node started."""
         self.capacity = context.parameters.content_capacity
-        self.reach = REACH
-        """How far above the diagonal subscriptions are looked for."""
-        self.multicast = True
-        """Whether targets with one next hop travel together."""
         self.places: dict[PlaceId, Place] = {}
-        self.splitting = Splitting(context, trees, route=self.route_state)
-        self.telling = Telling(
-            context, routing, trees, self.places, begin=self._begin, halve=self._halve
+        self.splitting = Splitting(context, trees, self)
+        self.telling = Telling(context, routing, trees, self.places, self)
+        self.upkeep = context.part(Upkeep)(
+            context, routing, trees, self.places, self.telling, self.splitting
         )
-        self.hand_over: Callable[[Place, PeerId], None] = lambda place, peer: None
-        """What to do once a peer closer to a place's key is known (`upkeep`)."""
-        self.touched: Callable[[Place], None] = lambda place: None
-        """What to do once a place has changed (`upkeep`)."""
-        self.taken: Callable[[PeerId, Installed], None] = lambda subscriber, answer: None
-        """Told of every piece that a leaf of ours has taken in, and of what it answers."""
 
     @property
     def kept_count(self) -> int:
@@ -123,13 +124,13 @@ class Homes:
                 closer = self._routing.closer(key) or sender
                 if closer is not None and self._routing.is_closer(closer, key):
                     place.is_owner = True
-                    self.hand_over(place, closer)
+                    self.upkeep.hand_over(place, closer)
                 return None, place, at, stage
             return self._pass_on(key, at, stage, sender)
         closer = self._routing.closer(key)
         if closer is not None:
             if place is not None and place.is_owner:
-                self.hand_over(place, closer)
+                self.upkeep.hand_over(place, closer)
                 return None, place, at, stage
             return closer, None, at, stage
         if place is not None:
@@ -137,7 +138,7 @@ class Homes:
             return None, place, at, stage
         if stage is not Stage.NOBODY:
             return self._pass_on(key, at, stage, sender)
-        made = self._begin(topic, attribute, at)
+        made = self.begin(topic, attribute, at)
         return None, made, at, stage
 
     def _pass_on(
@@ -151,7 +152,8 @@ class Homes:
             return None, None, _jump(at), Stage.GUESSED
         return self._routing.closer(key), None, at, Stage.NOBODY
 
-    def _begin(self, topic: Cid, attribute: str, at: int) -> Place | None:
+    def begin(self, topic: Cid, attribute: str, at: int) -> Place | None:
+        """Hold one more node, empty; None where there is no room."""
         if len(self.places) >= PLACES_MAX:
             return None
         place = self.places[(topic, attribute, at)] = Place(topic, attribute, at)
@@ -159,7 +161,7 @@ class Homes:
         place.used_s = self._turn.now
         # What is split by all that we know is no leaf, whatever became of who knew.
         place.is_split = self._trees.shape(topic, attribute).is_split(at)
-        self.touched(place)
+        self.upkeep.touched(place)
         return place
 
     # Subscriptions.
@@ -216,9 +218,9 @@ class Homes:
                 message.token,
                 message.hops,
             )
-            self.taken(record.subscriber, answer)
+            self._rules.taken(record.subscriber, record.sid, message.held.piece)
             if record.subscriber == self._turn.me:
-                self._installed(self._turn.me, answer)
+                self._owner.installed(self._turn.me, answer)
             else:
                 self._turn.send(record.subscriber, answer)
             self._split_if_full(place)
@@ -248,7 +250,7 @@ class Homes:
                 return
             kept = kept_of(held, record, wanted, expires_s)
             if place.put(kept, version.attributes):
-                self.touched(place)
+                self.upkeep.touched(place)
             then(True)
 
         self._spaces.find(record.topic, record.version, found)
@@ -260,14 +262,15 @@ class Homes:
     def split(self, place: Place) -> None:
         """A leaf is more than we want to bear: its halves go to homes of their own."""
         self._counts["content_split"] += 1
-        self._halve(place)
+        self.halve(place)
         self.telling.tell_up(place)
 
-    def _halve(self, place: Place) -> None:
+    def halve(self, place: Place) -> None:
+        """A node has split: its pieces go to the leaves below it."""
         for at in self.splitting.split(place, self.capacity):
             # Else it would take an event for its own, and find nothing to match it with.
             self.telling.hear(TreeHint(place.topic, place.attribute, place.at, at))
-        self.touched(place)
+        self.upkeep.touched(place)
 
     # Events.
 
@@ -307,7 +310,7 @@ class Homes:
     def send_on(self, message: ProbeEvent, ways: list[tuple[PeerId, Target]]) -> None:
         """Send an event to its next hops, one message each."""
         hops = message.hops + 1
-        if not self.multicast:
+        if not self._rules.multicast:
             for peer, target in ways:
                 single = ProbeEvent(message.topic, message.block, (target,), hops)
                 self._routing.send_probe(peer, single)
@@ -364,7 +367,7 @@ class Homes:
         shape.split(place.at)
         wanted = target.wanted if is_below(target.wanted, place.at) else place.at
         leaf = shape.leaf_towards(wanted, place.at)
-        leaves = shape.leaves(value, wanted, self.reach) if leaf is None else [leaf]
+        leaves = shape.leaves(value, wanted, self._rules.reach) if leaf is None else [leaf]
         return [Target(place.attribute, each, each, Stage.ASSURED) for each in leaves]
 
     def _hand_out(self, place: Place, event: EventDescriptor, value: float, hops: int) -> None:
@@ -372,7 +375,7 @@ class Homes:
         matched = MatchedEvent(event.block, hops + 1)
         for subscriber in subscribers:
             if subscriber == self._turn.me:
-                self._deliver(matched)
+                self._owner.deliver(matched)
             else:
                 self._turn.send(subscriber, matched)
         rate = place.bear(1 + len(subscribers), self._turn.now)
@@ -407,7 +410,7 @@ class Homes:
             if len(self.places) >= PLACES_MAX:
                 return
             place = self.places[where] = Place(*where)
-            self.touched(place)
+            self.upkeep.touched(place)
         place.used_s = self._turn.now
         records = [(held, decode_subscription(held.record)) for held in message.held]
         waiting, all_kept = len(records), True
@@ -432,7 +435,7 @@ class Homes:
             place.is_owner = True
         elif sender is not None and self._routing.is_closer(sender, place.key) and place.is_owner:
             # It may have begun without what we hold.
-            self.hand_over(place, sender)
+            self.upkeep.hand_over(place, sender)
         # What is routed comes from whoever passed it on last: a neighbour, but not its own word.
         # Who is new believes others too: as many may have come with it as keep an old home far.
         if (
@@ -459,7 +462,7 @@ class Homes:
                 self.state_taken(taken, self._turn.me)
             else:
                 self._turn.send(home, taken)
-        self.touched(place)
+        self.upkeep.touched(place)
 
     def state_taken(self, message: PlaceTaken, sender: PeerId) -> None:
         """What we handed over or transferred has its new home."""
@@ -472,7 +475,7 @@ class Homes:
                 if version == place.version:
                     place.is_owner = False
                 else:
-                    self.hand_over(place, peer)
+                    self.upkeep.hand_over(place, peer)
                 return
         self.splitting.taken(self.places, message)
 

@@ -1,4 +1,4 @@
-"""The members' side of comparing: which matching events does a content subscriber lack (design 8).
+"""The members' side of comparing: which events a subscriber lacks (docs/spec/content.md, Compare).
 
 A member's log has places without gaps, so a subscriber only says up to which place it has compared
 before: one small question, however many publishers there are. The answer brings what matches and is

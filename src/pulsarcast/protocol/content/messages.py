@@ -1,4 +1,4 @@
-"""What peers say about content-based subscriptions (2d-tree thesis, 4.2.1; design 8).
+"""What peers say about content-based subscriptions (2d-tree thesis, 4.2.1).
 
 The thesis' seven kinds, as they became here:
 
@@ -243,7 +243,7 @@ MARKS_LEFT_OUT = 1
 
 
 class CompareContent(Struct, frozen=True):
-    """A content subscriber asks a full member for matching events that it lacks (design 8)."""
+    """A content subscriber asks a full member for matching events that it lacks."""
 
     request: Number
     topic: Cid

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.protocol.content.homes import Homes
 from pulsarcast.protocol.content.messages import ProbeEvent, Stage, Target
+from pulsarcast.protocol.content.rules import ContentRules
 from pulsarcast.protocol.content.space import probes
 from pulsarcast.protocol.content.trees import Trees
 from pulsarcast.protocol.context import Context
@@ -27,6 +28,7 @@ class Probing:
         self._turn = context.turn
         self._trees = trees
         self._homes = homes
+        self._reach = context.part(ContentRules)().reach
 
     def publish(self, event: EventDescriptor, places: Mapping[str, float]) -> None:
         """Send an event on its way; attributes that it lacks are not searched."""
@@ -41,7 +43,7 @@ class Probing:
     def _nodes(self, event: EventDescriptor, attribute: str, place: float) -> list[int]:
         shape = self._trees.shape(event.topic, attribute)
         if shape.is_known:
-            leaves = shape.leaves(place, reach=self._homes.reach)
+            leaves = shape.leaves(place, reach=self._reach)
             if len(leaves) <= LEAVES_MAX:
                 return leaves
         first, last = GUESS_LEVELS
@@ -51,5 +53,5 @@ class Probing:
             last=last,
             chance=GUESS_CHANCE,
             rng=self._turn.rng,
-            reach=self._homes.reach,
+            reach=self._reach,
         )

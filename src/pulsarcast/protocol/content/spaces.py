@@ -7,6 +7,7 @@ new attribute does not affect what is installed).
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
+from typing import NamedTuple
 
 from pulsarcast.model.errors import LocalError, RemoteError
 from pulsarcast.model.events import Attribute
@@ -16,6 +17,7 @@ from pulsarcast.model.ids import Cid
 from pulsarcast.model.topic_types import TopicDescriptor
 from pulsarcast.protocol.content.space import unit
 from pulsarcast.protocol.following.descriptors import Descriptors
+from pulsarcast.protocol.following.following import Following
 from pulsarcast.protocol.topic.versions import Versions
 
 ROUTING = "routing"
@@ -39,14 +41,9 @@ def is_routed(topic: TopicDescriptor) -> bool:
 class Spaces:
     """The logical spaces of topics, found by their descriptors."""
 
-    def __init__(
-        self,
-        descriptors: Descriptors,
-        add: Callable[[Versions, TopicDescriptor], object] = Versions.add,
-    ) -> None:
+    def __init__(self, descriptors: Descriptors, following: Following) -> None:
         self._descriptors = descriptors
-        self._add = add
-        """Takes a version in that we have found."""
+        self._following = following
         self._domains: dict[Cid, tuple[int, dict[str, Domain]]] = {}
         self._finding: dict[tuple[Cid, Cid], list[Callable[[Versions | None], None]]] = {}
         """Who waits for which version of which topic."""
@@ -82,7 +79,7 @@ class Spaces:
             assert versions is not None
             try:
                 for each in newer:
-                    self._add(versions, each)
+                    self._following.add_version(versions, each)
             except RemoteError:
                 pass
             self._end(topic, version, versions if version in versions.by_cid else None)
@@ -161,15 +158,12 @@ def own_filter(version: TopicDescriptor, where: str) -> Filter:
     return parse(where, version.attributes)
 
 
-class Routed:
+class Routed(NamedTuple):
     """How one alternative of a filter is routed: by which attribute, from where to where."""
 
-    __slots__ = ("attribute", "high", "low")
-
-    def __init__(self, attribute: str, low: float, high: float) -> None:
-        self.attribute = attribute
-        self.low = low
-        self.high = high
+    attribute: str
+    low: float
+    high: float
 
 
 def routes_of(wanted: Filter, domains: Mapping[str, Domain]) -> list[Routed]:

@@ -4,9 +4,10 @@ The halves go on being halved here until each is small enough, and travel once, 
 they end in. Until a leaf's home has said that it has them, we match them ourselves.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Protocol
 
-from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.ids import Cid
 from pulsarcast.protocol.content.messages import PlaceState, PlaceTaken, Purpose
 from pulsarcast.protocol.content.place import Kept, Place
 from pulsarcast.protocol.content.space import SPLIT_DEPTH_MAX, child_towards, level
@@ -17,19 +18,20 @@ HELD_MAX = 128
 """Pieces in one message."""
 
 
+class SplittingOwner(Protocol):
+    """What splitting asks of the places that it halves."""
+
+    def route_state(self, message: PlaceState) -> None:
+        """Bring pieces to the home of their leaf."""
+
+
 class Splitting:
     """Halves leaves, and sees their pieces home."""
 
-    def __init__(
-        self,
-        context: Context,
-        trees: Trees,
-        *,
-        route: Callable[[PlaceState, PeerId | None], None],
-    ) -> None:
+    def __init__(self, context: Context, trees: Trees, owner: SplittingOwner) -> None:
         self._turn = context.turn
         self._trees = trees
-        self._route = route
+        self._owner = owner
         self._retry_s = 2 * context.parameters.rpc_timeout_s
         self.load_max = context.parameters.content_load_max
         """Messages a second that a leaf may cause before it is halved for that alone."""
@@ -80,7 +82,7 @@ class Splitting:
         now = self._turn.now
         self._turn.after(self._turn.jitter(self._retry_s), lambda: self._retry(place, token))
         held = tuple(kept.held(now) for kept in pieces)
-        self._route(
+        self._owner.route_state(
             PlaceState(
                 place.topic,
                 place.attribute,
@@ -90,8 +92,7 @@ class Splitting:
                 held,
                 token=token,
                 home=self._turn.me,
-            ),
-            None,
+            )
         )
 
     def _retry(self, place: Place, token: int) -> None:

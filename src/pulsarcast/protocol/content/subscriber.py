@@ -5,7 +5,6 @@ of it, and the cut-off line several pieces of each. Each piece is sent to the le
 its point falls into, and again until a leaf says that it keeps it.
 """
 
-from collections.abc import Callable
 from functools import partial
 
 from pulsarcast.model.ids import Cid, PeerId
@@ -14,7 +13,8 @@ from pulsarcast.model.topic_types import TopicDescriptor
 from pulsarcast.protocol.content.homes import Homes
 from pulsarcast.protocol.content.messages import Held, Installed, PlaceSubscription, Stage
 from pulsarcast.protocol.content.place import salt_of
-from pulsarcast.protocol.content.space import CUT_OFF, Piece, node_at, pieces, point_of
+from pulsarcast.protocol.content.rules import ContentRules
+from pulsarcast.protocol.content.space import Piece, node_at, pieces, point_of
 from pulsarcast.protocol.content.spaces import Spaces, own_filter, routes_of
 from pulsarcast.protocol.content.trees import Trees
 from pulsarcast.protocol.context import Context
@@ -51,34 +51,28 @@ class _Routed:
 class _Own:
     """One subscription of ours."""
 
-    __slots__ = ("record", "routed", "then")
+    __slots__ = ("is_kept", "record", "routed")
 
     def __init__(self, record: SubscriptionRecord, routed: list[_Routed]) -> None:
         self.record = record
         self.routed = routed
-        self.then: Callable[[], None] | None = None
+        self.is_kept = False
+        """Whether every piece of it was kept, at any time."""
 
 
 class Subscriber:
     """Sees to it that our subscriptions are kept."""
 
-    def __init__(
-        self,
-        context: Context,
-        homes: Homes,
-        spaces: Spaces,
-        trees: Trees,
-    ) -> None:
+    def __init__(self, context: Context, homes: Homes, spaces: Spaces, trees: Trees) -> None:
         self._turn = context.turn
         self._homes = homes
         self._spaces = spaces
         self._trees = trees
+        self._rules = context.part(ContentRules)()
         self._counts = context.counts
         self._lease_s = int(context.parameters.content_lease_s)
         self._timeout_s = 2 * context.parameters.rpc_timeout_s
         self._own: dict[tuple[Cid, int], _Own] = {}
-        self.cut_off = CUT_OFF
-        """1: wide ranges are not cut into pieces."""
 
     def __len__(self) -> int:
         """How many subscriptions we have."""
@@ -90,11 +84,10 @@ class Subscriber:
         sid: int,
         number: int,
         where: str,
-        then: Callable[[], None] | None = None,
         *,
         version: TopicDescriptor | None = None,
     ) -> None:
-        """Have a filter's events sent to us; `then` runs once all of its pieces are kept.
+        """Have a filter's events sent to this node.
 
         It is read by the newest version, or by the one given.
         Raises LocalError where the filter cannot be routed.
@@ -103,15 +96,13 @@ class Subscriber:
         wanted = own_filter(read_by, where)
         routed: list[_Routed] = []
         for route in routes_of(wanted, self._spaces.domains(versions)):
-            for piece in pieces(route.low, route.high, self._turn.rng, self.cut_off):
+            for piece in pieces(route.low, route.high, self._turn.rng, self._rules.cut_off):
                 salt = salt_of(self._turn.me, sid, len(routed))
                 point, token = point_of(piece, salt), self._turn.new_secret()
                 routed.append(_Routed(route.attribute, piece, point, token))
         record = self._sign(topic, read_by.cid, sid, number, wanted.text())
         own = self._own[(topic, sid)] = _Own(record, routed)
-        own.then = then
-        if not routed and then is not None:
-            then()  # nothing can match it
+        self._see_if_kept(sid, own)
         for piece_number in range(len(routed)):
             self._send(topic, sid, piece_number)
 
@@ -194,9 +185,12 @@ class Subscriber:
         delay_s = self._turn.jitter(self._lease_s * RENEW_SHARE)
         renew = partial(self._renew, message.topic, message.sid, message.piece)
         routed.timer = self._turn.after(delay_s, renew)
-        if own.then is not None and all(each.home is not None for each in own.routed):
-            then, own.then = own.then, None
-            then()
+        self._see_if_kept(message.sid, own)
+
+    def _see_if_kept(self, sid: int, own: _Own) -> None:
+        if not own.is_kept and all(each.home is not None for each in own.routed):
+            own.is_kept = True
+            self._rules.kept(self._turn.me, sid)
 
     def _renew(self, topic: Cid, sid: int, number: int) -> None:
         if (topic, sid) in self._own:

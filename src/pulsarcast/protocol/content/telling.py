@@ -5,7 +5,8 @@ other up to the root, so that they pass on straight to the leaves. All of these 
 one asks (`asking`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Protocol
 
 import msgspec
 
@@ -29,6 +30,16 @@ TELL_AGAIN_S = 60.0
 """After which a peer that still guesses is told again what it was told before."""
 
 
+class TellingOwner(Protocol):
+    """What hints ask of the places that they are about."""
+
+    def begin(self, topic: Cid, attribute: str, at: int) -> Place | None:
+        """Hold one more node, empty; None where there is no room."""
+
+    def halve(self, place: Place) -> None:
+        """A node has split."""
+
+
 class Telling:
     """Hints about trees, to others and from others."""
 
@@ -38,19 +49,15 @@ class Telling:
         routing: Routing,
         trees: Trees,
         places: Mapping[PlaceId, Place],
-        *,
-        begin: Callable[[Cid, str, int], Place | None],
-        halve: Callable[[Place], None],
+        owner: TellingOwner,
     ) -> None:
         self._turn = context.turn
         self._routing = routing
         self._trees = trees
         self._places = places
         """Those that we hold."""
-        self._begin = begin
-        """Makes us the home of one more, if there is room."""
-        self._halve = halve
-        self.asking = Asking(context, routing, trees, places, learnt=self._learnt)
+        self._owner = owner
+        self.asking = Asking(context, routing, trees, places, self)
         self._told: dict[tuple[PeerId, Cid, str, int], tuple[int, float]] = {}
         """How large a shape we told whom of, below which node, and when."""
 
@@ -113,19 +120,19 @@ class Telling:
         leaf = self._trees.shape(topic, attribute).leaf_towards(about, ROOT)
         self.asking.ask(topic, attribute, about if leaf is None else leaf)
 
-    def _learnt(self, where: PlaceId, asked: int) -> None:
+    def learnt(self, where: PlaceId, asked: int) -> None:
         """A home has answered: a node that is ours has split, or more of what is below it has."""
         topic, attribute, at = where
         shape = self._trees.shape(topic, attribute)
         if not shape.is_split(at) and asked >> 1 != at:
             return
-        place = self._places.get(where) or self._begin(topic, attribute, at)
+        place = self._places.get(where) or self._owner.begin(topic, attribute, at)
         if place is None:
             return
         place.used_s = self._turn.now
         if not place.is_split:
             # Its children exist: whatever it was taken for, it is no leaf.
-            self._halve(place)
+            self._owner.halve(place)
         if place.told_up != shape.to_bytes(place.at):
             self.tell_up(place)
 

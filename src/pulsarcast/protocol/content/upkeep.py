@@ -6,12 +6,12 @@ serves it until the other has said that it holds it.
 """
 
 from pulsarcast.model.ids import PeerId
-from pulsarcast.protocol.content.homes import Homes
 from pulsarcast.protocol.content.messages import Held, PlaceState, Purpose
 from pulsarcast.protocol.content.place import Place, PlaceId
 from pulsarcast.protocol.content.routing import Routing
 from pulsarcast.protocol.content.space import ROOT
-from pulsarcast.protocol.content.splitting import HELD_MAX
+from pulsarcast.protocol.content.splitting import HELD_MAX, Splitting
+from pulsarcast.protocol.content.telling import Telling
 from pulsarcast.protocol.content.trees import Trees
 from pulsarcast.protocol.context import Context
 
@@ -28,11 +28,21 @@ NEEDLESS_ROUNDS = 3
 class Upkeep:
     """Keeps the places that we hold in order."""
 
-    def __init__(self, context: Context, routing: Routing, homes: Homes, trees: Trees) -> None:
+    def __init__(
+        self,
+        context: Context,
+        routing: Routing,
+        trees: Trees,
+        places: dict[PlaceId, Place],
+        telling: Telling,
+        splitting: Splitting,
+    ) -> None:
         self._turn = context.turn
         self._routing = routing
-        self._homes = homes
         self._trees = trees
+        self._places = places
+        self._telling = telling
+        self._splitting = splitting
         self._replicas = context.parameters.replicas
         self._interval_s = context.parameters.content_upkeep_s
         self._idle_s = context.parameters.content_lease_s
@@ -42,8 +52,6 @@ class Upkeep:
         self._timer: int | None = None
         self._flush_timer: int | None = None
         self._dirty: dict[PlaceId, None] = {}
-        homes.hand_over = self.hand_over
-        homes.touched = self.touched
 
     def touched(self, place: Place) -> None:
         """A place has changed: its neighbours hear of it soon."""
@@ -55,7 +63,7 @@ class Upkeep:
 
     def lost(self, peer: PeerId) -> None:
         """A connection ended: whatever a peer held, it may not hold it when it comes back."""
-        for place in self._homes.places.values():
+        for place in self._places.values():
             place.copies.pop(peer, None)
             if place.handing is not None and place.handing[0] == peer:
                 place.handing = None
@@ -64,7 +72,7 @@ class Upkeep:
         self._flush_timer = None
         dirty, self._dirty = self._dirty, {}
         for where in dirty:
-            place = self._homes.places.get(where)
+            place = self._places.get(where)
             if place is not None and place.is_owner:
                 self._replicate(place)
 
@@ -84,9 +92,9 @@ class Upkeep:
                 else:
                     self._replicate(place)
                 if place.at != ROOT and (self._round + place.at) % TELL_UP_ROUNDS == 0:
-                    self._homes.telling.tell_up(place)
+                    self._telling.tell_up(place)
                 if place.is_split and place.kept and not place.leaving:
-                    self._homes.splitting.send_down(place)
+                    self._splitting.send_down(place)
             elif closer is None:
                 place.is_owner = True
                 self._replicate(place)
@@ -96,16 +104,16 @@ class Upkeep:
                     self._forget(where)
             else:
                 place.needless = 0
-        if self._homes.places:
+        if self._places:
             self._timer = self._turn.after(self._turn.jitter(self._interval_s), self._tend)
 
     def _forget(self, where: PlaceId) -> None:
         """Let go of a place, and of what it still had to send: nobody could answer that."""
-        self._homes.places.pop(where).leaving.clear()
+        self._places.pop(where).leaving.clear()
 
     def _next_places(self) -> list[tuple[PlaceId, Place]]:
         """Those whose turn it is: all, unless strangers have us hold very many."""
-        places = list(self._homes.places.items())
+        places = list(self._places.items())
         if len(places) <= TENDED_MAX:
             return places
         first = self._round * TENDED_MAX % len(places)

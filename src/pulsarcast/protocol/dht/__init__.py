@@ -1,1 +1,1 @@
-"""The DHT: a Kademlia of our own, without IO, that keeps every block on r peers (design 2, 6)."""
+"""The DHT: a Kademlia of our own, without IO, that keeps every block on r peers."""

@@ -1,4 +1,4 @@
-"""The blocks that a node keeps for the DHT (design 6).
+"""The blocks that a node keeps for the DHT (docs/spec/pulsarcast.md, The DHT).
 
 It takes what is valid, says so once it is on the disk, hands it out again, and drops it when its
 time is up (`expiry`): later where somebody asks for that, but not where a replica has it too. It
@@ -8,6 +8,7 @@ is not asked for it again and again.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Protocol
 
 from pulsarcast.model.errors import Rejection, RemoteError, Verdict
 from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of
@@ -28,8 +29,15 @@ WRITTEN_AGAIN = 10
 """A block's time is written anew once a tenth of what it may be prolonged by is gone: all who
 follow a topic ask for it, one after the other."""
 
-Verify = Callable[[bytes], tuple[Cid, Lifetime]]
-"""Says what a block is and how long to keep it; raises RemoteError where it is not valid."""
+
+class BlocksOwner(Protocol):
+    """What the DHT asks of the node that keeps its blocks."""
+
+    def verify_block(self, block: bytes) -> tuple[Cid, Lifetime]:
+        """What a block is and how long to keep it; raises RemoteError where it is not valid."""
+
+    def stored_block(self, block: bytes, sender: PeerId) -> None:
+        """A new replica is on the disk."""
 
 
 class Blocks:
@@ -40,25 +48,16 @@ class Blocks:
         "_first_over_us",
         "_held",
         "_over",
+        "_owner",
         "_replicas",
-        "_stored",
         "_table",
         "_turn",
-        "_verify",
     )
 
-    def __init__(
-        self,
-        context: Context,
-        table: RoutingTable,
-        *,
-        verify: Verify,
-        stored: Callable[[Cid, bytes, PeerId], None],
-    ) -> None:
+    def __init__(self, context: Context, table: RoutingTable, owner: BlocksOwner) -> None:
         self._turn = context.turn
         self._table = table
-        self._verify = verify
-        self._stored = stored
+        self._owner = owner
         self._bucket_size = context.parameters.bucket_size
         self._replicas = context.parameters.replicas
         self._held: dict[Cid, int] = {}
@@ -92,7 +91,7 @@ class Blocks:
 
     def keep(self, cid: Cid, block: bytes, then: Callable[[bool], None]) -> None:
         """Keep a block of our own as one of its replicas; `then` hears whether we do."""
-        _, lifetime = self._verify(block)
+        _, lifetime = self._owner.verify_block(block)
         lifetime = lifetime.asked_for(self._turn.wall_us)
         if not lifetime.covers(self._turn.wall_us):
             then(False)
@@ -108,7 +107,7 @@ class Blocks:
         """Keep the blocks that we asked a replica for, as far as they are in their time."""
         taken: dict[Cid, tuple[bytes, Lifetime]] = {}
         for block in blocks:
-            cid, lifetime = self._verify(block)
+            cid, lifetime = self._owner.verify_block(block)
             if cid not in wanted:
                 raise RemoteError("a block that was not asked for", code=Rejection.NOT_ASKED_FOR)
             if cid in self._held:
@@ -139,7 +138,7 @@ class Blocks:
             self._turn.send(sender, Stored(message.request, (*held, *fresh)))
             for cid, (block, lifetime) in fresh.items():
                 if self._hold(cid, lifetime):
-                    self._stored(cid, block, sender)
+                    self._owner.stored_block(block, sender)
 
         if fresh:
             self._turn.persist(*(self._put(cid, *kept) for cid, kept in fresh.items()), then=synced)
@@ -172,7 +171,7 @@ class Blocks:
         refused: RemoteError | None = None
         for block in blocks:
             try:
-                cid, lifetime = self._verify(block)
+                cid, lifetime = self._owner.verify_block(block)
                 lifetime = lifetime.asked_for(self._turn.wall_us)
                 if not lifetime.covers(self._turn.wall_us):
                     # By our clock, which may be the wrong one.

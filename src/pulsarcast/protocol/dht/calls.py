@@ -6,16 +6,46 @@ remembers insertion and a single timer are enough.
 
 from collections.abc import Callable
 
+from msgspec import structs
+
 from pulsarcast.model.ids import PeerId
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.routing import RoutingTable
 from pulsarcast.protocol.effects import Know
-from pulsarcast.protocol.messages import Contact, DhtMessage
+from pulsarcast.protocol.messages import (
+    BlockFound,
+    CompareKeys,
+    Contact,
+    DhtMessage,
+    FindBlock,
+    FindPeers,
+    FindPointer,
+    KeysDiffer,
+    Peers,
+    PointerFound,
+    StoreBlocks,
+    Stored,
+    StorePointer,
+    WantBlocks,
+)
 
 TIMER_GRAIN_S = 0.001
 """A deadline this near has come: no timer is set for less."""
 
 Answered = Callable[[DhtMessage | None], None]
+Question = (
+    FindPeers | FindBlock | FindPointer | StoreBlocks | StorePointer | CompareKeys | WantBlocks
+)
+"""Its number is given when it is asked."""
+ANSWERS: dict[type[Question], type[DhtMessage]] = {
+    FindPeers: Peers,
+    FindBlock: BlockFound,
+    FindPointer: PointerFound,
+    StoreBlocks: Stored,
+    StorePointer: Stored,
+    CompareKeys: KeysDiffer,
+    WantBlocks: StoreBlocks,
+}
 
 
 class _Call:
@@ -38,10 +68,7 @@ class Calls:
     __slots__ = ("_failed", "_request", "_table", "_timeout_s", "_timer", "_turn", "_waiting")
 
     def __init__(
-        self,
-        context: Context,
-        table: RoutingTable,
-        failed: Callable[[Contact], None],
+        self, context: Context, table: RoutingTable, failed: Callable[[Contact], None]
     ) -> None:
         self._turn = context.turn
         self._table = table
@@ -55,28 +82,21 @@ class Calls:
         """How many questions wait."""
         return len(self._waiting)
 
-    def ask(
-        self,
-        contact: Contact,
-        question: Callable[[int], DhtMessage],
-        expected: type[DhtMessage],
-        then: Answered,
-        *,
-        odd: bool = False,
-    ) -> None:
+    def ask(self, contact: Contact, question: Question, then: Answered) -> None:
         """Ask, and hand the answer to `then`, or None where none came.
 
-        Questions that are answered by a question (`StoreBlocks`) have `odd` numbers: so the
+        Questions that are answered by a question (`StoreBlocks`) have odd numbers: so the
         answer cannot be taken for a question of the same number that the other peer asks.
         """
         self._request += 2
-        request = self._request + 1 if odd else self._request
+        expected = ANSWERS[type(question)]
+        request = self._request + 1 if expected is StoreBlocks else self._request
         deadline_s = self._turn.now + self._timeout_s
         self._waiting[request] = _Call(contact, expected, deadline_s, then)
         self._arm()
         if contact.addresses and contact.peer not in self._table:
             self._turn.effects.append(Know(contact))
-        self._turn.send(contact.peer, question(request))
+        self._turn.send(contact.peer, structs.replace(question, request=request))
 
     def answer(self, sender: PeerId, request: int, message: DhtMessage) -> bool:
         """Take an answer; False where nobody waits for it: too late, or never asked."""

@@ -1,4 +1,4 @@
-"""Expiry: how long the DHT keeps a block (design 6).
+"""Expiry: how long the DHT keeps a block (docs/spec/pulsarcast.md, The DHT).
 
 It is counted from when the content says it was made, never from when a replica got it from another:
 otherwise replicas would keep a block alive for ever by repairing it from each other. Only a topic's

@@ -1,4 +1,4 @@
-"""Kademlia: the DHT of one node (Kademlia; design 2 and 6).
+"""Kademlia: the DHT of one node (docs/spec/pulsarcast.md, The DHT).
 
 It joins the parts: whom we know (`routing`, `membership`), finding closer peers (`lookup`,
 `lookups`), waiting for answers (`calls`), placing blocks (`placing`), keeping them (`blocks`),
@@ -12,7 +12,7 @@ from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of
 from pulsarcast.model.keys import Key
 from pulsarcast.protocol.context import Context
-from pulsarcast.protocol.dht.blocks import Blocks, Verify
+from pulsarcast.protocol.dht.blocks import Blocks, BlocksOwner
 from pulsarcast.protocol.dht.calls import Calls
 from pulsarcast.protocol.dht.lookups import Lookups
 from pulsarcast.protocol.dht.membership import Membership
@@ -55,13 +55,7 @@ class Kademlia:
         "_turn",
     )
 
-    def __init__(
-        self,
-        context: Context,
-        *,
-        verify_block: Verify,
-        stored: Callable[[Cid, bytes, PeerId], None],
-    ) -> None:
+    def __init__(self, context: Context, owner: BlocksOwner) -> None:
         table = RoutingTable(
             context.turn.me,
             bucket_size=context.parameters.bucket_size,
@@ -69,7 +63,7 @@ class Kademlia:
         )
         calls = Calls(context, table, self._failed)
         lookups = Lookups(context, table, calls)
-        blocks = Blocks(context, table, verify=verify_block, stored=stored)
+        blocks = Blocks(context, table, owner)
         self._turn = context.turn
         self._parameters = context.parameters
         self._table = table
@@ -77,7 +71,7 @@ class Kademlia:
         self._lookups = lookups
         self._blocks = blocks
         self._membership = Membership(context, table, calls, lookups)
-        self._placing = Placing(context, calls, lookups, table, keep=blocks.keep)
+        self._placing = Placing(context, calls, lookups, table, blocks)
         self._replication = Replication(context, table, calls, blocks)
         self._pointers = Pointers(context, table, calls, lookups)
 
@@ -174,8 +168,7 @@ class Kademlia:
         # Replicas may have moved since it was stored, so a few more than r are asked.
         self._lookups.find(
             cid_key(cid),
-            lambda request: FindBlock(request, cid),
-            BlockFound,
+            FindBlock(0, cid),
             lambda _: then(found),
             judge=judge,
             count=min(self._parameters.bucket_size, 2 * self._parameters.replicas + 2),

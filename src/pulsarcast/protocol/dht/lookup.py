@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 from pulsarcast.model.ids import PeerId, peer_key
 from pulsarcast.model.keys import Key
+from pulsarcast.protocol.dht.calls import Question
 from pulsarcast.protocol.messages import Contact, DhtMessage
 
 ASKED_MAX = 64
@@ -37,9 +38,7 @@ class Lookup:
         "_count",
         "_flying",
         "_me",
-        "_parallel",
         "_states",
-        "expected",
         "finished",
         "judge",
         "key",
@@ -52,18 +51,15 @@ class Lookup:
         self,
         me: PeerId,
         key: Key,
-        question: Callable[[int], DhtMessage],
-        expected: type[DhtMessage],
+        question: Question,
         then: "Callable[[Lookup], None]",
         *,
         judge: Callable[[Contact, DhtMessage], bool] | None = None,
         count: int,
-        parallel: int,
         thorough: bool = False,
     ) -> None:
         self.key = key
         self.question = question
-        self.expected = expected
         self.then = then
         self.judge = judge
         """Looks at each answer; True ends the lookup."""
@@ -72,7 +68,6 @@ class Lookup:
         self.finished = False
         self._me = me
         self._count = count
-        self._parallel = parallel
         self._flying = 0
         self._asked_count = 0
         self._states: dict[PeerId, _State] = {}
@@ -94,11 +89,11 @@ class Lookup:
             self._states[peer] = _State.HEARD
             insort(self._candidates, entry)
 
-    def to_ask(self) -> list[Contact]:
-        """Whom to ask now; they count as asked."""
+    def to_ask(self, parallel: int) -> list[Contact]:
+        """Whom to ask now, so that `parallel` questions are under way; they count as asked."""
         asking: list[Contact] = []
         for _, contact in self._candidates[: self._count]:
-            if self._flying >= self._parallel or self._asked_count >= ASKED_MAX:
+            if self._flying >= parallel or self._asked_count >= ASKED_MAX:
                 break
             if self._states[contact.peer] is _State.HEARD:
                 self._states[contact.peer] = _State.ASKED

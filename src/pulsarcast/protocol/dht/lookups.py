@@ -7,7 +7,7 @@ from functools import partial
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.keys import Key
 from pulsarcast.protocol.context import Context
-from pulsarcast.protocol.dht.calls import Calls
+from pulsarcast.protocol.dht.calls import Calls, Question
 from pulsarcast.protocol.dht.lookup import Lookup
 from pulsarcast.protocol.dht.routing import RoutingTable
 from pulsarcast.protocol.messages import (
@@ -64,21 +64,13 @@ class Lookups:
         """Look up the `count` peers closest to a key, beginning `also` with some we do not know."""
         # Twice as many, since some of those named will not answer.
         useful = 2 * count if 2 * count < self._bucket_size else 0
-        self.find(
-            key,
-            lambda request: FindPeers(request, key, useful),
-            Peers,
-            then,
-            count=count,
-            thorough=thorough,
-            also=also,
-        )
+        question = FindPeers(0, key, useful)
+        self.find(key, question, then, count=count, thorough=thorough, also=also)
 
     def find(
         self,
         key: Key,
-        question: Callable[[int], DhtMessage],
-        expected: type[DhtMessage],
+        question: Question,
         then: Callable[[Lookup], None],
         *,
         count: int,
@@ -88,15 +80,7 @@ class Lookups:
     ) -> None:
         """Look up a key with a question of some kind; `then` may be called at once."""
         lookup = Lookup(
-            self._turn.me,
-            key,
-            question,
-            expected,
-            then,
-            judge=judge,
-            count=count,
-            parallel=self._parallel,
-            thorough=thorough,
+            self._turn.me, key, question, then, judge=judge, count=count, thorough=thorough
         )
         lookup.heard_of(also)
         if self._running < LOOKUPS_MAX:
@@ -116,9 +100,8 @@ class Lookups:
         """Ask further, or end."""
         if lookup.finished:
             return
-        for contact in lookup.to_ask():
-            answered = partial(self._answered, lookup, contact)
-            self._calls.ask(contact, lookup.question, lookup.expected, answered)
+        for contact in lookup.to_ask(self._parallel):
+            self._calls.ask(contact, lookup.question, partial(self._answered, lookup, contact))
         if lookup.is_done():
             self._finish(lookup)
 

@@ -11,7 +11,7 @@ from pulsarcast.protocol.dht.calls import Calls
 from pulsarcast.protocol.dht.lookup import Lookup
 from pulsarcast.protocol.dht.lookups import Lookups
 from pulsarcast.protocol.dht.routing import RoutingTable
-from pulsarcast.protocol.messages import Contact, FindPeers, Peers
+from pulsarcast.protocol.messages import Contact, FindPeers
 
 RETRIES = 8
 """Failed contacts tried at a time."""
@@ -40,11 +40,7 @@ class Membership:
     )
 
     def __init__(
-        self,
-        context: Context,
-        table: RoutingTable,
-        calls: Calls,
-        lookups: Lookups,
+        self, context: Context, table: RoutingTable, calls: Calls, lookups: Lookups
     ) -> None:
         self._turn = context.turn
         self._parameters = context.parameters
@@ -134,8 +130,7 @@ class Membership:
         self._lookups.find_peers(key, _nothing, count=self._parameters.replicas)
 
     def _ping(self, contact: Contact) -> None:
-        me = self._table.me
-        self._calls.ask(contact, lambda request: FindPeers(request, me), Peers, _nothing)
+        self._calls.ask(contact, FindPeers(0, self._table.me), _nothing)
 
 
 def _nothing(_: object) -> None:

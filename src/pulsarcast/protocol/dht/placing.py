@@ -1,4 +1,4 @@
-"""Placing blocks on the r peers closest to their keys, and counting who keeps them (design 6).
+"""Placing blocks on the r peers closest to their keys (docs/spec/pulsarcast.md, The DHT).
 
 A peer counts once it said that the block is on its disk; one that fails is replaced by the next
 closest. Blocks for one peer travel together: while it has answers to give, further ones wait and
@@ -9,9 +9,11 @@ is, so a peer that knows closer ones declines, and then we look the closest up.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of, peer_key
 from pulsarcast.protocol.context import Context
+from pulsarcast.protocol.dht.blocks import Blocks
 from pulsarcast.protocol.dht.calls import TIMER_GRAIN_S, Calls
 from pulsarcast.protocol.dht.lookup import Lookup
 from pulsarcast.protocol.dht.lookups import Lookups
@@ -89,9 +91,9 @@ class Placing:
 
     __slots__ = (
         "_batch_bytes_max",
+        "_blocks",
         "_bucket_size",
         "_calls",
-        "_keep",
         "_lookups",
         "_patience_s",
         "_placed",
@@ -104,13 +106,7 @@ class Placing:
     )
 
     def __init__(
-        self,
-        context: Context,
-        calls: Calls,
-        lookups: Lookups,
-        table: RoutingTable,
-        *,
-        keep: Callable[[Cid, bytes, Callable[[bool], None]], None],
+        self, context: Context, calls: Calls, lookups: Lookups, table: RoutingTable, blocks: Blocks
     ) -> None:
         self._turn = context.turn
         self._table = table
@@ -120,7 +116,7 @@ class Placing:
         self._bucket_size = context.parameters.bucket_size
         self._batch_bytes_max = context.parameters.range_bytes_max
         self._patience_s = PATIENCE * context.parameters.rpc_timeout_s
-        self._keep = keep
+        self._blocks = blocks
         self._queues: dict[PeerId, _Queue] = {}
         self._stores: dict[_Store, list[_Placement]] = {}
         self._placed = 0
@@ -186,7 +182,7 @@ class Placing:
         if closer >= self._replicas:
             return
         placement.pending += 1
-        self._keep(placement.cid, placement.block, lambda held: self._settle(placement, held=held))
+        self._blocks.keep(placement.cid, placement.block, partial(self._settle, placement))
 
     def _advance(self, placement: _Placement) -> None:
         """Ask as many peers as replicas are missing."""
@@ -208,7 +204,7 @@ class Placing:
         elif count >= self._replicas or not placement.pending:
             self._end(placement)
 
-    def _settle(self, placement: _Placement, *, held: bool) -> None:
+    def _settle(self, placement: _Placement, held: bool) -> None:
         """One peer keeps the block, or will not."""
         placement.pending -= 1
         if placement.ended:
@@ -249,7 +245,6 @@ class Placing:
     def _send(self, queue: _Queue, batch: list[_Placement]) -> None:
         queue.flying += 1
         blocks = tuple(placement.block for placement in batch)
-        is_guess = batch[0].is_guess
 
         def answered(message: DhtMessage | None) -> None:
             queue.flying -= 1
@@ -265,11 +260,9 @@ class Placing:
             for placement in settled:
                 if placement.cid in held:
                     placement.holders.append(queue.contact.peer)
-                self._settle(placement, held=placement.cid in held)
+                self._settle(placement, placement.cid in held)
 
-        self._calls.ask(
-            queue.contact, lambda request: StoreBlocks(request, blocks, is_guess), Stored, answered
-        )
+        self._calls.ask(queue.contact, StoreBlocks(0, blocks, batch[0].is_guess), answered)
 
     def _expire(self) -> None:
         """Answer the stores that took too long."""

@@ -1,8 +1,8 @@
-"""Mutable pointers: author and name to a topic's newest version (design 6).
+"""Mutable pointers: author and name to a topic's newest version (docs/spec/pulsarcast.md).
 
 Of a block one valid copy is enough; of a pointer the newest is wanted. So all r are asked, the
-highest number wins, and those that lacked it are told. Of two with one number the lower CID wins
-(design 5). Each keeper shows its pointers to the others in turn, so that they outlive keepers.
+highest number wins, and those that lacked it are told. Of two with one number the lower CID wins.
+Each keeper shows its pointers to the others in turn, so that they outlive keepers.
 """
 
 from collections.abc import Callable, Iterable
@@ -45,11 +45,7 @@ class Pointers:
     __slots__ = ("_calls", "_kept", "_lookups", "_parameters", "_shown", "_table", "_turn")
 
     def __init__(
-        self,
-        context: Context,
-        table: RoutingTable,
-        calls: Calls,
-        lookups: Lookups,
+        self, context: Context, table: RoutingTable, calls: Calls, lookups: Lookups
     ) -> None:
         self._turn = context.turn
         self._parameters = context.parameters
@@ -124,8 +120,7 @@ class Pointers:
     def _show(
         self, contact: Contact, pointer: Pointer, then: Callable[[DhtMessage | None], None]
     ) -> None:
-        block = pointer.block
-        self._calls.ask(contact, lambda request: StorePointer(request, block), Stored, then)
+        self._calls.ask(contact, StorePointer(0, pointer.block), then)
 
     # Placing.
 
@@ -225,14 +220,8 @@ class Pointers:
                 self.keep(newest, lambda: None)
             then(newest.block)
 
-        self._lookups.find(
-            key,
-            lambda request: FindPointer(request, key),
-            PointerFound,
-            found,
-            judge=judge,
-            count=self._parameters.replicas,
-        )
+        count = self._parameters.replicas
+        self._lookups.find(key, FindPointer(0, key), found, judge=judge, count=count)
 
 
 def _nothing(_: DhtMessage | None) -> None:

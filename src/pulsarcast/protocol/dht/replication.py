@@ -1,4 +1,4 @@
-"""Range repair: replicas compare what they keep and fetch what they lack (design 6).
+"""Range repair: replicas compare what they keep and fetch what they lack (docs/spec/pulsarcast.md).
 
 Every now and then a node takes one of the peers with which it shares keys and shows it, for each
 range they are both answerable for, how many blocks it has there and a hash. Where these differ,
@@ -89,13 +89,7 @@ class Replication:
         "_until_s",
     )
 
-    def __init__(
-        self,
-        context: Context,
-        table: RoutingTable,
-        calls: Calls,
-        blocks: Blocks,
-    ) -> None:
+    def __init__(self, context: Context, table: RoutingTable, calls: Calls, blocks: Blocks) -> None:
         self._turn = context.turn
         self._interval_s = context.parameters.repair_interval_s
         self._replicas = context.parameters.replicas
@@ -214,12 +208,9 @@ class Replication:
         first, last = self._ranges.pop()
 
         def digested(ours: KeyDigest) -> None:
-            self._calls.ask(
-                partner,
-                lambda request: CompareKeys(request, first, last, ours.count, ours.digest),
-                KeysDiffer,
-                lambda answer: self._compare_answered(partner, (first, last), ours, answer),
-            )
+            answered = partial(self._compare_answered, partner, (first, last), ours)
+            question = CompareKeys(0, first, last, ours.count, ours.digest)
+            self._calls.ask(partner, question, answered)
 
         self._turn.load(DigestKeys(first, last), KeyDigest, digested)
 
@@ -382,13 +373,7 @@ class Replication:
 
     def _ask_for(self, source: Contact, wanted: tuple[Cid, ...]) -> None:
         self._pulling = True
-        self._calls.ask(
-            source,
-            lambda request: WantBlocks(request, wanted),
-            StoreBlocks,
-            lambda answer: self._pulled(source, wanted, answer),
-            odd=True,
-        )
+        self._calls.ask(source, WantBlocks(0, wanted), partial(self._pulled, source, wanted))
 
     def _pulled(self, source: Contact, wanted: tuple[Cid, ...], answer: DhtMessage | None) -> None:
         try:

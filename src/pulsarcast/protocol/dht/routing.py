@@ -1,4 +1,4 @@
-"""Routing table: whom we know, in XOR buckets (Kademlia, 2.2 and 4.1; design 2).
+"""Routing table: whom we know, in XOR buckets (Kademlia, 2.2 and 4.1).
 
 Bucket i holds contacts whose distance from us has its highest bit at i. Only peers that spoke
 to us enter. A contact that failed is kept aside and tried again with back-off, so that the

@@ -1,4 +1,4 @@
-"""Which keys a node is answerable for, and with whom (design 6).
+"""Which keys a node is answerable for, and with whom (docs/spec/pulsarcast.md, The DHT).
 
 A block belongs to the r peers closest to its key. Cut the keyspace in halves, again and again:
 inside a half, all peers of it are closer to every key than any peer of the other half. So after

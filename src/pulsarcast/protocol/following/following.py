@@ -14,7 +14,7 @@ from pulsarcast.model.errors import NotFollowed
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import CID_BYTES, Cid, PeerId
 from pulsarcast.model.requests import Sequence
-from pulsarcast.model.topics import META, Mark
+from pulsarcast.model.topics import META, Mark, TopicDescriptor
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.following.descriptors import Descriptors
@@ -469,6 +469,14 @@ class Following:
     def want_version(self, topic: Topic, version: Cid, sender: PeerId) -> None:
         """An event names a version that the node does not know."""
         self.renewal.find(topic, version, sender)
+
+    def add_version(self, versions: Versions, version: TopicDescriptor) -> None:
+        """Take in a version that was looked for; a member of its topic has to act on it."""
+        topic = self.topics.get(versions.first.cid)
+        if topic is None:
+            versions.add(version)
+        else:
+            self.renewal.adopt(topic, version)
 
     # Keeping a tree together.
 

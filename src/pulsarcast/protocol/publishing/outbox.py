@@ -47,7 +47,6 @@ class _Asked:
         "is_sequenced",
         "referrals",
         "replicated",
-        "settled",
         "signed",
         "target",
         "targets",
@@ -59,13 +58,11 @@ class _Asked:
         signed: SignedRequest,
         targets: tuple[PeerId, ...],
         replicated: bool,
-        settled: Settled | None,
         is_sequenced: bool,
     ) -> None:
         self.signed = signed
         self.targets = targets
         self.replicated = replicated
-        self.settled = settled
         self.is_sequenced = is_sequenced
         """Whether the targets agree on one of them, who takes it."""
         self.target = targets[0]
@@ -87,12 +84,7 @@ class OutboxOwner(Protocol):
 class Outbox:
     """Requests that we author."""
 
-    def __init__(
-        self,
-        context: Context,
-        followed: FollowedTopics,
-        owner: OutboxOwner,
-    ) -> None:
+    def __init__(self, context: Context, followed: FollowedTopics, owner: OutboxOwner) -> None:
         self.turn = context.turn
         self.parameters = context.parameters
         self.counts = context.counts
@@ -105,6 +97,8 @@ class Outbox:
         self._waiting: dict[Cid, dict[bytes, None]] = {}
         """And those who wait to hear what it finds out."""
         self._asked: dict[bytes, _Asked] = {}
+        self._settled: dict[bytes, Settled] = {}
+        """Callers that wait for the answer to a request."""
         self._open: dict[Cid, dict[Sequence, bytes]] = {}
         """Per topic: requests that are not answered, of each epoch the lowest number first."""
         self._numbers: dict[Cid, Sequence] = {}
@@ -146,7 +140,8 @@ class Outbox:
             after=after.parents,
             marks=after.marks,
         )
-        asked = self._remember(signed, descriptor, given.replicated, settled)
+        asked = self._remember(signed, descriptor, given.replicated)
+        self._settled[signed.request_id] = settled
         number = sequence.epoch.to_bytes(8, "big") + sequence.number.to_bytes(8, "big")
         self.turn.persist(
             PutState(StateRow("outbox", signed.request_id, signed.block)),
@@ -171,17 +166,13 @@ class Outbox:
         return barrier.links(AFTER_MAX)
 
     def _remember(
-        self,
-        signed: SignedRequest,
-        descriptor: TopicDescriptor,
-        replicated: bool,
-        settled: Settled | None,
+        self, signed: SignedRequest, descriptor: TopicDescriptor, replicated: bool
     ) -> _Asked:
         targets = publishers_of(descriptor)
         # One that was left alone by others may get successors.
         is_total = descriptor.delivery_order is DeliveryOrder.TOTAL
         is_sequenced = descriptor.is_sequenced or (is_total and descriptor.number > 0)
-        asked = _Asked(signed, targets, replicated, settled, is_sequenced)
+        asked = _Asked(signed, targets, replicated, is_sequenced)
         self._asked[signed.request_id] = asked
         open_numbers = self._open.setdefault(signed.request.topic, {})
         open_numbers[signed.request.sequence] = signed.request_id
@@ -190,9 +181,8 @@ class Outbox:
     def join(self, topic: Cid, nonce: bytes, settled: Settled) -> bool:
         """Whether a request under an idempotency key is open: its caller hears the answer too."""
         for request_id in self._open.get(topic, {}).values():
-            asked = self._asked[request_id]
-            if asked.signed.request.nonce == nonce:
-                asked.settled = settled
+            if self._asked[request_id].signed.request.nonce == nonce:
+                self._settled[request_id] = settled
                 return True
         return False
 
@@ -213,7 +203,7 @@ class Outbox:
             if descriptor is None:
                 continue
             self.counts["outbox_resumed"] += 1
-            asked = self._remember(signed, descriptor, replicated=True, settled=None)
+            asked = self._remember(signed, descriptor, replicated=True)
             asked.timer = self.turn.after(
                 self.turn.jitter(1.0),
                 lambda asked=asked: self._send(asked),  # type: ignore[misc]
@@ -328,8 +318,9 @@ class Outbox:
         self._close(asked)
         if asked.is_sequenced and self.has(message.topic):
             self._found_leader(message.topic, sender)
-        if asked.settled is not None:
-            asked.settled(message.event, message.replicas, message.refusal)
+        settled = self._settled.pop(message.request_id, None)
+        if settled is not None:
+            settled(message.event, message.replicas, message.refusal)
 
     def _close(self, asked: _Asked) -> None:
         request = asked.signed.request

@@ -128,7 +128,7 @@ class Changes:
         for place, member in enumerate(config.members):
             back = sequencer.followers.caught_up(member.peer)
             if back is not None and back != member:
-                sequencer.counts["readmitted"] = sequencer.counts.get("readmitted", 0) + 1
+                sequencer.counts["readmitted"] += 1
                 members = (*config.members[:place], back, *config.members[place + 1 :])
                 sequencer.change(Config(members, config.members, config.version))
                 return
@@ -150,7 +150,7 @@ class Changes:
             if member is None:
                 return
             members.append(member)
-        sequencer.counts["sequencers_changed"] = sequencer.counts.get("sequencers_changed", 0) + 1
+        sequencer.counts["sequencers_changed"] += 1
         sequencer.change(Config(tuple(members), config.members, wanted.version))
         self._hand_over(sequencer.log.config())
 

@@ -92,7 +92,7 @@ class Elections:
         sequencer.voted_for = sequencer.turn.me
         self._trial = False
         self.votes = {sequencer.turn.me: sequencer.store}
-        sequencer.counts["election"] = sequencer.counts.get("election", 0) + 1
+        sequencer.counts["election"] += 1
         self.wait()
         sequencer.sync_vote(partial(self._stood, sequencer.term))
 

@@ -155,7 +155,7 @@ class Entries:
                     )
                 writes += log.begin_at(sequencer.topic, base)
                 sequencer.forget_requests()
-                sequencer.counts["base_taken"] = sequencer.counts.get("base_taken", 0) + 1
+                sequencer.counts["base_taken"] += 1
             sequencer.committed = max(sequencer.committed, base.index)
             return max(base.index, log.base.index)
         index = message.before_index

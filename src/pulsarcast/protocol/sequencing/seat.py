@@ -66,10 +66,8 @@ class Seat:
         self.sequencer = context.part(Sequencer)(
             topic.id,
             topic.versions.first.sequencers,
-            self.turn,
-            self.parameters,
+            context,
             self,
-            self.counts,
             saved=saved,
             log=log,
         )

@@ -21,8 +21,8 @@ from functools import partial
 
 from pulsarcast.model.errors import Rejection, RemoteError, Verdict
 from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.limits import STORE_BYTES
-from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.sequencing.changes import Changes
 from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config
 from pulsarcast.protocol.sequencing.elections import Elections
@@ -40,7 +40,6 @@ from pulsarcast.protocol.sequencing.owner import SequencerOwner
 from pulsarcast.protocol.sequencing.roles import Role
 from pulsarcast.protocol.sequencing.saved import STORE, VOTE, Saved
 from pulsarcast.protocol.store import PutState, StateRow, Write
-from pulsarcast.protocol.turn import Turn
 
 PENDING_MAX = 1024
 """Events that are proposed and not committed: beyond this a leader takes no more requests."""
@@ -59,20 +58,18 @@ class Sequencer:
         self,
         topic: Cid,
         founders: tuple[PeerId, ...],
-        turn: Turn,
-        parameters: Parameters,
+        context: Context,
         owner: SequencerOwner,
-        counts: dict[str, int],
         *,
         saved: Saved | None = None,
         log: Log | None = None,
     ) -> None:
         self.topic = topic
         self.founders = founders
-        self.turn = turn
-        self.parameters = parameters
+        self.turn = turn = context.turn
+        self.parameters = context.parameters
+        self.counts = context.counts
         self.owner = owner
-        self.counts = counts
         self.log = Log() if log is None else log
         self.fresh = saved is None
         self.store = turn.rng.randbytes(STORE_BYTES) if saved is None else saved.store
@@ -185,7 +182,7 @@ class Sequencer:
 
     def step_down(self) -> None:
         """We have not heard from most of the others for too long: let them find another."""
-        self.counts["stepped_down"] = self.counts.get("stepped_down", 0) + 1
+        self.counts["stepped_down"] += 1
         self.adopt(self.term)
 
     def renewed(self) -> None:
@@ -285,8 +282,7 @@ class Sequencer:
 
     def cannot_hand_over(self) -> None:
         """No version names those who would: some leader lied, and its topic stays as it is."""
-        count = self.counts.get("handover_without_version", 0)
-        self.counts["handover_without_version"] = count + 1
+        self.counts["handover_without_version"] += 1
 
     def _add(self, kind: EntryKind, body: bytes) -> None:
         position = self.log.last_position + (kind is EntryKind.EVENT)

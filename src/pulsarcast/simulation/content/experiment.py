@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import resource
 import time
+from dataclasses import replace
 from math import log
 from random import Random
 from typing import Any
 
+from msgspec import structs
+
 from pulsarcast.model.filters import parse
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topic_types import TopicSettings
-from pulsarcast.protocol.content.messages import Installed
-from pulsarcast.protocol.content.space import CUT_OFF
+from pulsarcast.protocol.content.rules import ContentRules
+from pulsarcast.protocol.content.space import CUT_OFF, REACH
 from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import CreateTopic, Publish, Subscribe, SubscribeContent
@@ -35,7 +38,9 @@ from pulsarcast.simulation.content.counting import (
 )
 from pulsarcast.simulation.content.generator import Generator
 from pulsarcast.simulation.content.recorder import Ledger
+from pulsarcast.simulation.hosts import Seat, make_node
 from pulsarcast.simulation.options import Options
+from pulsarcast.simulation.process import Core
 from pulsarcast.simulation.results import Result
 from pulsarcast.simulation.run import Progress, no_progress
 from pulsarcast.simulation.world import World
@@ -82,7 +87,8 @@ class Experiment:
             disk=self._spoilt.disk,
             observer=self.ledger,
             prepare=self._prepare,
-            parts=self._spoilt.parts,
+            make_node=self._make_node,
+            parts={**self._spoilt.parts, ContentRules: self._rules()},
         )
         self.counted = count_in(self.world)
         self.topic: Cid
@@ -100,20 +106,31 @@ class Experiment:
         self._moved: set[int] = set()
         self._ends_s = 0.0
 
+    def _make_node(self, seat: Seat) -> Core:
+        capacity = self.world.stream("capacity").randint(*CAPACITY)
+        parameters = structs.replace(seat.parameters, content_capacity=capacity)
+        return make_node(replace(seat, parameters=parameters))
+
     def _prepare(self, node: Any) -> None:
-        node.content.homes.capacity = self.world.stream("capacity").randint(*CAPACITY)
-        node.content.homes.multicast = self.options.probing == "multicast"
-        if not self.options.cut_off:
-            node.content.subscriber.cut_off = 1.0
-            node.content.homes.reach = 1.0
-        peer = node.turn.me
-        node.content.homes.taken = self._taken
-        node.content.kept = lambda topic, sid: self.kept.setdefault((peer, sid), self.world.now)
         self._counts.append(node.counts)
 
-    def _taken(self, subscriber: PeerId, answer: Installed) -> None:
-        pieces = self._pieces.setdefault((subscriber, answer.sid), {})
-        pieces.setdefault(answer.piece, self.world.now)
+    def _rules(self) -> type[ContentRules]:
+        """The thesis' variant that the run plays; it notes when subscriptions are kept."""
+        experiment, options = self, self.options
+
+        class Rules(ContentRules):
+            multicast = options.probing == "multicast"
+            cut_off = CUT_OFF if options.cut_off else 1.0
+            reach = REACH if options.cut_off else 1.0
+
+            def taken(self, subscriber: PeerId, sid: int, piece: int) -> None:
+                pieces = experiment._pieces.setdefault((subscriber, sid), {})
+                pieces.setdefault(piece, experiment.world.now)
+
+            def kept(self, subscriber: PeerId, sid: int) -> None:
+                experiment.kept.setdefault((subscriber, sid), experiment.world.now)
+
+        return Rules
 
     # The three stages of 4.1.1.
 

@@ -7,6 +7,7 @@ can talk.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from hashlib import blake2b, sha256
 from random import Random
@@ -15,7 +16,7 @@ from typing import Any
 from pulsarcast.model import trace
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.ids import PEER_ID_PREFIX, Cid, PeerId, cid_of
-from pulsarcast.protocol.context import NO_PARTS, Parts
+from pulsarcast.protocol.context import NO_PARTS, Context, Parts
 from pulsarcast.protocol.effects import Effect, Persist, Send, SetTimer
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.sequencing.log import BASE, ENTRY, INDEX_BYTES, Entry, read_log
@@ -115,13 +116,13 @@ class Peer:
             for (table, key), value in rows.items()
             if table == ENTRY
         }
-        self.sequencer = self.group.make(
+        context = Context(self._turn, self.group.parameters, parts=self.group.parts)
+        context.counts = self.group.counts
+        self.sequencer = context.part(Sequencer)(
             TOPIC,
             self.group.versions[0],
-            self._turn,
-            self.group.parameters,
+            context,
             self,
-            self.group.counts,
             saved=read_saved(rows.get((STORE, TOPIC)), rows.get((VOTE, TOPIC))),
             log=read_log(entries, rows.get((BASE, TOPIC))),
         )
@@ -373,8 +374,8 @@ class Group:
         self.rng = Random(f"group/{seed}")
         self.weather = Weather(self.rng)
         self.loop = Loop()
-        self.counts: dict[str, int] = {}
-        self._parts = parts
+        self.counts: Counter[str] = Counter()
+        self.parts = parts
         self._tracer = tracer
         self._clock = NodeClock(0.0)
         self.peers = [Peer(self, index) for index in range(size)]
@@ -390,11 +391,6 @@ class Group:
         """What clients were told: the position of each request."""
         self.asked: dict[bytes, None] = {}
         """What clients still wait for."""
-
-    def make(self, *args: Any, **kwargs: Any) -> Sequencer:
-        """A sequencer, perhaps with a safeguard less."""
-        made: Sequencer = self._parts.get(Sequencer, Sequencer)(*args, **kwargs)
-        return made
 
     def publish(self, sequencers: Iterable[Peer]) -> int:
         """The author makes a version; who hears of it when is another matter."""

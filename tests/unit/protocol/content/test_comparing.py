@@ -25,6 +25,9 @@ FIRST, SECOND, THIRD = (peer(name) for name in ("first", "second", "third"))
 class Asker:
     """A subscriber's comparing, with the members that it finds and what comes of it."""
 
+    id = TOPIC
+    is_ordered = False
+
     def __init__(self, *members: PeerId, marks: dict[Source, int] | None) -> None:
         self.turn = Turn(ALICE, Random(1))
         self.members = list(members)
@@ -32,21 +35,24 @@ class Asker:
         context = Context(self.turn, Parameters())
         self.counts = context.counts
         self.heard: list[PeerId] = []
-        self.comparing = Comparing(
-            TOPIC,
-            context,
-            is_ordered=False,
-            where=lambda: ("price < 10",),
-            find_members=lambda then: then(list(self.members)),
-            start=lambda marks: None,
-            compared=self._compared,
-            confirmed=self.high.update,
-        )
+        self.comparing = Comparing(context, self)
         self.comparing.open(marks)
 
-    def _compared(self, sender: PeerId, message: ContentCompared, decides: bool) -> bool:
+    def filters(self) -> tuple[str, ...]:
+        return ("price < 10",)
+
+    def find_members(self, then: Callable[[list[PeerId]], None]) -> None:
+        then(list(self.members))
+
+    def start(self, marks: dict[Source, int]) -> None:
+        """Nothing starts here."""
+
+    def compared(self, sender: PeerId, message: ContentCompared, decides: bool) -> bool:
         self.heard.append(sender)
         return True
+
+    def confirmed(self, marks: dict[Source, int]) -> None:
+        self.high.update(marks)
 
     @property
     def everyone_asked(self) -> set[PeerId]:
@@ -104,7 +110,7 @@ def test_members_are_asked_as_soon_as_they_are_found_but_for_our_start_only_one(
 ) -> None:
     asker = Asker(marks=marks)
     searches: list[Callable[[list[PeerId]], None]] = []
-    asker.comparing._find_members = searches.append
+    asker.find_members = searches.append  # type: ignore[method-assign, assignment]
     asker.look_again()
     (found,) = searches
     assert not asker.everyone_asked

@@ -285,10 +285,10 @@ def test_events_that_no_member_gives_a_turn_are_bounded(monkeypatch: pytest.Monk
     blocks = tuple(event.block for event in events)
     unlisted = ContentCompared(1, topic, 1, 0, 0, b"", blocks, (), False)
     for decides in (True, False):
-        reader._compared(made.peer(MEMBER), unlisted, decides)
+        reader.compared(made.peer(MEMBER), unlisted, decides)
     assert reader.held_back == 2000 // len(blocks[0])
     listed = structs.replace(unlisted, order=names)
-    reader._compared(made.peer(AUTHOR), listed, True)
+    reader.compared(made.peer(AUTHOR), listed, True)
     assert reader.held_back == 0
     assert reader.frontier.high(BOB.peer_id, EPOCH) == 49
 
@@ -535,7 +535,7 @@ def test_a_member_that_names_a_version_that_nobody_has_is_left_for_another() -> 
 
     node.content.spaces.find = find  # type: ignore[method-assign, assignment]
     answer = ContentCompared(1, topic, 1, 0, 0, b"", (event.block,), (), False)
-    assert not reader._compared(member, answer, True)
+    assert not reader.compared(member, answer, True)
     (then,) = looking
     then(None)
     assert reader.comparing.members == [other]

@@ -22,7 +22,7 @@ from pulsarcast.protocol.content.messages import (
 from pulsarcast.protocol.content.messages import Stage as Sureness
 from pulsarcast.protocol.content.place import LOAD_WINDOW_S
 from pulsarcast.protocol.content.routing import HOPS_MAX
-from pulsarcast.protocol.content.space import ROOT
+from pulsarcast.protocol.content.space import REACH, ROOT
 from pulsarcast.protocol.content.spaces import WAITING_MAX
 from pulsarcast.protocol.effects import Trace
 from tests.support.people import BOB, CAROL, MALLORY, event_of
@@ -181,9 +181,7 @@ def test_a_node_that_has_split_sends_an_event_on_to_its_leaves(stage: Stage) -> 
     stage.content.homes.split(root)
     stage.told(object)
     stage.content.homes.probe(probe(at=ROOT, wanted=ROOT), None)
-    leaves = stage.content.trees.shape(TOPIC.topic, "price").leaves(
-        0.1, ROOT, stage.content.homes.reach
-    )
+    leaves = stage.content.trees.shape(TOPIC.topic, "price").leaves(0.1, ROOT, REACH)
     sent = stage.told(ProbeEvent)
     assert sorted(target.at for _, each in sent for target in each.targets) == sorted(leaves)
     for _, each in sent:

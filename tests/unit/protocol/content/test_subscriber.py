@@ -11,9 +11,11 @@ from pulsarcast.model.ids import PeerId
 from pulsarcast.model.subscriptions import decode_subscription
 from pulsarcast.protocol.content.homes import Homes
 from pulsarcast.protocol.content.messages import Installed, PlaceSubscription
+from pulsarcast.protocol.content.rules import ContentRules
 from pulsarcast.protocol.content.shape import Shape
 from pulsarcast.protocol.content.space import ROOT
 from pulsarcast.protocol.content.subscriber import HOME_LOST_S, RENEW_SHARE, Subscriber
+from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.effects import Send, SetTimer
 from pulsarcast.protocol.node import Node
 from pulsarcast.protocol.parameters import Parameters
@@ -38,17 +40,24 @@ class Post:
         self.hints: list[tuple[str, int]] = []
         self.installed = 0
         self.subscriber = Subscriber(
-            node.context,
+            Context(node.turn, node.parameters, parts={ContentRules: self._rules()}),
             cast(Homes, self),
             node.content.spaces,
             node.content.trees,
         )
         self.trees = node.content.trees
         self._due: list[tuple[float, int]] = []
-        self.subscriber.install(Versions(TOPIC), SID, 1, where, self._then)
+        self.subscriber.install(Versions(TOPIC), SID, 1, where)
 
-    def _then(self) -> None:
-        self.installed += 1
+    def _rules(self) -> type[ContentRules]:
+        post = self
+
+        class Rules(ContentRules):
+            def kept(self, subscriber: PeerId, sid: int) -> None:
+                assert (subscriber, sid) == (ALICE.peer_id, SID)
+                post.installed += 1
+
+        return Rules
 
     def place(self, message: PlaceSubscription, sender: PeerId | None) -> None:
         """As `Homes` does."""

@@ -39,6 +39,19 @@ def verify_block(block: bytes) -> tuple[Cid, Lifetime]:
     return cid_of(block), Lifetime(EPOCH_US, expires_us, prolonged_s * 1_000_000)
 
 
+class AnyBlocks:
+    """Takes blocks as `verify_block` does, and remembers those that were stored."""
+
+    def __init__(self) -> None:
+        self.stored: list[bytes] = []
+
+    def verify_block(self, block: bytes) -> tuple[Cid, Lifetime]:
+        return verify_block(block)
+
+    def stored_block(self, block: bytes, sender: PeerId) -> None:
+        self.stored.append(block)
+
+
 class Node:
     """One node with its disk, as a driver would run it."""
 
@@ -69,13 +82,15 @@ class Node:
         self.turn = Turn(self.identity, Random(f"{self.peer.hex()}/{self.incarnation}"))
         context = Context(self.turn, self.network.parameters)
         context.counts = self.counts
-        self.dht = Kademlia(
-            context,
-            verify_block=verify_block,
-            stored=lambda cid, block, sender: self.stored.append((cid, sender)),
-        )
+        self.dht = Kademlia(context, self)
         self.receive: Callable[[PeerId, DhtMessage], None] = self.dht.receive
         self.do(lambda: self.dht.start(contacts, self.disk.rows()))
+
+    def verify_block(self, block: bytes) -> tuple[Cid, Lifetime]:
+        return verify_block(block)
+
+    def stored_block(self, block: bytes, sender: PeerId) -> None:
+        self.stored.append((cid_of(block), sender))
 
     def do(self, act: Callable[[], None]) -> None:
         """Run one turn."""

@@ -8,7 +8,7 @@ from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.calls import Calls
 from pulsarcast.protocol.dht.routing import RoutingTable
 from pulsarcast.protocol.effects import Know, Send, SetTimer
-from pulsarcast.protocol.messages import Contact, DhtMessage, FindPeers, Peers, Stored
+from pulsarcast.protocol.messages import Contact, DhtMessage, FindPeers, Peers, Stored, WantBlocks
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.turn import Turn
 
@@ -30,7 +30,7 @@ class Asker:
 
     def ask(self, contact: Contact) -> int:
         """Ask, and return the request's number."""
-        self.calls.ask(contact, lambda r: FindPeers(r, 0), Peers, self.answers.append)
+        self.calls.ask(contact, FindPeers(0, 0), self.answers.append)
         sent = self.turn.effects[-1]
         assert isinstance(sent, Send)
         assert isinstance(sent.message, FindPeers)
@@ -101,9 +101,9 @@ def test_the_driver_is_told_where_a_peer_lives_that_only_others_named() -> None:
 def test_questions_answered_by_a_question_have_odd_numbers() -> None:
     asker = Asker()
     assert asker.ask(PEER) % 2 == 0
-    asker.calls.ask(PEER, lambda r: FindPeers(r, 0), Peers, asker.answers.append, odd=True)
+    asker.calls.ask(PEER, WantBlocks(0, ()), asker.answers.append)
     sent = asker.turn.effects[-1]
     assert isinstance(sent, Send)
-    assert isinstance(sent.message, FindPeers)
+    assert isinstance(sent.message, WantBlocks)
     assert sent.message.request % 2 == 1
     assert asker.ask(PEER) % 2 == 0

@@ -28,9 +28,9 @@ from tests.unit.protocol.dht.network import (
     BRIEF_S,
     EPOCH_US,
     PROLONGED_S,
+    AnyBlocks,
     Network,
     some_blocks,
-    verify_block,
 )
 
 
@@ -45,14 +45,11 @@ class Alone:
     def __init__(self, parameters: Parameters | None = None) -> None:
         self.turn = Turn(Identity.from_seed(bytes(32)), Random(1))
         self.turn.wall_us = EPOCH_US
-        self.stored: list[bytes] = []
+        keeper = AnyBlocks()
+        self.stored = keeper.stored
         context = Context(self.turn, parameters or Parameters())
         self.counts = context.counts
-        self.dht = Kademlia(
-            context,
-            verify_block=verify_block,
-            stored=lambda cid, block, sender: self.stored.append(block),
-        )
+        self.dht = Kademlia(context, keeper)
 
     def effects(self) -> list[Effect]:
         effects, self.turn.effects = self.turn.effects, []

@@ -4,22 +4,14 @@ from random import Random
 
 from pulsarcast.model.ids import PeerId, peer_id_of, peer_key
 from pulsarcast.protocol.dht.lookup import ASKED_MAX, HEARD_MAX, Lookup
-from pulsarcast.protocol.messages import Contact, FindPeers, Peers
+from pulsarcast.protocol.messages import Contact, FindPeers
 
 KEY = 1 << 200
 ME = peer_id_of(bytes(32))
 
 
-def a_lookup(*, count: int = 3, parallel: int = 3) -> Lookup:
-    return Lookup(
-        ME,
-        KEY,
-        lambda request: FindPeers(request, KEY),
-        Peers,
-        lambda _: None,
-        count=count,
-        parallel=parallel,
-    )
+def a_lookup(*, count: int = 3) -> Lookup:
+    return Lookup(ME, KEY, FindPeers(0, KEY), lambda _: None, count=count)
 
 
 def contacts_by_distance(count: int) -> list[Contact]:
@@ -29,25 +21,25 @@ def contacts_by_distance(count: int) -> list[Contact]:
 
 
 def test_it_asks_only_the_closest_and_not_too_many_at_once() -> None:
-    lookup = a_lookup(count=4, parallel=2)
+    lookup = a_lookup(count=4)
     contacts = contacts_by_distance(10)
     lookup.heard_of(reversed(contacts))
-    assert lookup.to_ask() == contacts[:2]
-    assert lookup.to_ask() == []
+    assert lookup.to_ask(2) == contacts[:2]
+    assert lookup.to_ask(2) == []
     lookup.answered(contacts[1].peer)
-    assert lookup.to_ask() == [contacts[2]]
+    assert lookup.to_ask(2) == [contacts[2]]
 
 
 def test_one_round_is_enough_where_the_closest_know_nobody_closer() -> None:
     lookup = a_lookup()
     contacts = contacts_by_distance(10)
     lookup.heard_of(contacts)
-    for contact in lookup.to_ask():
+    for contact in lookup.to_ask(3):
         assert not lookup.is_done()
         lookup.answered(contact.peer)
         lookup.heard_of(contacts)
     assert lookup.is_done()
-    assert lookup.to_ask() == []
+    assert lookup.to_ask(3) == []
     assert lookup.closest(20) == contacts[:3]
     assert lookup.candidates(20) == contacts
 
@@ -56,11 +48,11 @@ def test_it_goes_on_while_somebody_names_closer_peers() -> None:
     lookup = a_lookup()
     contacts = contacts_by_distance(6)
     lookup.heard_of(contacts[3:])
-    for contact in lookup.to_ask():
+    for contact in lookup.to_ask(3):
         lookup.answered(contact.peer)
         lookup.heard_of(contacts[:3])
     assert not lookup.is_done()
-    for contact in lookup.to_ask():
+    for contact in lookup.to_ask(3):
         lookup.answered(contact.peer)
     assert lookup.is_done()
     assert lookup.closest(3) == contacts[:3]
@@ -70,12 +62,12 @@ def test_a_peer_that_fails_is_replaced_by_the_next_closest() -> None:
     lookup = a_lookup()
     contacts = contacts_by_distance(5)
     lookup.heard_of(contacts)
-    first, second, third = lookup.to_ask()
+    first, second, third = lookup.to_ask(3)
     lookup.failed(first)
     lookup.answered(second.peer)
     lookup.answered(third.peer)
     assert not lookup.is_done()
-    assert lookup.to_ask() == [contacts[3]]
+    assert lookup.to_ask(3) == [contacts[3]]
     lookup.answered(contacts[3].peer)
     assert lookup.is_done()
     assert lookup.closest(20) == contacts[1:4]
@@ -88,7 +80,7 @@ def test_it_ends_with_those_there_are_where_they_are_few() -> None:
     assert lookup.is_done()
     contacts = contacts_by_distance(2)
     lookup.heard_of(contacts)
-    for contact in lookup.to_ask():
+    for contact in lookup.to_ask(3):
         lookup.answered(contact.peer)
     assert lookup.is_done()
     assert lookup.closest(20) == contacts
@@ -97,15 +89,15 @@ def test_it_ends_with_those_there_are_where_they_are_few() -> None:
 def test_we_are_never_asked_ourselves() -> None:
     lookup = a_lookup()
     lookup.heard_of([Contact(PeerId(ME))])
-    assert lookup.to_ask() == []
+    assert lookup.to_ask(3) == []
     assert lookup.candidates(1) == []
 
 
 def test_a_closer_peer_is_heard_of_even_when_many_have_answered() -> None:
-    lookup = a_lookup(count=HEARD_MAX, parallel=HEARD_MAX)
+    lookup = a_lookup(count=HEARD_MAX)
     contacts = contacts_by_distance(HEARD_MAX + 1)
     lookup.heard_of(contacts[1:])
-    asked = lookup.to_ask()
+    asked = lookup.to_ask(HEARD_MAX)
     lookup.answered(asked[-1].peer)
     lookup.heard_of(contacts[:1])
     assert lookup.candidates(1) == contacts[:1]
@@ -119,7 +111,7 @@ def test_peers_that_invent_ever_closer_peers_do_not_keep_us_busy_for_ever() -> N
     lookup.heard_of([contacts.pop()])
     asked = 0
     while not lookup.is_done():
-        for contact in lookup.to_ask():
+        for contact in lookup.to_ask(3):
             asked += 1
             lookup.answered(contact.peer)
             lookup.heard_of([contacts.pop()])

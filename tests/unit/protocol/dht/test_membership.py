@@ -14,7 +14,7 @@ from pulsarcast.protocol.effects import Send
 from pulsarcast.protocol.messages import Contact, FindPeers, Peers
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.turn import Turn
-from tests.unit.protocol.dht.network import Network, verify_block
+from tests.unit.protocol.dht.network import AnyBlocks, Network
 
 PARAMETERS = Parameters()
 PEERS = [peer_id_of(Random(number).randbytes(32)) for number in range(8)]
@@ -26,11 +26,7 @@ class Newcomer:
     def __init__(self, contacts: Sequence[Contact] = ()) -> None:
         self.turn = Turn(Identity.from_seed(bytes(32)), Random(1))
         self.key = peer_key(self.turn.me)
-        self.dht = Kademlia(
-            Context(self.turn, PARAMETERS),
-            verify_block=verify_block,
-            stored=lambda cid, block, sender: None,
-        )
+        self.dht = Kademlia(Context(self.turn, PARAMETERS), AnyBlocks())
         self.dht.start(contacts)
 
     def answer_all(self) -> list[tuple[PeerId, FindPeers]]:
@@ -163,11 +159,7 @@ def test_hearsay_about_a_lost_contact_counts_only_in_lookups_of_our_own_key(
 
 def test_nothing_makes_us_join_before_the_start() -> None:
     turn = Turn(Identity.from_seed(bytes(32)), Random(1))
-    dht = Kademlia(
-        Context(turn, PARAMETERS),
-        verify_block=verify_block,
-        stored=lambda cid, block, sender: None,
-    )
+    dht = Kademlia(Context(turn, PARAMETERS), AnyBlocks())
     dht.saw(Contact(PEERS[0]))
     dht.lost(PEERS[0])
     turn.now = 10.0
