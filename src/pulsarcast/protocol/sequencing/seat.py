@@ -34,9 +34,6 @@ KNOWN_MAX = 2048
 class SeatOwner(Protocol):
     """What a seat asks of those that it belongs to."""
 
-    outbox: Outbox
-    """The node's own requests, which may be for this seat."""
-
     def dismiss(self, topic: Cid) -> None:
         """Others have taken our place, for good."""
 
@@ -49,6 +46,7 @@ class Seat:
         context: Context,
         topic: Topic,
         publisher: Publisher,
+        outbox: Outbox,
         owner: SeatOwner,
         *,
         saved: Saved | None = None,
@@ -72,7 +70,7 @@ class Seat:
             log=log,
         )
         self.proposals = Proposals(context, self.sequencer)
-        self.queue = RequestQueue(context, publisher, owner.outbox, self.proposals)
+        self.queue = RequestQueue(context, publisher, outbox, self.proposals)
 
     def arrived(self, event: EventDescriptor) -> None:
         """An event is in our history: the log need not keep it, and whoever asked may know."""

@@ -107,6 +107,7 @@ class Seats:
             self.context,
             topic,
             self.publisher,
+            self.outbox,
             self,
             saved=left[0] if left else read_saved(saved.get(STORE), saved.get(VOTE)),
             log=left[1] if left else read_log(entries, saved.get(BASE)),
