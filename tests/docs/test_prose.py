@@ -9,7 +9,7 @@ import pytest
 from tests.docs.prose import ROOT, Sentence, Text, ceilings, figures, sentences, texts
 
 SHOWN = 10
-CITE_THE_DESIGN = {"model", "protocol", "wire"}
+CITE_THE_DESIGN = {"protocol"}
 """Rooms whose comments still name sections of a founding design that is not in the repository."""
 
 

@@ -1,4 +1,5 @@
-"""What things are: keys, ids, descriptors, trace records; no clock, no IO, no chance inside.
+"""The values that all rooms share: keys, ids, descriptors, filters, trace records, API views.
 
-Every other room imports from here and this room imports from none (design, section 3).
+No clock, no IO and no chance in here. Every other room imports from here, and this room imports
+from none (docs/architecture.md).
 """

@@ -1,4 +1,4 @@
-"""What the HTTP API says: the JSON that the daemon writes and the client reads.
+"""The JSON of the HTTP API: types that the daemon writes and the client reads.
 
 Peers and content ids are text. A payload is text where it is UTF-8, else base64; `encoding` says
 which. Times are microseconds since the Unix epoch.
@@ -37,9 +37,9 @@ AttributeType: TypeAlias = Literal["int", "float", "str", "bool", "timestamp"]
 
 SCOPES: Final[tuple[Scope, ...]] = ("read", "publish", "admin")
 BATCH_MAX: Final = 1000
-"""Events that are published with one call."""
+"""Bounds the events of one publish call."""
 PORT: Final = 8420
-"""Where a daemon listens for HTTP unless it is told otherwise."""
+"""The default port of the daemon's HTTP API."""
 
 Code: TypeAlias = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(REFUSALS)})]
 """The code of a refusal. A client takes one that it does not know: a newer daemon may have more."""
@@ -65,7 +65,7 @@ class Problem(msgspec.Struct):
 
 
 class RetentionView(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """How much history is kept; what is left out sets no bound."""
+    """How much history is kept; a field that is left out sets no bound."""
 
     age_s: int | None = None
     count: int | None = None
@@ -82,22 +82,22 @@ class AttributeRuleView(msgspec.Struct, omit_defaults=True, forbid_unknown_field
 
 
 class SettingsView(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a topic's author chooses."""
+    """The settings that a topic's author chooses."""
 
     order: Order = "none"
     dissemination: Travel = "tree"
     """How events travel; it never changes."""
     publishers: list[str] | None = None
-    """Who may publish; left out: anyone."""
+    """The peers that may publish; left out: every peer."""
     request_to_publish: bool = True
     requesters: list[str] | None = None
     linking: Linking = "LAST_SEEN"
     sequencers: list[str] | None = None
-    """Of total order: who gives events their places, 1 to 7; left out: the author alone."""
+    """In total order: the 1 to 7 peers that number the events; left out: the author alone."""
     retention: RetentionView = msgspec.field(default_factory=RetentionView)
     payload_bytes_max: int | None = None
     attributes: list[AttributeRuleView] | None = None
-    """What events may carry besides their payload; left out: as it is, or anything."""
+    """The attributes that events may carry; left out: unchanged, or in a new topic any."""
 
 
 class NewTopic(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -144,21 +144,21 @@ class ReaderView(msgspec.Struct, kw_only=True):
 
 
 class Readers(msgspec.Struct):
-    """Everybody who has a place in a topic."""
+    """All named readers that have a position in a topic."""
 
     readers: list[ReaderView]
 
 
 class SequencingView(msgspec.Struct, kw_only=True):
-    """What one of several sequencers knows of their work."""
+    """The state of sequencing, as one of several sequencers knows it."""
 
     leader: str | None
-    """Who gives events their places now; nobody, while they choose."""
+    """The sequencer that numbers events now; null during an election."""
     term: int
     leads: bool
     """Whether it is this node."""
     has_vote: bool
-    """Whether this node counts: not before it is admitted again with a new store."""
+    """Whether this node votes. With a new store it does not until it is admitted again."""
     held: int
     """The position up to which the node has every event."""
 
@@ -175,22 +175,22 @@ class FollowedView(msgspec.Struct, kw_only=True):
     aliases: list[str]
     subscribed: bool
     newest: int
-    """The index of the newest event in our log."""
+    """The index of the newest event in the node's log."""
     parent: str | None
     children: list[str]
     lazy: list[str]
     is_root: bool
-    """Of its topic's tree; in a cube, every node is the root of its own."""
+    """Whether the node is the root of the topic's tree. In a cube each node roots its own."""
     held_back: int
     missing: int
     """Ranges of numbers that were seen to exist and are being fetched."""
     readers: list[ReaderView]
     sequencing: SequencingView | None = None
-    """Where the node is one of several sequencers of the topic: how these do."""
+    """The state of sequencing, if the node is one of several sequencers of the topic."""
     halted: str | None = None
-    """Why the topic does not go on, where it does not."""
+    """Why the topic is halted; null if it is not."""
     filters: list[str] = []
-    """Where the node is no member, and is only sent what matches: by which filters."""
+    """The filters of a node that is no member and receives matching events only."""
 
 
 class Topics(msgspec.Struct):
@@ -200,7 +200,7 @@ class Topics(msgspec.Struct):
 
 
 class Alias(msgspec.Struct, forbid_unknown_fields=True):
-    """What a name of the user's own stands for."""
+    """The topic that a name of the user's own stands for."""
 
     topic: str
 
@@ -247,23 +247,23 @@ class NewEvents(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class BatchResult(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What became of one of them: its id and how many peers keep it, or why it was refused."""
+    """The result of one of them: its id and the number of replicas, or why it was refused."""
 
     id: str | None = None
     replicas: int | None = None
-    """0 where nobody does; none of what was refused."""
+    """The number of peers known to keep it; null if it was refused."""
     error: str = ""
     code: Code = ""
 
 
 class BatchResults(msgspec.Struct):
-    """What became of each, in their order."""
+    """The result of each event, in the order of the request."""
 
     events: list[BatchResult]
 
 
 class PublishedView(msgspec.Struct):
-    """What became of it: `replicas` says how many peers are known to keep it."""
+    """The published event: `replicas` is the number of peers that are known to keep it."""
 
     id: str
     replicas: int
@@ -289,7 +289,7 @@ class EventView(msgspec.Struct, kw_only=True, omit_defaults=True):
     redelivery: bool = False
     """Whether the same reader may have been given it before."""
     merge: bool = False
-    """In a causal topic's history: it says nothing, and only takes in what came before."""
+    """Whether it is a merge of a causal topic: it has no payload, and only joins its parents."""
 
     @property
     def data(self) -> bytes:
@@ -306,7 +306,7 @@ class Page(msgspec.Struct, kw_only=True):
 
 
 class LogView(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What the node keeps of a topic. An index means something only within one log."""
+    """The part of a topic's history that the node keeps. An index is valid within one log only."""
 
     topic: str
     name: str
@@ -319,14 +319,14 @@ class LogView(msgspec.Struct, kw_only=True, omit_defaults=True):
     log: str
     """The id of this log; it is another one in another store, and when the topic was left since."""
     oldest: int
-    """The index of the oldest event that is kept; where none is, the one that would be next."""
+    """The index of the oldest event that is kept; in an empty log, the next index."""
     newest: int
     attributes: list[AttributeRuleView] = []
-    """What its events may carry, for filters."""
+    """The attributes that its events may carry, for filters."""
 
 
 class Follow(msgspec.Struct, forbid_unknown_fields=True):
-    """From where on a topic is followed."""
+    """A wish to follow a topic, and the position from which on."""
 
     start: Literal["now", "beginning"] = "now"
 
@@ -346,7 +346,7 @@ class PeerView(msgspec.Struct, kw_only=True):
     peer: str
     address: str
     dialled: bool
-    """Whether we dialled it."""
+    """Whether the node dialled it, rather than the peer the node."""
     bytes_in: int
     bytes_out: int
     queued_bytes: int
@@ -359,7 +359,7 @@ class Peers(msgspec.Struct):
 
 
 class StatusView(msgspec.Struct, kw_only=True):
-    """What the node is, and how it does."""
+    """The node's identity, addresses and health."""
 
     peer: str
     addresses: list[str]
@@ -369,7 +369,7 @@ class StatusView(msgspec.Struct, kw_only=True):
     halted: str | None
     ready: bool
     reasons: list[str]
-    """Why it is not ready, where it is not."""
+    """Why the node is not ready; empty if it is."""
     peers: int
     peers_known: int
     topics: int
@@ -391,7 +391,7 @@ class StatusView(msgspec.Struct, kw_only=True):
 
 
 class PageUrl(msgspec.Struct):
-    """Where the page can be opened, once."""
+    """An address that opens the status page, once."""
 
     url: str
 
@@ -402,7 +402,7 @@ class NewToken(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
     scopes: Annotated[list[Scope], msgspec.Meta(min_length=1)]
     topics: list[str] | None = None
-    """What it is for; left out: all topics."""
+    """The topics that it is valid for; left out: all topics."""
 
 
 class TokenView(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -499,7 +499,7 @@ def settings_view(settings: TopicSettings) -> SettingsView:
 
 
 def settings_from(view: SettingsView, base: TopicSettings) -> TopicSettings:
-    """The settings that a view asks for; what it cannot say stays as it is in `base`."""
+    """The settings that a view asks for; settings that a view cannot express stay as in `base`."""
     order = DeliveryOrder(view.order)
     changes: dict[str, Any] = {
         "delivery_order": order,

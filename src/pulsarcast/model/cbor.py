@@ -1,14 +1,16 @@
-"""Blocks and the values they hold: canonical dag-cbor, through libipld (design, 5).
+"""Canonical dag-cbor: encodes values into blocks and decodes them, with libipld.
+
+docs/spec/descriptors.md, Canonical form.
 
 A block is valid only if encoding its value again gives the same bytes, because libipld also
 reads non-minimal integers, lengths and short floats; without the rule one event would have many
 content ids.
 
 libipld has no type for links in Python: it writes any byte string that parses as a content id as a
-link (tag 42), and reads links back as bytes. That suits us for links, which are raw `Cid` bytes.
-It would corrupt anything else: of random strings as long as a signature, one in 1,200 becomes a
-link [m]. So every byte string of ours that is no link travels behind one zero byte, with which no
-content id begins. Peer ids begin with a zero already.
+link (tag 42), and reads links back as bytes. That is right for links, which are raw `Cid` bytes.
+It would corrupt other byte strings: of random strings as long as a signature, one in 1,200 becomes
+a link. So every byte string that is no link is prefixed with one zero byte, with which no content
+id begins (docs/decisions/0006). Peer ids begin with a zero already.
 """
 
 from __future__ import annotations
@@ -28,11 +30,11 @@ INT_MAX = (1 << 63) - 1
 _HARMLESS = frozenset((bytes, str, bool, type(None)))
 
 # libipld stops at Python's recursion limit, which by default comes long before the end of the C
-# stack. An application that raised the limit would be crashed by nested lists [m: at 20,000], so
-# there we look for ourselves first.
+# stack. Nested lists (20,000 deep) would crash an application that raised the limit, so there the
+# depth is checked before libipld reads the block.
 _RECURSION_SAFE = 2000
 
-_BYTES, _TEXT, _LIST, _MAP, _TAG = 2, 3, 4, 5, 6  # CBOR's major types that we have to tell apart
+_BYTES, _TEXT, _LIST, _MAP, _TAG = 2, 3, 4, 5, 6  # the major types of CBOR that differ here
 
 
 def opaque(data: bytes) -> bytes:
@@ -59,7 +61,7 @@ def encode(value: object) -> bytes:
 
 
 def encode_part(value: object) -> bytes:
-    """Encode a part of what `decode` gave, which needs no second check."""
+    """Encode a part of a value that `decode` returned, which needs no second check."""
     return libipld.encode_dag_cbor(value)
 
 
@@ -81,7 +83,7 @@ def decode(block: bytes, *, size_max: int) -> object:
 
 
 def _check(values: Iterable[object], depth_left: int) -> None:
-    """Refuse what libipld would let through: deep nesting, and integers beyond 64 signed bits."""
+    """Refuse values that libipld accepts: deep nesting, and integers beyond 64 signed bits."""
     for value in values:
         kind = type(value)
         if kind in _HARMLESS:  # most values are, and every event passes through here
@@ -101,7 +103,7 @@ def _check(values: Iterable[object], depth_left: int) -> None:
 
 
 def _scan_depth(block: bytes) -> None:
-    """Refuse deep nesting without decoding; whatever else is wrong is left for libipld to find."""
+    """Refuse deep nesting without decoding; libipld finds all other errors."""
     open_items: list[int] = []  # how many items each open container still lacks
     at = 0
     while at < len(block):
@@ -122,7 +124,7 @@ def _scan_depth(block: bytes) -> None:
                 raise RemoteError(f"nested deeper than {DEPTH_MAX}")
             continue
         elif major == _TAG:
-            continue  # what it tags follows, and both together are one item
+            continue  # a tag and the item that follows count as one
         while open_items:
             open_items[-1] -= 1
             if open_items[-1]:

@@ -1,12 +1,14 @@
-"""Certificates: most of a topic's sequencers say that an event has its place (design, 7).
+"""Certificates: signatures of a majority of a topic's sequencers for one event's position.
 
-A certificate belongs beside an event and not into it: the event's content id does not cover it, and
-two certificates of one event are as good as one. It is as many signatures as make a majority, each
-behind the number of its signer in the topic's list of sequencers, in the order of that list:
-    1 byte   the signer's place in the list
+docs/spec/sequencing.md, Signatures.
+
+A certificate travels beside its event: the event's content id does not cover it, and two
+certificates of one event prove the same. It holds as many signatures as make a majority, in the
+order of the topic's list of sequencers:
+    1 byte   the signer's index in the list
     64 bytes its Ed25519 signature of kind `certificate`
-What is signed are the topic (36 bytes), the term and the position (8 each, big end first), and the
-event's content id (36): fixed lengths, so that nothing can be read in two ways.
+A signature covers the topic (36 bytes), the term and the position (8 each, big-endian), and the
+event's content id (36). The lengths are fixed, so the bytes have one reading.
 
 A topic with one sequencer needs none: the event's own signature says the same.
 """
@@ -28,7 +30,7 @@ _KNOWN_MAX: Final = 1 << 13
 
 
 def quorum_of(sequencers: tuple[PeerId, ...]) -> int:
-    """How many of them are most of them."""
+    """The number of sequencers that make a majority."""
     return len(sequencers) // 2 + 1
 
 
@@ -37,19 +39,19 @@ def _body(topic: Cid, position: Position, cid: Cid) -> bytes:
 
 
 def sign_place(identity: Identity, topic: Cid, position: Position, cid: Cid) -> bytes:
-    """Say, as a sequencer, that an event has its place."""
+    """Sign, as a sequencer, that an event has its position."""
     return identity.sign(KIND, _body(topic, position, cid))
 
 
 def is_place_signed(
     peer: PeerId, topic: Cid, position: Position, cid: Cid, signature: bytes
 ) -> bool:
-    """Whether a sequencer said so."""
+    """Whether a sequencer signed an event's position."""
     return verify_signature(peer, KIND, _body(topic, position, cid), signature)
 
 
 def make_certificate(sequencers: tuple[PeerId, ...], signatures: Mapping[PeerId, bytes]) -> bytes:
-    """A certificate of these signatures, which are enough."""
+    """A certificate made of these signatures, which must be a majority."""
     parts = [
         bytes([place]) + signatures[peer]
         for place, peer in enumerate(sequencers)
@@ -62,7 +64,7 @@ def make_certificate(sequencers: tuple[PeerId, ...], signatures: Mapping[PeerId,
 def check_certificate(
     sequencers: tuple[PeerId, ...], event: EventDescriptor, certificate: bytes
 ) -> None:
-    """Refuse an event whose place most of its sequencers did not sign."""
+    """Refuse an event whose position no majority of its sequencers signed."""
     if event.position is None:
         raise RemoteError(
             "a certificate of an event that has no place", code=Rejection.BAD_CERTIFICATE
@@ -74,7 +76,7 @@ def check_certificate(
 
 @lru_cache(maxsize=_KNOWN_MAX)
 def _proves(sequencers: tuple[PeerId, ...], body: bytes, certificate: bytes) -> bool:
-    """Whether a certificate is one; many nodes of a simulation ask the same."""
+    """Whether a certificate is valid. Cached: many nodes of a simulation check the same one."""
     if len(certificate) != PART_BYTES * quorum_of(sequencers):
         return False
     last = -1

@@ -2,8 +2,8 @@
 
 Programs read codes, people read sentences. A refusal has a type for each code, the same in the
 library, over HTTP and in the client; a peer's fault has a code in the trace. A sentence may be
-reworded at any time: nothing compares it. The third voice is `assert`, for invariants of our own
-that broke.
+reworded at any time: nothing compares it. The third voice is `assert`, for broken invariants of
+the program.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import ClassVar, Final, NamedTuple
 
 
 class Verdict(enum.Enum):
-    """What a receiver thinks of what it was sent, and so of the sender."""
+    """A receiver's judgement of a message, and so of its sender."""
 
-    IGNORE = "ignore"  # of no use to us, yet not the sender's fault
+    IGNORE = "ignore"  # of no use here, and not the sender's fault
     REJECT = "reject"  # the sender should have known better
 
 
@@ -110,7 +110,7 @@ class InsufficientScope(NotAllowed):
 
 
 class NotFound(LocalError):
-    """What the request names does not exist, or no peer that was asked has it."""
+    """The thing that the request names does not exist, or no peer that was asked has it."""
 
     code = "not_found"
 
@@ -134,7 +134,7 @@ class ReaderNotFound(NotFound):
 
 
 class Gone(LocalError):
-    """Retention has removed what was asked for."""
+    """Retention has removed the events that were asked for."""
 
     code = "gone"
 
@@ -247,7 +247,7 @@ class Rejection(enum.StrEnum):
     FOREIGN_PARENT = "foreign_parent"  # a parent of another topic, or not what the event says
     NOT_ALLOWED = "not_allowed"  # the topic gives the peer no such right
     SUPERSEDED = "superseded"  # right once, by a version that another one replaced
-    UNKNOWN_TOPIC_VERSION = "unknown_topic_version"  # rests on a version that we do not know
+    UNKNOWN_TOPIC_VERSION = "unknown_topic_version"  # rests on a version unknown to the node
     INVALID_TOPIC = "invalid_topic"  # settings of a topic that contradict each other
     INVALID_SUCCESSION = "invalid_succession"  # a version changes what never changes
     INVALID_EVENT = "invalid_event"  # not linked, marked or placed as the topic's order says
@@ -260,17 +260,17 @@ class Rejection(enum.StrEnum):
     LOST_ENTRIES = "lost_entries"  # a leader that lacks what was committed
     NOT_A_MEMBER = "not_a_member"  # no sequencer of the topic
     EXPIRED = "expired"  # too old or too new to be kept
-    UNKNOWN_OWN_EVENT = "unknown_own_event"  # signed with our key, and not on our disk
-    KEY_IN_USE = "key_in_use"  # another node publishes with our key
+    UNKNOWN_OWN_EVENT = "unknown_own_event"  # signed with the node's key, not on its disk
+    KEY_IN_USE = "key_in_use"  # another node publishes with this node's key
     BAD_HANDSHAKE = "bad_handshake"  # the connection cannot be set up
-    BAD_STREAM = "bad_stream"  # what arrives is not how the connection's layers speak
+    BAD_STREAM = "bad_stream"  # bytes that the connection's layers cannot read
     OTHER_NETWORK = "other_network"  # of another network
-    UNSUPPORTED_PROTOCOL = "unsupported_protocol"  # does not speak our protocol
+    UNSUPPORTED_PROTOCOL = "unsupported_protocol"  # does not speak this protocol
     DISCONNECTED = "disconnected"  # closed the connection
 
 
 class RemoteError(PulsarcastError):
-    """A peer sent what is not allowed; the driver turns it into a verdict and a trace."""
+    """A peer broke a rule; the driver turns it into a verdict and a trace record."""
 
     def __init__(
         self,
@@ -286,9 +286,9 @@ class RemoteError(PulsarcastError):
 
 @contextmanager
 def caller_to_blame() -> Iterator[None]:
-    """Turn a RemoteError into a LocalError, where our own caller made what a check refused.
+    """Turn a RemoteError into a LocalError: the caller, not a peer, gave what a check refused.
 
-    Whatever we make passes the very checks that peers will apply, so each rule is written once.
+    A node's own descriptors pass the same checks as a peer's, so each rule is written once.
     """
     try:
         yield
@@ -297,5 +297,5 @@ def caller_to_blame() -> Iterator[None]:
 
 
 def blamed_on_caller(error: RemoteError) -> LocalError:
-    """The refusal that a caller gets for what a peer would be rejected for."""
+    """The refusal that a caller gets where a peer would get a rejection."""
     return (TooLarge if error.code is Rejection.OVERSIZE else LocalError)(str(error))

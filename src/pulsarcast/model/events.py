@@ -1,7 +1,9 @@
-"""Events: immutable, signed, content-addressed, linked to those before (thesis, 3.2; design, 5).
+"""Events: immutable, signed, content-addressed descriptors, linked to their parents.
 
-An event is an author's request and the place that its publisher gives it: a sequence number, and
-links to its parents. Where author and publisher are one peer, one signature covers all.
+Thesis, 3.2; docs/spec/descriptors.md, Event.
+
+An event is an author's request with its publisher's sequence number and links to its parents. If
+author and publisher are one peer, one signature covers all.
 
 On the wire it is a dag-cbor map with these keys; those marked * are left out when empty:
     v version of the protocol (1)    r the request (see `requests`)    n sequence
@@ -9,12 +11,12 @@ On the wire it is a dag-cbor map with these keys; those marked * are left out wh
     p publisher, left out where it is the author
     l parents*                       o position*                       x extensions*
     d the parents' marks, in causal topics (see `marks`)
-    g 1 in a merge event: it says nothing, and only takes parents in
-    h in a handover: the version whose sequencers count from here on (see protocol/sequencing)
+    g 1 in a merge event: it has no payload, and only joins its parents
+    h in a handover: the version whose sequencers number events from here on
     a author's signature over the request, where author and publisher differ
     s publisher's signature over all the rest
 The request's `q` is left out where author and publisher are one and it equals the event's `n`.
-Whatever can be left out must be: an event has one encoding, and so one content id.
+A field that can be left out must be: an event has one encoding, and so one content id.
 """
 
 from __future__ import annotations
@@ -88,7 +90,7 @@ _EVENT_KEYS = frozenset("vrnwploxasdgh")
 
 
 class Position(NamedTuple):
-    """An event's place in a topic of total order: the sequencer's term, and the place itself."""
+    """An event's position in a total order: the sequencer's term, and the number."""
 
     term: int
     number: int
@@ -110,8 +112,8 @@ class EventDescriptor(msgspec.Struct, frozen=True):
     cid: Cid
     block: bytes
     marks: tuple[Mark, ...] = ()  # of the parents, in causal topics
-    is_merge: bool = False  # nothing is said in it: it only takes parents in
-    hands_over_to: Cid | None = None  # the version whose sequencers count behind it
+    is_merge: bool = False  # it has no payload, and only joins its parents
+    hands_over_to: Cid | None = None  # the version whose sequencers number events after it
 
     @property
     def topic(self) -> Cid:
@@ -120,33 +122,33 @@ class EventDescriptor(msgspec.Struct, frozen=True):
 
     @property
     def author(self) -> PeerId:
-        """Who said it."""
+        """The peer that wrote it."""
         return self.request.author
 
     @property
     def name(self) -> str:
-        """What the author called it, often nothing."""
+        """The author's name for it, often empty."""
         return self.request.name
 
     @property
     def payload(self) -> bytes:
-        """What was said."""
+        """The author's bytes."""
         return self.request.payload
 
     @property
     def is_silent(self) -> bool:
-        """Whether it is there for nodes alone, and no application is told of it."""
+        """Whether it serves nodes alone, and is delivered to no application."""
         return self.is_merge or self.hands_over_to is not None
 
     @property
     def is_ordered(self) -> bool:
-        """Whether its place was agreed on by several sequencers, whose count it is part of."""
+        """Whether several sequencers agreed on its position, in a numbering that they share."""
         position = self.position
         return position is not None and position.term > 0 and self.sequence == (0, position.number)
 
     @property
     def numbered_by(self) -> PeerId:
-        """In whose numbering its sequence counts: the publisher's, or the sequencers' own."""
+        """The id whose numbering has its number: the publisher's, or the sequencers' shared one."""
         return order_of(self.request.topic) if self.is_ordered else self.publisher
 
     def __hash__(self) -> int:
@@ -174,7 +176,7 @@ def publish_own(
     is_merge: bool = False,
     hands_over_to: Cid | None = None,
 ) -> EventDescriptor:
-    """Publish what we say ourselves: author and publisher are one, and so are both sequences."""
+    """Publish an event of one's own: author and publisher are one, and so are both sequences."""
     request = Request(
         topic=topic,
         author=identity.peer_id,
@@ -212,9 +214,9 @@ def publish_request(
     extensions: Mapping[str, object] = _NO_EXTENSIONS,
     marks: Iterable[Mark] = (),
 ) -> EventDescriptor:
-    """Publish what an author asked for.
+    """Publish an author's request.
 
-    The author may be ourselves: someone who asked others in vain and then gained the right.
+    The author may be the publisher itself, if it asked others in vain and then gained the right.
     """
     fields = event_fields(
         signed.request,
@@ -283,7 +285,7 @@ def decode_event(block: bytes) -> EventDescriptor:
 
 
 def read_own_event(block: bytes) -> EventDescriptor:
-    """Read an event from our own disk: it was verified before it was written."""
+    """Read an event from the node's own disk: it was verified before it was written."""
     return _read_event(block, verify=False)
 
 
@@ -349,7 +351,7 @@ def _complete_request(fields: Fields) -> object:
 
 
 def _check_omissions(fields: Fields, request: Request, version: Cid, publisher: PeerId) -> None:
-    """Refuse what should have been left out, and what should not."""
+    """Refuse an event that has a field it should leave out, or lacks one it should have."""
     if "w" in fields and version == request.topic:
         raise RemoteError(
             "an event says twice what it should say once: the topic's version",
@@ -383,7 +385,7 @@ def _read_position(value: object) -> Position:
 
 
 def _read_handover(fields: Fields, request: Request) -> Cid | None:
-    """The version whose sequencers an event leaves the order to; it says nothing else."""
+    """The version to whose sequencers an event hands the order over; it has no payload."""
     if "h" not in fields:
         return None
     if "o" not in fields or "g" in fields:
@@ -394,7 +396,7 @@ def _read_handover(fields: Fields, request: Request) -> Cid | None:
 
 
 def _read_merge(fields: Fields, request: Request) -> bool:
-    """Whether an event only takes parents in; one that does says nothing else."""
+    """Whether an event is a merge, which only joins its parents and has no payload."""
     if "g" not in fields:
         return False
     read_int(fields["g"], 1, 1, "the mark of a merge")

@@ -1,8 +1,8 @@
-"""Readers of single fields: each takes what a peer sent and gives it back typed, or refuses it.
+"""Readers of single descriptor fields: each checks a received value and returns it typed.
 
 Descriptors of every kind are read with these, so that a name, a time or a list of links is
-bounded and refused in the same way wherever it occurs (design, 5). Reasons never quote what was
-sent: they are counted, and a peer must not be able to invent new ones without end.
+bounded and refused in the same way wherever it occurs (docs/spec/descriptors.md). A reason never
+quotes a received value: reasons are counted, and a peer must not invent new ones without end.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def read_map(value: object, keys: frozenset[str], what: str) -> Fields:
 
 
 def check_version(value: object, what: str) -> None:
-    """Refuse what is not of our major version, before anything else of it is judged."""
+    """Refuse a descriptor of another major version, before the rest of it is judged."""
     if not isinstance(value, dict):
         raise RemoteError(f"{what} is not a map")
     version = value.get("v")
     if type(version) is not int or version < 1:
         raise RemoteError(f"{what} names no protocol version")
     if version != PROTOCOL_VERSION:
-        # Not the sender's fault: it may serve peers that are newer than we are.
+        # Not the sender's fault: it may serve peers of a newer version.
         raise RemoteError(
             f"{what} of an unknown major version", Verdict.IGNORE, code=Rejection.UNKNOWN_VERSION
         )
@@ -103,7 +103,7 @@ def read_peers(value: object, what: str) -> tuple[PeerId, ...]:
 
 
 def read_extensions(value: object) -> Fields:
-    """Fields that we carry and do not understand."""
+    """Fields that a node carries without reading them."""
     if isinstance(value, dict) and value:
         return value
     raise RemoteError("extensions is not a map with something in it")

@@ -1,8 +1,9 @@
-"""Who we are and how we prove it: an Ed25519 key pair and its signatures (design, 5).
+"""A peer's identity: an Ed25519 key pair, its signatures and their verification.
 
-Signed bytes start with `pulsarcast/<kind>/1`, so that a signature under one kind of thing
-can never be shown as a signature under another. The one rule for what verifies is libsodium's,
-since libraries differ at the edges and an event must not be valid for half of the peers.
+Signed bytes start with `pulsarcast/<kind>/1`, so that a signature of one kind can never be shown
+as a signature of another (docs/spec/descriptors.md, Signatures). libsodium alone decides which
+signature is valid: libraries differ at the edges, and an event must not be valid for half of the
+peers.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def signed_bytes(kind: str, body: bytes) -> bytes:
 
 
 class Identity:
-    """A key pair, and the peer id by which others know it."""
+    """A key pair, and the peer id that other peers know it by."""
 
     __slots__ = ("_secret_key", "peer_id", "seed")
 

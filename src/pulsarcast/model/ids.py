@@ -1,7 +1,7 @@
 """Names of peers and of content: libp2p peer ids and IPFS content ids, as raw bytes (thesis, 3.2).
 
-Both are bytes inside the program, because that is what travels, sorts and hashes fastest;
-their text forms are for people, command lines and traces.
+Both are bytes inside the program, because bytes travel, sort and hash fastest; their text forms
+are for people, command lines and traces.
 
 A peer id is libp2p's for an Ed25519 key, with the public key inside it:
     00 24           identity multihash, 36 bytes
@@ -44,14 +44,14 @@ def cid_of(block: bytes) -> Cid:
 
 
 def check_peer_id(raw: object) -> PeerId:
-    """Take what a peer sent as a peer id, or refuse it."""
+    """Check that a received value is a peer id."""
     if type(raw) is bytes and len(raw) == PEER_ID_BYTES and raw.startswith(PEER_ID_PREFIX):
         return PeerId(raw)
     raise RemoteError("not an Ed25519 peer id")
 
 
 def check_cid(raw: object) -> Cid:
-    """Take what a peer sent as a content id, or refuse it."""
+    """Check that a received value is a content id."""
     if type(raw) is bytes and len(raw) == CID_BYTES and raw.startswith(CID_PREFIX):
         return Cid(raw)
     raise RemoteError("not a content id (CIDv1, dag-cbor, sha2-256)")
@@ -102,13 +102,13 @@ def parse_cid(text: str) -> Cid:
 
 @lru_cache(maxsize=_CIDS_KNOWN)
 def order_of(topic: Cid) -> PeerId:
-    """In whose name a topic's sequencers count, all of them together: nobody has its key."""
+    """The id of the numbering that a topic's sequencers share. No peer has a key for it."""
     return PeerId(PEER_ID_PREFIX + sha256(b"pulsarcast/order/1" + topic).digest())
 
 
 @lru_cache(maxsize=_PEERS_KNOWN)
 def peer_key(peer: PeerId) -> Key:
-    """Where a peer lives in the keyspace."""
+    """A peer's key."""
     return key_of(peer)
 
 
@@ -119,5 +119,5 @@ def is_closer(peer: PeerId, than: PeerId, key: Key) -> bool:
 
 @lru_cache(maxsize=_CIDS_KNOWN)
 def cid_key(cid: Cid) -> Key:
-    """Where a block lives in the keyspace."""
+    """A block's key."""
     return key_of(cid)

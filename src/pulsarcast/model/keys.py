@@ -1,4 +1,4 @@
-"""The one keyspace in which peers and content live: 256 bits, measured by XOR (design, 2).
+"""The keyspace of peers and content: 256 bits, with XOR as the distance (docs/spec/pulsarcast.md).
 
 A key is a plain int, because Python compares, XORs and counts the bits of ints at C speed.
 """
@@ -14,7 +14,7 @@ KEY_BITS = 256
 
 
 def key_of(data: bytes) -> Key:
-    """Where these bytes live: their SHA-256, read as a big-endian number."""
+    """The key of some bytes: their SHA-256, read as a big-endian number."""
     return int.from_bytes(sha256(data).digest(), "big")
 
 

@@ -1,8 +1,10 @@
-"""Marks: which event of which publisher, by number; and links that carry one (design, 5 to 7).
+"""Marks: an event's publisher, epoch and number; and their encoding beside causal links.
 
-In causal topics every link has its mark beside it. So whoever receives an event can tell by number
-alone whether what it follows was delivered, came before the start, or is retired, also where it
-never sees the other event's bytes.
+docs/spec/descriptors.md, Marks.
+
+In causal topics every link has its mark beside it. So the receiver of an event can tell by number
+alone whether a parent was delivered, came before the start, or is retired, even if it never sees
+the parent's bytes.
 
 On the wire the marks are a list in the order of the links. A mark is
     [number]                    of the event's own numbering

@@ -1,16 +1,16 @@
-"""Pages: a stretch of a topic's log on its way from a daemon to a program that reads all of it.
+"""Log pages: the binary format in which a daemon sends part of a topic's log to a bulk reader.
 
-The signed bytes of each event as they are on the disk, with our index and the time we got them, in
-columns: whoever makes tables of them takes the columns as they are.
+A page holds the signed bytes of each event as they are on the disk, the node's index of it and the
+time of receipt, in columns: a program that makes tables takes the columns as they are.
 
     4 bytes     PCL1
     4 bytes     n, how many events there are
     n x 8       index of each in the node's log, ascending
     n x 8       when the node got each, in microseconds since the Unix epoch
-    (n+1) x 4   where each one's bytes begin, and where the last one's end
+    (n+1) x 4   offsets at which each one's bytes begin, and at which the last one's end
     the bytes of all events
 
-Numbers have their little end first.
+Numbers are little-endian.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Page:
         self.indices: array[int] = indices
         self.received_us: array[int] = received_us
         self.offsets: array[int] = offsets
-        """Where each event's bytes begin in `data`, and where the last one's end."""
+        """The offsets in `data` at which each event's bytes begin, and the last one's end."""
         self.data: bytes = data
 
     def __len__(self) -> int:
@@ -68,7 +68,7 @@ def encode_page(events: Sequence[tuple[int, int, bytes]]) -> bytes:
 
 
 def decode_page(body: bytes) -> Page:
-    """Read a page, and refuse whatever is none."""
+    """Read a page; other bytes are refused."""
     if len(body) < _HEAD or not body.startswith(_MAGIC):
         raise RemoteError("not a page of a log")
     count = int.from_bytes(body[4:8], "little")

@@ -1,8 +1,10 @@
-"""Mutable pointers: from an author and a name to the newest version of a topic (design, 6).
+"""Mutable pointers: from an author and a name to the newest version of a topic.
 
-Everything else is immutable and found by its content id. A pointer is the one record that is
-replaced: whoever looks it up asks all replicas and takes the highest number. Signed by the
-author, so that no replica can invent one.
+docs/spec/descriptors.md, Pointer.
+
+All other descriptors are immutable and found by content id. A pointer is the one record that is
+replaced: a peer that looks it up asks all replicas and takes the highest number. The author signs
+it, so that no replica can invent one.
 
 On the wire: v (protocol version, 1), a author, m name, i number, c content id, s signature.
 """
@@ -34,7 +36,7 @@ _POINTER_KEYS = frozenset("vamics")
 
 
 class Pointer(msgspec.Struct, frozen=True):
-    """An author's word on which version of a topic is the newest."""
+    """An author's statement of which version of a topic is the newest."""
 
     author: PeerId
     name: str
@@ -45,12 +47,12 @@ class Pointer(msgspec.Struct, frozen=True):
 
 
 def pointer_key(author: PeerId, name: str) -> Key:
-    """Where the pointer to an author's topic of this name is kept."""
+    """The key under which the pointer to an author's topic of this name is kept."""
     return key_of(signed_bytes("pointer", author + name.encode()))
 
 
 def sign_pointer(identity: Identity, name: str, number: int, cid: Cid) -> Pointer:
-    """Say, as a topic's author, which version is the newest."""
+    """State, as a topic's author, which version is the newest."""
     fields: Fields = {
         "v": PROTOCOL_VERSION,
         "a": identity.peer_id,

@@ -1,9 +1,9 @@
 """Descriptors as people read them: the thesis' Listings 3.1 and 3.2, as dag-json (thesis, 3.2).
 
 Links are `{"/": "bafy..."}` and bytes `{"/": {"bytes": "..."}}` (base64 without padding), as
-dag-json has it; peers are text and times ISO 8601. Field names are the listings', and ours are
-added in their style. Nothing is lost: `from_readable` gives back the same bytes, signatures and
-all, and so verifies what it is given.
+dag-json has it; peers are text and times ISO 8601. Field names are the listings'; fields that the
+listings lack are named in their style. Nothing is lost: `from_readable` returns the same bytes with
+their signatures, and so verifies its input.
 """
 
 from __future__ import annotations

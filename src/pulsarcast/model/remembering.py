@@ -1,8 +1,8 @@
-"""Remembered verification: what was found out about some bytes need not be found out again.
+"""A cache of verified events: the same bytes are decoded and verified once.
 
 Verifying a signature takes 100 µs, and the result depends on nothing but the bytes. A real node
-gets many an event twice, through the tree and to be kept. In the simulator all nodes of a process
-share what one of them found; `simulate --no-share-verification` switches that off.
+receives many events twice: through the tree, and as a replica. In the simulator all nodes of a
+process share one cache; `simulate --no-share-verification` switches that off.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pulsarcast.model.events import EventDescriptor
 
 
 class RememberedVerification:
-    """Decodes each event once, and remembers what came of it, for the bytes seen most lately."""
+    """Decodes each event once, and keeps the result for the most recent ones."""
 
     __slots__ = ("_decode_event", "_known", "_most")
 
@@ -32,7 +32,7 @@ class RememberedVerification:
                 # The first one in was decided on longest ago: it has travelled by now.
                 del self._known[next(iter(self._known))]
         if isinstance(known, RemoteError):
-            # A new one each time: a raised error collects the traces of all who raised it.
+            # A new one each time: an error that is raised again collects one more traceback.
             raise RemoteError(str(known), known.verdict, code=known.code)
         return known
 

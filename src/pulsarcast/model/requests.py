@@ -1,7 +1,9 @@
-"""Requests: the author's part of an event, signed by the author (thesis, 3.3.3; design, 5).
+"""Requests: the author's part of an event, signed by the author.
 
-A request says what is published, in which topic, and after what. It travels by itself to someone
-who may publish, or goes straight into an event where author and publisher are one.
+Thesis, 3.3.3; docs/spec/descriptors.md, Request.
+
+A request holds the payload, the topic, and the events that it follows. It travels by itself to a
+peer that may publish, or becomes part of an event at once if author and publisher are one.
 
 On the wire it is a dag-cbor map with these keys; those marked * are left out when empty:
     t topic    a author   m name*    b payload     k attributes*
@@ -10,7 +12,7 @@ On the wire it is a dag-cbor map with these keys; those marked * are left out wh
 Travelling by itself it is wrapped as v (protocol version, 1), r (the map), s (signature).
 
 Its hash is the **request id**, by which a request is published once and delivered once. The hash
-is taken over the map with its `q`, so the id is the same whoever publishes it.
+is taken over the map with its `q`, so the id does not depend on the publisher.
 """
 
 from __future__ import annotations
@@ -63,7 +65,7 @@ class Sequence(NamedTuple):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What an author wants to have published."""
+    """A payload that an author wants to have published, and how."""
 
     topic: Cid
     author: PeerId
@@ -75,11 +77,11 @@ class Request(msgspec.Struct, frozen=True):
     sequence: Sequence  # the author's own count of its requests in this topic
     expires: int | None
     after: tuple[Cid, ...]
-    marks: tuple[Mark, ...] = ()  # of what it is after, in causal topics
+    marks: tuple[Mark, ...] = ()  # of the events in `after`, in causal topics
 
 
 class SignedRequest(msgspec.Struct, frozen=True):
-    """A request with its author's signature: what travels to someone who may publish."""
+    """A request with its author's signature, as it travels to a peer that may publish."""
 
     request: Request
     signature: bytes
@@ -128,7 +130,7 @@ def sign_request(
 
 
 def decode_request(block: bytes) -> SignedRequest:
-    """Read and verify what an author asks to have published."""
+    """Read and verify an author's request."""
     return _read_signed(block, verify=True)
 
 

@@ -1,8 +1,9 @@
-"""Subscription records: what a subscriber asks of strangers who match events for it (design, 8).
+"""Subscription records: a subscriber's signed filter, kept by the peers that match events for it.
 
-The thesis keeps (subscriber, sid, subscription) at the home of a leaf (3.3.1). Ours is signed by
-the subscriber, so that nobody can have events sent to somebody else; counted, so that an old record
-never replaces a newer one; and leased: whoever does not renew it is forgotten.
+The 2d-tree thesis keeps (subscriber, sid, subscription) at the home of a leaf (3.3.1). This record
+is signed by the subscriber, so that no peer can have events sent to another; numbered, so that an
+old record never replaces a newer one; and leased: a record that is not renewed expires
+(docs/spec/filters.md, Subscriptions).
 
 On the wire: v (protocol version, 1), t topic, w topic version (left out where it is the first), a
 subscriber, i the subscriber's own id of it, n number, e lease in seconds, f the filter's canonical
@@ -39,7 +40,7 @@ _KEYS = frozenset("vtwainefs")
 
 
 class SubscriptionRecord(msgspec.Struct, frozen=True):
-    """A subscriber's word on what it wants of a topic."""
+    """A subscriber's filter on a topic."""
 
     topic: Cid
     version: Cid  # whose schema the filter was written for
@@ -86,7 +87,7 @@ def sign_subscription(
 
 @lru_cache(maxsize=_KNOWN)
 def decode_subscription(block: bytes) -> SubscriptionRecord:
-    """Read and verify a subscriber's record; whether its filter is one is for its reader to say."""
+    """Read and verify a subscriber's record; its filter is parsed later."""
     return _read_subscription(block, verify=True)
 
 

@@ -1,7 +1,9 @@
-"""What a topic is: its settings, and the descriptor of one version (thesis, 3.2; design, 5).
+"""The types of a topic: its settings, and the descriptor of one version.
 
-Settings are what an author chooses. A descriptor is the settings as signed in one version, with
-the topic's name and author and its place in the line of versions.
+Thesis, 3.2; docs/spec/descriptors.md, Topic.
+
+An author chooses the settings. A descriptor is the settings as signed in one version, with the
+topic's name and author and links to the version before.
 """
 
 from __future__ import annotations
@@ -34,14 +36,14 @@ META: Final = "meta"  # the sub-topic in which new versions are announced (thesi
 
 
 class EventLinking(enum.Enum):
-    """Who chooses an event's parents (thesis, 3.3.3)."""
+    """The peer that chooses an event's parents (thesis, 3.3.3)."""
 
-    LAST_SEEN = "LAST_SEEN"  # the publisher: what it saw last
+    LAST_SEEN = "LAST_SEEN"  # the publisher: the event that it saw last
     CUSTOM = "CUSTOM"  # the author
 
 
 class DeliveryOrder(enum.Enum):
-    """In which order a subscriber is given events (design, 7)."""
+    """The order in which a subscriber is given events (docs/spec/pulsarcast.md, Receive)."""
 
     NONE = "none"
     PER_PUBLISHER = "per-publisher"
@@ -50,7 +52,7 @@ class DeliveryOrder(enum.Enum):
 
 
 class Dissemination(enum.Enum):
-    """How events travel (design, 7)."""
+    """How events travel (docs/spec/pulsarcast.md, docs/spec/cube.md)."""
 
     TREE = "tree"  # one tree a topic, towards the root's key (thesis)
     CUBE = "cube"  # one tree a publisher, along XOR buckets (VCube-PS)
@@ -65,7 +67,7 @@ class Retention(msgspec.Struct, frozen=True):
 
 
 class AttributeRule(msgspec.Struct, frozen=True):
-    """One attribute that events of a topic may carry, for filters to ask about (design, 8)."""
+    """One attribute that events of a topic may carry, for use in filters (docs/spec/filters.md)."""
 
     name: str
     type: str  # one of ATTRIBUTE_TYPES
@@ -77,11 +79,11 @@ ATTRIBUTE_TYPES: Final = ("int", "float", "str", "bool", "timestamp")
 
 
 class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a topic's author chooses; the defaults are the thesis'."""
+    """The settings that a topic's author chooses; the defaults are the thesis'."""
 
-    allowed_publishers: tuple[PeerId, ...] | None = None  # None: anyone
+    allowed_publishers: tuple[PeerId, ...] | None = None  # None: every peer
     request_to_publish: bool = True
-    requesters: tuple[PeerId, ...] | None = None  # None: anyone, if requests are taken at all
+    requesters: tuple[PeerId, ...] | None = None  # None: every peer, if requests are taken at all
     event_linking: EventLinking = EventLinking.LAST_SEEN
     delivery_order: DeliveryOrder = DeliveryOrder.NONE
     dissemination: Dissemination = Dissemination.TREE
@@ -115,17 +117,17 @@ class TopicDescriptor(TopicSettings, frozen=True, kw_only=True):
 
     @property
     def topic(self) -> Cid:
-        """What the topic is known by through all its versions: the content id of the first."""
+        """The topic's id, the same in all its versions: the content id of the first."""
         return self.cid if self.first is None else self.first
 
     @property
     def root_peer(self) -> PeerId:
-        """Whose key is the root of the dissemination tree."""
+        """The peer whose key is the root of the dissemination tree."""
         return self.author if self.root is None else self.root
 
     @property
     def settings(self) -> TopicSettings:
-        """What was chosen in this version: a start for choosing the next one's."""
+        """The settings of this version, from which those of the next can be made."""
         chosen = {field: getattr(self, field) for field in TopicSettings.__struct_fields__}
         return TopicSettings(**chosen)
 

@@ -1,12 +1,14 @@
-"""How a version of a topic is written, and read back (design, 5).
+"""The encoding of a topic's version as a block: writes and reads it.
 
-Topics are rare and people look at them, so their keys are short words, where an event's are
-letters. Left out when at its default is whatever has one:
+docs/spec/descriptors.md, Topic.
+
+Topics are rare and people look at them, so their keys are short words, while an event's are
+letters. A field at its default is left out:
     v         version of the protocol (1)      name, author, created, nonce
     number    of the version                   first, parent    links, after version 0
     #         sub-topics by name               meta             true in a meta topic
     allow     allowed publishers               request          false: no request to publish
-    ask       who may request                  link             event linking
+    ask       peers that may request           link             event linking
     order     delivery order                   travel           dissemination
     root      root of the tree                 sequencers, recovery
     keep      retention: age, count, bytes     payload          most bytes of a payload
@@ -112,7 +114,7 @@ def topic_fields(
 
 
 def _settings_fields(settings: TopicSettings) -> Fields:
-    """The part of a topic's map that says what its author chose."""
+    """The part of a topic's map that holds its settings."""
     fields: Fields = {}
     if settings.allowed_publishers is not None:
         fields["allow"] = list(settings.allowed_publishers)
@@ -166,7 +168,7 @@ def _rule_fields(rule: AttributeRule) -> Fields:
 
 
 def read_topic(block: bytes, *, verify: bool) -> TopicDescriptor:
-    """Take a version's block, and refuse any other shape; what its fields mean is judged later."""
+    """Read a version's block, and refuse any other shape; its settings are judged later."""
     value = decode(block, size_max=TOPIC_BYTES_MAX)
     check_version(value, "a topic")
     fields = read_map(value, _TOPIC_KEYS, "a topic")
@@ -245,7 +247,7 @@ def _read_choice(fields: Fields, key: str, default: Choice) -> Choice:
 
 
 def _read_some_peers(fields: Fields, key: str) -> tuple[PeerId, ...]:
-    """Peers of whom there are none unless written."""
+    """A list of peers that is left out when empty."""
     if key not in fields:
         return ()
     peers = read_peers(fields[key], key)
@@ -273,7 +275,7 @@ def _read_retention(value: object) -> Retention:
 
 
 def _read_payload_max(fields: Fields) -> int:
-    """Less than the default where it is written: the default is the most that there can be."""
+    """The payload's bound; if written it is below the default, which is the highest value."""
     if "payload" not in fields:
         return PAYLOAD_BYTES_MAX
     return read_int(fields["payload"], 0, PAYLOAD_BYTES_MAX - 1, "payload")

@@ -1,8 +1,10 @@
-"""Topics: made, versioned, and asked what they allow (thesis, 3.2 and 3.3; design, 5).
+"""Topics: creating them, adding versions, and checking events against their rules.
+
+Thesis, 3.2 and 3.3; docs/spec/descriptors.md, Topic.
 
 A topic is its first version's content id; trees, frontiers and history belong to that. Every
-version names the one before, and the frontier up to which the one before stays valid, so that
-rights can change without rewriting what was published under the old ones.
+version names the one before, and the frontier up to which the one before stays valid. So rights
+can change without rewriting events that were published under the old ones.
 """
 
 from __future__ import annotations
@@ -166,7 +168,7 @@ def _sign_topic(identity: Identity, fields: Fields) -> TopicDescriptor:
 
 
 def settled(settings: TopicSettings, author: PeerId) -> TopicSettings:
-    """Fill in what follows from the rest, so that the common choices need no more words."""
+    """Fill in the settings that follow from others, so that common choices stay short."""
     if settings.root == author:
         settings = msgspec.structs.replace(settings, root=None)
     if settings.delivery_order is not DeliveryOrder.TOTAL:

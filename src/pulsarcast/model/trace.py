@@ -1,13 +1,11 @@
-"""The trace: what every node, simulated or real, says it did (design, 10).
+"""The trace format: encodes and decodes trace records as JSON lines, and derives Spark's schema.
 
-This is the contract between nodes and the pipeline, and its one definition: the records of
-`trace_records` are written and read as lines here, and the Spark schema is derived from here. A
-line is one JSON object: the envelope's fields, `kind`, and the fields of that kind of record, ids
-as text.
+This is the contract between nodes and the pipeline (docs/spec/trace.md), and its one definition.
+A line is one JSON object: the envelope's fields, `kind`, and the fields of that kind of record,
+with ids as text.
 
-A run writes millions of lines, so each class of record is looked at once, when this module is
-loaded: every type of field has a column, which says what Spark calls it, how a value is written
-and how it is read.
+A run writes millions of lines, so each class of record is inspected once, when this module is
+loaded. Every type of field has a column: its Spark type, and how a value is written and read.
 """
 
 from __future__ import annotations
@@ -215,7 +213,7 @@ _BY_NAME: Final[Mapping[str, _Kind]] = {
     str(record.__struct_config__.tag): kind for record, kind in _BY_CLASS.items()
 }
 
-# What Spark's schema is made of: every field's type in DDL. A name has one type in all kinds.
+# The parts of Spark's schema: every field's type in DDL. A name has one type in all kinds.
 ENVELOPE_SCHEMA: Final[Mapping[str, str]] = MappingProxyType(
     {name: _COLUMNS[hint].ddl for name, hint in get_type_hints(Envelope).items()}
 )
@@ -231,7 +229,7 @@ SCHEMA: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
 
 
 def encode_line(envelope: Envelope, record: Record) -> bytes:
-    """The line that says it, with its line end."""
+    """Encode a record as a line, with its line end."""
     beginning = _beginning(
         envelope.schema_version, envelope.run_id, envelope.node_id, envelope.incarnation
     )
@@ -265,7 +263,7 @@ def _encode_record(record: Record) -> bytes:
 
 
 def decode_line(line: bytes | str) -> Line:
-    """What a line says; fields that this version does not know are left aside.
+    """Decode a line; fields that this version does not know are ignored.
 
     A kind that it does not know comes back as `Unknown`, with all its fields.
     """

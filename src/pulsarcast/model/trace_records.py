@@ -1,7 +1,7 @@
-"""What a node can say it did: one class for each kind of trace record (design, 10).
+"""Trace records: one class for each kind of thing that a node reports (docs/spec/trace.md).
 
-Records hold ids as raw bytes, because the core has them so and most runs make millions of records;
-how they become lines of text is told in `trace`.
+Records hold ids as raw bytes, because the core has them so and most runs make millions of records.
+`trace` turns them into lines of text.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topic_types import DeliveryOrder, Dissemination, EventLinking, Mark
 
 SCHEMA_VERSION: Final = 6
-# 2: `unsubscribed` says where it ended, topics say who may publish and what is kept, a fault which
-# life it hit; `retired` is new. 3: `published` says whether the event is a merge of causal order.
-# 4: `subscribed` names filters: who does not know of them would take it for a full subscription.
-# 5: `topic_version` says what it flushed: without, what a node let go of then looks lost.
+# 2: `unsubscribed` has its end, topics their publishers and retention, a fault the incarnation that
+# it hit; `retired` is new. 3: `published` says whether the event is a merge of causal order.
+# 4: `subscribed` names filters: an older reader would take it for a full subscription.
+# 5: `topic_version` says what it flushed: without, the events that a node dropped look lost.
 # 6: `reason` is a code, not a sentence (docs/spec/trace.md).
 # Fields that earlier versions lack have a default here.
 
@@ -29,7 +29,7 @@ LEVELS: Final = ("delivery", "rpc")
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """What every line carries: which run and node it is from, and when that node wrote it."""
+    """The fields of every line: its run and node, and when that node wrote it."""
 
     run_id: str
     node_id: str  # a peer id's text, or the name of a driver that is no peer
@@ -46,7 +46,7 @@ def _kind_of(class_name: str) -> str:
 
 
 class Record(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag=_kind_of):
-    """What a node did, without saying when: the driver adds the envelope."""
+    """Something that a node did, without the time: the driver adds the envelope."""
 
 
 # A node's life
@@ -72,7 +72,7 @@ class NodeStopped(Record, frozen=True):
 
 
 class Resources(Record, frozen=True):
-    """What a node has used since its start."""
+    """The resources that a node has used since its start."""
 
     cpu_s: float
     rss_bytes: int
@@ -81,19 +81,19 @@ class Resources(Record, frozen=True):
 
 
 class Fault(Record, frozen=True):
-    """What the testbed did to a node or link on purpose."""
+    """A fault that the testbed caused at a node or link on purpose."""
 
     action: str
     target: str
     detail: str = ""
-    target_incarnation: int | None = None  # the life of the node that it hit
+    target_incarnation: int | None = None  # the incarnation that it hit
 
 
 # Topics and subscriptions
 
 
 class TopicCreated(Record, frozen=True):
-    """We made a topic."""
+    """The node created a topic."""
 
     topic: Cid
     name: str
@@ -102,14 +102,14 @@ class TopicCreated(Record, frozen=True):
     dissemination: Dissemination
     version: Cid
     linking: EventLinking = EventLinking.LAST_SEEN
-    allowed: tuple[PeerId, ...] | None = None  # who may publish; None is anyone
+    allowed: tuple[PeerId, ...] | None = None  # may publish; None: every peer
     retention_age_s: int | None = None
     retention_count: int | None = None
     retention_bytes: int | None = None
 
 
 class TopicVersion(Record, frozen=True):
-    """We took over a version of a topic."""
+    """The node adopted a version of a topic."""
 
     topic: Cid
     version: Cid
@@ -118,13 +118,14 @@ class TopicVersion(Record, frozen=True):
     retention_age_s: int | None = None
     retention_count: int | None = None
     retention_bytes: int | None = None
-    flushed: tuple[Mark, ...] = ()  # its author lets go of everything up to here
+    flushed: tuple[Mark, ...] = ()  # its author drops all events up to here
 
 
 class Subscribed(Record, frozen=True):
-    """A subscription began; what lies beyond its start frontier is due to it.
+    """A subscription began; events beyond its start frontier are due to it.
 
-    One by content is due what any of its `filters` matches, and says so again when those change.
+    A subscription by content is due the events that any of its `filters` matches. The record is
+    written again when those change.
     """
 
     topic: Cid
@@ -135,7 +136,7 @@ class Subscribed(Record, frozen=True):
 class Unsubscribed(Record, frozen=True):
     """A subscription ended; a crash does not end one.
 
-    What lies beyond `end` was not known here yet: nobody can say whether it came before we left.
+    Events beyond `end` were not known to the node: they are undecided, neither due nor not.
     """
 
     topic: Cid
@@ -154,7 +155,7 @@ class Injected(Record, frozen=True):
 
 
 class Published(Record, frozen=True):
-    """We published an event."""
+    """The node published an event."""
 
     topic: Cid
     event: Cid
@@ -196,13 +197,13 @@ class Delivered(Record, frozen=True):
     publisher: PeerId
     epoch: int
     number: int
-    index: int  # which one of our deliveries in this topic: the order we gave them in
+    index: int  # the number of this delivery in the node's log of the topic
     hops: int
     redelivery: bool = False
 
 
 class LeaderChanged(Record, frozen=True):
-    """As one of a topic's sequencers we learned who leads from now on; None: nobody we know of."""
+    """A sequencer of a topic learned which one leads from now on; None: no leader is known."""
 
     topic: Cid
     term: int
@@ -210,7 +211,7 @@ class LeaderChanged(Record, frozen=True):
 
 
 class Retired(Record, frozen=True):
-    """What we lack up to `number` will not be delivered: retention or a flush let go of it."""
+    """Missing events up to `number` will not be delivered: retention or a flush dropped them."""
 
     topic: Cid
     publisher: PeerId
@@ -240,7 +241,7 @@ class RpcReceived(Record, frozen=True):
 
 
 class GapFound(Record, frozen=True):
-    """We learned of events that we lack, from `first` to `last`."""
+    """The node learned of events that it lacks, from `first` to `last`."""
 
     topic: Cid
     publisher: PeerId
@@ -250,7 +251,7 @@ class GapFound(Record, frozen=True):
 
 
 class GapFilled(Record, frozen=True):
-    """We got an event that we lacked, from the peer `source`."""
+    """The node got events that it lacked, up to `number`, from the peer `source`."""
 
     topic: Cid
     publisher: PeerId
@@ -260,7 +261,7 @@ class GapFilled(Record, frozen=True):
 
 
 class Rejected(Record, frozen=True):
-    """We were sent what we do not take."""
+    """The node refused something that a peer sent."""
 
     verdict: Verdict
     reason: str  # a `Rejection`

@@ -1,8 +1,8 @@
-"""Workloads: who publishes what and subscribes where, in the thesis' own format (Listing 5.1).
+"""Workloads: the events and subscriptions of each user, in the thesis' format (Listing 5.1).
 
 A workload is NDJSON: first a line for each topic, then one for each user. A user stands for a
-node; its events come in the order in which they are to be published. Files are opened elsewhere:
-this takes lines.
+node; its events come in the order in which they are to be published. The functions here take lines;
+their callers open the files.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class WorkloadEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class WorkloadUser(msgspec.Struct, frozen=True):
-    """A user, the node it stands for, and what it does."""
+    """A user, the node that it stands for, its subscriptions and its events."""
 
     name: str
     node: str
@@ -48,7 +48,7 @@ class Workload(msgspec.Struct, frozen=True):
 
 
 class _TopicLine(msgspec.Struct, tag_field="type", tag="topic", rename="camel"):
-    """A topic as it is written; the author's name is left aside, since nodes are who acts."""
+    """A topic as the file has it, without its author's name: the acting peers are nodes."""
 
     name: str
     node: str

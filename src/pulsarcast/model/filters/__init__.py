@@ -1,8 +1,8 @@
-"""Filters on an event's attributes: one language for nodes, for routing, for Spark (design, 8).
+"""Filters on an event's attributes: one language for subscriptions, routing and Spark.
 
-`parse` makes a `Filter` of a text and a topic's schema. It says whether an event matches, and which
-boxes of the logical space can hold events that do. `FilterIndex` finds the filters that an event
-matches without looking at all of them. docs/spec/filters.md has the grammar and the rules.
+`parse` makes a `Filter` of a text and a topic's schema. A filter tells whether an event matches,
+and which boxes of the logical space can hold matching events. `FilterIndex` finds the filters that
+an event matches without testing all of them. docs/spec/filters.md has the grammar and the rules.
 """
 
 from __future__ import annotations

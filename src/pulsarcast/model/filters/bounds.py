@@ -1,4 +1,4 @@
-"""How large a filter may be: filters come from strangers, and are run against every event.
+"""Bounds on the size of a filter: filters come from strangers, and are run against every event.
 
 A text within these bounds is parsed, and its cover found, in a few milliseconds; a test holds
 hostile texts to that.

@@ -46,7 +46,7 @@ _SHOWN_MAX: Final = 8  # attributes of a schema that an error names
 
 
 def read_filter(text: str, domains: Domains) -> tuple[Term, str]:
-    """What a text asks, in canonical form, and its canonical text."""
+    """The term that a text stands for, in canonical form, and its canonical text."""
     part = read_text(text)
     checking = _Checking(text, domains)
     term = canonical(checking.term(part), domains)
@@ -78,7 +78,7 @@ class _Checking:
         self.last_pattern = 0
 
     def term(self, part: Part) -> Term:
-        """What a part of the text asks."""
+        """The term that a part of the text stands for."""
         if isinstance(part, Test):
             found = self._test(part)
             return found.opposite() if part.negated else found
@@ -90,7 +90,7 @@ class _Checking:
         return All(terms) if part.how == "and" else Some(terms)
 
     def widest(self, part: Part) -> int:
-        """Where a part stands that alone has too many alternatives: the innermost one."""
+        """The offset of the innermost part that alone has too many alternatives."""
         while isinstance(part, Joined):
             for each in part.parts:
                 if alternatives(self.term(each)) > FILTER_ALTERNATIVES_MAX:

@@ -1,9 +1,9 @@
-"""The part of the logical space that a filter may match: what a subscription is routed by.
+"""The cover of a filter: boxes of the logical space by which a subscription is routed.
 
 The space has one dimension per numeric attribute of the schema. An event is a point of it, with
 the dimensions missing that the event does not have. A cover is a set of boxes that holds every
 event that matches, and often others: what no range can say (texts, bools, missing attributes) is
-left to the matcher. Boxes may overlap: whoever routes by them delivers once.
+left to the matcher. Boxes may overlap: a node that routes by them delivers once.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ class Box(msgspec.Struct, frozen=True):
 def point_of(
     schema: Iterable[AttributeRule], attributes: Mapping[str, object]
 ) -> dict[str, Number]:
-    """Where an event lies: its numeric attributes; those missing, or not allowed, are left out."""
+    """An event's point: its numeric attributes; those missing, or not allowed, are left out."""
     numeric = {name: each for name, each in domains_of(schema).items() if each.is_numeric}
     return cast("dict[str, Number]", views(numeric, attributes))
 
 
 class Constraint(msgspec.Struct, frozen=True):
-    """What a conjunction asks of one attribute."""
+    """The values of one attribute that satisfy a conjunction."""
 
     intervals: Intervals  # none: that it is missing
     exact: bool  # whether every value in the intervals will do
@@ -82,7 +82,7 @@ Constraints: TypeAlias = dict[str, Constraint]
 
 
 def constraints_of(questions: Iterable[Question], domains: Domains) -> Constraints | None:
-    """What a conjunction asks of each attribute; None if nothing can satisfy it."""
+    """The constraint of a conjunction on each attribute; None if nothing can satisfy it."""
     found: Constraints = {}
     absent = set()
     for question in questions:

@@ -1,4 +1,4 @@
-"""What values an attribute can have, by its rule in the topic's schema.
+"""Domains: the values that an attribute can have, by its rule in the topic's schema.
 
 Everything that judges a filter, here and in Spark, first looks at an attribute through its domain.
 A value that the rule does not allow (published under another version's schema) is as good as

@@ -1,4 +1,4 @@
-"""What is wrong with a filter's text, and where: the line, and a caret under the place."""
+"""Filter errors: the problem, the line that has it, and a caret under the place."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def _shown(line: str, place: int) -> str:
     """The line, or what is near the place if it is long, and a caret below the place."""
     first = max(0, place - _SHOWN_MAX // 2)
     part = line[first : first + _SHOWN_MAX]
-    # Whatever a terminal would obey or not show is a blank: the caret stays below its place.
+    # A character that a terminal obeys or does not show becomes a blank: the caret stays in place.
     part = "".join(sign if sign.isprintable() else " " for sign in part)
     return f"  {part}\n  {' ' * (place - first)}^"

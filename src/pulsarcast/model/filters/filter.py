@@ -1,4 +1,4 @@
-"""A filter: what a subscriber asks of events' attributes, parsed once and for all uses."""
+"""A filter: a subscriber's predicate on events' attributes, parsed once for all uses."""
 
 from __future__ import annotations
 

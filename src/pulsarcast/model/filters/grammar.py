@@ -94,7 +94,7 @@ _SAID: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """What the text asks about one attribute."""
+    """A question of the text about one attribute."""
 
     name: lark.Token
     how: str  # a comparison's sign, or: bare, ..  ..<  in, starts with, ends with, matches, is
@@ -159,7 +159,7 @@ class _Builder(lark.Transformer[lark.Token, Part]):
 
 
 class _TooDeepError(Exception):
-    """More than is allowed within each other; where is found by whoever has the text."""
+    """The text is nested too deeply; the caller, which has the text, finds the place."""
 
 
 def _joined(how: str, found: Iterable[Part | lark.Token]) -> Part:
@@ -223,7 +223,7 @@ def _misplaced(error: UnexpectedInput, text: str) -> FilterError:
 
 
 def _expected(terminals: Iterable[str]) -> str:
-    """What could have stood there, in words."""
+    """The words that could have stood there, for an error message."""
     said = sorted({_SAID.get(each, each) for each in terminals})
     return said[0] if len(said) == 1 else f"{', '.join(said[:-1])} or {said[-1]}"
 
@@ -234,7 +234,7 @@ def _readable(text: str) -> str:
 
 
 def _deepest(text: str) -> int:
-    """Where more parentheses are open than are allowed, or else the last `not` or `(`."""
+    """The offset at which too many parentheses are open, or else of the last `not` or `(`."""
     opened = 0
     place = 0
     for found in re.finditer(r"'[^']*'|\"[^\"]*\"|`[^`]*`|[()]|(?i:\bnot\b)", text):

@@ -1,4 +1,4 @@
-"""Which of many filters match an event, without looking at each of them.
+"""An index of filters: finds those that match an event without testing each of them.
 
 Every conjunction of every filter has a slot, and every attribute a column. A column cuts the order
 of its values into buckets: a boundary is a bucket of its own, and what lies between two is another.
@@ -169,7 +169,7 @@ class _Bits:
 
 
 class _Column:
-    """What all slots ask of one attribute."""
+    """The constraints of all slots on one attribute."""
 
     def __init__(self, domain: Domain, boundaries: tuple[Any, ...], slots: int) -> None:
         self._boundaries = boundaries

@@ -56,7 +56,7 @@ def complement(intervals: Intervals, domain: Domain) -> Intervals:
 
 
 def common(left: Intervals, right: Intervals) -> Intervals:
-    """What both hold."""
+    """The intersection of two sets."""
     found: list[Interval] = []
     at = other = 0
     while at < len(left) and other < len(right):

@@ -1,4 +1,4 @@
-"""The parts of a filter: what it asks about one attribute, joined by `and` and `or`.
+"""The terms of a filter: questions about single attributes, joined by `and` and `or`.
 
 There is no `not` among them. It has been moved inwards, where each question has an opposite, and
 that is exact: in the three-valued logic of SQL, which filters follow, a question about a missing
@@ -141,7 +141,7 @@ Term: TypeAlias = Question | All | Some
 
 
 def questions(term: Term) -> Iterator[Question]:
-    """What is asked about single attributes."""
+    """The questions about single attributes in a term."""
     if isinstance(term, (All, Some)):
         for part in term.parts:
             yield from questions(part)
@@ -172,7 +172,7 @@ def conjunctions(term: Term) -> list[tuple[Question, ...]]:
 
 
 def joined(kind: type[All] | type[Some], parts: Iterable[Term], key: Callable[[Term], str]) -> Term:
-    """Parts joined in the one way that we write them: flat, each once, in the order of the key."""
+    """Parts joined in canonical form: flat, each once, in the order of the key."""
     found: dict[str, Term] = {}
     for part in parts:
         for each in part.parts if isinstance(part, kind) else (part,):
