@@ -41,7 +41,7 @@ from pulsarcast.model.fields import (
     read_signature,
 )
 from pulsarcast.model.identity import Identity, verify_signature
-from pulsarcast.model.ids import Cid, PeerId, check_cid, check_peer_id, cid_of, order_of
+from pulsarcast.model.ids import Cid, PeerId, check_cid, check_peer_id, cid_of, shared_numbering
 from pulsarcast.model.marks import Mark, read_marks, write_marks
 from pulsarcast.model.requests import (
     AFTER_MAX,
@@ -149,7 +149,7 @@ class EventDescriptor(msgspec.Struct, frozen=True):
     @property
     def numbered_by(self) -> PeerId:
         """The id whose numbering has its number: the publisher's, or the sequencers' shared one."""
-        return order_of(self.request.topic) if self.is_ordered else self.publisher
+        return shared_numbering(self.request.topic) if self.is_ordered else self.publisher
 
     def __hash__(self) -> int:
         """Hash by content id, which covers every byte of the event."""

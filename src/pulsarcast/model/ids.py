@@ -101,7 +101,7 @@ def parse_cid(text: str) -> Cid:
 
 
 @lru_cache(maxsize=_CIDS_KNOWN)
-def order_of(topic: Cid) -> PeerId:
+def shared_numbering(topic: Cid) -> PeerId:
     """The id of the numbering that a topic's sequencers share. No peer has a key for it."""
     return PeerId(PEER_ID_PREFIX + sha256(b"pulsarcast/order/1" + topic).digest())
 

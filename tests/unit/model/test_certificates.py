@@ -13,7 +13,7 @@ from pulsarcast.model.certificates import (
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import EventDescriptor, Position, Sequence, publish_own
 from pulsarcast.model.identity import Identity
-from pulsarcast.model.ids import Cid, PeerId, cid_of, order_of
+from pulsarcast.model.ids import Cid, PeerId, cid_of, shared_numbering
 from pulsarcast.model.topic_types import SEQUENCERS_MAX
 from pulsarcast.protocol.limits import CERTIFICATE_BYTES_MAX
 
@@ -96,7 +96,7 @@ def test_a_signature_is_for_one_topic_term_position_and_event() -> None:
 def test_several_sequencers_count_together_and_one_by_itself() -> None:
     shared = ordered()
     assert shared.is_ordered
-    assert shared.numbered_by == order_of(shared.topic) != shared.publisher
+    assert shared.numbered_by == shared_numbering(shared.topic) != shared.publisher
     for alone in (
         make_event(Sequence(5, 3), Position(0, 3)),
         make_event(Sequence(0, 3), None),

@@ -20,7 +20,7 @@ from pulsarcast.model.events import (
 )
 from pulsarcast.model.events import Sequence as Numbered
 from pulsarcast.model.identity import Identity
-from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of, order_of
+from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of, shared_numbering
 from pulsarcast.model.keys import Key
 from pulsarcast.protocol.store import (
     Answer,
@@ -200,7 +200,7 @@ def test_events_of_several_sequencers_are_one_numbering_with_their_certificates(
     store: Store,
 ) -> None:
     """Whoever published them: they count in the name of the topic's order (decision 0021)."""
-    order = order_of(TOPIC)
+    order = shared_numbering(TOPIC)
     events = [
         publish_own(
             publisher,

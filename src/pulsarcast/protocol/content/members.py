@@ -93,7 +93,7 @@ class Members:
 
     def answer(self, sender: PeerId, message: CompareContent, topic: Topic | None) -> None:
         """A content subscriber wants to know what it lacks."""
-        if topic is None or not topic.started or topic.comparing.is_blank:
+        if topic is None or not topic.started or topic.comparing.lacks_start:
             self._turn.send(sender, _no_member(message))
             return
         token = self._token(topic)

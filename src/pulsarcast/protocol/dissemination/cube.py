@@ -100,7 +100,7 @@ class DisseminationCube:
     # Where we stand.
 
     @property
-    def mainstay(self) -> PeerId | None:
+    def upstream(self) -> PeerId | None:
         """The member nearest to us; before we know any, whoever let us in."""
         nearest = self.members.nearest(1)
         return nearest[0] if nearest else self._host
@@ -465,12 +465,12 @@ class DisseminationCube:
         for peer in list(self.members):
             self.members.remove(peer)
         self.attached = False
-        self.owner.left()
+        self.owner.overlay_left()
 
     # Forwarding.
 
     def forward(
-        self, message: EventMessage, *, source: PeerId | None, passed_on: bool = True
+        self, message: EventMessage, *, source: PeerId | None, via_overlay: bool = True
     ) -> None:
         """Pass an event on to the first of each bucket that we answer for.
 
@@ -480,7 +480,7 @@ class DisseminationCube:
         events, and for those that were found or handed in, we answer for all.
         """
         level = KEY_BITS
-        if source is not None and passed_on:
+        if source is not None and via_overlay:
             level = self.members.bucket(source)
         effects = self.turn.effects
         for _, members in self.members.below(level):

@@ -84,7 +84,7 @@ class OverlayOwner(Protocol):
     def differs_from(self, peer: PeerId) -> None:
         """A neighbour may hold something else than we do: show it what we hold."""
 
-    def left(self) -> None:
+    def overlay_left(self) -> None:
         """We are out, and nobody depends on us."""
 
 
@@ -101,7 +101,7 @@ class Overlay(Protocol):
     """Whether we know enough of the topic to let others in."""
 
     @property
-    def mainstay(self) -> PeerId | None:
+    def upstream(self) -> PeerId | None:
         """Whom we count on first where we lack something."""
 
     @property
@@ -150,11 +150,11 @@ class Overlay(Protocol):
         """A peer that is no neighbour takes us for one: it has passed an event on to us."""
 
     def forward(
-        self, message: EventMessage, *, source: PeerId | None, passed_on: bool = True
+        self, message: EventMessage, *, source: PeerId | None, via_overlay: bool = True
     ) -> None:
         """Pass an event on, never back where it came from.
 
-        `passed_on` says whether the overlay brought it, and so has others to care for it too;
+        `via_overlay` says whether the overlay brought it, and so has others to care for it too;
         else it was found by comparing frontiers or handed in from outside.
         """
 

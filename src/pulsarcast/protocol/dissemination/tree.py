@@ -81,7 +81,7 @@ class DisseminationTree:
         return self.is_root or self.parent is not None
 
     @property
-    def mainstay(self) -> PeerId | None:
+    def upstream(self) -> PeerId | None:
         """Our parent."""
         return self.parent
 
@@ -361,12 +361,12 @@ class DisseminationTree:
         self.links.clear()
         self.children.clear()
         self.parent, self.path, self.is_root = None, (), False
-        self.owner.left()
+        self.owner.overlay_left()
 
     # Forwarding.
 
     def forward(
-        self, message: EventMessage, *, source: PeerId | None, passed_on: bool = True
+        self, message: EventMessage, *, source: PeerId | None, via_overlay: bool = True
     ) -> None:
         """Pass an event on, up and down, never back where it came from (thesis, algorithm 4)."""
         effects = self.turn.effects

@@ -145,7 +145,7 @@ class Following:
             why |= life.reasons & ~FollowReason.KEEPER
             life.reasons = NO_REASON
             self.follow(versions, why, from_start=from_start, then=then)
-            topic.close()
+            topic.leave()
             return
         if versions.names(self.turn.me) and FollowReason.SEQUENCER not in why | life.reasons:
             # A sequencer needs the whole history, wherever a subscription begins.
@@ -161,7 +161,7 @@ class Following:
             if from_start or life.subscribing is None:
                 life.subscribing = self.turn.new_id()
                 self._subscribe_too(topic, life.subscribing, from_start=from_start)
-        elif topic.announced:
+        elif topic.is_ready:
             self.turn.persist(*self._rows(cid))
             self._run_on_start(cid)
         if FollowReason.KEEPER not in why:
@@ -182,7 +182,7 @@ class Following:
         self.topics[topic.id] = topic
         self.handing_in.follow(topic.id)
         if FollowReason.KEEPER in why:
-            topic.comparing.is_blank = True
+            topic.comparing.lacks_start = True
         topic.open(from_start=from_start or FollowReason.META in why)
         self.owner.opened(topic)
         return topic
@@ -216,7 +216,7 @@ class Following:
             for mark in retired:
                 self.turn.trace(trace.Retired(topic.id, mark.publisher, mark.epoch, mark.retired))
             topic.log.subscribe(cursor)
-            if topic.announced:
+            if topic.is_ready:
                 self._run_on_start(topic.id)
 
         row = StateRow("cursor", topic.id, cursor.to_bytes(8, "big"))
@@ -227,13 +227,13 @@ class Following:
         is_the_last = life is not None and life.subscribing == subscribing
         return is_the_last and self.followed.is_current(topic)
 
-    def recalled(self, topic: Topic) -> None:
+    def resumed(self, topic: Topic) -> None:
         """After a restart the node may publish once it knows what to link to."""
         if self.followed.is_current(topic):
             self._run_on_start(topic.id)
 
     def _run_on_ready(self, cid: Cid) -> None:
-        self.topics[cid].announced = True
+        self.topics[cid].is_ready = True
         for then in self.followed.life(cid).take_on_ready():
             then()
 
@@ -298,7 +298,7 @@ class Following:
                     done()
             else:
                 life.on_forgotten.extend(life.take_on_ready())
-                topic.close()
+                topic.leave()
 
         self.turn.persist(*rows, *self._rows(topic.id), then=synced)
         if stays:
@@ -348,7 +348,7 @@ class Following:
         self.turn.trace(trace.NodeStopped(trace.StopReason.ASKED))
         for topic in list(self.topics.values()):
             self.owner.closed(topic.id)
-            topic.close()
+            topic.leave()
         self._stop_if_empty()
 
     def _stop_if_empty(self) -> None:
@@ -386,12 +386,12 @@ class Following:
         own = self.handing_in.last_of(topic.id)
         if own is None or topic.barrier is None:
             return
-        topic.own_before = Sequence(*own)
+        topic.awaited_own = Sequence(*own)
         self._look_for_own(topic, self.turn.now + OWN_AWAITED_S)
 
     def _look_for_own(self, topic: Topic, until_s: float) -> None:
         """Whether it has come, was retired, or was waited for long enough."""
-        own = topic.own_before
+        own = topic.awaited_own
         if own is None:
             return
         if topic.frontier.high(self.turn.me, own.epoch) >= own.number or self.turn.now >= until_s:
@@ -401,7 +401,7 @@ class Following:
 
     def _own_came(self, topic: Topic) -> None:
         """The wait for the node's own last event is over."""
-        topic.own_before = None
+        topic.awaited_own = None
         if self.followed.is_current(topic) and topic.may_publish:
             self._run_on_ready(topic.id)
 
@@ -461,7 +461,7 @@ class Following:
     def arrived(self, topic: Topic, event: EventDescriptor) -> None:
         """An event is on the disk: in a meta topic it announces a version."""
         self.owner.arrived(topic, event)
-        if event.sequence == topic.own_before and event.publisher == self.turn.me:
+        if event.sequence == topic.awaited_own and event.publisher == self.turn.me:
             self._own_came(topic)
         if topic.is_meta:
             self.renewal.announced(topic, event)
@@ -493,7 +493,7 @@ class Following:
         life = self.followed.life(topic.id)
         life.reasons = NO_REASON
         life.step(Step.UNFOLLOW)
-        topic.close()
+        topic.leave()
 
     # The disk.
 

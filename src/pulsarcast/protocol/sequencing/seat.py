@@ -83,7 +83,7 @@ class Seat:
 
     def held(self) -> int:
         """The position up to which our history has everything."""
-        return self.topic.held_position()
+        return self.topic.synced_position()
 
     def sign(self, entry: Entry) -> bytes:
         """Our signature under an event's place."""

@@ -30,7 +30,7 @@ class Arrival(NamedTuple):
     sender: PeerId
     hops: int
     certificate: bytes
-    passed_on: bool
+    via_overlay: bool
     """Whether it came through the overlay."""
 
 
@@ -138,13 +138,13 @@ class Arrivals:
     def place(self, arrival: Arrival) -> Placed:
         """Find an event's place in the order; one that cannot have any raises RemoteError."""
         event = arrival.event
-        source, (epoch, number) = event.numbered_by, event.sequence
-        gap = self._frontier.gap_before(source, epoch, number)
-        in_turn = self._ordering.offer(event, arrival.hops)
+        numbered_by, (epoch, number) = event.numbered_by, event.sequence
+        gap = self._frontier.gap_before(numbered_by, epoch, number)
+        is_next = self._ordering.offer(event, arrival.hops)
         certificate = arrival.certificate
-        if certificate and (in_turn or self._ordering.held_back(source, epoch, number)):
+        if certificate and (is_next or self._ordering.held_back(numbered_by, epoch, number)):
             self._state.certificates[event.cid] = certificate
-        return Accepted(gap) if in_turn else HeldBack(gap)
+        return Accepted(gap) if is_next else HeldBack(gap)
 
     # Versions that we do not know.
 

@@ -93,14 +93,14 @@ class CausalOrdering(Ordering):
         epoch, number = event.sequence
         self._remember(event)
         source = (event.publisher, epoch)
-        in_turn = number == self.frontier.high(*source) + 1
+        is_next = number == self.frontier.high(*source) + 1
         waits_for = self.waits_for(event)
-        if in_turn and waits_for is None:
+        if is_next and waits_for is None:
             return True
         if self._make_room(event):
             self._waiting.setdefault(source, {})[number] = (event, hops)
             self._count(event, 1)
-            if in_turn and waits_for is not None:
+            if is_next and waits_for is not None:
                 self._block(source, waits_for)
         return False
 

@@ -33,7 +33,7 @@ class Comparing:
     """Takes notice of what others hold of one topic."""
 
     def __init__(self, overlay: Overlay, heartbeat: Conversation, sharing: Sharing) -> None:
-        self.is_blank = False
+        self.lacks_start = False
         """We keep a tree together without wanting its history: we start where a neighbour is."""
         self._overlay = overlay
         self._heartbeat = heartbeat
@@ -53,9 +53,9 @@ class Comparing:
 
     def starts_at(self, sender: PeerId, message: FrontierPage) -> bool:
         """Whether we, who wanted no history so far, start at what a neighbour shows."""
-        if not self.is_blank or not self._overlay.is_neighbour(sender):
+        if not self.lacks_start or not self._overlay.is_neighbour(sender):
             return False
-        self.is_blank = message.more
+        self.lacks_start = message.more
         return True
 
     def consider(self, sender: PeerId, message: FrontierPage) -> Shown:

@@ -26,7 +26,7 @@ from pulsarcast.protocol.store import (
 from pulsarcast.protocol.topic.halts import TwoCertificates
 from pulsarcast.protocol.topic.state import TopicState
 
-LIARS_MAX = 1024
+EQUIVOCATORS_MAX = 1024
 """Publishers of a topic of whose lies we keep a proof."""
 CLAIMS_INTERVAL_S = 1.0
 """How often at most we look at what a peer claims to have instead of what we have."""
@@ -50,7 +50,7 @@ class Equivocation:
         self._ordering = state.ordering
         self._overlay = overlay
         self._own = own
-        self._liars: dict[PeerId, None] = {}
+        self._equivocators: dict[PeerId, None] = {}
         self._comparing = False
         self._next_claim_s = 0.0
 
@@ -95,8 +95,8 @@ class Equivocation:
         """One proof of each liar is enough: it could make as many as it has numbers."""
         if self._state.is_sequenced:
             self.halt(event, held, certificate)
-        if event.publisher not in self._liars and len(self._liars) < LIARS_MAX:
-            self._liars[event.publisher] = None
+        if event.publisher not in self._equivocators and len(self._equivocators) < EQUIVOCATORS_MAX:
+            self._equivocators[event.publisher] = None
             self._turn.persist(PutState(StateRow("proof", held, event.block)))
             self._confront(event, held)
         if event.publisher == self._turn.me:
@@ -147,7 +147,7 @@ class Equivocation:
         for mark in marks:
             held = self._frontier.cid_at(mark.publisher, mark.epoch, mark.high)
             claimed = mark.cid is not None and held not in (None, mark.cid)
-            if claimed and mark.publisher not in self._liars:
+            if claimed and mark.publisher not in self._equivocators:
                 self._next_claim_s = self._turn.now + CLAIMS_INTERVAL_S
                 return mark
         return None

@@ -25,7 +25,7 @@ class FlowControl:
         self._log = state.log
         self._overlay = overlay
         self._sharing = sharing
-        self._stingy = False
+        self._withholds_credit = False
         """We hold credit back until our disk has caught up."""
 
     def took_from(self, sender: PeerId) -> None:
@@ -44,13 +44,13 @@ class FlowControl:
             self._turn.send(sender, Credit(self._topic, link.taken))
             link.taken = 0
         else:
-            self._stingy = True
+            self._withholds_credit = True
 
     def synced(self) -> None:
         """Our disk may have caught up: neighbours get the credit that we held back."""
-        if not self._stingy or self._log.unsynced >= UNSYNCED_MAX:
+        if not self._withholds_credit or self._log.unsynced >= UNSYNCED_MAX:
             return
-        self._stingy = False
+        self._withholds_credit = False
         for peer, link in self._overlay.links.items():
             if link.taken:
                 self._turn.send(peer, Credit(self._topic, link.taken))

@@ -31,7 +31,7 @@ PAGE = 128
 class LogOwner(Protocol):
     """Asked of the topic that the log belongs to."""
 
-    def recalled(self) -> None:
+    def newest_loaded(self) -> None:
         """After a restart, the log knows again which event was the last."""
 
     def replayed(self) -> None:
@@ -60,7 +60,7 @@ class TopicLog:
         self.unsynced = 0
         """Events on their way to the disk."""
         self.last_seen: Cid | None = None
-        self.is_recalled = False
+        self.is_newest_loaded = False
         """Whether, after a restart, we know again which event we saw last."""
         self.is_replaying = False
         self._topic = topic
@@ -76,17 +76,17 @@ class TopicLog:
     def open(self, *, replay: bool) -> None:
         """After a restart: learn which event we saw last, and go on delivering."""
         if self.newest:
-            self._turn.load(LoadLog(self._topic, self.newest, 1), Events, self._recall)
+            self._turn.load(LoadLog(self._topic, self.newest, 1), Events, self._take_newest)
         if replay and self.subscribed and self.delivered < self.newest:
             self._replay()
 
-    def _recall(self, newest: Events) -> None:
+    def _take_newest(self, newest: Events) -> None:
         """The last event we saw is the newest in our log."""
         if self.last_seen is None and newest.events:
             self.last_seen = newest.events[-1][1].cid
-        self.is_recalled = True
+        self.is_newest_loaded = True
         if self._owner is not None:
-            self._owner.recalled()
+            self._owner.newest_loaded()
 
     def append(
         self,

@@ -53,7 +53,7 @@ class _Want:
         "first",
         "last",
         "request",
-        "sources",
+        "shown_by",
         "sponsor",
         "timer",
         "voices",
@@ -66,7 +66,7 @@ class _Want:
         self.last = last
         self.due_s = due_s
         self.cid: Cid | None = None
-        self.sources: dict[PeerId, MarkState | None] = {}
+        self.shown_by: dict[PeerId, MarkState | None] = {}
         """Who showed it to us, and what it showed."""
         self.voices: dict[PeerId, MarkState] = {}
         """What those whose word counts say that they hold."""
@@ -155,8 +155,8 @@ class Recovery:
             return
         if want.last == mark.number:
             want.cid = cid
-        if sender != self.turn.me and sender not in want.sources:
-            want.sources[sender] = None
+        if sender != self.turn.me and sender not in want.shown_by:
+            want.shown_by[sender] = None
         self._pump()
 
     def _may_ask_again(self, source: Source, want: _Want, peer: PeerId, mark: MarkState) -> None:
@@ -196,10 +196,10 @@ class Recovery:
         if missing[1] >= want.last:
             want.last, want.cid = missing[1], None if mark is None else mark.cid
         want.due_s = min(want.due_s, due_s)
-        shown = want.sources.pop(sender, None)
-        want.sources[sender] = shown if mark is None else mark
-        if len(want.sources) > SHOWN_MAX:
-            del want.sources[next(iter(want.sources))]
+        shown = want.shown_by.pop(sender, None)
+        want.shown_by[sender] = shown if mark is None else mark
+        if len(want.shown_by) > SHOWN_MAX:
+            del want.shown_by[next(iter(want.shown_by))]
         return want
 
     def _has_room(self, sender: PeerId) -> bool:
@@ -277,7 +277,7 @@ class Recovery:
 
         Those that we chose are all asked, however many: no gap is skipped before that.
         """
-        left = (peer for peer in self._sources(source[0], want) if peer not in want.asked)
+        left = (peer for peer in self._peers_to_ask(source[0], want) if peer not in want.asked)
         if len(want.asked) >= SOURCES_MAX:
             chosen = self.witnesses.chosen()
             left = (peer for peer in left if peer in chosen)
@@ -288,7 +288,7 @@ class Recovery:
             return False
         if not want.asked:
             self.turn.trace(trace.GapFound(self.topic, *source, first, want.last))
-        want.asked[peer] = want.sources.get(peer)
+        want.asked[peer] = want.shown_by.get(peer)
         self._request += 1
         number = self._request
         self._requests[number] = source
@@ -299,12 +299,12 @@ class Recovery:
         self.turn.send(peer, FetchRange(number, self.topic, *source, first, want.last))
         return True
 
-    def _sources(self, publisher: PeerId, want: _Want) -> Iterable[PeerId]:
+    def _peers_to_ask(self, publisher: PeerId, want: _Want) -> Iterable[PeerId]:
         """Whom to ask: who showed it last, those we chose, then all others.
 
         However many strangers claim to have it, our own neighbours get their turn.
         """
-        shown = [peer for peer in reversed(want.sources) if peer != self.turn.me]
+        shown = [peer for peer in reversed(want.shown_by) if peer != self.turn.me]
         order = dict.fromkeys(shown[:1])
         order.update(dict.fromkeys(self.witnesses.chosen()))
         order.update(dict.fromkeys(shown))
@@ -363,7 +363,7 @@ class Recovery:
         """A peer is gone: what we asked of it goes to the next one."""
         touched = False
         for source, want in list(self._wants.items()):
-            want.sources.pop(peer, None)
+            want.shown_by.pop(peer, None)
             if want.request is not None and want.request[1] == peer:
                 self._end_request(source, want)
                 touched = True

@@ -10,7 +10,7 @@ from typing import Protocol, assert_never
 
 from pulsarcast.model.errors import Refusal, Rejection, RemoteError
 from pulsarcast.model.events import EventDescriptor
-from pulsarcast.model.ids import Cid, PeerId, order_of
+from pulsarcast.model.ids import Cid, PeerId, shared_numbering
 from pulsarcast.model.requests import Sequence
 from pulsarcast.model.topics import TopicDescriptor
 from pulsarcast.protocol.context import Context
@@ -53,7 +53,7 @@ class TopicOwner(Protocol):
     def started(self, topic: "Topic") -> None:
         """The subscription has its start frontier."""
 
-    def recalled(self, topic: "Topic") -> None:
+    def resumed(self, topic: "Topic") -> None:
         """After a restart, we know again which event we saw last."""
 
     def stopped(self, topic: "Topic") -> None:
@@ -112,7 +112,7 @@ class Topic:
         self.ordering = state.ordering
         self.causal = state.causal
         self.barrier = state.barrier
-        self.announced = state.started and log_index == 0
+        self.is_ready = state.started and log_index == 0
         """Whether our start is on the disk, and so known to whoever asked for the subscription."""
         self.overlay, self.heartbeat = choose_overlay(versions.first, context, dht, self)
         self.overlay.fresh = not state.started
@@ -127,9 +127,9 @@ class Topic:
         witnesses = Witnesses(state, self.overlay, self.heartbeat, self.sharing)
         self.recovery = context.part(Recovery)(state, self.retirement, witnesses, self)
         self.comparing = Comparing(self.overlay, self.heartbeat, self.sharing)
-        self.own_before: Sequence | None = None
+        self.awaited_own: Sequence | None = None
         """Causal order: our last event from before we followed the topic, if it is yet to come."""
-        self._start_from: PeerId | None = None
+        self._start_peer: PeerId | None = None
         """Whoever let us in while we hold nothing: what it shows us is our start."""
 
     @property
@@ -158,21 +158,21 @@ class Topic:
     def open(self, *, from_start: bool = False) -> None:
         """Join the tree; a subscription from the start wants all history there is."""
         if from_start and not self.started:
-            self._begin()
+            self._complete_start()
         self.overlay.join()
         self.heartbeat.start()
         self.retirement.start()
         self.log.open(replay=self.started)
 
-    def recalled(self) -> None:
+    def newest_loaded(self) -> None:
         """After a restart, we know again what we saw last."""
         if not self.is_behind_its_log:
-            self.owner.recalled(self)
+            self.owner.resumed(self)
 
     def replayed(self) -> None:
         """The application has been given all that is in our log."""
-        if self.causal is not None and (self.log.is_recalled or self.announced):
-            self.owner.recalled(self)
+        if self.causal is not None and (self.log.is_newest_loaded or self.is_ready):
+            self.owner.resumed(self)
 
     @property
     def is_behind_its_log(self) -> bool:
@@ -185,7 +185,7 @@ class Topic:
     @property
     def may_publish(self) -> bool:
         """Whether we know what to link to."""
-        return self.announced and not self.is_behind_its_log and self.own_before is None
+        return self.is_ready and not self.is_behind_its_log and self.awaited_own is None
 
     def must_begin_anew(self, from_start: bool) -> bool:
         """Whether a subscription cannot build on what we hold.
@@ -194,7 +194,7 @@ class Topic:
         """
         if self.subscribed:
             return False
-        return self.comparing.is_blank or (
+        return self.comparing.lacks_start or (
             from_start and any(mark.floor > mark.retired for mark in self.frontier.marks())
         )
 
@@ -206,11 +206,11 @@ class Topic:
         self.unpark(version.cid)
         return True
 
-    def close(self) -> None:
+    def leave(self) -> None:
         """Leave the tree, handing children over."""
         self.overlay.leave()
 
-    def left(self) -> None:
+    def overlay_left(self) -> None:
         """The tree has let us go."""
         self.heartbeat.stop()
         self.recovery.stop()
@@ -220,19 +220,19 @@ class Topic:
     def attached(self, parent: PeerId | None, digest: bytes | None) -> None:
         """We have a place in the tree: catch up, or learn where we start."""
         if not self.started:
-            self._start_from = parent
+            self._start_peer = parent
             if parent is None:
-                self._begin()
+                self._complete_start()
         elif parent is not None and digest != self.digest():
             self.context.counts["catch_up"] += 1
             self.comparing.catch_up(parent)
         elif parent is not None:
             self.own.agreed(self, parent)
 
-    def _begin(self) -> None:
+    def _complete_start(self) -> None:
         """Our start frontier is known: from here on every event is due to us."""
         self.state.started = True
-        self._start_from = None
+        self._start_peer = None
         self.overlay.fresh = False
         self.retirement.begin()
         self._persist_marks()
@@ -258,8 +258,8 @@ class Topic:
     def lost(self, peer: PeerId) -> None:
         """A connection ended."""
         self.comparing.lost(peer)
-        if peer == self._start_from:
-            self._start_from = None
+        if peer == self._start_peer:
+            self._start_peer = None
         self.overlay.lost(peer)
         self.heartbeat.lost(peer)
         self.recovery.lost(peer)
@@ -270,7 +270,7 @@ class Topic:
         self, event: EventDescriptor, sender: PeerId, hops: int, certificate: bytes
     ) -> None:
         """Take an event in that a neighbour passed on, or that its publisher hands in."""
-        self.receive(event, sender, hops or 1, certificate, passed_on=hops > 0)
+        self.receive(event, sender, hops or 1, certificate, via_overlay=hops > 0)
 
     def receive(
         self,
@@ -279,7 +279,7 @@ class Topic:
         hops: int,
         certificate: bytes = b"",
         *,
-        passed_on: bool = False,
+        via_overlay: bool = False,
     ) -> None:
         """Take an event in, from wherever it comes (docs/spec/pulsarcast.md, Receive).
 
@@ -289,8 +289,8 @@ class Topic:
         state = self.state
         if not state.started or state.halted is not None:
             return
-        source, epoch = event.numbered_by, event.sequence.epoch
-        arrival = Arrival(event, sender, hops, certificate, passed_on)
+        numbered_by, epoch = event.numbered_by, event.sequence.epoch
+        arrival = Arrival(event, sender, hops, certificate, via_overlay)
         match self.arrivals.judge(arrival):
             case None:
                 pass
@@ -300,7 +300,7 @@ class Topic:
                 self.owner.want_version(self, version, sender)
                 return
             case Unproven(missing):
-                self.recovery.gap(source, epoch, missing, sender)
+                self.recovery.gap(numbered_by, epoch, missing, sender)
                 return
             case Void(error):
                 # We do not pass it on: one who joins late may not know yet that its publisher lost
@@ -309,19 +309,19 @@ class Topic:
                 raise error
             case _ as unreachable:
                 assert_never(unreachable)
-        if source == self.turn.me:
+        if numbered_by == self.turn.me:
             self.own.met(event, sender)
         placed = self.arrivals.place(arrival)
         message = EventMessage(event.block, min(hops, HOPS_MAX - 1) + 1, certificate)
-        self.overlay.forward(message, source=sender, passed_on=passed_on)
-        in_turn = isinstance(placed, Accepted)
-        if in_turn:
+        self.overlay.forward(message, source=sender, via_overlay=via_overlay)
+        is_accepted = isinstance(placed, Accepted)
+        if is_accepted:
             self.keeping.accept(event, hops)
             if len(state.ordering):
-                self.keeping.accept_waiting(source, epoch)
+                self.keeping.accept_waiting(numbered_by, epoch)
         if placed.gap is not None:
-            self.recovery.gap(source, epoch, placed.gap, sender)
-        if state.causal is not None and not in_turn:
+            self.recovery.gap(numbered_by, epoch, placed.gap, sender)
+        if state.causal is not None and not is_accepted:
             # Asked for one by one: what is recovered or retired meanwhile is lacking no longer.
             for mark, cid in state.causal.lacking(event):
                 self.context.counts["parent_missing"] += 1
@@ -340,17 +340,17 @@ class Topic:
 
     def unpark(self, version: Cid) -> None:
         """A version became known, or will not: look again at what waited for it."""
-        for event, sender, hops, certificate, passed_on in self.arrivals.unpark(version):
+        for event, sender, hops, certificate, via_overlay in self.arrivals.unpark(version):
             try:
-                self.receive(event, sender, hops, certificate, passed_on=passed_on)
+                self.receive(event, sender, hops, certificate, via_overlay=via_overlay)
             except RemoteError as error:
                 self.context.rejected(sender, self.id, error)
 
     # What we hold, and what others do.
 
-    def held_position(self) -> int:
+    def synced_position(self) -> int:
         """The position up to which every event, with its certificate, is on our disk."""
-        return self.frontier.high(order_of(self.id), 0) - self.log.unsynced
+        return self.frontier.high(shared_numbering(self.id), 0) - self.log.unsynced
 
     def holds(self, event: EventDescriptor) -> bool:
         """Whether we have this event, as far as we can tell without asking the disk."""
@@ -373,8 +373,8 @@ class Topic:
     def receive_page(self, sender: PeerId, message: FrontierPage) -> None:
         """A peer shows what it holds: start there, or fetch what we lack."""
         if not self.started:
-            if sender == self._start_from:
-                self._start_at(message)
+            if sender == self._start_peer:
+                self._take_start_page(message)
             return
         self.own.heard(self.id, sender, message.marks, more=message.more)
         claimed = self.equivocation.claimed_otherwise(message.marks)
@@ -389,16 +389,16 @@ class Topic:
             is_known = shown.is_known or sender in self.heartbeat.members()
             self.sharing.answer(sender, message, known=is_known)
 
-    def _start_at(self, message: FrontierPage) -> None:
+    def _take_start_page(self, message: FrontierPage) -> None:
         """Our parent's frontier is where our subscription starts."""
         if len(self.frontier) + len(message.marks) > START_MARKS_MAX:
             self.overlay.look_elsewhere()
             raise RemoteError("a start frontier without end", code=Rejection.TOO_MANY)
         self.keeping.start_at(message.marks)
         if not message.more:
-            self._begin()
+            self._complete_start()
         # What our parent holds beyond a gap is due to us, like the gap itself.
-        self.recovery.compare(self.overlay.mainstay or self.turn.me, message.marks, patience_s=0.0)
+        self.recovery.compare(self.overlay.upstream or self.turn.me, message.marks, patience_s=0.0)
 
     # What parts ask that timers or the disk wake.
 
@@ -417,7 +417,7 @@ class Topic:
     @property
     def parent(self) -> PeerId | None:
         """The neighbour that we count on first."""
-        return self.overlay.mainstay
+        return self.overlay.upstream
 
     def neighbours(self) -> Iterable[PeerId]:
         """Whom we could ask for an event, best first."""

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 
 from pulsarcast.model.errors import Rejection, RemoteError, Verdict
 from pulsarcast.model.events import EventDescriptor
-from pulsarcast.model.ids import Cid, PeerId, order_of
+from pulsarcast.model.ids import Cid, PeerId, shared_numbering
 from pulsarcast.model.topics import (
     BEGAN_WITH_ONE,
     Mark,
@@ -134,7 +134,7 @@ class Versions:
 
     def publishers_of(self, numbered_by: PeerId) -> tuple[PeerId, ...]:
         """Who can speak for a numbering: its publisher, or all who count in it together."""
-        is_shared = self.first.is_sequenced and numbered_by == order_of(self.first.cid)
+        is_shared = self.first.is_sequenced and numbered_by == shared_numbering(self.first.cid)
         return self.sequencers() if is_shared else (numbered_by,)
 
     # Sequencers, of a topic that began with several.

@@ -55,7 +55,7 @@ class Member:
     def differs_from(self, peer: PeerId) -> None:
         self.differing.append(peer)
 
-    def left(self) -> None:
+    def overlay_left(self) -> None:
         """Nothing to forget."""
 
     def sent(self) -> list[tuple[PeerId, Message]]:

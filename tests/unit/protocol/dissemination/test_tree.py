@@ -100,7 +100,7 @@ class Member:
     def differs_from(self, peer: PeerId) -> None:
         """Nothing to show."""
 
-    def left(self) -> None:
+    def overlay_left(self) -> None:
         self.has_left = True
 
     def hear(self, sender: PeerId, message: Message) -> None:

@@ -8,7 +8,7 @@ from pulsarcast.model.certificates import make_certificate, sign_place
 from pulsarcast.model.errors import Halted
 from pulsarcast.model.events import Position, Sequence, publish_request
 from pulsarcast.model.identity import Identity
-from pulsarcast.model.ids import Cid, order_of
+from pulsarcast.model.ids import Cid, shared_numbering
 from pulsarcast.model.requests import sign_request
 from pulsarcast.model.topics import DeliveryOrder, TopicSettings
 from pulsarcast.protocol.inputs import MessageReceived, Publish
@@ -247,7 +247,9 @@ def test_two_certificates_for_one_position_stop_the_topic() -> None:
 def test_certificates_rest_beside_their_events_and_are_handed_on() -> None:
     lab, topic = make_lab()
     sent = [lab.publish(AUTHOR, topic, b"%d" % number) for number in range(3)]
-    answer = lab.world.store(READER).answer(LoadNumbers(topic, order_of(topic), 0, 1, 9, 1 << 20))
+    answer = lab.world.store(READER).answer(
+        LoadNumbers(topic, shared_numbering(topic), 0, 1, 9, 1 << 20)
+    )
     assert isinstance(answer, Events)
     assert [event.cid for _, event in answer.events] == sent
     assert all(answer.certificates)

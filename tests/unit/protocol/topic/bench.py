@@ -31,7 +31,7 @@ class Members:
         lazy: Iterable[PeerId] = (),
         known: Iterable[PeerId] = (),
     ) -> None:
-        self.mainstay = parent
+        self.upstream = parent
         self.lazy = dict.fromkeys(lazy)
         self.known = list(known)
         self.links: dict[PeerId, Link] = {}
@@ -52,7 +52,7 @@ class Members:
         return self.known
 
     def forward(
-        self, message: EventMessage, *, source: PeerId | None, passed_on: bool = True
+        self, message: EventMessage, *, source: PeerId | None, via_overlay: bool = True
     ) -> None:
         self.forwarded.append(message)
 

@@ -55,7 +55,7 @@ class Gate(Bench):
 
 
 def arrival(event: EventDescriptor, certificate: bytes = b"") -> Arrival:
-    return Arrival(event, CAROL.peer_id, 1, certificate, passed_on=True)
+    return Arrival(event, CAROL.peer_id, 1, certificate, via_overlay=True)
 
 
 def test_a_new_event_of_one_who_may_publish_is_stopped_by_nothing() -> None:

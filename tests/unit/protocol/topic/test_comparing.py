@@ -66,7 +66,7 @@ def test_a_parent_that_is_lost_is_urgent_no_more() -> None:
 
 def test_a_keeper_without_history_starts_where_a_neighbour_stands_once() -> None:
     made, comparing = bench()
-    comparing.is_blank = True
+    comparing.lacks_start = True
     assert not comparing.starts_at(OTHER, page()), "a visitor"
     made.members.add_neighbour(OTHER)
     assert comparing.starts_at(OTHER, page(more=True))

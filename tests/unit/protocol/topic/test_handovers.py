@@ -7,7 +7,7 @@ from pulsarcast.model.certificates import make_certificate, sign_place
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import EventDescriptor, Position, Sequence, publish_own
 from pulsarcast.model.identity import Identity
-from pulsarcast.model.ids import order_of
+from pulsarcast.model.ids import shared_numbering
 from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor, TopicSettings
 from pulsarcast.protocol.messages import EventMessage, Join, Role
 from pulsarcast.protocol.store import MarkState
@@ -43,7 +43,7 @@ COUNTED = {TOPIC.cid: OLD, NEWER.cid: NEW}
 
 def reader(start: int = 0) -> tuple[Solo, Parent]:
     """A subscriber that knows both versions, and begins behind a position."""
-    marks = [MarkState(order_of(TOPIC.cid), 0, 0, start, None)] if start else []
+    marks = [MarkState(shared_numbering(TOPIC.cid), 0, 0, start, None)] if start else []
     parent = Parent("alice", [TOPIC.block, META.block], marks=marks)
     solo = below(parent)
     solo.subscribe(TOPIC.cid)
