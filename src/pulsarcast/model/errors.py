@@ -25,7 +25,7 @@ class PulsarcastError(Exception):
     """The base of every error that this project raises on purpose."""
 
 
-# What a caller is told.
+# Refusals, which callers get.
 
 
 class Refusal(NamedTuple):
@@ -228,7 +228,7 @@ REFUSALS: Final[Mapping[str, type[LocalError]]] = {
 """The type of each code."""
 
 
-# What a peer did wrong.
+# Rejections of what peers sent.
 
 
 class Rejection(enum.StrEnum):

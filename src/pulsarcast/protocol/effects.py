@@ -1,4 +1,4 @@
-"""Effects: everything a node can ask of its driver, as values (design 4)."""
+"""Effects: everything a node can ask of its driver, as values (docs/architecture.md)."""
 
 from typing import TypeAlias
 
@@ -15,7 +15,7 @@ from pulsarcast.protocol.store import Query, Write
 class Send(Struct, frozen=True):
     """Put a message into the peer's bounded queue, dialling it first if need be.
 
-    Where the dial fails or the connection breaks, the driver answers with `PeerLost`.
+    If the dial fails or the connection breaks, the driver answers with `PeerLost`.
     """
 
     peer: PeerId
@@ -51,7 +51,7 @@ class Load(Struct, frozen=True):
 
 
 class Know(Struct, frozen=True):
-    """Remember where a peer can be dialled; without addresses: it was looked for and not found."""
+    """A peer's addresses, for the driver to dial; empty: it was looked up and not found."""
 
     contact: Contact
 
@@ -79,11 +79,11 @@ class Reply(Struct, frozen=True):
     replicas: int = 0
     events: tuple[EventDescriptor, ...] = ()
     places: tuple[int, ...] = ()
-    """Where each of the events stands in our log; of a subscription, up to where it is served."""
+    """The log index of each event; of a new subscription, the index up to which it is served."""
 
 
 class Stopped(Struct, frozen=True):
-    """The node has handed over what it had to: the driver may close."""
+    """The node has stopped, and handed its children over: the driver may close."""
 
 
 Effect: TypeAlias = (

@@ -1,4 +1,4 @@
-"""What a field of a message may hold, as part of its type: `Annotated[int, Bound(0, HOPS_MAX)]`.
+"""Checks of message fields, as part of their types: `Annotated[int, Bound(0, HOPS_MAX)]`.
 
 The core makes messages that keep to these checks. `wire` reads them from the types and refuses
 every frame that breaks one (docs/spec/wire.md), so a check is written once, beside its field.
@@ -81,7 +81,7 @@ class Total(Struct, frozen=True):
     high: int
 
 
-# How a field travels, where its type alone does not say it.
+# How a field travels, if its type alone does not say it.
 
 
 class BigEndian(Struct, frozen=True):
@@ -97,7 +97,7 @@ class Steps(Struct, frozen=True):
 
 
 class Parts(Struct, frozen=True):
-    """What the places of a plain tuple are called in the schema."""
+    """The names that a plain tuple's elements have in the schema."""
 
     names: tuple[str, ...]
 
@@ -123,7 +123,7 @@ class Newer(Struct, frozen=True):
 # Fields that several messages have.
 
 Number: TypeAlias = Annotated[int, Bound(0, INTEGER_MAX)]
-"""A request's id, an attempt, an epoch, a number of an event, a place in a log."""
+"""A request's id, an attempt, an epoch, a number of an event, an index of a log."""
 Count: TypeAlias = Annotated[int, Bound(0, COUNT_MAX)]
 Hops: TypeAlias = Annotated[int, Bound(0, HOPS_MAX)]
 FullKey: TypeAlias = Annotated[Key, BigEndian(KEY_BYTES)]
@@ -141,12 +141,12 @@ Addresses: TypeAlias = Annotated[
 Digest: TypeAlias = Annotated[bytes, Size(DIGEST_BYTES_MIN, DIGEST_BYTES_MAX)]
 """The hash of a frontier."""
 Certificate: TypeAlias = Annotated[bytes, Size(0, CERTIFICATE_BYTES_MAX)]
-"""The proof of an event's place, which the core judges later."""
+"""The proof of an event's position, which the core judges later."""
 RequestId: TypeAlias = Annotated[bytes, Size(REQUEST_ID_BYTES, REQUEST_ID_BYTES)]
 Code: TypeAlias = Annotated[str, Size(0, CODE_BYTES_MAX)]
 """Why something was refused, for programs."""
 Reason: TypeAlias = Annotated[str, Size(0, REASON_BYTES_MAX)]
 """Why something was refused, for people."""
 StoreId: TypeAlias = Annotated[bytes, Size(STORE_BYTES, STORE_BYTES)]
-"""Which store of a sequencer speaks."""
+"""The id of a sequencer's store."""
 Signature: TypeAlias = Annotated[bytes, Size(SIGNATURE_BYTES, SIGNATURE_BYTES)]

@@ -1,7 +1,7 @@
-"""Inputs: everything that can happen to a node, as values (design 4).
+"""Inputs: everything that can happen to a node, as values (docs/architecture.md).
 
-*Event* is our domain word for a published thing, so what a machine takes is an **input**.
-The two drivers, `simulation` and `network`, build these and nothing else reaches the core.
+An *event* is a published thing, so the core's state machine takes **inputs**. The two drivers,
+`simulation` and `network`, build these; nothing else reaches the core.
 """
 
 from typing import TypeAlias
@@ -23,27 +23,27 @@ class Now(Struct, frozen=True):
 
 
 class Start(Struct, frozen=True):
-    """The node begins: what its disk remembers, and whom it may ask first."""
+    """The node starts, with the state from its disk and its first contacts."""
 
     rows: tuple[StateRow, ...] = ()
     marks: tuple[tuple[Cid, MarkState], ...] = ()
-    """The frontier of every topic we follow, as the disk has it."""
+    """The frontier of every followed topic, from the disk."""
     logs: tuple[tuple[Cid, int], ...] = ()
     """The newest index of every topic's log, 0 where it is empty."""
     contacts: tuple[Contact, ...] = ()
 
 
 class Stop(Struct, frozen=True):
-    """The node is asked to go: hand children over, then fall silent."""
+    """The node is asked to stop: it hands its children over first."""
 
 
 class Halt(Struct, frozen=True):
-    """The driver found out that we must not go on: somebody else has our key."""
+    """The driver found out that the node must not go on: another node has its key."""
 
     reason: str
 
 
-# Commands: what the application asks. `call` comes back in a `Reply`.
+# Commands of the application. `call` comes back in a `Reply`.
 
 
 class CreateTopic(Struct, frozen=True):
@@ -56,7 +56,7 @@ class CreateTopic(Struct, frozen=True):
 
 
 class UpdateTopic(Struct, frozen=True):
-    """Publish a new version of a topic of ours; `flush` forgets all events up to now."""
+    """Publish a new version of the node's own topic; `flush` drops all events up to now."""
 
     call: int
     topic: Cid
@@ -78,7 +78,7 @@ class Subscribe(Struct, frozen=True):
 
 
 class SubscribeContent(Struct, frozen=True):
-    """Have the events of a topic that match a filter, without becoming a member of it.
+    """Subscribe to the events of a topic that match a filter, without becoming a member.
 
     `sid` is the caller's name for it: the same one again changes the filter.
     """
@@ -90,7 +90,7 @@ class SubscribeContent(Struct, frozen=True):
 
 
 class UnsubscribeContent(Struct, frozen=True):
-    """Want a filter's events no longer."""
+    """Cancel a subscription by content."""
 
     call: int
     topic: Cid
@@ -119,7 +119,7 @@ class Publish(Struct, frozen=True):
     replicated: bool = False
     idempotency_key: bytes | None = None
     created_us: int | None = None
-    """When it was said, where that was not now: an author who hands in what was written before."""
+    """The time of writing, if that is not now: the author may publish older data."""
     injection: str = ""
 
 
@@ -146,7 +146,7 @@ class Resolve(Struct, frozen=True):
 
 
 class ReadHistory(Struct, frozen=True):
-    """Read up to `limit` events of a topic that we hold, from delivery `index` on."""
+    """Read up to `limit` events of the node's log of a topic, from `index` on."""
 
     call: int
     topic: Cid
@@ -154,36 +154,36 @@ class ReadHistory(Struct, frozen=True):
     limit: int
 
 
-# What the outside reports.
+# Reports of the driver.
 
 
 class MessageReceived(Struct, frozen=True):
-    """An authenticated peer said something."""
+    """A message arrived from an authenticated peer."""
 
     sender: PeerId
     message: Message
 
 
 class PeerUp(Struct, frozen=True):
-    """A peer is connected and can be spoken to."""
+    """A peer is connected."""
 
     contact: Contact
 
 
 class PeerLost(Struct, frozen=True):
-    """A connection ended, or a dial failed; what we sent it may be lost."""
+    """A connection ended, or a dial failed; messages sent to the peer may be lost."""
 
     peer: PeerId
 
 
 class FindPeer(Struct, frozen=True):
-    """The driver does not know where a peer can be dialled: look for it, and answer with `Know`."""
+    """The driver knows no address of a peer: look it up, and answer with `Know`."""
 
     peer: PeerId
 
 
 class TimerFired(Struct, frozen=True):
-    """A timer that we set has run out."""
+    """A timer has fired."""
 
     timer: int
 

@@ -1,4 +1,4 @@
-"""Bounds on what a peer may send: everything beyond them is refused before the core sees it.
+"""Bounds on the messages that a peer may send; a message beyond them never reaches the core.
 
 The core's own parameters stay well below. A bound that a later version raises is announced in
 Hello first, because peers of this version reject what exceeds it.
@@ -7,12 +7,12 @@ Hello first, because peers of this version reject what exceeds it.
 from typing import Final
 
 FRAME_BYTES_MAX: Final = 4 * 1024 * 1024
-"""A frame: three of the largest events, or a catch-up answer of any sensible size."""
+"""Bounds a frame: three of the largest events, or a catch-up answer of any sensible size."""
 
 INTEGER_MAX: Final = 2**63 - 1
-"""Request ids, attempts, epochs, numbers: whatever fits SQLite's and Arrow's signed 64 bits."""
+"""Bounds request ids, attempts, epochs and numbers: SQLite's and Arrow's signed 64 bits."""
 COUNT_MAX: Final = 2**32 - 1
-"""Credits, replicas, blocks of a key range."""
+"""Bounds credits, replicas, and blocks of a key range."""
 HOPS_MAX: Final = 1024
 
 KEY_BYTES: Final = 32
@@ -23,13 +23,14 @@ CODE_BYTES_MAX: Final = 32
 REASON_BYTES_MAX: Final = 1024
 
 PATH_MAX: Final = 256
-"""Peers from a member to its root: trees of a million are some 20 deep, races make some deeper."""
+"""Bounds the peers from a member to its root: a tree of a million is some 20 deep, races make some
+deeper."""
 CONTACTS_MAX: Final = 64
 ADDRESSES_MAX: Final = 16
 ADDRESS_BYTES_MAX: Final = 256
 MARKS_MAX: Final = 1024
 BEYOND_MAX: Final = 65_536
-"""Numbers beyond the gapless ones, in all marks of a page together."""
+"""Bounds the numbers beyond gaps, in all marks of a page together."""
 BLOCKS_MAX: Final = 1024
 CIDS_MAX: Final = 1024
 RANGES_MAX: Final = 1024
@@ -40,10 +41,10 @@ MEMBERS_MAX: Final = 7
 SIGNATURES_MAX: Final = 64
 SIGNATURE_BYTES: Final = 64
 CERTIFICATE_BYTES_MAX: Final = 512
-"""Four of seven sequencers make 260; the core knows how long an event's certificate has to be."""
+"""Bounds a certificate: four of seven sequencers make 260 bytes. The core checks the exact size."""
 
 TARGETS_MAX: Final = 4096
-"""Nodes of trees that one message takes an event to."""
+"""Bounds the nodes of content trees that one message takes an event to."""
 TARGET_ATTRIBUTES_MAX: Final = 64
 HELD_MAX: Final = 256
 SHAPE_BYTES_MAX: Final = 1025

@@ -1,8 +1,9 @@
-"""Messages: everything one peer says to another (thesis, 3.4; design 6).
+"""Messages: everything that one peer sends to another, as values.
 
-They are values here; `wire` turns them into Protocol Buffers and back. A message about a
-topic names it by its first version's CID. Requests carry an id of the asker's choosing, and
-deadlines are the asker's own.
+Thesis, 3.4; docs/spec/pulsarcast.md, Messages.
+
+`wire` turns messages into Protocol Buffers and back. A message about a topic names it by its first
+version's CID. A request carries an id of its sender's choice, and its deadline is the sender's own.
 """
 
 import enum
@@ -70,7 +71,7 @@ from pulsarcast.protocol.store import MarkState
 
 
 class Contact(NamedTuple):
-    """A peer and where it can be dialled (multiaddrs; empty where the driver knows by itself)."""
+    """A peer and its addresses (multiaddrs; empty if the driver knows them by itself)."""
 
     peer: PeerId
     addresses: Addresses = ()
@@ -87,54 +88,54 @@ class EventMessage(Struct, frozen=True):
 
     block: Block
     hops: Hops
-    """0: its publisher, who is no member, hands it in."""
+    """0: its publisher, which is no member, hands it in."""
     certificate: Certificate = b""
-    """What proves its place, where several sequencers agreed on it."""
+    """The proof of its position, if several sequencers agreed on it."""
 
 
 class Credit(Struct, frozen=True):
-    """The receiver can take `count` more events of a topic from us."""
+    """The sender can take `count` more events of a topic from the receiver."""
 
     topic: Cid
     count: Count
 
 
 class RequestToPublish(Struct, frozen=True):
-    """An author asks someone who may publish to publish for it (thesis, 3.3.3)."""
+    """An author asks a peer that may publish to publish for it (thesis, 3.3.3)."""
 
     block: Block
     replicated: bool
     settled: Number
-    """The author's requests up to this number are answered: nobody needs to wait for them."""
+    """The author's requests up to this number are answered: no publisher needs to wait for them."""
 
 
 ANSWER_CODES: Final = frozenset(
     kind.code for kind in (LocalError, NotAllowed, TooLarge, Conflict, Busy, Halted)
 )
-"""Why a publisher may refuse a request. From a publisher, any other code means `invalid`."""
+"""The codes with which a publisher may refuse a request; any other code means `invalid`."""
 
 
 class RequestAnswered(Struct, frozen=True):
-    """What became of a request: published as `event`, or refused."""
+    """The answer to a request: published as `event`, or refused."""
 
     topic: Cid
     request_id: RequestId
     event: Cid | None
     replicas: Count
     code: Code = ""
-    """Why it is refused, one of `ANSWER_CODES`; empty where it is published."""
+    """Why it is refused, one of `ANSWER_CODES`; empty if it is published."""
     message: Reason = ""
     """The same for people."""
 
     @property
     def refusal(self) -> Refusal:
-        """Why it is refused; a code that is not a publisher's to say means `invalid`."""
+        """Why it is refused; a code that is not in `ANSWER_CODES` means `invalid`."""
         code = self.code if self.code in ANSWER_CODES else LocalError.code
         return Refusal(code, self.message)
 
 
 class RequestReferred(Struct, frozen=True):
-    """Not me: this sequencer leads, or nobody that I know of."""
+    """The sender does not lead: `leader` does, or None if it knows no leader."""
 
     topic: Cid
     request_id: RequestId
@@ -145,7 +146,7 @@ class RequestReferred(Struct, frozen=True):
 
 
 class Role(enum.IntEnum):
-    """Why a peer knocks at a tree."""
+    """The role in which a peer asks to join a tree."""
 
     MEMBER = 0
     """It wants to be a child: events flow both ways."""
@@ -160,15 +161,15 @@ class Join(Struct, frozen=True):
     attempt: Number
     role: Annotated[Role, Newer()]
     root: PeerId
-    """Whose key the tree grows towards: a peer that is not a member need not know the topic."""
+    """The peer whose key the tree grows towards: the receiver need not know the topic."""
     handed_down: bool
-    """A full parent sent us: distance to the root proves nothing, the path must."""
+    """A full parent sent the joiner: the path, not the distance to the root, excludes cycles."""
     fresh: bool
-    """We hold nothing yet: the answer is followed by the frontier that we start from."""
+    """The joiner has no start frontier yet: the answer is followed by the receiver's frontier."""
 
 
 class JoinAccepted(Struct, frozen=True):
-    """You are my child now; this is my path to the root, and what I hold."""
+    """The receiver is a child of the sender now; with the sender's path and frontier hash."""
 
     topic: Cid
     attempt: Number
@@ -180,7 +181,7 @@ class JoinAccepted(Struct, frozen=True):
 
 
 class JoinReferred(Struct, frozen=True):
-    """Not me: ask this peer."""
+    """The sender does not take the joiner: it should ask `contact`."""
 
     topic: Cid
     attempt: Number
@@ -189,7 +190,7 @@ class JoinReferred(Struct, frozen=True):
 
 
 class JoinCode(enum.StrEnum):
-    """Why a peer takes a joiner nowhere."""
+    """Why a peer neither takes a joiner nor refers it."""
 
     LEAVING = "leaving"  # it leaves the topic
     BELOW_YOU = "below_you"  # it is below the joiner in the tree
@@ -198,7 +199,7 @@ class JoinCode(enum.StrEnum):
 
 
 class JoinRefused(Struct, frozen=True):
-    """I can neither take you nor name anyone."""
+    """The sender can neither take the joiner nor name another peer."""
 
     topic: Cid
     attempt: Number
@@ -207,13 +208,13 @@ class JoinRefused(Struct, frozen=True):
 
 
 class Leave(Struct, frozen=True):
-    """I am no longer your child, or no longer your parent."""
+    """The sender is no longer the receiver's child, or no longer its parent."""
 
     topic: Cid
 
 
 class HandOver(Struct, frozen=True):
-    """I am about to leave: attach yourself there, then tell me with `Leave`."""
+    """The sender is about to leave: the child attaches to `contact`, then sends `Leave`."""
 
     topic: Cid
     contact: Contact | None
@@ -223,16 +224,16 @@ class HandOver(Struct, frozen=True):
 
 
 class Meet(Struct, frozen=True):
-    """I am a member of this topic: know me, and name me the members closest to a key."""
+    """The sender is a member of a cube, and asks for the members closest to a key."""
 
     topic: Cid
     key: FullKey
     count: Count
-    """How many are of use."""
+    """The number of members that the sender can use."""
 
 
 class Members(Struct, frozen=True):
-    """So am I, and these are others that I know."""
+    """The answer to `Meet`: the sender is a member too, and names others that it knows."""
 
     topic: Cid
     members: Contacts
@@ -242,7 +243,7 @@ class Members(Struct, frozen=True):
 
 
 class Status(Struct, frozen=True):
-    """A neighbour's heartbeat: where it stands in the tree and what it holds, as a hash."""
+    """A neighbour's heartbeat: its path in the tree, and the hash of its frontier."""
 
     topic: Cid
     digest: Digest
@@ -253,7 +254,7 @@ class Status(Struct, frozen=True):
 
 
 class FrontierPage(Struct, frozen=True):
-    """A part of what the sender holds of a topic; the receiver fetches what it lacks."""
+    """A page of the sender's frontier; the receiver fetches the events that it lacks."""
 
     topic: Cid
     marks: Annotated[tuple[MarkState, ...], Many(MARKS_MAX), Total("beyond", BEYOND_MAX)]
@@ -274,15 +275,15 @@ class FetchRange(Struct, frozen=True):
 
 
 class Range(Struct, frozen=True):
-    """Events of a range, in order, as many as fit; none where the sender holds none."""
+    """Events of a range, in order, as many as fit; none if the sender holds none."""
 
     request: Number
     topic: Cid
     blocks: Blocks
     more: bool
-    """The sender holds further events of the range: ask again from where this ends."""
+    """The sender holds further events of the range: ask again for the rest."""
     certificates: Annotated[tuple[Certificate, ...], Many(BLOCKS_MAX), AsMany("blocks")] = ()
-    """What proves the place of each, where several sequencers agreed on it."""
+    """The proof of each one's position, if several sequencers agreed on it."""
 
 
 # The DHT.
@@ -294,7 +295,7 @@ class FindPeers(Struct, frozen=True):
     request: Number
     key: FullKey
     count: Count = 0
-    """How many are of use; 0: as many as the other tells."""
+    """The number of peers that the sender can use; 0: as many as the receiver names."""
 
 
 class Peers(Struct, frozen=True):
@@ -364,7 +365,10 @@ KeyRange: TypeAlias = Annotated[
 
 
 class CompareKeys(Struct, frozen=True):
-    """One replica shows another what it keeps in a range of keys, as a hash (design 6)."""
+    """A replica shows another the hash of its blocks in a range of keys.
+
+    docs/spec/pulsarcast.md, The DHT.
+    """
 
     request: Number
     first: Annotated[FullKey, Inside("range")]
@@ -374,14 +378,14 @@ class CompareKeys(Struct, frozen=True):
 
 
 class KeysDiffer(Struct, frozen=True):
-    """The answer where hashes differ: the sender's CIDs, or narrower ranges to compare."""
+    """The answer if hashes differ: the sender's CIDs, or narrower ranges to compare."""
 
     request: Number
     first: FullKey
     last: FullKey
     cids: Cids
     ranges: Annotated[tuple[KeyRange, ...], Many(RANGES_MAX)]
-    """Parts of the range, where it holds too many to list."""
+    """Parts of the range, if it holds too many CIDs to list."""
 
 
 class WantBlocks(Struct, frozen=True):
@@ -439,7 +443,7 @@ Message: TypeAlias = TopicMessage | DhtMessage | ContentMessage
 
 
 def topic_of(message: Message) -> Cid | None:
-    """The topic that a message is about, where it says so."""
+    """The topic that a message is about, if it names one."""
     if isinstance(message, (EventMessage, RequestToPublish, MatchedEvent)):
         return _topic_in(message.block)
     topic: Cid | None = getattr(message, "topic", None)
@@ -448,7 +452,7 @@ def topic_of(message: Message) -> Cid | None:
 
 @lru_cache(maxsize=1 << 14)
 def _topic_in(block: bytes) -> Cid | None:
-    """An event passes many peers, as the same bytes."""
+    """Cached: an event passes many peers as the same bytes."""
     try:
         return topic_named_in(block)
     except RemoteError:

@@ -1,10 +1,10 @@
-"""Parameters of the protocol: name, purpose, default, and where the number comes from."""
+"""Parameters of the protocol: name, purpose, default, and the source of the number."""
 
 from msgspec import Struct
 
 
 class Parameters(Struct, frozen=True):
-    """What a program may tune; figures in the docs say where a default was another one then."""
+    """The values that a program may tune (docs/spec/pulsarcast.md, Parameters)."""
 
     # The DHT (Kademlia).
     bucket_size: int = 20
@@ -19,7 +19,7 @@ class Parameters(Struct, frozen=True):
     """How often a replica compares its key range with one neighbour. No paper gives a number."""
     block_expiry_s: float = 30 * 86_400.0
     refresh_interval_s: float = 600.0
-    """How often a quiet bucket is refreshed (Kademlia: one hour; we see more churn)."""
+    """How often a quiet bucket is refreshed (Kademlia: one hour; churn is higher here)."""
     contact_retry_s: float = 30.0
     """How long a contact that failed is left alone before it is tried again; it doubles."""
 
@@ -41,17 +41,17 @@ class Parameters(Struct, frozen=True):
 
     # The dissemination cube.
     cube_view: int = 64
-    """Members up to which everyone knows everyone: what one message can name."""
+    """Members up to which each knows all others: as many as one message can name."""
     cube_bucket: int = 8
     """k: members kept per bucket beyond that. One live one reaches the whole bucket."""
     cube_nearest: int = 4
-    """Nearest members that we compare frontiers with. Half of all deep buckets hold one or two."""
+    """Nearest members to compare frontiers with. Half of all deep buckets hold one or two."""
 
     # Events.
     window: int = 256
     """Events per neighbour and topic in flight before credit must come back."""
     gap_delay_s: float = 0.5
-    """How long a gap may close by itself before it is asked for."""
+    """How long missing events may take to arrive live before they are asked for."""
     range_bytes_max: int = 256 * 1024
     """Answer size of one catch-up request."""
     frontier_page: int = 256
@@ -59,11 +59,11 @@ class Parameters(Struct, frozen=True):
     held_back_max: int = 1024
     """Events per topic kept in memory while they wait for others; more are fetched again later."""
     barrier_max: int = 64
-    """Heads that an event of causal order names; where there are more, merges take them in first.
+    """Heads that an event of causal order names; if there are more, merges join them first.
 
-    As many as the format has room for: every publisher that finds more of them has to merge."""
+    As many as the format has room for: a publisher that finds more has to merge."""
     offer_delay_s: float = 10.0
-    """How long a replica leaves it to the publisher to spread an event before it offers it."""
+    """How long a replica waits for the publisher to spread an event before it offers it."""
 
     # Requests to publish.
     outbox_retry_s: float = 10.0
@@ -80,7 +80,7 @@ class Parameters(Struct, frozen=True):
     content_lease_s: float = 3600.0
     """How long a subscription is kept for a subscriber that does not renew it."""
     content_upkeep_s: float = 10.0
-    """How often the places that we hold for others are looked after."""
+    """How often a peer maintains the tree nodes that it holds for others."""
     content_compare_s: float = 30.0
     """How often a content subscriber compares with each of two members."""
 
@@ -88,6 +88,6 @@ class Parameters(Struct, frozen=True):
     election_timeout_s: float = 3.0
     """A leader silent for one to two of these is replaced. Raft, 9.3: well above a round trip."""
     leader_heartbeat_s: float = 0.5
-    """How often a leader gives a sign of life: several times in an election timeout (Raft, 5.6)."""
+    """A leader's heartbeat interval: several in an election timeout (Raft, 5.6)."""
     sequencer_log: int = 256
-    """Entries that a sequencer keeps for those who lag, though its history has them already."""
+    """Entries that a sequencer keeps for lagging ones, though its history has them already."""

@@ -1,8 +1,8 @@
-"""What a node writes to its disk and asks of it, as values.
+"""The store's interface: the writes and queries of a node, and their answers, as values.
 
-The core never touches a disk: it emits `Persist` and `Load` effects made of these. Two
-stores understand them: memory (simulation, tests), and SQLite for real nodes. History is only
-ever read in pages, so that no node's memory grows with it.
+The core never touches a disk: it emits `Persist` and `Load` effects made of these. Two stores
+execute them: memory (simulation, tests), and SQLite for real nodes. History is only read in pages,
+so that no node's memory grows with it.
 """
 
 from typing import Annotated, NamedTuple, TypeAlias
@@ -17,18 +17,18 @@ from pulsarcast.protocol.limits import BEYOND_MAX
 
 
 class MarkState(NamedTuple):
-    """What we hold of one publisher's numbering in a topic: (floor, high], and what is beyond."""
+    """One mark of a frontier: the numbers held of a numbering, (floor, high] and those beyond."""
 
     publisher: PeerId
     epoch: Number
     floor: Annotated[int, UpTo("high")]
     high: Number
     cid: Cid | None
-    """The CID of event number `high`, where we know it."""
+    """The CID of event number `high`, if it is known."""
     beyond: Annotated[tuple[Number, ...], Many(BEYOND_MAX), Steps("high")] = ()
-    """Numbers above `high` that we hold already: only topics without order have them."""
+    """Numbers above `high` that are held already: only topics without order have them."""
     retired: Annotated[int, UpTo("high")] = 0
-    """Up to here retention or a flush dropped the events: they are gone for everyone in time."""
+    """Up to this number retention or a flush dropped the events: in time, at every node."""
 
 
 class StateRow(NamedTuple):
@@ -40,24 +40,25 @@ class StateRow(NamedTuple):
 
 
 RESTORED = StateRow("restored", b"", b"")
-"""Says that a disk may be older than what its node has published: a backup, or another copy."""
+"""A row that says that the disk may be older than the node's last event: a backup, or a copy."""
 
 
 # Writes.
 
 
 class PutEvent(Struct, frozen=True):
-    """Keep an event of a topic we follow, at its place in our own log, and move the frontier."""
+    """Keep an event of a followed topic, at its index in the node's log, and move the frontier."""
 
     index: int
-    """Our delivery number in this topic, from 1; 0 where an event is kept but never delivered."""
+    """The number of the delivery in this topic, from 1; 0: the event is kept but never delivered.
+    """
     event: EventDescriptor
     mark: MarkState
     received_us: int
     asked_for: bool = True
-    """Whether it may be looked for by its request: we are its author, or it answers somebody's."""
+    """Whether it is found by its request: the node is its author, or it answers a request."""
     certificate: bytes = b""
-    """What proves its place, where several sequencers agreed on it."""
+    """The proof of its position, if several sequencers agreed on it."""
 
 
 class PutMark(Struct, frozen=True):
@@ -81,13 +82,13 @@ class DropTopic(Struct, frozen=True):
 
 
 class PutBlock(Struct, frozen=True):
-    """Keep a block for the DHT, or one for ourselves (`key` None: not a replica)."""
+    """Keep a block as a replica of the DHT, or for the node itself (`key` None)."""
 
     cid: Cid
     block: bytes
     key: Key | None
     expires_us: int
-    """When a replica's time is up, by its content; a block for ourselves has no end."""
+    """When a replica expires, by its content; a block for the node itself never does."""
 
 
 class DropBlock(Struct, frozen=True):
@@ -97,7 +98,7 @@ class DropBlock(Struct, frozen=True):
 
 
 class DropExpired(Struct, frozen=True):
-    """Forget the replicas whose time was up by then; what we keep for ourselves stays."""
+    """Drop the replicas that expired by then; blocks for the node itself stay."""
 
     before_us: int
 
@@ -149,9 +150,9 @@ class LoadNumbers(Struct, frozen=True):
 
 
 class LoadLog(Struct, frozen=True):
-    """Events of our log of a topic with `index` >= first, at most `limit`: answered by `Events`.
+    """Events of the log of a topic with `index` >= first, at most `limit`: answered by `Events`.
 
-    They end where their bytes would exceed a limit, but there is one at least, if there is any.
+    They end before their bytes exceed `bytes_max`, but there is at least one, if the log has any.
     """
 
     topic: Cid
@@ -161,7 +162,7 @@ class LoadLog(Struct, frozen=True):
 
 
 class LoadRequest(Struct, frozen=True):
-    """The event of ours that answers a request or an idempotency key: answered by `Block`."""
+    """The kept event that answers a request or an idempotency key: answered by `Block`."""
 
     topic: Cid
     author: PeerId
@@ -190,9 +191,9 @@ class LoadOldest(Struct, frozen=True):
     keep_count: int | None
     keep_bytes: int | None
     received_before_us: int | None
-    """Entries received before this, by our own clock, are too old."""
+    """Entries received before this, by the node's own clock, are too old."""
     index_max: int | None = None
-    """What is behind this index stays, whatever the limits say."""
+    """Entries after this index stay, also beyond the limits."""
 
 
 Query: TypeAlias = (
@@ -201,17 +202,17 @@ Query: TypeAlias = (
 
 
 class Block(Struct, frozen=True):
-    """One block, or None where we hold none."""
+    """One block, or None if there is none."""
 
     block: bytes | None
 
 
 class Events(Struct, frozen=True):
-    """Events in the order asked for, with their place in our log (0: not in it)."""
+    """Events in the order asked for, with their log index (0: not in the log)."""
 
     events: tuple[tuple[int, EventDescriptor], ...]
     certificates: tuple[bytes, ...] = ()
-    """What proves the place of each, where they were asked for by number and have any."""
+    """The proof of each one's position, if they were asked for by number and have proofs."""
 
 
 class Keys(Struct, frozen=True):

@@ -1,7 +1,7 @@
-"""A turn: what the parts of a node share while one input is handled.
+"""A turn: the handling of one input, in which the parts of a node collect its effects.
 
-Parts say what they want done by calling a turn's methods; the effects are handed to the driver
-at the end, in that order. Time, chance and identity come from here and from nowhere else.
+Parts ask for effects by calling a turn's methods; the driver gets the effects at the end, in that
+order. Time, chance and identity come from here and from nowhere else.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ AnswerT = TypeVar("AnswerT", bound=Answer)
 
 
 class Turn:
-    """Collects effects, and keeps what has to happen when the driver answers them."""
+    """Collects effects, and keeps the continuations that run when the driver answers them."""
 
     def __init__(self, identity: Identity, rng: Random) -> None:
         self.identity = identity
@@ -44,14 +44,15 @@ class Turn:
         return self._token
 
     def new_secret(self) -> int:
-        """A number that nobody can guess, whatever others of ours it has seen.
+        """A number that no peer can guess, even if it has seen earlier ones.
 
-        Chance alone would not do: who sees enough of it can tell what comes next.
+        The generator's bits alone would not do: a peer that sees enough of them can predict the
+        next.
         """
         return int.from_bytes(blake2b(self.rng.randbytes(16), digest_size=7).digest())
 
     def send(self, peer: PeerId, message: Message) -> None:
-        """Say something to a peer."""
+        """Send a message to a peer."""
         self.effects.append(Send(peer, message))
 
     def trace(self, record: trace.Record) -> None:
@@ -59,14 +60,14 @@ class Turn:
         self.effects.append(Trace(record))
 
     def after(self, delay_s: float, then: Then) -> int:
-        """Do something later; returns the timer, for `cancel`."""
+        """Run `then` after a delay; returns the timer, for `cancel`."""
         self._token += 1
         self._timers[self._token] = then
         self.effects.append(SetTimer(self._token, delay_s))
         return self._token
 
     def cancel(self, timer: int | None) -> None:
-        """Forget a timer: its firing will find nothing to do."""
+        """Cancel a timer: its firing does nothing."""
         if timer is not None:
             self._timers.pop(timer, None)
 
@@ -93,7 +94,7 @@ class Turn:
         self._loads[self._token] = check
 
     def footprint(self) -> dict[str, int]:
-        """How much waits for the driver."""
+        """How many timers, loads and syncs wait for the driver."""
         return {
             "timers": len(self._timers),
             "loads": len(self._loads),
@@ -101,7 +102,7 @@ class Turn:
         }
 
     def fired(self, timer: int) -> None:
-        """A timer has run out."""
+        """A timer has fired."""
         then = self._timers.pop(timer, None)
         if then is not None:
             then()
@@ -118,6 +119,6 @@ class Turn:
             self._syncs.popleft()[1]()
 
     def persist_failed(self, token: int) -> None:
-        """The disk refused a write: nothing that waits for it or a later one may happen."""
+        """The disk refused a write: drop the continuations of it and of all later ones."""
         while self._syncs and self._syncs[-1][0] >= token:
             self._syncs.pop()

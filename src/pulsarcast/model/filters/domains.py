@@ -1,8 +1,8 @@
 """Domains: the values that an attribute can have, by its rule in the topic's schema.
 
 Everything that judges a filter, here and in Spark, first looks at an attribute through its domain.
-A value that the rule does not allow (published under another version's schema) is as good as
-missing. What is left is of one type, whose order is the same everywhere:
+A value that the rule does not allow (published under another version's schema) counts as missing.
+All other values are of one type, whose order is the same everywhere:
 
 - int and timestamp: integers of 64 bits; a timestamp is microseconds since 1970, never negative;
 - float: finite numbers of 64 bits; integers become the nearest of them, and -0.0 is 0.0;

@@ -101,7 +101,7 @@ class DisseminationCube:
 
     @property
     def upstream(self) -> PeerId | None:
-        """The member nearest to us; before we know any, whoever let us in."""
+        """The nearest member; before any is known, the peer that let the node in."""
         nearest = self.members.nearest(1)
         return nearest[0] if nearest else self._host
 

@@ -102,7 +102,7 @@ class Overlay(Protocol):
 
     @property
     def upstream(self) -> PeerId | None:
-        """Whom we count on first where we lack something."""
+        """The neighbour that is asked first for missing events: in a tree the parent."""
 
     @property
     def path(self) -> tuple[PeerId, ...]:

@@ -82,7 +82,7 @@ class DisseminationTree:
 
     @property
     def upstream(self) -> PeerId | None:
-        """Our parent."""
+        """The parent."""
         return self.parent
 
     @property

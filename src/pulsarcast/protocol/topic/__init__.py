@@ -1,1 +1,1 @@
-"""One topic that we follow: its events come in, in order and completely, and go."""
+"""One followed topic: receiving, ordering, keeping, recovering and retiring its events."""

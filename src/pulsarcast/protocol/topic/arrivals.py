@@ -1,7 +1,9 @@
-"""Arrivals: what becomes of an event that arrives (docs/spec/pulsarcast.md, Receive).
+"""Arrivals: judges an event that arrives, and places it in the delivery order.
 
-An event is known by its number, judged by the version that it names, and placed in the delivery
-order. The answers are values: the topic acts on them.
+docs/spec/pulsarcast.md, Receive.
+
+A duplicate is known by its number. An event is judged by the version that it names. The answers
+are values, on which the topic acts.
 """
 
 import enum
@@ -16,22 +18,22 @@ from pulsarcast.protocol.topic.handovers import Handovers
 from pulsarcast.protocol.topic.state import TopicState
 
 PARKED_MAX = 64
-"""Events of one topic that wait for versions: frontiers are compared, so a dropped one comes again.
-"""
+"""Bounds the events of one topic that wait in memory for an unknown version. An event that is
+dropped is fetched again after the next comparison of frontiers."""
 
 Gap: TypeAlias = tuple[int, int]
 """The first and the last of the numbers that are missing before an event."""
 
 
 class Arrival(NamedTuple):
-    """An event, and how it came to us."""
+    """An event, and how it arrived."""
 
     event: EventDescriptor
     sender: PeerId
     hops: int
     certificate: bytes
     via_overlay: bool
-    """Whether it came through the overlay."""
+    """Whether a member of the overlay sent it, and so other members forward it too."""
 
 
 class Ignored(enum.Enum):
@@ -40,23 +42,23 @@ class Ignored(enum.Enum):
     DUPLICATE = enum.auto()
     TOO_FAR_AHEAD = enum.auto()
     PARKED = enum.auto()
-    """It waits for a version that is looked for already, or there is no room to wait."""
+    """It waits for a version that the node is looking up already, or there is no room to wait."""
 
 
 class WantsVersion(NamedTuple):
-    """Who may publish the event is said in a version that we do not know."""
+    """The event can only be judged by a version that the node does not know."""
 
     version: Cid
 
 
 class Unproven(NamedTuple):
-    """The event has no certificate: another member holds it with one."""
+    """The event came without its certificate: other members hold it with one."""
 
     missing: Gap
 
 
 class Void(NamedTuple):
-    """The event is delivered to nobody, but takes its number."""
+    """The event is void: no node delivers it, but it takes its number."""
 
     error: RemoteError
 
@@ -65,13 +67,13 @@ Stopped: TypeAlias = Ignored | WantsVersion | Unproven | Void
 
 
 class Accepted(NamedTuple):
-    """The event has its turn."""
+    """The event is next in the delivery order."""
 
     gap: Gap | None
 
 
 class HeldBack(NamedTuple):
-    """The event waits for others, or was dropped where there is no room."""
+    """The event waits for others, or was dropped because there was no room."""
 
     gap: Gap | None
 
@@ -95,7 +97,7 @@ class Arrivals:
         self.parked_count = 0
 
     def judge(self, arrival: Arrival) -> Stopped | None:
-        """What keeps an event from its place; None: nothing. A forbidden one raises RemoteError."""
+        """Why an event cannot be placed; None: it can. A forbidden event raises RemoteError."""
         event, certificate = arrival.event, arrival.certificate
         if self._equivocation.knows(event, certificate):
             return Ignored.DUPLICATE
@@ -114,8 +116,9 @@ class Arrivals:
                 return Void(error)
             raise
         if self._causal is not None:
-            # Whether the other event is known differs from node to node. Where one node delivers
-            # the liar and links to it, those who know better must not wait for ever.
+            # Nodes differ in which parents they know. A node that does not see the false link
+            # delivers the event and links to it. This node must take the event's number, or it
+            # would wait for the event for ever.
             try:
                 self._causal.check_links(event)
             except RemoteError as error:
@@ -123,9 +126,9 @@ class Arrivals:
         return None
 
     def prove(self, event: EventDescriptor, certificate: bytes) -> Stopped | None:
-        """Where several sequencers agree, nothing is taken in without a certificate.
+        """Require a certificate, if several sequencers agree on the order.
 
-        Whoever published it. A copy from the DHT has none: another member has the event with both.
+        A copy from the DHT has none: other members hold the event with its certificate.
         """
         if certificate:
             check_certificate(self._versions.sequencers_of(event), event, certificate)
@@ -136,7 +139,7 @@ class Arrivals:
         return Unproven((self._frontier.high(event.numbered_by, epoch) + 1, number))
 
     def place(self, arrival: Arrival) -> Placed:
-        """Find an event's place in the order; one that cannot have any raises RemoteError."""
+        """Place an event in the delivery order; an event without a place raises RemoteError."""
         event = arrival.event
         numbered_by, (epoch, number) = event.numbered_by, event.sequence
         gap = self._frontier.gap_before(numbered_by, epoch, number)
@@ -146,10 +149,10 @@ class Arrivals:
             self._state.certificates[event.cid] = certificate
         return Accepted(gap) if is_next else HeldBack(gap)
 
-    # Versions that we do not know.
+    # Unknown versions.
 
     def _park(self, arrival: Arrival) -> Stopped:
-        """Keep an event aside until the version it names is known."""
+        """Keep an event in memory until the version that it names is known."""
         if self.parked_count >= PARKED_MAX:
             return Ignored.PARKED
         self.parked_count += 1

@@ -1,12 +1,12 @@
-"""The causal barrier: what our next event follows (VCube-PS, 3.2.1).
+"""The causal barrier: the events that the node's next event follows (VCube-PS, 3.2.1).
 
-It is made of the **heads**: events delivered here that nothing delivered here follows. A numbering
-has one head at most, since its later events follow its earlier ones. Each is a row on our disk,
-written with the event that made it one: whoever is killed links, when it is back, to exactly what
-its log holds.
+It consists of the **heads**: events delivered here that no other event delivered here follows. A
+numbering has one head at most, since its later events follow its earlier ones. Each head is a row
+on the disk, written with the event that made it one. So a node that was killed links, after its
+restart, to exactly the events of its log.
 
-An event has room for so many parents. Where there are more heads, **merges** come first: events
-that say nothing and take heads in, so that no head is ever dropped.
+An event has room for a limited number of parents. If there are more heads, **merges** come first:
+events without a payload that only join heads, so that no head is ever dropped.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ TABLE = "head"
 
 
 class Links(NamedTuple):
-    """What an event follows: content ids in ascending order, and their marks."""
+    """An event's parents: content ids in ascending order, and their marks."""
 
     parents: tuple[Cid, ...] = ()
     marks: tuple[Mark, ...] = ()
@@ -42,15 +42,15 @@ class CausalBarrier:
         return len(self._heads)
 
     def links(self, limit: int, own: Source | None = None) -> Links:
-        """All heads, or as many as fit: our own numbering's, then those that came first."""
+        """All heads, or as many as fit: the node's own first, then the oldest."""
         first = sorted(self._heads.items(), key=lambda head: head[0] != own)[:limit]
         heads = sorted((cid, Mark(*source, number)) for source, (number, cid) in first)
         return Links(tuple(cid for cid, _ in heads), tuple(mark for _, mark in heads))
 
     def take(self, event: EventDescriptor) -> Iterator[Write]:
-        """An event is in our log: it is a head now, and what it follows is none any more.
+        """An event is in the log: it is a head now, and its parents are heads no longer.
 
-        Our own may be a head from when we published it, and later ones with it.
+        The node's own event, and later ones, may be heads since the node published them.
         """
         for publisher, epoch, number in event.marks:
             head = self._heads.get((publisher, epoch))
@@ -88,5 +88,5 @@ class CausalBarrier:
 
 
 def topic_of_head(key: bytes) -> Cid:
-    """Which topic a row of heads belongs to."""
+    """The topic of a row of the table of heads."""
     return Cid(key[:CID_BYTES])

@@ -1,18 +1,18 @@
-"""Causal order: an event waits for everything that its publisher had delivered.
+"""Causal order: holds an event back until all events that its publisher had delivered are here.
 
 docs/spec/pulsarcast.md, Causal order.
 
-What an event follows it says itself, by mark (VCube-PS' causal barrier). Whether that is behind us
-is a question to the frontier: delivered, before the start, void and retired are all one number. An
-event also waits for the one before it of its own publisher, whatever its parents say: so what was
-received of a publisher first is never overtaken, as the paper asks of its per-source order.
+An event names its parents by mark (VCube-PS' causal barrier). A parent is behind the node if the
+frontier covers its number: delivered, before the start, void and retired are all the same there.
+An event also waits for its publisher's event before it, also if that is not among its parents: so
+events of one publisher never overtake each other, as the paper asks of its per-source order.
 
-**Who may keep us busy.** Anyone who may publish can name parents that never existed, and its event
-waits for ever. It waits at its publisher's expense: nobody can take more than a share of the room,
-and where that is all taken, whoever has the most in it gives way, or else an event that comes after
-the new one: it has its turn later, and might wait for ever for one that had no room. What is
-dropped is fetched again once a comparison of frontiers shows it. Nobody who is honest links to what
-it has not delivered.
+**Bounds on hostile publishers.** A publisher can name parents that never existed, and its event
+waits for ever. It waits at its publisher's expense: one publisher takes at most a share of the
+room. If all room is taken, the publisher with the most waiting events gives way. If that is the
+new event's publisher, a waiting event that follows the new one gives way: it could wait for ever
+for an event that had no room. A dropped event is fetched again once a comparison of frontiers shows
+it. An honest publisher never links to an event that it has not delivered.
 """
 
 from collections.abc import Iterator
@@ -25,22 +25,22 @@ from pulsarcast.protocol.topic.frontier import Frontier, Source
 from pulsarcast.protocol.topic.ordering import BYTES_MAX, Ordering
 
 PUBLISHER_SHARE = 4
-"""One publisher can take one in so many of the events, and bytes, that wait in memory."""
+"""One publisher takes at most 1/`PUBLISHER_SHARE` of the events, and of the bytes, that wait."""
 KNOWN_MAX = 1024
-"""Events whose places we remember, to see whether others name them as what they are."""
+"""Bounds the events whose marks are remembered, to check links to them."""
 EXCUSED_MAX = 1024
-"""Numberings of which we know that what we lack is retired, without having skipped it."""
+"""Bounds the numberings whose missing events are known to be retired, though not skipped."""
 
 
 class CausalOrdering(Ordering):
-    """Holds the events of a causal topic back until all that they follow is behind us."""
+    """Holds the events of a causal topic back until all their parents are behind the frontier."""
 
     def __init__(self, frontier: Frontier, held_back_max: int) -> None:
         super().__init__(DeliveryOrder.CAUSAL, frontier, held_back_max)
         self._blocked: dict[Source, dict[Source, None]] = {}
-        """By what they wait for: numberings whose next event is here."""
+        """Numberings whose next event is here and waits, by the numbering that it waits for."""
         self._waits: dict[Source, Source] = {}
-        """The same, the other way round."""
+        """The inverse: the numbering that each of them waits for."""
         self._to_look_at: dict[Source, None] = {}
         self._handed_out: Source | None = None
         self._counts: dict[PeerId, int] = {}
@@ -51,7 +51,7 @@ class CausalOrdering(Ordering):
     # Asking.
 
     def check_links(self, event: EventDescriptor) -> None:
-        """Refuse an event that names another as what it is not, as far as we know that one."""
+        """Refuse an event that names a parent with a false mark, if the parent is remembered."""
         named = zip(event.parents, event.marks, strict=True)
         after = zip(event.request.after, event.request.marks, strict=True)
         for cid, mark in (*named, *after):
@@ -61,7 +61,7 @@ class CausalOrdering(Ordering):
                 )
 
     def lacking(self, event: EventDescriptor) -> Iterator[tuple[Mark, Cid]]:
-        """What an event follows and we neither have nor hold back, with its content id."""
+        """An event's parents that the node neither has nor holds back: marks and content ids."""
         named = zip(event.marks, event.parents, strict=True)
         after = zip(event.request.marks, event.request.after, strict=True)
         for mark, cid in (*named, *after):
@@ -69,7 +69,7 @@ class CausalOrdering(Ordering):
                 yield mark, cid
 
     def is_behind(self, marks: tuple[Mark, ...]) -> bool:
-        """Whether all of this was delivered, came before our start, or is retired."""
+        """Whether all these events were delivered, came before the start, or are retired."""
         return all(map(self._is_behind, marks))
 
     def _is_behind(self, mark: Mark) -> bool:
@@ -80,7 +80,7 @@ class CausalOrdering(Ordering):
         )
 
     def waits_for(self, event: EventDescriptor) -> Source | None:
-        """The first numbering that has to move on before this event has its turn."""
+        """The first numbering that has to move on before this event may be delivered."""
         for mark in (*event.marks, *event.request.marks):
             if not self._is_behind(mark):
                 return mark.publisher, mark.epoch
@@ -89,7 +89,7 @@ class CausalOrdering(Ordering):
     # Taking in.
 
     def offer(self, event: EventDescriptor, hops: int) -> bool:
-        """Whether the event may be delivered now; if not it is held back, or dropped when full."""
+        """Whether the event may be delivered now; if not it is held back, or dropped if full."""
         epoch, number = event.sequence
         self._remember(event)
         source = (event.publisher, epoch)
@@ -110,7 +110,7 @@ class CausalOrdering(Ordering):
             del self._known[next(iter(self._known))]
 
     def excuse(self, publisher: PeerId, epoch: int, number: int) -> None:
-        """Up to here a numbering is retired everywhere: nothing need wait for it any more."""
+        """A numbering is retired at every node up to a number: no event waits for that any more."""
         self._excused[publisher, epoch] = number
         if len(self._excused) > EXCUSED_MAX:
             del self._excused[next(iter(self._excused))]
@@ -142,7 +142,7 @@ class CausalOrdering(Ordering):
     # Giving out.
 
     def next_of(self, publisher: PeerId, epoch: int) -> tuple[EventDescriptor, int] | None:
-        """An event that has its turn since a numbering moved on; ask until there is none."""
+        """An event that is next since a numbering moved on; ask until there is none."""
         self._moved((publisher, epoch))
         if self._handed_out is not None:
             self._moved(self._handed_out)
@@ -199,7 +199,7 @@ class CausalOrdering(Ordering):
             del self._waiting[source]
 
     def _make_room(self, event: EventDescriptor) -> bool:
-        """Whether an event may wait here, at the expense of others if need be."""
+        """Whether an event may wait here; others may be dropped for it."""
         publisher, size = event.publisher, len(event.block)
         share = max(1, self.held_back_max // PUBLISHER_SHARE)
         while (
@@ -224,7 +224,7 @@ class CausalOrdering(Ordering):
         return True
 
     def _follower_of(self, event: EventDescriptor) -> tuple[Source, int] | None:
-        """One that waits here and comes after an event: of its own numbering, or blocked by it."""
+        """A waiting event that follows another: of its own numbering, or blocked by it."""
         source = (event.publisher, event.sequence.epoch)
         last = max(self._waiting.get(source, ()), default=0)
         if last > event.sequence.number:

@@ -1,8 +1,7 @@
-"""Comparing: which of the marks that a peer shows count, and how urgently.
+"""Comparing frontiers: decides which marks that a peer shows are compared, and how urgently.
 
-Frontiers are compared with those to whom we are new, with neighbours whose hash differs from ours,
-and with visitors who ask. `sharing` shows ours; `recovery` fetches (docs/spec/pulsarcast.md,
-Recover).
+Frontiers are compared with a new parent, with neighbours whose hash differs, and with visitors that
+ask. `sharing` shows the node's frontier; `recovery` fetches (docs/spec/pulsarcast.md, Recover).
 """
 
 from typing import NamedTuple
@@ -14,35 +13,35 @@ from pulsarcast.protocol.store import MarkState
 from pulsarcast.protocol.topic.sharing import Sharing
 
 VISITOR_MARKS_MAX = 64
-"""Numberings that a peer which is no neighbour can make us compare at a time."""
+"""Bounds the marks that a peer which is no neighbour can have compared at a time."""
 PATIENCE_S = 2.0
-"""How long what a neighbour shows may take to arrive by itself, besides three round trips."""
+"""How long events that a neighbour shows may take to arrive live, besides three round trips."""
 
 
 class Shown(NamedTuple):
-    """What a peer shows that we compare with what we hold."""
+    """The marks of a peer that are compared with the node's frontier."""
 
     marks: tuple[MarkState, ...]
     patience_s: float
-    """How long what we lack may take to arrive by itself."""
+    """How long missing events may take to arrive live."""
     is_known: bool
-    """Whether the peer is a neighbour, or one whom we chose to compare with."""
+    """Whether the peer is a neighbour or a lazy neighbour."""
 
 
 class Comparing:
-    """Takes notice of what others hold of one topic."""
+    """Judges the frontiers that peers show of one topic."""
 
     def __init__(self, overlay: Overlay, heartbeat: Conversation, sharing: Sharing) -> None:
         self.lacks_start = False
-        """We keep a tree together without wanting its history: we start where a neighbour is."""
+        """Whether a keeper, which wants no history, has yet to take its start from a neighbour."""
         self._overlay = overlay
         self._heartbeat = heartbeat
         self._sharing = sharing
         self._urgent: dict[PeerId, None] = {}
-        """Those of whom we know that they hold something else than we do."""
+        """New parents whose frontier is known to differ from the node's."""
 
     def catch_up(self, parent: PeerId) -> None:
-        """A new parent holds something else than we do: what we lack does not come by itself."""
+        """A new parent's frontier differs: events missing here do not arrive live."""
         self._urgent[parent] = None
         self._sharing.show(parent, answer=True)
 
@@ -52,14 +51,14 @@ class Comparing:
         self._sharing.lost(peer)
 
     def starts_at(self, sender: PeerId, message: FrontierPage) -> bool:
-        """Whether we, who wanted no history so far, start at what a neighbour shows."""
+        """Whether a keeper starts at the frontier that a neighbour shows."""
         if not self.lacks_start or not self._overlay.is_neighbour(sender):
             return False
         self.lacks_start = message.more
         return True
 
     def consider(self, sender: PeerId, message: FrontierPage) -> Shown:
-        """What counts of the marks that a peer shows, and how urgent it is."""
+        """The marks of a peer's page that are compared, and how urgently."""
         urgent = sender in self._urgent
         patience_s = 0.0 if urgent else PATIENCE_S + 3 * self._heartbeat.round_trip_s
         if not message.more:

@@ -1,8 +1,9 @@
-"""Two events with one number: equivocation (docs/spec/pulsarcast.md, Receive).
+"""Equivocation: detects two events of one publisher with one number, and keeps the proof.
 
-One proof of each liar is kept, and both events are shown to their publisher: two nodes may have its
-key and not know it (0014). Where several sequencers agree on the order, two certificates for one
-position halt the topic. Sequencers crash and do not lie; where they did, going on would hide it.
+One proof per publisher is kept, and both events are shown to the publisher: two nodes may have its
+key and not know it (docs/decisions/0014). If several sequencers agree on the order, two
+certificates for one position halt the topic: correct sequencers never sign both, and going on
+would hide the fault (docs/spec/pulsarcast.md, Receive; docs/spec/threats.md, Equivocation).
 """
 
 from collections.abc import Iterable
@@ -27,20 +28,20 @@ from pulsarcast.protocol.topic.halts import TwoCertificates
 from pulsarcast.protocol.topic.state import TopicState
 
 EQUIVOCATORS_MAX = 1024
-"""Publishers of a topic of whose lies we keep a proof."""
+"""Bounds the publishers of a topic whose equivocation is kept as a proof on the disk."""
 CLAIMS_INTERVAL_S = 1.0
-"""How often at most we look at what a peer claims to have instead of what we have."""
+"""The least time between two lookups of an event that a peer claims under a number held here."""
 
 
 class OwnEvents(Protocol):
-    """Asked of those who keep our own numberings."""
+    """Asked of the part that keeps the node's own numberings."""
 
     def met_twice(self, event: EventDescriptor) -> None:
-        """An event that our key signed has the number of another one."""
+        """Two events that the node's key signed have one number."""
 
 
 class Equivocation:
-    """Knows one topic's events by their numbers, and proves where two have the same."""
+    """Knows one topic's events by their numbers, and proves that two have the same."""
 
     def __init__(self, state: TopicState, overlay: Overlay, own: OwnEvents) -> None:
         self._state = state
@@ -55,7 +56,7 @@ class Equivocation:
         self._next_claim_s = 0.0
 
     def knows(self, event: EventDescriptor, certificate: bytes) -> bool:
-        """Whether we had this number before; another event under the same number is a proof."""
+        """Whether the node has this number; another event under the same number is a proof."""
         publisher, (epoch, number) = event.numbered_by, event.sequence
         if self._frontier.holds(publisher, epoch, number):
             held = self._frontier.cid_at(publisher, epoch, number)
@@ -70,9 +71,9 @@ class Equivocation:
         return True
 
     def _compare_with_log(self, event: EventDescriptor, certificate: bytes) -> None:
-        """The frontier no longer knows what stood under an older number; our disk may.
+        """The frontier forgets the CIDs of older numbers: ask the disk.
 
-        One question at a time: replays would else keep the disk busy.
+        One query at a time, or replayed events would keep the disk busy.
         """
         publisher, (epoch, number) = event.numbered_by, event.sequence
         if self._comparing or number <= self._frontier.floor(publisher, epoch):
@@ -92,7 +93,7 @@ class Equivocation:
         self._turn.load(query, Events, found)
 
     def _keep_proof(self, event: EventDescriptor, held: Cid, certificate: bytes) -> None:
-        """One proof of each liar is enough: it could make as many as it has numbers."""
+        """Keep one proof per publisher: it could make as many as it has numbers."""
         if self._state.is_sequenced:
             self.halt(event, held, certificate)
         if event.publisher not in self._equivocators and len(self._equivocators) < EQUIVOCATORS_MAX:
@@ -106,8 +107,8 @@ class Equivocation:
     def _confront(self, event: EventDescriptor, held: Cid) -> None:
         """Show both events to their publisher.
 
-        Neither of two nodes with its key would hear of the other's event by itself: whoever has one
-        does not pass on the other.
+        Of two nodes with its key, neither would receive the other's event otherwise: a node that
+        has one of the two does not forward the other.
         """
         publisher = event.publisher
 
@@ -124,7 +125,7 @@ class Equivocation:
         check_certificate(self._versions.sequencers_of(event), event, certificate)
         in_force = self._versions.by_cid.get(self._versions.in_force_at(event.sequence.number))
         if in_force is None or in_force.sequencers != self._versions.sequencers_of(event):
-            # Of two lists one was replaced: what it signs beyond its end stops nothing.
+            # The signing sequencers were replaced: certificates beyond their end prove nothing.
             raise RemoteError(
                 "certified by sequencers that do not count there", code=Rejection.BAD_CERTIFICATE
             )
@@ -138,9 +139,9 @@ class Equivocation:
         raise RemoteError("two certificates for one position", code=Rejection.TWO_CERTIFICATES)
 
     def claimed_otherwise(self, marks: Iterable[MarkState]) -> MarkState | None:
-        """A peer has another event than we under one number: now and then, see for ourselves.
+        """A mark whose CID differs from the node's under the same number; at most one a second.
 
-        Frontiers are alike then, so nothing else would show it.
+        The numbers of both frontiers are equal then, so nothing else would show the difference.
         """
         if self._turn.now < self._next_claim_s:
             return None

@@ -1,7 +1,8 @@
-"""Flow control: credits between us and our neighbours (docs/spec/pulsarcast.md, Flow control).
+"""Flow control: gives neighbours credit to send events (docs/spec/pulsarcast.md, Flow control).
 
-A neighbour may send us as many events as it has credit for. Where our disk cannot keep up we give
-no more, and it leaves events out; once it has credit again it hears what it missed.
+A neighbour may send as many events as it has credit for. If the node's disk cannot keep up, the
+node gives no more credit, and the neighbour skips events. Once it has credit again, the two compare
+frontiers.
 """
 
 from pulsarcast.model.ids import PeerId
@@ -11,11 +12,11 @@ from pulsarcast.protocol.topic.sharing import Sharing
 from pulsarcast.protocol.topic.state import TopicState
 
 UNSYNCED_MAX = 4096
-"""Events on their way to the disk; beyond this we give neighbours no more credit."""
+"""Bounds the events on their way to the disk; above it neighbours get no more credit."""
 
 
 class FlowControl:
-    """Gives our neighbours credit, and takes it from them."""
+    """Gives credit to neighbours, and takes it from them."""
 
     def __init__(self, state: TopicState, overlay: Overlay, sharing: Sharing) -> None:
         self._topic = state.id
@@ -26,12 +27,12 @@ class FlowControl:
         self._overlay = overlay
         self._sharing = sharing
         self._withholds_credit = False
-        """We hold credit back until our disk has caught up."""
+        """Whether credit is withheld until the disk has caught up."""
 
     def took_from(self, sender: PeerId) -> None:
-        """A peer has passed an event on: credit is used, whatever becomes of the event.
+        """A peer sent an event: it uses credit, even if the event is refused.
 
-        A neighbour gets more credit, if our disk keeps up.
+        A neighbour gets more credit, if the disk keeps up.
         """
         link = self._overlay.links.get(sender)
         if link is None:
@@ -47,7 +48,7 @@ class FlowControl:
             self._withholds_credit = True
 
     def synced(self) -> None:
-        """Our disk may have caught up: neighbours get the credit that we held back."""
+        """The disk may have caught up: neighbours get the credit that was withheld."""
         if not self._withholds_credit or self._log.unsynced >= UNSYNCED_MAX:
             return
         self._withholds_credit = False
@@ -57,7 +58,7 @@ class FlowControl:
                 link.taken = 0
 
     def receive(self, sender: PeerId, message: Credit) -> None:
-        """A neighbour can take more; if it missed events meanwhile, it should compare."""
+        """A neighbour can take more events; if it missed some, compare frontiers."""
         link = self._overlay.links.get(sender)
         if link is None:
             return

@@ -1,7 +1,7 @@
-"""Every topic that a node follows: as a member of its overlay, or by content.
+"""The registry of topics that a node follows: as a member of the overlay, or by content.
 
-The two kinds behave differently and share what they hold. Parts that need a topic's numbers, heads
-or log ask here, whichever kind it is.
+Topics of both kinds hold a frontier, heads and a log, and behave differently. Parts that need one
+of these ask here, for topics of either kind.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from pulsarcast.protocol.topic.versions import Versions
 
 
 class Held(Protocol):
-    """What the node holds of a topic that it follows, whichever way."""
+    """The state that topics of both kinds hold."""
 
     @property
     def id(self) -> Cid: ...
@@ -41,11 +41,11 @@ class FollowedTopics:
         self.members: dict[Cid, Topic] = {}
         """Topics whose overlay the node belongs to."""
         self.by_content = by_content
-        """Topics of which only the events that match a filter come."""
+        """Topics of which the node receives matching events only."""
         self.lives: dict[Cid, Life] = {}
 
     def get(self, cid: Cid) -> Held | None:
-        """What the node holds of a topic, if it follows it."""
+        """A topic's state, if the node follows it."""
         return self.members.get(cid) or self.by_content.get(cid)
 
     def is_current(self, topic: Topic) -> bool:
@@ -53,7 +53,7 @@ class FollowedTopics:
         return self.members.get(topic.id) is topic
 
     def barrier_outside(self, cid: Cid) -> CausalBarrier | None:
-        """What the node's next event in a causal topic follows, where it is no member of it."""
+        """The causal barrier of a topic that the node follows by content, if it has one."""
         topic = self.by_content.get(cid)
         return None if topic is None else topic.barrier
 

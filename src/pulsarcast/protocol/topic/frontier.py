@@ -1,8 +1,8 @@
-"""Frontiers: what a node holds of a topic, by number (docs/spec/pulsarcast.md, State).
+"""Frontiers: the numbers of a topic's events that a node holds (docs/spec/pulsarcast.md, State).
 
-Per publisher and epoch: the highest gapless number with its CID, and the numbers beyond it. Two
-nodes compare frontiers by hash first. Duplicates, gaps, catch-up and "before my subscription" are
-all questions to a frontier, never to a clock.
+A frontier has a mark per publisher and epoch: the highest gapless number with its CID, and the
+numbers beyond it. Two nodes compare frontiers by hash first. A frontier, never a clock, tells
+duplicates, gaps, and events from before the subscription.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,7 +16,8 @@ Source = tuple[PeerId, int]
 
 
 BEYOND_MAX = 256
-"""Numbers of one publisher that we hold beyond a gap."""
+"""Bounds the numbers of one numbering that are held beyond a gap: beyond it, the gap is fetched
+first."""
 
 
 class _Mark:
@@ -30,14 +31,14 @@ class _Mark:
         self.retired = 0
 
     def close_up(self) -> None:
-        """What came beyond a gap that is none any more is beyond nothing."""
+        """Raise `high` over the numbers beyond it, if the gap before them is closed."""
         while self.high + 1 in self.beyond:
             self.high += 1
             self.cid = self.beyond.pop(self.high)
 
 
 class Frontier:
-    """What we hold of one topic."""
+    """The marks of one topic."""
 
     def __init__(self, marks: Iterable[MarkState] = ()) -> None:
         self._marks: dict[Source, _Mark] = {}
@@ -49,12 +50,12 @@ class Frontier:
         return len(self._marks)
 
     def holds(self, publisher: PeerId, epoch: int, number: int) -> bool:
-        """Whether this number is behind us: held, void, retired, or before our start."""
+        """Whether the frontier covers this number: held, void, retired, or before the start."""
         mark = self._marks.get((publisher, epoch))
         return mark is not None and (number <= mark.high or number in mark.beyond)
 
     def is_full(self, publisher: PeerId, epoch: int, number: int) -> bool:
-        """Whether a number is too far ahead: what is before it must come first."""
+        """Whether a number is too far ahead: numbers before it must come first."""
         mark = self._marks.get((publisher, epoch))
         return mark is not None and number > mark.high + 1 and len(mark.beyond) >= BEYOND_MAX
 
@@ -64,17 +65,17 @@ class Frontier:
         return 0 if mark is None else mark.high
 
     def highest(self, publisher: PeerId, epoch: int) -> int:
-        """The highest number that we hold, with or without a gap before it."""
+        """The highest number held, with or without a gap before it."""
         mark = self._marks.get((publisher, epoch))
         return 0 if mark is None else max(mark.beyond, default=mark.high)
 
     def floor(self, publisher: PeerId, epoch: int) -> int:
-        """The number from which on we may hold events: before it we began, or forgot them."""
+        """The number up to which the node holds no events: before its start, or dropped."""
         mark = self._marks.get((publisher, epoch))
         return 0 if mark is None else mark.floor
 
     def cid_at(self, publisher: PeerId, epoch: int, number: int) -> Cid | None:
-        """The CID we hold under a number, as far as the frontier itself remembers it."""
+        """The CID held under a number, as far as the frontier itself remembers it."""
         mark = self._marks.get((publisher, epoch))
         if mark is None:
             return None
@@ -96,7 +97,7 @@ class Frontier:
         return self._state(source, mark)
 
     def adopt(self, state: MarkState) -> None:
-        """Take a whole mark over: from our disk, or where a subscription starts."""
+        """Take a whole mark: from the disk, or of a start frontier."""
         mark = _Mark(state.floor, state.high, state.cid)
         mark.beyond = dict.fromkeys(state.beyond)
         mark.retired = state.retired
@@ -104,7 +105,7 @@ class Frontier:
         self._digest = None
 
     def begin_at(self, state: MarkState) -> None:
-        """Begin where another stands; what we hold beyond that stays, and nothing goes back."""
+        """Begin at a peer's mark; events held beyond it stay, and `high` never falls."""
         source = (state.publisher, state.epoch)
         ours = self._marks.get(source)
         if ours is not None and ours.high >= state.high:
@@ -116,7 +117,7 @@ class Frontier:
             mark.close_up()
 
     def retire(self, publisher: PeerId, epoch: int, number: int) -> MarkState:
-        """Forget everything up to a number: it counts as delivered from now on."""
+        """Retire all numbers up to one: they count as delivered from now on."""
         mark = self._marks.setdefault((publisher, epoch), _Mark())
         mark.floor = max(mark.floor, number)
         mark.retired = max(mark.retired, number)
@@ -128,7 +129,7 @@ class Frontier:
         return self._state((publisher, epoch), mark)
 
     def missing_from(self, theirs: MarkState) -> tuple[int, int] | None:
-        """The first and last number that a peer's mark shows and we lack, or None."""
+        """The first and last number that a peer's mark shows and this frontier lacks, or None."""
         last = max(theirs.beyond, default=theirs.high)
         last = max(last, theirs.high)
         mark = self._marks.get((theirs.publisher, theirs.epoch))
@@ -140,12 +141,12 @@ class Frontier:
         return (first, last) if last >= first else None
 
     def gap_before(self, publisher: PeerId, epoch: int, number: int) -> tuple[int, int] | None:
-        """The numbers between what we hold and `number`, or None where there is no gap."""
+        """The missing numbers before `number`, first and last, or None if there is no gap."""
         high = self.high(publisher, epoch)
         return (high + 1, number - 1) if number > high + 1 else None
 
     def gaps(self) -> Iterator[tuple[PeerId, int, int, int]]:
-        """Every (publisher, epoch, first, last) that we know to be missing."""
+        """Every (publisher, epoch, first, last) that is known to be missing."""
         for (publisher, epoch), mark in self._marks.items():
             if mark.beyond:
                 yield publisher, epoch, mark.high + 1, max(mark.beyond) - 1
@@ -160,7 +161,7 @@ class Frontier:
         return [self._state(source, mark) for source, mark in sorted(self._marks.items())]
 
     def digest(self) -> bytes:
-        """A hash that is equal exactly where two nodes hold the same numbers (floors aside)."""
+        """A hash that is equal exactly if two nodes hold the same numbers (floors aside)."""
         if self._digest is None:
             total = blake2b(digest_size=16)
             for (publisher, epoch), mark in sorted(self._marks.items()):

@@ -1,4 +1,4 @@
-"""Why a topic halts: the proof's details, as they are kept on the disk."""
+"""The reason why a topic is halted, and its row on the disk."""
 
 from typing import Final, NamedTuple, Self
 
@@ -7,11 +7,11 @@ from pulsarcast.model.errors import Halted, Refusal, Rejection
 from pulsarcast.model.ids import Cid, cid_text
 
 HALT_BYTES_MAX: Final = 256
-"""A row holds a code, a number and two content ids."""
+"""Bounds a row on the disk: a code, a number and two content ids take less."""
 
 
 class TwoCertificates(NamedTuple):
-    """The sequencers certified two events for one position, so there is no order any more."""
+    """The sequencers certified two events for one position, so the order is broken."""
 
     position: int
     held: Cid
@@ -24,16 +24,16 @@ class TwoCertificates(NamedTuple):
 
     @classmethod
     def from_bytes(cls, row: bytes) -> Self:
-        """The same from the disk."""
+        """Read the row of the table `halted`."""
         fields = cbor.decode(row, size_max=HALT_BYTES_MAX)
-        assert isinstance(fields, list), "we wrote it"
+        assert isinstance(fields, list), "the node wrote it"
         code, position, held, other = fields
         assert code == Rejection.TWO_CERTIFICATES, "no topic halts for another reason"
         return cls(position, Cid(cbor.plain(held)), Cid(cbor.plain(other)))
 
     @property
     def refusal(self) -> Refusal:
-        """What a caller is told."""
+        """The refusal that callers get."""
         return Halted(
             f"halted: two events are certified for position {self.position}: "
             f"{cid_text(self.held)} and {cid_text(self.other)}"

@@ -1,8 +1,9 @@
-"""Whose certificates count where: a topic's sequencers may be replaced in the middle of its order.
+"""Handovers between sequencers: which list of sequencers certifies at which positions.
 
-The old ones leave the order to those of another version by an event of their own, the last that
-they certify. From then on their certificates convince nobody who has it. Where each list counts is
-kept, so that old events can still be held against the old lists. (Decision 0024.)
+The old sequencers hand the order over to those of another version by a handover event, the last
+that they certify. A node that has it refuses their later certificates. The position of each
+handover is kept, so that old events can still be checked against the old lists
+(docs/decisions/0024; docs/spec/sequencing.md, Changing sequencers).
 """
 
 from pulsarcast.model.errors import Rejection, RemoteError
@@ -14,11 +15,11 @@ from pulsarcast.protocol.topic.versions import Versions
 
 HANDOVER = "handover"
 HANDOVERS_MAX = 1024
-"""Of one topic: as many as it can have versions."""
+"""Bounds the handovers of one topic: as many as it can have versions."""
 
 
 class Handovers:
-    """Where each list of one topic's sequencers counts."""
+    """The positions at which each list of one topic's sequencers is in force."""
 
     def __init__(self, state: TopicState) -> None:
         self._topic: Cid = state.id
@@ -26,9 +27,9 @@ class Handovers:
         self._frontier = state.frontier
 
     def unknown_version(self, event: EventDescriptor) -> Cid | None:
-        """The version that says who counts there, if we lack it.
+        """The version whose sequencers are in force at an event's position, if it is unknown.
 
-        Raises RemoteError where others count than those that the event says.
+        Raises RemoteError if sequencers are in force there that the event's version does not name.
         """
         cid = self._versions.in_force_at(event.sequence.number)
         in_force = self._versions.by_cid.get(cid)
@@ -49,7 +50,10 @@ class Handovers:
         return None
 
     def _has_seen_all_before(self, event: EventDescriptor) -> bool:
-        """Whether a handover before it would have come to us: we began with one, or with all."""
+        """Whether the node would know a handover before an event.
+
+        It would if it has all events before, and began with the first event or knows a handover.
+        """
         source, (epoch, number) = event.numbered_by, event.sequence
         if self._frontier.high(source, epoch) + 1 < number:
             return False
@@ -57,7 +61,7 @@ class Handovers:
         return bool(known) or self._frontier.floor(source, epoch) == 0
 
     def taken(self, event: EventDescriptor) -> list[Write]:
-        """An event has its turn: what our disk should know of who counts behind it."""
+        """An event is accepted: the rows that record which sequencers are in force after it."""
         if not event.is_ordered:
             return []
         position, to = event.sequence.number, event.hands_over_to
@@ -66,7 +70,7 @@ class Handovers:
             version = self._versions.by_cid[event.version]
             if in_force is None or version.sequencers == in_force.sequencers:
                 return []
-            # We began behind the handover.
+            # The subscription began after the handover.
             position, to = position - 1, event.version
         if len(self._versions.handovers) >= HANDOVERS_MAX:
             raise RemoteError("sequencers that change without end", code=Rejection.TOO_MANY)
@@ -74,7 +78,7 @@ class Handovers:
         return [PutState(StateRow(HANDOVER, self._key(position), to))]
 
     def forget(self) -> list[Write]:
-        """We leave the topic."""
+        """Drop all handovers: the node leaves the topic."""
         known, self._versions.handovers = self._versions.handovers, {}
         return [DropState(HANDOVER, self._key(position)) for position in known]
 
@@ -83,5 +87,5 @@ class Handovers:
 
 
 def restore_handover(versions: Versions, key: bytes, value: bytes) -> None:
-    """Remember from the disk who counts where."""
+    """Restore a handover from its row."""
     versions.hand_over(int.from_bytes(key[CID_BYTES:], "big"), Cid(value))

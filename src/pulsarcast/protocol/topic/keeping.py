@@ -1,8 +1,7 @@
-"""Keeping: events whose turn has come go to the disk, then to the application.
+"""Keeping: writes accepted events to the disk, then delivers them to the application.
 
-An event takes its number in our frontier when it is accepted, not when it is synced: what comes
-next must know of it. One that nobody delivers takes its number too (docs/spec/pulsarcast.md,
-Receive).
+An event takes its number in the frontier when it is accepted, not when it is synced: the next event
+must find it there. A void event takes its number too (docs/spec/pulsarcast.md, Receive).
 """
 
 from collections.abc import Callable, Iterable
@@ -25,11 +24,11 @@ class KeepingOwner(Protocol):
         """An event is on the disk."""
 
     def want_version(self, version: Cid, sender: PeerId) -> None:
-        """A version that we do not know says who counts at an event's position."""
+        """The version whose sequencers are in force at an event's position is unknown."""
 
 
 class Keeping:
-    """Takes one topic's events into our log, in their order."""
+    """Writes one topic's events into the log, in their order."""
 
     def __init__(
         self,
@@ -54,8 +53,8 @@ class Keeping:
             if self._state.causal is not None:
                 self._state.causal.check_links(event)
         except RemoteError as error:
-            # It waited for the one about which it lies. Those that waited for it have their turn
-            # next, like behind any other: one inside the other, they would be as many as frames.
+            # It waited for the parent that it names falsely. The caller accepts the events that
+            # waited for it next: accepting them here would recurse once per event.
             self._take_number(event)
             self._rejected(event.publisher, error)
             return
@@ -70,7 +69,7 @@ class Keeping:
         self.keep(event, mark, hops, then=None)
 
     def _may_count(self, event: EventDescriptor) -> bool:
-        """It may have waited for the handover that ends what its sequencers have to say."""
+        """Whether an event's sequencers are in force: it may have waited for their handover."""
         try:
             lacking = self._handovers.unknown_version(event)
             if lacking is not None:
@@ -87,9 +86,10 @@ class Keeping:
         self._state.context.rejected(publisher, self._state.id, error)
 
     def accept_waiting(self, publisher: PeerId, epoch: int) -> None:
-        """Events that waited for the one just accepted have their turn now.
+        """Accept the events that waited for the one just accepted.
 
-        Whatever moved us on, a timer or a flush too, is not to blame for one that is out of place.
+        An event that is out of place is its publisher's fault, not that of the event, timer or
+        flush that moved the frontier.
         """
         while True:
             try:
@@ -109,7 +109,7 @@ class Keeping:
         then: Callable[[], None] | None,
         *more: Write,
     ) -> None:
-        """Write an event into our log; once it is synced, deliver it and do `then`."""
+        """Write an event into the log; once it is synced, deliver it and do `then`."""
         is_request = _is_request(event)
         writes = list(more)
         if self._state.barrier is not None:
@@ -136,10 +136,7 @@ class Keeping:
         self._heartbeat.hurry()
 
     def void(self, event: EventDescriptor) -> None:
-        """An event that nobody delivers still takes its number, or it would be a gap for ever.
-
-        We do not pass it on: one who joins late may not know yet that its publisher lost the right.
-        """
+        """Take the number of an event that no node delivers, or it would be a gap for ever."""
         self._take_number(event)
         self.accept_waiting(event.numbered_by, event.sequence.epoch)
 
@@ -148,14 +145,14 @@ class Keeping:
         self._turn.persist(PutMark(self._state.id, mark))
 
     def start_at(self, marks: Iterable[MarkState]) -> None:
-        """Begin where another stands: nothing that it had by then is due to us."""
+        """Begin at a peer's frontier: the events that it covers are not due."""
         for mark in marks:
             self._frontier.begin_at(mark)
             self.accept_waiting(mark.publisher, mark.epoch)
 
 
 def _is_request(event: EventDescriptor) -> bool:
-    """Whether others may ask what became of it: several sequencers publish requests only."""
+    """Whether an event answers a request: several sequencers publish requests only."""
     if event.hands_over_to is not None:
         return False
     return event.author != event.publisher or event.is_ordered

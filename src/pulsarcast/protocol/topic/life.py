@@ -1,8 +1,8 @@
-"""A topic's life on one node: stages, steps, and which step leads from which stage to which.
+"""The state machine of a followed topic: its stages, its steps, and the table of transitions.
 
-`LIFE` is the whole of it. A cell that is missing cannot happen: `Life.step` asserts that. Whatever
-comes for a topic that the node is leaving waits until the disk has forgotten the topic, and then
-has its turn as if it came anew.
+`LIFE` is the table. A cell that is missing cannot happen: `Life.step` asserts that. A command for a
+topic that the node is leaving waits until the disk has forgotten the topic, and is then handled as
+if it came anew.
 
 | stage | FOLLOW | BEGIN_ANEW | STARTED | UNFOLLOW | OUT | PAUSED | FORGOTTEN |
 | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -33,7 +33,7 @@ class FollowReason(enum.IntFlag):
     META = 4
     """It tells of new versions of a topic that the node follows."""
     AUTHOR = 8
-    """It is the node's own topic: its tree is rooted here whether or not anyone subscribes."""
+    """It is the node's own topic: its tree is rooted here, also without a subscription."""
     KEEPER = 16
     """The node is the closest live peer to the root's key. Not remembered over a restart."""
     SEQUENCER = 32
@@ -42,7 +42,7 @@ class FollowReason(enum.IntFlag):
 
 NO_REASON = FollowReason(0)
 LASTING = FollowReason.AUTHOR | FollowReason.SEQUENCER
-"""What does not end with a subscription."""
+"""Reasons that do not end with a subscription."""
 
 
 class Stage(enum.Enum):
@@ -61,11 +61,11 @@ class Stage(enum.Enum):
 
 
 class Step(enum.Enum):
-    """What happens to a topic that a node follows, or wants to."""
+    """An input to the state machine."""
 
     FOLLOW = "follow"
     BEGIN_ANEW = "begin anew"
-    """A subscription cannot build on what the node holds: it leaves, and comes back."""
+    """A subscription cannot build on the events that the node holds: it leaves, and rejoins."""
     STARTED = "started"
     UNFOLLOW = "unfollow"
     OUT = "out"
@@ -95,11 +95,11 @@ LIFE = MappingProxyType(
     }
 )
 WAITING = (Stage.LEAVING, Stage.FORGETTING)
-"""Where whoever wants to follow the topic, or to leave it, waits until it is forgotten."""
+"""Stages in which a caller that follows or leaves the topic waits until it is forgotten."""
 
 
 class Life:
-    """One topic's life on this node, and who waits for its next stage."""
+    """One topic's stage on this node, and the callers that wait for the next one."""
 
     __slots__ = ("on_forgotten", "on_ready", "on_start", "reasons", "stage", "subscribing")
 
@@ -107,13 +107,13 @@ class Life:
         self.stage = stage
         self.reasons = reasons
         self.subscribing: int | None = None
-        """Which subscription is on its way to the disk, where another reason came before it."""
+        """The id of a subscription on its way to the disk, if the topic was followed before it."""
         self.on_start: list[Then] = []
-        """Who waits for a subscription's start to be on the disk."""
+        """Callers that wait until a subscription's start is on the disk."""
         self.on_ready: list[Then] = []
-        """Who waits to publish."""
+        """Callers that wait until the node may publish."""
         self.on_forgotten: list[Then] = []
-        """Who waits until the node is out, or would follow again."""
+        """Callers that wait until the topic is forgotten, to have left it or to follow it again."""
 
     @property
     def is_followed(self) -> bool:
@@ -122,7 +122,7 @@ class Life:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether whatever comes has to wait."""
+        """Whether a caller that follows or leaves the topic has to wait."""
         return self.stage in WAITING
 
     @property
@@ -143,16 +143,16 @@ class Life:
         self.stage = Stage.FORGETTING
 
     def take_on_start(self) -> list[Then]:
-        """Who waits for the start; they wait no longer."""
+        """The callers that wait for the start; they wait no longer."""
         waiting, self.on_start = self.on_start, []
         return waiting
 
     def take_on_ready(self) -> list[Then]:
-        """Who waits to publish; they wait no longer."""
+        """The callers that wait to publish; they wait no longer."""
         waiting, self.on_ready = self.on_ready, []
         return waiting
 
     def take_on_forgotten(self) -> list[Then]:
-        """Who waits until the node is out; they wait no longer."""
+        """The callers that wait until the topic is forgotten; they wait no longer."""
         waiting, self.on_forgotten = self.on_forgotten, []
         return waiting

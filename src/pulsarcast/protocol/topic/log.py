@@ -1,8 +1,8 @@
-"""Our log of one topic: from the disk to the application (docs/spec/pulsarcast.md, State).
+"""The node's log of one topic: from the disk to the application (docs/spec/pulsarcast.md, State).
 
-What is kept gets the next place in our log, and is delivered once it is synced. After a restart,
-what the application did not acknowledge is delivered again from the log, page by page, and what
-arrives meanwhile waits in the log for its turn.
+An event that is kept gets the next index of the log, and is delivered once it is synced. After a
+restart, the events that the application did not acknowledge are delivered again from the log, page
+by page. Events that arrive meanwhile are delivered from the log after them.
 """
 
 from collections.abc import Callable
@@ -25,21 +25,21 @@ from pulsarcast.protocol.store import (
 from pulsarcast.protocol.turn import Turn
 
 PAGE = 128
-"""Events of the log that are read at a time."""
+"""Bounds the events of the log that one query reads."""
 
 
 class LogOwner(Protocol):
     """Asked of the topic that the log belongs to."""
 
     def newest_loaded(self) -> None:
-        """After a restart, the log knows again which event was the last."""
+        """After a restart, the newest event of the log is known."""
 
     def replayed(self) -> None:
-        """The application has been given all that was in the log."""
+        """The application has been given all events of the log."""
 
 
 class TopicLog:
-    """The events of one topic in the order in which we took them in, and how far they were read."""
+    """The events of one topic in the order of their acceptance, and how far they were delivered."""
 
     def __init__(
         self,
@@ -54,34 +54,34 @@ class TopicLog:
         self.subscribed = subscribed
         """Whether an application wants the events."""
         self.newest = newest
-        """The newest place."""
+        """The newest index."""
         self.delivered = cursor
-        """The place up to which the application has got everything that it is to get."""
+        """The index up to which the application has been given all events."""
         self.unsynced = 0
         """Events on their way to the disk."""
         self.last_seen: Cid | None = None
         self.is_newest_loaded = False
-        """Whether, after a restart, we know again which event we saw last."""
+        """Whether, after a restart, the newest event of the log is known."""
         self.is_replaying = False
         self._topic = topic
         self._turn = turn
         self._owner = owner
         self._synced = newest
         self._pending: dict[int, tuple[PeerId, int, int]] = {}
-        """By place: which numbers are on their way to the disk."""
+        """By index: the numbers that are on their way to the disk."""
         self._replay_until = newest
         self._replays = 0
-        """How often we have asked the disk for a page: only the last answer counts."""
+        """How many pages were asked for: only the answer to the last query counts."""
 
     def open(self, *, replay: bool) -> None:
-        """After a restart: learn which event we saw last, and go on delivering."""
+        """After a restart: load the newest event, and go on delivering."""
         if self.newest:
             self._turn.load(LoadLog(self._topic, self.newest, 1), Events, self._take_newest)
         if replay and self.subscribed and self.delivered < self.newest:
             self._replay()
 
     def _take_newest(self, newest: Events) -> None:
-        """The last event we saw is the newest in our log."""
+        """The newest event of the log is the last that the node saw."""
         if self.last_seen is None and newest.events:
             self.last_seen = newest.events[-1][1].cid
         self.is_newest_loaded = True
@@ -97,7 +97,7 @@ class TopicLog:
         certificate: bytes,
         then: Callable[[int], None],
     ) -> None:
-        """Write an event to the next place; `then` hears of the place once it is synced."""
+        """Write an event at the next index; `then` gets the index once it is synced."""
         self.newest += 1
         index = self.newest
         self.last_seen = event.cid
@@ -115,7 +115,7 @@ class TopicLog:
 
     @property
     def synced(self) -> int:
-        """The place up to which all events are on the disk."""
+        """The index up to which all events are on the disk."""
         return self._synced
 
     def pending(self) -> dict[tuple[PeerId, int], int]:
@@ -129,11 +129,11 @@ class TopicLog:
     def append_undelivered(
         self, event: EventDescriptor, mark: MarkState, certificate: bytes
     ) -> None:
-        """Others that lack the number need the event to see for themselves: keep it for them."""
+        """Keep an event that is not delivered: peers that lack its number fetch it from here."""
         self._turn.persist(PutEvent(0, event, mark, self._turn.wall_us, True, certificate))
 
     def deliver(self, index: int, event: EventDescriptor, hops: int) -> None:
-        """An event is synced: give it to the application, unless the replay will come to it."""
+        """An event is synced: give it to the application, unless the replay will deliver it."""
         if not self.subscribed or self.is_replaying or index <= self.delivered:
             return
         self.delivered = index
@@ -147,18 +147,18 @@ class TopicLog:
         self._turn.effects.append(Deliver(event, record))
 
     def cursor_for(self, *, from_start: bool) -> int:
-        """Where a subscription begins that is made now."""
+        """The cursor of a subscription that begins now."""
         return 0 if from_start else self.newest
 
     def subscribe(self, cursor: int) -> None:
-        """An application wants the events of a topic that we follow already."""
+        """An application subscribes to a topic that the node follows already."""
         self.subscribed = True
         self._replay_until = 0
         self.delivered = cursor
         if cursor < self._synced:
             self._replay()
         elif self.is_replaying:
-            # A subscription that has ended was in the middle of it.
+            # It is the replay of a subscription that has ended.
             self._end_replay()
 
     def _replay(self) -> None:
@@ -170,7 +170,7 @@ class TopicLog:
         self._turn.load(query, Events, take)
 
     def _replay_page(self, replay: int, synced: int, page: Events) -> None:
-        """A page is read; `synced` is what the disk had for certain when it was asked."""
+        """A page is read; `synced` is the last index that was on the disk when it was asked for."""
         if replay != self._replays:
             return
         if self.subscribed:
@@ -178,7 +178,7 @@ class TopicLog:
                 self.delivered = index
                 self._emit(index, event, 0, redelivery=index <= self._replay_until)
             if not page.events:
-                # A flush took all that there was by then, but not what has come since.
+                # A flush dropped all events up to then, but none that came later.
                 self.delivered = max(self.delivered, synced)
             if self.delivered < self._synced:
                 self._replay()
@@ -192,9 +192,9 @@ class TopicLog:
             self._owner.replayed()
 
     def acknowledge(self, index: int) -> None:
-        """The application is done with everything up to `index`, as far as it was delivered.
+        """The application is done with all events up to `index` that were delivered.
 
-        One that has left the topic is not: its next log begins at 1 again.
+        After it unsubscribed this is ignored: its next log begins at 1 again.
         """
         if not self.subscribed:
             return

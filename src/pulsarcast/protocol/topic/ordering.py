@@ -1,8 +1,7 @@
-"""Delivery orders: which events may be delivered now, and which must wait.
+"""Delivery orders: decides which events may be delivered now, and holds the others back.
 
-Everything here is decided by number and by links, never by a clock. Events that wait are kept in
-memory only, up to a bound; beyond it they are dropped and fetched again when their turn comes
-(docs/spec/pulsarcast.md, Receive).
+Numbers and links decide, never a clock. Events that wait are kept in memory only, up to a bound;
+beyond it they are dropped, and fetched again later (docs/spec/pulsarcast.md, Receive).
 """
 
 from pulsarcast.model.errors import Rejection, RemoteError
@@ -12,11 +11,12 @@ from pulsarcast.model.topics import DeliveryOrder, Mark
 from pulsarcast.protocol.topic.frontier import Frontier
 
 BYTES_MAX = 8 << 20
-"""Bytes of one topic's events that wait in memory; what does not fit is fetched again later."""
+"""Bounds the bytes of one topic's events that wait in memory. Events that do not fit are
+fetched again later."""
 
 
 class Ordering:
-    """Holds a topic's events back until their turn comes."""
+    """Holds a topic's events back until they are next in the order."""
 
     def __init__(self, order: DeliveryOrder, frontier: Frontier, held_back_max: int) -> None:
         self.order = order
@@ -30,7 +30,7 @@ class Ordering:
         return self._waiting_count
 
     def held_back(self, publisher: PeerId, epoch: int, number: int) -> Cid | None:
-        """The event that is here under this number already and waits for its turn."""
+        """The event that is held back under this number."""
         waiting = self._waiting.get((publisher, epoch))
         found = None if waiting is None else waiting.get(number)
         return None if found is None else found[0].cid
@@ -44,14 +44,14 @@ class Ordering:
         return max(self.frontier.highest(publisher, epoch), self.highest(publisher, epoch))
 
     def known(self) -> tuple[Mark, ...]:
-        """How far we have seen each numbering, delivered or not."""
+        """The highest number seen of each numbering, delivered or not."""
         return tuple(
             Mark(mark.publisher, mark.epoch, self.seen(mark.publisher, mark.epoch))
             for mark in self.frontier.marks()
         )
 
     def offer(self, event: EventDescriptor, hops: int) -> bool:
-        """Whether the event may be delivered now; if not it is held back, or dropped when full."""
+        """Whether the event may be delivered now; if not it is held back, or dropped if full."""
         if self.order is DeliveryOrder.NONE:
             return True
         epoch, number = event.sequence
@@ -71,7 +71,7 @@ class Ordering:
     def next_of(self, publisher: PeerId, epoch: int) -> tuple[EventDescriptor, int] | None:
         """The next event of a numbering, if it waits here.
 
-        Raises RemoteError where it is out of place; then it waits here no longer.
+        Raises RemoteError if it is out of place; then it is held back no longer.
         """
         waiting = self._waiting.get((publisher, epoch))
         if waiting is None:

@@ -1,7 +1,7 @@
-"""Requests of a topic that were published: each is delivered once.
+"""Published requests: remembers which requests of a topic were published, to deliver each once.
 
-Two publishers may take the same request. Whoever receives both events knows by the author's own
-number that the second says nothing new. What was published is remembered on the disk
+Two publishers may publish the same request. A node that receives both events knows by the author's
+request number that the second is a duplicate. The numbers are kept on the disk
 (docs/spec/pulsarcast.md, Request to publish).
 """
 
@@ -11,11 +11,12 @@ from pulsarcast.protocol.store import DropState, MarkState, PutState, StateRow, 
 from pulsarcast.protocol.topic.frontier import Frontier
 
 GAPS_MAX = 1024
-"""Requests of one author published after one that is missing, before that counts as given up."""
+"""Bounds the requests of one author published after a missing one; beyond it the missing one counts
+as given up."""
 
 
 class PublishedRequests:
-    """Which authors' requests were published already, by request number."""
+    """The published requests of each author, by request number."""
 
     def __init__(self, topic: Cid) -> None:
         self._topic = topic
@@ -48,13 +49,13 @@ class PublishedRequests:
         """Remember that a request was published."""
         mark = self._numbers.add(author, epoch, number, None)
         if len(mark.beyond) > GAPS_MAX:
-            # Numbers below were refused or given up: nobody will publish them any more.
+            # Numbers below were refused or given up: no peer will publish them any more.
             self._numbers.retire(author, epoch, mark.beyond[0])
 
     # The disk.
 
     def row(self, event: EventDescriptor) -> Write:
-        """What our disk should say, once this event is on it."""
+        """The row that is written with this event."""
         epoch, _ = event.request.sequence
         mark = self._numbers.mark(event.author, epoch)
         assert mark is not None, "a request is taken before its event is kept"
@@ -66,14 +67,14 @@ class PublishedRequests:
         return self._topic + author + epoch.to_bytes(8, "big")
 
     def forget(self) -> list[Write]:
-        """The topic is forgotten: what our disk remembers of them may go."""
+        """Drop all rows: the topic is forgotten."""
         return [
             DropState("request", self._key(mark.publisher, mark.epoch))
             for mark in self._numbers.marks()
         ]
 
     def restore(self, key: bytes, value: bytes) -> None:
-        """Remember from the disk which of an author's requests were published."""
+        """Restore an author's published requests from their row."""
         author, epoch = PeerId(key[36:74]), int.from_bytes(key[74:], "big")
         high, *beyond = (
             int.from_bytes(value[at : at + 8], "big") for at in range(0, len(value), 8)
@@ -82,5 +83,5 @@ class PublishedRequests:
 
 
 def topic_of_request(key: bytes) -> Cid:
-    """Of which topic a row on our disk is."""
+    """The topic of a row of the table of requests."""
     return Cid(key[:36])

@@ -1,15 +1,15 @@
-"""Recovery: finding what we lack of a topic, and fetching it (docs/spec/pulsarcast.md, Recover).
+"""Recovery: finds a topic's missing events and fetches them (docs/spec/pulsarcast.md, Recover).
 
-A missing event is asked for from whoever showed that it exists, then from other neighbours, then
-from the DHT. What arrives is taken in like a new event, and so forwarded to those who lack it too.
+The node asks the peer that showed a missing event, then other neighbours, then the DHT. A fetched
+event is received like a new one, and so forwarded to members that lack it too.
 
-**Who may keep us busy.** Anyone can show us numberings that do not exist. Whatever others than our
-parent show takes at most half of what we want at a time, and none of them more than an eighth; our
-parent, who may be hostile too, leaves them a quarter. Those who showed us something take turns in
-asking, and some of the questions are kept for what the parent shows.
+**Bounds on hostile peers.** A peer can show numberings that do not exist. Peers other than the
+parent take at most half of the wants, and one of them at most an eighth. The parent, which may be
+hostile too, leaves them a quarter. The peers that showed missing events take turns, and some of the
+requests in flight are reserved for the parent's.
 
-**Gaps that nobody fills.** Retention drops events for good, and whoever was away would wait for
-them for ever. Where nobody gives us the events, `witnesses` says whether we may skip them.
+**Gaps that no peer fills.** Retention drops events for good, and a node that was away would wait
+for them for ever. If no peer has the events, `witnesses` says whether the node may skip them.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,25 +26,27 @@ from pulsarcast.protocol.topic.state import TopicState
 from pulsarcast.protocol.topic.witnesses import Witnesses, shows
 
 WANTS_MAX = 1024
-"""Numberings that we fetch at a time: a peer that claims more of them has to wait."""
+"""Bounds the numberings with missing events that a topic fetches at a time. Others are taken up
+after a later comparison."""
 OTHERS_SHARE = 2
-"""All but the parent can take one in so many of them."""
+"""Peers other than the parent take at most 1/`OTHERS_SHARE` of `WANTS_MAX` together."""
 PEER_SHARE = 8
-"""One peer that is not the parent can take one in so many of them."""
+"""One peer other than the parent takes at most 1/`PEER_SHARE` of `WANTS_MAX`."""
 KEPT_SHARE = 4
-"""One in so many of them is never the parent's: it may be the one that withholds."""
+"""The parent leaves 1/`KEPT_SHARE` of `WANTS_MAX` to others: it may be hostile and withhold."""
 SHOWN_MAX = 16
-"""Peers remembered to have shown the same events."""
+"""Bounds the peers that are remembered to have shown the same events."""
 SOURCES_MAX = 8
-"""Peers asked for the same events before only those that we chose are asked as well."""
+"""Bounds the peers that are asked for the same events; beyond it, only peers of the node's own
+choice are asked."""
 FETCHES_MAX = 8
-"""Requests in flight per topic, so that catch-up never starves live events."""
+"""Bounds the requests in flight per topic, so that catch-up never starves live events."""
 FETCHES_KEPT = 2
-"""How many of them are kept for what our parent shows."""
+"""Requests of `FETCHES_MAX` that are reserved for events that the parent shows."""
 
 
 class _Want:
-    """A numbering of which we lack something."""
+    """A numbering with missing events."""
 
     __slots__ = (
         "asked",
@@ -61,17 +63,17 @@ class _Want:
 
     def __init__(self, sponsor: PeerId, first: int, last: int, due_s: float) -> None:
         self.sponsor = sponsor
-        """On whose account we want it: whoever showed it first, or our parent."""
+        """The peer whose share it takes: the first that showed it, or the parent."""
         self.first = first
         self.last = last
         self.due_s = due_s
         self.cid: Cid | None = None
         self.shown_by: dict[PeerId, MarkState | None] = {}
-        """Who showed it to us, and what it showed."""
+        """The peers that showed it, and their marks."""
         self.voices: dict[PeerId, MarkState] = {}
-        """What those whose word counts say that they hold."""
+        """The marks of the witnesses."""
         self.asked: dict[PeerId, MarkState | None] = {}
-        """Whom we asked, and what it had shown by then."""
+        """The peers that were asked, and the mark that each had shown by then."""
         self.request: tuple[int, PeerId] | None = None
         self.timer: int | None = None
 
@@ -81,10 +83,10 @@ class RecoveryOwner(Protocol):
 
     @property
     def parent(self) -> PeerId | None:
-        """The neighbour that we count on first."""
+        """The upstream neighbour: in a tree the parent."""
 
     def neighbours(self) -> Iterable[PeerId]:
-        """Members that we could ask for an event, best first."""
+        """Members to ask for a missing event, best first."""
 
     def find_block(self, cid: Cid, then: Callable[[bytes | None], None]) -> None:
         """Look an event up in the DHT."""
@@ -114,11 +116,11 @@ class Recovery:
         self.owner = owner
         self._wants: dict[Source, _Want] = {}
         self._wanted_by: dict[PeerId, int] = {}
-        """How many of them are on each peer's account."""
+        """The number of wants in each peer's share."""
         self._requests: dict[int, Source] = {}
         self._request = 0
         self._look: tuple[int, PeerId] | None = None
-        """A question about what we hold, and whom we asked."""
+        """A request for an event that differs from the node's under one number, and its peer."""
         self._timer: int | None = None
         self._timer_due_s = 0.0
 
@@ -126,7 +128,7 @@ class Recovery:
         return len(self._wants)
 
     def compare(self, sender: PeerId, marks: Iterable[MarkState], *, patience_s: float) -> None:
-        """A peer shows what it holds: want what we lack, unless it arrives by itself soon."""
+        """A peer shows its marks: want the missing events, unless they arrive live soon."""
         for mark in marks:
             missing = self.frontier.missing_from(mark)
             if missing is not None:
@@ -144,9 +146,9 @@ class Recovery:
         self._pump()
 
     def parent_missing(self, mark: Mark, cid: Cid, publisher: PeerId, sender: PeerId) -> None:
-        """An event names one that we lack: its publisher had that, and who passed it on may.
+        """An event names a parent that is missing: its publisher had it, and its sender may.
 
-        It is on the publisher's account: nobody else vouches that there is such an event.
+        The want takes the publisher's share: no other peer vouches that the parent exists.
         """
         source = (mark.publisher, mark.epoch)
         missing = (self.frontier.high(*source) + 1, mark.number)
@@ -160,10 +162,10 @@ class Recovery:
         self._pump()
 
     def _may_ask_again(self, source: Source, want: _Want, peer: PeerId, mark: MarkState) -> None:
-        """It shows what it lacked when we asked: that is worth another question.
+        """Ask a peer again if it shows an event that it lacked when it was asked.
 
-        Who merely shows the same again is not, or we would go round our neighbours for ever and
-        never find out that nobody has it.
+        A peer that shows the same again is not asked: the node would ask its neighbours for ever
+        and never find out that none has the event.
         """
         first = self._first(source, want)
         if peer in want.asked and shows(mark, first) and not shows(want.asked[peer], first):
@@ -203,7 +205,7 @@ class Recovery:
         return want
 
     def _has_room(self, sender: PeerId) -> bool:
-        """Whether a peer may make us want one more numbering."""
+        """Whether a peer's share has room for one more want."""
         if len(self._wants) >= WANTS_MAX:
             return False
         parent = self.owner.parent
@@ -221,7 +223,7 @@ class Recovery:
             del self._wanted_by[sponsor]
 
     def _pump(self) -> None:
-        """Ask for whatever is due, within the limits."""
+        """Ask for all wants that are due, within the limits."""
         now = self.turn.now
         next_due_s: float | None = None
         due: dict[PeerId, list[Source]] = {}
@@ -242,7 +244,7 @@ class Recovery:
             self._timer = self.turn.after(next_due_s - now, self._on_timer)
 
     def _fetch_in_turns(self, due: dict[PeerId, list[Source]]) -> None:
-        """Share the questions out between those who showed us something."""
+        """Share the requests between the peers that showed missing events."""
         parent = self.owner.parent
         flying: dict[PeerId, int] = {}
         for source in self._requests.values():
@@ -254,13 +256,13 @@ class Recovery:
             may_ask = [peer for peer in due if peer == parent or others < others_max]
             if not may_ask:
                 break
-            # Whoever waits for the fewest answers; the parent among equals.
+            # The peer with the fewest requests in flight; the parent among equals.
             sponsor = min(may_ask, key=lambda peer: (flying.get(peer, 0), peer != parent))
             source = due[sponsor].pop(0)
             if not due[sponsor]:
                 del due[sponsor]
             want = self._wants.get(source)
-            # Giving one up may have brought events, and so changed all the others.
+            # Giving up a want may have brought events, and so changed the others.
             if want is not None and want.request is None and self._fetch(source, want):
                 flying[sponsor] = flying.get(sponsor, 0) + 1
                 others += sponsor != parent
@@ -273,9 +275,9 @@ class Recovery:
         return self.frontier.high(*source) >= want.last
 
     def _fetch(self, source: Source, want: _Want) -> bool:
-        """Ask the next peer; False where nobody is left to ask.
+        """Ask the next peer; False if none is left.
 
-        Those that we chose are all asked, however many: no gap is skipped before that.
+        All peers of the node's own choice are asked before a gap is skipped.
         """
         left = (peer for peer in self._peers_to_ask(source[0], want) if peer not in want.asked)
         if len(want.asked) >= SOURCES_MAX:
@@ -300,9 +302,9 @@ class Recovery:
         return True
 
     def _peers_to_ask(self, publisher: PeerId, want: _Want) -> Iterable[PeerId]:
-        """Whom to ask: who showed it last, those we chose, then all others.
+        """Peers to ask: the last that showed it, those of the node's choice, then all others.
 
-        However many strangers claim to have it, our own neighbours get their turn.
+        So strangers that claim to have it, however many, do not keep the node from its neighbours.
         """
         shown = [peer for peer in reversed(want.shown_by) if peer != self.turn.me]
         order = dict.fromkeys(shown[:1])
@@ -315,7 +317,7 @@ class Recovery:
         return order
 
     def receive(self, sender: PeerId, message: Range) -> None:
-        """A peer answers with events: take them in, and ask on where something is left."""
+        """A peer answers with events: take them, and ask on if some are still missing."""
         if self._look == (message.request, sender):
             self._look = None
             self._take(message, sender)
@@ -342,12 +344,12 @@ class Recovery:
             self.owner.take_recovered(block, sender, certificate)
 
     def look_at(self, peer: PeerId, claimed: MarkState) -> None:
-        """See for ourselves what a peer has under a number where we have something else."""
+        """Fetch the event that a peer claims under a number where the node has another."""
         if not self.state.is_sequenced:
             assert claimed.cid is not None, "a claim names an event"
             self.owner.find_block(claimed.cid, self._take_found)
             return
-        # Only with its certificate does it prove anything.
+        # It proves something only with its certificate, which the DHT does not keep.
         self._request += 1
         self._look = (self._request, peer)
         place = (claimed.publisher, claimed.epoch, claimed.high, claimed.high)
@@ -360,7 +362,7 @@ class Recovery:
             self._pump()
 
     def lost(self, peer: PeerId) -> None:
-        """A peer is gone: what we asked of it goes to the next one."""
+        """A connection ended: requests to that peer go to the next one."""
         touched = False
         for source, want in list(self._wants.items()):
             want.shown_by.pop(peer, None)
@@ -376,7 +378,7 @@ class Recovery:
         want.request = None
         self.turn.cancel(want.timer)
         want.timer = None
-        # To the end of the line: one that takes long must not keep the others waiting.
+        # To the end of the queue: a slow want must not keep the others waiting.
         del self._wants[source]
         self._wants[source] = want
 
@@ -387,7 +389,7 @@ class Recovery:
             self._release(want.sponsor)
 
     def _exhausted(self, source: Source, want: _Want, first: int) -> None:
-        """No neighbour has it: the topic may have retired it, or the DHT may still keep it."""
+        """No neighbour has the event: it may be retired, or the DHT may still keep it."""
         self._close(source, want)
         if self.retirement.has_retention():
             seen = self.state.ordering.seen(*source)
@@ -420,7 +422,7 @@ class Recovery:
             self.owner.take_recovered(block, self.turn.me)
 
     def stop(self) -> None:
-        """Forget everything: the topic is being left."""
+        """Drop all wants: the node leaves the topic."""
         for source, want in list(self._wants.items()):
             self._close(source, want)
         self.turn.cancel(self._timer)

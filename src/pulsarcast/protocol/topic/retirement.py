@@ -1,8 +1,8 @@
-"""Retirement: what the topic's retention or its author's flush lets go of, for good.
+"""Retirement: drops events for good, by the topic's retention or its author's flush.
 
-By age, count or bytes, or up to a place that a version names. What is retired counts as delivered,
-and whoever lacks it waits for it no longer. Which gaps may be skipped, `recovery` decides
-(docs/spec/pulsarcast.md, Retention and flush).
+Retention is by age, count or bytes; a flush is up to marks that a version names. A retired event
+counts as delivered, and a node that lacks it waits for it no longer. `recovery` decides which gaps
+may be skipped (docs/spec/pulsarcast.md, Retention and flush).
 """
 
 from pulsarcast.model import trace
@@ -23,7 +23,7 @@ from pulsarcast.protocol.topic.state import TopicState
 
 
 class Retirement:
-    """Drops what one topic no longer keeps."""
+    """Drops the events that one topic no longer keeps."""
 
     def __init__(self, state: TopicState, keeping: Keeping) -> None:
         self._context = state.context
@@ -36,13 +36,13 @@ class Retirement:
         self._keeping = keeping
         self._timer: int | None = None
         self._kept_index = 0
-        """What our log held when retention was last looked at: only that may be dropped.
+        """The newest index when retention last ran: only events up to it may be dropped.
 
-        So every event is kept for a while, and whoever is a little behind can still fetch it.
+        So every event is kept for a while, and a member that is a little behind can fetch it.
         """
 
     def start(self) -> None:
-        """Look after retention from now on, as the newest version wants it."""
+        """Run retention from now on, as the newest version sets it."""
         self._turn.cancel(self._timer)
         self._timer = None
         if self.has_retention():
@@ -54,19 +54,19 @@ class Retirement:
         self._turn.cancel(self._timer)
 
     def has_retention(self) -> bool:
-        """Whether the topic lets go of anything by itself."""
+        """Whether the topic has a retention limit."""
         retention = self._versions.current.retention
         return (retention.age_s, retention.count, retention.bytes) != (None, None, None)
 
     def begin(self) -> None:
-        """What a version flushed that we knew before our start lies before it."""
+        """At the start: events that a known version flushed lie before the start frontier."""
         for version in self._versions.all():
             for mark in version.flushed:
                 self._frontier.retire(mark.publisher, mark.epoch, mark.number)
                 self._keeping.accept_waiting(mark.publisher, mark.epoch)
 
     def adopt(self, version: TopicDescriptor) -> None:
-        """A newer version may flush, and change what is kept."""
+        """A newer version may flush, and change the retention."""
         for mark in version.flushed:
             self.retire(mark.publisher, mark.epoch, mark.number)
         if version.flushed:
@@ -89,21 +89,21 @@ class Retirement:
         return 0 if self._causal is None else self._causal.needed(publisher, epoch)
 
     def excuse(self, publisher: PeerId, epoch: int, number: int) -> None:
-        """What others wait for is retired: they wait no longer.
+        """Parents of waiting events are retired: the events wait no longer.
 
-        We do not count it as ours. That it ever existed we know only from those who name it, and
-        nobody shall make us skip what its publisher has yet to publish.
+        The frontier does not cover them. Only the events that name them say that they existed, and
+        no publisher may make the node skip numbers that another has yet to publish.
         """
-        assert self._causal is not None, "only there anything waits for another's event"
+        assert self._causal is not None, "only in causal order do events wait for parents"
         if self._log.subscribed:
             self._turn.trace(trace.Retired(self._topic, publisher, epoch, number))
         self._causal.excuse(publisher, epoch, number)
         self._keeping.accept_waiting(publisher, epoch)
 
-    # Our log.
+    # The log.
 
     def _drop_retired(self, first: int) -> None:
-        """Forget the beginning of our log as far as it is retired, page by page."""
+        """Drop the beginning of the log as far as it is retired, page by page."""
 
         def found(page: Events) -> None:
             last = 0
@@ -120,12 +120,12 @@ class Retirement:
         self._turn.load(LoadLog(self._topic, first, PAGE), Events, found)
 
     def _retain(self) -> None:
-        """Drop what the topic's retention no longer asks us to keep."""
+        """Drop the events beyond the topic's retention."""
         retention = self._versions.current.retention
         age_us = (
             None if retention.age_s is None else self._turn.wall_us - retention.age_s * 1_000_000
         )
-        # What the application has not seen yet is never dropped under its feet.
+        # Events that the application has not been given are never dropped.
         index_max = min(self._kept_index, self._log.delivered if self._log.subscribed else 1 << 62)
         self._kept_index = self._log.newest
         query = LoadOldest(self._topic, retention.count, retention.bytes, age_us, index_max)
@@ -136,7 +136,7 @@ class Retirement:
         if oldest.index < 1:
             return
         self._context.counts["retention"] += 1
-        # A number before a gap of ours is not retired because we let go of one behind it.
+        # Dropping a number beyond a gap does not retire the numbers of the gap.
         marks = [
             self._retire_mark(publisher, epoch, min(number, self._frontier.high(publisher, epoch)))
             for publisher, epoch, number in oldest.floors

@@ -1,8 +1,7 @@
-"""Sharing: showing others what we hold of a topic, and giving it to them.
+"""Sharing: shows the node's frontier to peers, and sends them the events that they lack.
 
-A frontier is shown in pages. Who is shown one, and holds something else, fetches what it lacks;
-where we ask for it, it shows its own in return, so that both sides learn
-(docs/spec/pulsarcast.md, Recover).
+A frontier is shown in pages. A peer that is shown one fetches the events that it lacks. If asked,
+it shows its own in return, so that both sides learn (docs/spec/pulsarcast.md, Recover).
 """
 
 from collections.abc import Iterable
@@ -14,13 +13,13 @@ from pulsarcast.protocol.topic.frontier import BEYOND_MAX
 from pulsarcast.protocol.topic.state import TopicState
 
 COMPARE_INTERVAL_S = 1.0
-"""How often at most we show one peer our whole frontier."""
+"""The least time between two showings of the whole frontier to one peer."""
 SHOWN_MAX = 64
-"""Peers of whom we remember when we showed it to them."""
+"""Bounds the peers for which the time of the last showing is remembered."""
 
 
 class Sharing:
-    """Shows one topic's frontier to others, and serves them from our disk."""
+    """Shows one topic's frontier to peers, and serves events from the disk."""
 
     def __init__(self, state: TopicState) -> None:
         self._topic = state.id
@@ -30,7 +29,7 @@ class Sharing:
         self._shown: dict[PeerId, float] = {}
 
     def show(self, peer: PeerId, *, answer: bool) -> None:
-        """Send our whole frontier; `answer`: we want to see the peer's."""
+        """Send the whole frontier; `answer` asks for the peer's."""
         self._shown.pop(peer, None)
         self._shown[peer] = self._turn.now
         while len(self._shown) > SHOWN_MAX:
@@ -38,15 +37,15 @@ class Sharing:
         self._send_pages(peer, self._frontier.marks(), answer=answer)
 
     def show_now_and_then(self, peer: PeerId) -> None:
-        """Send our whole frontier and ask for the peer's, unless we just did."""
+        """Send the whole frontier and ask for the peer's, unless that was done just before."""
         shown = self._shown.get(peer)
         if shown is None or self._turn.now - shown >= COMPARE_INTERVAL_S:
             self.show(peer, answer=True)
 
     def answer(self, peer: PeerId, message: FrontierPage, *, known: bool) -> None:
-        """A peer showed us its frontier, and wants to see ours.
+        """A peer showed its frontier, and asks for the node's.
 
-        A visitor only needs to hear about the numberings that it asked about.
+        A visitor gets only the numberings that it asked about.
         """
         whole = known and not _asks_only(message.marks)
         ours = self._frontier.marks() if whole else self._marks_like(message.marks)
@@ -57,14 +56,14 @@ class Sharing:
         return [mark for mark in ours if mark is not None]
 
     def consult(self, peers: Iterable[PeerId], publisher: PeerId, epoch: int) -> None:
-        """Ask some peers what they hold of a numbering, showing what we hold of it."""
+        """Ask some peers for their mark of a numbering, showing the node's."""
         mark = self._frontier.mark(publisher, epoch) or MarkState(publisher, epoch, 0, 0, None)
         for peer in peers:
             if peer != self._turn.me:
                 self._send_pages(peer, [mark], answer=True)
 
     def ask_about(self, peer: PeerId, publisher: PeerId, epoch: int) -> None:
-        """Ask a peer what it holds of a numbering, showing nothing."""
+        """Ask a peer for its mark of a numbering, showing nothing."""
         self._send_pages(peer, [MarkState(publisher, epoch, 0, 0, None)], answer=True)
 
     def _send_pages(self, peer: PeerId, marks: list[MarkState], *, answer: bool) -> None:
@@ -76,11 +75,11 @@ class Sharing:
             self._turn.send(peer, FrontierPage(self._topic, shown, answer and not more, more))
 
     def lost(self, peer: PeerId) -> None:
-        """A connection ended: when it comes back, it has to be shown everything again."""
+        """A connection ended: when the peer comes back, it is shown the whole frontier again."""
         self._shown.pop(peer, None)
 
     def serve(self, sender: PeerId, message: FetchRange) -> None:
-        """A peer lacks events that we may hold: read them from the disk."""
+        """A peer asks for events: read them from the disk."""
         limit = self._parameters.range_bytes_max
         query = LoadNumbers(
             self._topic, message.publisher, message.epoch, message.first, message.last, limit
@@ -98,14 +97,14 @@ class Sharing:
 
 
 def _asks_only(marks: tuple[MarkState, ...]) -> bool:
-    """Whether a peer shows nothing, and wants to hear of the numberings that it names."""
+    """Whether a peer shows no events, and only asks about the numberings that it names."""
     return bool(marks) and not any(mark.high or mark.beyond for mark in marks)
 
 
 def _cut(mark: MarkState) -> MarkState:
-    """A mark as it may be shown: a message has room for only so many exceptions.
+    """A mark with at most `BEYOND_MAX` numbers beyond its gap, as a message has room for.
 
-    What is left out is shown once the gap before it is closed.
+    The others are shown once the gap is closed.
     """
     if len(mark.beyond) <= BEYOND_MAX:
         return mark

@@ -1,4 +1,4 @@
-"""What the parts of one followed topic share: its versions, what it holds, and its log.
+"""The state that the parts of one followed topic share: versions, frontier, orders and log.
 
 A part of a topic gets this state, the parts that it calls, and at most one narrow protocol that
 names what it asks of the topic (docs/spec/pulsarcast.md, State).
@@ -20,7 +20,7 @@ from pulsarcast.protocol.topic.versions import Versions
 
 
 class Resumed(NamedTuple):
-    """What the disk remembers of a topic after a restart."""
+    """A topic's state from the disk, after a restart."""
 
     frontier: Frontier
     log_index: int
@@ -55,16 +55,16 @@ class TopicState:
         self.is_sequenced = versions.first.is_sequenced
         self.log = log
         self.started = frontier is not None
-        """Whether the subscription has its start frontier, so that events are due to us."""
+        """Whether the start frontier is known, so that events beyond it are due."""
         self.frontier = Frontier() if frontier is None else frontier
         self.halted: TwoCertificates | None = None
-        """Why the topic does not go on, for anyone."""
+        """Why the topic is halted, if it is."""
         self.requests = PublishedRequests(self.id)
         self.causal: CausalOrdering | None = None
         self.barrier: CausalBarrier | None = None
-        """The events that our next event follows; only causal topics have these two."""
+        """The events that the node's next event follows; only causal topics have these two."""
         self.certificates: dict[Cid, bytes] = {}
-        """Those of events on their way into our log."""
+        """The certificates of events on their way into the log."""
         order, held_back_max = versions.current.delivery_order, context.parameters.held_back_max
         self.ordering = Ordering(order, self.frontier, held_back_max)
         if order is DeliveryOrder.CAUSAL:

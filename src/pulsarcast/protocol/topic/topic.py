@@ -1,4 +1,6 @@
-"""A followed topic: where its parts meet (docs/spec/pulsarcast.md, Processing).
+"""A topic that the node is a member of: connects its parts, and takes events through them.
+
+docs/spec/pulsarcast.md, Processing.
 
 The parts that are called answer with values, and the topic acts on them: the order of the effects
 of an arriving event can be read in `Topic.receive`. The parts that timers or the disk wake ask the
@@ -42,45 +44,46 @@ from pulsarcast.protocol.topic.versions import Versions
 from pulsarcast.protocol.topic.witnesses import Witnesses
 
 HOPS_MAX = 255
-"""Hops are counted up to here: a message has one byte for them."""
+"""Bounds the hops that an event counts, to fit one byte; further hops stay at this number."""
 START_MARKS_MAX = 65_536
-"""Publishers of a topic that a new subscriber takes from its parent."""
+"""Bounds the marks that a new subscriber accepts as its start frontier: a hostile parent could
+send pages without end."""
 
 
 class TopicOwner(Protocol):
-    """What a topic asks of the node that it belongs to."""
+    """Asked of the node that follows the topic."""
 
     def started(self, topic: "Topic") -> None:
         """The subscription has its start frontier."""
 
     def resumed(self, topic: "Topic") -> None:
-        """After a restart, we know again which event we saw last."""
+        """After a restart, the node knows the newest event of its log again, and may publish."""
 
     def stopped(self, topic: "Topic") -> None:
-        """We are out of its tree or cube."""
+        """The node has left the topic's overlay."""
 
     def arrived(self, topic: "Topic", event: EventDescriptor) -> None:
-        """An event is on the disk: what it says, or whom it answers, may concern the node."""
+        """An event is on the disk: its content, or the request it answers, may concern the node."""
 
     def want_version(self, topic: "Topic", version: Cid, sender: PeerId) -> None:
-        """An event names a version that we have not seen."""
+        """An event names a version that the node does not know."""
 
 
 class OwnNumberings(OwnEvents, Protocol):
-    """What a topic asks of those who keep our own numberings."""
+    """Asked of the part that keeps the node's own numberings."""
 
     def met(self, event: EventDescriptor, sender: PeerId) -> None:
-        """An event that our key signed has come, and we did not put it into the topic."""
+        """An event arrived that the node's key signed, and this node did not publish it."""
 
     def heard(self, topic: Cid, peer: PeerId, marks: Iterable[MarkState], *, more: bool) -> None:
-        """A peer shows what it holds."""
+        """A peer shows its frontier."""
 
     def agreed(self, topic: "Topic", parent: PeerId) -> None:
-        """A new parent holds the same numbers as we do."""
+        """A new parent holds the same numbers as the node."""
 
 
 class Topic:
-    """One topic that we follow: as a subscriber, for its versions, or to keep its tree together."""
+    """One topic that the node is a member of."""
 
     def __init__(
         self,
@@ -113,7 +116,8 @@ class Topic:
         self.causal = state.causal
         self.barrier = state.barrier
         self.is_ready = state.started and log_index == 0
-        """Whether our start is on the disk, and so known to whoever asked for the subscription."""
+        """Whether the start frontier is on the disk and, after a restart, the log's newest event is
+        known: the node may link to it, and callers that waited have been told."""
         self.overlay, self.heartbeat = choose_overlay(versions.first, context, dht, self)
         self.overlay.fresh = not state.started
         self.overlay.open = state.started
@@ -128,9 +132,11 @@ class Topic:
         self.recovery = context.part(Recovery)(state, self.retirement, witnesses, self)
         self.comparing = Comparing(self.overlay, self.heartbeat, self.sharing)
         self.awaited_own: Sequence | None = None
-        """Causal order: our last event from before we followed the topic, if it is yet to come."""
+        """Causal order: the node's own last event from before it followed the topic. While it has
+        not arrived, the node does not publish."""
         self._start_peer: PeerId | None = None
-        """Whoever let us in while we hold nothing: what it shows us is our start."""
+        """The peer that let the node in before it had a start frontier: its frontier is the start.
+        """
 
     @property
     def descriptor(self) -> TopicDescriptor:
@@ -149,14 +155,14 @@ class Topic:
 
     @property
     def halted(self) -> Refusal | None:
-        """Why the topic does not go on, for anyone."""
+        """Why the topic is halted, if it is."""
         halt = self.state.halted
         return None if halt is None else halt.refusal
 
     # Coming and going.
 
     def open(self, *, from_start: bool = False) -> None:
-        """Join the tree; a subscription from the start wants all history there is."""
+        """Join the overlay; a subscription from the start wants the whole history."""
         if from_start and not self.started:
             self._complete_start()
         self.overlay.join()
@@ -165,32 +171,33 @@ class Topic:
         self.log.open(replay=self.started)
 
     def newest_loaded(self) -> None:
-        """After a restart, we know again what we saw last."""
+        """After a restart, the newest event of the log is known."""
         if not self.is_behind_its_log:
             self.owner.resumed(self)
 
     def replayed(self) -> None:
-        """The application has been given all that is in our log."""
+        """The application has been given all events of the log."""
         if self.causal is not None and (self.log.is_newest_loaded or self.is_ready):
             self.owner.resumed(self)
 
     @property
     def is_behind_its_log(self) -> bool:
-        """Whether causal order has to wait: our log holds what was not handed out yet.
+        """Whether causal order has to wait: the log holds events that were not delivered yet.
 
-        What we publish follows all that is in our log: the application must have been given it.
+        An event follows all events of its publisher's log, so the application there must have been
+        given them.
         """
         return self.log.is_replaying and self.causal is not None
 
     @property
     def may_publish(self) -> bool:
-        """Whether we know what to link to."""
+        """Whether the node knows which events its next one follows."""
         return self.is_ready and not self.is_behind_its_log and self.awaited_own is None
 
     def must_begin_anew(self, from_start: bool) -> bool:
-        """Whether a subscription cannot build on what we hold.
+        """Whether a subscription cannot build on the events that the node holds.
 
-        What retention took from us is gone for everyone in time: no reason to forget the rest.
+        Events that retention dropped are in time gone at every node: no reason to drop the rest.
         """
         if self.subscribed:
             return False
@@ -199,7 +206,7 @@ class Topic:
         )
 
     def adopt_version(self, version: TopicDescriptor) -> bool:
-        """Take a newer version over; True where it was new to us."""
+        """Adopt a newer version; False if the node knew it."""
         if not self.versions.add(version):
             return False
         self.retirement.adopt(version)
@@ -207,18 +214,18 @@ class Topic:
         return True
 
     def leave(self) -> None:
-        """Leave the tree, handing children over."""
+        """Begin to leave the overlay, handing children over; `overlay_left` follows."""
         self.overlay.leave()
 
     def overlay_left(self) -> None:
-        """The tree has let us go."""
+        """The node is out of the overlay: stop all timers."""
         self.heartbeat.stop()
         self.recovery.stop()
         self.retirement.stop()
         self.owner.stopped(self)
 
     def attached(self, parent: PeerId | None, digest: bytes | None) -> None:
-        """We have a place in the tree: catch up, or learn where we start."""
+        """The node has a place in the overlay: catch up, or learn the start frontier."""
         if not self.started:
             self._start_peer = parent
             if parent is None:
@@ -230,7 +237,7 @@ class Topic:
             self.own.agreed(self, parent)
 
     def _complete_start(self) -> None:
-        """Our start frontier is known: from here on every event is due to us."""
+        """The start frontier is complete: from here on every event is due."""
         self.state.started = True
         self._start_peer = None
         self.overlay.fresh = False
@@ -243,16 +250,16 @@ class Topic:
         self.turn.persist(*(PutMark(self.id, mark) for mark in self.frontier.marks()))
 
     def learn(self, members: tuple[Contact, ...]) -> None:
-        """Our parent names other members."""
+        """The parent names other members."""
         self.heartbeat.learn(members)
 
     def welcome(self, child: PeerId, *, fresh: bool) -> None:
-        """A child was taken in: one that holds nothing hears where it starts."""
+        """A child was taken in: a `fresh` one has no start frontier yet, and gets the node's."""
         if fresh:
             self.sharing.show(child, answer=False)
 
     def path_changed(self) -> None:
-        """Our children should hear our new path to the root."""
+        """The node's path to the root changed: tell its children."""
         self.heartbeat.announce()
 
     def lost(self, peer: PeerId) -> None:
@@ -269,7 +276,7 @@ class Topic:
     def receive_live(
         self, event: EventDescriptor, sender: PeerId, hops: int, certificate: bytes
     ) -> None:
-        """Take an event in that a neighbour passed on, or that its publisher hands in."""
+        """Take an event from a neighbour, or from its publisher, which hands it in with 0 hops."""
         self.receive(event, sender, hops or 1, certificate, via_overlay=hops > 0)
 
     def receive(
@@ -281,9 +288,9 @@ class Topic:
         *,
         via_overlay: bool = False,
     ) -> None:
-        """Take an event in, from wherever it comes (docs/spec/pulsarcast.md, Receive).
+        """Take an event: live, recovered, or unparked (docs/spec/pulsarcast.md, Receive).
 
-        It is on the disk before it is delivered. So what was delivered is on our disk, and a
+        It is on the disk before it is delivered. So every delivered event is on the disk, and a
         redelivery after a crash can be marked as one.
         """
         state = self.state
@@ -303,8 +310,8 @@ class Topic:
                 self.recovery.gap(numbered_by, epoch, missing, sender)
                 return
             case Void(error):
-                # We do not pass it on: one who joins late may not know yet that its publisher lost
-                # the right.
+                # A void event is not forwarded: a member that joined late may not know yet that
+                # its publisher lost the right, and would deliver it.
                 self.keeping.void(event)
                 raise error
             case _ as unreachable:
@@ -322,13 +329,13 @@ class Topic:
         if placed.gap is not None:
             self.recovery.gap(numbered_by, epoch, placed.gap, sender)
         if state.causal is not None and not is_accepted:
-            # Asked for one by one: what is recovered or retired meanwhile is lacking no longer.
+            # One at a time: a parent that is recovered or retired meanwhile is not missing.
             for mark, cid in state.causal.lacking(event):
                 self.context.counts["parent_missing"] += 1
                 self.recovery.parent_missing(mark, cid, event.publisher, sender)
 
     def take_recovered(self, block: bytes, sender: PeerId, certificate: bytes = b"") -> None:
-        """A fetched event is taken in, and so passed on, like a new one."""
+        """Take a fetched event, and so forward it, like a new one."""
         try:
             event = self.context.decode(block)
             if event.topic != self.id:
@@ -339,39 +346,39 @@ class Topic:
             self.context.rejected(sender, self.id, error)
 
     def unpark(self, version: Cid) -> None:
-        """A version became known, or will not: look again at what waited for it."""
+        """A version became known, or will not: judge the events that waited for it again."""
         for event, sender, hops, certificate, via_overlay in self.arrivals.unpark(version):
             try:
                 self.receive(event, sender, hops, certificate, via_overlay=via_overlay)
             except RemoteError as error:
                 self.context.rejected(sender, self.id, error)
 
-    # What we hold, and what others do.
+    # The frontier, and those of peers.
 
     def synced_position(self) -> int:
-        """The position up to which every event, with its certificate, is on our disk."""
+        """The position up to which every event, with its certificate, is on the disk."""
         return self.frontier.high(shared_numbering(self.id), 0) - self.log.unsynced
 
     def holds(self, event: EventDescriptor) -> bool:
-        """Whether we have this event, as far as we can tell without asking the disk."""
+        """Whether the node holds this event, as far as memory tells without asking the disk."""
         place = (event.numbered_by, *event.sequence)
         return self.frontier.holds(*place) and self.frontier.cid_at(*place) in (None, event.cid)
 
     def has_gaps(self) -> bool:
-        """Whether we hold events beyond others that we lack."""
+        """Whether the node holds events beyond others that it lacks."""
         return next(self.frontier.gaps(), None) is not None
 
     def digest(self) -> bytes:
-        """What we hold, as a hash."""
+        """The hash of the node's frontier."""
         return self.frontier.digest()
 
     def differs_from(self, peer: PeerId) -> None:
-        """A neighbour holds something else than we do: show it what we hold."""
+        """A neighbour's frontier differs from the node's: show it the node's."""
         if self.started:
             self.sharing.show_now_and_then(peer)
 
     def receive_page(self, sender: PeerId, message: FrontierPage) -> None:
-        """A peer shows what it holds: start there, or fetch what we lack."""
+        """A peer shows a page of its frontier: start there, or fetch the missing events."""
         if not self.started:
             if sender == self._start_peer:
                 self._take_start_page(message)
@@ -390,24 +397,24 @@ class Topic:
             self.sharing.answer(sender, message, known=is_known)
 
     def _take_start_page(self, message: FrontierPage) -> None:
-        """Our parent's frontier is where our subscription starts."""
+        """Take a page of the start frontier, which is the parent's frontier."""
         if len(self.frontier) + len(message.marks) > START_MARKS_MAX:
             self.overlay.look_elsewhere()
             raise RemoteError("a start frontier without end", code=Rejection.TOO_MANY)
         self.keeping.start_at(message.marks)
         if not message.more:
             self._complete_start()
-        # What our parent holds beyond a gap is due to us, like the gap itself.
+        # Events that the parent holds beyond a gap are due, and so are those of the gap.
         self.recovery.compare(self.overlay.upstream or self.turn.me, message.marks, patience_s=0.0)
 
-    # What parts ask that timers or the disk wake.
+    # Asked by parts that timers or the disk wake.
 
     def arrived(self, event: EventDescriptor) -> None:
         """An event is on the disk."""
         self.owner.arrived(self, event)
 
     def want_version(self, version: Cid, sender: PeerId) -> None:
-        """An event can only be judged by a version that we do not know."""
+        """An event can only be judged by a version that the node does not know."""
         self.owner.want_version(self, version, sender)
 
     def find_block(self, cid: Cid, then: Callable[[bytes | None], None]) -> None:
@@ -416,11 +423,11 @@ class Topic:
 
     @property
     def parent(self) -> PeerId | None:
-        """The neighbour that we count on first."""
+        """The upstream neighbour: in a tree the parent."""
         return self.overlay.upstream
 
     def neighbours(self) -> Iterable[PeerId]:
-        """Whom we could ask for an event, best first."""
+        """Members to ask for a missing event, best first."""
         yield from (peer for peer in self.overlay.path if peer != self.turn.me)
         yield from self.heartbeat.lazy
         yield from self.overlay.children
@@ -431,7 +438,7 @@ class Topic:
     # For checkers.
 
     def view(self) -> TreeView | CubeView:
-        """Our place among the members."""
+        """The node's place among the members."""
         return self.overlay.view(subscribed=self.subscribed, lazy=tuple(self.heartbeat.lazy))
 
     def footprint(self) -> dict[str, int]:

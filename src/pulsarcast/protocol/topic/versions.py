@@ -1,10 +1,10 @@
-"""Versions: a topic's descriptors from the first to the newest, and who might publish when.
+"""Versions: a topic's descriptors from the first to the newest, by which events are judged.
 
 A topic is its first version's CID. An event names the version it was published under and is judged
-by that one. Each version names the frontier up to which the one before it is valid: an event under
-an old version that lies beyond it is ignored where the newer version no longer allows its publisher
-(docs/spec/pulsarcast.md, Versions; decision 0003 says why it is not ignored where the publisher
-still may).
+by that one. Each version names the frontier up to which the one before it is valid. An event under
+an old version beyond that frontier is ignored, if the newer version no longer allows its publisher
+(docs/spec/pulsarcast.md, Versions; docs/decisions/0003 says why it is not if the publisher still
+may).
 """
 
 from collections.abc import Collection, Iterable
@@ -21,18 +21,20 @@ from pulsarcast.model.topics import (
 )
 
 VERSIONS_MAX = 1024
-"""Versions kept per topic; an author that needs more starts a new topic."""
+"""Bounds the versions kept per topic; an author that needs more starts a new topic."""
 POSITION_MAX = 1 << 63
-"""Behind every position."""
+"""Above every position."""
 UNTIL_MAX = 8192
-"""Marks in a version of those that it forbids to publish: half a megabyte, of one."""
+"""Bounds the marks in a version of publishers that it forbids: half a megabyte of the one that a
+version may have."""
 
 
 def valid_until(held: Iterable[Mark], allowed: Collection[PeerId] | None) -> list[Mark]:
-    """Up to where events stay valid of those that a new version forbids to publish.
+    """The marks up to which events of publishers that a new version forbids stay valid.
 
-    Nobody looks for marks of the others. Where there are too many, those of whoever has the most
-    epochs go first, and with them all it ever said: or one could not be got rid of by having many.
+    Other publishers need no marks. If there are too many, the publishers with the most epochs get
+    none, and all their events become invalid: or a publisher with many epochs could not be
+    forbidden.
     """
     epochs: dict[PeerId, list[Mark]] = {}
     for mark in held:
@@ -56,7 +58,7 @@ class Versions:
         self.by_cid: dict[Cid, TopicDescriptor] = {first.cid: first}
         self._chain: list[TopicDescriptor] = [first]
         self.handovers: dict[int, Cid] = {}
-        """By position: the version whose sequencers count behind it."""
+        """By position: the version whose sequencers are in force after it."""
         self._valid_until: dict[Cid, dict[tuple[PeerId, int], int]] = {}
 
     def knows_parent_of(self, version: TopicDescriptor) -> bool:
@@ -64,7 +66,7 @@ class Versions:
         return version.parent in self.by_cid
 
     def add(self, version: TopicDescriptor) -> bool:
-        """Take a version in; True where it is new. One that may not follow raises RemoteError."""
+        """Add a version; True if it is new. A version that may not follow raises RemoteError."""
         if version.cid in self.by_cid:
             return False
         if len(self.by_cid) >= VERSIONS_MAX:
@@ -107,7 +109,7 @@ class Versions:
                 "several sequencers count together, and one by itself", code=Rejection.INVALID_EVENT
             )
         if version is self.current or event.is_ordered:
-            # Who counts, and until when, is said in the order itself: see `handovers`.
+            # The order itself says which sequencers are in force, and until when: see `handovers`.
             return
         if version not in self._chain:
             raise RemoteError(
@@ -122,7 +124,7 @@ class Versions:
                 )
 
     def sequencers_of(self, event: EventDescriptor) -> tuple[PeerId, ...]:
-        """Who counted the event, by the version that it names."""
+        """The sequencers of the version that an event names."""
         version = self.by_cid.get(event.version)
         if version is None:
             raise RemoteError(
@@ -133,24 +135,24 @@ class Versions:
         return version.sequencers
 
     def publishers_of(self, numbered_by: PeerId) -> tuple[PeerId, ...]:
-        """Who can speak for a numbering: its publisher, or all who count in it together."""
+        """The peers that can speak for a numbering: its publisher, or the topic's sequencers."""
         is_shared = self.first.is_sequenced and numbered_by == shared_numbering(self.first.cid)
         return self.sequencers() if is_shared else (numbered_by,)
 
     # Sequencers, of a topic that began with several.
 
     def check_sequencers(self, version: TopicDescriptor) -> None:
-        """Refuse a version that makes several count where one does so by itself."""
+        """Refuse a version with several sequencers, if the topic began with one."""
         if version.is_sequenced and not self.first.is_sequenced:
             raise RemoteError(BEGAN_WITH_ONE, code=Rejection.INVALID_SUCCESSION)
 
     def hand_over(self, position: int, version: Cid) -> None:
-        """The sequencers of a version count, from behind a position on."""
+        """The sequencers of a version are in force after a position."""
         self.handovers[position] = version
         self.handovers = dict(sorted(self.handovers.items()))
 
     def in_force_at(self, position: int) -> Cid:
-        """The version whose sequencers count at a position, as far as we know."""
+        """The version whose sequencers are in force at a position, as far as the node knows."""
         found = self.first.cid
         for handover, version in self.handovers.items():
             if handover >= position:
@@ -159,8 +161,8 @@ class Versions:
         return found
 
     def sequencers(self) -> tuple[PeerId, ...]:
-        """Everyone who may count now: by the newest version first, and by all since the last
-        handover that we know of."""
+        """All peers that may be in force now: those of the newest version first, then of all
+        versions since the last known handover."""
         in_force = self.by_cid.get(self.in_force_at(POSITION_MAX), self.first)
         chain = reversed(self._chain[in_force.number :] or [in_force])
         lists = (version.sequencers for version in (*chain, in_force))
@@ -171,9 +173,8 @@ class Versions:
         return self.first.is_sequenced and peer in self.sequencers()
 
     def named_since(self, version: Cid | None) -> tuple[PeerId, ...]:
-        """Everyone that a version names as a sequencer, from one on or, with None, from the first.
-
-        Of a version that we do not know nobody is named."""
+        """All peers that versions name as sequencers, from a version on or, with None, from the
+        first. From an unknown version: none."""
         since = self.first if version is None else self.by_cid.get(version)
         if since is None:
             return ()
@@ -183,7 +184,7 @@ class Versions:
     def newest_with(self, sequencers: tuple[PeerId, ...]) -> TopicDescriptor | None:
         """The newest version that names exactly these sequencers.
 
-        If need be one that lost: it may have come into force before the other was heard of."""
+        It may be a version that lost: it may have come into force before the other was known."""
         for version in reversed(self._chain):
             if version.sequencers == sequencers:
                 return version
@@ -193,5 +194,5 @@ class Versions:
         return None
 
     def all(self) -> list[TopicDescriptor]:
-        """Every version we know, oldest first."""
+        """Every known version, oldest first."""
         return sorted(self.by_cid.values(), key=lambda version: (version.number, version.cid))

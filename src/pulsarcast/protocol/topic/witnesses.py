@@ -1,28 +1,29 @@
-"""Witnesses: whose word it takes to skip a gap (docs/spec/pulsarcast.md, Retention and flush).
+"""Witnesses: decides by the word of several members whether a gap may be skipped.
 
-Retention drops events for good, and whoever was away would wait for them for ever. We skip a gap
-only if all of this holds:
+Retention drops events for good, and a node that was away would wait for them for ever. It skips a
+gap only if all of this holds (docs/spec/pulsarcast.md, Retention and flush):
 
 1. the topic has retention;
-2. a signed event from behind the gap is here: nobody can make us skip what does not exist yet;
-3. our parent, our lazy neighbours and whom we drew were asked for it, and nobody gave it to us;
+2. a signed event from beyond the gap is here: no peer can make the node skip numbers that do not
+   exist yet;
+3. the parent, the lazy neighbours and the drawn members were asked for the events, in vain;
 4. the publisher of these numbers, or the topic's author, says that they are retired; or at least
-   two of our parent, our lazy neighbours and the members that we drew do, and none of these says
-   that it holds them. (One that lacks them itself, or whose own subscription began behind the gap,
-   says nothing about it.)
+   two of the parent, the lazy neighbours and the drawn members do, and none of these says that it
+   holds them. (A member that lacks them, or whose subscription began beyond the gap, does not
+   count.)
 
-So no single peer can make us skip anything: not a stranger, who has no say at all, and not a
-parent. The publisher may, since it could as well have said nothing, and the author, since it could
-have flushed. In causal order an event may wait for numbers that are retired everywhere, with no
-event behind them: then 2 is that this event names them, and they are not skipped, it only waits for
-them no longer.
+So no single peer can make the node skip a gap: a stranger has no say, and a parent alone is not
+enough. The publisher can, since it could as well not have published, and the author can, since it
+could have flushed. In causal order an event may wait for numbers that are retired at every node,
+with no event beyond them. Then the event that names them stands for 2. They are not skipped; the
+event only waits for them no longer.
 
-Where the others are too few, we ask these two, and draw some members that we know of: they are
-asked for the events as well, and have a say until the next draw. Only few members may ever have had
-the events, such as those that were cut off together with a publisher whose disk was then lost.
-Where none of these can be had, as in a network of two, the gap stays, and later events of an
-ordered topic wait, until somebody comes or the author flushes. (A flush is signed and needs none of
-this.)
+If there are too few witnesses, the node asks the publisher and the author, and draws some members
+that it knows: they are asked for the events as well, and have a say until the next draw. Few
+members may ever have had the events, such as those that were cut off together with a publisher
+whose disk was then lost. If no witness can be had, as in a network of two, the gap stays. Later
+events of an ordered topic wait until a member joins or the author flushes. (A flush is signed and
+needs no witness.)
 """
 
 from collections.abc import Mapping
@@ -35,13 +36,15 @@ from pulsarcast.protocol.topic.sharing import Sharing
 from pulsarcast.protocol.topic.state import TopicState
 
 VOICES_MIN = 2
-"""Members of our own choice that must say that events are retired, if no one else can."""
+"""The fewest members of the node's own choice that can say that events are retired: no single
+member may."""
 DRAWN = 3
-"""Members that we draw for this, besides our neighbours: `recovery` asks all of them in time."""
+"""Members that are drawn as witnesses besides the neighbours: few, since `recovery` asks them all.
+"""
 
 
 class Witnesses:
-    """Those who have a say in whether events of one topic are gone for good."""
+    """The members that have a say in whether events of one topic are retired."""
 
     def __init__(
         self, state: TopicState, overlay: Overlay, heartbeat: Conversation, sharing: Sharing
@@ -53,19 +56,19 @@ class Witnesses:
         self._heartbeat = heartbeat
         self._sharing = sharing
         self._drawn: list[PeerId] = []
-        """Members that have a say beside our neighbours, until the next draw."""
+        """Members that have a say besides the neighbours, until the next draw."""
         self._drawn_s: float | None = None
         self._consulted: set[Source] = set()
-        """The numberings that were asked about since that draw: each is once."""
+        """The numberings that were asked about since that draw, each once."""
 
     def chosen(self) -> list[PeerId]:
-        """Those that we chose ourselves: our parent, our lazy neighbours, and whom we drew."""
+        """Members of the node's own choice: the parent, the lazy neighbours, the drawn members."""
         parent = self._overlay.upstream
         kept = (*(() if parent is None else (parent,)), *self._heartbeat.lazy)
         return list(dict.fromkeys((*kept, *self._drawn)))
 
     def _speakers(self, publisher: PeerId) -> tuple[PeerId, ...]:
-        """Those who can say alone that a numbering is retired."""
+        """The peers that can say alone that a numbering is retired."""
         return (*self._versions.publishers_of(publisher), self._versions.first.author)
 
     def has_a_say(self, peer: PeerId, publisher: PeerId) -> bool:
@@ -73,16 +76,16 @@ class Witnesses:
         return peer in self._speakers(publisher) or peer in self.chosen()
 
     def retired(self, publisher: PeerId, first: int, voices: Mapping[PeerId, MarkState]) -> int:
-        """Up to which number the events from `first` on are gone for good; 0: nobody can say.
+        """The number up to which the events from `first` on are retired; 0: unknown.
 
-        `voices` is what those with a say show. `recovery` has asked all that we chose, in vain.
+        `voices` are the marks of the witnesses. `recovery` has asked all chosen members, in vain.
         """
         chosen = self.chosen()
         for peer in self._speakers(publisher):
             voice = voices.get(peer)
             if voice is not None and voice.retired >= first:
                 return voice.retired
-        # Who began behind the gap, or lacks it like us, cannot know what became of it.
+        # A member that began beyond the gap, or has it too, cannot know whether it is retired.
         said = [
             mark.retired
             for peer, mark in voices.items()
@@ -91,7 +94,7 @@ class Witnesses:
         return min(said) if len(said) >= VOICES_MIN else 0
 
     def ask_around(self, source: Source) -> None:
-        """Ask those who know more than our neighbours, as often as we draw at most."""
+        """Ask the publisher, the author and drawn members about a numbering, once per draw."""
         now = self._turn.now
         if self._drawn_s is None or now - self._drawn_s >= self._parameters.status_interval_s:
             self._drawn_s = now
@@ -103,7 +106,7 @@ class Witnesses:
             self._sharing.consult(peers, *source)
 
     def _draw(self) -> None:
-        """Draw members, as we choose lazy neighbours: nobody else can say who they are."""
+        """Draw members at random, like lazy neighbours: no other peer can choose them."""
         self._drawn = []
         neighbours = {self._turn.me, *self.chosen()}
         known = [peer for peer in self._heartbeat.members() if peer not in neighbours]
