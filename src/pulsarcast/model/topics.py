@@ -342,10 +342,10 @@ def _check_links(topic: TopicDescriptor, event: EventDescriptor) -> None:
 
 
 def check_attributes(rules: tuple[AttributeRule, ...], attributes: Mapping[str, Attribute]) -> None:
-    """Hold attributes against the schema: none that it does not name, each of type and in bounds.
+    """Check attributes against the schema: each is named there, of its type and in bounds.
 
-    An attribute may be missing; filters that ask for it do not match then. Where there is no
-    schema, anything goes.
+    An attribute may be missing; filters that ask for it do not match then. Without a schema, every
+    attribute is allowed.
     """
     if not rules:
         return
