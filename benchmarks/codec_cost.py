@@ -154,7 +154,7 @@ def samples() -> dict[str, m.Message]:
         "CompareKeys": m.CompareKeys(9, 5, key, 1_000, key),
         "KeysDiffer": m.KeysDiffer(9, 5, key, (cid,) * 16, ((5, key, 1_000, key),) * 16),
         "WantBlocks": m.WantBlocks(9, (cid,) * 16),
-        "AskVote": s.AskVote(topic, 3, store, 1_000, 2, False),
+        "RequestVote": s.RequestVote(topic, 3, store, 1_000, 2, False),
         "Vote": s.Vote(topic, 3, store, True, False),
         "Append, empty": s.Append(topic, 3, store, 1_000, 3, (), 990, 991, 980),
         "Append of 16": s.Append(topic, 3, store, 1_000, 3, (entry,) * 16, 990, 991, 980),

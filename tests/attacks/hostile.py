@@ -164,7 +164,7 @@ class Hostile:
             ),
             "store": self.store,
             "term": self.small,
-            "trial": self.flip,
+            "pre_vote": self.flip,
             "version": self.version_named,
         }
 

@@ -1,6 +1,6 @@
 """Raft, claim by claim (Ongaro and Ousterhout 2014), and what our certificates add to it.
 
-Deviations: trial votes (Ongaro's thesis, 9.6); members are peers with their stores; the first
+Deviations: PreVote (Ongaro's thesis, 9.6); members are peers with their stores; the first
 leader needs all votes (decision 0021).
 """
 
@@ -16,7 +16,7 @@ from pulsarcast.protocol.effects import Effect, Persist, Send, SetTimer
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config
 from pulsarcast.protocol.sequencing.log import Entry, EntryKind, Log
-from pulsarcast.protocol.sequencing.messages import Append, Appended, AskVote, Vote
+from pulsarcast.protocol.sequencing.messages import Append, Appended, RequestVote, Vote
 from pulsarcast.protocol.sequencing.owner import Wanted
 from pulsarcast.protocol.sequencing.saved import Saved
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
@@ -56,7 +56,7 @@ class Bench:
         act()
         return self.effects
 
-    def hear(self, sender: PeerId, message: Append | Appended | AskVote | Vote) -> list[Effect]:
+    def hear(self, sender: PeerId, message: Append | Appended | RequestVote | Vote) -> list[Effect]:
         return self.do(lambda: self.sequencer.receive(sender, message))
 
     def sync(self) -> list[Effect]:
@@ -152,8 +152,8 @@ def event(term: int, position: int) -> Entry:
     return Entry(term, position, EntryKind.EVENT, b"%d/%d" % (term, position))
 
 
-def ask(term: int, index: int, last_term: int, *, store: bytes = STORES[ANN]) -> AskVote:
-    return AskVote(TOPIC, term, store, index, last_term, False)
+def ask(term: int, index: int, last_term: int, *, store: bytes = STORES[ANN]) -> RequestVote:
+    return RequestVote(TOPIC, term, store, index, last_term, False)
 
 
 def append(
@@ -386,15 +386,15 @@ def test_a_candidate_asks_those_again_who_have_not_answered() -> None:
     """5.1: servers retry if they do not receive a response in a timely manner."""
     bench = Bench(founded=False)
     bench.wait()
-    trial = AskVote(TOPIC, 1, STORES[ME], 0, 0, True)
-    assert asked_again(bench) == {ANN: trial, BEN: trial}
+    pre_vote = RequestVote(TOPIC, 1, STORES[ME], 0, 0, True)
+    assert asked_again(bench) == {ANN: pre_vote, BEN: pre_vote}
     again = bench.effects
     bench.hear(ANN, Vote(TOPIC, 0, STORES[ANN], True, True))
     bench.effects = again
-    assert asked_again(bench) == {BEN: trial}
+    assert asked_again(bench) == {BEN: pre_vote}
     bench.hear(BEN, Vote(TOPIC, 0, STORES[BEN], True, True))
     bench.sync()
-    vote = AskVote(TOPIC, 1, STORES[ME], 0, 0, False)
+    vote = RequestVote(TOPIC, 1, STORES[ME], 0, 0, False)
     assert asked_again(bench) == {ANN: vote, BEN: vote}
 
 
@@ -481,8 +481,8 @@ def test_one_that_was_replaced_and_asks_is_told_that_this_is_committed_and_no_mo
     bench.elect(BEN)
     bench.sync()
     last = bench.sequencer.log.last_index
-    trial = AskVote(TOPIC, 2, STORES[ANN], 2, 1, True)
-    assert list(appends(bench.hear(ANN, trial))) == [ANN]
+    pre_vote = RequestVote(TOPIC, 2, STORES[ANN], 2, 1, True)
+    assert list(appends(bench.hear(ANN, pre_vote))) == [ANN]
     bench.hear(BEN, Appended(TOPIC, 2, STORES[BEN], True, last, 1, ()))
     assert bench.sequencer.committed == last
     has_all = Appended(TOPIC, 2, STORES[ANN], True, last, 1, ())
@@ -549,11 +549,11 @@ def test_a_trial_changes_nobodys_term_and_fails_while_somebody_leads() -> None:
     """Ongaro's thesis, 9.6."""
     bench = Bench()
     bench.hear(ANN, append(1, 1, 1))
-    trial = AskVote(TOPIC, 2, STORES[BEN], 9, 1, True)
-    [vote] = [m for m in said(bench.hear(BEN, trial) + bench.sync()) if isinstance(m, Vote)]
+    pre_vote = RequestVote(TOPIC, 2, STORES[BEN], 9, 1, True)
+    [vote] = [m for m in said(bench.hear(BEN, pre_vote) + bench.sync()) if isinstance(m, Vote)]
     assert not vote.granted
     bench.turn.now += 5.0
-    [vote] = [m for m in said(bench.hear(BEN, trial)) if isinstance(m, Vote)]
+    [vote] = [m for m in said(bench.hear(BEN, pre_vote)) if isinstance(m, Vote)]
     assert vote.granted
     assert bench.sequencer.term == 1
 

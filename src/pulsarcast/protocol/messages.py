@@ -62,7 +62,7 @@ from pulsarcast.protocol.limits import (
 from pulsarcast.protocol.sequencing.messages import (
     Append,
     Appended,
-    AskVote,
+    RequestVote,
     Summon,
     Vote,
 )
@@ -427,7 +427,7 @@ TopicMessage: TypeAlias = (
     | HandOver
     | Meet
     | Members
-    | AskVote
+    | RequestVote
     | Vote
     | Append
     | Appended

@@ -102,7 +102,7 @@ from pulsarcast.protocol.sequencing.intake import RequestIntake
 from pulsarcast.protocol.sequencing.messages import (
     Append,
     Appended,
-    AskVote,
+    RequestVote,
     Summon,
     Vote,
 )
@@ -303,7 +303,7 @@ class Node:
                 self.intake.receive(sender, message)
             case RequestAnswered() | RequestReferred():
                 self.outbox.receive(sender, message)
-            case AskVote() | Vote() | Append() | Appended():
+            case RequestVote() | Vote() | Append() | Appended():
                 self.seats.receive(sender, message)
             case Summon(cid, version):
                 self.seats.summoned(cid, version)

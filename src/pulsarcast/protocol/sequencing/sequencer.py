@@ -1,7 +1,7 @@
 """A sequencer: one member of the group that gives a topic's events their order.
 
 The algorithm is Raft (Ongaro and Ousterhout, "In Search of an Understandable Consensus Algorithm",
-2014; section numbers below are its), with trial votes from Ongaro's thesis (9.6). Three things are
+2014; section numbers below are its), with PreVote from Ongaro's thesis (9.6). Three things are
 ours (decision 0021):
 
 - **Certificates.** A follower signs an event as soon as it has it on its disk in the term in which
@@ -32,7 +32,7 @@ from pulsarcast.protocol.sequencing.log import Entry, EntryKind, Log
 from pulsarcast.protocol.sequencing.messages import (
     Append,
     Appended,
-    AskVote,
+    RequestVote,
     SequencerMessage,
     Vote,
 )
@@ -205,8 +205,8 @@ class Sequencer:
             self._receive_former(sender, message)
             return
         match message:
-            case AskVote():
-                self.elections.receive_ask(sender, message)
+            case RequestVote():
+                self.elections.receive_request(sender, message)
                 return
             case Append():
                 self.entries.receive(sender, message)
@@ -238,7 +238,7 @@ class Sequencer:
             raise RemoteError(
                 "not a sequencer of this topic", Verdict.IGNORE, code=Rejection.NOT_A_MEMBER
             )
-        if isinstance(message, AskVote) and message.trial and self.leads:
+        if isinstance(message, RequestVote) and message.pre_vote and self.leads:
             self.followers.meet(sender)
         elif isinstance(message, Appended) and self.leads and message.term == self.term:
             self.followers.receive(sender, message)

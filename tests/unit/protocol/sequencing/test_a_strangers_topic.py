@@ -16,7 +16,7 @@ from pulsarcast.protocol.sequencing import seats
 from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config
 from pulsarcast.protocol.sequencing.entries import NUMBER_MAX
 from pulsarcast.protocol.sequencing.log import BASE, ENTRY, Base, Entry, EntryKind, Log, read_log
-from pulsarcast.protocol.sequencing.messages import Append, Appended, AskVote, Summon, Vote
+from pulsarcast.protocol.sequencing.messages import Append, Appended, RequestVote, Summon, Vote
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
 from pulsarcast.protocol.store import PutState, StateRow
 from pulsarcast.storage.memory import MemoryStore
@@ -58,8 +58,8 @@ class Mallory(Parent):
 
     def __call__(self, message: Message) -> list[Message]:
         match message:
-            case AskVote(topic, term, _, _, _, trial):
-                return [Vote(topic, term - trial, HER_STORE, True, trial)]
+            case RequestVote(topic, term, _, _, _, pre_vote):
+                return [Vote(topic, term - pre_vote, HER_STORE, True, pre_vote)]
             case Append(topic, term, _, before, _, entries):
                 matched = before + len(entries)
                 return [Appended(topic, term, HER_STORE, True, matched, 1 << 20, ())]

@@ -7,7 +7,7 @@ from pulsarcast.protocol.effects import Persist
 from pulsarcast.protocol.inputs import Now, Start
 from pulsarcast.protocol.sequencing.configs import Config, Member
 from pulsarcast.protocol.sequencing.log import BASE, ENTRY, Base, Entry, EntryKind
-from pulsarcast.protocol.sequencing.messages import Append, AskVote, Summon, Vote
+from pulsarcast.protocol.sequencing.messages import Append, RequestVote, Summon, Vote
 from pulsarcast.protocol.sequencing.saved import STORE, VOTE
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
 from pulsarcast.protocol.store import RESTORED, DropState, PutState
@@ -71,7 +71,7 @@ def test_who_had_not_voted_in_its_term_may_still_vote_in_it_after_a_restart() ->
     store, before = first_life()
     assert before.voted_for is None
     again = start(store)
-    again.hear(ANN, AskVote(TOPIC.cid, 7, ANNS_STORE, 4, 7, False))
+    again.hear(ANN, RequestVote(TOPIC.cid, 7, ANNS_STORE, 4, 7, False))
     (vote,) = again.sent_to(ANN, Vote)
     assert vote.granted
 
