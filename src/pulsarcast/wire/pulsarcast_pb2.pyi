@@ -395,7 +395,7 @@ class SequencerMember(_message.Message):
     store: bytes
     def __init__(self, peer: _Optional[bytes] = ..., store: _Optional[bytes] = ...) -> None: ...
 
-class Base(_message.Message):
+class Snapshot(_message.Message):
     __slots__ = ("index", "term", "position", "cid", "members", "version")
     INDEX_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -412,7 +412,7 @@ class Base(_message.Message):
     def __init__(self, index: _Optional[int] = ..., term: _Optional[int] = ..., position: _Optional[int] = ..., cid: _Optional[bytes] = ..., members: _Optional[_Iterable[_Union[SequencerMember, _Mapping]]] = ..., version: _Optional[bytes] = ...) -> None: ...
 
 class Append(_message.Message):
-    __slots__ = ("topic", "term", "store", "before_index", "before_term", "entries", "committed", "certify", "settled", "base")
+    __slots__ = ("topic", "term", "store", "before_index", "before_term", "entries", "committed", "certify", "settled", "snapshot")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
     STORE_FIELD_NUMBER: _ClassVar[int]
@@ -422,7 +422,7 @@ class Append(_message.Message):
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
     CERTIFY_FIELD_NUMBER: _ClassVar[int]
     SETTLED_FIELD_NUMBER: _ClassVar[int]
-    BASE_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     topic: bytes
     term: int
     store: bytes
@@ -432,8 +432,8 @@ class Append(_message.Message):
     committed: int
     certify: int
     settled: int
-    base: Base
-    def __init__(self, topic: _Optional[bytes] = ..., term: _Optional[int] = ..., store: _Optional[bytes] = ..., before_index: _Optional[int] = ..., before_term: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., committed: _Optional[int] = ..., certify: _Optional[int] = ..., settled: _Optional[int] = ..., base: _Optional[_Union[Base, _Mapping]] = ...) -> None: ...
+    snapshot: Snapshot
+    def __init__(self, topic: _Optional[bytes] = ..., term: _Optional[int] = ..., store: _Optional[bytes] = ..., before_index: _Optional[int] = ..., before_term: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., committed: _Optional[int] = ..., certify: _Optional[int] = ..., settled: _Optional[int] = ..., snapshot: _Optional[_Union[Snapshot, _Mapping]] = ...) -> None: ...
 
 class Signature(_message.Message):
     __slots__ = ("position", "signature")

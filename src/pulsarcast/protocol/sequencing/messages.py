@@ -11,7 +11,7 @@ from msgspec import Struct
 from pulsarcast.model.ids import Cid
 from pulsarcast.protocol.fields import Many, Number, Parts, Signature, StoreId
 from pulsarcast.protocol.limits import ENTRIES_MAX, SIGNATURES_MAX
-from pulsarcast.protocol.sequencing.log import Base, Entry
+from pulsarcast.protocol.sequencing.log import Entry, Snapshot
 
 
 class RequestVote(Struct, frozen=True):
@@ -50,7 +50,7 @@ class Append(Struct, frozen=True):
     """From this position on the leader lacks signatures."""
     settled: Number
     """Up to this position most members have every event in their histories, with its proof."""
-    base: Base | None = None
+    snapshot: Snapshot | None = None
     """What the receiver lacks was dropped: go on behind this (Raft, 7)."""
 
 

@@ -19,7 +19,7 @@ from pulsarcast.protocol.following.renewal import Renewal
 from pulsarcast.protocol.messages import RequestReferred, RequestToPublish
 from pulsarcast.protocol.publishing.outbox import Outbox
 from pulsarcast.protocol.publishing.publisher import Publisher
-from pulsarcast.protocol.sequencing.log import BASE, ENTRY, Log, read_log
+from pulsarcast.protocol.sequencing.log import ENTRY, SNAPSHOT, Log, read_log
 from pulsarcast.protocol.sequencing.messages import SequencerMessage, Summon
 from pulsarcast.protocol.sequencing.saved import STORE, VOTE, Saved, read_saved
 from pulsarcast.protocol.sequencing.seat import Seat
@@ -83,11 +83,11 @@ class Seats:
         later lives, of which some may be the first to come to a topic.
         """
         if is_restored:
-            each = (STORE, VOTE, BASE, ENTRY)
+            each = (STORE, VOTE, SNAPSHOT, ENTRY)
             drops = (DropState(table, key) for table in each for key in tables.get(table, {}))
             self.turn.persist(*drops)
             return
-        for table in (STORE, VOTE, BASE):
+        for table in (STORE, VOTE, SNAPSHOT):
             for key, value in tables.get(table, {}).items():
                 self._saved.setdefault(Cid(key), {})[table] = value
         for key, value in tables.get(ENTRY, {}).items():
@@ -110,7 +110,7 @@ class Seats:
             self.outbox,
             self,
             saved=left[0] if left else read_saved(saved.get(STORE), saved.get(VOTE)),
-            log=left[1] if left else read_log(entries, saved.get(BASE)),
+            log=left[1] if left else read_log(entries, saved.get(SNAPSHOT)),
         )
         seat.sequencer.start(again=left is not None)
 
@@ -150,9 +150,9 @@ class Seats:
             topic = next(iter(self._saved or self._left))
             saved, entries = self._saved.pop(topic, {}), self._entries.pop(topic, {})
             left = self._left.pop(topic, None)
-            log = left[1] if left else read_log(entries, saved.get(BASE))
-            writes += log.cut_from(topic, log.base.index + 1)
-            writes += [DropState(table, topic) for table in (STORE, VOTE, BASE)]
+            log = left[1] if left else read_log(entries, saved.get(SNAPSHOT))
+            writes += log.cut_from(topic, log.snapshot.index + 1)
+            writes += [DropState(table, topic) for table in (STORE, VOTE, SNAPSHOT)]
         return writes
 
     def renewed(self, topic: Topic) -> None:

@@ -19,7 +19,7 @@ from pulsarcast.model.ids import PEER_ID_PREFIX, Cid, PeerId, cid_of
 from pulsarcast.protocol.context import NO_PARTS, Context, Parts
 from pulsarcast.protocol.effects import Effect, Persist, Send, SetTimer
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.sequencing.log import BASE, ENTRY, INDEX_BYTES, Entry, read_log
+from pulsarcast.protocol.sequencing.log import ENTRY, INDEX_BYTES, SNAPSHOT, Entry, read_log
 from pulsarcast.protocol.sequencing.messages import SequencerMessage
 from pulsarcast.protocol.sequencing.owner import Wanted
 from pulsarcast.protocol.sequencing.saved import STORE, VOTE, read_saved
@@ -124,7 +124,7 @@ class Peer:
             context,
             self,
             saved=read_saved(rows.get((STORE, TOPIC)), rows.get((VOTE, TOPIC))),
-            log=read_log(entries, rows.get((BASE, TOPIC))),
+            log=read_log(entries, rows.get((SNAPSHOT, TOPIC))),
         )
         self.group.checkers.began(self)
         self.group.note(self, trace.NodeStarted())

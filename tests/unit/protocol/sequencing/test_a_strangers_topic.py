@@ -15,7 +15,15 @@ from pulsarcast.protocol.messages import EventMessage, Message
 from pulsarcast.protocol.sequencing import seats
 from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config
 from pulsarcast.protocol.sequencing.entries import NUMBER_MAX
-from pulsarcast.protocol.sequencing.log import BASE, ENTRY, Base, Entry, EntryKind, Log, read_log
+from pulsarcast.protocol.sequencing.log import (
+    ENTRY,
+    SNAPSHOT,
+    Entry,
+    EntryKind,
+    Log,
+    Snapshot,
+    read_log,
+)
 from pulsarcast.protocol.sequencing.messages import Append, Appended, RequestVote, Summon, Vote
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
 from pulsarcast.protocol.store import PutState, StateRow
@@ -175,10 +183,10 @@ def test_a_change_from_others_than_those_before_it_is_not_taken() -> None:
 @pytest.mark.parametrize("field", ["index", "term", "position"])
 def test_a_base_beyond_what_anyone_can_have_come_to_is_not_taken(field: str) -> None:
     solo = summoned()
-    base = replace(Base(7, 5, 0, None, Config(both(solo))), **{field: NUMBER_MAX + 1})
-    solo.hear(HER, Append(TOPIC.cid, 5, HER_STORE, 7, 5, (), 7, 1, 0, base))
+    snapshot = replace(Snapshot(7, 5, 0, None, Config(both(solo))), **{field: NUMBER_MAX + 1})
+    solo.hear(HER, Append(TOPIC.cid, 5, HER_STORE, 7, 5, (), 7, 1, 0, snapshot))
     assert solo.reasons() == ["invalid_log"]
-    assert sequencer(solo).log.base.index == 0
+    assert sequencer(solo).log.snapshot.index == 0
 
 
 def test_who_knows_no_version_of_those_who_go_does_not_hand_over() -> None:
@@ -187,8 +195,8 @@ def test_who_knows_no_version_of_those_who_go_does_not_hand_over() -> None:
     flipped = version_of(TOPIC, settings_of(HER, ME), signer=MALLORY)
     announce(solo, flipped)
     config = Config((her, me), (me,), flipped.cid)
-    base = Base(7, 5, 0, None, config)
-    solo.hear(HER, Append(TOPIC.cid, 5, HER_STORE, 7, 5, (), 7, 1, 0, base))
+    snapshot = Snapshot(7, 5, 0, None, config)
+    solo.hear(HER, Append(TOPIC.cid, 5, HER_STORE, 7, 5, (), 7, 1, 0, snapshot))
     assert sequencer(solo).log.config() == config
     solo.advance(30.0)
     assert sequencer(solo).leads
@@ -290,8 +298,8 @@ def log_on_disk(solo: Solo) -> Log:
     kept = {
         int.from_bytes(row.key[CID_BYTES:], "big"): row.value for row in rows if row.table == ENTRY
     }
-    base = next((row.value for row in rows if row.table == BASE), None)
-    return read_log(kept, base)
+    snapshot = next((row.value for row in rows if row.table == SNAPSHOT), None)
+    return read_log(kept, snapshot)
 
 
 def any_append(rng: Random, solo: Solo, events: list[bytes]) -> Append:
@@ -314,10 +322,12 @@ def any_append(rng: Random, solo: Solo, events: list[bytes]) -> Append:
             body = pack_config(Config(both(solo)[rng.random() < 0.1 :]))
         entry_term = rng.randint(min(entry_term, term), term)
         entries.append(Entry(entry_term, position, kind, body))
-    base = None
+    snapshot = None
     if rng.random() < 0.1:
         entries = []
-        base = Base(rng.randint(0, 12), rng.randint(4, term), position, None, Config(both(solo)))
+        snapshot = Snapshot(
+            rng.randint(0, 12), rng.randint(4, term), position, None, Config(both(solo))
+        )
     committed = rng.randint(0, log.last_index) if rng.random() < 0.2 else 0
     return Append(
         TOPIC.cid,
@@ -329,7 +339,7 @@ def any_append(rng: Random, solo: Solo, events: list[bytes]) -> Append:
         committed,
         certify=1,
         settled=0,
-        base=base,
+        snapshot=snapshot,
     )
 
 
@@ -346,7 +356,7 @@ def test_whatever_is_refused_our_log_is_what_our_disk_has(seed: int) -> None:
         was, heard = list(sequencer(solo).log), len(solo.reasons())
         solo.hear(HER, any_append(rng, solo, events))
         log, found = sequencer(solo).log, log_on_disk(solo)
-        assert (list(found), found.base) == (list(log), log.base)
+        assert (list(found), found.snapshot) == (list(log), log.snapshot)
         taken += list(log) != was
         refused += len(solo.reasons()) > heard
     assert taken > 3

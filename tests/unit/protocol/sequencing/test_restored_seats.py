@@ -6,7 +6,7 @@ from pulsarcast.model.topics import DeliveryOrder, TopicSettings
 from pulsarcast.protocol.effects import Persist
 from pulsarcast.protocol.inputs import Now, Start
 from pulsarcast.protocol.sequencing.configs import Config, Member
-from pulsarcast.protocol.sequencing.log import BASE, ENTRY, Base, Entry, EntryKind
+from pulsarcast.protocol.sequencing.log import ENTRY, SNAPSHOT, Entry, EntryKind, Snapshot
 from pulsarcast.protocol.sequencing.messages import Append, RequestVote, Summon, Vote
 from pulsarcast.protocol.sequencing.saved import STORE, VOTE
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
@@ -19,7 +19,7 @@ ME, ANN = peer("victim"), ALICE.peer_id
 SETTINGS = TopicSettings(delivery_order=DeliveryOrder.TOTAL, sequencers=(ME, ANN))
 TOPIC = topic_of(ALICE, SETTINGS)
 ANNS_STORE = b"anns own"
-TABLES = (STORE, VOTE, BASE, ENTRY)
+TABLES = (STORE, VOTE, SNAPSHOT, ENTRY)
 
 
 def start(store: MemoryStore, *, seed: int = 2) -> Solo:
@@ -42,11 +42,11 @@ def first_life() -> tuple[MemoryStore, Sequencer]:
     solo.hear(ANN, Summon(TOPIC.cid))
     sequencer = solo.node.seats.by_topic[TOPIC.cid].sequencer
     members = (Member(ME, sequencer.store), Member(ANN, ANNS_STORE))
-    base = Base(3, 6, 0, None, Config(members))
+    snapshot = Snapshot(3, 6, 0, None, Config(members))
     nothing = Entry(7, 0, EntryKind.NOTHING, b"")
     solo.hear(
         ANN,
-        Append(TOPIC.cid, 7, ANNS_STORE, 3, 6, (), 3, 1, 0, base),
+        Append(TOPIC.cid, 7, ANNS_STORE, 3, 6, (), 3, 1, 0, snapshot),
         Append(TOPIC.cid, 7, ANNS_STORE, 3, 6, (nothing,), 3, 1, 0),
     )
     assert {row.table for row in solo.store.rows()} >= set(TABLES)

@@ -275,7 +275,7 @@ def test_a_leader_remembers_no_author_whose_requests_are_in_its_history() -> Non
 def test_what_is_kept_for_those_who_lag_is_bounded_in_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And one that comes back later than that gets the base, and the events as members do."""
+    """And one that comes back later than that gets the snapshot, and the events as members do."""
     monkeypatch.setattr(sequencer, "KEPT_BYTES_MAX", 64 << 10)
     lab, topic = make_lab()
     leader = leader_of(lab, topic)
@@ -289,8 +289,8 @@ def test_what_is_kept_for_those_who_lag_is_bounded_in_bytes(
     for index in SEQUENCERS:
         if index != late:
             log = seat(lab, index, topic).sequencer.log
-            assert log.base.index > 0
-            assert log.bytes_after(log.base.index) < 2 * (64 << 10) + (16 << 10)
+            assert log.snapshot.index > 0
+            assert log.bytes_after(log.snapshot.index) < 2 * (64 << 10) + (16 << 10)
     lab.world.restart(late)
     lab.run(30.0)
     assert lab.delivered(late, topic) == sent
