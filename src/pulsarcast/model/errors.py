@@ -261,7 +261,7 @@ class Rejection(enum.StrEnum):
     NOT_A_MEMBER = "not_a_member"  # no sequencer of the topic
     EXPIRED = "expired"  # too old or too new to be kept
     UNKNOWN_OWN_EVENT = "unknown_own_event"  # signed with our key, and not on our disk
-    KEY_IN_USE = "key_in_use"  # another node publishes with our key
+    KEY_IN_USE = "key_in_use"  # another node publishes with the same key
     BAD_HANDSHAKE = "bad_handshake"  # the connection cannot be set up
     BAD_STREAM = "bad_stream"  # what arrives is not how the connection's layers speak
     OTHER_NETWORK = "other_network"  # of another network

@@ -92,7 +92,7 @@ from pulsarcast.protocol.messages import (
     Status,
 )
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.publishing.doubts import Doubts
+from pulsarcast.protocol.publishing.fencing import EpochFencing
 from pulsarcast.protocol.publishing.numbering import Numberings
 from pulsarcast.protocol.publishing.outbox import Outbox
 from pulsarcast.protocol.publishing.outside import OutsidePublishing
@@ -141,7 +141,7 @@ class Node:
         self.topics = self.followed.members
         self.outside = OutsidePublishing(context, self.dht)
         self.numberings = Numberings(context)
-        self.doubts = Doubts(context, self.numberings, self.outside)
+        self.fencing = EpochFencing(context, self.numberings, self.outside)
         self.publisher = context.part(Publisher)(
             context, self.dht, self.numberings, self.outside, self.followed, self
         )
@@ -151,7 +151,7 @@ class Node:
         )
         self.descriptors = Descriptors(context, self.dht, self.outbox, self.outside)
         self.handing_in = HandingIn(
-            context, self.followed, self.descriptors, self.outside, self.doubts, self.publisher
+            context, self.followed, self.descriptors, self.outside, self.fencing, self.publisher
         )
         self.renewal = Renewal(context, self.followed, self.descriptors, self)
         self.following = Following(
@@ -176,7 +176,7 @@ class Node:
         self.seats = Seats(
             context, self.descriptors, self.following, self.renewal, self.publisher, self.outbox
         )
-        self.intake = RequestIntake(context, self.followed, self.doubts, self.requests, self.seats)
+        self.intake = RequestIntake(context, self.followed, self.fencing, self.requests, self.seats)
         self.topic_commands = TopicCommands(
             context,
             self.following,
@@ -184,7 +184,7 @@ class Node:
             self.descriptors,
             self.renewal,
             self.publisher,
-            self.doubts,
+            self.fencing,
         )
         self.subscriptions = SubscriptionCommands(
             context, self.following, self.descriptors, self.content
@@ -195,7 +195,7 @@ class Node:
             self.following,
             self.descriptors,
             self.reading,
-            self.doubts,
+            self.fencing,
             self.publisher,
             self.outbox,
         )
@@ -380,7 +380,7 @@ class Node:
     def _lost(self, peer: PeerId) -> None:
         self.dht.lost(peer)
         self.outside.lost(peer)
-        self.doubts.lost(peer)
+        self.fencing.lost(peer)
         self.outbox.lost(peer)
         self.content.lost(peer)
         for topic in list(self.topics.values()):
@@ -407,15 +407,15 @@ class Node:
     def _start(self, given: Start) -> None:
         self.turn.trace(trace.NodeStarted())
         disk = OnDisk.read(given)
-        self.doubts.begin()
+        self.fencing.begin()
         for key, value in disk.rows("numbering").items():
-            self.doubts.restore(Cid(key), value)
+            self.fencing.load(Cid(key), value)
         self.dht.start(given.contacts, given.rows)
         self.descriptors.restore(disk.rows("topic").values())
         asked = disk.rows("asked")
         is_restored = RESTORED.table in disk.tables
         if is_restored:
-            self.doubts.came_back(self._is_total)
+            self.fencing.disk_was_restored(self._is_total)
             # The restored numbers of requests may be used already.
             self.turn.persist(*(DropState("asked", key) for key in asked))
         else:
@@ -431,7 +431,7 @@ class Node:
         self.descriptors.trim()
         self.republishing.start()
         if is_restored:
-            self.doubts.saw_to_all()
+            self.fencing.clear_restored_flag()
 
     def _is_total(self, topic: Cid) -> bool:
         descriptor = self.descriptors.current(topic)

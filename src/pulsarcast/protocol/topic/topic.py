@@ -69,7 +69,7 @@ class TopicOwner(Protocol):
 class OwnNumberings(OwnEvents, Protocol):
     """What a topic asks of those who keep our own numberings."""
 
-    def met(self, event: EventDescriptor, sender: PeerId) -> None:
+    def saw_own_event(self, event: EventDescriptor, sender: PeerId) -> None:
         """An event that our key signed has come, and we did not put it into the topic."""
 
     def heard(self, topic: Cid, peer: PeerId, marks: Iterable[MarkState], *, more: bool) -> None:
@@ -310,7 +310,7 @@ class Topic:
             case _ as unreachable:
                 assert_never(unreachable)
         if source == self.turn.me:
-            self.own.met(event, sender)
+            self.own.saw_own_event(event, sender)
         placed = self.arrivals.place(arrival)
         message = EventMessage(event.block, min(hops, HOPS_MAX - 1) + 1, certificate)
         self.overlay.forward(message, source=sender, passed_on=passed_on)
