@@ -18,7 +18,7 @@ from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config
 from pulsarcast.protocol.sequencing.log import Entry, EntryKind, Log
 from pulsarcast.protocol.sequencing.messages import Append, Appended, RequestVote, Vote
 from pulsarcast.protocol.sequencing.owner import Wanted
-from pulsarcast.protocol.sequencing.saved import Saved
+from pulsarcast.protocol.sequencing.persistent_state import PersistentState
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
 from pulsarcast.protocol.turn import Turn
 from tests.support.people import identity
@@ -39,12 +39,12 @@ class Bench:
         self.turn = Turn(identity("me"), Random(1))
         self.lists: list[tuple[PeerId, ...]] = [PEERS]
         self.summoned: list[PeerId] = []
-        self.is_dismissed = False
+        self.is_removed = False
         self.holds = 0
         self.certified_events: list[tuple[Entry, dict[PeerId, bytes]]] = []
         founding = Entry(1, 0, EntryKind.MEMBERS, pack_config(Config(MEMBERS)))
         log = Log(entries=(founding, *entries) if founded else ())
-        saved = Saved(STORES[ME], max(term, log.last_term))
+        saved = PersistentState(STORES[ME], max(term, log.last_term))
         parameters = Parameters(election_timeout_s=1.0, leader_heartbeat_s=BEAT_S)
         context = Context(self.turn, parameters)
         self.sequencer = Sequencer(TOPIC, PEERS, context, self, saved=saved, log=log)
@@ -139,9 +139,9 @@ class Bench:
     def summon(self, peer: PeerId) -> None:
         self.summoned.append(peer)
 
-    def dismissed(self) -> None:
+    def removed(self) -> None:
         self.sequencer.stop()
-        self.is_dismissed = True
+        self.is_removed = True
 
 
 def said(effects: list[Effect]) -> list[object]:
@@ -454,7 +454,7 @@ def test_who_is_replaced_may_lead_until_it_knows_that_this_is_committed() -> Non
     bench.sync()
     bench.hear(CLEO, Appended(TOPIC, 2, STORES[CLEO], True, 6, 2, ()))
     assert bench.sequencer.committed == 6
-    assert bench.is_dismissed
+    assert bench.is_removed
 
 
 def test_who_is_replaced_and_named_again_lets_those_in_force_go_on() -> None:
@@ -465,7 +465,7 @@ def test_who_is_replaced_and_named_again_lets_those_in_force_go_on() -> None:
     bench.sync()
     bench.hear(CLEO, Appended(TOPIC, 2, STORES[CLEO], True, 6, 2, ()))
     assert not bench.leads()
-    assert not bench.is_dismissed
+    assert not bench.is_removed
 
 
 def test_one_that_was_replaced_and_asks_is_told_that_this_is_committed_and_no_more() -> None:
@@ -516,10 +516,10 @@ def test_who_was_named_for_a_while_stays_until_a_later_list_is_in_force() -> Non
     bench.sequencer.committed = 2
     bench.lists = [(ANN, BEN), PEERS, (ANN, BEN)]
     bench.do(bench.sequencer.renewed)
-    assert not bench.is_dismissed
+    assert not bench.is_removed
     last = Entry(2, 0, EntryKind.MEMBERS, pack_config(Config(MEMBERS[1:], version=VERSIONS[2])))
     bench.hear(ANN, append(2, 2, 1, last, committed=3))
-    assert bench.is_dismissed
+    assert bench.is_removed
 
 
 def test_what_comes_from_others_lets_go_what_waited_behind_it() -> None:
@@ -572,7 +572,7 @@ def test_one_that_was_dismissed_hears_nobody() -> None:
     bench.elect(CLEO)
     bench.sync()
     bench.hear(CLEO, Appended(TOPIC, 2, STORES[CLEO], True, 6, 2, ()))
-    assert bench.is_dismissed
+    assert bench.is_removed
     term = bench.sequencer.term
     for sender in (CLEO, ANN):
         for message in (ask(term + 1, 9, 9), append(term + 1, 6, term)):

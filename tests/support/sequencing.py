@@ -51,4 +51,4 @@ class Pair:
     @property
     def sequencer(self) -> Sequencer:
         """The node's own."""
-        return self.solo.node.seats.by_topic[self.topic].sequencer
+        return self.solo.node.sequencer_registry.by_topic[self.topic].sequencer

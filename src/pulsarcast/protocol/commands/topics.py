@@ -35,7 +35,7 @@ from pulsarcast.protocol.inputs import (
 )
 from pulsarcast.protocol.publishing.fencing import EpochFencing
 from pulsarcast.protocol.publishing.publisher import NONCE_BYTES, Publisher
-from pulsarcast.protocol.sequencing.seats import summon
+from pulsarcast.protocol.sequencing.registry import summon
 from pulsarcast.protocol.topic.life import FollowReason
 from pulsarcast.protocol.topic.versions import Versions, valid_until
 

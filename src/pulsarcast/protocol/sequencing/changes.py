@@ -186,7 +186,7 @@ class Changes:
             return False
         if sequencer.leads:
             self._resign()
-        sequencer.owner.dismissed()
+        sequencer.owner.removed()
         return True
 
     def _resign(self) -> None:

@@ -8,7 +8,7 @@ from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.messages import RequestToPublish
 from pulsarcast.protocol.publishing.fencing import EpochFencing
 from pulsarcast.protocol.publishing.request_queue import RequestQueue
-from pulsarcast.protocol.sequencing.seats import Seats
+from pulsarcast.protocol.sequencing.registry import SequencerRegistry
 from pulsarcast.protocol.topic.followed import FollowedTopics
 
 FENCED_BYTES_MAX = 8 << 20
@@ -24,13 +24,13 @@ class RequestIntake:
         followed: FollowedTopics,
         fencing: EpochFencing,
         queue: RequestQueue,
-        seats: Seats,
+        registry: SequencerRegistry,
     ) -> None:
         self.parameters = context.parameters
         self.followed = followed
         self.fencing = fencing
         self.queue = queue
-        self.seats = seats
+        self.sequencer_registry = registry
         self._fenced_bytes = 0
 
     def receive(self, sender: PeerId, message: RequestToPublish) -> None:
@@ -38,7 +38,7 @@ class RequestIntake:
         cid = decode_request(message.block).request.topic
         topic = self.followed.members.get(cid)
         if topic is None or topic.is_sequenced:
-            self.seats.receive_request(sender, cid, message)
+            self.sequencer_registry.receive_request(sender, cid, message)
             return
         refuses = self.fencing.numberings.refusal is not None
         if not topic.started or topic.is_behind_its_log or refuses:

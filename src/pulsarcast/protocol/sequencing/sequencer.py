@@ -37,8 +37,8 @@ from pulsarcast.protocol.sequencing.messages import (
     Vote,
 )
 from pulsarcast.protocol.sequencing.owner import SequencerOwner
+from pulsarcast.protocol.sequencing.persistent_state import STORE, VOTE, PersistentState
 from pulsarcast.protocol.sequencing.roles import Role
-from pulsarcast.protocol.sequencing.saved import STORE, VOTE, Saved
 from pulsarcast.protocol.store import PutState, StateRow, Write
 
 PENDING_MAX = 1024
@@ -61,7 +61,7 @@ class Sequencer:
         context: Context,
         owner: SequencerOwner,
         *,
-        saved: Saved | None = None,
+        saved: PersistentState | None = None,
         log: Log | None = None,
     ) -> None:
         self.topic = topic
@@ -100,7 +100,7 @@ class Sequencer:
     def start(self, *, again: bool = False) -> None:
         """Take part, once our disk knows which store it is.
 
-        `again`: what we wrote in this seat before may still be on its way to the disk.
+        `again`: what we wrote in this member before may still be on its way to the disk.
         """
         if again:
             self._sync()

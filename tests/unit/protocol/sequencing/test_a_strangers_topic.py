@@ -12,7 +12,7 @@ from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor, TopicSetting
 from pulsarcast.protocol.effects import Persist, Send
 from pulsarcast.protocol.inputs import MessageReceived, Now, Persisted
 from pulsarcast.protocol.messages import EventMessage, Message
-from pulsarcast.protocol.sequencing import seats
+from pulsarcast.protocol.sequencing import registry
 from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config
 from pulsarcast.protocol.sequencing.entries import NUMBER_MAX
 from pulsarcast.protocol.sequencing.log import (
@@ -88,7 +88,7 @@ def summoned() -> Solo:
 
 
 def sequencer(solo: Solo) -> Sequencer:
-    return solo.node.seats.by_topic[TOPIC.cid].sequencer
+    return solo.node.sequencer_registry.by_topic[TOPIC.cid].sequencer
 
 
 def append(before: int, *entries: Entry, term: int = 5) -> Append:
@@ -265,31 +265,31 @@ def test_who_is_named_again_while_its_disk_still_writes_that_it_left_stays(
     unsynced: list[Callable[[], None]] = []
     with monkeypatch.context() as slow:
         slow.setattr(node.turn, "persist", lambda *writes, then: unsynced.append(then))
-        node.seats.dismiss(TOPIC.cid)
-    assert TOPIC.cid not in node.seats.by_topic
+        node.sequencer_registry.remove(TOPIC.cid)
+    assert TOPIC.cid not in node.sequencer_registry.by_topic
     announce(solo, version_of(TOPIC, settings_of(ME, HER), signer=MALLORY))
-    assert TOPIC.cid in node.seats.by_topic
+    assert TOPIC.cid in node.sequencer_registry.by_topic
     (synced,) = unsynced
     synced()
     solo.advance(5.0)
     assert node.followed.is_followed(TOPIC.cid)
-    assert TOPIC.cid in node.seats.by_topic
+    assert TOPIC.cid in node.sequencer_registry.by_topic
 
 
 def test_of_too_many_dismissals_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any number of topics may name us and then others; what we remember of it has an end."""
-    monkeypatch.setattr(seats, "LOOKED_MAX", 1)
+    monkeypatch.setattr(registry, "CHECKED_MAX", 1)
     other = topic_of(MALLORY, settings_of(ME, HER), name="other")
     mallory = Parent("mallory", [TOPIC.block, META.block, other.block])
     solo = Solo(contacts=(HER,))
     solo.peers[HER] = mallory
     solo.start().hear(HER, Summon(TOPIC.cid), Summon(other.cid))
-    assert list(solo.node.seats.by_topic) == [TOPIC.cid, other.cid]
+    assert list(solo.node.sequencer_registry.by_topic) == [TOPIC.cid, other.cid]
     for topic in (TOPIC.cid, other.cid):
-        solo.node.seats.dismiss(topic)
-    assert not solo.node.seats.by_topic
+        solo.node.sequencer_registry.remove(topic)
+    assert not solo.node.sequencer_registry.by_topic
     solo.hear(HER, Summon(TOPIC.cid), Summon(other.cid))
-    assert list(solo.node.seats.by_topic) == [TOPIC.cid]
+    assert list(solo.node.sequencer_registry.by_topic) == [TOPIC.cid]
 
 
 def log_on_disk(solo: Solo) -> Log:
@@ -363,15 +363,15 @@ def test_whatever_is_refused_our_log_is_what_our_disk_has(seed: int) -> None:
     assert refused > 3
 
 
-def test_who_takes_its_seat_again_says_nothing_of_what_its_disk_does_not_have_yet() -> None:
+def test_a_sequencer_that_comes_back_says_nothing_that_its_disk_does_not_have_yet() -> None:
     """It had left with an entry on its way to the disk, and told its leader to have it."""
     solo = summoned()
     now = Now(solo.now_s, CREATED_US)
     entry = members_entry(both(solo))
     written = solo.node.handle(MessageReceived(HER, append(0, entry)), now)
     (syncing,) = [each.token for each in written if isinstance(each, Persist) and each.writes][-1:]
-    solo.node.seats.close(TOPIC.cid)
-    solo.node.seats.open(solo.topic(TOPIC.cid))
+    solo.node.sequencer_registry.close(TOPIC.cid)
+    solo.node.sequencer_registry.open(solo.topic(TOPIC.cid))
     effects = solo.node.handle(MessageReceived(HER, append(1)), now)
     assert not [each for each in effects if isinstance(each, Send)]
     tokens = [syncing, *(each.token for each in effects if isinstance(each, Persist))]
@@ -381,7 +381,7 @@ def test_who_takes_its_seat_again_says_nothing_of_what_its_disk_does_not_have_ye
     assert (answer.agreed, answer.matched) == (True, 1)
 
 
-def test_a_version_that_names_us_in_no_seat_is_not_kept_on_the_disk() -> None:
+def test_a_version_that_does_not_name_the_node_is_not_kept_on_the_disk() -> None:
     """Its topic is in memory only: after a restart nothing would ever drop it."""
     other = topic_of(MALLORY, settings_of(HER, peer("carol")), name="other")
     newer = version_of(other, settings_of(peer("carol"), HER), signer=MALLORY)
