@@ -189,7 +189,7 @@ def below_carol() -> Solo:
     solo = below(Parent("carol", [ROOTED.block, meta_of(ALICE, "rooted").block]))
     solo.subscribe(ROOTED.cid)
     solo.advance(5.0)
-    assert solo.topic(ROOTED.cid).overlay.mainstay == CAROL.peer_id
+    assert solo.topic(ROOTED.cid).overlay.main_neighbour == CAROL.peer_id
     return solo
 
 

@@ -105,7 +105,7 @@ def test_lying_referrals_in_circles_do_not_keep_a_node_out() -> None:
     assert 0 < knocks <= REFERRALS_MAX
     silent.takes_in = True
     solo.advance(60.0)
-    assert solo.topic(OPEN.cid).overlay.mainstay == ALICE.peer_id
+    assert solo.topic(OPEN.cid).overlay.main_neighbour == ALICE.peer_id
     assert knocks <= 4 * REFERRALS_MAX
 
 
@@ -121,7 +121,7 @@ def test_a_child_that_names_itself_is_no_way_to_a_parent() -> None:
     solo.advance(60.0)  # `Solo` asserts that nobody sends to itself.
     silent.takes_in = True
     solo.advance(60.0)
-    assert solo.topic(OPEN.cid).overlay.mainstay == ALICE.peer_id
+    assert solo.topic(OPEN.cid).overlay.main_neighbour == ALICE.peer_id
     solo.hear(ALICE.peer_id, HandOver(OPEN.cid, ourselves))
     members = (ourselves, ourselves)
     path = (ALICE.peer_id,)
@@ -194,7 +194,7 @@ def test_an_unsolicited_acceptance_changes_nothing() -> None:
     strangers = tuple(Contact(peer(f"stranger {number}")) for number in range(20))
     accepted = JoinAccepted(OPEN.cid, 1, (MALLORY.peer_id,), strangers, EMPTY_DIGEST)
     solo.hear(MALLORY.peer_id, accepted)
-    assert tree.mainstay == ALICE.peer_id
+    assert tree.main_neighbour == ALICE.peer_id
     assert tree.path == (ALICE.peer_id,)
     known = solo.topic(OPEN.cid).heartbeat.members()
     assert not {contact.peer for contact in strangers} & set(known)
@@ -210,7 +210,7 @@ def test_a_stranger_cannot_send_our_parent_away() -> None:
         JoinReferred(OPEN.cid, 1, Contact(MALLORY.peer_id), handed_down=True),
         Status(OPEN.cid, EMPTY_DIGEST, (MALLORY.peer_id, solo.me), (), answer=False),
     )
-    assert solo.topic(OPEN.cid).overlay.mainstay == ALICE.peer_id
+    assert solo.topic(OPEN.cid).overlay.main_neighbour == ALICE.peer_id
     assert not solo.sent_to(MALLORY.peer_id, Join)
 
 

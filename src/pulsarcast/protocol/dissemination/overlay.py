@@ -101,7 +101,7 @@ class Overlay(Protocol):
     """Whether we know enough of the topic to let others in."""
 
     @property
-    def mainstay(self) -> PeerId | None:
+    def main_neighbour(self) -> PeerId | None:
         """Whom we count on first where we lack something."""
 
     @property

@@ -81,7 +81,7 @@ class DisseminationTree:
         return self.is_root or self.parent is not None
 
     @property
-    def mainstay(self) -> PeerId | None:
+    def main_neighbour(self) -> PeerId | None:
         """Our parent."""
         return self.parent
 

@@ -398,7 +398,9 @@ class Topic:
         if not message.more:
             self._begin()
         # What our parent holds beyond a gap is due to us, like the gap itself.
-        self.recovery.compare(self.overlay.mainstay or self.turn.me, message.marks, patience_s=0.0)
+        self.recovery.compare(
+            self.overlay.main_neighbour or self.turn.me, message.marks, patience_s=0.0
+        )
 
     # What parts ask that timers or the disk wake.
 
@@ -417,7 +419,7 @@ class Topic:
     @property
     def parent(self) -> PeerId | None:
         """The neighbour that we count on first."""
-        return self.overlay.mainstay
+        return self.overlay.main_neighbour
 
     def neighbours(self) -> Iterable[PeerId]:
         """Whom we could ask for an event, best first."""

@@ -60,7 +60,7 @@ class Witnesses:
 
     def chosen(self) -> list[PeerId]:
         """Those that we chose ourselves: our parent, our lazy neighbours, and whom we drew."""
-        parent = self._overlay.mainstay
+        parent = self._overlay.main_neighbour
         kept = (*(() if parent is None else (parent,)), *self._heartbeat.lazy)
         return list(dict.fromkeys((*kept, *self._drawn)))
 

@@ -31,7 +31,7 @@ class Members:
         lazy: Iterable[PeerId] = (),
         known: Iterable[PeerId] = (),
     ) -> None:
-        self.mainstay = parent
+        self.main_neighbour = parent
         self.lazy = dict.fromkeys(lazy)
         self.known = list(known)
         self.links: dict[PeerId, Link] = {}
