@@ -27,7 +27,7 @@ from pulsarcast.protocol import messages as m
 from pulsarcast.protocol.content import messages as c
 from pulsarcast.protocol.sequencing import messages as s
 from pulsarcast.protocol.sequencing.configs import Config, Member
-from pulsarcast.protocol.sequencing.log import Base, Entry, EntryKind
+from pulsarcast.protocol.sequencing.log import Entry, EntryKind, Snapshot
 from pulsarcast.protocol.store import MarkState
 from pulsarcast.wire.codec import decode, encode
 
@@ -154,12 +154,12 @@ def samples() -> dict[str, m.Message]:
         "CompareKeys": m.CompareKeys(9, 5, key, 1_000, key),
         "KeysDiffer": m.KeysDiffer(9, 5, key, (cid,) * 16, ((5, key, 1_000, key),) * 16),
         "WantBlocks": m.WantBlocks(9, (cid,) * 16),
-        "AskVote": s.AskVote(topic, 3, store, 1_000, 2, False),
+        "RequestVote": s.RequestVote(topic, 3, store, 1_000, 2, False),
         "Vote": s.Vote(topic, 3, store, True, False),
         "Append, empty": s.Append(topic, 3, store, 1_000, 3, (), 990, 991, 980),
         "Append of 16": s.Append(topic, 3, store, 1_000, 3, (entry,) * 16, 990, 991, 980),
-        "Append, base": s.Append(
-            topic, 3, store, 1_000, 3, (), 990, 991, 980, Base(7, 3, 5, cid, config)
+        "Append, snapshot": s.Append(
+            topic, 3, store, 1_000, 3, (), 990, 991, 980, Snapshot(7, 3, 5, cid, config)
         ),
         "Appended": s.Appended(topic, 3, store, True, 1_000, 990),
         "Appended, signed": s.Appended(

@@ -51,7 +51,7 @@ from pulsarcast.protocol.content.messages import (
 from pulsarcast.protocol.limits import COUNT_MAX, HOPS_MAX, INTEGER_MAX
 from pulsarcast.protocol.messages import Contact, Message, Role
 from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config
-from pulsarcast.protocol.sequencing.log import Base, Entry, EntryKind
+from pulsarcast.protocol.sequencing.log import Entry, EntryKind, Snapshot
 from pulsarcast.protocol.store import MarkState
 from pulsarcast.wire import codec
 from tests.support.people import CREATED_US, identity
@@ -145,7 +145,7 @@ class Hostile:
             "token": self.small,
             "where": lambda: tuple(self.where() for _ in range(rng.randrange(3))),
             "agreed": self.flip,
-            "base": lambda: self.base() if rng.random() < 0.2 else None,
+            "snapshot": lambda: self.snapshot() if rng.random() < 0.2 else None,
             "before_index": self.small,
             "before_term": self.small,
             "certificate": lambda: rng.choice((b"", rng.randbytes(130), rng.randbytes(195))),
@@ -164,7 +164,7 @@ class Hostile:
             ),
             "store": self.store,
             "term": self.small,
-            "trial": self.flip,
+            "pre_vote": self.flip,
             "version": self.version_named,
         }
 
@@ -230,9 +230,9 @@ class Hostile:
         outgoing = self.founders() if self.flip() else ()
         return Config(self.founders(), outgoing, self.version_named())
 
-    def base(self) -> Base:
+    def snapshot(self) -> Snapshot:
         cid = self.rng.choice((None, self.cid()))
-        return Base(
+        return Snapshot(
             self.small(),
             self.small(),
             self.small(),

@@ -3,8 +3,8 @@
 from pulsarcast.model.ids import Cid, peer_key
 from pulsarcast.model.keys import KEY_BITS, bucket_of
 from pulsarcast.model.topics import Dissemination, TopicSettings
+from pulsarcast.protocol.dissemination.candidates import CANDIDATES_MAX, NAMED_MAX, TRIED_MAX
 from pulsarcast.protocol.dissemination.cube import LINKS_MAX, DisseminationCube
-from pulsarcast.protocol.dissemination.meetings import CANDIDATES_MAX, NAMED_MAX, TRIED_MAX
 from pulsarcast.protocol.inputs import PeerLost, Subscribe
 from pulsarcast.protocol.messages import (
     Contact,
@@ -61,7 +61,7 @@ def test_what_one_peer_can_make_us_try_is_bounded() -> None:
         contacts = named(64, f"page {page}")
         solo.hear(peer("mallory"), Status(topic, EMPTY_DIGEST, (peer("mallory"),), contacts, False))
     assert len(solo.said(Meet)) <= TRIED_MAX
-    assert len(cube.meetings) <= NAMED_MAX + TRIED_MAX
+    assert len(cube.candidates) <= NAMED_MAX + TRIED_MAX
     solo.advance(60.0)
     asked = {to for to, message in solo.sent if isinstance(message, Meet)}
     assert len(asked) <= NAMED_MAX + 2 * TRIED_MAX, "and phantoms are not tried for ever"
@@ -73,7 +73,7 @@ def test_many_namers_together_are_bounded_too() -> None:
     for namer in namers:
         contacts = named(64, namer)
         solo.hear(peer(namer), Status(topic, EMPTY_DIGEST, (peer(namer),), contacts, False))
-    assert len(cube.meetings) <= CANDIDATES_MAX + TRIED_MAX
+    assert len(cube.candidates) <= CANDIDATES_MAX + TRIED_MAX
 
 
 def test_a_phantom_is_left_alone_once_it_was_tried() -> None:
@@ -110,7 +110,7 @@ def test_a_flood_of_newcomers_leaves_nothing_behind() -> None:
     solo, topic, cube = author()
     for number in range(2000):
         solo.hear(peer(f"newcomer {number}"), Join(topic, 1, Role.MEMBER, solo.me, False, True))
-    assert len(cube.members) == len(cube.links) == len(cube.meetings) == 0
+    assert len(cube.members) == len(cube.links) == len(cube.candidates) == 0
 
 
 def test_nobody_can_make_us_send_more_than_is_ours_to_send() -> None:

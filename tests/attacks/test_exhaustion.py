@@ -240,7 +240,7 @@ class Leading:
             self.committed,
             certify=1,
             settled=0,
-            base=None,
+            snapshot=None,
         )
         self.pair.solo.hear(MALLORY.peer_id, message)
 

@@ -1,6 +1,6 @@
 """Raft, claim by claim (Ongaro and Ousterhout 2014), and what our certificates add to it.
 
-Deviations: trial votes (Ongaro's thesis, 9.6); members are peers with their stores; the first
+Deviations: PreVote (Ongaro's thesis, 9.6); members are peers with their stores; the first
 leader needs all votes (decision 0021).
 """
 
@@ -16,9 +16,9 @@ from pulsarcast.protocol.effects import Effect, Persist, Send, SetTimer
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config
 from pulsarcast.protocol.sequencing.log import Entry, EntryKind, Log
-from pulsarcast.protocol.sequencing.messages import Append, Appended, AskVote, Vote
+from pulsarcast.protocol.sequencing.messages import Append, Appended, RequestVote, Vote
 from pulsarcast.protocol.sequencing.owner import Wanted
-from pulsarcast.protocol.sequencing.saved import Saved
+from pulsarcast.protocol.sequencing.persistent_state import PersistentState
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
 from pulsarcast.protocol.turn import Turn
 from tests.support.people import identity
@@ -39,12 +39,12 @@ class Bench:
         self.turn = Turn(identity("me"), Random(1))
         self.lists: list[tuple[PeerId, ...]] = [PEERS]
         self.summoned: list[PeerId] = []
-        self.is_dismissed = False
+        self.is_removed = False
         self.holds = 0
         self.certified_events: list[tuple[Entry, dict[PeerId, bytes]]] = []
         founding = Entry(1, 0, EntryKind.MEMBERS, pack_config(Config(MEMBERS)))
         log = Log(entries=(founding, *entries) if founded else ())
-        saved = Saved(STORES[ME], max(term, log.last_term))
+        saved = PersistentState(STORES[ME], max(term, log.last_term))
         parameters = Parameters(election_timeout_s=1.0, leader_heartbeat_s=BEAT_S)
         context = Context(self.turn, parameters)
         self.sequencer = Sequencer(TOPIC, PEERS, context, self, saved=saved, log=log)
@@ -56,7 +56,7 @@ class Bench:
         act()
         return self.effects
 
-    def hear(self, sender: PeerId, message: Append | Appended | AskVote | Vote) -> list[Effect]:
+    def hear(self, sender: PeerId, message: Append | Appended | RequestVote | Vote) -> list[Effect]:
         return self.do(lambda: self.sequencer.receive(sender, message))
 
     def sync(self) -> list[Effect]:
@@ -139,9 +139,9 @@ class Bench:
     def summon(self, peer: PeerId) -> None:
         self.summoned.append(peer)
 
-    def dismissed(self) -> None:
+    def removed(self) -> None:
         self.sequencer.stop()
-        self.is_dismissed = True
+        self.is_removed = True
 
 
 def said(effects: list[Effect]) -> list[object]:
@@ -152,8 +152,8 @@ def event(term: int, position: int) -> Entry:
     return Entry(term, position, EntryKind.EVENT, b"%d/%d" % (term, position))
 
 
-def ask(term: int, index: int, last_term: int, *, store: bytes = STORES[ANN]) -> AskVote:
-    return AskVote(TOPIC, term, store, index, last_term, False)
+def ask(term: int, index: int, last_term: int, *, store: bytes = STORES[ANN]) -> RequestVote:
+    return RequestVote(TOPIC, term, store, index, last_term, False)
 
 
 def append(
@@ -386,15 +386,15 @@ def test_a_candidate_asks_those_again_who_have_not_answered() -> None:
     """5.1: servers retry if they do not receive a response in a timely manner."""
     bench = Bench(founded=False)
     bench.wait()
-    trial = AskVote(TOPIC, 1, STORES[ME], 0, 0, True)
-    assert asked_again(bench) == {ANN: trial, BEN: trial}
+    pre_vote = RequestVote(TOPIC, 1, STORES[ME], 0, 0, True)
+    assert asked_again(bench) == {ANN: pre_vote, BEN: pre_vote}
     again = bench.effects
     bench.hear(ANN, Vote(TOPIC, 0, STORES[ANN], True, True))
     bench.effects = again
-    assert asked_again(bench) == {BEN: trial}
+    assert asked_again(bench) == {BEN: pre_vote}
     bench.hear(BEN, Vote(TOPIC, 0, STORES[BEN], True, True))
     bench.sync()
-    vote = AskVote(TOPIC, 1, STORES[ME], 0, 0, False)
+    vote = RequestVote(TOPIC, 1, STORES[ME], 0, 0, False)
     assert asked_again(bench) == {ANN: vote, BEN: vote}
 
 
@@ -454,7 +454,7 @@ def test_who_is_replaced_may_lead_until_it_knows_that_this_is_committed() -> Non
     bench.sync()
     bench.hear(CLEO, Appended(TOPIC, 2, STORES[CLEO], True, 6, 2, ()))
     assert bench.sequencer.committed == 6
-    assert bench.is_dismissed
+    assert bench.is_removed
 
 
 def test_who_is_replaced_and_named_again_lets_those_in_force_go_on() -> None:
@@ -465,7 +465,7 @@ def test_who_is_replaced_and_named_again_lets_those_in_force_go_on() -> None:
     bench.sync()
     bench.hear(CLEO, Appended(TOPIC, 2, STORES[CLEO], True, 6, 2, ()))
     assert not bench.leads()
-    assert not bench.is_dismissed
+    assert not bench.is_removed
 
 
 def test_one_that_was_replaced_and_asks_is_told_that_this_is_committed_and_no_more() -> None:
@@ -481,8 +481,8 @@ def test_one_that_was_replaced_and_asks_is_told_that_this_is_committed_and_no_mo
     bench.elect(BEN)
     bench.sync()
     last = bench.sequencer.log.last_index
-    trial = AskVote(TOPIC, 2, STORES[ANN], 2, 1, True)
-    assert list(appends(bench.hear(ANN, trial))) == [ANN]
+    pre_vote = RequestVote(TOPIC, 2, STORES[ANN], 2, 1, True)
+    assert list(appends(bench.hear(ANN, pre_vote))) == [ANN]
     bench.hear(BEN, Appended(TOPIC, 2, STORES[BEN], True, last, 1, ()))
     assert bench.sequencer.committed == last
     has_all = Appended(TOPIC, 2, STORES[ANN], True, last, 1, ())
@@ -516,10 +516,10 @@ def test_who_was_named_for_a_while_stays_until_a_later_list_is_in_force() -> Non
     bench.sequencer.committed = 2
     bench.lists = [(ANN, BEN), PEERS, (ANN, BEN)]
     bench.do(bench.sequencer.renewed)
-    assert not bench.is_dismissed
+    assert not bench.is_removed
     last = Entry(2, 0, EntryKind.MEMBERS, pack_config(Config(MEMBERS[1:], version=VERSIONS[2])))
     bench.hear(ANN, append(2, 2, 1, last, committed=3))
-    assert bench.is_dismissed
+    assert bench.is_removed
 
 
 def test_what_comes_from_others_lets_go_what_waited_behind_it() -> None:
@@ -549,11 +549,11 @@ def test_a_trial_changes_nobodys_term_and_fails_while_somebody_leads() -> None:
     """Ongaro's thesis, 9.6."""
     bench = Bench()
     bench.hear(ANN, append(1, 1, 1))
-    trial = AskVote(TOPIC, 2, STORES[BEN], 9, 1, True)
-    [vote] = [m for m in said(bench.hear(BEN, trial) + bench.sync()) if isinstance(m, Vote)]
+    pre_vote = RequestVote(TOPIC, 2, STORES[BEN], 9, 1, True)
+    [vote] = [m for m in said(bench.hear(BEN, pre_vote) + bench.sync()) if isinstance(m, Vote)]
     assert not vote.granted
     bench.turn.now += 5.0
-    [vote] = [m for m in said(bench.hear(BEN, trial)) if isinstance(m, Vote)]
+    [vote] = [m for m in said(bench.hear(BEN, pre_vote)) if isinstance(m, Vote)]
     assert vote.granted
     assert bench.sequencer.term == 1
 
@@ -572,7 +572,7 @@ def test_one_that_was_dismissed_hears_nobody() -> None:
     bench.elect(CLEO)
     bench.sync()
     bench.hear(CLEO, Appended(TOPIC, 2, STORES[CLEO], True, 6, 2, ()))
-    assert bench.is_dismissed
+    assert bench.is_removed
     term = bench.sequencer.term
     for sender in (CLEO, ANN):
         for message in (ask(term + 1, 9, 9), append(term + 1, 6, term)):

@@ -112,7 +112,7 @@ def test_one_more_draw_of_chance_is_found(run: Run, base: Path, tmp_path: Path, 
 
 def test_words_of_the_base_are_read_as_the_new_ones(base: Path) -> None:
     played = base / SEQUENCERS.name
-    renamed = {"AskVote": "RequestVote"}
+    renamed = {"RequestVote": "VoteRequest"}
     assert compare(played, played, Change(renamed)) is not None
-    assert compare(played, played, Change(renamed, (r"(AskVote|RequestVote) \w+",))) is None
-    assert compare(played, played, Change({"AskVot": "RequestVote"})) is None
+    assert compare(played, played, Change(renamed, (r"(RequestVote|VoteRequest) \w+",))) is None
+    assert compare(played, played, Change({"RequestVot": "VoteRequest"})) is None

@@ -4,7 +4,7 @@ from pulsarcast.model.ids import Cid
 from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor, TopicSettings
 from pulsarcast.protocol.messages import Message
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.sequencing.messages import Append, Appended, AskVote, Summon, Vote
+from pulsarcast.protocol.sequencing.messages import Append, Appended, RequestVote, Summon, Vote
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
 from tests.support.people import MALLORY, meta_of, peer, topic_of
 from tests.support.solo import Parent, Solo
@@ -33,9 +33,9 @@ class Pair:
 
     def _answer(self, message: Message) -> list[Message]:
         match message:
-            case AskVote(topic, term) if self.votes:
-                was = term - 1 if message.trial else term
-                return [Vote(topic, was, STORE, True, message.trial)]
+            case RequestVote(topic, term) if self.votes:
+                was = term - 1 if message.pre_vote else term
+                return [Vote(topic, was, STORE, True, message.pre_vote)]
             case Append(topic, term) if self.keeps:
                 matched = message.before_index + len(message.entries)
                 return [Appended(topic, term, STORE, True, matched, 0)]
@@ -51,4 +51,4 @@ class Pair:
     @property
     def sequencer(self) -> Sequencer:
         """The node's own."""
-        return self.solo.node.seats.by_topic[self.topic].sequencer
+        return self.solo.node.sequencer_registry.by_topic[self.topic].sequencer

@@ -15,13 +15,13 @@ from pulsarcast.model.topic_types import Dissemination, TopicDescriptor
 from pulsarcast.network.neighbours import Neighbours
 from pulsarcast.network.subscriptions import Feed
 from pulsarcast.protocol.content.following import ContentTopic
-from pulsarcast.protocol.sequencing.seat import Seat
+from pulsarcast.protocol.sequencing.raft_member import RaftMember
 from pulsarcast.protocol.topic.log import TopicLog
 from pulsarcast.protocol.topic.topic import Topic
 
 
 def topic_view(
-    topic: Topic, feed: Feed | None, aliases: Mapping[str, str], seat: Seat | None = None
+    topic: Topic, feed: Feed | None, aliases: Mapping[str, str], member: RaftMember | None = None
 ) -> FollowedView:
     """How a topic that we follow does."""
     tree, footprint = topic.view(), topic.footprint()
@@ -35,20 +35,20 @@ def topic_view(
         is_root=tree.root or topic.descriptor.dissemination is Dissemination.CUBE,
         held_back=footprint["held_back"],
         missing=footprint["wants"],
-        sequencing=None if seat is None else sequencing_of(seat),
+        sequencing=None if member is None else sequencing_of(member),
         halted=None if topic.halted is None else topic.halted.message,
     )
 
 
-def sequencing_of(seat: Seat) -> SequencingView:
+def sequencing_of(member: RaftMember) -> SequencingView:
     """What we know of a topic's sequencers, as one of them."""
-    sequencer = seat.sequencer
+    sequencer = member.sequencer
     return SequencingView(
         leader=None if sequencer.leader is None else peer_text(sequencer.leader),
         term=sequencer.term,
         leads=sequencer.leads,
         has_vote=sequencer.has_vote,
-        held=seat.held(),
+        held=member.held(),
     )
 
 
@@ -70,11 +70,11 @@ def followed(
     topics: Mapping[Cid, Topic],
     feeds: Mapping[Cid, Feed],
     aliases: Mapping[str, str],
-    seats: Mapping[Cid, Seat],
+    raft_members: Mapping[Cid, RaftMember],
 ) -> list[FollowedView]:
     """All topics that we follow, but for those that only announce versions of others."""
     return [
-        topic_view(topic, feeds.get(cid), aliases, seats.get(cid))
+        topic_view(topic, feeds.get(cid), aliases, raft_members.get(cid))
         for cid, topic in topics.items()
         if not topic.is_meta
     ]

@@ -224,7 +224,7 @@ class Node:
         core = self._running.core
         feeds = self._places.by_topic
         return [
-            *insight.followed(core.topics, feeds, aliases, core.seats.by_topic),
+            *insight.followed(core.topics, feeds, aliases, core.sequencer_registry.by_topic),
             *insight.followed_by_content(core.content.topics, feeds, aliases),
         ]
 

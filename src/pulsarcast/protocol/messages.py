@@ -63,7 +63,7 @@ from pulsarcast.protocol.limits import (
 from pulsarcast.protocol.sequencing.messages import (
     Append,
     Appended,
-    AskVote,
+    RequestVote,
     Summon,
     Vote,
 )
@@ -431,7 +431,7 @@ TopicMessage: TypeAlias = (
     | HandOver
     | Meet
     | Members
-    | AskVote
+    | RequestVote
     | Vote
     | Append
     | Appended

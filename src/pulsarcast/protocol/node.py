@@ -92,7 +92,7 @@ from pulsarcast.protocol.messages import (
     Status,
 )
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.publishing.doubts import Doubts
+from pulsarcast.protocol.publishing.fencing import EpochFencing
 from pulsarcast.protocol.publishing.numbering import Numberings
 from pulsarcast.protocol.publishing.outbox import Outbox
 from pulsarcast.protocol.publishing.outside import OutsidePublishing
@@ -102,11 +102,11 @@ from pulsarcast.protocol.sequencing.intake import RequestIntake
 from pulsarcast.protocol.sequencing.messages import (
     Append,
     Appended,
-    AskVote,
+    RequestVote,
     Summon,
     Vote,
 )
-from pulsarcast.protocol.sequencing.seats import Seats
+from pulsarcast.protocol.sequencing.registry import SequencerRegistry
 from pulsarcast.protocol.store import RESTORED, DropState
 from pulsarcast.protocol.topic.followed import FollowedTopics
 from pulsarcast.protocol.topic.topic import Topic
@@ -141,7 +141,7 @@ class Node:
         self.topics = self.followed.members
         self.outside = OutsidePublishing(context, self.dht)
         self.numberings = Numberings(context)
-        self.doubts = Doubts(context, self.numberings, self.outside)
+        self.fencing = EpochFencing(context, self.numberings, self.outside)
         self.publisher = context.part(Publisher)(
             context, self.dht, self.numberings, self.outside, self.followed, self
         )
@@ -151,7 +151,7 @@ class Node:
         )
         self.descriptors = Descriptors(context, self.dht, self.outbox, self.outside)
         self.handing_in = HandingIn(
-            context, self.followed, self.descriptors, self.outside, self.doubts, self.publisher
+            context, self.followed, self.descriptors, self.outside, self.fencing, self.publisher
         )
         self.renewal = Renewal(context, self.followed, self.descriptors, self)
         self.following = Following(
@@ -173,10 +173,12 @@ class Node:
             self.descriptors,
             self.following,
         )
-        self.seats = Seats(
+        self.sequencer_registry = SequencerRegistry(
             context, self.descriptors, self.following, self.renewal, self.publisher, self.outbox
         )
-        self.intake = RequestIntake(context, self.followed, self.doubts, self.requests, self.seats)
+        self.intake = RequestIntake(
+            context, self.followed, self.fencing, self.requests, self.sequencer_registry
+        )
         self.topic_commands = TopicCommands(
             context,
             self.following,
@@ -184,7 +186,7 @@ class Node:
             self.descriptors,
             self.renewal,
             self.publisher,
-            self.doubts,
+            self.fencing,
         )
         self.subscriptions = SubscriptionCommands(
             context, self.following, self.descriptors, self.content
@@ -195,7 +197,7 @@ class Node:
             self.following,
             self.descriptors,
             self.reading,
-            self.doubts,
+            self.fencing,
             self.publisher,
             self.outbox,
         )
@@ -303,10 +305,10 @@ class Node:
                 self.intake.receive(sender, message)
             case RequestAnswered() | RequestReferred():
                 self.outbox.receive(sender, message)
-            case AskVote() | Vote() | Append() | Appended():
-                self.seats.receive(sender, message)
+            case RequestVote() | Vote() | Append() | Appended():
+                self.sequencer_registry.receive(sender, message)
             case Summon(cid, version):
-                self.seats.summoned(cid, version)
+                self.sequencer_registry.summoned(cid, version)
             case (
                 ProbeEvent()
                 | MatchedEvent()
@@ -380,7 +382,7 @@ class Node:
     def _lost(self, peer: PeerId) -> None:
         self.dht.lost(peer)
         self.outside.lost(peer)
-        self.doubts.lost(peer)
+        self.fencing.lost(peer)
         self.outbox.lost(peer)
         self.content.lost(peer)
         for topic in list(self.topics.values()):
@@ -407,21 +409,21 @@ class Node:
     def _start(self, given: Start) -> None:
         self.turn.trace(trace.NodeStarted())
         disk = OnDisk.read(given)
-        self.doubts.begin()
+        self.fencing.begin()
         for key, value in disk.rows("numbering").items():
-            self.doubts.restore(Cid(key), value)
+            self.fencing.load(Cid(key), value)
         self.dht.start(given.contacts, given.rows)
         self.descriptors.restore(disk.rows("topic").values())
         asked = disk.rows("asked")
-        is_restored = RESTORED.table in disk.tables
-        if is_restored:
-            self.doubts.came_back(self._is_total)
+        disk_was_restored = RESTORED.table in disk.tables
+        if disk_was_restored:
+            self.fencing.disk_was_restored(self._is_total)
             # The restored numbers of requests may be used already.
             self.turn.persist(*(DropState("asked", key) for key in asked))
         else:
             for key, value in asked.items():
                 self.outbox.restore_number(Cid(key), value)
-        self.seats.restore(disk.tables, is_restored=is_restored)
+        self.sequencer_registry.load(disk.tables, disk_was_restored=disk_was_restored)
         self.content.restore(disk)
         self.following.restore(disk)
         self.content.resume()
@@ -430,8 +432,8 @@ class Node:
             self.handing_in.offer_again(decode_event(block))
         self.descriptors.trim()
         self.republishing.start()
-        if is_restored:
-            self.doubts.saw_to_all()
+        if disk_was_restored:
+            self.fencing.clear_restored_flag()
 
     def _is_total(self, topic: Cid) -> bool:
         descriptor = self.descriptors.current(topic)
@@ -449,11 +451,11 @@ class Node:
 
     def opened(self, topic: Topic) -> None:
         """The node joins a topic, perhaps as one of its sequencers."""
-        self.seats.open(topic)
+        self.sequencer_registry.open(topic)
 
     def closed(self, topic: Cid) -> None:
         """The node is out of a topic, or leaves it because it stops."""
-        self.seats.close(topic)
+        self.sequencer_registry.close(topic)
 
     def left(self, topic: Cid) -> None:
         """The node has left a topic for good."""
@@ -462,12 +464,12 @@ class Node:
     def arrived(self, topic: Topic, event: EventDescriptor) -> None:
         """An event is on the disk: requests may have waited for it."""
         self.requests.advance(topic)
-        self.seats.arrived(topic.id, event)
+        self.sequencer_registry.arrived(topic.id, event)
 
     def renewed(self, topic: Topic) -> None:
         """A followed topic has another version, perhaps with other sub-topics or sequencers."""
         self.following.follow_below(topic)
-        self.seats.renewed(topic)
+        self.sequencer_registry.renewed(topic)
 
     # What the DHT keeps for others.
 
@@ -508,8 +510,8 @@ class Node:
         total = {
             "topics": len(self.topics),
             "outbox": len(self.outbox),
-            "requests": len(self.requests) + len(self.seats),
-            "sequencer_entries": self.seats.entries,
+            "requests": len(self.requests) + self.sequencer_registry.request_count,
+            "sequencer_entries": self.sequencer_registry.entry_count,
             "offers": len(self.outside),
             "numberings": len(self.numberings),
             "descriptors": len(self.descriptors),

@@ -251,8 +251,8 @@ class Run:
     def _check_sequencers(self) -> None:
         groups: dict[Cid, list[tuple[int, Sequencer]]] = {}
         for index in self.fleet.living():
-            for topic, seat in self.world.node(index).seats.by_topic.items():
-                groups.setdefault(topic, []).append((index, seat.sequencer))
+            for topic, member in self.world.node(index).sequencer_registry.by_topic.items():
+                groups.setdefault(topic, []).append((index, member.sequencer))
         check_sequencers(groups, self.observer.findings)
 
     def _check_memory(self) -> dict[str, int]:

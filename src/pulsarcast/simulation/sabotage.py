@@ -25,7 +25,7 @@ from pulsarcast.protocol.dissemination.tree_heartbeat import Heartbeat
 from pulsarcast.protocol.publishing.outbox import Outbox
 from pulsarcast.protocol.publishing.publisher import Publisher
 from pulsarcast.protocol.sequencing.log import Entry
-from pulsarcast.protocol.sequencing.seat import Seat
+from pulsarcast.protocol.sequencing.raft_member import RaftMember
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
 from pulsarcast.protocol.store import MarkState
 from pulsarcast.protocol.topic.arrivals import Arrivals
@@ -163,7 +163,7 @@ class _NeedsNoOthers(Sequencer):
         return True
 
 
-class _CertifiesAnything(Seat):
+class _CertifiesAnything(RaftMember):
     """Makes a certificate out of no signatures."""
 
     def certificate(self, entry: Entry, signatures: dict[PeerId, bytes]) -> bytes:
@@ -240,7 +240,7 @@ SAFEGUARDS: dict[str, Sabotage] = {
         "one sequencer's own signature is enough",
         {
             Sequencer: _NeedsNoOthers,
-            Seat: _CertifiesAnything,
+            RaftMember: _CertifiesAnything,
             Arrivals: _BelievesAnySequencer,
             Equivocation: _NeverHalts,
         },

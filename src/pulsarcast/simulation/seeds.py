@@ -70,7 +70,7 @@ CUBE_PATHS = {
 SEQUENCER_PATHS = {
     "election": "a sequencer stood for election",
     "stepped_down": "a leader did not hear from most of the others, and stepped back",
-    "base_taken": "a sequencer had missed more than the others' logs still held",
+    "snapshot_installed": "a sequencer had missed more than the others' logs still held",
     "readmitted": "one that had lost its store was given its vote back",
 }
 """The same of sequencers alone."""

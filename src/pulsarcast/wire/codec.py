@@ -50,7 +50,7 @@ KINDS: Final[dict[str, type]] = {
     "compare_keys": messages.CompareKeys,
     "keys_differ": messages.KeysDiffer,
     "want_blocks": messages.WantBlocks,
-    "ask_vote": talk.AskVote,
+    "request_vote": talk.RequestVote,
     "vote": talk.Vote,
     "append": talk.Append,
     "appended": talk.Appended,

@@ -24,7 +24,7 @@ NOTHING: EntryKind
 MEMBERS: EntryKind
 
 class Frame(_message.Message):
-    __slots__ = ("event", "credit", "status", "find_peers", "peers", "store_blocks", "stored", "find_block", "block_found", "frontier_page", "fetch_range", "range", "compare_keys", "request_to_publish", "request_answered", "join", "join_accepted", "join_referred", "join_refused", "leave", "hand_over", "keys_differ", "want_blocks", "find_pointer", "pointer_found", "store_pointer", "hello", "meet", "members", "ask_vote", "vote", "append", "appended", "summon", "request_referred", "probe_event", "matched_event", "place_subscription", "installed", "place_state", "place_taken", "tree_shape", "compare_content", "content_compared", "tree_hint", "ask_shape")
+    __slots__ = ("event", "credit", "status", "find_peers", "peers", "store_blocks", "stored", "find_block", "block_found", "frontier_page", "fetch_range", "range", "compare_keys", "request_to_publish", "request_answered", "join", "join_accepted", "join_referred", "join_refused", "leave", "hand_over", "keys_differ", "want_blocks", "find_pointer", "pointer_found", "store_pointer", "hello", "meet", "members", "request_vote", "vote", "append", "appended", "summon", "request_referred", "probe_event", "matched_event", "place_subscription", "installed", "place_state", "place_taken", "tree_shape", "compare_content", "content_compared", "tree_hint", "ask_shape")
     EVENT_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
@@ -54,7 +54,7 @@ class Frame(_message.Message):
     HELLO_FIELD_NUMBER: _ClassVar[int]
     MEET_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
-    ASK_VOTE_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_VOTE_FIELD_NUMBER: _ClassVar[int]
     VOTE_FIELD_NUMBER: _ClassVar[int]
     APPEND_FIELD_NUMBER: _ClassVar[int]
     APPENDED_FIELD_NUMBER: _ClassVar[int]
@@ -100,7 +100,7 @@ class Frame(_message.Message):
     hello: Hello
     meet: Meet
     members: Members
-    ask_vote: AskVote
+    request_vote: RequestVote
     vote: Vote
     append: Append
     appended: Appended
@@ -117,7 +117,7 @@ class Frame(_message.Message):
     content_compared: ContentCompared
     tree_hint: TreeHint
     ask_shape: AskShape
-    def __init__(self, event: _Optional[_Union[Event, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., find_peers: _Optional[_Union[FindPeers, _Mapping]] = ..., peers: _Optional[_Union[Peers, _Mapping]] = ..., store_blocks: _Optional[_Union[StoreBlocks, _Mapping]] = ..., stored: _Optional[_Union[Stored, _Mapping]] = ..., find_block: _Optional[_Union[FindBlock, _Mapping]] = ..., block_found: _Optional[_Union[BlockFound, _Mapping]] = ..., frontier_page: _Optional[_Union[FrontierPage, _Mapping]] = ..., fetch_range: _Optional[_Union[FetchRange, _Mapping]] = ..., range: _Optional[_Union[Range, _Mapping]] = ..., compare_keys: _Optional[_Union[CompareKeys, _Mapping]] = ..., request_to_publish: _Optional[_Union[RequestToPublish, _Mapping]] = ..., request_answered: _Optional[_Union[RequestAnswered, _Mapping]] = ..., join: _Optional[_Union[Join, _Mapping]] = ..., join_accepted: _Optional[_Union[JoinAccepted, _Mapping]] = ..., join_referred: _Optional[_Union[JoinReferred, _Mapping]] = ..., join_refused: _Optional[_Union[JoinRefused, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., keys_differ: _Optional[_Union[KeysDiffer, _Mapping]] = ..., want_blocks: _Optional[_Union[WantBlocks, _Mapping]] = ..., find_pointer: _Optional[_Union[FindPointer, _Mapping]] = ..., pointer_found: _Optional[_Union[PointerFound, _Mapping]] = ..., store_pointer: _Optional[_Union[StorePointer, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., meet: _Optional[_Union[Meet, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., ask_vote: _Optional[_Union[AskVote, _Mapping]] = ..., vote: _Optional[_Union[Vote, _Mapping]] = ..., append: _Optional[_Union[Append, _Mapping]] = ..., appended: _Optional[_Union[Appended, _Mapping]] = ..., summon: _Optional[_Union[Summon, _Mapping]] = ..., request_referred: _Optional[_Union[RequestReferred, _Mapping]] = ..., probe_event: _Optional[_Union[ProbeEvent, _Mapping]] = ..., matched_event: _Optional[_Union[MatchedEvent, _Mapping]] = ..., place_subscription: _Optional[_Union[PlaceSubscription, _Mapping]] = ..., installed: _Optional[_Union[Installed, _Mapping]] = ..., place_state: _Optional[_Union[PlaceState, _Mapping]] = ..., place_taken: _Optional[_Union[PlaceTaken, _Mapping]] = ..., tree_shape: _Optional[_Union[TreeShape, _Mapping]] = ..., compare_content: _Optional[_Union[CompareContent, _Mapping]] = ..., content_compared: _Optional[_Union[ContentCompared, _Mapping]] = ..., tree_hint: _Optional[_Union[TreeHint, _Mapping]] = ..., ask_shape: _Optional[_Union[AskShape, _Mapping]] = ...) -> None: ...
+    def __init__(self, event: _Optional[_Union[Event, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., find_peers: _Optional[_Union[FindPeers, _Mapping]] = ..., peers: _Optional[_Union[Peers, _Mapping]] = ..., store_blocks: _Optional[_Union[StoreBlocks, _Mapping]] = ..., stored: _Optional[_Union[Stored, _Mapping]] = ..., find_block: _Optional[_Union[FindBlock, _Mapping]] = ..., block_found: _Optional[_Union[BlockFound, _Mapping]] = ..., frontier_page: _Optional[_Union[FrontierPage, _Mapping]] = ..., fetch_range: _Optional[_Union[FetchRange, _Mapping]] = ..., range: _Optional[_Union[Range, _Mapping]] = ..., compare_keys: _Optional[_Union[CompareKeys, _Mapping]] = ..., request_to_publish: _Optional[_Union[RequestToPublish, _Mapping]] = ..., request_answered: _Optional[_Union[RequestAnswered, _Mapping]] = ..., join: _Optional[_Union[Join, _Mapping]] = ..., join_accepted: _Optional[_Union[JoinAccepted, _Mapping]] = ..., join_referred: _Optional[_Union[JoinReferred, _Mapping]] = ..., join_refused: _Optional[_Union[JoinRefused, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., keys_differ: _Optional[_Union[KeysDiffer, _Mapping]] = ..., want_blocks: _Optional[_Union[WantBlocks, _Mapping]] = ..., find_pointer: _Optional[_Union[FindPointer, _Mapping]] = ..., pointer_found: _Optional[_Union[PointerFound, _Mapping]] = ..., store_pointer: _Optional[_Union[StorePointer, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., meet: _Optional[_Union[Meet, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., request_vote: _Optional[_Union[RequestVote, _Mapping]] = ..., vote: _Optional[_Union[Vote, _Mapping]] = ..., append: _Optional[_Union[Append, _Mapping]] = ..., appended: _Optional[_Union[Appended, _Mapping]] = ..., summon: _Optional[_Union[Summon, _Mapping]] = ..., request_referred: _Optional[_Union[RequestReferred, _Mapping]] = ..., probe_event: _Optional[_Union[ProbeEvent, _Mapping]] = ..., matched_event: _Optional[_Union[MatchedEvent, _Mapping]] = ..., place_subscription: _Optional[_Union[PlaceSubscription, _Mapping]] = ..., installed: _Optional[_Union[Installed, _Mapping]] = ..., place_state: _Optional[_Union[PlaceState, _Mapping]] = ..., place_taken: _Optional[_Union[PlaceTaken, _Mapping]] = ..., tree_shape: _Optional[_Union[TreeShape, _Mapping]] = ..., compare_content: _Optional[_Union[CompareContent, _Mapping]] = ..., content_compared: _Optional[_Union[ContentCompared, _Mapping]] = ..., tree_hint: _Optional[_Union[TreeHint, _Mapping]] = ..., ask_shape: _Optional[_Union[AskShape, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("network", "versions", "features", "frame_bytes_max", "addresses", "instance")
@@ -345,35 +345,35 @@ class Range(_message.Message):
     certificates: _containers.RepeatedScalarFieldContainer[bytes]
     def __init__(self, request: _Optional[int] = ..., topic: _Optional[bytes] = ..., blocks: _Optional[_Iterable[bytes]] = ..., more: bool = ..., certificates: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
-class AskVote(_message.Message):
-    __slots__ = ("topic", "term", "store", "last_index", "last_term", "trial")
+class RequestVote(_message.Message):
+    __slots__ = ("topic", "term", "store", "last_index", "last_term", "pre_vote")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
     STORE_FIELD_NUMBER: _ClassVar[int]
     LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
     LAST_TERM_FIELD_NUMBER: _ClassVar[int]
-    TRIAL_FIELD_NUMBER: _ClassVar[int]
+    PRE_VOTE_FIELD_NUMBER: _ClassVar[int]
     topic: bytes
     term: int
     store: bytes
     last_index: int
     last_term: int
-    trial: bool
-    def __init__(self, topic: _Optional[bytes] = ..., term: _Optional[int] = ..., store: _Optional[bytes] = ..., last_index: _Optional[int] = ..., last_term: _Optional[int] = ..., trial: bool = ...) -> None: ...
+    pre_vote: bool
+    def __init__(self, topic: _Optional[bytes] = ..., term: _Optional[int] = ..., store: _Optional[bytes] = ..., last_index: _Optional[int] = ..., last_term: _Optional[int] = ..., pre_vote: bool = ...) -> None: ...
 
 class Vote(_message.Message):
-    __slots__ = ("topic", "term", "store", "granted", "trial")
+    __slots__ = ("topic", "term", "store", "granted", "pre_vote")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
     STORE_FIELD_NUMBER: _ClassVar[int]
     GRANTED_FIELD_NUMBER: _ClassVar[int]
-    TRIAL_FIELD_NUMBER: _ClassVar[int]
+    PRE_VOTE_FIELD_NUMBER: _ClassVar[int]
     topic: bytes
     term: int
     store: bytes
     granted: bool
-    trial: bool
-    def __init__(self, topic: _Optional[bytes] = ..., term: _Optional[int] = ..., store: _Optional[bytes] = ..., granted: bool = ..., trial: bool = ...) -> None: ...
+    pre_vote: bool
+    def __init__(self, topic: _Optional[bytes] = ..., term: _Optional[int] = ..., store: _Optional[bytes] = ..., granted: bool = ..., pre_vote: bool = ...) -> None: ...
 
 class Entry(_message.Message):
     __slots__ = ("term", "position", "kind", "body")
@@ -395,7 +395,7 @@ class SequencerMember(_message.Message):
     store: bytes
     def __init__(self, peer: _Optional[bytes] = ..., store: _Optional[bytes] = ...) -> None: ...
 
-class Base(_message.Message):
+class Snapshot(_message.Message):
     __slots__ = ("index", "term", "position", "cid", "members", "version")
     INDEX_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -412,7 +412,7 @@ class Base(_message.Message):
     def __init__(self, index: _Optional[int] = ..., term: _Optional[int] = ..., position: _Optional[int] = ..., cid: _Optional[bytes] = ..., members: _Optional[_Iterable[_Union[SequencerMember, _Mapping]]] = ..., version: _Optional[bytes] = ...) -> None: ...
 
 class Append(_message.Message):
-    __slots__ = ("topic", "term", "store", "before_index", "before_term", "entries", "committed", "certify", "settled", "base")
+    __slots__ = ("topic", "term", "store", "before_index", "before_term", "entries", "committed", "certify", "settled", "snapshot")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
     STORE_FIELD_NUMBER: _ClassVar[int]
@@ -422,7 +422,7 @@ class Append(_message.Message):
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
     CERTIFY_FIELD_NUMBER: _ClassVar[int]
     SETTLED_FIELD_NUMBER: _ClassVar[int]
-    BASE_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     topic: bytes
     term: int
     store: bytes
@@ -432,8 +432,8 @@ class Append(_message.Message):
     committed: int
     certify: int
     settled: int
-    base: Base
-    def __init__(self, topic: _Optional[bytes] = ..., term: _Optional[int] = ..., store: _Optional[bytes] = ..., before_index: _Optional[int] = ..., before_term: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., committed: _Optional[int] = ..., certify: _Optional[int] = ..., settled: _Optional[int] = ..., base: _Optional[_Union[Base, _Mapping]] = ...) -> None: ...
+    snapshot: Snapshot
+    def __init__(self, topic: _Optional[bytes] = ..., term: _Optional[int] = ..., store: _Optional[bytes] = ..., before_index: _Optional[int] = ..., before_term: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., committed: _Optional[int] = ..., certify: _Optional[int] = ..., settled: _Optional[int] = ..., snapshot: _Optional[_Union[Snapshot, _Mapping]] = ...) -> None: ...
 
 class Signature(_message.Message):
     __slots__ = ("position", "signature")

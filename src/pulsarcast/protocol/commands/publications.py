@@ -25,7 +25,7 @@ from pulsarcast.protocol.following.following import Following
 from pulsarcast.protocol.inputs import (
     Publish,
 )
-from pulsarcast.protocol.publishing.doubts import Doubts
+from pulsarcast.protocol.publishing.fencing import EpochFencing
 from pulsarcast.protocol.publishing.outbox import Outbox, Settled
 from pulsarcast.protocol.publishing.publisher import NONCE_BYTES, Publisher
 from pulsarcast.protocol.store import (
@@ -44,14 +44,14 @@ class PublishCommands(Commands[Publish]):
         following: Following,
         descriptors: Descriptors,
         reading: ReadCommands,
-        doubts: Doubts,
+        fencing: EpochFencing,
         publisher: Publisher,
         outbox: Outbox,
     ) -> None:
         super().__init__(context, following)
         self.descriptors = descriptors
         self.reading = reading
-        self.doubts = doubts
+        self.fencing = fencing
         self.publisher = publisher
         self.outbox = outbox
         self._keyed: dict[tuple[Cid, bytes], list[Publish]] = {}
@@ -98,8 +98,8 @@ class PublishCommands(Commands[Publish]):
             if topic is not None and not topic.may_publish:
                 self.following.when_started(topic, lambda: found(versions))
                 return
-            if self.doubts.has(given.topic) and versions.current.may_publish(self.turn.me):
-                self.doubts.resolve(versions.current, topic, lambda: found(versions))
+            if self.fencing.is_fenced(given.topic) and versions.current.may_publish(self.turn.me):
+                self.fencing.confirm(versions.current, topic, lambda: found(versions))
                 return
             self._check_parents(given, versions, nonce)
 

@@ -33,9 +33,9 @@ from pulsarcast.protocol.inputs import (
     TopicCommand,
     UpdateTopic,
 )
-from pulsarcast.protocol.publishing.doubts import Doubts
+from pulsarcast.protocol.publishing.fencing import EpochFencing
 from pulsarcast.protocol.publishing.publisher import NONCE_BYTES, Publisher
-from pulsarcast.protocol.sequencing.seats import summon
+from pulsarcast.protocol.sequencing.registry import summon
 from pulsarcast.protocol.topic.life import FollowReason
 from pulsarcast.protocol.topic.versions import Versions, valid_until
 
@@ -51,14 +51,14 @@ class TopicCommands(Commands[TopicCommand]):
         descriptors: Descriptors,
         renewal: Renewal,
         publisher: Publisher,
-        doubts: Doubts,
+        fencing: EpochFencing,
     ) -> None:
         super().__init__(context, following)
         self.dht = dht
         self.descriptors = descriptors
         self.renewal = renewal
         self.publisher = publisher
-        self.doubts = doubts
+        self.fencing = fencing
 
     def carry_out(self, given: TopicCommand) -> None:
         match given:
@@ -125,8 +125,8 @@ class TopicCommands(Commands[TopicCommand]):
         if current.author != self.turn.me:
             raise NotAllowed("only the author makes new versions of a topic")
         meta = self.following.member(current.subtopics[META])
-        if self.doubts.has(meta.id):
-            self.doubts.resolve(meta.descriptor, meta, lambda: self.handle(given))
+        if self.fencing.is_fenced(meta.id):
+            self.fencing.confirm(meta.descriptor, meta, lambda: self.handle(given))
             return
         if self.publisher.numberings.refusal is not None:
             raise Halted(self.publisher.numberings.refusal)

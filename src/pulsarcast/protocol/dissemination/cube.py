@@ -21,9 +21,9 @@ from pulsarcast.model.ids import Cid, PeerId, is_closer, peer_key
 from pulsarcast.model.keys import KEY_BITS, Key
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.dissemination.candidates import Candidates
 from pulsarcast.protocol.dissemination.cluster import Clusters
 from pulsarcast.protocol.dissemination.join_search import JoinSearch
-from pulsarcast.protocol.dissemination.meetings import Meetings
 from pulsarcast.protocol.dissemination.overlay import CubeView, Link, OverlayOwner
 from pulsarcast.protocol.effects import Send
 from pulsarcast.protocol.messages import (
@@ -81,7 +81,7 @@ class DisseminationCube:
         self.open = True
         self.leaving = False
         self.search = JoinSearch(topic, root, context, dht, self)
-        self.meetings = Meetings(
+        self.candidates = Candidates(
             context, wanted=self._wants, ask=self._introduce, idle=self._explore
         )
         self.attached = False
@@ -156,7 +156,7 @@ class DisseminationCube:
         return {
             "cube_members": len(self.members),
             "cube_links": len(self.links),
-            "cube_candidates": len(self.meetings),
+            "cube_candidates": len(self.candidates),
         }
 
     # Coming in.
@@ -186,7 +186,7 @@ class DisseminationCube:
         self.search.keep_a_lookout()
         if by is not None and message is not None:
             self._unexplored = KEY_BITS - 1
-            self.meetings.hear_of((by, *(contact.peer for contact in message.members)), by)
+            self.candidates.hear_of((by, *(contact.peer for contact in message.members)), by)
             if self.fresh:
                 self._expect_start()
         self.owner.attached(by, None if message is None else message.digest)
@@ -216,7 +216,7 @@ class DisseminationCube:
         waiting, self._waiting = self._waiting, {}
         for sender, message in waiting.items():
             self.receive_join(sender, message)
-        self.meetings.open()
+        self.candidates.open()
         self.owner.path_changed()
 
     # Others that come in.
@@ -305,8 +305,8 @@ class DisseminationCube:
         known = self.members.closest(key, len(self.members))
         if known:
             peer = known[turn % len(known)]
-            if not self.meetings.is_asked(peer):
-                self.meetings.expect(peer)
+            if not self.candidates.is_asked(peer):
+                self.candidates.expect(peer)
                 self.turn.send(peer, Meet(self.topic, key, self.parameters.cube_bucket))
 
     def _receive_meet(self, sender: PeerId, message: Meet) -> None:
@@ -327,11 +327,11 @@ class DisseminationCube:
         self.turn.send(sender, Members(self.topic, self._closest(message.key, count, sender)))
 
     def _receive_members(self, sender: PeerId, message: Members) -> None:
-        if self.leaving or not self.meetings.is_asked(sender):
+        if self.leaving or not self.candidates.is_asked(sender):
             return
         self._meet(sender)
-        self.meetings.answered(sender)
-        self.meetings.hear_of((contact.peer for contact in message.members), sender)
+        self.candidates.answered(sender)
+        self.candidates.hear_of((contact.peer for contact in message.members), sender)
 
     def _meet(self, peer: PeerId) -> None:
         """A peer has told us itself that it is a member: both begin with full credit.
@@ -344,7 +344,7 @@ class DisseminationCube:
             self._forget_one()
         self.links[peer] = Link(self.parameters.window, self.turn.now)
         self.members.add(peer)
-        self.meetings.met(peer)
+        self.candidates.met(peer)
         if old is not None and old.behind:
             self.owner.differs_from(peer)
 
@@ -362,11 +362,11 @@ class DisseminationCube:
     def hear_of(self, contacts: tuple[Contact, ...], namer: PeerId) -> None:
         """A member names others."""
         if not self.leaving:
-            self.meetings.hear_of((contact.peer for contact in contacts), namer)
+            self.candidates.hear_of((contact.peer for contact in contacts), namer)
 
     def receive_from_stranger(self, sender: PeerId) -> None:
         """It has met us, and we do not know it any more: meet it again, so that credit flows."""
-        self.meetings.meet_again(sender)
+        self.candidates.meet_again(sender)
 
     def refresh(self) -> None:
         """Ask about one of our buckets, each in its turn: somebody may have come."""
@@ -389,21 +389,21 @@ class DisseminationCube:
         """A connection ended."""
         self._waiting.pop(peer, None)
         self.search.walk.lost(peer)
-        self.meetings.failed(peer)
+        self.candidates.failed(peer)
         if peer in self.members:
-            self.meetings.lost_member(peer)
+            self.candidates.lost_member(peer)
         self._remove(peer)
 
     def drop_silent(self, peer: PeerId) -> None:
         """A member does not answer: it counts as lost, though its connection stands."""
         self.counts["silent_member"] += 1
         if peer in self.members:
-            self.meetings.lost_member(peer)
+            self.candidates.lost_member(peer)
         self._remove(peer)
 
     def _receive_leave(self, sender: PeerId) -> None:
         """A peer is no longer a member, or never was one."""
-        self.meetings.is_none(sender)
+        self.candidates.is_none(sender)
         known = sender in self.links
         self._remove(sender)
         if known and not self.leaving:
@@ -445,7 +445,7 @@ class DisseminationCube:
         """Say goodbye to everyone, and pass on what is still on its way to us."""
         self.leaving = True
         self.search.stop()
-        self.meetings.close()
+        self.candidates.close()
         self.turn.cancel(self._start_timer)
         for sender, message in self._waiting.items():
             self._refuse(sender, message, JoinCode.LEAVING)

@@ -9,8 +9,8 @@ members of far buckets too. Whoever finds out passes on what was missing.
 from pulsarcast.model.ids import Cid, PeerId, peer_key
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dissemination.cube import DisseminationCube
+from pulsarcast.protocol.dissemination.heartbeat_timer import HeartbeatTimer
 from pulsarcast.protocol.dissemination.overlay import OverlayOwner
-from pulsarcast.protocol.dissemination.pulse import Pulse
 from pulsarcast.protocol.messages import Contact, Status
 
 FAR = 2
@@ -40,7 +40,7 @@ class CubeHeartbeat:
         self.owner = owner
         self.counts = context.counts
         self.round_trip_s = 0.0
-        self._pulse = Pulse(context, self)
+        self._timer = HeartbeatTimer(context, self)
         self._asked: dict[PeerId, float] = {}
         """Whom we asked, and when first without an answer since."""
         self._missed: dict[PeerId, int] = {}
@@ -58,7 +58,7 @@ class CubeHeartbeat:
 
     def start(self) -> None:
         """Begin to beat."""
-        self._pulse.start()
+        self._timer.start()
 
     def announce(self) -> None:
         """We are a member since now, or again: what passed us by meanwhile shows soon."""
@@ -66,16 +66,16 @@ class CubeHeartbeat:
             self.turn.after(self.turn.jitter(delay_s), self._beat_early)
 
     def _beat_early(self) -> None:
-        if self._pulse.is_beating:
+        if self._timer.is_beating:
             self._talk()
 
     def stop(self) -> None:
         """Fall silent."""
-        self._pulse.stop()
+        self._timer.stop()
 
     def hurry(self) -> None:
         """Something changed: beat at the normal pace again."""
-        self._pulse.hurry()
+        self._timer.hurry()
 
     def digest(self) -> bytes:
         """What we hold, as a hash."""
@@ -87,7 +87,7 @@ class CubeHeartbeat:
     def beat(self) -> None:
         """Ask some members where they stand."""
         if self._miss_the_silent():
-            self._pulse.hurry()
+            self._timer.hurry()
         self._talk()
         self.cube.refresh()
 

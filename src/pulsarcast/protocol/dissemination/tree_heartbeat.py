@@ -9,8 +9,8 @@ from typing import Protocol
 
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.context import Context
+from pulsarcast.protocol.dissemination.heartbeat_timer import HeartbeatTimer
 from pulsarcast.protocol.dissemination.overlay import Link
-from pulsarcast.protocol.dissemination.pulse import Pulse
 from pulsarcast.protocol.dissemination.tree import DisseminationTree
 from pulsarcast.protocol.messages import Contact, Leave, Status
 
@@ -52,21 +52,21 @@ class Heartbeat:
         self._members: dict[PeerId, None] = {}
         self._asked: dict[PeerId, float] = {}
         self._unanswered = 0
-        self._pulse = Pulse(context, self)
+        self._timer = HeartbeatTimer(context, self)
 
     # Beating.
 
     def start(self) -> None:
         """Begin to beat, at a random point of the interval."""
-        self._pulse.start()
+        self._timer.start()
 
     def stop(self) -> None:
         """Fall silent."""
-        self._pulse.stop()
+        self._timer.stop()
 
     def hurry(self) -> None:
         """Something changed: beat at the normal pace again."""
-        self._pulse.hurry()
+        self._timer.hurry()
 
     def digest(self) -> bytes:
         """What we hold, as a hash."""
@@ -100,7 +100,7 @@ class Heartbeat:
             self._unanswered = 0
             return
         self._unanswered += 1
-        self._pulse.quicken()
+        self._timer.quicken()
         if self._unanswered >= 2:
             self._unanswered = 0
             self._forget(parent)

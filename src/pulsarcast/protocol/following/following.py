@@ -176,7 +176,7 @@ class Following:
             self.context,
             self.dht,
             self,
-            self.handing_in.doubts,
+            self.handing_in.fencing,
             subscribed=FollowReason.SUBSCRIBED in life.reasons,
         )
         self.topics[topic.id] = topic
@@ -517,7 +517,7 @@ class Following:
                 self.context,
                 self.dht,
                 self,
-                self.handing_in.doubts,
+                self.handing_in.fencing,
                 subscribed=FollowReason.SUBSCRIBED in reasons,
                 resumed=Resumed(
                     Frontier(disk.marks.get(cid, [])),

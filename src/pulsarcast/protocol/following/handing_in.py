@@ -18,7 +18,7 @@ from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.requests import Sequence
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.following.descriptors import Descriptors
-from pulsarcast.protocol.publishing.doubts import Doubts
+from pulsarcast.protocol.publishing.fencing import EpochFencing
 from pulsarcast.protocol.publishing.outside import OutsidePublishing
 from pulsarcast.protocol.publishing.publisher import Publisher
 from pulsarcast.protocol.store import (
@@ -70,7 +70,7 @@ class HandingIn:
         followed: FollowedTopics,
         descriptors: Descriptors,
         outside: OutsidePublishing,
-        doubts: Doubts,
+        fencing: EpochFencing,
         publisher: Publisher,
     ) -> None:
         self.context = context
@@ -78,7 +78,7 @@ class HandingIn:
         self.followed = followed
         self.descriptors = descriptors
         self.outside = outside
-        self.doubts = doubts
+        self.fencing = fencing
         self.publisher = publisher
         self.numberings = publisher.numberings
         self._own_offers: dict[Cid, dict[Cid, None]] = {}
@@ -170,7 +170,7 @@ class HandingIn:
         Own events that are still on their way into the topic keep their epoch: the order within a
         numbering must not depend on the way that its events take.
         """
-        self.doubts.follow(topic)
+        self.fencing.follow(topic)
         own = self.numberings.last_link(topic.id)
         return [] if own is None or topic.barrier is None else list(topic.barrier.put(*own))
 

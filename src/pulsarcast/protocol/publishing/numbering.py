@@ -1,7 +1,7 @@
-"""Our own numberings: one per topic, and which number comes next (decisions 0007, 0014).
+"""Numberings: gives each event that the node publishes its epoch and number, no number twice.
 
-A number is given once. An epoch is a numbering that begins at 1: whenever we cannot know what we
-gave before, we take a new one.
+There is one numbering per topic (decisions 0007 and 0014). An epoch is a numbering that begins at
+1: a node that cannot know which numbers it gave before begins a new epoch.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,17 +16,19 @@ from pulsarcast.protocol.store import PutState, StateRow, Write
 from pulsarcast.protocol.topic.topic import Topic
 
 EPOCH_BITS = 63
-CLOSED = 1 << EPOCH_BITS
-"""Set beside an epoch on our disk: no number of it is given any more."""
+"""Bits of a random epoch: one bit of eight bytes is left for ABANDONED."""
+ABANDONED = 1 << EPOCH_BITS
+"""Flag set on an epoch on the disk: the node gives no further number in it."""
 WITNESSES_MAX = 3
-"""Neighbours remembered with each number: those who get its event first."""
+"""Neighbours remembered with each number, the first to receive its event: enough that one is
+likely to be alive when the node asks them after a restart."""
 RECENT_MAX = 1024
-"""Events of this life that we know again where another event names them as its parents."""
-NO_SECOND_EPOCH = "a total order has one numbering, and ours was given up"
+"""Events published since the start that the node recognises as parents of others: bounds memory."""
+NO_SECOND_EPOCH = "a total order has one numbering, and this node has abandoned its own"
 
 
 class Numbering:
-    """Our own sequence in one topic."""
+    """The node's own sequence in one topic."""
 
     __slots__ = ("epoch", "last", "last_cid", "replicating", "waiting")
 
@@ -37,7 +39,7 @@ class Numbering:
         self.replicating: dict[int, None] = {}
         """Numbers whose replicas are not counted yet, lowest first."""
         self.waiting: dict[int, Callable[[], None]] = {}
-        """Callers who wait for their number, and for all before it, to be replicated."""
+        """Callers that wait for their number, and for all before it, to be replicated."""
 
     @property
     def replicated(self) -> int:
@@ -45,77 +47,80 @@ class Numbering:
         return next(iter(self.replicating), self.last + 1) - 1
 
     def settle(self, numbers: Iterable[int]) -> None:
-        """The replicas of these are counted: whoever waited for that hears of it."""
+        """The replicas of these are counted: tell the callers that waited for it."""
         for number in numbers:
             self.replicating.pop(number, None)
         for waiting in [number for number in self.waiting if number <= self.replicated]:
             self.waiting.pop(waiting)()
 
 
-class Saved(NamedTuple):
-    """A numbering as our disk remembers it."""
+class SavedNumbering(NamedTuple):
+    """A numbering as the disk holds it."""
 
     epoch: int
     last: int
     replicated: int
     cid: Cid
     witnesses: tuple[PeerId, ...] = ()
-    closed: bool = False
+    is_abandoned: bool = False
+    """Whether the node gives no further number in the epoch."""
 
     def write(self, topic: Cid) -> Write:
-        """What puts it on our disk."""
-        epoch = self.epoch | (CLOSED if self.closed else 0)
+        """The write that puts it on the disk."""
+        epoch = self.epoch | (ABANDONED if self.is_abandoned else 0)
         numbers = (epoch, self.last, self.replicated)
         head = b"".join(number.to_bytes(8, "big") for number in numbers)
         return PutState(StateRow("numbering", topic, head + self.cid + b"".join(self.witnesses)))
 
     @staticmethod
-    def read(value: bytes) -> "Saved":
-        """What our disk holds of it."""
+    def read(value: bytes) -> "SavedNumbering":
+        """A numbering from its row on the disk."""
         epoch, last, replicated = (int.from_bytes(value[at : at + 8], "big") for at in (0, 8, 16))
         cid, peers = value[24 : 24 + CID_BYTES], value[24 + CID_BYTES :]
         starts = range(0, len(peers), PEER_ID_BYTES)
         witnesses = tuple(PeerId(peers[at : at + PEER_ID_BYTES]) for at in starts)
-        closed = epoch >= CLOSED
-        return Saved(epoch & ~CLOSED, last, replicated, Cid(cid), witnesses, closed)
+        is_abandoned = epoch >= ABANDONED
+        return SavedNumbering(
+            epoch & ~ABANDONED, last, replicated, Cid(cid), witnesses, is_abandoned
+        )
 
 
 class Numberings:
-    """Gives our events their numbers, each once."""
+    """Gives the node's events their numbers, each once."""
 
     def __init__(self, context: Context) -> None:
         self.turn = context.turn
         self.refusal: str | None = None
-        """Why we give no numbers any more, in any topic."""
+        """Why the node gives no further number, in any topic."""
         self._current: dict[Cid, Numbering] = {}
-        self._saved: dict[Cid, Saved] = {}
+        self._saved: dict[Cid, SavedNumbering] = {}
         self._known: dict[Cid, dict[int, int]] = {}
-        """Per topic and epoch: the last number that we gave, in this life or, by our disk, before.
+        """Per topic and epoch: the last number given, since the start or, by the disk, before.
 
-        Of earlier lives only the last epoch is known."""
-        self._given: dict[Cid, dict[int, int]] = {}
-        """The same of this life alone."""
+        Of earlier incarnations only the last epoch is known."""
+        self._given_since_start: dict[Cid, dict[int, int]] = {}
+        """The same, since the start alone."""
         self._recent: dict[Cid, None] = {}
-        self._given_up: dict[Cid, tuple[Mark, Cid]] = {}
-        """Per topic: our last event of an epoch that we gave up, until the next one has begun."""
+        self._abandoned: dict[Cid, tuple[Mark, Cid]] = {}
+        """Per topic: the last event of an abandoned epoch, until the next epoch has begun."""
 
     def __len__(self) -> int:
         return len(self._current)
 
-    def restore(self, topic: Cid, value: bytes) -> Saved:
-        """Remember a numbering from the disk."""
-        saved = self._saved[topic] = Saved.read(value)
+    def load(self, topic: Cid, value: bytes) -> SavedNumbering:
+        """Read a numbering from the disk."""
+        saved = self._saved[topic] = SavedNumbering.read(value)
         self._known[topic] = {saved.epoch: saved.last}
         return saved
 
-    # What we gave.
+    # Numbers that were given.
 
-    def saved(self, topic: Cid) -> Saved | None:
-        """A numbering as it was on our disk when this life began, or as we gave it up."""
+    def saved(self, topic: Cid) -> SavedNumbering | None:
+        """A numbering as it was on the disk at the start, or as it was abandoned."""
         return self._saved.get(topic)
 
     def last_of(self, topic: Cid) -> tuple[int, int] | None:
-        """The epoch and number of our newest event in a topic, as our disk remembers it."""
+        """The epoch and number of the node's newest event in a topic, as the disk holds it."""
         numbering = self._current.get(topic)
         if numbering is not None:
             return numbering.epoch, numbering.last
@@ -123,37 +128,37 @@ class Numberings:
         return None if saved is None else (saved.epoch, saved.last)
 
     def last_link(self, topic: Cid) -> tuple[Mark, Cid] | None:
-        """Our newest event in a topic, whatever its epoch, as others link to it."""
+        """The node's newest event in a topic, of any epoch, as others link to it."""
         last = self._current.get(topic)
         if last is not None and last.last_cid is not None:
             return Mark(self.turn.me, last.epoch, last.last), last.last_cid
         saved = self._saved.get(topic)
         if saved is not None:
             return Mark(self.turn.me, saved.epoch, saved.last), saved.cid
-        return self._given_up.get(topic)
+        return self._abandoned.get(topic)
 
     def first_unreplicated(self, topic: Cid) -> int:
-        """The first number of ours whose replicas were not counted before the restart."""
+        """The node's first number whose replicas were not counted before the restart."""
         saved = self._saved.get(topic)
         return 1 if saved is None else saved.replicated + 1
 
-    def gave(self, event: EventDescriptor) -> bool:
-        """Whether we remember having given a number to an event of ours."""
+    def remembers(self, event: EventDescriptor) -> bool:
+        """Whether the node remembers that it gave the number of an event with its key."""
         epoch, number = event.sequence
         return number <= self._known.get(event.topic, {}).get(epoch, 0)
 
-    def is_in_use(self, topic: Cid, epoch: int) -> bool:
-        """Whether we have given numbers of an epoch in this life."""
-        return epoch in self._given.get(topic, {})
+    def is_used_since_start(self, topic: Cid, epoch: int) -> bool:
+        """Whether the node has given numbers of an epoch since its start."""
+        return epoch in self._given_since_start.get(topic, {})
 
     def is_recent(self, event: Cid) -> bool:
-        """Whether we published an event in this life, as far as we remember."""
+        """Whether the node published an event since its start, as far as it remembers."""
         return event in self._recent
 
     # Giving.
 
     def open(self, topic: Cid, order: DeliveryOrder) -> Numbering:
-        """The numbering that our next event in a topic belongs to."""
+        """The numbering of the node's next event in a topic; raises Halted if there can be none."""
         if self.refusal is not None:
             raise Halted(self.refusal)
         numbering = self.resumed(topic)
@@ -162,7 +167,7 @@ class Numberings:
                 raise Halted(NO_SECOND_EPOCH)
             last = self.last_link(topic)
             if last is not None:
-                self._given_up[topic] = last
+                self._abandoned[topic] = last
             self._saved.pop(topic, None)
             # A publisher without memory starts a new epoch, so no number is given twice.
             numbering = Numbering(self.turn.rng.getrandbits(EPOCH_BITS), 0, None)
@@ -170,17 +175,17 @@ class Numberings:
         return numbering
 
     def resumed(self, topic: Cid) -> Numbering | None:
-        """The numbering that we have in a topic, unless it was given up."""
+        """The node's numbering in a topic, unless it was abandoned."""
         numbering = self._current.get(topic)
         saved = self._saved.get(topic)
-        if numbering is None and saved is not None and not saved.closed:
+        if numbering is None and saved is not None and not saved.is_abandoned:
             numbering = self._current[topic] = Numbering(saved.epoch, saved.last, saved.cid)
         return numbering
 
     def give(self, event: EventDescriptor, topic: Topic | None) -> Write:
         """An event takes its number; returns the record of that, to be written with the event.
 
-        With it we remember who hears of the event first: they can tell us later where we were.
+        The record names the peers that receive the event first: they confirm it after a restart.
         """
         numbering = self._current[event.topic]
         epoch, number = event.sequence
@@ -188,42 +193,42 @@ class Numberings:
         numbering.last, numbering.last_cid = number, event.cid
         numbering.replicating[number] = None
         self._known.setdefault(event.topic, {})[epoch] = number
-        self._given.setdefault(event.topic, {})[epoch] = number
-        self._given_up.pop(event.topic, None)
+        self._given_since_start.setdefault(event.topic, {})[epoch] = number
+        self._abandoned.pop(event.topic, None)
         self._recent[event.cid] = None
         if len(self._recent) > RECENT_MAX:
             del self._recent[next(iter(self._recent))]
         links = () if topic is None else topic.overlay.first_to_hear(WITNESSES_MAX)
         replicated = min(numbering.replicated, number - 1)
-        return Saved(epoch, number, replicated, event.cid, links).write(event.topic)
+        return SavedNumbering(epoch, number, replicated, event.cid, links).write(event.topic)
 
-    # Leaving a numbering.
+    # Leaving an epoch, and catching up.
 
-    def begin_anew(self, topic: Topic) -> None:
-        """Take a new epoch where the topic does not hold our old one, up to its end, as we do."""
+    def reconcile(self, topic: Topic) -> None:
+        """Leave the old epoch if the topic does not hold it up to the same last number."""
         own = self.last_of(topic.id)
         if own is not None and topic.frontier.highest(self.turn.me, own[0]) != own[1]:
             self._current.pop(topic.id, None)
             self._saved.pop(topic.id, None)
         # A member is given its own events as they come back to it, and links to those.
-        self._given_up.pop(topic.id, None)
+        self._abandoned.pop(topic.id, None)
 
-    def close(self, topic: Cid) -> Write | None:
-        """Give no more numbers of an epoch; returns what makes this so after a restart too."""
+    def abandon(self, topic: Cid) -> Write | None:
+        """Give no further number in the epoch; returns the write that makes this last."""
         saved = self._saved.get(topic)
         numbering = self._current.pop(topic, None)
         if numbering is not None and numbering.last_cid is not None:
             replicated = numbering.replicated
-            saved = Saved(numbering.epoch, numbering.last, replicated, numbering.last_cid)
+            saved = SavedNumbering(numbering.epoch, numbering.last, replicated, numbering.last_cid)
         if saved is None:
             return None
-        saved = self._saved[topic] = saved._replace(closed=True)
+        saved = self._saved[topic] = saved._replace(is_abandoned=True)
         return saved.write(topic)
 
-    def go_on_behind(self, topic: Cid, last: int, cid: Cid | None) -> None:
-        """Others knew better how far we were: our next event follows theirs."""
+    def continue_after(self, topic: Cid, last: int, cid: Cid | None) -> None:
+        """Peers hold more of the numbering than the disk: the next number follows theirs."""
         numbering = self.resumed(topic)
-        assert numbering is not None, "there is something to go on with"
-        assert last >= numbering.last, "nobody takes numbers back"
+        assert numbering is not None, "there is a numbering to continue"
+        assert last >= numbering.last, "numbers only grow"
         numbering.last, numbering.last_cid = last, cid
         self._known[topic][numbering.epoch] = last

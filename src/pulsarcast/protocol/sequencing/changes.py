@@ -77,7 +77,7 @@ class Changes:
     def _is_open(self) -> bool:
         """Whether the last change in our log may still be undone, as far as we know."""
         sequencer = self.sequencer
-        return (sequencer.log.last_change() or sequencer.log.base.index) > sequencer.committed
+        return (sequencer.log.last_change() or sequencer.log.snapshot.index) > sequencer.committed
 
     def _handover(self) -> int | None:
         """The position of the handover that belongs to the change in our log."""
@@ -86,8 +86,8 @@ class Changes:
         config = log.config()
         if _peers_of(config.outgoing) == _peers_of(config.members):
             # Only stores change: there is nothing to hand over.
-            return log.base.position
-        for index in range((log.last_change() or log.base.index) + 1, log.last_index + 1):
+            return log.snapshot.position
+        for index in range((log.last_change() or log.snapshot.index) + 1, log.last_index + 1):
             entry = log.at(index)
             if entry.kind is EntryKind.EVENT and sequencer.owner.handed_over(entry) is not None:
                 return entry.position
@@ -186,7 +186,7 @@ class Changes:
             return False
         if sequencer.leads:
             self._resign()
-        sequencer.owner.dismissed()
+        sequencer.owner.removed()
         return True
 
     def _resign(self) -> None:

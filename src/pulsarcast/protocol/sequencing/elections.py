@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pulsarcast.model.ids import PeerId
-from pulsarcast.protocol.sequencing.messages import AskVote, Vote
+from pulsarcast.protocol.sequencing.messages import RequestVote, Vote
 from pulsarcast.protocol.sequencing.roles import Role
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Elections:
         """When we last heard from a leader."""
         self.votes: dict[PeerId, bytes] = {}
         """Who voted for us, with which store."""
-        self._trial = False
+        self._pre_vote = False
         self._timer: int | None = None
         self._asking: int | None = None
 
@@ -54,7 +54,7 @@ class Elections:
             sequencer.leader = None
             sequencer.owner.turned()
         sequencer.role = Role.CANDIDATE
-        self._trial = True
+        self._pre_vote = True
         self.votes = {sequencer.turn.me: sequencer.store}
         self._ask(sequencer.term + 1)
 
@@ -62,7 +62,7 @@ class Elections:
         """Others take our place, and nobody has told us that it is settled: whoever leads will."""
         sequencer = self.sequencer
         last = (sequencer.log.last_index, sequencer.log.last_term)
-        ask = AskVote(sequencer.topic, sequencer.term + 1, sequencer.store, *last, True)
+        ask = RequestVote(sequencer.topic, sequencer.term + 1, sequencer.store, *last, True)
         for peer in sequencer.circle():
             sequencer.turn.send(peer, ask)
 
@@ -73,24 +73,26 @@ class Elections:
         for peer in sequencer.circle():
             if peer not in self.votes and peer != turn.me:
                 last = (log.last_index, log.last_term)
-                turn.send(peer, AskVote(sequencer.topic, term, sequencer.store, *last, self._trial))
-        again = partial(self._ask_again, sequencer.term, self._trial)
+                turn.send(
+                    peer, RequestVote(sequencer.topic, term, sequencer.store, *last, self._pre_vote)
+                )
+        again = partial(self._ask_again, sequencer.term, self._pre_vote)
         turn.cancel(self._asking)
         self._asking = turn.after(sequencer.parameters.leader_heartbeat_s, again)
         self._count()
 
-    def _ask_again(self, term: int, trial: bool) -> None:
+    def _ask_again(self, term: int, pre_vote: bool) -> None:
         sequencer = self.sequencer
-        unchanged = (sequencer.term, self._trial) == (term, trial)
+        unchanged = (sequencer.term, self._pre_vote) == (term, pre_vote)
         if unchanged and sequencer.role is Role.CANDIDATE:
-            self._ask(term + trial)
+            self._ask(term + pre_vote)
 
     def _stand(self) -> None:
         """Most would vote for us: begin a term."""
         sequencer = self.sequencer
         sequencer.term += 1
         sequencer.voted_for = sequencer.turn.me
-        self._trial = False
+        self._pre_vote = False
         self.votes = {sequencer.turn.me: sequencer.store}
         sequencer.counts["election"] += 1
         self.wait()
@@ -98,10 +100,10 @@ class Elections:
 
     def _stood(self, term: int) -> None:
         sequencer = self.sequencer
-        if sequencer.term == term and sequencer.role is Role.CANDIDATE and not self._trial:
+        if sequencer.term == term and sequencer.role is Role.CANDIDATE and not self._pre_vote:
             self._ask(term)
 
-    def receive_ask(self, sender: PeerId, message: AskVote) -> None:
+    def receive_request(self, sender: PeerId, message: RequestVote) -> None:
         """Somebody wants to lead."""
         sequencer = self.sequencer
         # Whether our vote counts is the candidate's to say: we may have been admitted and not know.
@@ -111,7 +113,7 @@ class Elections:
             # There are events: the founding was, and whoever asks has forgotten it.
             good = False
         topic, store = sequencer.topic, sequencer.store
-        if message.trial:
+        if message.pre_vote:
             silent_s = sequencer.turn.now - self.heard_s
             is_led = sequencer.leads or silent_s < sequencer.parameters.election_timeout_s
             granted = good and message.term > sequencer.term and not is_led
@@ -134,14 +136,16 @@ class Elections:
         sequencer = self.sequencer
         if sequencer.role is not Role.CANDIDATE or not message.granted:
             return
-        if message.trial == self._trial and (message.trial or message.term == sequencer.term):
+        if message.pre_vote == self._pre_vote and (
+            message.pre_vote or message.term == sequencer.term
+        ):
             self.votes[sender] = message.store
             self._count()
 
     def _count(self) -> None:
         if self.sequencer.role is not Role.CANDIDATE or not self._is_quorum():
             return
-        if self._trial:
+        if self._pre_vote:
             self._stand()
         else:
             self.sequencer.lead(self.votes)

@@ -76,11 +76,14 @@ class Entries:
     def _check_entries(self, message: Append) -> None:
         """Refuse what no leader sends, before any of it is taken over."""
         sequencer = self.sequencer
-        base = message.base
-        if base is not None and message.entries:
-            raise RemoteError("entries beside a base", code=Rejection.INVALID_LOG)
-        if base is not None and max(base.index, base.term, base.position) > NUMBER_MAX:
-            raise RemoteError("a base that nobody can have come to", code=Rejection.INVALID_LOG)
+        snapshot = message.snapshot
+        if snapshot is not None and message.entries:
+            raise RemoteError("entries beside a snapshot", code=Rejection.INVALID_LOG)
+        if (
+            snapshot is not None
+            and max(snapshot.index, snapshot.term, snapshot.position) > NUMBER_MAX
+        ):
+            raise RemoteError("a snapshot with numbers out of range", code=Rejection.INVALID_LOG)
         if any(entry.position > NUMBER_MAX for entry in message.entries):
             raise RemoteError(OUT_OF_POSITION, code=Rejection.INVALID_LOG)
         size = sum(ENTRY_BYTES + len(entry.body) for entry in message.entries)
@@ -106,8 +109,8 @@ class Entries:
             elif entry.body:
                 raise RemoteError("an entry of nothing that has a body", code=Rejection.INVALID_LOG)
             before = entry
-        if message.base is not None:
-            self._check_config(message.base.config)
+        if message.snapshot is not None:
+            self._check_config(message.snapshot.config)
 
     def _check_config(self, config: Config) -> None:
         named = self.sequencer.owner.named_by(config.version)
@@ -129,12 +132,12 @@ class Entries:
     def _check_changes(self, message: Append) -> None:
         """Refuse a change of members that is none of those whom our log has before it."""
         log = self.sequencer.log
-        before = max(message.before_index, log.base.index)
+        before = max(message.before_index, log.snapshot.index)
         if before == message.before_index and log.term_at(before) != message.before_term:
             return  # Nothing of it is taken over.
         entries = message.entries[before - message.before_index :]
         changes = [entry for entry in entries if entry.kind is EntryKind.MEMBERS]
-        members = log.base_at(before).config.members if changes else ()
+        members = log.snapshot_at(before).config.members if changes else ()
         for entry in changes:
             config = unpack_config(entry.body)
             if config.is_joint and config.outgoing != members:
@@ -146,24 +149,27 @@ class Entries:
     def _match(self, message: Append, writes: list[Write]) -> int | None:
         """Take entries over; up to which index we agree then, or None where there is a gap."""
         sequencer = self.sequencer
-        log, base = sequencer.log, message.base
-        if base is not None:
-            if base.index > log.last_index or log.term_at(base.index) not in (base.term, None):
-                if base.index <= sequencer.committed:
+        log, snapshot = sequencer.log, message.snapshot
+        if snapshot is not None:
+            if snapshot.index > log.last_index or log.term_at(snapshot.index) not in (
+                snapshot.term,
+                None,
+            ):
+                if snapshot.index <= sequencer.committed:
                     raise RemoteError(
                         "a leader lacks what was committed", code=Rejection.LOST_ENTRIES
                     )
-                writes += log.begin_at(sequencer.topic, base)
+                writes += log.install(sequencer.topic, snapshot)
                 sequencer.forget_requests()
-                sequencer.counts["base_taken"] += 1
-            sequencer.committed = max(sequencer.committed, base.index)
-            return max(base.index, log.base.index)
+                sequencer.counts["snapshot_installed"] += 1
+            sequencer.committed = max(sequencer.committed, snapshot.index)
+            return max(snapshot.index, log.snapshot.index)
         index = message.before_index
         entries = message.entries
-        if index < log.base.index:
+        if index < log.snapshot.index:
             # Those are committed, and the same everywhere.
-            entries = entries[log.base.index - index :]
-            index = log.base.index
+            entries = entries[log.snapshot.index - index :]
+            index = log.snapshot.index
         elif log.term_at(index) != message.before_term:
             return None
         known = 0
@@ -202,7 +208,7 @@ class Entries:
         """Sign what is on our disk: made in this term, or known to be committed."""
         sequencer = self.sequencer
         signed: list[tuple[int, bytes]] = []
-        position = max(position, sequencer.log.base.position + 1)
+        position = max(position, sequencer.log.snapshot.position + 1)
         while len(signed) < SIGNATURES_MAX:
             found = sequencer.log.event_at(position)
             if found is None or found[0] > matched or not self._may_sign(*found):

@@ -125,17 +125,17 @@ class Followers:
         sequencer = self.sequencer
         log = sequencer.log
         before = follower.next_index - 1
-        base = None
-        if before < log.base.index:
-            base = log.base
-            before = base.index
+        snapshot = None
+        if before < log.snapshot.index:
+            snapshot = log.snapshot
+            before = snapshot.index
         before_term = log.term_at(before)
-        assert before_term is not None, "we know the term of everything from our base on"
+        assert before_term is not None, "we know the term of everything from our snapshot on"
         count = min(ENTRIES_MAX, self._synced - before, WINDOW - (before - follower.matched))
         room = WINDOW_BYTES - (log.bytes_after(follower.matched) - log.bytes_after(before))
         bytes_max = min(room, sequencer.parameters.range_bytes_max)
         entries = log.since(before + 1, max(0, count), bytes_max)
-        if base is not None or count <= 0 or room <= 0:
+        if snapshot is not None or count <= 0 or room <= 0:
             entries = ()
         if not (entries or always):
             return
@@ -150,7 +150,7 @@ class Followers:
             sequencer.committed,
             sequencer.emitted + 1,
             sequencer.settled,
-            base,
+            snapshot,
         )
         sequencer.turn.send(peer, message)
 
@@ -191,7 +191,7 @@ class Followers:
         """One that was replaced has all that says so: tell it that this is committed, and go."""
         sequencer = self.sequencer
         log = sequencer.log
-        change = log.last_change() or log.base.index
+        change = log.last_change() or log.snapshot.index
         is_over = change <= min(sequencer.committed, follower.matched)
         if is_over and sender not in sequencer.circle():
             self._send(sender, follower, always=True)

@@ -6,12 +6,12 @@ from pulsarcast.model.events import decode_request
 from pulsarcast.model.ids import PeerId
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.messages import RequestToPublish
-from pulsarcast.protocol.publishing.doubts import Doubts
+from pulsarcast.protocol.publishing.fencing import EpochFencing
 from pulsarcast.protocol.publishing.request_queue import RequestQueue
-from pulsarcast.protocol.sequencing.seats import Seats
+from pulsarcast.protocol.sequencing.registry import SequencerRegistry
 from pulsarcast.protocol.topic.followed import FollowedTopics
 
-DOUBTED_BYTES_MAX = 8 << 20
+FENCED_BYTES_MAX = 8 << 20
 """Bytes of requests that wait while the node asks how far its own numbering goes."""
 
 
@@ -22,38 +22,38 @@ class RequestIntake:
         self,
         context: Context,
         followed: FollowedTopics,
-        doubts: Doubts,
+        fencing: EpochFencing,
         queue: RequestQueue,
-        seats: Seats,
+        registry: SequencerRegistry,
     ) -> None:
         self.parameters = context.parameters
         self.followed = followed
-        self.doubts = doubts
+        self.fencing = fencing
         self.queue = queue
-        self.seats = seats
-        self._doubted_bytes = 0
+        self.sequencer_registry = registry
+        self._fenced_bytes = 0
 
     def receive(self, sender: PeerId, message: RequestToPublish) -> None:
         """Take a peer's request in a topic that the node follows, or is a sequencer of."""
         cid = decode_request(message.block).request.topic
         topic = self.followed.members.get(cid)
         if topic is None or topic.is_sequenced:
-            self.seats.receive_request(sender, cid, message)
+            self.sequencer_registry.receive_request(sender, cid, message)
             return
-        refuses = self.doubts.numberings.refusal is not None
+        refuses = self.fencing.numberings.refusal is not None
         if not topic.started or topic.is_behind_its_log or refuses:
             # Left without an answer the author asks others, or again.
             return
-        if not self.doubts.has(topic.id):
+        if not self.fencing.is_fenced(topic.id):
             self.queue.receive(sender, message, topic)
         elif (
-            self.doubts.waiting(topic.id) < self.parameters.requests_held_max
-            and self._doubted_bytes + len(message.block) <= DOUBTED_BYTES_MAX
+            self.fencing.waiting_count(topic.id) < self.parameters.requests_held_max
+            and self._fenced_bytes + len(message.block) <= FENCED_BYTES_MAX
         ):
-            self._doubted_bytes += len(message.block)
+            self._fenced_bytes += len(message.block)
             again = partial(self._receive_again, sender, message)
-            self.doubts.resolve(topic.descriptor, topic, again)
+            self.fencing.confirm(topic.descriptor, topic, again)
 
     def _receive_again(self, sender: PeerId, message: RequestToPublish) -> None:
-        self._doubted_bytes -= len(message.block)
+        self._fenced_bytes -= len(message.block)
         self.receive(sender, message)

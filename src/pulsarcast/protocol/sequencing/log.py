@@ -2,7 +2,7 @@
 
 An entry is an event, a change of members, or nothing: the first entry of a term. Only events take
 a **position**. What is certified and in our topic's own history is dropped from the front; of that
-a `Base` remembers all that later entries need. So the log holds what is under way, and a little
+a `Snapshot` remembers all that later entries need. So the log holds what is under way, and a little
 more for those who lag.
 """
 
@@ -22,7 +22,7 @@ from pulsarcast.protocol.store import DropState, PutState, StateRow, Write
 
 INDEX_BYTES: Final = 8
 ENTRY: Final = "entry"
-BASE: Final = "base"
+SNAPSHOT: Final = "base"
 ENTRY_BYTES: Final = 256
 """What an entry takes in memory beside its body, more or less: empty ones add up too."""
 
@@ -52,7 +52,7 @@ class Entry(NamedTuple):
         return cid_of(self.body)
 
 
-class Base(Struct, frozen=True):
+class Snapshot(Struct, frozen=True):
     """Everything before the log's first entry, as far as anyone still needs it."""
 
     index: Number
@@ -63,17 +63,17 @@ class Base(Struct, frozen=True):
     config: Annotated[Config, Flat()]
 
 
-NO_BASE: Final = Base(0, 0, 0, None, NO_CONFIG)
+NO_SNAPSHOT: Final = Snapshot(0, 0, 0, None, NO_CONFIG)
 
 
 class Log:
-    """Entries from `base.index + 1` on."""
+    """Entries from `snapshot.index + 1` on."""
 
-    def __init__(self, base: Base = NO_BASE, entries: Iterable[Entry] = ()) -> None:
-        self.base = base
+    def __init__(self, snapshot: Snapshot = NO_SNAPSHOT, entries: Iterable[Entry] = ()) -> None:
+        self.snapshot = snapshot
         self._entries: list[Entry] = []
         self._ends = [0]
-        """The bytes up to each entry, that of the base first: only differences mean anything."""
+        """Cumulated bytes up to each entry, the snapshot first: only differences have a meaning."""
         self._changes: list[int] = []
         """The indices of changes of members: there are few, and a log may be long."""
         for entry in entries:
@@ -86,57 +86,57 @@ class Log:
     @property
     def last_index(self) -> int:
         """The index of the last entry."""
-        return self.base.index + len(self._entries)
+        return self.snapshot.index + len(self._entries)
 
     @property
     def last_term(self) -> int:
         """The term of the last entry."""
-        return self._entries[-1].term if self._entries else self.base.term
+        return self._entries[-1].term if self._entries else self.snapshot.term
 
     @property
     def last_position(self) -> int:
         """The position of the last event."""
-        return self._entries[-1].position if self._entries else self.base.position
+        return self._entries[-1].position if self._entries else self.snapshot.position
 
     def last_cid(self) -> Cid | None:
         """The last event's content id."""
         for entry in reversed(self._entries):
             if entry.kind is EntryKind.EVENT:
                 return entry.cid
-        return self.base.cid
+        return self.snapshot.cid
 
     def config(self) -> Config:
         """Who has a vote by this log, committed or not (Raft, 6); nobody before the founding."""
         if self._config is None:
             found = self.last_change()
             body = None if found is None else self.at(found).body
-            self._config = self.base.config if body is None else unpack_config(body)
+            self._config = self.snapshot.config if body is None else unpack_config(body)
         return self._config
 
     def last_change(self) -> int | None:
-        """The index of the newest change of members that is not in the base."""
+        """The index of the newest change of members that is not in the snapshot."""
         return self._changes[-1] if self._changes else None
 
     def at(self, index: int) -> Entry:
         """The entry at an index."""
-        assert index > self.base.index, "this entry was dropped"
-        return self._entries[index - self.base.index - 1]
+        assert index > self.snapshot.index, "this entry was dropped"
+        return self._entries[index - self.snapshot.index - 1]
 
     def term_at(self, index: int) -> int | None:
         """The term of the entry at an index; None where we have none, or have it no more."""
-        if index == self.base.index:
-            return self.base.term
-        if not self.base.index < index <= self.last_index:
+        if index == self.snapshot.index:
+            return self.snapshot.term
+        if not self.snapshot.index < index <= self.last_index:
             return None
         return self.at(index).term
 
     def position_at(self, index: int) -> int:
         """How many events there are up to an index."""
-        return self.base.position if index == self.base.index else self.at(index).position
+        return self.snapshot.position if index == self.snapshot.index else self.at(index).position
 
     def event_at(self, position: int) -> tuple[int, Entry] | None:
         """The index and the entry of an event, by its position."""
-        if not self.base.position < position <= self.last_position:
+        if not self.snapshot.position < position <= self.last_position:
             return None
         low, high = 0, len(self._entries) - 1
         while low < high:
@@ -145,11 +145,11 @@ class Log:
                 low = middle + 1
             else:
                 high = middle
-        return self.base.index + low + 1, self._entries[low]
+        return self.snapshot.index + low + 1, self._entries[low]
 
     def since(self, index: int, count_max: int, bytes_max: int) -> tuple[Entry, ...]:
         """Entries from an index on, one at least if there is one."""
-        place = index - self.base.index - 1
+        place = index - self.snapshot.index - 1
         found: list[Entry] = []
         size = 0
         while place < len(self._entries) and len(found) < count_max:
@@ -163,20 +163,20 @@ class Log:
 
     def bytes_after(self, index: int) -> int:
         """How much memory the entries behind an index take; none is behind one to come."""
-        place = max(0, min(index, self.last_index) - self.base.index)
+        place = max(0, min(index, self.last_index) - self.snapshot.index)
         return self._ends[-1] - self._ends[place]
 
     def bytes_after_event(self, position: int) -> int:
         """The same behind an event: all of it, where the event was dropped from the log."""
         found = self.event_at(min(position, self.last_position))
-        return self.bytes_after(self.base.index if found is None else found[0])
+        return self.bytes_after(self.snapshot.index if found is None else found[0])
 
     def last_bytes(self, bytes_max: int) -> int:
         """The lowest index behind which there are no more bytes than so many."""
-        return self.base.index + bisect_left(self._ends, self._ends[-1] - bytes_max)
+        return self.snapshot.index + bisect_left(self._ends, self._ends[-1] - bytes_max)
 
     def __iter__(self) -> Iterator[tuple[int, Entry]]:
-        return enumerate(self._entries, self.base.index + 1)
+        return enumerate(self._entries, self.snapshot.index + 1)
 
     # Changing it. Each says what has to be written.
 
@@ -196,55 +196,55 @@ class Log:
     def cut_from(self, topic: Cid, index: int) -> list[Write]:
         """Forget the entries from an index on: another leader has others there."""
         gone = range(index, self.last_index + 1)
-        del self._entries[index - self.base.index - 1 :]
-        del self._ends[index - self.base.index :]
+        del self._entries[index - self.snapshot.index - 1 :]
+        del self._ends[index - self.snapshot.index :]
         self._changes = [each for each in self._changes if each < index]
         self._config = None
         return [DropState(ENTRY, _key(topic, each)) for each in gone]
 
     def drop_to(self, topic: Cid, index: int) -> list[Write]:
         """Forget the entries up to an index: they are in our history."""
-        base = self.base_at(index)
-        gone = range(self.base.index + 1, index + 1)
-        del self._entries[: index - self.base.index]
-        del self._ends[: index - self.base.index]
+        snapshot = self.snapshot_at(index)
+        gone = range(self.snapshot.index + 1, index + 1)
+        del self._entries[: index - self.snapshot.index]
+        del self._ends[: index - self.snapshot.index]
         self._changes = [each for each in self._changes if each > index]
-        self.base = base
+        self.snapshot = snapshot
         return [
             *(DropState(ENTRY, _key(topic, each)) for each in gone),
-            PutState(StateRow(BASE, topic, pack_base(base))),
+            PutState(StateRow(SNAPSHOT, topic, pack_snapshot(snapshot))),
         ]
 
-    def begin_at(self, topic: Cid, base: Base) -> list[Write]:
+    def install(self, topic: Cid, snapshot: Snapshot) -> list[Write]:
         """Forget everything, and go on behind what others hold (Raft, 7)."""
-        writes = self.cut_from(topic, self.base.index + 1)
-        self.base = base
+        writes = self.cut_from(topic, self.snapshot.index + 1)
+        self.snapshot = snapshot
         self._config = None
-        return [*writes, PutState(StateRow(BASE, topic, pack_base(base)))]
+        return [*writes, PutState(StateRow(SNAPSHOT, topic, pack_snapshot(snapshot)))]
 
-    def base_at(self, index: int) -> Base:
+    def snapshot_at(self, index: int) -> Snapshot:
         """What there is to know of everything up to an index."""
-        config, cid = self.base.config, self.base.cid
+        config, cid = self.snapshot.config, self.snapshot.cid
         entry: Entry | None = None
-        for _, entry in zip(range(self.base.index, index), self._entries, strict=False):
+        for _, entry in zip(range(self.snapshot.index, index), self._entries, strict=False):
             if entry.kind is EntryKind.MEMBERS:
                 config = unpack_config(entry.body)
-        for each in reversed(self._entries[: index - self.base.index]):
+        for each in reversed(self._entries[: index - self.snapshot.index]):
             if each.kind is EntryKind.EVENT:
                 cid = each.cid
                 break
         if entry is None:
-            return self.base
-        return Base(index, entry.term, entry.position, cid, config)
+            return self.snapshot
+        return Snapshot(index, entry.term, entry.position, cid, config)
 
 
 def _key(topic: Cid, index: int) -> bytes:
     return topic + index.to_bytes(INDEX_BYTES, "big")
 
 
-def read_log(rows: dict[int, bytes], base: bytes | None) -> Log:
-    """A log from our disk: entries by index, and the base."""
-    log = Log(NO_BASE if base is None else unpack_base(base))
+def read_log(rows: dict[int, bytes], snapshot: bytes | None) -> Log:
+    """A log from our disk: entries by index, and the snapshot."""
+    log = Log(NO_SNAPSHOT if snapshot is None else unpack_snapshot(snapshot))
     for index in sorted(rows):
         if index == log.last_index + 1:
             log._put(unpack_entry(rows[index]))
@@ -266,17 +266,17 @@ def unpack_entry(value: bytes) -> Entry:
     return Entry(term, position, EntryKind(value[16]), value[17:])
 
 
-def pack_base(base: Base) -> bytes:
-    """A base as our disk keeps it."""
-    numbers = (base.index, base.term, base.position)
+def pack_snapshot(snapshot: Snapshot) -> bytes:
+    """A snapshot as our disk keeps it."""
+    numbers = (snapshot.index, snapshot.term, snapshot.position)
     head = b"".join(number.to_bytes(8, "big") for number in numbers)
-    cid = bytes(CID_BYTES) if base.cid is None else base.cid
-    return head + cid + pack_config(base.config)
+    cid = bytes(CID_BYTES) if snapshot.cid is None else snapshot.cid
+    return head + cid + pack_config(snapshot.config)
 
 
-def unpack_base(value: bytes) -> Base:
-    """A base from our disk."""
+def unpack_snapshot(value: bytes) -> Snapshot:
+    """A snapshot from our disk."""
     index, term, position = (int.from_bytes(value[at : at + 8], "big") for at in (0, 8, 16))
     cid = value[24 : 24 + CID_BYTES]
     config = unpack_config(value[24 + CID_BYTES :])
-    return Base(index, term, position, Cid(cid) if any(cid) else None, config)
+    return Snapshot(index, term, position, Cid(cid) if any(cid) else None, config)

@@ -11,10 +11,10 @@ from msgspec import Struct
 from pulsarcast.model.ids import Cid
 from pulsarcast.protocol.fields import Many, Number, Parts, Signature, StoreId
 from pulsarcast.protocol.limits import ENTRIES_MAX, SIGNATURES_MAX
-from pulsarcast.protocol.sequencing.log import Base, Entry
+from pulsarcast.protocol.sequencing.log import Entry, Snapshot
 
 
-class AskVote(Struct, frozen=True):
+class RequestVote(Struct, frozen=True):
     """May I lead in this term? (Raft, 5.2)."""
 
     topic: Cid
@@ -22,7 +22,7 @@ class AskVote(Struct, frozen=True):
     store: StoreId
     last_index: Number
     last_term: Number
-    trial: bool
+    pre_vote: bool
     """Only to find out whether it would be granted: nobody's term changes (Raft thesis, 9.6)."""
 
 
@@ -33,7 +33,7 @@ class Vote(Struct, frozen=True):
     term: Number
     store: StoreId
     granted: bool
-    trial: bool
+    pre_vote: bool
 
 
 class Append(Struct, frozen=True):
@@ -50,7 +50,7 @@ class Append(Struct, frozen=True):
     """From this position on the leader lacks signatures."""
     settled: Number
     """Up to this position most members have every event in their histories, with its proof."""
-    base: Base | None = None
+    snapshot: Snapshot | None = None
     """What the receiver lacks was dropped: go on behind this (Raft, 7)."""
 
 
@@ -80,4 +80,4 @@ class Summon(Struct, frozen=True):
     """The version that does; None for the first."""
 
 
-SequencerMessage = AskVote | Vote | Append | Appended
+SequencerMessage = RequestVote | Vote | Append | Appended

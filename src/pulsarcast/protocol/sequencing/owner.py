@@ -63,7 +63,7 @@ class SequencerOwner(Protocol):
     def summon(self, peer: PeerId) -> None:
         """Tell a peer that the newest version names it: it does not answer."""
 
-    def dismissed(self) -> None:
+    def removed(self) -> None:
         """Others have taken our place, for good."""
 
     def turned(self) -> None:

@@ -72,7 +72,7 @@ class Proposals:
         return max(topic.requests.highest(author, epoch), max(taken, default=0))
 
     def publish(self, waiting: Waiting, topic: Topic, done: Done) -> None:
-        """Put a request's event into the log; the seat says when it is published, not `done`."""
+        """Put a request's event into the log; the member says when it is published, not `done`."""
         author, (epoch, number) = waiting.signed.request.author, waiting.signed.request.sequence
         if number in self._taken.get((author, epoch), ()):
             # By another request: members deliver only one of them.

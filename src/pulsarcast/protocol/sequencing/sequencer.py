@@ -1,7 +1,7 @@
 """A sequencer: one member of the group that gives a topic's events their order.
 
 The algorithm is Raft (Ongaro and Ousterhout, "In Search of an Understandable Consensus Algorithm",
-2014; section numbers below are its), with trial votes from Ongaro's thesis (9.6). Three things are
+2014; section numbers below are its), with PreVote from Ongaro's thesis (9.6). Three things are
 ours (decision 0021):
 
 - **Certificates.** A follower signs an event as soon as it has it on its disk in the term in which
@@ -32,13 +32,13 @@ from pulsarcast.protocol.sequencing.log import Entry, EntryKind, Log
 from pulsarcast.protocol.sequencing.messages import (
     Append,
     Appended,
-    AskVote,
+    RequestVote,
     SequencerMessage,
     Vote,
 )
 from pulsarcast.protocol.sequencing.owner import SequencerOwner
+from pulsarcast.protocol.sequencing.persistent_state import STORE, VOTE, PersistentState
 from pulsarcast.protocol.sequencing.roles import Role
-from pulsarcast.protocol.sequencing.saved import STORE, VOTE, Saved
 from pulsarcast.protocol.store import PutState, StateRow, Write
 
 PENDING_MAX = 1024
@@ -61,7 +61,7 @@ class Sequencer:
         context: Context,
         owner: SequencerOwner,
         *,
-        saved: Saved | None = None,
+        saved: PersistentState | None = None,
         log: Log | None = None,
     ) -> None:
         self.topic = topic
@@ -75,14 +75,14 @@ class Sequencer:
         self.store = turn.rng.randbytes(STORE_BYTES) if saved is None else saved.store
         self.term = 0 if saved is None else saved.term
         self.voted_for = None if saved is None else saved.voted_for
-        self.committed = self.log.base.index
+        self.committed = self.log.snapshot.index
         self.role = Role.FOLLOWER
         self.leader: PeerId | None = None
         self.elections = Elections(self)
         self.entries = Entries(self)
         self.followers = Followers(self)
         self.changes = Changes(self)
-        self.settled = self.log.base.position
+        self.settled = self.log.snapshot.position
         """Up to here most members have every event in their histories: no log has to keep it."""
         self.emitted = 0
         """The position up to which we have let events leave, or have them from others."""
@@ -100,7 +100,7 @@ class Sequencer:
     def start(self, *, again: bool = False) -> None:
         """Take part, once our disk knows which store it is.
 
-        `again`: what we wrote in this seat before may still be on its way to the disk.
+        `again`: what we wrote in this member before may still be on its way to the disk.
         """
         if again:
             self._sync()
@@ -138,7 +138,7 @@ class Sequencer:
     @property
     def is_whole(self) -> bool:
         """Whether we hold all events that our log no longer has."""
-        return self.owner.held() >= self.log.base.position
+        return self.owner.held() >= self.log.snapshot.position
 
     # Terms.
 
@@ -154,7 +154,7 @@ class Sequencer:
         """Most have voted for us: say so, and put a first entry of our term into the log."""
         self.role = Role.LEADER
         self.leader = self.turn.me
-        self.emitted = max(self.owner.held(), self.log.base.position)
+        self.emitted = max(self.owner.held(), self.log.snapshot.position)
         self.elections.stop()
         self.followers.begin(votes)
         if self.log.config().members:
@@ -205,8 +205,8 @@ class Sequencer:
             self._receive_former(sender, message)
             return
         match message:
-            case AskVote():
-                self.elections.receive_ask(sender, message)
+            case RequestVote():
+                self.elections.receive_request(sender, message)
                 return
             case Append():
                 self.entries.receive(sender, message)
@@ -238,7 +238,7 @@ class Sequencer:
             raise RemoteError(
                 "not a sequencer of this topic", Verdict.IGNORE, code=Rejection.NOT_A_MEMBER
             )
-        if isinstance(message, AskVote) and message.trial and self.leads:
+        if isinstance(message, RequestVote) and message.pre_vote and self.leads:
             self.followers.meet(sender)
         elif isinstance(message, Appended) and self.leads and message.term == self.term:
             self.followers.receive(sender, message)
@@ -339,22 +339,22 @@ class Sequencer:
             self.certify()
         kept = self.parameters.sequencer_log
         # Were it only in our own history, its proof could go with our disk, and nobody could
-        # make another: those who took our base do not know what they would sign.
+        # make another: those who took our snapshot do not know what they would sign.
         droppable = min(held, self.settled)
-        size = self.log.bytes_after(self.log.base.index)
+        size = self.log.bytes_after(self.log.snapshot.index)
         is_long = len(self.log) >= 2 * kept or size >= 2 * KEPT_BYTES_MAX
-        if not is_long or droppable <= self.log.base.position:
+        if not is_long or droppable <= self.log.snapshot.position:
             return
         lagging = max(self.log.last_index - kept, self.log.last_bytes(KEPT_BYTES_MAX))
         index = min(self.committed, lagging)
         if self.log.config().is_joint:
-            # A base has one list of members: who takes it over may know nothing of a change.
+            # A snapshot has one list of members: who takes it over may know nothing of a change.
             index = min(index, (self.log.last_change() or 0) - 1)
         beyond = self.log.event_at(droppable + 1)
         if beyond is not None:
             index = min(index, beyond[0] - 1)
-        if index > self.log.base.index:
-            for gone in range(self.log.base.index + 1, index + 1):
+        if index > self.log.snapshot.index:
+            for gone in range(self.log.snapshot.index + 1, index + 1):
                 self.forget(self.log.at(gone))
             self._sync(*self.log.drop_to(self.topic, index))
 

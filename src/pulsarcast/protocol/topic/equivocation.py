@@ -36,7 +36,7 @@ CLAIMS_INTERVAL_S = 1.0
 class OwnEvents(Protocol):
     """Asked of the part that keeps the node's own numberings."""
 
-    def met_twice(self, event: EventDescriptor) -> None:
+    def saw_own_number_twice(self, event: EventDescriptor) -> None:
         """Two events that the node's key signed have one number."""
 
 
@@ -101,7 +101,7 @@ class Equivocation:
             self._turn.persist(PutState(StateRow("proof", held, event.block)))
             self._confront(event, held)
         if event.publisher == self._turn.me:
-            self._own.met_twice(event)
+            self._own.saw_own_number_twice(event)
         raise RemoteError("two events with one number", code=Rejection.EQUIVOCATION)
 
     def _confront(self, event: EventDescriptor, held: Cid) -> None:

@@ -72,7 +72,7 @@ class TopicOwner(Protocol):
 class OwnNumberings(OwnEvents, Protocol):
     """Asked of the part that keeps the node's own numberings."""
 
-    def met(self, event: EventDescriptor, sender: PeerId) -> None:
+    def saw_own_event(self, event: EventDescriptor, sender: PeerId) -> None:
         """An event arrived that the node's key signed, and this node did not publish it."""
 
     def heard(self, topic: Cid, peer: PeerId, marks: Iterable[MarkState], *, more: bool) -> None:
@@ -317,7 +317,7 @@ class Topic:
             case _ as unreachable:
                 assert_never(unreachable)
         if numbered_by == self.turn.me:
-            self.own.met(event, sender)
+            self.own.saw_own_event(event, sender)
         placed = self.arrivals.place(arrival)
         message = EventMessage(event.block, min(hops, HOPS_MAX - 1) + 1, certificate)
         self.overlay.forward(message, source=sender, via_overlay=via_overlay)

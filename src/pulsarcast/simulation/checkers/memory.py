@@ -6,8 +6,8 @@ parameters and of what the node has chosen to do itself: its topics and its neig
 
 from collections.abc import Mapping
 
+from pulsarcast.protocol.dissemination.candidates import CANDIDATES_MAX, LOST_MAX, TRIED_MAX
 from pulsarcast.protocol.dissemination.cube import LINKS_MAX
-from pulsarcast.protocol.dissemination.meetings import CANDIDATES_MAX, LOST_MAX, TRIED_MAX
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.sequencing.sequencer import PENDING_MAX
 from pulsarcast.simulation.findings import Findings

@@ -85,8 +85,8 @@ class Checkers:
         if seen <= log.last_index and log.term_at(seen) == seen_term:
             first = seen + 1
         else:
-            first = log.base.index + 1
-        for index in range(max(first, log.base.index + 1), log.last_index + 1):
+            first = log.snapshot.index + 1
+        for index in range(max(first, log.snapshot.index + 1), log.last_index + 1):
             entry = log.at(index)
             before = log.term_at(index - 1)
             assert before is not None
@@ -97,12 +97,12 @@ class Checkers:
     def _commit(self, peer: Peer, seen: int) -> None:
         sequencer = peer.sequencer
         log = sequencer.log
-        if log.base.index > self.committed_to:
-            # Committed and dropped in one step: of what was there the base says all that counts.
-            self.committed_to = log.base.index
-            if log.base.config != self.config:
-                self._change(peer.group.peers, log.base.config)
-        for index in range(max(seen, log.base.index) + 1, sequencer.committed + 1):
+        if log.snapshot.index > self.committed_to:
+            # Committed and dropped in one step: the snapshot says all that counts of it.
+            self.committed_to = log.snapshot.index
+            if log.snapshot.config != self.config:
+                self._change(peer.group.peers, log.snapshot.config)
+        for index in range(max(seen, log.snapshot.index) + 1, sequencer.committed + 1):
             entry = log.at(index)
             known = self.committed.setdefault(index, (sequencer.term, entry))
             if known[1] != entry:
@@ -126,7 +126,7 @@ class Checkers:
         sequencer = peer.sequencer
         log = sequencer.log
         for index, (term, entry) in self.committed.items():
-            if term >= sequencer.term or index <= log.base.index:
+            if term >= sequencer.term or index <= log.snapshot.index:
                 continue
             if index > log.last_index or log.at(index) != entry:
                 self._object(peer, "leader_completeness", f"it lacks what is committed at {index}")

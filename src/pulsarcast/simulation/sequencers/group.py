@@ -19,10 +19,10 @@ from pulsarcast.model.ids import PEER_ID_PREFIX, Cid, PeerId, cid_of
 from pulsarcast.protocol.context import NO_PARTS, Context, Parts
 from pulsarcast.protocol.effects import Effect, Persist, Send, SetTimer
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.sequencing.log import BASE, ENTRY, INDEX_BYTES, Entry, read_log
+from pulsarcast.protocol.sequencing.log import ENTRY, INDEX_BYTES, SNAPSHOT, Entry, read_log
 from pulsarcast.protocol.sequencing.messages import SequencerMessage
 from pulsarcast.protocol.sequencing.owner import Wanted
-from pulsarcast.protocol.sequencing.saved import STORE, VOTE, read_saved
+from pulsarcast.protocol.sequencing.persistent_state import STORE, VOTE, read_persistent_state
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
 from pulsarcast.protocol.store import DropState, PutState, StateRow
 from pulsarcast.protocol.turn import Turn
@@ -123,8 +123,8 @@ class Peer:
             self.group.versions[0],
             context,
             self,
-            saved=read_saved(rows.get((STORE, TOPIC)), rows.get((VOTE, TOPIC))),
-            log=read_log(entries, rows.get((BASE, TOPIC))),
+            saved=read_persistent_state(rows.get((STORE, TOPIC)), rows.get((VOTE, TOPIC))),
+            log=read_log(entries, rows.get((SNAPSHOT, TOPIC))),
         )
         self.group.checkers.began(self)
         self.group.note(self, trace.NodeStarted())
@@ -283,7 +283,7 @@ class Peer:
     def summon(self, peer: PeerId) -> None:
         """Everyone hears of versions by itself."""
 
-    def dismissed(self) -> None:
+    def removed(self) -> None:
         """Others have our place; our disk keeps what we know, for another version may name us."""
         self.seated = False
         self.sequencer.stop()

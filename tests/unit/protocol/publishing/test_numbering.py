@@ -31,8 +31,8 @@ def give(ours: Numberings) -> tuple[EventDescriptor, bytes]:
 def test_an_epoch_that_was_given_up_comes_before_the_next() -> None:
     before, row = give(numberings())
     ours = numberings(life=2)
-    ours.restore(TOPIC.topic, row)
-    ours.close(TOPIC.topic)
+    ours.load(TOPIC.topic, row)
+    ours.abandon(TOPIC.topic)
     new = ours.open(TOPIC.topic, CAUSAL)
     assert new.epoch != before.sequence.epoch
     assert ours.last_link(TOPIC.topic) == (mark_of(before), before.cid)
@@ -43,7 +43,7 @@ def test_an_epoch_that_was_given_up_comes_before_the_next() -> None:
 def test_an_epoch_that_goes_on_after_a_restart_is_linked_to() -> None:
     before, row = give(numberings())
     ours = numberings(life=2)
-    ours.restore(TOPIC.topic, row)
+    ours.load(TOPIC.topic, row)
     assert ours.last_link(TOPIC.topic) == (mark_of(before), before.cid)
     assert ours.open(TOPIC.topic, CAUSAL).last == 1
     assert ours.last_link(TOPIC.topic) == (mark_of(before), before.cid)
@@ -61,9 +61,9 @@ def test_what_others_knew_better_we_have_given_and_go_on_behind() -> None:
     epoch = before.sequence.epoch
     second, third, fourth = (event_of(ALICE, TOPIC, number, epoch=epoch) for number in (2, 3, 4))
     ours = numberings(life=2)
-    ours.restore(TOPIC.topic, row)
-    assert not ours.gave(second)
-    ours.go_on_behind(TOPIC.topic, 3, third.cid)
-    assert [ours.gave(event) for event in (second, third, fourth)] == [True, True, False]
+    ours.load(TOPIC.topic, row)
+    assert not ours.remembers(second)
+    ours.continue_after(TOPIC.topic, 3, third.cid)
+    assert [ours.remembers(event) for event in (second, third, fourth)] == [True, True, False]
     assert ours.last_link(TOPIC.topic) == (mark_of(third), third.cid)
     assert give(ours)[0].sequence == (epoch, 4)

@@ -472,7 +472,7 @@ def test_a_request_in_a_total_order_that_we_have_given_up_is_refused() -> None:
     only_us = TopicSettings(allowed_publishers=(solo.me,), delivery_order=DeliveryOrder.TOTAL)
     topic = solo.create(only_us)
     solo.publish(topic)
-    assert solo.node.numberings.close(topic) is not None
+    assert solo.node.numberings.abandon(topic) is not None
     signed = request_of(BOB, topic)
     for _ in range(2):
         solo.hear(BOB.peer_id, RequestToPublish(signed.block, replicated=False, settled=0))

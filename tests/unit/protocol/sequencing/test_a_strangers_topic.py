@@ -12,11 +12,19 @@ from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor, TopicSetting
 from pulsarcast.protocol.effects import Persist, Send
 from pulsarcast.protocol.inputs import MessageReceived, Now, Persisted
 from pulsarcast.protocol.messages import EventMessage, Message
-from pulsarcast.protocol.sequencing import seats
+from pulsarcast.protocol.sequencing import registry
 from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config
 from pulsarcast.protocol.sequencing.entries import NUMBER_MAX
-from pulsarcast.protocol.sequencing.log import BASE, ENTRY, Base, Entry, EntryKind, Log, read_log
-from pulsarcast.protocol.sequencing.messages import Append, Appended, AskVote, Summon, Vote
+from pulsarcast.protocol.sequencing.log import (
+    ENTRY,
+    SNAPSHOT,
+    Entry,
+    EntryKind,
+    Log,
+    Snapshot,
+    read_log,
+)
+from pulsarcast.protocol.sequencing.messages import Append, Appended, RequestVote, Summon, Vote
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
 from pulsarcast.protocol.store import PutState, StateRow
 from pulsarcast.storage.memory import MemoryStore
@@ -58,8 +66,8 @@ class Mallory(Parent):
 
     def __call__(self, message: Message) -> list[Message]:
         match message:
-            case AskVote(topic, term, _, _, _, trial):
-                return [Vote(topic, term - trial, HER_STORE, True, trial)]
+            case RequestVote(topic, term, _, _, _, pre_vote):
+                return [Vote(topic, term - pre_vote, HER_STORE, True, pre_vote)]
             case Append(topic, term, _, before, _, entries):
                 matched = before + len(entries)
                 return [Appended(topic, term, HER_STORE, True, matched, 1 << 20, ())]
@@ -80,7 +88,7 @@ def summoned() -> Solo:
 
 
 def sequencer(solo: Solo) -> Sequencer:
-    return solo.node.seats.by_topic[TOPIC.cid].sequencer
+    return solo.node.sequencer_registry.by_topic[TOPIC.cid].sequencer
 
 
 def append(before: int, *entries: Entry, term: int = 5) -> Append:
@@ -175,10 +183,10 @@ def test_a_change_from_others_than_those_before_it_is_not_taken() -> None:
 @pytest.mark.parametrize("field", ["index", "term", "position"])
 def test_a_base_beyond_what_anyone_can_have_come_to_is_not_taken(field: str) -> None:
     solo = summoned()
-    base = replace(Base(7, 5, 0, None, Config(both(solo))), **{field: NUMBER_MAX + 1})
-    solo.hear(HER, Append(TOPIC.cid, 5, HER_STORE, 7, 5, (), 7, 1, 0, base))
+    snapshot = replace(Snapshot(7, 5, 0, None, Config(both(solo))), **{field: NUMBER_MAX + 1})
+    solo.hear(HER, Append(TOPIC.cid, 5, HER_STORE, 7, 5, (), 7, 1, 0, snapshot))
     assert solo.reasons() == ["invalid_log"]
-    assert sequencer(solo).log.base.index == 0
+    assert sequencer(solo).log.snapshot.index == 0
 
 
 def test_who_knows_no_version_of_those_who_go_does_not_hand_over() -> None:
@@ -187,8 +195,8 @@ def test_who_knows_no_version_of_those_who_go_does_not_hand_over() -> None:
     flipped = version_of(TOPIC, settings_of(HER, ME), signer=MALLORY)
     announce(solo, flipped)
     config = Config((her, me), (me,), flipped.cid)
-    base = Base(7, 5, 0, None, config)
-    solo.hear(HER, Append(TOPIC.cid, 5, HER_STORE, 7, 5, (), 7, 1, 0, base))
+    snapshot = Snapshot(7, 5, 0, None, config)
+    solo.hear(HER, Append(TOPIC.cid, 5, HER_STORE, 7, 5, (), 7, 1, 0, snapshot))
     assert sequencer(solo).log.config() == config
     solo.advance(30.0)
     assert sequencer(solo).leads
@@ -257,31 +265,31 @@ def test_who_is_named_again_while_its_disk_still_writes_that_it_left_stays(
     unsynced: list[Callable[[], None]] = []
     with monkeypatch.context() as slow:
         slow.setattr(node.turn, "persist", lambda *writes, then: unsynced.append(then))
-        node.seats.dismiss(TOPIC.cid)
-    assert TOPIC.cid not in node.seats.by_topic
+        node.sequencer_registry.remove(TOPIC.cid)
+    assert TOPIC.cid not in node.sequencer_registry.by_topic
     announce(solo, version_of(TOPIC, settings_of(ME, HER), signer=MALLORY))
-    assert TOPIC.cid in node.seats.by_topic
+    assert TOPIC.cid in node.sequencer_registry.by_topic
     (synced,) = unsynced
     synced()
     solo.advance(5.0)
     assert node.followed.is_followed(TOPIC.cid)
-    assert TOPIC.cid in node.seats.by_topic
+    assert TOPIC.cid in node.sequencer_registry.by_topic
 
 
 def test_of_too_many_dismissals_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any number of topics may name us and then others; what we remember of it has an end."""
-    monkeypatch.setattr(seats, "LOOKED_MAX", 1)
+    monkeypatch.setattr(registry, "CHECKED_MAX", 1)
     other = topic_of(MALLORY, settings_of(ME, HER), name="other")
     mallory = Parent("mallory", [TOPIC.block, META.block, other.block])
     solo = Solo(contacts=(HER,))
     solo.peers[HER] = mallory
     solo.start().hear(HER, Summon(TOPIC.cid), Summon(other.cid))
-    assert list(solo.node.seats.by_topic) == [TOPIC.cid, other.cid]
+    assert list(solo.node.sequencer_registry.by_topic) == [TOPIC.cid, other.cid]
     for topic in (TOPIC.cid, other.cid):
-        solo.node.seats.dismiss(topic)
-    assert not solo.node.seats.by_topic
+        solo.node.sequencer_registry.remove(topic)
+    assert not solo.node.sequencer_registry.by_topic
     solo.hear(HER, Summon(TOPIC.cid), Summon(other.cid))
-    assert list(solo.node.seats.by_topic) == [TOPIC.cid]
+    assert list(solo.node.sequencer_registry.by_topic) == [TOPIC.cid]
 
 
 def log_on_disk(solo: Solo) -> Log:
@@ -290,8 +298,8 @@ def log_on_disk(solo: Solo) -> Log:
     kept = {
         int.from_bytes(row.key[CID_BYTES:], "big"): row.value for row in rows if row.table == ENTRY
     }
-    base = next((row.value for row in rows if row.table == BASE), None)
-    return read_log(kept, base)
+    snapshot = next((row.value for row in rows if row.table == SNAPSHOT), None)
+    return read_log(kept, snapshot)
 
 
 def any_append(rng: Random, solo: Solo, events: list[bytes]) -> Append:
@@ -314,10 +322,12 @@ def any_append(rng: Random, solo: Solo, events: list[bytes]) -> Append:
             body = pack_config(Config(both(solo)[rng.random() < 0.1 :]))
         entry_term = rng.randint(min(entry_term, term), term)
         entries.append(Entry(entry_term, position, kind, body))
-    base = None
+    snapshot = None
     if rng.random() < 0.1:
         entries = []
-        base = Base(rng.randint(0, 12), rng.randint(4, term), position, None, Config(both(solo)))
+        snapshot = Snapshot(
+            rng.randint(0, 12), rng.randint(4, term), position, None, Config(both(solo))
+        )
     committed = rng.randint(0, log.last_index) if rng.random() < 0.2 else 0
     return Append(
         TOPIC.cid,
@@ -329,7 +339,7 @@ def any_append(rng: Random, solo: Solo, events: list[bytes]) -> Append:
         committed,
         certify=1,
         settled=0,
-        base=base,
+        snapshot=snapshot,
     )
 
 
@@ -346,22 +356,22 @@ def test_whatever_is_refused_our_log_is_what_our_disk_has(seed: int) -> None:
         was, heard = list(sequencer(solo).log), len(solo.reasons())
         solo.hear(HER, any_append(rng, solo, events))
         log, found = sequencer(solo).log, log_on_disk(solo)
-        assert (list(found), found.base) == (list(log), log.base)
+        assert (list(found), found.snapshot) == (list(log), log.snapshot)
         taken += list(log) != was
         refused += len(solo.reasons()) > heard
     assert taken > 3
     assert refused > 3
 
 
-def test_who_takes_its_seat_again_says_nothing_of_what_its_disk_does_not_have_yet() -> None:
+def test_a_sequencer_that_comes_back_says_nothing_that_its_disk_does_not_have_yet() -> None:
     """It had left with an entry on its way to the disk, and told its leader to have it."""
     solo = summoned()
     now = Now(solo.now_s, CREATED_US)
     entry = members_entry(both(solo))
     written = solo.node.handle(MessageReceived(HER, append(0, entry)), now)
     (syncing,) = [each.token for each in written if isinstance(each, Persist) and each.writes][-1:]
-    solo.node.seats.close(TOPIC.cid)
-    solo.node.seats.open(solo.topic(TOPIC.cid))
+    solo.node.sequencer_registry.close(TOPIC.cid)
+    solo.node.sequencer_registry.open(solo.topic(TOPIC.cid))
     effects = solo.node.handle(MessageReceived(HER, append(1)), now)
     assert not [each for each in effects if isinstance(each, Send)]
     tokens = [syncing, *(each.token for each in effects if isinstance(each, Persist))]
@@ -371,7 +381,7 @@ def test_who_takes_its_seat_again_says_nothing_of_what_its_disk_does_not_have_ye
     assert (answer.agreed, answer.matched) == (True, 1)
 
 
-def test_a_version_that_names_us_in_no_seat_is_not_kept_on_the_disk() -> None:
+def test_a_version_that_does_not_name_the_node_is_not_kept_on_the_disk() -> None:
     """Its topic is in memory only: after a restart nothing would ever drop it."""
     other = topic_of(MALLORY, settings_of(HER, peer("carol")), name="other")
     newer = version_of(other, settings_of(peer("carol"), HER), signer=MALLORY)

@@ -9,7 +9,7 @@ from pulsarcast.model.requests import sign_request
 from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor, TopicSettings
 from pulsarcast.protocol.inputs import MessageReceived, UpdateTopic
 from pulsarcast.protocol.messages import EventMessage
-from pulsarcast.protocol.sequencing import seats
+from pulsarcast.protocol.sequencing import registry
 from tests.support.lab import Lab
 
 NODES = 8
@@ -37,8 +37,12 @@ def change(lab: Lab, topic: Cid, *nodes: int) -> None:
     lab.run(20.0)
 
 
-def seated(lab: Lab, topic: Cid) -> set[int]:
-    return {index for index in range(NODES) if topic in lab.world.node(index).seats.by_topic}
+def sequencers_of(lab: Lab, topic: Cid) -> set[int]:
+    return {
+        index
+        for index in range(NODES)
+        if topic in lab.world.node(index).sequencer_registry.by_topic
+    }
 
 
 def versions(lab: Lab, index: int, topic: Cid) -> list[TopicDescriptor]:
@@ -58,7 +62,7 @@ def test_others_take_over_and_the_order_goes_on(old: tuple[int, ...], new: tuple
     lab, topic = make_lab(*old)
     sent = [lab.publish(AUTHOR, topic, b"%d" % number) for number in range(3)]
     change(lab, topic, *new)
-    assert seated(lab, topic) == set(new)
+    assert sequencers_of(lab, topic) == set(new)
     sent += [lab.publish(READER, topic, b"%d" % number) for number in range(3)]
     lab.run(5.0)
     events = [lab.event(cid) for cid in lab.delivered(READER, topic)]
@@ -76,7 +80,7 @@ def test_one_left_alone_gets_successors_again() -> None:
     lab.publish(AUTHOR, topic, b"alone")
     change(lab, topic, 1, 3, 4)
     lab.publish(AUTHOR, topic, b"not alone")
-    assert seated(lab, topic) == {1, 3, 4}
+    assert sequencers_of(lab, topic) == {1, 3, 4}
 
 
 def test_a_topic_that_began_with_one_sequencer_keeps_one() -> None:
@@ -150,22 +154,28 @@ def test_a_latecomer_holds_old_events_against_the_old_list() -> None:
 def test_who_is_named_again_has_the_store_that_it_had() -> None:
     """A leader may have counted on it before we knew of the version that names us again."""
     lab, topic = make_lab(0, 1, 2)
-    stores = [lab.world.node(index).seats.by_topic[topic].sequencer.store for index in (0, 1, 2)]
+    stores = [
+        lab.world.node(index).sequencer_registry.by_topic[topic].sequencer.store
+        for index in (0, 1, 2)
+    ]
     change(lab, topic, 3, 4, 5)
-    assert seated(lab, topic) == {3, 4, 5}
+    assert sequencers_of(lab, topic) == {3, 4, 5}
     lab.world.kill(1)
     lab.world.restart(1)
     change(lab, topic, 0, 1, 2)
-    again = [lab.world.node(index).seats.by_topic[topic].sequencer.store for index in (0, 1, 2)]
+    again = [
+        lab.world.node(index).sequencer_registry.by_topic[topic].sequencer.store
+        for index in (0, 1, 2)
+    ]
     assert again == stores
 
 
 def test_what_replaced_sequencers_keep_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seats, "LEFT_MAX", 0)
+    monkeypatch.setattr(registry, "FORMER_MAX", 0)
     lab, topic = make_lab(0, 1, 2)
     change(lab, topic, 3, 4, 5)
     for index in (0, 1, 2):
         lab.world.kill(index)
         lab.world.restart(index)
-        kept = lab.world.node(index).seats
-        assert (kept._saved, kept._entries, kept._left) == ({}, {}, {})
+        kept = lab.world.node(index).sequencer_registry
+        assert (kept._loaded_rows, kept._loaded_entries, kept._former) == ({}, {}, {})

@@ -1,4 +1,4 @@
-"""The intake on its own: which queue takes a request, and what waits while the node doubts."""
+"""The intake on its own: which queue takes a request, and what waits while the node fencing."""
 
 from collections.abc import Callable
 from random import Random
@@ -37,8 +37,8 @@ class Queues:
         return True
 
 
-class Doubts:
-    """Doubts that the test ends."""
+class EpochFencing:
+    """EpochFencing that the test ends."""
 
     def __init__(self) -> None:
         self.numberings = SimpleNamespace(refusal=None)
@@ -66,7 +66,7 @@ class Rig:
 
     def __init__(self) -> None:
         context = Context(Turn(ALICE, Random(1)), Parameters(requests_held_max=4))
-        self.queues, self.doubts = Queues(), Doubts()
+        self.queues, self.fencing = Queues(), EpochFencing()
         self.topic = SimpleNamespace(
             id=TOPIC,
             descriptor=DESCRIPTOR,
@@ -77,7 +77,7 @@ class Rig:
         followed = FollowedTopics({})
         followed.members[TOPIC] = cast(Any, self.topic)
         queues = cast(Any, self.queues)
-        self.intake = RequestIntake(context, followed, cast(Any, self.doubts), queues, queues)
+        self.intake = RequestIntake(context, followed, cast(Any, self.fencing), queues, queues)
 
     def hear(self, *numbers: int) -> None:
         for number in numbers:
@@ -104,18 +104,18 @@ def test_a_node_that_cannot_publish_leaves_requests_without_an_answer(lacks: str
     rig = Rig()
     rig.topic.started = lacks != "started"
     rig.topic.is_behind_its_log = lacks == "history"
-    rig.doubts.numberings.refusal = "two nodes have this key" if lacks == "numbering" else None
+    rig.fencing.numberings.refusal = "two nodes have this key" if lacks == "numbering" else None
     rig.hear(1)
     assert not rig.queues.published
-    assert not rig.doubts.later
+    assert not rig.fencing.later
 
 
 def test_requests_wait_for_the_end_of_doubts_and_are_bounded_in_count() -> None:
     rig = Rig()
-    rig.doubts.open = True
+    rig.fencing.open = True
     rig.hear(*range(1, 9))
     assert not rig.queues.published
-    rig.doubts.end()
+    rig.fencing.end()
     assert rig.queues.published == [1, 2, 3, 4]
 
 
@@ -123,10 +123,10 @@ def test_requests_that_wait_for_the_end_of_doubts_are_bounded_in_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     size = len(request_of(BOB, TOPIC, 1).block)
-    monkeypatch.setattr(intake, "DOUBTED_BYTES_MAX", 2 * size)
+    monkeypatch.setattr(intake, "FENCED_BYTES_MAX", 2 * size)
     rig = Rig()
     for numbers in ((1, 2, 3), (4, 5, 6)):
-        rig.doubts.open = True
+        rig.fencing.open = True
         rig.hear(*numbers)
-        rig.doubts.end()
+        rig.fencing.end()
     assert rig.queues.published == [1, 2, 4, 5]

@@ -4,14 +4,15 @@ from pulsarcast.model.ids import PEER_ID_PREFIX, PeerId, cid_of
 from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config, unpack_config
 from pulsarcast.protocol.sequencing.log import (
     ENTRY_BYTES,
-    NO_BASE,
-    Base,
+    NO_SNAPSHOT,
+    SNAPSHOT,
     Entry,
     EntryKind,
     Log,
-    pack_base,
+    Snapshot,
+    pack_snapshot,
     read_log,
-    unpack_base,
+    unpack_snapshot,
 )
 from pulsarcast.protocol.store import DropState, PutState, Write
 
@@ -55,7 +56,7 @@ class Disk:
             for (table, key), value in self.rows.items()
             if table == "entry"
         }
-        return read_log(entries, self.rows.get(("base", TOPIC)))
+        return read_log(entries, self.rows.get((SNAPSHOT, TOPIC)))
 
 
 def test_events_are_found_by_their_positions() -> None:
@@ -76,14 +77,14 @@ def test_what_is_dropped_is_remembered_as_far_as_it_is_needed() -> None:
     log, writes = filled()
     disk = Disk()
     disk.apply([*writes, *log.drop_to(TOPIC, 4)])
-    assert log.base == Base(4, 2, 2, event(2, 2).cid, CONFIG)
+    assert log.snapshot == Snapshot(4, 2, 2, event(2, 2).cid, CONFIG)
     assert len(log) == 1
     assert log.event_at(2) is None
     assert log.event_at(3) == (5, event(2, 3))
     assert (log.term_at(3), log.term_at(4), log.term_at(5), log.term_at(6)) == (None, 2, 2, None)
     assert log.config() == CONFIG
     again = disk.log()
-    assert again.base == log.base
+    assert again.snapshot == log.snapshot
     assert list(again) == list(log)
 
 
@@ -106,19 +107,23 @@ def test_what_is_cut_off_is_gone_from_the_disk_too() -> None:
 def test_a_log_that_begins_behind_others_has_nothing_before() -> None:
     log, writes = filled()
     disk = Disk()
-    base = Base(9, 4, 7, event(4, 7).cid, CONFIG)
-    disk.apply([*writes, *log.begin_at(TOPIC, base)])
+    snapshot = Snapshot(9, 4, 7, event(4, 7).cid, CONFIG)
+    disk.apply([*writes, *log.install(TOPIC, snapshot)])
     assert (log.last_index, log.last_term, log.last_position) == (9, 4, 7)
-    assert log.last_cid() == base.cid
-    assert disk.log().base == base
+    assert log.last_cid() == snapshot.cid
+    assert disk.log().snapshot == snapshot
     assert len(disk.log()) == 0
 
 
 def test_members_and_bases_survive_being_bytes() -> None:
     for config in (CONFIG, Config(MEMBERS[1:], MEMBERS, TOPIC), Config(MEMBERS[:1], (), TOPIC)):
         assert unpack_config(pack_config(config)) == config
-    for base in (NO_BASE, Base(1, 2, 3, TOPIC, CONFIG), Base(1, 2, 0, None, CONFIG)):
-        assert unpack_base(pack_base(base)) == base
+    for snapshot in (
+        NO_SNAPSHOT,
+        Snapshot(1, 2, 3, TOPIC, CONFIG),
+        Snapshot(1, 2, 0, None, CONFIG),
+    ):
+        assert unpack_snapshot(pack_snapshot(snapshot)) == snapshot
 
 
 def test_a_page_of_entries_ends_at_its_bounds_and_has_one_at_least() -> None:
@@ -140,7 +145,7 @@ def test_a_log_knows_how_many_bytes_lie_behind_an_index() -> None:
 
     def check() -> None:
         for each in (log, disk.log()):
-            for index in range(each.base.index, each.last_index + 1):
+            for index in range(each.snapshot.index, each.last_index + 1):
                 assert each.bytes_after(index) == counted(each, index)
 
     check()
@@ -150,7 +155,7 @@ def test_a_log_knows_how_many_bytes_lie_behind_an_index() -> None:
     check()
     disk.apply([log.append(TOPIC, event(3, 2))])
     check()
-    disk.apply(log.begin_at(TOPIC, Base(9, 3, 7, None, CONFIG)))
+    disk.apply(log.install(TOPIC, Snapshot(9, 3, 7, None, CONFIG)))
     assert log.bytes_after(9) == 0
     disk.apply([log.append(TOPIC, event(3, 8))])
     check()
@@ -167,10 +172,10 @@ def test_the_newest_change_of_members_is_known_whatever_is_cut_dropped_or_begun_
     log.append(TOPIC, change)
     log.drop_to(TOPIC, 2)
     assert log.last_change() == 6
-    assert Log(log.base, [entry for _, entry in log]).last_change() == 6
+    assert Log(log.snapshot, [entry for _, entry in log]).last_change() == 6
     log.drop_to(TOPIC, 6)
     assert log.last_change() is None
     log.append(TOPIC, change)
     assert log.last_change() == 7
-    log.begin_at(TOPIC, Base(20, 3, 9, None, CONFIG))
+    log.install(TOPIC, Snapshot(20, 3, 9, None, CONFIG))
     assert log.last_change() is None

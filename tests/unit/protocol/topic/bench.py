@@ -77,7 +77,7 @@ class Owner:
     def want_version(self, version: Cid, sender: PeerId) -> None:
         self.wanted.append((version, sender))
 
-    def met_twice(self, event: EventDescriptor) -> None:
+    def saw_own_number_twice(self, event: EventDescriptor) -> None:
         self.twice.append(event.cid)
 
 

@@ -6,9 +6,9 @@ from pulsarcast.model.topics import DeliveryOrder, TopicSettings
 from pulsarcast.protocol.effects import Persist
 from pulsarcast.protocol.inputs import Now, Start
 from pulsarcast.protocol.sequencing.configs import Config, Member
-from pulsarcast.protocol.sequencing.log import BASE, ENTRY, Base, Entry, EntryKind
-from pulsarcast.protocol.sequencing.messages import Append, AskVote, Summon, Vote
-from pulsarcast.protocol.sequencing.saved import STORE, VOTE
+from pulsarcast.protocol.sequencing.log import ENTRY, SNAPSHOT, Entry, EntryKind, Snapshot
+from pulsarcast.protocol.sequencing.messages import Append, RequestVote, Summon, Vote
+from pulsarcast.protocol.sequencing.persistent_state import STORE, VOTE
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
 from pulsarcast.protocol.store import RESTORED, DropState, PutState
 from pulsarcast.storage.memory import MemoryStore
@@ -19,7 +19,7 @@ ME, ANN = peer("victim"), ALICE.peer_id
 SETTINGS = TopicSettings(delivery_order=DeliveryOrder.TOTAL, sequencers=(ME, ANN))
 TOPIC = topic_of(ALICE, SETTINGS)
 ANNS_STORE = b"anns own"
-TABLES = (STORE, VOTE, BASE, ENTRY)
+TABLES = (STORE, VOTE, SNAPSHOT, ENTRY)
 
 
 def start(store: MemoryStore, *, seed: int = 2) -> Solo:
@@ -29,41 +29,41 @@ def start(store: MemoryStore, *, seed: int = 2) -> Solo:
     return solo.start()
 
 
-def sit(store: MemoryStore) -> Sequencer:
-    """Take a seat there."""
+def join_as_sequencer(store: MemoryStore) -> Sequencer:
+    """Become a sequencer there."""
     solo = start(store)
     solo.hear(ANN, Summon(TOPIC.cid))
-    return solo.node.seats.by_topic[TOPIC.cid].sequencer
+    return solo.node.sequencer_registry.by_topic[TOPIC.cid].sequencer
 
 
 def first_life() -> tuple[MemoryStore, Sequencer]:
     """One that has a store, has come to a term, and has a log that does not begin at its start."""
     solo = start(MemoryStore(), seed=1)
     solo.hear(ANN, Summon(TOPIC.cid))
-    sequencer = solo.node.seats.by_topic[TOPIC.cid].sequencer
+    sequencer = solo.node.sequencer_registry.by_topic[TOPIC.cid].sequencer
     members = (Member(ME, sequencer.store), Member(ANN, ANNS_STORE))
-    base = Base(3, 6, 0, None, Config(members))
+    snapshot = Snapshot(3, 6, 0, None, Config(members))
     nothing = Entry(7, 0, EntryKind.NOTHING, b"")
     solo.hear(
         ANN,
-        Append(TOPIC.cid, 7, ANNS_STORE, 3, 6, (), 3, 1, 0, base),
+        Append(TOPIC.cid, 7, ANNS_STORE, 3, 6, (), 3, 1, 0, snapshot),
         Append(TOPIC.cid, 7, ANNS_STORE, 3, 6, (nothing,), 3, 1, 0),
     )
     assert {row.table for row in solo.store.rows()} >= set(TABLES)
     return solo.store, sequencer
 
 
-def seats_alone(store: MemoryStore) -> MemoryStore:
-    """A disk that has a seat of a topic that it does not follow any more."""
+def sequencer_state_alone(store: MemoryStore) -> MemoryStore:
+    """A disk with the sequencer's state of a topic that it does not follow any more."""
     alone = MemoryStore()
     alone.apply([PutState(row) for row in store.rows() if row.table in TABLES])
     return alone
 
 
-def test_a_seat_that_we_left_is_taken_again_with_its_store() -> None:
+def test_a_sequencer_that_left_comes_back_with_its_store() -> None:
     """What the next test is compared with."""
     store, before = first_life()
-    again = sit(seats_alone(store))
+    again = join_as_sequencer(sequencer_state_alone(store))
     assert (again.store, again.term, again.log.last_index) == (before.store, 7, 4)
 
 
@@ -71,7 +71,7 @@ def test_who_had_not_voted_in_its_term_may_still_vote_in_it_after_a_restart() ->
     store, before = first_life()
     assert before.voted_for is None
     again = start(store)
-    again.hear(ANN, AskVote(TOPIC.cid, 7, ANNS_STORE, 4, 7, False))
+    again.hear(ANN, RequestVote(TOPIC.cid, 7, ANNS_STORE, 4, 7, False))
     (vote,) = again.sent_to(ANN, Vote)
     assert vote.granted
 
@@ -79,12 +79,12 @@ def test_who_had_not_voted_in_its_term_may_still_vote_in_it_after_a_restart() ->
 @pytest.mark.parametrize("lives", [0, 1, 2])
 def test_a_restored_disk_never_gets_its_old_store_and_vote_back(lives: int) -> None:
     store, before = first_life()
-    store = seats_alone(store)
+    store = sequencer_state_alone(store)
     store.apply([PutState(RESTORED)])
     for _ in range(lives):
         start(store)
         assert RESTORED not in store.rows()
-    again = sit(store)
+    again = join_as_sequencer(store)
     assert again.store != before.store
     assert (again.term, again.log.last_index) == (0, 0)
 

@@ -1,7 +1,7 @@
-"""A seat: our place among the sequencers of one topic that we follow.
+"""A Raft member: joins the consensus of one topic's sequencers to the topic and its events.
 
-It stands between the machine, which knows terms, logs and votes, and the topic, which knows events:
-it signs and verifies, lets certified events out, and tells the machine what is in our history.
+The consensus (`sequencer`) knows terms, logs and votes; the topic knows events. The member signs
+and verifies, lets certified events out, and tells the consensus what the node's history holds.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from pulsarcast.protocol.publishing.request_queue import RequestQueue
 from pulsarcast.protocol.sequencing.log import Entry, EntryKind, Log
 from pulsarcast.protocol.sequencing.messages import Summon
 from pulsarcast.protocol.sequencing.owner import Wanted
+from pulsarcast.protocol.sequencing.persistent_state import PersistentState
 from pulsarcast.protocol.sequencing.proposals import Proposals
-from pulsarcast.protocol.sequencing.saved import Saved
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
 from pulsarcast.protocol.topic.topic import Topic
 
 KNOWN_MAX = 2048
-"""Events under way that we need not verify again."""
+"""Events in the log that are kept as verified, so that none is verified twice: bounds memory."""
 
 
-class SeatOwner(Protocol):
-    """What a seat asks of those that it belongs to."""
+class RaftMemberOwner(Protocol):
+    """What a Raft member asks of the registry that it belongs to."""
 
-    def dismiss(self, topic: Cid) -> None:
-        """Others have taken our place, for good."""
+    def remove(self, topic: Cid) -> None:
+        """A committed change of members has removed the node."""
 
 
-class Seat:
-    """One topic that we are a sequencer of."""
+class RaftMember:
+    """The node as a sequencer of one topic."""
 
     def __init__(
         self,
@@ -47,9 +47,9 @@ class Seat:
         topic: Topic,
         publisher: Publisher,
         outbox: Outbox,
-        owner: SeatOwner,
+        owner: RaftMemberOwner,
         *,
-        saved: Saved | None = None,
+        saved: PersistentState | None = None,
         log: Log | None = None,
     ) -> None:
         self.owner = owner
@@ -73,20 +73,20 @@ class Seat:
         self.queue = RequestQueue(context, publisher, outbox, self.proposals)
 
     def arrived(self, event: EventDescriptor) -> None:
-        """An event is in our history: the log need not keep it, and whoever asked may know."""
+        """An event is in the node's history: drop it from the log, and answer its author."""
         self._known.pop(event.cid, None)
         self.sequencer.settle()
         self.proposals.arrived(event)
         self.queue.arrived(event)
 
-    # What the sequencer asks of its topic.
+    # For the consensus: the methods of `SequencerOwner`.
 
     def held(self) -> int:
         """The position up to which our history has everything."""
         return self.topic.synced_position()
 
     def sign(self, entry: Entry) -> bytes:
-        """Our signature under an event's place."""
+        """The node's signature under an event's place."""
         place = Position(entry.term, entry.position)
         return sign_place(self.turn.identity, self.topic.id, place, entry.cid)
 
@@ -111,8 +111,8 @@ class Seat:
     def event_of(self, block: bytes) -> EventDescriptor:
         """An event under way, verified once.
 
-        What is in our log we read as it is: it came before we knew the version that may forbid it,
-        and members judge it when it leaves.
+        An event in the log is not checked against versions again: it came before the version that
+        may forbid it, and the topic's members judge it when it leaves.
         """
         cid = cid_of(block)
         event = self._known.get(cid)
@@ -143,12 +143,12 @@ class Seat:
         return () if version is None else version.sequencers
 
     def wanted(self) -> Wanted:
-        """Whom the newest version names."""
+        """The sequencers that the newest version names."""
         current = self.versions.current
         return Wanted(current.cid, current.sequencers)
 
     def named_by(self, version: Cid | None) -> tuple[PeerId, ...] | None:
-        """Whom a version names; one that our log speaks of we should know."""
+        """The sequencers that a version names; None if the node does not know the version yet."""
         if version is None:
             return self.versions.first.sequencers
         known = self.versions.by_cid.get(version)
@@ -159,17 +159,17 @@ class Seat:
         return peer in self.versions.named_since(since)
 
     def named(self) -> tuple[PeerId, ...]:
-        """Everyone whom a version names."""
+        """All sequencers that any version names."""
         return self.versions.named_since(None)
 
     def is_later(self, version: Cid, than: Cid | None) -> bool:
-        """Whether one version comes after another, as far as we know both."""
+        """Whether one version comes after another, as far as the node knows both."""
         one = self.versions.by_cid.get(version)
         other = self.versions.first if than is None else self.versions.by_cid.get(than)
         return one is not None and other is not None and one.number > other.number
 
     def hand_over(self, term: int, position: int, parent: Cid | None, to: Cid) -> bytes | None:
-        """An event by which the sequencers leave the order to those of another version."""
+        """The event by which the sequencers hand the order over to those of another version."""
         sequencers = self.sequencer.changes.sequencers_before_handover()
         version = self.versions.newest_with(sequencers)
         if version is None:
@@ -189,7 +189,7 @@ class Seat:
         return event.block
 
     def handed_over(self, entry: Entry) -> Cid | None:
-        """The version whose sequencers an event leaves the order to, if it does."""
+        """The version whose sequencers an event hands the order over to, if it does."""
         return self.event_of(entry.body).hands_over_to
 
     def summon(self, peer: PeerId) -> None:
@@ -197,12 +197,12 @@ class Seat:
         if peer in self.versions.current.sequencers:
             self.turn.send(peer, Summon(self.topic.id, self.versions.current.cid))
 
-    def dismissed(self) -> None:
-        """Others have taken our place, for good."""
-        self.owner.dismiss(self.topic.id)
+    def removed(self) -> None:
+        """A committed change of members has removed the node."""
+        self.owner.remove(self.topic.id)
 
     def turned(self) -> None:
-        """Who leads has changed."""
+        """There is another leader, or none."""
         sequencer = self.sequencer
         self.turn.trace(trace.LeaderChanged(self.topic.id, sequencer.term, sequencer.leader))
         self.proposals.begin(self._unpublished() if sequencer.leads else ())

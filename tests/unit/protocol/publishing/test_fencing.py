@@ -1,4 +1,4 @@
-"""Doubts: disks that went back in time, and keys that two nodes have (decision 0014)."""
+"""Epoch fencing: disks that went back in time, and keys that two nodes have (decision 0014)."""
 
 from collections.abc import Iterable
 
@@ -20,8 +20,8 @@ from pulsarcast.protocol.messages import (
     RequestToPublish,
     Role,
 )
-from pulsarcast.protocol.publishing.numbering import Saved
-from pulsarcast.protocol.sequencing.intake import DOUBTED_BYTES_MAX
+from pulsarcast.protocol.publishing.numbering import SavedNumbering
+from pulsarcast.protocol.sequencing.intake import FENCED_BYTES_MAX
 from pulsarcast.protocol.store import (
     RESTORED,
     Block,
@@ -90,11 +90,11 @@ def start_again(store: MemoryStore, *parents: Parent, seed: int = 2) -> Solo:
     return solo.start()
 
 
-def numbering_of(store: MemoryStore, topic: Cid | None = None) -> Saved:
+def numbering_of(store: MemoryStore, topic: Cid | None = None) -> SavedNumbering:
     """What a disk remembers of the one numbering there is, or of that in a topic."""
     rows = [row for row in store.rows() if row.table == "numbering"]
     (value,) = [row.value for row in rows if topic in (None, row.key)]
-    return Saved.read(value)
+    return SavedNumbering.read(value)
 
 
 def sequence_of(solo: Solo, cid: Cid) -> Sequence:
@@ -285,8 +285,8 @@ def test_requests_that_wait_are_bounded_in_bytes() -> None:
     signed = [largest_request(identity(f"author {number}"), topic) for number in range(20)]
     for request in signed:
         again.hear(parent.peer, RequestToPublish(request.block, False, 0))
-    waiting = again.node.doubts.waiting(topic)
-    assert waiting == DOUBTED_BYTES_MAX // len(signed[0].block)
+    waiting = again.node.fencing.waiting_count(topic)
+    assert waiting == FENCED_BYTES_MAX // len(signed[0].block)
     again.advance(ANSWER_S)
     assert len(again.sent_to(parent.peer, RequestAnswered)) == waiting
     again.hear(parent.peer, RequestToPublish(signed[-1].block, False, 0))
@@ -323,7 +323,7 @@ def test_what_a_restored_node_has_seen_to_it_remembers() -> None:
     store = restored(before.store)
     start_again(store, parent)
     assert RESTORED not in store.rows()
-    assert numbering_of(store).closed
+    assert numbering_of(store).is_abandoned
     solo = start_again(store, parent, seed=3)
     assert sequence_of(solo, solo.publish(TOPIC.cid)).epoch != epoch
 
@@ -428,7 +428,7 @@ def test_whoever_goes_on_in_our_numbering_has_our_key() -> None:
     meet(solo, parent.peer, made_by_another(4, epoch))
     assert solo.reasons() == [Rejection.KEY_IN_USE]
     assert is_refused(solo)
-    assert numbering_of(solo.store).closed
+    assert numbering_of(solo.store).is_abandoned
     assert len(solo.delivered) == 4, "it is a valid event all the same"
 
 
@@ -566,10 +566,10 @@ def test_another_event_under_a_number_that_we_hold_is_looked_for() -> None:
 
 def test_what_our_disk_says_of_a_numbering_is_read_as_it_was_written() -> None:
     event = event_of(VICTIM, TOPIC)
-    for closed in (False, True):
+    for is_abandoned in (False, True):
         for witnesses in ((), (ALICE.peer_id, BOB.peer_id)):
-            saved = Saved((1 << 63) - 1, 9, 4, event.cid, witnesses, closed)
+            saved = SavedNumbering((1 << 63) - 1, 9, 4, event.cid, witnesses, is_abandoned)
             write = saved.write(TOPIC.cid)
             assert isinstance(write, PutState)
             assert write.row[:2] == StateRow("numbering", TOPIC.cid, b"")[:2]
-            assert Saved.read(write.row.value) == saved
+            assert SavedNumbering.read(write.row.value) == saved

@@ -15,7 +15,7 @@ from pulsarcast.protocol.inputs import MessageReceived, Publish
 from pulsarcast.protocol.messages import EventMessage, topic_of
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.sequencing import sequencer
-from pulsarcast.protocol.sequencing.seat import Seat
+from pulsarcast.protocol.sequencing.raft_member import RaftMember
 from pulsarcast.protocol.store import Events, LoadNumbers
 from tests.support.lab import Lab
 
@@ -38,13 +38,13 @@ def make_lab(count: int = 3, *, seed: int = 1) -> tuple[Lab, Cid]:
     return lab, topic
 
 
-def seat(lab: Lab, index: int, topic: Cid) -> Seat:
-    return lab.world.node(index).seats.by_topic[topic]
+def member(lab: Lab, index: int, topic: Cid) -> RaftMember:
+    return lab.world.node(index).sequencer_registry.by_topic[topic]
 
 
 def leader_of(lab: Lab, topic: Cid) -> int:
     living = [index for index in SEQUENCERS if lab.world.is_up(index)]
-    leaders = [index for index in living if seat(lab, index, topic).sequencer.leads]
+    leaders = [index for index in living if member(lab, index, topic).sequencer.leads]
     assert len(leaders) == 1, leaders
     return leaders[0]
 
@@ -56,7 +56,7 @@ def identity(lab: Lab, index: int) -> Identity:
 def test_sequencers_are_summoned_and_one_of_them_leads() -> None:
     lab, topic = make_lab()
     leader = leader_of(lab, topic)
-    told = {seat(lab, index, topic).sequencer.leader for index in SEQUENCERS}
+    told = {member(lab, index, topic).sequencer.leader for index in SEQUENCERS}
     assert told == {lab.peer(leader)}
 
 
@@ -111,7 +111,7 @@ def test_one_that_returns_steps_back_and_catches_up() -> None:
     lab.world.restart(old)
     lab.run(20.0)
     assert leader_of(lab, topic) != old
-    assert seat(lab, old, topic).held() == 2
+    assert member(lab, old, topic).held() == 2
     third = lab.publish(old, topic, b"from the old leader")
     lab.run(5.0)
     assert lab.delivered(READER, topic)[-1] == third
@@ -126,7 +126,7 @@ def test_one_that_lost_its_store_votes_again_once_it_is_admitted() -> None:
     lab.run(2.0)
     lab.publish(AUTHOR, topic, b"meanwhile")
     lab.run(30.0)
-    back = seat(lab, victim, topic)
+    back = member(lab, victim, topic)
     assert back.sequencer.has_vote
     assert back.held() == 2
     assert lab.world.node(leader_of(lab, topic)).counts["readmitted"] == 1
@@ -269,7 +269,7 @@ def test_a_leader_remembers_no_author_whose_requests_are_in_its_history() -> Non
         lab.publish(index, topic, b"from %d" % index)
         lab.publish(index, topic, b"again from %d" % index)
     lab.run(10.0)
-    leading = seat(lab, leader, topic)
+    leading = member(lab, leader, topic)
     assert leading.held() == 8
     assert (len(leading.proposals), len(leading.queue)) == (0, 0)
 
@@ -277,7 +277,7 @@ def test_a_leader_remembers_no_author_whose_requests_are_in_its_history() -> Non
 def test_what_is_kept_for_those_who_lag_is_bounded_in_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And one that comes back later than that gets the base, and the events as members do."""
+    """And one that comes back later than that gets the snapshot, and the events as members do."""
     monkeypatch.setattr(sequencer, "KEPT_BYTES_MAX", 64 << 10)
     lab, topic = make_lab()
     leader = leader_of(lab, topic)
@@ -290,14 +290,14 @@ def test_what_is_kept_for_those_who_lag_is_bounded_in_bytes(
     lab.run(10.0)
     for index in SEQUENCERS:
         if index != late:
-            log = seat(lab, index, topic).sequencer.log
-            assert log.base.index > 0
-            assert log.bytes_after(log.base.index) < 2 * (64 << 10) + (16 << 10)
+            log = member(lab, index, topic).sequencer.log
+            assert log.snapshot.index > 0
+            assert log.bytes_after(log.snapshot.index) < 2 * (64 << 10) + (16 << 10)
     lab.world.restart(late)
     lab.run(30.0)
     assert lab.delivered(late, topic) == sent
-    log = seat(lab, late, topic).sequencer.log
-    assert log.last_index == seat(lab, leader, topic).sequencer.log.last_index
+    log = member(lab, late, topic).sequencer.log
+    assert log.last_index == member(lab, leader, topic).sequencer.log.last_index
 
 
 def test_a_log_whose_events_are_in_most_histories_never_rests_at_twice_what_it_keeps() -> None:
@@ -309,14 +309,14 @@ def test_a_log_whose_events_are_in_most_histories_never_rests_at_twice_what_it_k
     lengths = set()
     for _ in range(12):
         lab.publish(0, topic, settle_s=5.0)
-        lengths.add(len(seat(lab, leader_of(lab, topic), topic).sequencer.log))
+        lengths.add(len(member(lab, leader_of(lab, topic), topic).sequencer.log))
     assert max(lengths) == 2 * kept - 1
 
 
 def test_a_node_is_a_sequencer_of_so_many_topics_and_no_more() -> None:
     lab, topic = make_lab()
-    seats = lab.world.node(0).seats
-    assert list(seats.by_topic) == [topic]
-    seats.summoned(Cid(bytes(36)))
+    registry = lab.world.node(0).sequencer_registry
+    assert list(registry.by_topic) == [topic]
+    registry.summoned(Cid(bytes(36)))
     lab.run(20.0)
-    assert list(seats.by_topic) == [topic]
+    assert list(registry.by_topic) == [topic]

@@ -1,9 +1,9 @@
-"""A pulse: how fast it beats."""
+"""A heartbeat timer: how fast it beats."""
 
 from random import Random
 
 from pulsarcast.protocol.context import Context
-from pulsarcast.protocol.dissemination.pulse import Pulse
+from pulsarcast.protocol.dissemination.heartbeat_timer import HeartbeatTimer
 from pulsarcast.protocol.effects import SetTimer
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.turn import Turn
@@ -14,11 +14,11 @@ SPREAD = 1.25
 
 
 class Heart:
-    """What a pulse moves."""
+    """What a heartbeat timer moves."""
 
     def __init__(self) -> None:
         self.turn = Turn(BOB, Random(1))
-        self.pulse = Pulse(Context(self.turn, Parameters()), self)
+        self.timer = HeartbeatTimer(Context(self.turn, Parameters()), self)
         self.held = b"something"
         self.is_worried = False
         self.beats = 0
@@ -28,7 +28,7 @@ class Heart:
 
     def watch(self) -> None:
         if self.is_worried:
-            self.pulse.quicken()
+            self.timer.quicken()
 
     def beat(self) -> None:
         self.beats += 1
@@ -43,7 +43,7 @@ class Heart:
 
 def test_while_nothing_changes_it_slows_down_to_a_limit() -> None:
     heart = Heart()
-    heart.pulse.start()
+    heart.timer.start()
     delays_s = [heart.delay_s() for _ in range(12)]
     assert heart.beats == 12
     assert delays_s[0] <= INTERVAL_S
@@ -53,7 +53,7 @@ def test_while_nothing_changes_it_slows_down_to_a_limit() -> None:
 
 def test_a_change_a_worry_and_a_hurry_bring_it_back_to_its_normal_pace() -> None:
     heart = Heart()
-    heart.pulse.start()
+    heart.timer.start()
     for _ in range(6):
         heart.delay_s()
     heart.held = b"something else"
@@ -67,14 +67,14 @@ def test_a_change_a_worry_and_a_hurry_bring_it_back_to_its_normal_pace() -> None
     heart.is_worried = False
     for _ in range(6):
         heart.delay_s()
-    heart.pulse.hurry()
+    heart.timer.hurry()
     assert heart.delay_s() <= SPREAD * INTERVAL_S
 
 
 def test_one_that_was_stopped_beats_no_more() -> None:
     heart = Heart()
-    heart.pulse.start()
-    heart.pulse.stop()
+    heart.timer.start()
+    heart.timer.stop()
     heart.delay_s()
     assert heart.beats == 0
-    assert not heart.pulse.is_beating
+    assert not heart.timer.is_beating

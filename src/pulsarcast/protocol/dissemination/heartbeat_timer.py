@@ -5,23 +5,23 @@ from typing import Protocol
 from pulsarcast.protocol.context import Context
 
 
-class PulseOwner(Protocol):
+class HeartbeatTimerOwner(Protocol):
     """Asked of the heartbeats that the pulse belongs to."""
 
     def digest(self) -> bytes:
         """What the node holds, as a hash."""
 
     def watch(self) -> None:
-        """The next beat is about to be set: `Pulse.quicken` may bring it nearer."""
+        """The next beat is about to be set: `HeartbeatTimer.quicken` may bring it nearer."""
 
     def beat(self) -> None:
         """It is time to say something."""
 
 
-class Pulse:
+class HeartbeatTimer:
     """Beats at random points of an interval that doubles while the digest stays the same."""
 
-    def __init__(self, context: Context, owner: PulseOwner) -> None:
+    def __init__(self, context: Context, owner: HeartbeatTimerOwner) -> None:
         self.turn = context.turn
         self.parameters = context.parameters
         self.owner = owner

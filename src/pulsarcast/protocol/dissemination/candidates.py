@@ -1,4 +1,4 @@
-"""Meetings: nobody counts as a member before it has told us so itself.
+"""Candidates: nobody counts as a member before it has told us so itself.
 
 Members name each other, and any of them may lie. Whoever is named is a candidate: we say that we
 are a member and ask whether it is one. Until it answers it carries nothing for us. How many
@@ -25,7 +25,7 @@ LOST_TRIES_MAX = 7
 FIRST_RETRY_S = 0.5
 
 
-class Meetings:
+class Candidates:
     """Whom we have yet to meet, and whom we have asked."""
 
     def __init__(
