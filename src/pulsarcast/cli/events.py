@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from pulsarcast.cli.output import emit
 from pulsarcast.cli.remote import remote, short
-from pulsarcast.cli.telling import tell
 
 if TYPE_CHECKING:
     from pulsarcast.client import Client
@@ -79,7 +79,7 @@ def publish(
                 ack=ack,
                 idempotency_key=None if key is None else f"{key}/{number}",
             )
-            tell(done, done.id, as_json=as_json)
+            emit(done, done.id, as_json=as_json)
         return
     # A command line is bytes, which need not be UTF-8: they are published as they are.
     payload = file.read_bytes() if file is not None else os.fsencode(text or "")
@@ -87,7 +87,7 @@ def publish(
         topic, payload, name=name, attributes=attributes, ack=ack, idempotency_key=key
     )
     kept = f"{done.replicas} {'peer keeps' if done.replicas == 1 else 'peers keep'} it"
-    tell(done, f"{done.id}\n{kept}", as_json=as_json)
+    emit(done, f"{done.id}\n{kept}", as_json=as_json)
 
 
 def _attribute(text: str) -> tuple[str, Any]:

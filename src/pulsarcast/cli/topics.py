@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from pulsarcast.cli.output import emit
 from pulsarcast.cli.remote import parent_of, remote, table
-from pulsarcast.cli.telling import tell
 from pulsarcast.model import api
 from pulsarcast.model.topic_types import ATTRIBUTE_TYPES, META
 
@@ -175,7 +175,7 @@ def create(
     """Create a topic; the node is its author."""
     settings = _changed(api.SettingsView(), **chosen)
     made = client.create_topic(name, settings, alias=alias, subtopics=_named(below))
-    tell(made, f"{made.id}\nothers find it as {made.author}/{made.name}", as_json=as_json)
+    emit(made, f"{made.id}\nothers find it as {made.author}/{made.name}", as_json=as_json)
 
 
 @topic.command("show")
@@ -214,7 +214,7 @@ def show(client: Client, topic: str, as_json: bool) -> None:
         ("aliases", " ".join(found.aliases) or "none"),
         *[(f"below: {name}", cid) for name, cid in found.subtopics.items() if name != META],
     ]
-    tell(found, "\n".join(f"{name:11} {value}" for name, value in lines), as_json=as_json)
+    emit(found, "\n".join(f"{name:11} {value}" for name, value in lines), as_json=as_json)
 
 
 def _rule_text(rule: api.AttributeRuleView) -> str:
@@ -242,7 +242,7 @@ def list_topics(client: Client, as_json: bool) -> None:
         for each in found
     ]
     text = table(rows, "TOPIC", "ORDER", "EVENTS", "SUBSCRIBED", "PARENT", "CHILDREN", "ID")
-    tell(found, text or "no topics yet: pulsarcast topic create NAME", as_json=as_json)
+    emit(found, text or "no topics yet: pulsarcast topic create NAME", as_json=as_json)
 
 
 @topic.command("readers")
@@ -256,7 +256,7 @@ def readers(client: Client, topic: str, as_json: bool) -> None:
         for each in found
     ]
     text = table(rows, "NAME", "DONE", "BEHIND", "CONNECTED")
-    tell(found, text or "no readers", as_json=as_json)
+    emit(found, text or "no readers", as_json=as_json)
 
 
 @topic.command("update")
@@ -277,7 +277,7 @@ def update(
     subtopics = {**current.subtopics, **_named(below)} if below else None
     settings = _changed(current.settings, **chosen)
     made = client.update_topic(topic, settings, flush=flush, subtopics=subtopics)
-    tell(made, f"{made.name} has version {made.version} now", as_json=as_json)
+    emit(made, f"{made.name} has version {made.version} now", as_json=as_json)
 
 
 @topic.command("alias")
@@ -296,7 +296,7 @@ def alias(client: Client, alias: str | None, topic: str | None, drop: bool, as_j
     elif alias is not None:
         raise click.UsageError("name a topic, or --drop")
     found = client.aliases()
-    tell(found, table(list(found.items()), "ALIAS", "TOPIC") or "no aliases", as_json=as_json)
+    emit(found, table(list(found.items()), "ALIAS", "TOPIC") or "no aliases", as_json=as_json)
 
 
 @click.command()
@@ -309,4 +309,4 @@ def unsubscribe(client: Client, topic: str, name: str | None, as_json: bool) -> 
         client.leave(topic)
     else:
         client.forget(topic, name)
-    tell({"done": True}, "done", as_json=as_json)
+    emit({"done": True}, "done", as_json=as_json)

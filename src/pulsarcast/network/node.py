@@ -43,7 +43,7 @@ from pulsarcast.network import insight
 from pulsarcast.network.addresses import parse_contact
 from pulsarcast.network.driver import NETWORK, Counters, Driver
 from pulsarcast.network.filters import Filters, end_of, sid_of
-from pulsarcast.network.places import Places
+from pulsarcast.network.offsets import Offsets
 from pulsarcast.network.subscriptions import (
     PAGE,
     Event,
@@ -95,8 +95,8 @@ class Node:
         self._log_reader = home.log_reader()
         self._incarnation = incarnation
         self._driver: Driver | None = None
-        self._places = Places(home)
-        self._filters = Filters(self._places)
+        self._offsets = Offsets(home)
+        self._filters = Filters(self._offsets)
         self._halted: str | None = None
 
     @classmethod
@@ -155,7 +155,7 @@ class Node:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(driver.run)
                 await driver.started.wait()
-                nursery.start_soon(node._places.keep, driver)
+                nursery.start_soon(node._offsets.keep, driver)
                 nursery.start_soon(node._filters.keep, driver)
                 if mdns:
                     nursery.start_soon(node._find_locally)
@@ -168,8 +168,8 @@ class Node:
                     failure = error  # Raised below: a nursery would wrap it.
                 finally:
                     with trio.CancelScope(shield=True):
-                        node._places.close_all(Closed("the node is closed").refusal)
-                        node._places.write(driver)
+                        node._offsets.close_all(Closed("the node is closed").refusal)
+                        node._offsets.write(driver)
                         await driver.stop()
                     nursery.cancel_scope.cancel()
             if failure is not None:
@@ -222,7 +222,7 @@ class Node:
     def followed(self, aliases: Mapping[str, str] = {}) -> list[FollowedView]:
         """The topics that we follow, and how they do."""
         core = self._running.core
-        feeds = self._places.by_topic
+        feeds = self._offsets.by_topic
         return [
             *insight.followed(core.topics, feeds, aliases, core.seats.by_topic),
             *insight.followed_by_content(core.content.topics, feeds, aliases),
@@ -234,13 +234,13 @@ class Node:
 
     def readers(self, topic: Cid) -> list[ReaderView]:
         """Everybody who has a place in a topic."""
-        feed = self._places.by_topic.get(topic)
+        feed = self._offsets.by_topic.get(topic)
         return [] if feed is None else insight.readers_of(feed)
 
     @property
     def topics_read(self) -> tuple[Cid, ...]:
         """The topics in which somebody has a place."""
-        return tuple(self._places.by_topic)
+        return tuple(self._offsets.by_topic)
 
     def newest(self, topic: Cid) -> int:
         """The index of the newest event of a topic in our log, 0 if we have none."""
@@ -411,15 +411,15 @@ class Node:
         wanted = await self.filter_of(cid, where)
         await self._running.rest()
         self._filters.make_way(self._running, cid, wanted)
-        reader = self._places.take(
+        reader = self._offsets.take(
             cid, name, from_start=from_start, start=start, take_over=take_over
         )
-        feed = self._places.feed(cid)
+        feed = self._offsets.feed(cid)
         subscription = Subscription(
             feed,
             name,
             self._read_page,
-            partial(self._places.write, self._running),
+            partial(self._offsets.write, self._running),
             start=start,
             manual=manual,
             wanted=wanted,
@@ -429,16 +429,16 @@ class Node:
         except BaseException:
             # Refused, or the caller waits no more: the name is free again.
             subscription.close()
-            is_ours = self._places.reader(cid, name) is reader and reader.subscription is None
+            is_ours = self._offsets.reader(cid, name) is reader and reader.subscription is None
             if is_ours and not reader.is_promised:
-                self._places.drop(self._running, cid, name)
+                self._offsets.drop(self._running, cid, name)
                 self._filters.give_up(self._running, cid, name)
             raise
         feed.place(reply.places[0] if reply.places else 0)
         if not reader.is_promised:
             # A place that a crash could take away would be no promise.
             reader.is_promised = True
-            self._places.write(self._running)
+            self._offsets.write(self._running)
         return subscription
 
     async def _follow(
@@ -465,7 +465,7 @@ class Node:
 
     def acknowledge(self, topic: Cid, name: str, index: int) -> bool:
         """Say for a name that it is done up to an index; whether it has a place here."""
-        return self._places.acknowledge(topic, name, index)
+        return self._offsets.acknowledge(topic, name, index)
 
     async def forget(self, topic: TopicRef, name: str) -> bool:
         """Forget the place of a name, and send away whoever listens under it; whether it had one.
@@ -474,7 +474,7 @@ class Node:
         content, the name's filter ends a while later, unless it is the last one.
         """
         cid = await self._resolve(topic)
-        reader = self._places.drop(self._running, cid, name)
+        reader = self._offsets.drop(self._running, cid, name)
         if reader is None:
             return False
         if reader.subscription is not None:
@@ -492,7 +492,7 @@ class Node:
         if is_followed and core.halted is None and not core.following.is_stopping:
             # The topic's next log counts anew: no place must outlive this one, whether or not
             # the caller, or the node, still waits when we are out.
-            for reader in self._places.drop_topic(self._running, cid):
+            for reader in self._offsets.drop_topic(self._running, cid):
                 if reader.subscription is not None:
                     reader.subscription.close(
                         NotFollowed("the topic was unsubscribed from").refusal
@@ -563,22 +563,22 @@ class Node:
 
     def close_readers(self, refusal: Refusal) -> None:
         """Send everybody away who listens; their places are kept."""
-        self._places.close_all(refusal)
+        self._offsets.close_all(refusal)
 
     # For the driver.
 
     def deliver(self, event: EventDescriptor, record: trace.Delivered) -> None:
         """An event has come."""
-        self._places.feed(event.topic).deliver(record.index, event)
+        self._offsets.feed(event.topic).deliver(record.index, event)
 
     def halted_because(self, refusal: Refusal) -> None:
         """The disk refused, or somebody else has our key."""
         self._halted = refusal.message
-        self._places.close_all(refusal)
+        self._offsets.close_all(refusal)
 
     def before_commit(self) -> None:
         """The disk is about to be synced: what is worth no commit of its own goes with it."""
-        self._places.before_commit(self._running)
+        self._offsets.before_commit(self._running)
 
     # Within.
 

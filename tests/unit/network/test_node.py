@@ -22,7 +22,7 @@ import zstandard
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import cid_of
 from pulsarcast.model.topics import DeliveryOrder, TopicSettings
-from pulsarcast.network import driver, places
+from pulsarcast.network import driver, offsets
 from pulsarcast.network.node import Node
 from pulsarcast.network.subscriptions import MEMORY_MAX, Reader, Subscription
 from pulsarcast.network.values import Publication, Topic
@@ -405,7 +405,7 @@ def test_a_place_that_outlived_its_log_is_forgotten_with_the_next_start(tmp_path
     async def scene() -> None:
         async with Node.open(tmp_path / "ann") as ann:
             topic = await ann.create_topic("weather")
-            place = StateRow(places.READER, topic.cid + b"reader", Reader(3).to_bytes())
+            place = StateRow(offsets.READER, topic.cid + b"reader", Reader(3).to_bytes())
             with Home.open(tmp_path / "ben") as home:
                 home.store.apply([PutState(place)])
             for _ in range(2):
@@ -563,13 +563,13 @@ def test_who_takes_over_from_one_that_is_refused_has_its_place_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whenever places would be written by themselves."""
-    monkeypatch.setattr(places, "PLACES_S", 3600.0)
+    monkeypatch.setattr(offsets, "OFFSETS_S", 3600.0)
 
     async def scene() -> None:
         async with Node.open(tmp_path / "ann") as ann:
             topic = await ann.create_topic("weather")
             written: list[bool] = []
-            monkeypatch.setattr(ann._places, "write", lambda driver: written.append(True))
+            monkeypatch.setattr(ann._offsets, "write", lambda driver: written.append(True))
             held = Held(ann, monkeypatch)
             events = await take_over_one_that_fails(ann, topic, held, refused={0})
             assert events is not None
@@ -697,7 +697,7 @@ def test_a_folder_has_one_node_at_a_time(tmp_path: Path) -> None:
 
 PUBLISH_UNTIL_KILLED = """
 import sys, trio
-from pulsarcast.network import driver, places
+from pulsarcast.network import driver, offsets
 from pulsarcast.network.node import Node
 
 async def main():
@@ -822,7 +822,7 @@ def test_topics_that_do_not_exist_leave_nothing_behind(tmp_path: Path) -> None:
                 for name in ("reader", "another"):
                     with pytest.raises(LocalError, match="no such topic"):
                         await ann.subscribe(nowhere, name, from_start=name == "another")
-            assert not ann._places.by_topic
+            assert not ann._offsets.by_topic
             topic = await ann.create_topic("weather")
             events = await ann.subscribe(topic, "reader")
             with trio.CancelScope() as scope:
@@ -831,7 +831,7 @@ def test_topics_that_do_not_exist_leave_nothing_behind(tmp_path: Path) -> None:
             # Others stay.
             await ann.publish(topic, b"1", ack="accepted")
             assert await take(events, 1) == [b"1"]
-            assert [*ann._places.by_topic[topic.cid].readers] == ["reader"]
+            assert [*ann._offsets.by_topic[topic.cid].readers] == ["reader"]
 
     play(scene)
 
