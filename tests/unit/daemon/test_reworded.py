@@ -149,9 +149,7 @@ def test_a_publisher_cannot_speak_for_our_disk_or_our_callers_token(code: str) -
 
 def answered(code: str) -> LocalError:
     """What a caller is told where the sequencer refuses its request with a code."""
-    settings = TopicSettings(
-        delivery_order=DeliveryOrder.TOTAL, allowed_publishers=(ALICE.peer_id,)
-    )
+    settings = TopicSettings(order=DeliveryOrder.TOTAL, publishers=(ALICE.peer_id,))
     topic = topic_of(ALICE, settings)
     solo = below(Parent("alice", [topic.block]))
     solo.give(Publish(99, topic.cid, b"please"))

@@ -55,7 +55,7 @@ def test_a_successor_takes_over_from_a_sequencer_that_is_gone(tmp_path: Path) ->
             ]
             nodes = [node for node, _ in begun]
             settings = TopicSettings(
-                delivery_order=DeliveryOrder.TOTAL,
+                order=DeliveryOrder.TOTAL,
                 sequencers=tuple(parse_peer(node.peer_id) for node in nodes),
             )
             topic = await ann.create_topic("ledger", settings)
@@ -81,7 +81,7 @@ def test_an_event_that_sequencers_numbered_is_found_in_the_log(tmp_path: Path) -
             Node.open(tmp_path / "ben", parameters=QUICK, bootstrap=ann.addresses) as ben,
         ):
             sequencers = (ann.identity, ben.identity)
-            settings = TopicSettings(delivery_order=DeliveryOrder.TOTAL, sequencers=sequencers)
+            settings = TopicSettings(order=DeliveryOrder.TOTAL, sequencers=sequencers)
             topic = await ann.create_topic("ledger", settings)
             async with await ann.subscribe(topic) as events:
                 published = [

@@ -133,7 +133,7 @@ class TopicCommands(Commands[TopicCommand]):
         frontier = tuple(
             Mark(mark.publisher, mark.epoch, mark.high) for mark in topic.frontier.marks()
         )
-        allowed = settled(given.settings, current.author).allowed_publishers
+        allowed = settled(given.settings, current.author).publishers
         version = next_version(
             self.turn.identity,
             current,

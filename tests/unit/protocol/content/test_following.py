@@ -260,7 +260,7 @@ def test_an_event_whose_right_goes_while_the_disk_takes_it_is_not_given_to_ourse
     assert node.numberings.last_of(topic) is not None
     assert not replies
     versions = node.content.topics[topic].versions
-    revoked = structs.replace(SETTINGS, allowed_publishers=(made.peer(AUTHOR),))
+    revoked = structs.replace(SETTINGS, publishers=(made.peer(AUTHOR),))
     author = made.world.node(AUTHOR).turn.identity
     versions.add(version_of(versions.current, revoked, signer=author))
     made.run(5.0)
@@ -273,7 +273,7 @@ def test_events_that_no_member_gives_a_turn_are_bounded(monkeypatch: pytest.Monk
     monkeypatch.setattr(following, "EARLY_BYTES_MAX", 2000)
     order = DeliveryOrder.PER_PUBLISHER
     made = Lab(4)
-    topic = made.create(AUTHOR, structs.replace(SETTINGS, delivery_order=order))
+    topic = made.create(AUTHOR, structs.replace(SETTINGS, order=order))
     made.subscribe([AUTHOR, MEMBER], topic)
     read(made, topic)
     reader = made.world.node(READER).content.topics[topic]
@@ -325,7 +325,7 @@ def test_a_member_acts_on_a_version_that_it_finds_for_the_sake_of_others() -> No
 @pytest.mark.parametrize("order", [DeliveryOrder.NONE, DeliveryOrder.PER_PUBLISHER])
 def test_what_only_a_member_brings_waits_for_its_version_too(order: DeliveryOrder) -> None:
     """Members confirmed it while its version was looked for, and it was taken for had."""
-    settings = structs.replace(SETTINGS, delivery_order=order)
+    settings = structs.replace(SETTINGS, order=order)
     made = Lab(4)
     topic = made.create(AUTHOR, settings)
     made.subscribe([AUTHOR, MEMBER], topic)
