@@ -203,7 +203,7 @@ async def _serve(
             with suppress(FileNotFoundError):
                 place.unlink()
         # Whoever still listens hears why; then the server may end.
-        node.close_readers(Closed("the daemon stops").refusal)
+        service.insight.close_readers(Closed("the daemon stops").refusal)
         await http_is_over.wait()
         nursery.cancel_scope.cancel()
 

@@ -233,7 +233,7 @@ class BatchEvent(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknow
     name: str = ""
     attributes: dict[str, AttributeView] = {}
     parents: list[str] = []
-    key: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
+    idempotency_key: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
     """The same key, also in another call or after a crash, publishes once."""
     created_us: int | None = None
     """When it was said; left out: now, or when the key was first used."""

@@ -84,12 +84,12 @@ _log = logging.getLogger(__name__)
 
 
 class Application(Protocol):
-    """Whoever stands on the node."""
+    """What hands the events on, and joins the commits."""
 
     def deliver(self, event: EventDescriptor, record: trace.Delivered) -> None:
         """An event has come."""
 
-    def before_commit(self) -> None:
+    def before_commit(self, driver: Driver) -> None:
         """The disk is about to commit: what is worth no commit of its own may join."""
 
     def halted_because(self, refusal: Refusal) -> None:
@@ -386,7 +386,7 @@ class Driver:
                     elif time.monotonic() > until_s:
                         self._give_way()
                         return
-                self._application.before_commit()
+                self._application.before_commit(self)
                 self._inputs.extend(self.disk.settle())
         finally:
             self._settling = False

@@ -11,10 +11,13 @@ from typing import Final
 
 import trio
 
+from pulsarcast.model import trace
 from pulsarcast.model.errors import Conflict, LocalError, Refusal, TakenOver
+from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import CID_BYTES, Cid
 from pulsarcast.network.driver import Driver
 from pulsarcast.network.subscriptions import Feed, Reader
+from pulsarcast.network.values import Start
 from pulsarcast.protocol.content.following import TABLE as CONTENT
 from pulsarcast.protocol.inputs import Acknowledge
 from pulsarcast.protocol.limits import INTEGER_MAX
@@ -37,6 +40,8 @@ class Offsets:
         self._unwritten: dict[Cid, None] = {}
         """Topics with offsets that the next commit takes along."""
         self._written_s = 0.0
+        self.halted: str | None = None
+        """Why the node can promise nothing any more, where that is so."""
         rows = home.store.rows()
         followed = {Cid(row.key[:CID_BYTES]): None for row in rows if row.table in FOLLOWED}
         outlived: list[Write] = []
@@ -53,6 +58,19 @@ class Offsets:
         for topic, newest in home.store.logs():
             if topic in self._feeds:
                 self._feeds[topic].newest = newest
+
+    # What the driver calls, with `before_commit`.
+
+    def deliver(self, event: EventDescriptor, record: trace.Delivered) -> None:
+        """Hand an event to the readers of its topic."""
+        self.feed(event.topic).deliver(record.index, event)
+
+    def halted_because(self, refusal: Refusal) -> None:
+        """End all subscriptions: the disk refused, or another node has the same key."""
+        self.halted = refusal.message
+        self.close_all(refusal)
+
+    # Readers.
 
     @property
     def by_topic(self) -> Mapping[Cid, Feed]:
@@ -71,31 +89,34 @@ class Offsets:
         feed = self._feeds.get(topic)
         return None if feed is None else feed.readers.get(name)
 
-    def take(
-        self, topic: Cid, name: str, *, from_start: bool, start: int | None, take_over: bool
-    ) -> Reader:
+    def take(self, topic: Cid, name: str, *, start: Start, take_over: bool) -> Reader:
         """The reader with this name, made where it is new, with nobody listening as it.
 
         Raises LocalError for what the disk could not hold: else the next commit would.
         """
-        if start is not None and not 1 <= start <= INTEGER_MAX:
-            raise LocalError(f"not an index to begin at, which are from 1 on: {start}")
+        if isinstance(start, int) and not 1 <= start <= INTEGER_MAX:
+            raise LocalError(f"start={start} is not an index: indices count from 1")
         if not _is_text(name):
-            raise LocalError(f"not a name that can be written down: {name!r}")
+            raise LocalError(f"{name!r} is not Unicode text: give the reader another name")
         feed = self.feed(topic)
         reader = feed.readers.get(name)
         if reader is not None:
             if reader.subscription is not None:
                 if not take_over:
-                    raise Conflict(f"somebody listens already as {name!r}")
-                taken = TakenOver("somebody else listens under this name now")
+                    raise Conflict(
+                        f"reader {name!r} is connected already: give another name, or "
+                        "take_over=True to end its subscription"
+                    )
+                taken = TakenOver("another subscription has taken over this reader")
                 reader.subscription.close(taken.refusal)
             return reader
         reader = feed.readers[name] = Reader()
         feed.has_unplaced = True
-        if from_start or feed.newest:
-            behind = feed.newest if start is None else min(start - 1, feed.newest)
-            feed.move(reader, 0 if from_start else behind)
+        if start == "beginning":
+            feed.move(reader, 0)
+        elif feed.newest:
+            behind = min(start - 1, feed.newest) if isinstance(start, int) else feed.newest
+            feed.move(reader, behind)
         # Else events may come before the answer: the first of them says where we begin.
         return reader
 

@@ -18,10 +18,10 @@ NOTHING: dict[str, Any] = {
     "sequencer": (),
     "publisher": (),
     "anyone": False,
-    "requests": None,
-    "keep_days": None,
-    "keep_count": None,
-    "keep_bytes": None,
+    "request_to_publish": None,
+    "retention_days": None,
+    "retention_count": None,
+    "retention_bytes": None,
 }
 
 

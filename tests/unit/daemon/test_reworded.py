@@ -111,7 +111,7 @@ def test_the_client_raises_what_the_library_raises(tmp_path: Path) -> None:
                     (TopicNotFound, lambda: client.topic(ours.id), lambda: node.topic(theirs.id)),
                     (
                         NotFollowed,
-                        lambda: client.leave(ours.id),
+                        lambda: client.unsubscribe(ours.id),
                         lambda: node.unsubscribe(theirs.id),
                     ),
                     (
