@@ -28,7 +28,7 @@ def status(client: Client, only_address: bool, as_json: bool) -> None:
     now = client.status()
     if only_address:
         if not now.addresses and not as_json:
-            fail("others are told no address of it: set node.listen or node.announce")
+            fail("the node advertises no address: set node.listen or node.announce")
         emit(now.addresses, "".join(now.addresses[:1]), as_json=as_json)
         return
     kept = now.retention_default.age_s

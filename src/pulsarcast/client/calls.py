@@ -363,4 +363,4 @@ def _segment(text: str) -> str:
     try:
         return quote(text, safe="")
     except UnicodeEncodeError as error:
-        raise LocalError("a text that is not Unicode") from error
+        raise LocalError("the text is not Unicode") from error

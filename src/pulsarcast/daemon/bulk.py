@@ -95,7 +95,7 @@ def _check(state: LogState, query: LogQuery) -> None:
     if state.log != query.log:
         raise LogChanged(ANOTHER_LOG)
     if query.start < state.oldest and query.start < query.end:
-        raise Gone(f"the oldest event that is still kept has index {state.oldest}")
+        raise Gone(f"retention has dropped these events: start at {state.oldest}")
 
 
 async def follow_topic(call: Call) -> Response:

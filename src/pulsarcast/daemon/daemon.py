@@ -77,7 +77,7 @@ def initialize(home: Path, values: dict[str, Value] | None = None) -> str:
     try:
         settings = config_text(values).encode()
     except UnicodeEncodeError:
-        raise LocalError("what is to be written into config.toml is not text in UTF-8") from None
+        raise LocalError("a setting is not UTF-8 text") from None
     with Home.open(home) as lived_in:
         peer = lived_in.identity.peer_id
         if not (home / CONFIG).exists():
@@ -312,5 +312,7 @@ def _tls(settings: Settings) -> ssl.SSLContext | None:
     try:
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
-        raise LocalError(f"{certificate} and {key} are no certificate and key: {error}") from error
+        raise LocalError(
+            f"{certificate} and {key} are not a certificate and its key: {error}"
+        ) from error
     return context

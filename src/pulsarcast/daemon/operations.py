@@ -136,7 +136,7 @@ async def _below(service: Service, named: dict[str, str]) -> dict[str, Cid]:
 def _check_free(call: Call, alias: str) -> None:
     call.service.aliases.check(alias)
     if alias in call.service.aliases.topics:
-        raise Conflict(f"the alias {alias!r} stands for another topic already")
+        raise Conflict(f"the alias {alias!r} is in use: drop it first, or give another")
 
 
 # Events.

@@ -439,11 +439,11 @@ def to_bytes(text: str, encoding: Encoding) -> bytes:
         try:
             return base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError) as error:
-            raise LocalError(f"not base64: {error}") from error
+            raise LocalError(f"the text is not base64: {error}") from error
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise LocalError("a text that is not Unicode") from error
+        raise LocalError("the text is not Unicode") from error
 
 
 def attribute_from(value: AttributeView) -> Attribute:

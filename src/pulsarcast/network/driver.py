@@ -187,7 +187,9 @@ class Driver:
         for address in self._announce:
             check_address(address, self.me)
             if is_everywhere(address):
-                raise LocalError(f"an address at which everybody would dial themselves: {address}")
+                raise LocalError(
+                    f"{address} leads peers to themselves: announce an address of this machine"
+                )
         bound: list[str] = []
         try:
             for address in self._listen:
@@ -195,7 +197,9 @@ class Driver:
             self.bound = tuple(bound)
             self.addresses = self._announce or self._to_be_told()
             if len(self.addresses) > ADDRESSES_MAX:
-                raise LocalError(f"more than {ADDRESSES_MAX} addresses: nobody would listen to us")
+                raise LocalError(
+                    f"more than {ADDRESSES_MAX} addresses: listen at fewer, or announce fewer"
+                )
         except BaseException:
             self.host.close()
             raise

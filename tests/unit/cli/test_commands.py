@@ -150,7 +150,7 @@ def test_where_there_is_no_address_none_is_printed(
     words = ["status", "--url", "http://127.0.0.1:1", "--token", "t", "--address"]
     ran = CliRunner().invoke(main, words)
     assert (ran.exit_code, ran.stdout) == (1, "")
-    assert "others are told no address" in ran.stderr
+    assert "advertises no address" in ran.stderr
     assert CliRunner().invoke(main, [*words, "--json"]).stdout == "[]\n"
 
 

@@ -88,7 +88,7 @@ def test_a_topic_is_found_by_its_author_and_name(tmp_path: Path) -> None:
 async def _takes_s(search: Callable[[], Awaitable[object]]) -> float:
     """How long a search takes that finds nothing."""
     began_s = trio.current_time()
-    with pytest.raises(LocalError, match="no topic of this author"):
+    with pytest.raises(LocalError, match="no topic with this author"):
         await search()
     return trio.current_time() - began_s
 

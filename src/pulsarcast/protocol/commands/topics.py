@@ -123,7 +123,7 @@ class TopicCommands(Commands[TopicCommand]):
         topic = self.following.member(given.topic)
         current = topic.descriptor
         if current.author != self.turn.me:
-            raise NotAllowed("only the author makes new versions of a topic")
+            raise NotAllowed("only the topic's author may make a new version")
         meta = self.following.member(current.subtopics[META])
         if self.doubts.has(meta.id):
             self.doubts.resolve(meta.descriptor, meta, lambda: self.handle(given))

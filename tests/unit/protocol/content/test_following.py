@@ -248,7 +248,17 @@ def test_all_who_wait_for_a_start_that_nobody_knows_are_told_so() -> None:
     ]
     made.run(120.0)
     errors = [[reply.refusal for reply in replies] for replies in asked]
-    assert errors == [[Unavailable("no member of this topic was found").refusal]] * 2
+    assert (
+        errors
+        == [
+            [
+                Unavailable(
+                    "no member of this topic was found: connect to peers that follow it"
+                ).refusal
+            ]
+        ]
+        * 2
+    )
 
 
 def test_an_event_whose_right_goes_while_the_disk_takes_it_is_not_given_to_ourselves() -> None:
@@ -500,7 +510,7 @@ def test_comings_and_goings_wait_until_the_disk_has_forgotten_and_the_last_count
     assert [each[0].refusal for each in answers] == [
         None,
         None,
-        Conflict("we follow this topic by filters: end these first").refusal,
+        Conflict("the node reads this topic by filters: unsubscribe from it first").refusal,
     ]
     answers = [made.start(READER, make) for make in (end, begin, end)]
     made.run(60.0)
