@@ -83,7 +83,9 @@ def _peers(status: StatusView) -> Finding:
 def _reachable(status: StatusView, peers: list[PeerView]) -> Finding:
     what = "reachable"
     if not status.addresses:
-        return Finding(what, "bad", "others are told no address: set node.listen or node.announce")
+        return Finding(
+            what, "bad", "the node advertises no address: set node.listen or node.announce"
+        )
     if any(not peer.dialled for peer in peers):
         return Finding(what, "good", "others have dialled us")
     if all("/ip4/127." in each or "/ip6/::1/" in each for each in status.addresses):

@@ -1,4 +1,4 @@
-"""What a topic is: its settings, and the descriptor of one version (thesis, 3.2; design, 5).
+"""What a topic is: its settings, and the descriptor of one version (docs/spec/descriptors.md).
 
 Settings are what an author chooses. A descriptor is the settings as signed in one version, with
 the topic's name and author and its place in the line of versions.
@@ -34,14 +34,14 @@ META: Final = "meta"  # the sub-topic in which new versions are announced (thesi
 
 
 class EventLinking(enum.Enum):
-    """Who chooses an event's parents (thesis, 3.3.3)."""
+    """The choice of an event's parents (thesis, 3.3.3)."""
 
     LAST_SEEN = "LAST_SEEN"  # the publisher: what it saw last
     CUSTOM = "CUSTOM"  # the author
 
 
 class DeliveryOrder(enum.Enum):
-    """In which order a subscriber is given events (design, 7)."""
+    """The order in which a subscriber is given events (docs/spec/pulsarcast.md)."""
 
     NONE = "none"
     PER_PUBLISHER = "per-publisher"
@@ -50,7 +50,7 @@ class DeliveryOrder(enum.Enum):
 
 
 class Dissemination(enum.Enum):
-    """How events travel (design, 7)."""
+    """The overlay that carries the events (docs/spec/pulsarcast.md, docs/spec/cube.md)."""
 
     TREE = "tree"  # one tree a topic, towards the root's key (thesis)
     CUBE = "cube"  # one tree a publisher, along XOR buckets (VCube-PS)
@@ -65,7 +65,7 @@ class Retention(msgspec.Struct, frozen=True):
 
 
 class AttributeRule(msgspec.Struct, frozen=True):
-    """One attribute that events of a topic may carry, for filters to ask about (design, 8)."""
+    """One attribute that events of a topic may carry, for filters (docs/spec/filters.md)."""
 
     name: str
     type: str  # one of ATTRIBUTE_TYPES
