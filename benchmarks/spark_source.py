@@ -128,7 +128,7 @@ def fill(client: Client, count: int) -> int:
             )
             for number in numbers
         ]
-        results = client.publish_batch(ALIAS, events, ack="accepted")
+        results = client.publish_many(ALIAS, events, ack="accepted")
         assert all(each.id is not None for each in results), results
     return client.log(ALIAS).newest
 

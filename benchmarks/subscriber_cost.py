@@ -20,6 +20,7 @@ from pathlib import Path
 import trio
 
 from pulsarcast import Node
+from pulsarcast.network.insight import Insight
 
 WARM_UP = 500
 
@@ -71,7 +72,8 @@ async def listen(home: Path, count: int, pipe: Connection) -> None:
         pipe.send("ready")
         for _ in range(WARM_UP):
             await anext(events)
-        before, commits = resource.getrusage(resource.RUSAGE_SELF), node.counters.commits
+        insight = Insight(node)
+        before, commits = resource.getrusage(resource.RUSAGE_SELF), insight.counters.commits
         for _ in range(count - WARM_UP):
             await anext(events)
         after = resource.getrusage(resource.RUSAGE_SELF)
@@ -80,7 +82,7 @@ async def listen(home: Path, count: int, pipe: Connection) -> None:
         pipe.send(
             {
                 "cpu_ms_per_delivery": round(1000 * cpu_s / measured, 3),
-                "commits_per_delivery": round((node.counters.commits - commits) / measured, 2),
+                "commits_per_delivery": round((insight.counters.commits - commits) / measured, 2),
                 "waits_per_delivery": round((after.ru_nvcsw - before.ru_nvcsw) / measured, 2),
             }
         )

@@ -23,7 +23,7 @@ async def main() -> None:
             async with Node.open(f"{folder}/late", bootstrap=shop.addresses) as late:
                 # By the author's id and the topic's name, as one would write it down.
                 name = f"{shop.peer_id}/prices"
-                async with await late.subscribe(name, from_start=True) as events:
+                async with await late.subscribe(name, start="beginning") as events:
                     for _ in range(3):
                         event = await anext(events)
                         print(event.index, event.payload.decode(), event.attributes["price"])

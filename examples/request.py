@@ -16,7 +16,7 @@ async def main() -> None:
             Node.open(f"{folder}/editor") as editor,
             Node.open(f"{folder}/reporter", bootstrap=editor.addresses) as reporter,
         ):
-            only_me = TopicSettings(allowed_publishers=(editor.identity,))
+            only_me = TopicSettings(publishers=(editor.identity,))
             news = await editor.create_topic("news", only_me)
             async with await reporter.subscribe(news) as events:
                 await reporter.publish(news, b"it rains", idempotency_key="story-1", ack="accepted")

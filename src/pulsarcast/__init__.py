@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     )
     from pulsarcast.network.node import Node
     from pulsarcast.network.subscriptions import Event, Subscription
-    from pulsarcast.network.values import Published, Topic
+    from pulsarcast.network.values import Publication, Published, Topic
+    from pulsarcast.protocol.parameters import Parameters
 
 __version__ = "0.1.0"
 
@@ -68,6 +69,8 @@ __all__ = [
     "NotAllowed",
     "NotFollowed",
     "NotFound",
+    "Parameters",
+    "Publication",
     "Published",
     "PulsarcastError",
     "ReaderNotFound",
@@ -101,6 +104,8 @@ _HOMES = {
     "NotAllowed": "model.errors",
     "NotFollowed": "model.errors",
     "NotFound": "model.errors",
+    "Parameters": "protocol.parameters",
+    "Publication": "network.values",
     "Published": "network.values",
     "PulsarcastError": "model.errors",
     "ReaderNotFound": "model.errors",

@@ -439,9 +439,9 @@ class Hostile:
             # What never changes: else no version would follow another.
             order = previous.delivery_order
         settings = TopicSettings(
-            allowed_publishers=rng.choice((None, (), peers)) if order is not order.TOTAL else peers,
-            event_linking=rng.choice(list(EventLinking)),
-            delivery_order=order,
+            publishers=rng.choice((None, (), peers)) if order is not order.TOTAL else peers,
+            linking=rng.choice(list(EventLinking)),
+            order=order,
             sequencers=peers if order is DeliveryOrder.TOTAL else (),
             retention=rng.choice((Retention(), Retention(count=0), Retention(age_s=1))),
             payload_bytes_max=rng.choice((0, 10, 1 << 20)),

@@ -128,7 +128,7 @@ def test_deep_nesting_is_refused_where_an_application_has_raised_the_recursion_l
 
 def test_events_that_wait_for_others_are_bounded() -> None:
     """Held back: a publisher sends all numbers but the first."""
-    settings = TopicSettings(delivery_order=DeliveryOrder.PER_PUBLISHER)
+    settings = TopicSettings(order=DeliveryOrder.PER_PUBLISHER)
     topic = topic_of(ALICE, settings)
     parent = Parent("alice", [topic.block, meta_of(ALICE).block])
     solo = below(parent, parameters=Parameters(held_back_max=50))
@@ -154,7 +154,7 @@ def test_events_that_wait_for_versions_are_bounded() -> None:
 def test_requests_that_came_too_early_are_bounded_in_bytes() -> None:
     """A thousand of a megabyte each are a gigabyte: counting them is not enough."""
     solo = Solo(keep_effects=False).start()
-    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    topic = solo.create(TopicSettings(publishers=(solo.me,)))
     payload = bytes(PAYLOAD_BYTES_MAX)
     held = []
     for number in range(2, 32):
@@ -319,7 +319,7 @@ def test_entries_without_a_body_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_events_that_wait_for_others_are_bounded_in_bytes() -> None:
-    settings = TopicSettings(delivery_order=DeliveryOrder.PER_PUBLISHER)
+    settings = TopicSettings(order=DeliveryOrder.PER_PUBLISHER)
     topic = topic_of(ALICE, settings)
     solo = Solo(contacts=(ALICE.peer_id,), keep_effects=False)
     solo.peers[ALICE.peer_id] = Parent("alice", [topic.block, meta_of(ALICE).block])
@@ -338,7 +338,7 @@ def test_requests_that_are_never_finished_do_not_pile_up() -> None:
     """Each asks for replicas that cannot be had: what waits for them is bounded."""
     silent = [peer(f"silent {number}") for number in range(5)]
     solo = Solo(contacts=silent, keep_effects=False).start()
-    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    topic = solo.create(TopicSettings(publishers=(solo.me,)))
     for number in range(1, 1301):
         signed = request_of(MALLORY, topic, number)
         solo.hear(MALLORY.peer_id, RequestToPublish(signed.block, replicated=True, settled=0))
@@ -349,7 +349,7 @@ def test_a_request_from_another_calendar_does_not_hold_up_the_others() -> None:
     """No replica keeps what claims to be 56 years old: trying would keep later ones waiting."""
     silent = [peer(f"silent {number}") for number in range(5)]
     solo = Solo(contacts=silent).start()
-    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    topic = solo.create(TopicSettings(publishers=(solo.me,)))
     solo.sent.clear()
     old = sign_request(
         MALLORY, topic=topic, payload=b"", created=0, nonce=bytes(16), sequence=Sequence(EPOCH, 1)
@@ -363,7 +363,7 @@ def test_a_request_from_another_calendar_does_not_hold_up_the_others() -> None:
 
 def test_the_memory_of_requests_is_seen_in_the_footprint() -> None:
     """Which requests were published is remembered by author and epoch: operators must see it."""
-    allowed = TopicSettings(allowed_publishers=(ALICE.peer_id,))
+    allowed = TopicSettings(publishers=(ALICE.peer_id,))
     solo, cid = member(allowed)
     before = sum(solo.node.footprint().values())
     count = 500

@@ -85,10 +85,10 @@ def test_false_addresses_do_not_push_out_where_a_peer_was_reached(tmp_path: Path
                     )
                     assert truth in node._running.book.of(ann.identity)
                     node._running.neighbours.close(ann.identity)
-                    while ann.peer_id in node.peers:
+                    while ann.peer_id in {each.peer for each in node.peers()}:
                         await trio.sleep(0.02)
                     node._running.neighbours.meet(ann.identity)
-                    while ann.peer_id not in node.peers:
+                    while ann.peer_id not in {each.peer for each in node.peers()}:
                         await trio.sleep(0.02)
 
     play(scene)

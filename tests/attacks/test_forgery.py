@@ -38,9 +38,7 @@ from tests.support.people import (
 )
 from tests.support.solo import Parent, Solo, below
 
-SEVERAL = TopicSettings(
-    allowed_publishers=(ALICE.peer_id, BOB.peer_id), requesters=(CAROL.peer_id,)
-)
+SEVERAL = TopicSettings(publishers=(ALICE.peer_id, BOB.peer_id), requesters=(CAROL.peer_id,))
 OPEN = topic_of(ALICE)
 CLOSED = topic_of(ALICE, SEVERAL, name="closed")
 
@@ -152,7 +150,7 @@ def test_an_event_replayed_into_another_topic_is_refused() -> None:
 def test_a_replayed_request_is_published_once() -> None:
     """Whoever overheard a request can send it again, to the same publisher or to others."""
     solo = Solo().start()
-    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    topic = solo.create(TopicSettings(publishers=(solo.me,)))
     signed = request_of(BOB, topic)
     for sender in (BOB, MALLORY, MALLORY, CAROL):
         message = RequestToPublish(signed.block, replicated=False, settled=0)
@@ -171,7 +169,7 @@ def test_two_events_with_one_number_are_kept_as_proof_and_one_is_delivered(
     order: DeliveryOrder,
 ) -> None:
     """Equivocation (design 5): the publisher lied to somebody, and its own signatures show it."""
-    topic = topic_of(ALICE, TopicSettings(delivery_order=order))
+    topic = topic_of(ALICE, TopicSettings(order=order))
     solo = member(topic.block)
     first, second = (event_of(BOB, topic, payload=payload) for payload in (b"yes", b"no"))
     hear(solo, first, second)
@@ -194,7 +192,7 @@ def test_equivocation_is_noticed_also_under_an_older_number() -> None:
 
 
 def test_equivocation_is_noticed_also_while_the_first_one_waits_for_its_turn() -> None:
-    topic = topic_of(ALICE, TopicSettings(delivery_order=DeliveryOrder.PER_PUBLISHER))
+    topic = topic_of(ALICE, TopicSettings(order=DeliveryOrder.PER_PUBLISHER))
     solo = member(topic.block)
     hear(solo, event_of(BOB, topic, 2), event_of(BOB, topic, 2, payload=b"other"))
     solo.advance(0.1)
@@ -215,7 +213,7 @@ def test_equivocation_does_not_fill_the_disk() -> None:
 
 def test_an_honest_event_that_comes_again_proves_nothing() -> None:
     """Under the newest number, under an older one, and while it waits for its turn."""
-    topic = topic_of(ALICE, TopicSettings(delivery_order=DeliveryOrder.PER_PUBLISHER))
+    topic = topic_of(ALICE, TopicSettings(order=DeliveryOrder.PER_PUBLISHER))
     solo = member(topic.block)
     events = [event_of(BOB, topic, number) for number in (1, 2, 3, 5)]
     hear(solo, *events, *events)
@@ -326,7 +324,7 @@ def test_a_pointer_that_its_author_did_not_sign_is_refused() -> None:
 
 def test_a_forged_answer_to_a_request_is_not_believed() -> None:
     """Only those whom we asked are: else anyone could make an author believe it was published."""
-    topic = topic_of(ALICE, TopicSettings(allowed_publishers=(ALICE.peer_id,)))
+    topic = topic_of(ALICE, TopicSettings(publishers=(ALICE.peer_id,)))
     solo = below(Parent("alice", [topic.block]))
     solo.give(Publish(99, topic.cid, b"please"))
     (asked,) = solo.sent_to(ALICE.peer_id, RequestToPublish)
@@ -339,7 +337,7 @@ def test_a_forged_answer_to_a_request_is_not_believed() -> None:
 
 def test_a_publisher_that_lies_about_a_request_is_believed_and_can_be_shown_to_lie() -> None:
     """Said aloud: whom the topic trusts to publish can claim that it did. The CID is its word."""
-    topic = topic_of(ALICE, TopicSettings(allowed_publishers=(ALICE.peer_id,)))
+    topic = topic_of(ALICE, TopicSettings(publishers=(ALICE.peer_id,)))
     solo = below(Parent("alice", [topic.block]))
     solo.give(Publish(99, topic.cid, b"please"))
     (asked,) = solo.sent_to(ALICE.peer_id, RequestToPublish)
@@ -352,7 +350,7 @@ def test_a_publisher_that_lies_about_a_request_is_believed_and_can_be_shown_to_l
 
 def test_a_request_cannot_be_made_in_anothers_name() -> None:
     solo = Solo().start()
-    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,), requesters=(BOB.peer_id,)))
+    topic = solo.create(TopicSettings(publishers=(solo.me,), requesters=(BOB.peer_id,)))
     signed = request_of(MALLORY, topic)
     fields = decode_cbor(signed.block, size_max=1 << 20)
     assert isinstance(fields, dict)

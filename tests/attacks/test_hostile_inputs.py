@@ -164,24 +164,24 @@ def following() -> tuple[Victim, list[TopicDescriptor]]:
     author = HOSTILES[0]
     victim = Victim()
     shared = TopicSettings(
-        delivery_order=DeliveryOrder.TOTAL,
+        order=DeliveryOrder.TOTAL,
         sequencers=(author.peer_id, HOSTILES[1].peer_id, victim.me),
     )
     total = TopicSettings(
-        delivery_order=DeliveryOrder.TOTAL,
-        allowed_publishers=(author.peer_id,),
+        order=DeliveryOrder.TOTAL,
+        publishers=(author.peer_id,),
         sequencers=(author.peer_id,),
     )
-    causal = TopicSettings(delivery_order=DeliveryOrder.CAUSAL)
+    causal = TopicSettings(order=DeliveryOrder.CAUSAL)
     theirs = [
         topic_of(author, name="open"),
         topic_of(author, total, name="total"),
-        topic_of(author, TopicSettings(allowed_publishers=(author.peer_id,)), name="asked"),
+        topic_of(author, TopicSettings(publishers=(author.peer_id,)), name="asked"),
         topic_of(author, shared, name="shared"),
     ]
     alices = [
-        topic_of(ALICE, TopicSettings(delivery_order=DeliveryOrder.PER_PUBLISHER), name="each"),
-        topic_of(ALICE, TopicSettings(allowed_publishers=(ALICE.peer_id,)), name="closed"),
+        topic_of(ALICE, TopicSettings(order=DeliveryOrder.PER_PUBLISHER), name="each"),
+        topic_of(ALICE, TopicSettings(publishers=(ALICE.peer_id,)), name="closed"),
         topic_of(ALICE, TopicSettings(retention=Retention(count=20)), name="kept"),
         topic_of(ALICE, TopicSettings(dissemination=Dissemination.CUBE), name="hot"),
         topic_of(ALICE, causal, name="talk"),

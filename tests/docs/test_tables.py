@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from pulsarcast.cli import telling
+from pulsarcast.cli import output
 from pulsarcast.daemon.app import ALL
 from pulsarcast.daemon.openapi import _REFUSALS
 from pulsarcast.daemon.settings import SETTINGS
@@ -73,7 +73,7 @@ def test_every_meter_is_in_the_guide() -> None:
 
 def test_every_exit_code_is_in_the_guide() -> None:
     told = [int(cells[0]) for cells in rows("troubleshooting", "code")]
-    built = [telling.FAILED, telling.UNREACHABLE, telling.FORBIDDEN, telling.UNKNOWN]
+    built = [output.FAILED, output.UNREACHABLE, output.FORBIDDEN, output.UNKNOWN]
     assert told == sorted({0, 2, *built})
     assert all(one + 1 == two for one, two in pairwise(told))
 

@@ -55,7 +55,7 @@ def test_01_every_cid_can_be_stored() -> None:
 def test_02_the_order_guarantee_does_not_fork() -> None:
     """T: 50 concurrent requests gave 17 roots."""
     lab = Lab(12)
-    topic = lab.create(AUTHOR, TopicSettings(allowed_publishers=(lab.peer(AUTHOR),)))
+    topic = lab.create(AUTHOR, TopicSettings(publishers=(lab.peer(AUTHOR),)))
     lab.subscribe(list(range(1, 12)), topic)
     for number in range(50):
         index = 1 + number % 11
@@ -148,7 +148,7 @@ def test_06_two_nodes_do_not_become_an_island() -> None:
 def test_07_a_forged_event_of_a_peer_that_is_not_allowed_is_not_delivered() -> None:
     """T: a forged event of a non-allowed peer is delivered (the check was left as a TODO)."""
     lab = Lab(5, puppets=[4])
-    allowed = TopicSettings(allowed_publishers=(lab.peer(AUTHOR), lab.peer(1)))
+    allowed = TopicSettings(publishers=(lab.peer(AUTHOR), lab.peer(1)))
     topic = lab.create(AUTHOR, allowed)
     lab.subscribe([1, 2, 3], topic)
     mallory = lab.puppets[4].identity
@@ -200,7 +200,7 @@ def test_10_publishing_while_unsubscribed_reaches_everybody() -> None:
 def test_11_custom_linking_works() -> None:
     """T: CUSTOM linking is dead code."""
     lab = Lab(8)
-    topic = lab.create(AUTHOR, TopicSettings(event_linking=EventLinking.CUSTOM))
+    topic = lab.create(AUTHOR, TopicSettings(linking=EventLinking.CUSTOM))
     lab.subscribe([1, 2], topic)
     root = lab.publish(1, topic, b"root")
     leaf = lab.publish(2, topic, b"leaf", parents=(root,))
@@ -215,7 +215,7 @@ def test_12_the_request_whitelist_tests_the_author() -> None:
     receiver checks it again.
     """
     solo = Solo().start()
-    settings = TopicSettings(allowed_publishers=(solo.me,), requesters=(BOB.peer_id,))
+    settings = TopicSettings(publishers=(solo.me,), requesters=(BOB.peer_id,))
     topic = solo.create(settings)
     good, bad = request_of(BOB, topic), request_of(MALLORY, topic)
     solo.hear(MALLORY.peer_id, RequestToPublish(good.block, replicated=False, settled=0))
@@ -226,9 +226,7 @@ def test_12_the_request_whitelist_tests_the_author() -> None:
     rogue = lab.puppets[4].identity
     cid = lab.create(
         AUTHOR,
-        TopicSettings(
-            allowed_publishers=(lab.peer(AUTHOR), rogue.peer_id), requesters=(lab.peer(1),)
-        ),
+        TopicSettings(publishers=(lab.peer(AUTHOR), rogue.peer_id), requesters=(lab.peer(1),)),
     )
     lab.subscribe([1, 2], cid)
     forged = event_for(rogue, request_of(MALLORY, cid), lab.topic(cid))
@@ -242,21 +240,21 @@ def test_13_passing_an_option_does_not_open_the_topic() -> None:
     lab = Lab(6)
     allowed = (lab.peer(AUTHOR),)
     for settings in (
-        TopicSettings(allowed_publishers=allowed, payload_bytes_max=100),
-        TopicSettings(allowed_publishers=allowed, event_linking=EventLinking.CUSTOM),
-        TopicSettings(allowed_publishers=allowed, delivery_order=DeliveryOrder.PER_PUBLISHER),
-        TopicSettings(allowed_publishers=allowed, request_to_publish=False),
-        TopicSettings(allowed_publishers=(), extensions={"colour": "blue"}),
+        TopicSettings(publishers=allowed, payload_bytes_max=100),
+        TopicSettings(publishers=allowed, linking=EventLinking.CUSTOM),
+        TopicSettings(publishers=allowed, order=DeliveryOrder.PER_PUBLISHER),
+        TopicSettings(publishers=allowed, request_to_publish=False),
+        TopicSettings(publishers=(), extensions={"colour": "blue"}),
     ):
         topic = lab.topic(lab.create(AUTHOR, settings))
-        assert topic.allowed_publishers == settings.allowed_publishers
+        assert topic.allowed_publishers == settings.publishers
         assert not topic.may_publish(lab.peer(1))
 
 
 def test_14_requests_are_not_lost_while_the_author_is_gone() -> None:
     """R: the author gone: requests lost silently."""
     lab = Lab(6)
-    topic = lab.create(AUTHOR, TopicSettings(allowed_publishers=(lab.peer(AUTHOR),)))
+    topic = lab.create(AUTHOR, TopicSettings(publishers=(lab.peer(AUTHOR),)))
     lab.subscribe([1, 2, 3], topic)
     lab.world.kill(AUTHOR)
     replies = [
@@ -365,7 +363,7 @@ def test_17_a_meta_topic_event_takes_effect() -> None:
 def test_18_a_request_to_publish_is_sent_to_one_peer() -> None:
     """R: request to publish floods parents and children."""
     lab = Lab(20, parameters=Parameters(fanout=2))
-    topic = lab.create(AUTHOR, TopicSettings(allowed_publishers=(lab.peer(AUTHOR),)))
+    topic = lab.create(AUTHOR, TopicSettings(publishers=(lab.peer(AUTHOR),)))
     lab.subscribe(list(range(1, 20)), topic)
     lab.publish(19, topic, b"please")
     assert len(lab.messages(RequestToPublish)) == 1

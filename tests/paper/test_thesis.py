@@ -32,12 +32,12 @@ SIZE = 16
 MEMBERS = list(range(1, SIZE))
 AUTHOR = 0
 NARROW = Parameters(fanout=2)
-CUSTOM = TopicSettings(event_linking=EventLinking.CUSTOM)
+CUSTOM = TopicSettings(linking=EventLinking.CUSTOM)
 
 
 def author_only(lab: Lab) -> TopicSettings:
     """Figure 3.7: only the author publishes, last seen linking, request to publish."""
-    return TopicSettings(allowed_publishers=(lab.peer(AUTHOR),))
+    return TopicSettings(publishers=(lab.peer(AUTHOR),))
 
 
 def walk_back(lab: Lab, index: int, newest: Cid) -> list[EventDescriptor]:
@@ -433,9 +433,7 @@ def test_custom_parents_may_be_found_in_the_dht_alone() -> None:
 def test_only_those_on_the_list_may_publish() -> None:
     """3.3.3: a list of nodes is provided that is checked before publishing."""
     lab = Lab(8)
-    settings = TopicSettings(
-        allowed_publishers=(lab.peer(1), lab.peer(2)), request_to_publish=False
-    )
+    settings = TopicSettings(publishers=(lab.peer(1), lab.peer(2)), request_to_publish=False)
     topic = lab.create(AUTHOR, settings)
     lab.subscribe([1, 2, 3], topic)
     for publisher in (1, 2):
@@ -476,7 +474,7 @@ def test_a_request_finds_someone_who_may_publish() -> None:
 def test_a_request_is_forwarded_past_a_publisher_that_is_gone() -> None:
     """3.3.3: it eventually finds a node which is allowed to publish."""
     lab = Lab(8)
-    settings = TopicSettings(allowed_publishers=(lab.peer(AUTHOR), lab.peer(5)))
+    settings = TopicSettings(publishers=(lab.peer(AUTHOR), lab.peer(5)))
     topic = lab.create(AUTHOR, settings)
     lab.subscribe([1, 5], topic)
     lab.world.lose(AUTHOR)
@@ -489,7 +487,7 @@ def test_the_whitelist_of_requesters_is_about_the_author_of_the_request() -> Non
     """3.3.3: optionally, it can also be a whitelist of nodes allowed to submit these."""
     lab = Lab(8)
     settings = TopicSettings(
-        allowed_publishers=(lab.peer(AUTHOR),), requesters=(lab.peer(1),), request_to_publish=True
+        publishers=(lab.peer(AUTHOR),), requesters=(lab.peer(1),), request_to_publish=True
     )
     topic = lab.create(AUTHOR, settings)
     lab.subscribe([1, 2], topic)
@@ -502,7 +500,7 @@ def test_the_whitelist_of_requesters_is_about_the_author_of_the_request() -> Non
 def test_where_requests_are_off_nobody_may_request() -> None:
     """Algorithm 3, line 7."""
     lab = Lab(8)
-    settings = TopicSettings(allowed_publishers=(lab.peer(AUTHOR),), request_to_publish=False)
+    settings = TopicSettings(publishers=(lab.peer(AUTHOR),), request_to_publish=False)
     topic = lab.create(AUTHOR, settings)
     lab.subscribe([1], topic)
     assert lab.ask(1, lambda call: Publish(call, topic, b"please")).refusal is not None
@@ -530,8 +528,8 @@ def test_author_only_with_requests_gives_a_single_stream_all_linked_together(
     """
     lab = Lab(SIZE)
     settings = TopicSettings(
-        allowed_publishers=(lab.peer(AUTHOR),),
-        delivery_order=order,
+        publishers=(lab.peer(AUTHOR),),
+        order=order,
         sequencers=(lab.peer(AUTHOR),) if order is DeliveryOrder.TOTAL else (),
     )
     topic = lab.create(AUTHOR, settings)
@@ -552,8 +550,8 @@ def test_the_single_stream_stays_one_when_its_publisher_restarts(order: Delivery
     """3.3.3, order guarantee: a publisher that was killed links to what it published before."""
     lab = Lab(SIZE)
     settings = TopicSettings(
-        allowed_publishers=(lab.peer(AUTHOR),),
-        delivery_order=order,
+        publishers=(lab.peer(AUTHOR),),
+        order=order,
         sequencers=(lab.peer(AUTHOR),) if order is DeliveryOrder.TOTAL else (),
     )
     topic = lab.create(AUTHOR, settings)

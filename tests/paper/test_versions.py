@@ -47,7 +47,7 @@ MEMBERS = list(range(1, SIZE))
 
 def only(lab: Lab, *indices: int) -> TopicSettings:
     peers = tuple(lab.peer(index) for index in indices)
-    return TopicSettings(allowed_publishers=peers, request_to_publish=False)
+    return TopicSettings(publishers=peers, request_to_publish=False)
 
 
 def number_of(lab: Lab, index: int, topic: Cid) -> int:
@@ -145,7 +145,7 @@ def member() -> Solo:
 
 OPEN = topic_of(ALICE)
 META_TOPIC = meta_of(ALICE)
-ONLY_ALICE = TopicSettings(allowed_publishers=(ALICE.peer_id,))
+ONLY_ALICE = TopicSettings(publishers=(ALICE.peer_id,))
 
 
 def announce(solo: Solo, block: bytes, number: int = 1) -> None:
@@ -274,8 +274,8 @@ def test_an_event_under_a_version_that_nobody_has_is_not_delivered() -> None:
 
 def sequenced_by(sequencer: PeerId) -> TopicSettings:
     return TopicSettings(
-        delivery_order=DeliveryOrder.TOTAL,
-        allowed_publishers=(sequencer,),
+        order=DeliveryOrder.TOTAL,
+        publishers=(sequencer,),
         sequencers=(sequencer,),
     )
 
@@ -349,12 +349,12 @@ def test_a_flush_forgets_what_was_before_it() -> None:
 def test_who_was_away_says_what_a_flush_let_go_of_and_nothing_is_called_lost() -> None:
     """3.1 with promise 1: what was flushed is due to nobody; what comes after is, to everyone."""
     lab = Lab(6)
-    topic = lab.create(AUTHOR, TopicSettings(delivery_order=DeliveryOrder.PER_PUBLISHER))
+    topic = lab.create(AUTHOR, TopicSettings(order=DeliveryOrder.PER_PUBLISHER))
     lab.subscribe([1, 2, 3], topic)
     events = [lab.publish(1, topic, b"seen", settle_s=5.0)]
     lab.world.kill(3)
     events += [lab.publish(1, topic, b"%d" % number) for number in range(4)]
-    settings = TopicSettings(delivery_order=DeliveryOrder.PER_PUBLISHER)
+    settings = TopicSettings(order=DeliveryOrder.PER_PUBLISHER)
     lab.update(AUTHOR, topic, settings, flush=True)
     lab.run(60.0)
     lab.world.restart(3)
@@ -379,7 +379,7 @@ def test_who_wants_all_there_is_after_a_flush_begins_behind_it(
 ) -> None:
     """3.1: what was flushed is before anybody's start, whoever asks, and nothing waits for it."""
     lab = Lab(8)
-    settings = TopicSettings(delivery_order=order)
+    settings = TopicSettings(order=order)
     topic = lab.create(AUTHOR, settings)
     newcomer = 3 if knew_it else 5
     lab.subscribe([1, 2, 3], topic)

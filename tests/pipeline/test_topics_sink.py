@@ -150,7 +150,9 @@ def test_keys_are_texts(kind: pa.DataType, keys: list[Any], texts: list[bytes]) 
     column = pa.array(keys, kind)
     found = events_of(PLAIN, {"idempotencyKey": column, "payload": ["x"] * len(keys)})
     assert [each.key for each in found] == texts
-    assert [each.event.key for each in found] == [Nonces("a").of(text) for text in texts]
+    assert [each.event.idempotency_key for each in found] == [
+        Nonces("a").of(text) for text in texts
+    ]
 
 
 def test_payloads_stay_the_bytes_that_they_are() -> None:
@@ -199,9 +201,9 @@ def test_other_columns_are_taken_as_they_are() -> None:
     assert (one.topic, other.topic) == ("news", "t")
     assert one.event == api.BatchEvent(
         payload="x", name="n", attributes={"a": "b"}, parents=["p"],
-        key=Nonces("a").of(b"1"), created_us=1_234_567_890_123_456,
+        idempotency_key=Nonces("a").of(b"1"), created_us=1_234_567_890_123_456,
     )  # fmt: skip
-    assert other.event == api.BatchEvent(payload="y", key=Nonces("a").of(b"2"))
+    assert other.event == api.BatchEvent(payload="y", idempotency_key=Nonces("a").of(b"2"))
 
 
 @pytest.mark.parametrize(
@@ -280,7 +282,10 @@ class Moody:
 def rows(*texts: str) -> list[Publication]:
     return [
         Publication(
-            "t", b"key of " + text.encode(), api.BatchEvent(payload=text, name=text, key=text), 9
+            "t",
+            b"key of " + text.encode(),
+            api.BatchEvent(payload=text, name=text, idempotency_key=text),
+            9,
         )
         for text in texts
     ]

@@ -44,8 +44,8 @@ def topic(daemon: TopicDaemon) -> str:
     ]
     attributes[7].pop("symbol")
     events = [BatchEvent(payload=str(at), attributes=each) for at, each in enumerate(attributes)]
-    daemon.client.publish_batch(made, events, ack="accepted")
-    daemon.client.follow(made, from_start=True)
+    daemon.client.publish_many(made, events, ack="accepted")
+    daemon.client.follow(made, start="beginning")
     return made
 
 
@@ -85,7 +85,7 @@ def test_an_archive_knows_its_topics_schema_as_it_grows(
     client = daemon.client
     rules = [AttributeRuleView("price", "float", 0, 100)]
     grows = client.create_topic("grows", SettingsView(attributes=rules)).id
-    client.follow(grows, from_start=True)
+    client.follow(grows, start="beginning")
     client.publish(grows, "cheap", attributes={"price": 1.0})
     Archiving(spark, grows, tmp_path, daemon.place).available_now()
     assert schema_in(tmp_path, grows) == rules_from(rules)

@@ -61,7 +61,7 @@ class TopicDaemon:
                 BatchEvent(payload=str(number), attributes={"n": number}, name=f"event {number}")
                 for number in range(begin, end)
             ]
-            found = self.client.publish_batch(topic, events, ack="accepted")
+            found = self.client.publish_many(topic, events, ack="accepted")
             ids += [str(each.id) for each in found]
         return ids
 

@@ -21,7 +21,7 @@ class Pair:
         self.keeps = True
         """Whether Mallory says that she has the entries that she is sent."""
         sequencers = (peer("victim"), MALLORY.peer_id)
-        settings = TopicSettings(delivery_order=DeliveryOrder.TOTAL, sequencers=sequencers)
+        settings = TopicSettings(order=DeliveryOrder.TOTAL, sequencers=sequencers)
         self.descriptor: TopicDescriptor = topic_of(MALLORY, settings)
         self.topic: Cid = self.descriptor.cid
         self._parent = Parent("mallory", [self.descriptor.block, meta_of(MALLORY).block])

@@ -31,7 +31,7 @@ def values(kind: type[enum.Enum]) -> set[str]:
 
 def test_every_choice_of_a_topic_can_be_made_over_http() -> None:
     assert set(get_args(api.Order)) == values(DeliveryOrder)
-    assert set(get_args(api.Travel)) == values(Dissemination)
+    assert set(get_args(api.DisseminationName)) == values(Dissemination)
     assert set(get_args(api.Linking)) == values(EventLinking)
 
 

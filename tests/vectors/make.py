@@ -59,8 +59,8 @@ TOTAL = create_topic(
     "ledger",
     TopicSettings(
         requesters=(BOB.peer_id,),
-        event_linking=EventLinking.CUSTOM,
-        delivery_order=DeliveryOrder.TOTAL,
+        linking=EventLinking.CUSTOM,
+        order=DeliveryOrder.TOTAL,
         dissemination=Dissemination.CUBE,
         root=BOB.peer_id,
         sequencers=(ALICE.peer_id, BOB.peer_id),
@@ -134,7 +134,7 @@ AFTER_ALL = publish_request(
 TALK = create_topic(
     ALICE,
     "talk",
-    TopicSettings(delivery_order=DeliveryOrder.CAUSAL),
+    TopicSettings(order=DeliveryOrder.CAUSAL),
     created=CREATED,
     meta=META.cid,
 )

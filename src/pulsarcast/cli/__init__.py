@@ -1,6 +1,6 @@
 """One command for all of it: `pulsarcast …`."""
 
-from pulsarcast.cli import lean
+from pulsarcast.cli import fast_imports
 from pulsarcast.cli.main import main
 
 __all__ = ["main", "run"]
@@ -8,5 +8,5 @@ __all__ = ["main", "run"]
 
 def run() -> None:
     """The program `pulsarcast`: `main`, as a process of its own."""
-    lean.own_the_process()
+    fast_imports.own_the_process()
     main(prog_name="pulsarcast")

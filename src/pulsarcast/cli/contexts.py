@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from pulsarcast.cli.output import emit, needs_extra
 from pulsarcast.cli.remote import refusals_told, table
-from pulsarcast.cli.telling import needs_extra, tell
 
 
 @click.group()
@@ -40,7 +40,7 @@ def list_contexts(as_json: bool) -> None:
         contexts = Contexts.load()
         named = {name: each.url for name, each in contexts.list().items()}
         rows = [("*" if name == contexts.current else "", name, url) for name, url in named.items()]
-        tell(
+        emit(
             {"contexts": named, "current": contexts.current},
             table(rows, "", "NAME", "URL") or "no contexts: pulsarcast context add NAME --url URL",
             as_json=as_json,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import click
 
+from pulsarcast.cli.output import FAILED, emit
 from pulsarcast.cli.remote import remote
-from pulsarcast.cli.telling import FAILED, tell
 
 if TYPE_CHECKING:
     from pulsarcast.client import Client
@@ -54,7 +54,7 @@ def doctor(client: Client, as_json: bool) -> None:
     for finding in findings:
         mark, colour = MARKS[finding.verdict]
         lines.append(f"{click.style(mark, fg=colour)} {finding.what}: {finding.text}")
-    tell([finding._asdict() for finding in findings], "\n".join(lines), as_json=as_json)
+    emit([finding._asdict() for finding in findings], "\n".join(lines), as_json=as_json)
     if any(finding.verdict == "bad" for finding in findings):
         raise SystemExit(FAILED)
 
@@ -83,7 +83,9 @@ def _peers(status: StatusView) -> Finding:
 def _reachable(status: StatusView, peers: list[PeerView]) -> Finding:
     what = "reachable"
     if not status.addresses:
-        return Finding(what, "bad", "others are told no address: set node.listen or node.announce")
+        return Finding(
+            what, "bad", "the node advertises no address: set node.listen or node.announce"
+        )
     if any(not peer.dialled for peer in peers):
         return Finding(what, "good", "others have dialled us")
     if all("/ip4/127." in each or "/ip6/::1/" in each for each in status.addresses):

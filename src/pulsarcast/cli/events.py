@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from pulsarcast.cli.output import emit
 from pulsarcast.cli.remote import remote, short
-from pulsarcast.cli.telling import tell
 
 if TYPE_CHECKING:
     from pulsarcast.client import Client
@@ -50,7 +50,11 @@ _WHERE = click.option(
     show_default=True,
     help="Acknowledgement to wait for: on this node's disk, or on the disks of other peers.",
 )
-@click.option("--key", help="Idempotency key: retries with the same key publish the event once.")
+@click.option(
+    "--idempotency-key",
+    metavar="KEY",
+    help="Retries with the same key publish the event once.",
+)
 @remote
 def publish(
     client: Client,
@@ -61,7 +65,7 @@ def publish(
     name: str,
     attribute: tuple[str, ...],
     ack: Any,
-    key: str | None,
+    idempotency_key: str | None,
     as_json: bool,
 ) -> None:
     """Publish TEXT, a file, or the lines of standard input (-)."""
@@ -77,23 +81,23 @@ def publish(
                 name=name,
                 attributes=attributes,
                 ack=ack,
-                idempotency_key=None if key is None else f"{key}/{number}",
+                idempotency_key=None if idempotency_key is None else f"{idempotency_key}/{number}",
             )
-            tell(done, done.id, as_json=as_json)
+            emit(done, done.id, as_json=as_json)
         return
     # A command line is bytes, which need not be UTF-8: they are published as they are.
     payload = file.read_bytes() if file is not None else os.fsencode(text or "")
     done = client.publish(
-        topic, payload, name=name, attributes=attributes, ack=ack, idempotency_key=key
+        topic, payload, name=name, attributes=attributes, ack=ack, idempotency_key=idempotency_key
     )
     kept = f"{done.replicas} {'peer keeps' if done.replicas == 1 else 'peers keep'} it"
-    tell(done, f"{done.id}\n{kept}", as_json=as_json)
+    emit(done, f"{done.id}\n{kept}", as_json=as_json)
 
 
 def _attribute(text: str) -> tuple[str, Any]:
     name, separator, value = text.partition("=")
     if not separator or not name:
-        raise click.UsageError(f"--attribute wants NAME=VALUE, not {text!r}")
+        raise click.UsageError(f"--attribute takes NAME=VALUE, not {text!r}")
     try:
         found = msgspec.json.decode(value)
     except (msgspec.DecodeError, UnicodeEncodeError):
@@ -104,10 +108,9 @@ def _attribute(text: str) -> tuple[str, Any]:
 @click.command()
 @click.argument("topic")
 @click.option(
-    "--from",
-    "start",
+    "--start",
     default="now",
-    metavar="PLACE",
+    metavar="START",
     show_default=True,
     help="First event: now, beginning, an index, or an event's id.",
 )

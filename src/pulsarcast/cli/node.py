@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from pulsarcast.cli.homes import home_option, shown_home
-from pulsarcast.cli.telling import complain, needs_extra, tell
+from pulsarcast.cli.output import emit, fail, needs_extra
 from pulsarcast.model.errors import LocalError
 
 if TYPE_CHECKING:
@@ -112,13 +112,13 @@ def init(
     try:
         peer = initialize(home, values)
     except LocalError as error:
-        complain(error)
+        fail(error)
     text = (
         f"{'made' if is_new else 'there is already'} node {peer} in {home}\n"
         f"settings: {home / CONFIG}\n"
         f"start it: pulsarcast daemon{shown_home(home)}"
     )
-    tell({"peer": peer, "home": str(home), "new": is_new}, text, as_json=as_json)
+    emit({"peer": peer, "home": str(home), "new": is_new}, text, as_json=as_json)
 
 
 @click.command()
@@ -139,7 +139,7 @@ def daemon(home: Path, **given: Any) -> None:
             initialize(home)
         trio.run(lambda: run(home, settings, on_ready=lambda it: _greet(it, settings)))
     except LocalError as error:
-        complain(_with_advice(error, home))
+        fail(_with_advice(error, home))
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 
@@ -195,11 +195,11 @@ def show_config(home: Path, as_json: bool, **given: Any) -> None:
     try:
         settings = load_settings(home, os.environ, _chosen(**given))
     except LocalError as error:
-        complain(error)
+        fail(error)
     rows = settings.items()
     width = max(len(name) for name, _, _ in rows)
     text = "\n".join(f"{name:{width}}  {value!r}  ({origin})" for name, value, origin in rows)
-    tell({name: {"value": value, "from": origin} for name, value, origin in rows}, text,
+    emit({name: {"value": value, "from": origin} for name, value, origin in rows}, text,
          as_json=as_json)  # fmt: skip
 
 
@@ -224,9 +224,9 @@ def show_id(home: Path, as_json: bool) -> None:
         peer = peer_text(read_key(home).peer_id)
     except LocalError as error:
         _advise_init(error, home)
-    tell({"peer": peer}, peer, as_json=as_json)
+    emit({"peer": peer}, peer, as_json=as_json)
 
 
 def _advise_init(error: LocalError, home: Path) -> NoReturn:
     advice = f": make a node with `pulsarcast init{shown_home(home)}`"
-    complain(LocalError(f"{error}{'' if (home / 'key').exists() else advice}"))
+    fail(LocalError(f"{error}{'' if (home / 'key').exists() else advice}"))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pulsarcast.cli.output import emit, fail
 from pulsarcast.cli.remote import remote, size, table
-from pulsarcast.cli.telling import complain, tell
 from pulsarcast.model.api import SCOPES
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ def status(client: Client, only_address: bool, as_json: bool) -> None:
     now = client.status()
     if only_address:
         if not now.addresses and not as_json:
-            complain("others are told no address of it: set node.listen or node.announce")
-        tell(now.addresses, "".join(now.addresses[:1]), as_json=as_json)
+            fail("the node advertises no address: set node.listen or node.announce")
+        emit(now.addresses, "".join(now.addresses[:1]), as_json=as_json)
         return
     kept = now.retention_default.age_s
     up_s = max(0, time.time_ns() // 1000 - now.started_us) // 1_000_000
@@ -55,7 +55,7 @@ def status(client: Client, only_address: bool, as_json: bool) -> None:
         ("readers", f"{now.readers_connected} connected"),
         *(("tip", tip) for tip in now.tips),
     ]  # fmt: skip
-    tell(now, "\n".join(f"{name:10} {value}" for name, value in lines), as_json=as_json)
+    emit(now, "\n".join(f"{name:10} {value}" for name, value in lines), as_json=as_json)
 
 
 @click.command()
@@ -75,7 +75,7 @@ def peers(client: Client, as_json: bool) -> None:
         for each in found
     ]
     text = table(rows, "PEER", "ADDRESS", "DIALLED", "IN", "OUT", "QUEUED")
-    tell(found, text or "no peers", as_json=as_json)
+    emit(found, text or "no peers", as_json=as_json)
 
 
 @click.command("open")
@@ -85,7 +85,7 @@ def open_page(client: Client, only_print: bool, as_json: bool) -> None:
     """Open the node's page in a browser, by a URL that is valid once."""
     url = client.open_page()
     if only_print or as_json or click.launch(url) != 0:
-        tell({"url": url}, url, as_json=as_json)
+        emit({"url": url}, url, as_json=as_json)
 
 
 @click.group()
@@ -116,7 +116,7 @@ def create_token(
 ) -> None:
     """Create a token and print it; it cannot be printed again."""  # fmt: skip
     made = client.make_token(name, list(scopes), topics=list(topics) or None)
-    tell(made, f"{made.token}\nrevoke it with: pulsarcast token revoke {made.id}",
+    emit(made, f"{made.token}\nrevoke it with: pulsarcast token revoke {made.id}",
          as_json=as_json)  # fmt: skip
 
 
@@ -130,7 +130,7 @@ def list_tokens(client: Client, as_json: bool) -> None:
          "all" if each.topics is None else " ".join(each.topics))
         for each in found
     ]  # fmt: skip
-    tell(found, table(rows, "ID", "NAME", "SCOPES", "TOPICS"), as_json=as_json)
+    emit(found, table(rows, "ID", "NAME", "SCOPES", "TOPICS"), as_json=as_json)
 
 
 @token.command("revoke")
@@ -139,4 +139,4 @@ def list_tokens(client: Client, as_json: bool) -> None:
 def revoke_token(client: Client, token_id: str, as_json: bool) -> None:
     """Revoke a token at once."""
     client.revoke_token(token_id)
-    tell({"revoked": token_id}, "revoked", as_json=as_json)
+    emit({"revoked": token_id}, "revoked", as_json=as_json)

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 import click
 
+from pulsarcast.cli.fast_imports import import_http
 from pulsarcast.cli.homes import home_option
-from pulsarcast.cli.lean import import_http
-from pulsarcast.cli.telling import FORBIDDEN, UNKNOWN, UNREACHABLE, complain, needs_extra
+from pulsarcast.cli.output import FORBIDDEN, UNKNOWN, UNREACHABLE, fail, needs_extra
 from pulsarcast.model.errors import InvalidToken, LocalError, NotAllowed, NotFound
 
 if TYPE_CHECKING:
@@ -117,13 +117,13 @@ def refusals_told() -> Iterator[None]:
     try:
         yield
     except Unreachable as error:
-        complain(error, UNREACHABLE)
+        fail(error, UNREACHABLE)
     except (InvalidToken, NotAllowed) as error:
-        complain(error, FORBIDDEN)
+        fail(error, FORBIDDEN)
     except NotFound as error:
-        complain(error, UNKNOWN)
+        fail(error, UNKNOWN)
     except (LocalError, UnexpectedResponse) as error:
-        complain(error)
+        fail(error)
 
 
 def short(peer: str) -> str:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from tqdm import tqdm
 
+from pulsarcast.cli.output import errors_shown
 from pulsarcast.cli.progress import Bars
-from pulsarcast.cli.telling import telling
 from pulsarcast.model.errors import LocalError
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def simulate(
     **changes: Any,
 ) -> None:
     """Simulate SCENARIO and check every promise; exit 1 if a check fails."""
-    with telling():
+    with errors_shown():
         if list_ or scenario is None:
             _list()
             return

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
+from pulsarcast.cli.output import errors_shown
 from pulsarcast.cli.progress import Bars
-from pulsarcast.cli.telling import telling
 from pulsarcast.cli.testbed_control import add_to, said_in
 from pulsarcast.model.errors import LocalError
 
@@ -119,7 +119,7 @@ def compare(
     sockets, encrypted, without TCP and IP headers. Processor time is measured from the first event
     until one second after the last delivery.
     """
-    with Bars() as bars, telling():
+    with Bars() as bars, errors_shown():
         from pulsarcast.testbed.contestants.contestants import Settings
         from pulsarcast.testbed.scenarios import compare as comparing
 
@@ -344,7 +344,7 @@ def run(
     succession  total order, whose leading sequencer is killed again and again
     quotes      a topic routed by content: quotes are replayed, and filters match some
     """
-    with Bars() as bars, telling():
+    with Bars() as bars, errors_shown():
         from pulsarcast.testbed.claims import play
         from pulsarcast.testbed.scenario_files import options_for
         from pulsarcast.testbed.small_disk import keep_mounts_to_ourselves, may_mount
@@ -363,7 +363,7 @@ def run(
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path))
 def beside(folders: tuple[Path, ...]) -> None:
     """Print the results of finished runs in FOLDERS as one table, a column per run."""
-    with telling():
+    with errors_shown():
         from pulsarcast.testbed.beside import beside as put_beside
 
         text = put_beside(folders)
@@ -411,7 +411,7 @@ def thesis(
     Finished runs are not played again: call the command again after a kill. Exit 1: a run failed,
     a run of ours lost an event, or the check of its traces found a violation.
     """
-    with Bars() as bars, telling():
+    with Bars() as bars, errors_shown():
         from dataclasses import replace
 
         from pulsarcast.testbed.thesis.evaluation import evaluate
@@ -455,7 +455,7 @@ def sweep(
     Prints a table for each figure of the paper, with the paper's value beside ours. Finished
     replicates are not run again: call the command again after a kill. Exit 1: a replicate failed.
     """
-    with Bars() as bars, telling():
+    with Bars() as bars, errors_shown():
         try:
             from pulsarcast.testbed.sweep import read_sweep, run_sweep
         except ModuleNotFoundError as error:

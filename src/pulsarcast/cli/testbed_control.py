@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from pulsarcast.cli.output import errors_shown
 from pulsarcast.cli.progress import Bars
-from pulsarcast.cli.telling import telling
 
 if TYPE_CHECKING:
     from pulsarcast.testbed.control.messages import ExecAction, FaultAction, Reported, Request
@@ -69,7 +69,7 @@ def up(
 
     They run until `testbed down`, or until the scenario's timeout_s is over.
     """
-    with Bars() as bars, telling():
+    with Bars() as bars, errors_shown():
         from pulsarcast.testbed.control.control import start
         from pulsarcast.testbed.scenario_files import options_for
 
@@ -198,7 +198,7 @@ def down(folder: Path, settle_s: float, as_json: bool) -> None:
 
 
 def _ask(folder: Path, request: Request, as_json: bool, *, salvage: bool = False) -> None:
-    with Bars() as bars, telling():
+    with Bars() as bars, errors_shown():
         from pulsarcast.testbed.control.control import DownError, ask, close_traces
 
         try:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pulsarcast.cli.output import emit
 from pulsarcast.cli.remote import parent_of, remote, short, size
-from pulsarcast.cli.telling import tell
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -65,7 +65,7 @@ def top(client: Client, interval: float, count: int | None, as_json: bool) -> No
                 status, topics, peers = client.status(), client.topics(), client.peers()
                 rates.see(time.monotonic(), counts(status, topics))
                 if as_json:
-                    tell({"status": status, "topics": topics, "rates": rates.now}, "", as_json=True)
+                    emit({"status": status, "topics": topics, "rates": rates.now}, "", as_json=True)
                 else:
                     live.update(picture(status, topics, peers, rates), refresh=True)
                 if left is not None:

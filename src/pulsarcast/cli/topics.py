@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from pulsarcast.cli.output import emit
 from pulsarcast.cli.remote import parent_of, remote, table
-from pulsarcast.cli.telling import tell
 from pulsarcast.model import api
 from pulsarcast.model.topic_types import ATTRIBUTE_TYPES, META
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pulsarcast.client import Client
 
 ORDERS = ("none", "per-publisher", "causal", "total")
-TRAVELS = ("tree", "cube")
+DISSEMINATIONS = ("tree", "cube")
 
 
 @click.group()
@@ -31,7 +31,7 @@ def setting_options(command: Any) -> Any:
         click.option("--order", type=click.Choice(ORDERS), help="Delivery order."),
         click.option(
             "--dissemination",
-            type=click.Choice(TRAVELS),
+            type=click.Choice(DISSEMINATIONS),
             help="Overlay that carries the events: a cube suits many concurrent publishers.",
         ),
         click.option(
@@ -48,16 +48,18 @@ def setting_options(command: Any) -> Any:
         ),
         click.option("--anyone", is_flag=True, help="Allow all peers to publish."),
         click.option(
-            "--requests/--no-requests",
+            "--request-to-publish/--no-request-to-publish",
             default=None,
-            help="Allow or refuse requests to publish by other peers.",
-        ),
-        click.option("--keep-days", type=click.IntRange(min=1), help="Retention by age, in days."),
-        click.option(
-            "--keep-count", type=click.IntRange(min=1), help="Retention by number of events."
+            help="Take or refuse requests to publish by other peers.",
         ),
         click.option(
-            "--keep-bytes",
+            "--retention-days", type=click.IntRange(min=1), help="Retention by age, in days."
+        ),
+        click.option(
+            "--retention-count", type=click.IntRange(min=1), help="Retention by number of events."
+        ),
+        click.option(
+            "--retention-bytes",
             type=click.IntRange(min=1),
             help="Retention by size of events, in bytes.",
         ),
@@ -68,7 +70,7 @@ def setting_options(command: Any) -> Any:
             help="Attribute for filters, such as price=float:0:100 or symbol=str. May be repeated.",
         ),
         click.option(
-            "--below",
+            "--subtopic",
             multiple=True,
             metavar="NAME=TOPIC",
             help="Sub-topic, and its name. May be repeated.",
@@ -78,13 +80,13 @@ def setting_options(command: Any) -> Any:
     return command
 
 
-def _named(below: tuple[str, ...]) -> dict[str, str]:
-    """The sub-topics that `--below` names."""
+def _named(subtopics: tuple[str, ...]) -> dict[str, str]:
+    """The sub-topics that `--subtopic` names."""
     found: dict[str, str] = {}
-    for each in below:
+    for each in subtopics:
         name, _, topic = each.partition("=")
         if not name or not topic:
-            raise click.UsageError(f"--below takes NAME=TOPIC, not {each!r}")
+            raise click.UsageError(f"--subtopic takes NAME=TOPIC, not {each!r}")
         found[name] = topic
     return found
 
@@ -126,10 +128,10 @@ def _changed(
     sequencer: tuple[str, ...],
     publisher: tuple[str, ...],
     anyone: bool,
-    requests: bool | None,
-    keep_days: int | None,
-    keep_count: int | None,
-    keep_bytes: int | None,
+    request_to_publish: bool | None,
+    retention_days: int | None,
+    retention_count: int | None,
+    retention_bytes: int | None,
     attribute: tuple[str, ...] = (),
 ) -> api.SettingsView:
     changes: dict[str, Any] = {}
@@ -146,15 +148,15 @@ def _changed(
         raise click.UsageError("give --publisher or --anyone")
     if publisher or anyone:
         changes["publishers"] = list(publisher) or None
-    if requests is not None:
-        changes["request_to_publish"] = requests
+    if request_to_publish is not None:
+        changes["request_to_publish"] = request_to_publish
     if attribute:
         changes["attributes"] = list(map(attribute_rule, attribute))
     kept = base.retention
     changes["retention"] = api.RetentionView(
-        age_s=kept.age_s if keep_days is None else keep_days * 86_400,
-        count=kept.count if keep_count is None else keep_count,
-        bytes=kept.bytes if keep_bytes is None else keep_bytes,
+        age_s=kept.age_s if retention_days is None else retention_days * 86_400,
+        count=kept.count if retention_count is None else retention_count,
+        bytes=kept.bytes if retention_bytes is None else retention_bytes,
     )
     return msgspec.structs.replace(base, **changes)
 
@@ -168,14 +170,14 @@ def create(
     client: Client,
     name: str,
     alias: str | None,
-    below: tuple[str, ...],
+    subtopic: tuple[str, ...],
     as_json: bool,
     **chosen: Any,
 ) -> None:
     """Create a topic; the node is its author."""
     settings = _changed(api.SettingsView(), **chosen)
-    made = client.create_topic(name, settings, alias=alias, subtopics=_named(below))
-    tell(made, f"{made.id}\nothers find it as {made.author}/{made.name}", as_json=as_json)
+    made = client.create_topic(name, settings, alias=alias, subtopics=_named(subtopic))
+    emit(made, f"{made.id}\nothers find it as {made.author}/{made.name}", as_json=as_json)
 
 
 @topic.command("show")
@@ -201,7 +203,7 @@ def show(client: Client, topic: str, as_json: bool) -> None:
         ("author", found.author),
         ("version", str(found.version)),
         ("order", settings.order),
-        ("travel by", settings.dissemination),
+        ("dissemination", settings.dissemination),
         *(
             [("sequencers", " ".join(settings.sequencers))]
             if settings.sequencers is not None
@@ -209,12 +211,12 @@ def show(client: Client, topic: str, as_json: bool) -> None:
         ),
         ("publishers", "anyone" if settings.publishers is None else " ".join(settings.publishers)),
         ("requests", "taken" if settings.request_to_publish else "refused"),
-        ("kept", ", ".join(bounds) or "everything"),
+        ("retention", ", ".join(bounds) or "everything"),
         *[("attribute", _rule_text(rule)) for rule in settings.attributes or ()],
         ("aliases", " ".join(found.aliases) or "none"),
-        *[(f"below: {name}", cid) for name, cid in found.subtopics.items() if name != META],
+        *[(f"sub-topic {name}", cid) for name, cid in found.subtopics.items() if name != META],
     ]
-    tell(found, "\n".join(f"{name:11} {value}" for name, value in lines), as_json=as_json)
+    emit(found, "\n".join(f"{name:13} {value}" for name, value in lines), as_json=as_json)
 
 
 def _rule_text(rule: api.AttributeRuleView) -> str:
@@ -242,7 +244,7 @@ def list_topics(client: Client, as_json: bool) -> None:
         for each in found
     ]
     text = table(rows, "TOPIC", "ORDER", "EVENTS", "SUBSCRIBED", "PARENT", "CHILDREN", "ID")
-    tell(found, text or "no topics yet: pulsarcast topic create NAME", as_json=as_json)
+    emit(found, text or "no topics yet: pulsarcast topic create NAME", as_json=as_json)
 
 
 @topic.command("readers")
@@ -256,7 +258,7 @@ def readers(client: Client, topic: str, as_json: bool) -> None:
         for each in found
     ]
     text = table(rows, "NAME", "DONE", "BEHIND", "CONNECTED")
-    tell(found, text or "no readers", as_json=as_json)
+    emit(found, text or "no readers", as_json=as_json)
 
 
 @topic.command("update")
@@ -268,16 +270,16 @@ def update(
     client: Client,
     topic: str,
     flush: bool,
-    below: tuple[str, ...],
+    subtopic: tuple[str, ...],
     as_json: bool,
     **chosen: Any,
 ) -> None:
     """Publish a new version of a topic; the node is its author."""
     current = client.topic(topic)
-    subtopics = {**current.subtopics, **_named(below)} if below else None
+    subtopics = {**current.subtopics, **_named(subtopic)} if subtopic else None
     settings = _changed(current.settings, **chosen)
     made = client.update_topic(topic, settings, flush=flush, subtopics=subtopics)
-    tell(made, f"{made.name} has version {made.version} now", as_json=as_json)
+    emit(made, f"{made.name} has version {made.version} now", as_json=as_json)
 
 
 @topic.command("alias")
@@ -296,7 +298,7 @@ def alias(client: Client, alias: str | None, topic: str | None, drop: bool, as_j
     elif alias is not None:
         raise click.UsageError("name a topic, or --drop")
     found = client.aliases()
-    tell(found, table(list(found.items()), "ALIAS", "TOPIC") or "no aliases", as_json=as_json)
+    emit(found, table(list(found.items()), "ALIAS", "TOPIC") or "no aliases", as_json=as_json)
 
 
 @click.command()
@@ -306,7 +308,7 @@ def alias(client: Client, alias: str | None, topic: str | None, drop: bool, as_j
 def unsubscribe(client: Client, topic: str, name: str | None, as_json: bool) -> None:
     """Unsubscribe the node, for all its readers, from a topic, or delete one reader."""
     if name is None:
-        client.leave(topic)
+        client.unsubscribe(topic)
     else:
         client.forget(topic, name)
-    tell({"done": True}, "done", as_json=as_json)
+    emit({"done": True}, "done", as_json=as_json)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import anyio
 import httpx
@@ -81,7 +81,7 @@ class AsyncClient:
         return await self._ask(calls.status())
 
     async def peers(self) -> list[api.PeerView]:
-        """Whom the node is connected to."""
+        """The peers that the node is connected to."""
         return await self._ask(calls.peers())
 
     async def metrics(self) -> str:
@@ -95,7 +95,7 @@ class AsyncClient:
     # Topics.
 
     async def topics(self) -> list[api.FollowedView]:
-        """Every topic that the node follows."""
+        """The topics that the node follows."""
         return await self._ask(calls.topics())
 
     async def create_topic(
@@ -131,13 +131,13 @@ class AsyncClient:
         ask = calls.update_topic(topic, settings, flush=flush, below=subtopics)
         return await self._ask(ask)
 
-    async def follow(self, topic: TopicRef, *, from_start: bool = False) -> None:
-        """Let the node keep a topic's log, from now on or from its start, though nobody listens."""
-        await self._ask(calls.follow(topic, from_start=from_start))
+    async def follow(self, topic: TopicRef, *, start: Literal["now", "beginning"] = "now") -> None:
+        """Keep a topic's log, from now on or from its beginning, with or without readers."""
+        await self._ask(calls.follow(topic, start))
 
-    async def leave(self, topic: TopicRef) -> None:
-        """Leave a topic, for everybody on this node."""
-        await self._ask(calls.leave(topic))
+    async def unsubscribe(self, topic: TopicRef) -> None:
+        """Leave a topic: the subscriptions of all its readers end, and their offsets are lost."""
+        await self._ask(calls.unsubscribe(topic))
 
     async def aliases(self) -> dict[str, str]:
         """The names that were given to topics here, and the topics' content ids."""
@@ -191,7 +191,7 @@ class AsyncClient:
         """
         return _History(self, topic, calls.Pages(start, limit, where))
 
-    async def publish_batch(
+    async def publish_many(
         self,
         topic: TopicRef,
         events: Sequence[api.BatchEvent],
@@ -204,8 +204,8 @@ class AsyncClient:
         Events with keys are published once, however often they are sent; so is what a broken
         connection makes us send again, if all of them have keys. Else it is not sent again.
         """
-        may_repeat = all(event.key is not None for event in events)
-        ask = calls.publish_batch(topic, events, ack)
+        may_repeat = all(event.idempotency_key is not None for event in events)
+        ask = calls.publish_many(topic, events, ack)
         return await self._ask(ask, patience_s if may_repeat else 0.0)
 
     async def log(self, topic: TopicRef) -> api.LogView:
@@ -251,15 +251,15 @@ class AsyncClient:
         return subscription
 
     async def readers(self, topic: TopicRef) -> list[api.ReaderView]:
-        """Everybody who has a place in a topic."""
+        """The readers of a topic, and their offsets."""
         return await self._ask(calls.readers(topic))
 
     async def acknowledge(self, topic: TopicRef, name: str, index: int) -> None:
-        """Say for a name that it is done with everything up to an index."""
+        """Move a reader's offset up to an index; raises ReaderNotFound."""
         await self._ask(calls.acknowledge(topic, name, index))
 
     async def forget(self, topic: TopicRef, name: str) -> None:
-        """Forget the place of a name."""
+        """Delete a reader, and end its subscription; raises ReaderNotFound."""
         await self._ask(calls.forget(topic, name))
 
     # Tokens.

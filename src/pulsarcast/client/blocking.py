@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import httpx
 
@@ -81,7 +81,7 @@ class Client:
         return self._ask(calls.status())
 
     def peers(self) -> list[api.PeerView]:
-        """Whom the node is connected to."""
+        """The peers that the node is connected to."""
         return self._ask(calls.peers())
 
     def metrics(self) -> str:
@@ -95,7 +95,7 @@ class Client:
     # Topics.
 
     def topics(self) -> list[api.FollowedView]:
-        """Every topic that the node follows."""
+        """The topics that the node follows."""
         return self._ask(calls.topics())
 
     def create_topic(
@@ -131,13 +131,13 @@ class Client:
         ask = calls.update_topic(topic, settings, flush=flush, below=subtopics)
         return self._ask(ask)
 
-    def follow(self, topic: TopicRef, *, from_start: bool = False) -> None:
-        """Let the node keep a topic's log, from now on or from its start, though nobody listens."""
-        self._ask(calls.follow(topic, from_start=from_start))
+    def follow(self, topic: TopicRef, *, start: Literal["now", "beginning"] = "now") -> None:
+        """Keep a topic's log, from now on or from its beginning, with or without readers."""
+        self._ask(calls.follow(topic, start))
 
-    def leave(self, topic: TopicRef) -> None:
-        """Leave a topic, for everybody on this node."""
-        self._ask(calls.leave(topic))
+    def unsubscribe(self, topic: TopicRef) -> None:
+        """Leave a topic: the subscriptions of all its readers end, and their offsets are lost."""
+        self._ask(calls.unsubscribe(topic))
 
     def aliases(self) -> dict[str, str]:
         """The names that were given to topics here, and the topics' content ids."""
@@ -193,7 +193,7 @@ class Client:
         while (ask := pages.next(topic)) is not None:
             yield from pages.take(self._ask(ask))
 
-    def publish_batch(
+    def publish_many(
         self,
         topic: TopicRef,
         events: Sequence[api.BatchEvent],
@@ -206,8 +206,8 @@ class Client:
         Events with keys are published once, however often they are sent; so is what a broken
         connection makes us send again, if all of them have keys. Else it is not sent again.
         """
-        may_repeat = all(event.key is not None for event in events)
-        ask = calls.publish_batch(topic, events, ack)
+        may_repeat = all(event.idempotency_key is not None for event in events)
+        ask = calls.publish_many(topic, events, ack)
         return self._ask(ask, patience_s if may_repeat else 0.0)
 
     def log(self, topic: TopicRef) -> api.LogView:
@@ -249,15 +249,15 @@ class Client:
         return Subscription(self, following, patience_s)
 
     def readers(self, topic: TopicRef) -> list[api.ReaderView]:
-        """Everybody who has a place in a topic."""
+        """The readers of a topic, and their offsets."""
         return self._ask(calls.readers(topic))
 
     def acknowledge(self, topic: TopicRef, name: str, index: int) -> None:
-        """Say for a name that it is done with everything up to an index."""
+        """Move a reader's offset up to an index; raises ReaderNotFound."""
         self._ask(calls.acknowledge(topic, name, index))
 
     def forget(self, topic: TopicRef, name: str) -> None:
-        """Forget the place of a name."""
+        """Delete a reader, and end its subscription; raises ReaderNotFound."""
         self._ask(calls.forget(topic, name))
 
     # Tokens.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -106,14 +106,14 @@ def update_topic(
     return _with_json(Ask("PUT", _path(ref), _json(api.TopicView)), update)
 
 
-def follow(ref: TopicRef, *, from_start: bool) -> Ask[None]:
+def follow(ref: TopicRef, start: Literal["now", "beginning"]) -> Ask[None]:
     """Let the node keep a topic's log, whether or not anybody listens."""
-    given = api.Follow("beginning" if from_start else "now")
+    given = api.Follow(start)
     return _with_json(Ask("POST", _path(ref, "subscription"), _nothing), given)
 
 
-def leave(ref: TopicRef) -> Ask[None]:
-    """Unsubscribe, for everybody on the node."""
+def unsubscribe(ref: TopicRef) -> Ask[None]:
+    """Unsubscribe the node, for all its readers."""
     return Ask("DELETE", _path(ref, "subscription"), _nothing)
 
 
@@ -169,7 +169,7 @@ def publish(
     return _with_json(Ask("POST", path, read, headers=headers), event)
 
 
-def publish_batch(
+def publish_many(
     ref: TopicRef, events: Sequence[api.BatchEvent], ack: api.Ack
 ) -> Ask[list[api.BatchResult]]:
     """Publish many, in their order; sent again, those with keys are published once."""
@@ -228,12 +228,12 @@ def subscribe(
     headers = {"Accept": STREAM, "Accept-Encoding": "identity", "Cache-Control": "no-store"}
     if last is not None:
         headers["Last-Event-ID"] = str(last)
-    query = {"from": str(start), **({"name": name} if name else {}), **_where(where)}
+    query = {"start": str(start), **({"name": name} if name else {}), **_where(where)}
     return Ask("GET", _path(ref, "subscribe"), _nothing, query, headers)
 
 
 def readers(ref: TopicRef) -> Ask[list[api.ReaderView]]:
-    """Everybody who has a place in a topic."""
+    """The readers of a topic, and their offsets."""
     return Ask("GET", _path(ref, "readers"), _json(api.Readers, lambda found: found.readers))
 
 
@@ -244,7 +244,7 @@ def acknowledge(ref: TopicRef, name: str, index: int) -> Ask[None]:
 
 
 def forget(ref: TopicRef, name: str) -> Ask[None]:
-    """Forget the place of a name."""
+    """Delete a reader."""
     return Ask("DELETE", _path(ref, "readers", name), _nothing)
 
 
@@ -261,7 +261,7 @@ def make_token(
 ) -> Ask[api.TokenView]:
     """A new one, whose secret is shown this once."""
     if isinstance(scopes, str):
-        raise LocalError("scopes are a list")
+        raise LocalError("give scopes as a list, such as ['read']")
     for_topics = None if refs is None else [_text(ref) for ref in refs]
     new = api.NewToken(name=name, scopes=list(scopes), topics=for_topics)
     return _with_json(Ask("POST", "/v1/tokens", _json(api.TokenView)), new)
@@ -306,7 +306,7 @@ def check_stream(status_code: int, content_type: str) -> None:
 
 def strange(status_code: int, what: str) -> UnexpectedResponse:
     """An answer that no daemon gives."""
-    return UnexpectedResponse(status_code, f"this is not how a daemon of ours answers: {what}")
+    return UnexpectedResponse(status_code, f"no answer of a daemon, check the URL: {what}")
 
 
 # Within.
@@ -325,7 +325,7 @@ def _with_json(ask: Ask[T], value: object) -> Ask[T]:
     try:
         body = msgspec.json.encode(value)
     except (TypeError, UnicodeEncodeError, OverflowError) as error:
-        raise LocalError(f"this cannot be said in JSON: {error}") from error
+        raise LocalError(f"not to be encoded as JSON: {error}") from error
     headers = {**ask.headers, "Content-Type": JSON}
     return Ask(ask.method, ask.path, ask.read, ask.query, headers, body)
 
@@ -359,8 +359,8 @@ def _checked_key(key: str) -> str:
 def _segment(text: str) -> str:
     """A part of a path; a slash in it stays in it."""
     if text in ("", ".", ".."):
-        raise LocalError(f"{text!r} names nothing")
+        raise LocalError(f"{text!r} is not a name or an id")
     try:
         return quote(text, safe="")
     except UnicodeEncodeError as error:
-        raise LocalError("a text that is not Unicode") from error
+        raise LocalError("the text is not Unicode") from error

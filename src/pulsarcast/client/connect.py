@@ -47,7 +47,7 @@ def find_target(
     """The daemon that is meant; raises LocalError, or Unreachable where there is none."""
     variables = os.environ if environment is None else environment
     if url is not None and context is not None:
-        raise LocalError("name a daemon by its URL or by a context, not by both")
+        raise LocalError("give the URL of a daemon or a context, not both")
     target = _find(url, context, home, variables)
     chosen = target.token if token is None else token
     return Target(check_url(target.url), _check_token(chosen), target.origin)

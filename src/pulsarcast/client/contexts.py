@@ -136,7 +136,7 @@ def check_url(url: str) -> str:
     except ValueError:
         raise LocalError("the URL of a daemon looks like http://127.0.0.1:8420") from None
     if "@" in parts.netloc:
-        raise LocalError("no user or password in the URL of a daemon: it asks for a token")
+        raise LocalError("the URL of a daemon takes no user or password: give a token")
     is_plain = not parts.query and not parts.fragment and url.isprintable() and " " not in url
     if parts.scheme not in ("http", "https") or not parts.hostname or not is_plain:
         raise LocalError(f"the URL of a daemon looks like http://127.0.0.1:8420, not {url!r}")

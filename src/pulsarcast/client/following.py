@@ -70,7 +70,7 @@ class Following:
         where: str | None = None,
     ) -> None:
         if isinstance(start, int) and start < 1:
-            raise LocalError("events are counted from 1")
+            raise LocalError(f"start={start} is not an index: indices count from 1")
         self.topic = topic
         self.name = name
         self.last: int | None = None

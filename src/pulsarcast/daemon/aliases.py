@@ -45,7 +45,7 @@ class AliasBook:
         """Refuse what `set` would refuse, before anything is done for it."""
         check_alias(alias)
         if alias not in self._topics and len(self._topics) >= ALIASES_MAX:
-            raise LocalError(f"there are {ALIASES_MAX} aliases already")
+            raise LocalError(f"there are {ALIASES_MAX} aliases already: drop some")
 
     def drop(self, alias: str) -> None:
         """Forget an alias."""

@@ -103,7 +103,7 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
             async for piece in stream:
                 size += len(piece)
                 if size > bytes_max:
-                    raise TooLarge(f"a request of more than {bytes_max} bytes")
+                    raise TooLarge(f"the request has more than {bytes_max} bytes")
                 pieces.append(piece)
         except ClientDisconnect as error:
             # Nobody hears this; without it the log would take it for a fault of ours.
@@ -120,7 +120,7 @@ async def read_json(request: Request, kind: type[T], bytes_max: int) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Malformed(f"the body is not as it should be: {error}") from error
+        raise Malformed(f"the body is not valid: {error}") from error
 
 
 def read_query(request: Request, kind: type[T]) -> T:
@@ -128,9 +128,9 @@ def read_query(request: Request, kind: type[T]) -> T:
     values: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
         if name in values:
-            raise Malformed(f"{name!r} is there twice")
+            raise Malformed(f"{name!r} is given twice")
         values[name] = value
     try:
         return msgspec.convert(values, type=kind, strict=False)
     except msgspec.ValidationError as error:
-        raise Malformed(f"the query is not as it should be: {error}") from error
+        raise Malformed(f"the query is not valid: {error}") from error

@@ -42,10 +42,10 @@ class LogQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 async def show_log(call: Call) -> Response:
     """What the node keeps of a topic."""
-    node = call.service.node
+    insight = call.service.insight
     cid = await call.topic()
     state = _log(call, cid)
-    descriptor = node.descriptor(cid)
+    descriptor = insight.descriptor(cid)
     return answer(
         api.LogView(
             topic=cid_text(cid),
@@ -54,7 +54,7 @@ async def show_log(call: Call) -> Response:
             version=descriptor.number,
             version_id=cid_text(descriptor.cid),
             subtopics={name: cid_text(below) for name, below in descriptor.subtopics.items()},
-            store=node.store_id,
+            store=insight.store_id,
             log=state.log,
             oldest=state.oldest,
             newest=state.newest,
@@ -65,14 +65,14 @@ async def show_log(call: Call) -> Response:
 
 async def read_log(call: Call) -> Response:
     """A page of a log, as its events are on the disk."""
-    node = call.service.node
+    insight = call.service.insight
     cid = await call.topic()
     query = read_query(call.request, LogQuery)
     _check(_log(call, cid), query)
     events: list[tuple[int, int, bytes]] = []
     size, start = 0, query.start
     while start < query.end and size < PAGE_BYTES:
-        some = node.read_log(cid, start, query.end, STEP_BYTES)
+        some = insight.read_log(cid, start, query.end, STEP_BYTES)
         if not some:
             break
         events += some
@@ -85,9 +85,9 @@ async def read_log(call: Call) -> Response:
 
 
 def _log(call: Call, topic: Cid) -> LogState:
-    state = call.service.node.log(topic)
+    state = call.service.insight.log(topic)
     if state is None:
-        raise NotFollowed("the node does not follow this topic")
+        raise NotFollowed("the node does not follow this topic: subscribe to it first")
     return state
 
 
@@ -95,7 +95,7 @@ def _check(state: LogState, query: LogQuery) -> None:
     if state.log != query.log:
         raise LogChanged(ANOTHER_LOG)
     if query.start < state.oldest and query.start < query.end:
-        raise Gone(f"the oldest event that is still kept has index {state.oldest}")
+        raise Gone(f"retention has dropped these events: start at {state.oldest}")
 
 
 async def follow_topic(call: Call) -> Response:
@@ -103,31 +103,31 @@ async def follow_topic(call: Call) -> Response:
     service = call.service
     cid = await call.topic()
     given = await read_json(call.request, api.Follow, service.settings["http.body_bytes_max"])
-    if not service.node.is_subscribed(cid):
+    if not service.insight.is_subscribed(cid):
         service.check_room()
-    await service.node.follow(cid, from_start=given.start == "beginning")
+    await service.node.follow(cid, start=given.start)
     return nothing()
 
 
-async def publish_batch(call: Call) -> Response:
+async def publish_many(call: Call) -> Response:
     """Publish many events with few commits."""
     service = call.service
     cid = await call.topic()
     given = await read_json(call.request, api.NewEvents, service.settings["http.body_bytes_max"])
     service.check_room()
-    publications = [
+    events = [
         Publication(
             payload=api.to_bytes(each.payload, each.encoding),
             name=each.name,
             attributes={name: api.attribute_from(value) for name, value in each.attributes.items()},
             parents=[parse_cid(parent) for parent in each.parents],
-            idempotency_key=each.key,
+            idempotency_key=each.idempotency_key,
             created_us=each.created_us,
         )
         for each in given.events
     ]
     results: list[api.BatchResult] = []
-    for found in await service.node.publish_many(cid, publications, ack=given.ack):
+    for found in await service.node.publish_many(cid, events, ack=given.ack):
         if isinstance(found, LocalError):
             results.append(api.BatchResult(error=str(found), code=found.code))
         else:
@@ -153,9 +153,9 @@ BULK: Final = (
         handle=follow_topic, body=api.Follow, status=204, errors=(404, 507), of_one_topic=True,
     ),
     Operation(
-        method="POST", path="/v1/topics/{topic}/batch", name="publish_batch",
+        method="POST", path="/v1/topics/{topic}/batch", name="publish_many",
         summary="Publish up to a thousand events, in their order.", scope="publish",
-        handle=publish_batch, body=api.NewEvents, answer=api.BatchResults,
+        handle=publish_many, body=api.NewEvents, answer=api.BatchResults,
         errors=(404, 413, 507), of_one_topic=True,
     ),
 )  # fmt: skip

@@ -74,7 +74,7 @@ class Call:
             if not token.may(operation.scope):
                 raise InsufficientScope(f"this needs a token with the scope {operation.scope}")
             if token.topics is not None and not operation.of_one_topic:
-                raise InsufficientScope("this needs a token that is not for some topics only")
+                raise InsufficientScope("this needs a token for all topics")
 
     @property
     def token(self) -> Token:
@@ -87,7 +87,7 @@ class Call:
         try:
             return unquote(self.request.path_params[name], errors="strict")
         except UnicodeDecodeError as error:
-            raise Malformed("a path that is not UTF-8") from error
+            raise Malformed("the path is not UTF-8") from error
 
     async def topic(self) -> Cid:
         """The topic that the path names, if the token is for it."""
@@ -115,6 +115,4 @@ async def resolve(service: Service, text: str) -> Cid:
     try:
         return parse_cid(known)
     except LocalError:
-        raise TopicNotFound(
-            f"{text!r} is neither a content id, nor an alias, nor author/name"
-        ) from None
+        raise TopicNotFound(f"{text!r} is not a content id, an alias or author/name") from None

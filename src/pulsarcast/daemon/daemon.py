@@ -61,10 +61,10 @@ class Running:
 
 
 @dataclass(frozen=True)
-class Door:
-    """Where programs come in; made before anything runs, so that what is wrong is said plainly."""
+class Listener:
+    """The socket for HTTP; bound before the node starts, so that a wrong setting fails plainly."""
 
-    listener: socket.socket
+    bound: socket.socket
     tls: ssl.SSLContext | None
 
 
@@ -77,7 +77,7 @@ def initialize(home: Path, values: dict[str, Value] | None = None) -> str:
     try:
         settings = config_text(values).encode()
     except UnicodeEncodeError:
-        raise LocalError("what is to be written into config.toml is not text in UTF-8") from None
+        raise LocalError("a setting is not UTF-8 text") from None
     with Home.open(home) as lived_in:
         peer = lived_in.identity.peer_id
         if not (home / CONFIG).exists():
@@ -103,13 +103,13 @@ async def run(
     """Be a daemon until somebody says that it is enough."""
     failure: LocalError | None = None
     tls = _tls(settings)
-    with listen(settings) as listener:
+    with listen(settings) as bound:
         async with trio.open_nursery() as nursery:
-            wish = Wish()
-            await nursery.start(_wait_for_signals, wish)
+            shutdown = ShutdownRequest()
+            await nursery.start(_wait_for_signals, shutdown)
             try:
-                with wish.start:
-                    await _live(home, settings, Door(listener, tls), wish, on_ready)
+                with shutdown.start:
+                    await _live(home, settings, Listener(bound, tls), shutdown, on_ready)
             except LocalError as error:
                 failure = error  # Raised below: a nursery would wrap it.
             nursery.cancel_scope.cancel()
@@ -118,8 +118,8 @@ async def run(
     _log.info("stopped")
 
 
-class Wish:
-    """Whether somebody wants us to end, from the first moment on."""
+class ShutdownRequest:
+    """A request to shut down, which may come while the daemon still starts."""
 
     def __init__(self) -> None:
         self.start = trio.CancelScope()
@@ -136,8 +136,8 @@ class Wish:
 async def _live(
     home: Path,
     settings: Settings,
-    door: Door,
-    wish: Wish,
+    listener: Listener,
+    shutdown: ShutdownRequest,
     on_ready: Callable[[Running], None] | None,
 ) -> None:
     meters, tokens = Meters(), TokenBook(home)
@@ -156,22 +156,22 @@ async def _live(
         operator_token(home, tokens)
         service = Service(node, settings, tokens, Sessions(node.peer_id))
         meters.watch(service)
-        wish.is_ready = True
-        await _serve(service, meters, door, wish.enough, on_ready)
+        shutdown.is_ready = True
+        await _serve(service, meters, listener, shutdown.enough, on_ready)
 
 
 async def _serve(
     service: Service,
     meters: Meters,
-    door: Door,
+    listener: Listener,
     enough: trio.Event,
     on_ready: Callable[[Running], None] | None,
 ) -> None:
     settings, node = service.settings, service.node
     gate = build(service, meters)
-    address = _address_of(door.listener)
+    address = _address_of(listener.bound)
     gate.admit(address, settings["http.hosts"])
-    service.url = f"{'http' if door.tls is None else 'https'}://{address}"
+    service.url = f"{'http' if listener.tls is None else 'https'}://{address}"
     async with trio.open_nursery() as nursery:
         http_is_over = trio.Event()
 
@@ -179,8 +179,8 @@ async def _serve(
             await serve(
                 gate,
                 _config(),
-                trio.socket.from_stdlib_socket(door.listener),
-                tls=door.tls,
+                trio.socket.from_stdlib_socket(listener.bound),
+                tls=listener.tls,
                 slow_s=settings["http.slow_reader_s"],
                 cut=service.cut_off,
                 enough=enough,
@@ -203,19 +203,21 @@ async def _serve(
             with suppress(FileNotFoundError):
                 place.unlink()
         # Whoever still listens hears why; then the server may end.
-        node.close_readers(Closed("the daemon stops").refusal)
+        service.insight.close_readers(Closed("the daemon stops").refusal)
         await http_is_over.wait()
         nursery.cancel_scope.cancel()
 
 
-async def _wait_for_signals(wish: Wish, task_status: Any = trio.TASK_STATUS_IGNORED) -> None:
+async def _wait_for_signals(
+    shutdown: ShutdownRequest, task_status: Any = trio.TASK_STATUS_IGNORED
+) -> None:
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         task_status.started()
         async for number in signals:
             _log.info("stopping (%s)", signal.Signals(number).name)
-            if wish.enough.is_set():
+            if shutdown.enough.is_set():
                 os._exit(1)  # asked twice: whoever waits has no patience left
-            wish.end()
+            shutdown.end()
 
 
 async def _bound_traces(folder: Path, bytes_max: int) -> None:
@@ -310,5 +312,7 @@ def _tls(settings: Settings) -> ssl.SSLContext | None:
     try:
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
-        raise LocalError(f"{certificate} and {key} are no certificate and key: {error}") from error
+        raise LocalError(
+            f"{certificate} and {key} are not a certificate and its key: {error}"
+        ) from error
     return context

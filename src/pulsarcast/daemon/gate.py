@@ -107,7 +107,7 @@ class Gate:
         headers = Headers(scope=scope)
         try:
             if self.connections > self._connections_max:
-                raise Busy("too many requests and subscriptions at a time")
+                raise Busy("too many requests and subscriptions at a time: try again later")
             self._check_host(headers)
             scope["token"] = self._identify(headers, scope)
         except Unavailable as error:
@@ -131,7 +131,7 @@ class Gate:
             raise Misdirected("this name is not ours: see http.hosts in the settings")
         origin = headers.get("origin")
         if origin is not None and origin.partition("://")[2].lower() != host:
-            raise NotAllowed("pages of others may not ask us anything")
+            raise NotAllowed("a web page of another origin may not use the daemon")
 
     def _identify(self, headers: Headers, scope: Scope) -> Token | None:
         if scope["path"] in OPEN_PATHS:
@@ -144,8 +144,8 @@ class Gate:
             token = self._by_cookie(headers, scope)
         if token is None:
             if kind:
-                raise InvalidToken("this token is unknown, or was revoked")
-            raise InvalidToken("this needs a token: Authorization: Bearer TOKEN")
+                raise InvalidToken("the token is unknown, or was revoked: give another")
+            raise InvalidToken("a token is missing: send Authorization: Bearer TOKEN")
         return token
 
     def _by_cookie(self, headers: Headers, scope: Scope) -> Token | None:

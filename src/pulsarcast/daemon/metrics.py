@@ -72,16 +72,17 @@ class NodeCollector(Collector):
         yield from self._topics()
 
     def _node(self) -> Iterator[Metric]:
-        service, node = self._service, self._service.node
-        counters, held = node.counters, node.footprint()
+        service, node, insight = self._service, self._service.node, self._service.insight
+        counters, held = insight.counters, insight.footprint()
+        peers = node.peers()
         info = GaugeMetricFamily("pulsarcast_node", "The node.", labels=("peer", "version"))
         info.add_metric((node.peer_id, __version__), 1)
         yield info
         yield _gauge("ready", "Whether the node keeps its promises.", not service.reasons())
         yield _gauge("halted", "Whether it has fallen silent.", node.halted is not None)
         yield _gauge("start_time_seconds", "When it started.", service.started_us / 1e6)
-        yield _gauge("peers_connected", "Peers with a connection.", len(node.peers))
-        yield _gauge("peers_known", "Peers in the routing table.", node.peers_known)
+        yield _gauge("peers_connected", "Peers with a connection.", len(peers))
+        yield _gauge("peers_known", "Peers in the routing table.", insight.peers_known)
         yield _gauge("topics_followed", "Topics that are followed.", held["topics"])
         yield _count("messages_received", "Messages from peers.", counters.messages_in)
         yield _count("messages_sent", "Messages to peers.", counters.messages_out)
@@ -89,7 +90,7 @@ class NodeCollector(Collector):
         yield _count("sent_bytes", "Bytes to sockets of peers.", counters.bytes_out)
         yield _count("deliveries", "Events delivered to readers' logs.", counters.deliveries)
         yield _count("commits", "Commits of the store.", counters.commits)
-        queued = sum(peer.queued_bytes for peer in node.neighbours())
+        queued = sum(peer.queued_bytes for peer in peers)
         yield _gauge("queue_bytes", "Bytes that wait for peers to take them.", queued)
         yield _gauge("replicas_held", "Blocks kept for others.", held["dht_held"])
         yield _gauge("outbox", "Requests to publish without an answer.", held["outbox"])
@@ -99,7 +100,7 @@ class NodeCollector(Collector):
         ways = CounterMetricFamily(
             "pulsarcast_recoveries", "How often each way of recovering was taken.", labels=("way",)
         )
-        for way, count in sorted(node.recoveries.items()):
+        for way, count in sorted(insight.recoveries.items()):
             ways.add_metric((way,), count)
         yield ways
 
@@ -141,7 +142,7 @@ class NodeCollector(Collector):
         led = GaugeMetricFamily(
             "pulsarcast_topic_led", "Whether we know of an acting one.", labels=labels
         )
-        for topic in self._service.node.followed()[:TOPICS_MAX]:
+        for topic in self._service.node.topics()[:TOPICS_MAX]:
             key = (topic.id, topic.name)
             newest.add_metric(key, topic.newest)
             held.add_metric(key, topic.held_back)

@@ -59,7 +59,7 @@ class Health(msgspec.Struct):
 
 async def list_topics(call: Call) -> Response:
     """Every topic that the node follows."""
-    found = call.service.node.followed(call.service.aliases.topics)
+    found = call.service.insight.topics(call.service.aliases.topics)
     topics = call.token.topics
     if topics is not None:
         found = [each for each in found if each.id in topics]
@@ -103,8 +103,8 @@ async def update_topic(call: Call) -> Response:
     return answer(api.topic_view(topic.descriptor, service.aliases.topics))
 
 
-async def leave_topic(call: Call) -> Response:
-    """Unsubscribe, for everybody on this node."""
+async def unsubscribe(call: Call) -> Response:
+    """Unsubscribe the node, for all its readers."""
     await call.service.node.unsubscribe(await call.topic())
     return nothing()
 
@@ -136,7 +136,7 @@ async def _below(service: Service, named: dict[str, str]) -> dict[str, Cid]:
 def _check_free(call: Call, alias: str) -> None:
     call.service.aliases.check(alias)
     if alias in call.service.aliases.topics:
-        raise Conflict(f"the alias {alias!r} stands for another topic already")
+        raise Conflict(f"the alias {alias!r} is in use: drop it first, or give another")
 
 
 # Events.
@@ -181,7 +181,7 @@ async def read_history(call: Call) -> Response:
     node = call.service.node
     cid = await call.topic()
     query = read_query(call.request, HistoryQuery)
-    wanted = await node.filter_of(cid, query.where)
+    wanted = await call.service.insight.filter_of(cid, query.where)
     looked_at = query.limit if wanted is None else LOOKED_AT_MAX
     events: list[api.EventView] = []
     size = last = 0
@@ -194,7 +194,7 @@ async def read_history(call: Call) -> Response:
             size += len(event.descriptor.block)
             if size > PAGE_BYTES_MAX or len(events) == query.limit:
                 break
-    newest = node.newest(cid)
+    newest = call.service.insight.newest(cid)
     # Retention may have let go of everything from here on: whoever pages must come to an end.
     following = last + 1 if 0 < last < newest else None
     return answer(api.Page(events=events, next=following, newest=newest))
@@ -221,7 +221,7 @@ async def status(call: Call) -> Response:
 
 async def peers(call: Call) -> Response:
     """Whom the node is connected to."""
-    return answer(api.Peers(call.service.node.neighbours()))
+    return answer(api.Peers(call.service.node.peers()))
 
 
 async def open_page(call: Call) -> Response:
@@ -300,9 +300,9 @@ OPERATIONS: Final = (
         body=api.TopicUpdate, answer=api.TopicView, errors=(404,),
     ),
     Operation(
-        method="DELETE", path="/v1/topics/{topic}/subscription", name="leave_topic",
-        summary="Leave a topic, for everybody on this node.", scope="admin", handle=leave_topic,
-        status=204, errors=(404,),
+        method="DELETE", path="/v1/topics/{topic}/subscription", name="unsubscribe",
+        summary="Unsubscribe the node from a topic, for all its readers.", scope="admin",
+        handle=unsubscribe, status=204, errors=(404,),
     ),
     Operation(
         method="POST", path="/v1/topics/{topic}/events", name="publish",

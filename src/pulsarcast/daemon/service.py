@@ -16,6 +16,7 @@ from pulsarcast.daemon.settings import Settings
 from pulsarcast.daemon.tokens import TokenBook
 from pulsarcast.model.api import RetentionView, StatusView
 from pulsarcast.model.errors import DiskFull
+from pulsarcast.network.insight import Insight
 from pulsarcast.network.node import Node
 from pulsarcast.storage.home import STORE
 
@@ -29,6 +30,7 @@ class Service:
 
     def __init__(self, node: Node, settings: Settings, tokens: TokenBook, sessions: Sessions):
         self.node = node
+        self.insight = Insight(node)
         self.settings = settings
         self.tokens = tokens
         self.sessions = sessions
@@ -49,7 +51,7 @@ class Service:
     @property
     def retention(self) -> RetentionView:
         """What topics made here keep, where they say nothing themselves."""
-        days = self.settings["storage.keep_days"]
+        days = self.settings["storage.retention_days"]
         return RetentionView(age_s=days * DAY_S if days else None)
 
     def reasons(self) -> list[str]:
@@ -67,10 +69,12 @@ class Service:
     def tips(self) -> list[str]:
         """What an operator might want to know, though it is no reason to be alarmed."""
         tips: list[str] = []
-        if not self.node.peers:
-            tips.append("no peer is connected: name one with --bootstrap, or let others dial us")
+        if not self.node.peers():
+            tips.append(
+                "no peer is connected: name one with --bootstrap, or wait for a peer to dial"
+            )
         if not self.node.addresses:
-            tips.append("others are told no address to dial: set node.listen or node.announce")
+            tips.append("the node advertises no address: set node.listen or node.announce")
         return tips
 
     def disk_complaint(self) -> str | None:
@@ -95,20 +99,21 @@ class Service:
     def status(self) -> StatusView:
         """All of it, for people."""
         node = self.node
-        counters, footprint = node.counters, node.footprint()
-        followed = node.followed()
+        insight = self.insight
+        counters, footprint = insight.counters, insight.footprint()
+        followed = node.topics()
         reasons = self.reasons()
         return StatusView(
             peer=node.peer_id,
             addresses=list(node.addresses),
             version=__version__,
             started_us=self.started_us,
-            incarnation=node.incarnation,
+            incarnation=insight.incarnation,
             halted=node.halted,
             ready=not reasons,
             reasons=reasons,
-            peers=len(node.peers),
-            peers_known=node.peers_known,
+            peers=len(node.peers()),
+            peers_known=insight.peers_known,
             topics=len(followed),
             subscriptions=sum(topic.subscribed for topic in followed),
             messages_in=counters.messages_in,

@@ -93,7 +93,7 @@ SETTINGS: Final = (
         "Free space on the disk below which the node refuses them too.",
     ),
     Setting(
-        "storage.keep_days",
+        "storage.retention_days",
         0,
         "Retention, in days, of topics created here without one; 0 keeps everything.",
     ),

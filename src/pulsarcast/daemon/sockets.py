@@ -33,12 +33,12 @@ async def serve_socket(service: Service, socket: WebSocket) -> None:
         call = Call(service, request, STREAMS[0])
         topic = await call.topic()
         query = read_query(request, StreamQuery)
-        start, from_start = await begin(service, request, topic, query)
+        start = await begin(service, request, topic, query)
     except LocalError as error:
         await _refuse(socket, error)
         return
     try:
-        async with subscribed(service, topic, query, start, from_start=from_start) as events:
+        async with subscribed(service, topic, query, start) as events:
             await socket.accept()
 
             async def give(batch: list[Event]) -> None:

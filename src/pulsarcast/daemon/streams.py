@@ -1,7 +1,7 @@
 """Subscriptions over HTTP: as server-sent events, and as a WebSocket.
 
-A subscriber with a name has a place that outlives it; one without goes on from where it says it
-was (`Last-Event-ID`, or `from`). Either reads from the node's log, so a slow one costs nobody
+A subscriber with a name has an offset that outlives it; one without goes on from where it says it
+was (`Last-Event-ID`, or `start`). Either reads from the node's log, so a slow one costs nobody
 anything; one that takes nothing is cut off (see `serving`). Whoever comes back under a name takes
 it over: the connection that was cut may still look alive to us.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Annotated, Final
 
 import msgspec
@@ -43,8 +43,10 @@ from pulsarcast.model.errors import (
     Unavailable,
 )
 from pulsarcast.model.ids import Cid, parse_cid
+from pulsarcast.network.insight import Insight
 from pulsarcast.network.node import Node
 from pulsarcast.network.subscriptions import Event, Subscription
+from pulsarcast.network.values import Start
 
 KEEP_ALIVE_S: Final = 15.0
 CHUNK_BYTES: Final = 64 * 1024
@@ -57,7 +59,7 @@ _log = logging.getLogger(__name__)
 _encode = msgspec.json.Encoder().encode
 
 
-class StreamQuery(msgspec.Struct, forbid_unknown_fields=True, rename={"start": "from"}):
+class StreamQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Where to begin, and under which name."""
 
     name: Annotated[str, msgspec.Meta(max_length=NAME_MAX)] = ""
@@ -90,7 +92,7 @@ LINES: Final = Lines()
 
 @asynccontextmanager
 async def subscribed(
-    service: Service, topic: Cid, query: StreamQuery, start: int | None, *, from_start: bool
+    service: Service, topic: Cid, query: StreamQuery, start: Start
 ) -> AsyncIterator[Subscription]:
     """Listen for as long as a connection lasts."""
     name = query.name
@@ -98,8 +100,7 @@ async def subscribed(
     subscription = await service.node.subscribe(
         topic,
         chosen,
-        from_start=from_start,
-        start=start,
+        start,
         manual=True,
         take_over=True,
         where=query.where,
@@ -111,34 +112,34 @@ async def subscribed(
         service.readers -= 1
         subscription.close()
         if not name:
-            with trio.CancelScope(shield=True), trio.move_on_after(5):
+            with trio.CancelScope(shield=True), trio.move_on_after(5), suppress(ReaderNotFound):
                 await service.node.forget(topic, chosen)
 
 
 async def forget_nameless(node: Node) -> None:
-    """Forget the places of those without a name whom a crash left behind: nobody can come back."""
-    for topic in node.topics_read:
-        for reader in node.readers(topic):
+    """Delete the readers without a name that a crash left behind: no client can resume them."""
+    for topic in Insight(node).topics_read:
+        for reader in await node.readers(topic):
             if reader.name.startswith(ANONYMOUS):
                 await node.forget(topic, reader.name)
 
 
-async def place_of(service: Service, topic: Cid, text: str) -> tuple[int | None, bool]:
-    """The index to begin with (None: where the name stopped, or now), and whether at the start."""
+async def start_of(service: Service, topic: Cid, text: str) -> Start:
+    """The first event that a query asks for, by its index where it names an event."""
     if text == "now":
-        return None, False
+        return "now"
     if text == "beginning":
-        return None, True
+        return "beginning"
     if text.isascii() and text.isdigit() and len(text) < 19:
-        return max(1, int(text)), False
+        return max(1, int(text))
     try:
         cid = parse_cid(text)
     except LocalError:
-        raise Malformed("`from` is now, beginning, an index, or an event's id") from None
-    index = await service.node.index_of(topic, cid)
+        raise Malformed(f"start={text!r}: give now, beginning, an index or an event's id") from None
+    index = service.insight.index_of(topic, cid)
     if index is None:
         raise NotFound("the node does not have this event")
-    return index, False
+    return index
 
 
 class EventStream(Response):
@@ -152,21 +153,17 @@ class EventStream(Response):
         token: Token,
         topic: Cid,
         query: StreamQuery,
-        start: int | None,
-        *,
-        from_start: bool,
+        start: Start,
     ) -> None:
         self.service, self.token, self.topic, self.query = service, token, topic, query
-        self.start, self.from_start = start, from_start
+        self.start: Start = start
         super().__init__(headers={**SAFE, "X-Accel-Buffering": "no"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until one of both ends it."""
         scope["is_stream"] = True
         del self.headers["content-length"]
-        listening = subscribed(
-            self.service, self.topic, self.query, self.start, from_start=self.from_start
-        )
+        listening = subscribed(self.service, self.topic, self.query, self.start)
         async with AsyncExitStack() as stack:
             try:
                 subscription = await stack.enter_async_context(listening)
@@ -176,7 +173,7 @@ class EventStream(Response):
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             if not self.query.name:
                 # Who has no name, and is cut off before the first event, must know where it was.
-                place = b"id: %d\n\n" % self._place(subscription)
+                place = b"id: %d\n\n" % await self._offset(subscription)
                 await send({"type": "http.response.body", "body": place, "more_body": True})
 
             async def give(events: list[Event]) -> None:
@@ -192,11 +189,11 @@ class EventStream(Response):
             with trio.move_on_after(1):
                 await send({"type": "http.response.body", "body": last, "more_body": False})
 
-    def _place(self, subscription: Subscription) -> int:
+    async def _offset(self, subscription: Subscription) -> int:
         """The index behind which the stream begins."""
-        if self.start is not None:
+        if isinstance(self.start, int):
             return self.start - 1
-        readers = self.service.node.readers(self.topic)
+        readers = await self.service.node.readers(self.topic)
         return next((each.done for each in readers if each.name == subscription.name), 0)
 
 
@@ -258,32 +255,32 @@ async def subscribe(call: Call) -> Response:
     """A stream of events."""
     topic = await call.topic()
     query = read_query(call.request, StreamQuery)
-    start, from_start = await begin(call.service, call.request, topic, query)
-    return EventStream(call.service, call.token, topic, query, start, from_start=from_start)
+    start = await begin(call.service, call.request, topic, query)
+    return EventStream(call.service, call.token, topic, query, start)
 
 
 async def begin(
     service: Service, connection: HTTPConnection, topic: Cid, query: StreamQuery
-) -> tuple[int | None, bool]:
+) -> Start:
     """Where a subscription begins, by its query and by what its reader saw last."""
     if query.name.startswith(ANONYMOUS) or not query.name.isprintable():
-        raise Malformed(f"a name is printable and does not begin with {ANONYMOUS}")
-    start, from_start = await place_of(service, topic, query.start)
+        raise Malformed(f"a reader's name is printable and does not begin with {ANONYMOUS}")
+    start = await start_of(service, topic, query.start)
     seen = connection.headers.get("last-event-id", "")
     if seen.isascii() and seen.isdigit() and len(seen) < 19:
-        start, from_start = int(seen) + 1, False
-        if start > service.node.newest(topic) + 1:
+        start = int(seen) + 1
+        if start > service.insight.newest(topic) + 1:
             # It would hear nothing until the new log has grown as long as the old one was.
             raise LogChanged(ANOTHER_LOG)
-    await service.node.filter_of(topic, query.where)  # A name keeps its place if it is refused.
-    if not service.node.is_subscribed(topic):
+    await service.insight.filter_of(topic, query.where)  # Before a reader is made.
+    if not service.insight.is_subscribed(topic):
         service.check_room()
-    return start, from_start
+    return start
 
 
 async def list_readers(call: Call) -> Response:
-    """Everybody who has a place in a topic."""
-    found = call.service.node.readers(await call.topic())
+    """The readers of a topic, and their offsets."""
+    found = await call.service.node.readers(await call.topic())
     return answer(api.Readers([each for each in found if not each.name.startswith(ANONYMOUS)]))
 
 
@@ -291,16 +288,13 @@ async def acknowledge(call: Call) -> Response:
     """A reader is done with everything up to an index."""
     topic, name = await call.topic(), call.path("name")
     done = await read_json(call.request, api.Done, call.service.settings["http.body_bytes_max"])
-    if not call.service.node.acknowledge(topic, name, done.index):
-        raise ReaderNotFound(f"nobody has a place here as {name!r}")
+    await call.service.node.acknowledge(topic, name, done.index)
     return nothing()
 
 
 async def forget_reader(call: Call) -> Response:
-    """Forget the place of a name."""
-    topic, name = await call.topic(), call.path("name")
-    if not await call.service.node.forget(topic, name):
-        raise ReaderNotFound(f"nobody has a place here as {name!r}")
+    """Delete a reader."""
+    await call.service.node.forget(await call.topic(), call.path("name"))
     return nothing()
 
 
@@ -315,7 +309,7 @@ STREAMS: Final = (
     ),
     Operation(
         method="GET", path="/v1/topics/{topic}/readers", name="list_readers",
-        summary="Everybody who has a place in a topic.", scope="read", handle=list_readers,
+        summary="The readers of a topic, and their offsets.", scope="read", handle=list_readers,
         answer=api.Readers, errors=(404,), of_one_topic=True,
     ),
     Operation(
@@ -325,7 +319,7 @@ STREAMS: Final = (
     ),
     Operation(
         method="DELETE", path="/v1/topics/{topic}/readers/{name}", name="forget_reader",
-        summary="Forget the place of a name.", scope="read", handle=forget_reader, status=204,
+        summary="Delete a reader.", scope="read", handle=forget_reader, status=204,
         errors=(404,), of_one_topic=True,
     ),
 )  # fmt: skip

@@ -89,7 +89,7 @@ class TokenBook:
             raise LocalError(f"a token needs a name of 1 to {NAME_MAX} printable characters")
         for_topics = None if topics is None else tuple(topics)
         if for_topics is not None and "admin" in chosen:
-            raise LocalError("a token for some topics only cannot administer the node")
+            raise LocalError("a token with the scope admin is for all topics: give topics or admin")
         known = dict(self._read())
         if len(known) >= TOKENS_MAX:
             raise LocalError(f"there are {TOKENS_MAX} tokens already: revoke some")

@@ -29,7 +29,7 @@ from pulsarcast.model.topic_types import (
 
 Scope: TypeAlias = Literal["read", "publish", "admin"]
 Order: TypeAlias = Literal["none", "per-publisher", "causal", "total"]
-Travel: TypeAlias = Literal["tree", "cube"]
+DisseminationName: TypeAlias = Literal["tree", "cube"]
 Linking: TypeAlias = Literal["LAST_SEEN", "CUSTOM"]
 Encoding: TypeAlias = Literal["utf-8", "base64"]
 Ack: TypeAlias = Literal["accepted", "replicated"]
@@ -85,7 +85,7 @@ class SettingsView(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unkn
     """The settings that a topic's author chooses."""
 
     order: Order = "none"
-    dissemination: Travel = "tree"
+    dissemination: DisseminationName = "tree"
     """How events travel; it never changes."""
     publishers: list[str] | None = None
     """The peers that may publish; left out: every peer."""
@@ -233,7 +233,7 @@ class BatchEvent(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknow
     name: str = ""
     attributes: dict[str, AttributeView] = {}
     parents: list[str] = []
-    key: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
+    idempotency_key: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
     """The same key, also in another call or after a crash, publishes once."""
     created_us: int | None = None
     """When it was said; left out: now, or when the key was first used."""
@@ -439,11 +439,11 @@ def to_bytes(text: str, encoding: Encoding) -> bytes:
         try:
             return base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError) as error:
-            raise LocalError(f"not base64: {error}") from error
+            raise LocalError(f"the text is not base64: {error}") from error
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise LocalError("a text that is not Unicode") from error
+        raise LocalError("the text is not Unicode") from error
 
 
 def attribute_from(value: AttributeView) -> Attribute:
@@ -485,12 +485,12 @@ def settings_view(settings: TopicSettings) -> SettingsView:
     """A topic's settings for a program in any language."""
     retention = settings.retention
     return SettingsView(
-        order=settings.delivery_order.value,
+        order=settings.order.value,
         dissemination=settings.dissemination.value,
-        publishers=_peer_texts(settings.allowed_publishers),
+        publishers=_peer_texts(settings.publishers),
         request_to_publish=settings.request_to_publish,
         requesters=_peer_texts(settings.requesters),
-        linking=settings.event_linking.value,
+        linking=settings.linking.value,
         sequencers=_peer_texts(settings.sequencers) or None,
         retention=RetentionView(retention.age_s, retention.count, retention.bytes),
         payload_bytes_max=settings.payload_bytes_max,
@@ -502,12 +502,12 @@ def settings_from(view: SettingsView, base: TopicSettings) -> TopicSettings:
     """The settings that a view asks for; settings that a view cannot express stay as in `base`."""
     order = DeliveryOrder(view.order)
     changes: dict[str, Any] = {
-        "delivery_order": order,
+        "order": order,
         "dissemination": Dissemination(view.dissemination),
-        "allowed_publishers": _parse_peers(view.publishers),
+        "publishers": _parse_peers(view.publishers),
         "request_to_publish": view.request_to_publish,
         "requesters": _parse_peers(view.requesters),
-        "event_linking": EventLinking(view.linking),
+        "linking": EventLinking(view.linking),
         "retention": Retention(view.retention.age_s, view.retention.count, view.retention.bytes),
     }
     if view.payload_bytes_max is not None:
@@ -544,7 +544,7 @@ def topic_view(topic: TopicDescriptor, aliases: Mapping[str, str]) -> TopicView:
         version=topic.number,
         version_id=cid_text(topic.cid),
         created_us=topic.created,
-        settings=settings_view(topic),
+        settings=settings_view(topic.settings),
         subtopics={name: cid_text(cid) for name, cid in topic.subtopics.items()},
         aliases=[alias for alias, named in aliases.items() if named == topic_id],
     )

@@ -146,7 +146,7 @@ class Conflict(LocalError):
 
 
 class TakenOver(Conflict):
-    """Another connection listens under this reader's name now."""
+    """Another subscription has taken over this reader."""
 
     code = "taken_over"
 

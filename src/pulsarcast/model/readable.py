@@ -236,11 +236,11 @@ def _settings_from_readable(metadata: Mapping[str, Any]) -> TopicSettings:
     allowed, request = metadata["allowedPublishers"], metadata["requestToPublish"]
     retention, root = metadata["retention"], metadata["root"]
     return TopicSettings(
-        allowed_publishers=_peers(allowed["peers"]) if allowed["enabled"] else None,
+        publishers=_peers(allowed["peers"]) if allowed["enabled"] else None,
         request_to_publish=request["enabled"],
         requesters=None if request["peers"] is None else _peers(request["peers"]),
-        event_linking=EventLinking(metadata["eventLinking"]),
-        delivery_order=DeliveryOrder(metadata["deliveryOrder"]),
+        linking=EventLinking(metadata["eventLinking"]),
+        order=DeliveryOrder(metadata["deliveryOrder"]),
         dissemination=Dissemination(metadata["dissemination"]),
         root=None if root is None else parse_peer(root),
         sequencers=_peers(metadata["sequencers"]),

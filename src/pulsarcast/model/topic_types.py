@@ -78,14 +78,11 @@ class AttributeRule(msgspec.Struct, frozen=True):
 ATTRIBUTE_TYPES: Final = ("int", "float", "str", "bool", "timestamp")
 
 
-class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings that a topic's author chooses; the defaults are the thesis'."""
+class _Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings that have one name in programs and in descriptors."""
 
-    allowed_publishers: tuple[PeerId, ...] | None = None  # None: every peer
     request_to_publish: bool = True
     requesters: tuple[PeerId, ...] | None = None  # None: every peer, if requests are taken at all
-    event_linking: EventLinking = EventLinking.LAST_SEEN
-    delivery_order: DeliveryOrder = DeliveryOrder.NONE
     dissemination: Dissemination = Dissemination.TREE
     root: PeerId | None = None  # whose key is the tree's root; None: the author's
     sequencers: tuple[PeerId, ...] = ()  # of total order: the first leads, the others succeed
@@ -96,9 +93,20 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
     extensions: dict[str, object] = {}
 
 
-class TopicDescriptor(TopicSettings, frozen=True, kw_only=True):
-    """One version of a topic, verified as far as its own bytes allow."""
+class TopicSettings(_Settings, frozen=True, kw_only=True):
+    """What a topic's author chooses; the defaults are the thesis'."""
 
+    order: DeliveryOrder = DeliveryOrder.NONE
+    publishers: tuple[PeerId, ...] | None = None  # None: anyone
+    linking: EventLinking = EventLinking.LAST_SEEN
+
+
+class TopicDescriptor(_Settings, frozen=True, kw_only=True):
+    """One version of a topic, verified as far as its own bytes allow; its names are the thesis'."""
+
+    allowed_publishers: tuple[PeerId, ...] | None
+    event_linking: EventLinking
+    delivery_order: DeliveryOrder
     name: str
     author: PeerId
     number: int  # of the version, from 0
@@ -127,9 +135,13 @@ class TopicDescriptor(TopicSettings, frozen=True, kw_only=True):
 
     @property
     def settings(self) -> TopicSettings:
-        """The settings of this version, from which those of the next can be made."""
-        chosen = {field: getattr(self, field) for field in TopicSettings.__struct_fields__}
-        return TopicSettings(**chosen)
+        """The settings of this version: a start for choosing the next one's."""
+        return TopicSettings(
+            order=self.delivery_order,
+            publishers=self.allowed_publishers,
+            linking=self.event_linking,
+            **{field: getattr(self, field) for field in _Settings.__struct_fields__},
+        )
 
     @property
     def is_sequenced(self) -> bool:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from pulsarcast.model.cbor import INT_MAX, decode, encode_part, opaque
 from pulsarcast.model.errors import Rejection, RemoteError
@@ -116,16 +116,16 @@ def topic_fields(
 def _settings_fields(settings: TopicSettings) -> Fields:
     """The part of a topic's map that holds its settings."""
     fields: Fields = {}
-    if settings.allowed_publishers is not None:
-        fields["allow"] = list(settings.allowed_publishers)
+    if settings.publishers is not None:
+        fields["allow"] = list(settings.publishers)
     if not settings.request_to_publish:
         fields["request"] = False
     if settings.requesters is not None:
         fields["ask"] = list(settings.requesters)
-    if settings.event_linking is not EventLinking.LAST_SEEN:
-        fields["link"] = settings.event_linking.value
-    if settings.delivery_order is not DeliveryOrder.NONE:
-        fields["order"] = settings.delivery_order.value
+    if settings.linking is not EventLinking.LAST_SEEN:
+        fields["link"] = settings.linking.value
+    if settings.order is not DeliveryOrder.NONE:
+        fields["order"] = settings.order.value
     if settings.dissemination is not Dissemination.TREE:
         fields["travel"] = settings.dissemination.value
     if settings.root is not None:
@@ -200,27 +200,28 @@ def read_topic(block: bytes, *, verify: bool) -> TopicDescriptor:
         signature=signature,
         cid=cid_of(block),
         block=block,
-        **{name: getattr(settings, name) for name in TopicSettings.__struct_fields__},
+        **settings,
     )
 
 
-def _read_settings(fields: Fields) -> TopicSettings:
+def _read_settings(fields: Fields) -> dict[str, Any]:
+    """A descriptor's settings, by its own names for them."""
     get = fields.get
-    return TopicSettings(
-        allowed_publishers=read_peers(get("allow"), "allow") if "allow" in fields else None,
-        request_to_publish=_read_flag(fields, "request", default=True),
-        requesters=read_peers(get("ask"), "ask") if "ask" in fields else None,
-        event_linking=_read_choice(fields, "link", EventLinking.LAST_SEEN),
-        delivery_order=_read_choice(fields, "order", DeliveryOrder.NONE),
-        dissemination=_read_choice(fields, "travel", Dissemination.TREE),
-        root=check_peer_id(get("root")) if "root" in fields else None,
-        sequencers=_read_some_peers(fields, "sequencers"),
-        recovery_keys=_read_some_peers(fields, "recovery"),
-        retention=_read_retention(get("keep")) if "keep" in fields else Retention(),
-        attributes=_read_rules(get("attributes")) if "attributes" in fields else (),
-        payload_bytes_max=_read_payload_max(fields),
-        extensions=read_extensions(get("x")) if "x" in fields else {},
-    )
+    return {
+        "allowed_publishers": read_peers(get("allow"), "allow") if "allow" in fields else None,
+        "request_to_publish": _read_flag(fields, "request", default=True),
+        "requesters": read_peers(get("ask"), "ask") if "ask" in fields else None,
+        "event_linking": _read_choice(fields, "link", EventLinking.LAST_SEEN),
+        "delivery_order": _read_choice(fields, "order", DeliveryOrder.NONE),
+        "dissemination": _read_choice(fields, "travel", Dissemination.TREE),
+        "root": check_peer_id(get("root")) if "root" in fields else None,
+        "sequencers": _read_some_peers(fields, "sequencers"),
+        "recovery_keys": _read_some_peers(fields, "recovery"),
+        "retention": _read_retention(get("keep")) if "keep" in fields else Retention(),
+        "attributes": _read_rules(get("attributes")) if "attributes" in fields else (),
+        "payload_bytes_max": _read_payload_max(fields),
+        "extensions": read_extensions(get("x")) if "x" in fields else {},
+    }
 
 
 def _read_flag(fields: Fields, key: str, *, default: bool) -> bool:

@@ -103,9 +103,9 @@ def create_meta_topic(
 ) -> TopicDescriptor:
     """Make the meta topic of the topic with this name: only its author announces versions there."""
     settings = TopicSettings(
-        allowed_publishers=(identity.peer_id,),
+        publishers=(identity.peer_id,),
         request_to_publish=False,
-        delivery_order=DeliveryOrder.PER_PUBLISHER,
+        order=DeliveryOrder.PER_PUBLISHER,
     )
     fields = topic_fields(
         settings,
@@ -171,14 +171,14 @@ def settled(settings: TopicSettings, author: PeerId) -> TopicSettings:
     """Fill in the settings that follow from others, so that common choices stay short."""
     if settings.root == author:
         settings = msgspec.structs.replace(settings, root=None)
-    if settings.delivery_order is not DeliveryOrder.TOTAL:
+    if settings.order is not DeliveryOrder.TOTAL:
         return settings
     sequencers = settings.sequencers or (author,)
-    allowed = settings.allowed_publishers
+    allowed = settings.publishers
     return msgspec.structs.replace(
         settings,
         sequencers=sequencers,
-        allowed_publishers=sequencers if allowed is None else allowed,
+        publishers=sequencers if allowed is None else allowed,
     )
 
 

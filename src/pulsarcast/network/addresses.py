@@ -137,7 +137,7 @@ def parse_contact(text: str) -> Contact:
     """A peer and its address, from `/ip4/…/tcp/…/p2p/PEER`; raises LocalError where it is none."""
     address, separator, peer = text.rpartition("/p2p/")
     if not separator:
-        raise LocalError(f"not an address with a peer in it, as /ip4/…/tcp/…/p2p/PEER: {text!r}")
+        raise LocalError(f"not an address of a peer, such as /ip4/…/tcp/…/p2p/PEER: {text!r}")
     contact = Contact(parse_peer(peer), (address,))
     check_address(address, contact.peer)
     return contact

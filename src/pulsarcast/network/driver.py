@@ -84,12 +84,12 @@ _log = logging.getLogger(__name__)
 
 
 class Application(Protocol):
-    """Whoever stands on the node."""
+    """What hands the events on, and joins the commits."""
 
     def deliver(self, event: EventDescriptor, record: trace.Delivered) -> None:
         """An event has come."""
 
-    def before_commit(self) -> None:
+    def before_commit(self, driver: Driver) -> None:
         """The disk is about to commit: what is worth no commit of its own may join."""
 
     def halted_because(self, refusal: Refusal) -> None:
@@ -187,7 +187,9 @@ class Driver:
         for address in self._announce:
             check_address(address, self.me)
             if is_everywhere(address):
-                raise LocalError(f"an address at which everybody would dial themselves: {address}")
+                raise LocalError(
+                    f"{address} leads peers to themselves: announce an address of this machine"
+                )
         bound: list[str] = []
         try:
             for address in self._listen:
@@ -195,7 +197,9 @@ class Driver:
             self.bound = tuple(bound)
             self.addresses = self._announce or self._to_be_told()
             if len(self.addresses) > ADDRESSES_MAX:
-                raise LocalError(f"more than {ADDRESSES_MAX} addresses: nobody would listen to us")
+                raise LocalError(
+                    f"more than {ADDRESSES_MAX} addresses: listen at fewer, or announce fewer"
+                )
         except BaseException:
             self.host.close()
             raise
@@ -386,7 +390,7 @@ class Driver:
                     elif time.monotonic() > until_s:
                         self._give_way()
                         return
-                self._application.before_commit()
+                self._application.before_commit(self)
                 self._inputs.extend(self.disk.settle())
         finally:
             self._settling = False

@@ -20,7 +20,7 @@ from pulsarcast.model.errors import LocalError
 from pulsarcast.model.filters import Filter
 from pulsarcast.model.ids import Cid
 from pulsarcast.network.driver import Driver
-from pulsarcast.network.places import Places
+from pulsarcast.network.offsets import Offsets
 from pulsarcast.protocol.content.content import FILTERS_MAX
 from pulsarcast.protocol.content.following import ContentTopic
 from pulsarcast.protocol.content.spaces import routes_of
@@ -43,8 +43,8 @@ def end_of(topic: Cid, sid: int, call: int) -> UnsubscribeContent:
 class Filters:
     """The filters of all topics that we follow by content."""
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(self, offsets: Offsets) -> None:
+        self._offsets = offsets
 
     async def keep(self, driver: Driver) -> None:
         """End now and then what nobody has read for a while."""
@@ -90,13 +90,13 @@ class Filters:
     def _end(self, driver: Driver, topic: ContentTopic, sids: list[int]) -> None:
         if sids and len(sids) == len(topic.wanted):
             # The topic goes, and its log. Its next one counts anew: no place must outlive this.
-            self._places.drop_topic(driver, topic.id)
+            self._offsets.drop_topic(driver, topic.id)
         for sid in sids:
             driver.ask(partial(end_of, topic.id, sid))
 
     def _unread(self, topic: ContentTopic) -> list[int]:
         """What nobody reads, oldest first."""
-        feed = self._places.by_topic.get(topic.id)
+        feed = self._offsets.by_topic.get(topic.id)
         read = {} if feed is None else {sid_of(name): None for name in feed.readers}
         return [sid for sid in topic.wanted if sid not in read]
 

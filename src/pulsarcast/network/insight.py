@@ -1,145 +1,130 @@
-"""What can be seen of a running node: its topics, its place in their trees, its neighbours.
+"""Insight: what a daemon shows of its node, and does with it, beyond what a program needs.
 
-Only looked at, never changed; for people, pages and meters.
+It reads the parts of a node and of its core as they are now; nothing here changes a topic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec.structs import replace
-
-from pulsarcast.model.api import FollowedView, PeerView, ReaderView, SequencingView
-from pulsarcast.model.ids import Cid, PeerId, cid_text, peer_text
-from pulsarcast.model.topic_types import Dissemination, TopicDescriptor
-from pulsarcast.network.neighbours import Neighbours
-from pulsarcast.network.subscriptions import Feed
-from pulsarcast.protocol.content.following import ContentTopic
-from pulsarcast.protocol.sequencing.raft_member import RaftMember
-from pulsarcast.protocol.topic.log import TopicLog
-from pulsarcast.protocol.topic.topic import Topic
-
-
-def topic_view(
-    topic: Topic, feed: Feed | None, aliases: Mapping[str, str], member: RaftMember | None = None
-) -> FollowedView:
-    """How a topic that we follow does."""
-    tree, footprint = topic.view(), topic.footprint()
-    return replace(
-        _view(topic.id, topic.descriptor, topic.log, feed, aliases),
-        subscribed=tree.subscribed,
-        parent=None if tree.parent is None else peer_text(tree.parent),
-        children=_texts(tree.children),
-        lazy=_texts(tree.lazy),
-        # In a cube everyone is the root of its own tree.
-        is_root=tree.root or topic.descriptor.dissemination is Dissemination.CUBE,
-        held_back=footprint["held_back"],
-        missing=footprint["wants"],
-        sequencing=None if member is None else sequencing_of(member),
-        halted=None if topic.halted is None else topic.halted.message,
-    )
+from pulsarcast.model.api import FollowedView
+from pulsarcast.model.errors import Refusal, RemoteError
+from pulsarcast.model.events import read_own_event
+from pulsarcast.model.filters import Filter
+from pulsarcast.model.ids import Cid
+from pulsarcast.model.topics import TopicDescriptor
+from pulsarcast.network import views
+from pulsarcast.network.driver import Counters
+from pulsarcast.network.node import Node
+from pulsarcast.network.values import Ack, Publication, Published, TopicRef
+from pulsarcast.protocol.store import Block, Events, LoadBlock, LoadNumbers
+from pulsarcast.storage.logs import LogState
 
 
-def sequencing_of(member: RaftMember) -> SequencingView:
-    """What we know of a topic's sequencers, as one of them."""
-    sequencer = member.sequencer
-    return SequencingView(
-        leader=None if sequencer.leader is None else peer_text(sequencer.leader),
-        term=sequencer.term,
-        leads=sequencer.leads,
-        has_vote=sequencer.has_vote,
-        held=member.held(),
-    )
+class Insight:
+    """A running node, seen from inside."""
 
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._home = node._home
+        self._driver = node._running
+        self._offsets = node._offsets
+        self._log_reader = node._home.log_reader()
 
-def readers_of(feed: Feed) -> list[ReaderView]:
-    """All names that have a place in a topic."""
-    return [
-        ReaderView(
-            name=name,
-            done=feed.newest if done is None else done,
-            behind=0 if done is None else max(0, feed.newest - done),
-            connected=reader.subscription is not None,
-        )
-        for name, reader in feed.readers.items()
-        for done in (reader.done,)
-    ]
+    # The node.
 
+    @property
+    def incarnation(self) -> int:
+        """Number of this start of the node, from 1."""
+        return self._node._incarnation
 
-def followed(
-    topics: Mapping[Cid, Topic],
-    feeds: Mapping[Cid, Feed],
-    aliases: Mapping[str, str],
-    raft_members: Mapping[Cid, RaftMember],
-) -> list[FollowedView]:
-    """All topics that we follow, but for those that only announce versions of others."""
-    return [
-        topic_view(topic, feeds.get(cid), aliases, raft_members.get(cid))
-        for cid, topic in topics.items()
-        if not topic.is_meta
-    ]
+    @property
+    def counters(self) -> Counters:
+        """Messages, bytes, deliveries and commits since the start."""
+        return self._driver.counters()
 
+    @property
+    def peers_known(self) -> int:
+        """Number of peers in the routing table."""
+        return self._driver.core.dht.known_count
 
-def followed_by_content(
-    topics: Mapping[Cid, ContentTopic], feeds: Mapping[Cid, Feed], aliases: Mapping[str, str]
-) -> list[FollowedView]:
-    """All topics of which we are no member, and only get what matches our filters."""
-    return [_content_view(topic, feeds.get(cid), aliases) for cid, topic in topics.items()]
+    def footprint(self) -> dict[str, int]:
+        """Number of items that the core holds in memory, by kind."""
+        return self._driver.core.footprint()
 
+    @property
+    def recoveries(self) -> Mapping[str, int]:
+        """How often the core took each way of recovering."""
+        return self._driver.core.counts
 
-def _content_view(
-    topic: ContentTopic, feed: Feed | None, aliases: Mapping[str, str]
-) -> FollowedView:
-    return replace(
-        _view(topic.id, topic.versions.current, topic.log, feed, aliases),
-        held_back=topic.held_back,
-        filters=[wanted.text() for wanted in topic.wanted.values()],
-    )
+    # Topics and readers.
 
+    def topics(self, aliases: Mapping[str, str] = {}) -> list[FollowedView]:
+        """The topics that the node follows, with their local names."""
+        return views.topics_of(self._driver.core, self._offsets.by_topic, aliases)
 
-def _view(
-    topic: Cid,
-    descriptor: TopicDescriptor,
-    log: TopicLog,
-    feed: Feed | None,
-    aliases: Mapping[str, str],
-) -> FollowedView:
-    """What there is to say of any topic, as of one in whose tree we have no place."""
-    topic_id = cid_text(topic)
-    return FollowedView(
-        id=topic_id,
-        name=descriptor.name,
-        author=peer_text(descriptor.author),
-        version=descriptor.number,
-        order=descriptor.delivery_order.value,
-        dissemination=descriptor.dissemination.value,
-        aliases=[alias for alias, named in aliases.items() if named == topic_id],
-        subscribed=True,
-        newest=log.newest,
-        parent=None,
-        children=[],
-        lazy=[],
-        is_root=False,
-        held_back=0,
-        missing=0,
-        readers=[] if feed is None else readers_of(feed),
-    )
+    def descriptor(self, topic: Cid) -> TopicDescriptor:
+        """The newest known version of a topic that the node follows."""
+        return self._driver.core.topics[topic].descriptor
 
+    def newest(self, topic: Cid) -> int:
+        """The index of the newest event in the node's log of a topic, 0 if there is none."""
+        core = self._driver.core
+        followed = core.topics.get(topic) or core.content.topics.get(topic)
+        return 0 if followed is None else followed.log.newest
 
-def peers_of(neighbours: Neighbours) -> list[PeerView]:
-    """Everybody that we are connected to."""
-    return [
-        PeerView(
-            peer=peer_text(link.peer),
-            address=link.remote_address,
-            dialled=link.dialled,
-            bytes_in=link.bytes_in,
-            bytes_out=link.bytes_out,
-            queued_bytes=link.queued_bytes,
-        )
-        for link in neighbours.links()
-    ]
+    def is_subscribed(self, topic: Cid) -> bool:
+        """Whether the node is subscribed to a topic, or only passes its events on."""
+        core = self._driver.core
+        followed = core.topics.get(topic)
+        return topic in core.content.topics if followed is None else followed.subscribed
 
+    @property
+    def topics_read(self) -> tuple[Cid, ...]:
+        """The topics that have readers."""
+        return tuple(self._offsets.by_topic)
 
-def _texts(peers: tuple[PeerId, ...]) -> list[str]:
-    return [peer_text(peer) for peer in peers]
+    def close_readers(self, refusal: Refusal) -> None:
+        """End all subscriptions; the offsets are kept."""
+        self._offsets.close_all(refusal)
+
+    async def filter_of(self, topic: TopicRef, where: str | None) -> Filter | None:
+        """A filter on a topic's attributes, by the schema of its newest known version."""
+        return await self._node._filter_of(topic, where)
+
+    async def publish(
+        self, topic: TopicRef, publication: Publication, *, ack: Ack, injection: str
+    ) -> Published:
+        """Publish for a load driver, whose own name for the event the trace records."""
+        return await self._node._publish(topic, publication, ack, injection)
+
+    # Logs.
+
+    @property
+    def store_id(self) -> str:
+        """The id of the store; a copied or restored store has another."""
+        return self._log_reader.store
+
+    def log(self, topic: Cid) -> LogState | None:
+        """The part of a topic's log that is on the disk, if the node follows the topic."""
+        return self._log_reader.state(topic) if topic in self._driver.core.topics else None
+
+    def read_log(
+        self, topic: Cid, first: int, end: int, bytes_max: int
+    ) -> list[tuple[int, int, bytes]]:
+        """Index, time of receipt and signed bytes of events with first <= index < end."""
+        return self._log_reader.read(topic, first, end, bytes_max)
+
+    def index_of(self, topic: Cid, event: Cid) -> int | None:
+        """The index of an event in the node's log of a topic, if the log has the event."""
+        found = self._home.store.answer(LoadBlock(event))
+        if not isinstance(found, Block) or found.block is None:
+            return None
+        try:
+            descriptor = read_own_event(found.block)
+        except RemoteError:
+            return None  # It is a block of another kind.
+        source, (epoch, number) = descriptor.numbered_by, descriptor.sequence
+        held = self._home.store.answer(LoadNumbers(topic, source, epoch, number, number, 1))
+        assert isinstance(held, Events)
+        return next((index for index, each in held.events if index and each.cid == event), None)

@@ -80,11 +80,11 @@ def _begin(
     hosts = list(dict.fromkeys(address.split("/")[2] for address in addresses))
     addressed = [str(each) for host in hosts if (each := _ip(host)) is not None]
     if not addressed:
-        raise LocalError("mDNS needs an IPv4 address that we can be dialled at")
+        raise LocalError("mDNS needs an IPv4 address of this machine: set node.listen to one")
     try:
         zeroconf = Zeroconf(interfaces=addressed)
     except OSError as error:
-        raise LocalError(f"mDNS cannot be had here: {error}") from error
+        raise LocalError(f"mDNS does not work on this machine: {error}") from error
     if not is_everywhere(addresses[0]):
         name = os.urandom(NAME_BYTES).hex()
         info = ServiceInfo(

@@ -34,17 +34,17 @@ def parse_address(address: str, peer: PeerId | None) -> tuple[str, str, int]:
         case ["", kind, host, "tcp", port, *rest] if kind in FAMILIES and host:
             pass
         case _:
-            raise LocalError(f"not an address of a TCP port: {address!r}")
+            raise LocalError(f"not an address such as /ip4/192.0.2.1/tcp/4001: {address!r}")
     match rest:
         case []:
             pass
         case ["p2p", named]:
             if peer is not None and parse_peer(named) != peer:
-                raise LocalError(f"the address of another peer: {address!r}")
+                raise LocalError(f"the address names another peer: {address!r}")
         case _:
-            raise LocalError(f"not an address of a TCP port: {address!r}")
+            raise LocalError(f"not an address such as /ip4/192.0.2.1/tcp/4001: {address!r}")
     if not _is_host(kind, host):
-        raise LocalError(f"not the name of a host: {address!r}")
+        raise LocalError(f"not a host name: {address!r}")
     try:
         if kind == "ip4":
             IPv4Address(host)
@@ -52,9 +52,9 @@ def parse_address(address: str, peer: PeerId | None) -> tuple[str, str, int]:
             IPv6Address(host)
         number = int(port)
     except ValueError:
-        raise LocalError(f"not an address of a TCP port: {address!r}") from None
+        raise LocalError(f"not an address such as /ip4/192.0.2.1/tcp/4001: {address!r}") from None
     if not (port.isascii() and port.isdigit() and number < 2**16):
-        raise LocalError(f"not an address of a TCP port: {address!r}")
+        raise LocalError(f"not an address such as /ip4/192.0.2.1/tcp/4001: {address!r}")
     return kind, host, number
 
 

@@ -62,7 +62,7 @@ class Listener(Protocol):
         """Do what has come together."""
 
 
-class Talk:
+class Connection:
     """One connection and what is known of it."""
 
     __slots__ = ("hello", "link", "patience")
@@ -77,13 +77,22 @@ class Talk:
 class Neighbour:
     """A peer that we are connected to, or are about to be."""
 
-    __slots__ = ("dial", "heard_s", "peer", "said_s", "spare", "talk", "waiting", "waiting_bytes")
+    __slots__ = (
+        "connection",
+        "dial",
+        "heard_s",
+        "peer",
+        "said_s",
+        "spare",
+        "waiting",
+        "waiting_bytes",
+    )
 
     def __init__(self, peer: PeerId, now_s: float) -> None:
         self.peer = peer
-        self.talk: Talk | None = None
+        self.connection: Connection | None = None
         """The connection that both have agreed on."""
-        self.spare: Talk | None = None
+        self.spare: Connection | None = None
         """One that the peer dialled while we dialled it, or soon after."""
         self.dial: trio.CancelScope | None = None
         self.waiting: list[bytes] = []
@@ -130,13 +139,13 @@ class Neighbours:
         neighbour = self._neighbours.get(peer)
         if neighbour is None:
             neighbour = self._begin(peer)
-        talk = neighbour.talk
-        if talk is None:
+        connection = neighbour.connection
+        if connection is None:
             neighbour.waiting.append(frame)
             neighbour.waiting_bytes += len(frame)
             queued = neighbour.waiting_bytes
         else:
-            link = talk.link
+            link = connection.link
             link.send(frame)
             self._dirty[peer] = link
             queued = link.queued_bytes
@@ -171,23 +180,23 @@ class Neighbours:
     def found(self, peer: PeerId) -> None:
         """A peer that was looked for is in the address book now."""
         neighbour = self._neighbours.get(peer)
-        if neighbour is not None and neighbour.talk is None and neighbour.dial is None:
+        if neighbour is not None and neighbour.connection is None and neighbour.dial is None:
             self._start_dial(neighbour)
 
     def not_found(self, peer: PeerId) -> None:
         """A peer that was looked for is nowhere."""
         neighbour = self._neighbours.get(peer)
-        if neighbour is not None and neighbour.talk is None and neighbour.dial is None:
+        if neighbour is not None and neighbour.connection is None and neighbour.dial is None:
             self._give_up(neighbour)
 
     def connected(self) -> list[PeerId]:
         """The peers that can be spoken to."""
-        return [each.peer for each in self._neighbours.values() if each.talk is not None]
+        return [each.peer for each in self._neighbours.values() if each.connection is not None]
 
     def links(self) -> list[Link]:
         """The connections to them."""
-        talks = [each.talk for each in self._neighbours.values()]
-        return [talk.link for talk in talks if talk is not None]
+        connections = [each.connection for each in self._neighbours.values()]
+        return [connection.link for connection in connections if connection is not None]
 
     @property
     def bytes_in(self) -> int:
@@ -230,7 +239,7 @@ class Neighbours:
 
     async def _give_up_late(self, neighbour: Neighbour) -> None:
         await trio.sleep(SEARCH_S_MAX)
-        if neighbour.talk is None and neighbour.dial is None:
+        if neighbour.connection is None and neighbour.dial is None:
             self._give_up(neighbour)
             self._listener.settle()
 
@@ -248,7 +257,7 @@ class Neighbours:
                     link = await self.host.dial(peer, self.book.of(peer))
             except DialError:
                 neighbour.dial = None
-                if neighbour.talk is None:
+                if neighbour.connection is None:
                     self._put_off(peer)
                     if neighbour.spare is not None:
                         self._adopt(neighbour, neighbour.spare)
@@ -262,10 +271,10 @@ class Neighbours:
         if scope.cancelled_caught or self._neighbours.get(peer) is not neighbour:
             link.close()
             return
-        talk = Talk(link)
+        connection = Connection(link)
         link.send(write_frames([encode_hello(self._hello())]))
         link.flush()
-        await self._listen(talk, neighbour)
+        await self._listen(connection, neighbour)
 
     def _put_off(self, peer: PeerId) -> None:
         _, last_s = self._refused.pop(peer, (0.0, BACKOFF_S / 2))
@@ -283,22 +292,22 @@ class Neighbours:
     # Listening.
 
     async def _accepted(self, link: Link) -> None:
-        await self._listen(Talk(link), None)
+        await self._listen(Connection(link), None)
 
-    async def _listen(self, talk: Talk, dialling: Neighbour | None) -> None:
-        link = talk.link
+    async def _listen(self, connection: Connection, dialling: Neighbour | None) -> None:
+        link = connection.link
         self._links[link] = None
         assert self._nursery is not None
-        self._nursery.start_soon(self._expect_hello, talk)
+        self._nursery.start_soon(self._expect_hello, connection)
 
         def receive(frames: list[bytes]) -> None:
-            if talk.hello is None:
-                talk.hello = self._check_hello(decode_hello(frames[0]))
-                talk.patience.cancel()
+            if connection.hello is None:
+                connection.hello = self._check_hello(decode_hello(frames[0]))
+                connection.patience.cancel()
                 frames = frames[1:]
-                self._introduce(talk)
+                self._introduce(connection)
             neighbour = self._neighbours.get(link.peer)
-            if neighbour is not None and neighbour.talk is talk:
+            if neighbour is not None and neighbour.connection is connection:
                 neighbour.heard_s = trio.current_time()
                 self._listener.received(link.peer, frames)
             # Nobody may speak before it has our Hello; what comes over any other link is not heard.
@@ -310,20 +319,20 @@ class Neighbours:
             self._listener.blamed(link.peer, error)
         finally:
             link.close()
-            talk.patience.cancel()
+            connection.patience.cancel()
             self._links.pop(link, None)
             self._bytes_in += link.bytes_in
             self._bytes_out += link.bytes_out
             if dialling is not None:
                 dialling.dial = None
-            self._ended(talk, dialling)
+            self._ended(connection, dialling)
             # Also what was said before the peer broke a rule, and waits to be done.
             self._listener.settle()
 
-    async def _expect_hello(self, talk: Talk) -> None:
-        with talk.patience:
+    async def _expect_hello(self, connection: Connection) -> None:
+        with connection.patience:
             await trio.sleep(HELLO_S_MAX)
-            talk.link.close()
+            connection.link.close()
 
     def _check_hello(self, hello: Hello) -> Hello:
         ours = self._hello()
@@ -337,9 +346,9 @@ class Neighbours:
             )
         return hello
 
-    def _introduce(self, talk: Talk) -> None:
+    def _introduce(self, connection: Connection) -> None:
         """A peer has said Hello: decide whether this is the connection to it."""
-        link, hello = talk.link, talk.hello
+        link, hello = connection.link, connection.hello
         assert hello is not None
         if link.peer == self.me:
             if hello.instance != self._hello().instance:
@@ -350,46 +359,46 @@ class Neighbours:
         if neighbour is None:
             neighbour = self._neighbours[link.peer] = Neighbour(link.peer, trio.current_time())
         if link.dialled:
-            if neighbour.talk is None:
-                self._adopt(neighbour, talk)
+            if neighbour.connection is None:
+                self._adopt(neighbour, connection)
             else:
                 link.close()
             return
         if self._is_mine_first(neighbour, hello):
             if neighbour.spare is not None:
                 neighbour.spare.link.close()
-            neighbour.spare = talk
+            neighbour.spare = connection
             return
-        if neighbour.talk is not None:
+        if neighbour.connection is not None:
             # It has not heard yet that the last connection ended: this is how we learn.
-            neighbour.talk.link.close()
-            neighbour.talk = None
+            neighbour.connection.link.close()
+            neighbour.connection = None
             self._listener.lost(link.peer)
-        self._adopt(neighbour, talk)
+        self._adopt(neighbour, connection)
 
     def _is_mine_first(self, neighbour: Neighbour, hello: Hello) -> bool:
         """Whether a connection that we dialled, or still dial, goes before one from the peer."""
         if self.me > neighbour.peer:
             return False
-        if neighbour.talk is None:
+        if neighbour.connection is None:
             return neighbour.dial is not None
-        theirs = neighbour.talk.hello
+        theirs = neighbour.connection.hello
         assert theirs is not None
-        return neighbour.talk.link.dialled and theirs.instance == hello.instance
+        return neighbour.connection.link.dialled and theirs.instance == hello.instance
 
-    def _adopt(self, neighbour: Neighbour, talk: Talk) -> None:
+    def _adopt(self, neighbour: Neighbour, connection: Connection) -> None:
         """Both speak over this connection from now on."""
-        link, hello = talk.link, talk.hello
+        link, hello = connection.link, connection.hello
         assert hello is not None
         if neighbour.dial is not None and not link.dialled:
             neighbour.dial.cancel()
             neighbour.dial = None
-        if neighbour.spare is talk:
+        if neighbour.spare is connection:
             neighbour.spare = None
         elif neighbour.spare is not None:
             neighbour.spare.link.close()
             neighbour.spare = None
-        neighbour.talk = talk
+        neighbour.connection = connection
         self._refused.pop(neighbour.peer, None)
         self.book.told_by_itself(neighbour.peer, hello.addresses)
         if not link.dialled:
@@ -402,37 +411,37 @@ class Neighbours:
 
     # Ending.
 
-    def _ended(self, talk: Talk, dialling: Neighbour | None) -> None:
-        peer = talk.link.peer
+    def _ended(self, connection: Connection, dialling: Neighbour | None) -> None:
+        peer = connection.link.peer
         neighbour = self._neighbours.get(peer)
         if neighbour is None:
             return
-        if neighbour.spare is talk:
+        if neighbour.spare is connection:
             neighbour.spare = None
-        elif neighbour.talk is talk:
-            neighbour.talk = None
+        elif neighbour.connection is connection:
+            neighbour.connection = None
             self._dirty.pop(peer, None)
-            if self._hung_up_idly(neighbour, talk):
+            if self._hung_up_idly(neighbour, connection):
                 del self._neighbours[peer]
                 return
             self._next_or_lost(neighbour)
-        elif neighbour.talk is None and dialling is neighbour:
+        elif neighbour.connection is None and dialling is neighbour:
             # Our connection was closed before it was taken.
             self._put_off(peer)
             self._next_or_lost(neighbour)
 
     def _next_or_lost(self, neighbour: Neighbour) -> None:
         spare = neighbour.spare
-        if neighbour.talk is None and spare is not None:
+        if neighbour.connection is None and spare is not None:
             self._listener.lost(neighbour.peer)
             self._adopt(neighbour, spare)
         else:
             self._give_up(neighbour)
 
-    def _hung_up_idly(self, neighbour: Neighbour, talk: Talk) -> bool:
+    def _hung_up_idly(self, neighbour: Neighbour, connection: Connection) -> bool:
         """Whether the peer closed a connection in good order that nobody had used for a while."""
         return (
-            talk.link.said_goodbye
+            connection.link.said_goodbye
             and neighbour.spare is None
             and trio.current_time() - neighbour.said_s > RECENT_S
         )
@@ -441,16 +450,16 @@ class Neighbours:
         self._dirty.pop(neighbour.peer, None)
         if neighbour.dial is not None:
             neighbour.dial.cancel()
-        for talk in (neighbour.talk, neighbour.spare):
-            if talk is not None:
-                talk.link.close()
+        for connection in (neighbour.connection, neighbour.spare):
+            if connection is not None:
+                connection.link.close()
 
     def _close_idle(self) -> None:
         now_s = trio.current_time()
         for neighbour in list(self._neighbours.values()):
-            talk = neighbour.talk
+            connection = neighbour.connection
             used_s = max(neighbour.said_s, neighbour.heard_s)
-            if talk is not None and neighbour.spare is None and now_s - used_s > self._idle_s:
+            if connection is not None and neighbour.spare is None and now_s - used_s > self._idle_s:
                 # Both may dial again at any time, so the core need not know.
                 del self._neighbours[neighbour.peer]
-                talk.link.close(goodbye=True)
+                connection.link.close(goodbye=True)

@@ -7,7 +7,7 @@
             async for event in events:
                 print(event.payload)
 
-Everything durable is in the folder: key, history, subscriptions. Whoever opens it again goes on
+Everything durable is in the folder: key, history, readers. A node that is opened again goes on
 where it stopped.
 """
 
@@ -18,11 +18,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, M
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import trio
 
-from pulsarcast.model import trace
 from pulsarcast.model.api import FollowedView, PeerView, ReaderView
 from pulsarcast.model.errors import (
     Closed,
@@ -30,20 +29,19 @@ from pulsarcast.model.errors import (
     NotFollowed,
     NotFound,
     ReaderNotFound,
-    Refusal,
     RemoteError,
     TopicNotFound,
 )
-from pulsarcast.model.events import Attribute, EventDescriptor, read_own_event
+from pulsarcast.model.events import Attribute
 from pulsarcast.model.filters import Filter, parse
 from pulsarcast.model.ids import Cid, PeerId, parse_cid, parse_peer, peer_text
 from pulsarcast.model.topic_types import EventLinking
 from pulsarcast.model.topics import TopicDescriptor, TopicSettings, decode_topic
-from pulsarcast.network import insight
+from pulsarcast.network import views
 from pulsarcast.network.addresses import parse_contact
-from pulsarcast.network.driver import NETWORK, Counters, Driver
+from pulsarcast.network.driver import NETWORK, Driver
 from pulsarcast.network.filters import Filters, end_of, sid_of
-from pulsarcast.network.places import Places
+from pulsarcast.network.offsets import Offsets
 from pulsarcast.network.subscriptions import (
     PAGE,
     Event,
@@ -51,7 +49,7 @@ from pulsarcast.network.subscriptions import (
     is_wanted,
 )
 from pulsarcast.network.tracing import NodeTrace
-from pulsarcast.network.values import Ack, Publication, Published, Topic, TopicRef
+from pulsarcast.network.values import Ack, Publication, Published, Start, Topic, TopicRef
 from pulsarcast.protocol.commands.commands import NO_TOPIC
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import (
@@ -66,14 +64,7 @@ from pulsarcast.protocol.inputs import (
     UpdateTopic,
 )
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.store import (
-    Block,
-    Events,
-    LoadBlock,
-    LoadNumbers,
-)
 from pulsarcast.storage.home import Home
-from pulsarcast.storage.logs import LogState
 
 LISTEN: Final = ("/ip4/127.0.0.1/tcp/0",)
 JOIN_S_MAX: Final = 10.0
@@ -92,12 +83,10 @@ class Node:
 
     def __init__(self, home: Home, incarnation: int) -> None:
         self._home = home
-        self._log_reader = home.log_reader()
         self._incarnation = incarnation
         self._driver: Driver | None = None
-        self._places = Places(home)
-        self._filters = Filters(self._places)
-        self._halted: str | None = None
+        self._offsets = Offsets(home)
+        self._filters = Filters(self._offsets)
 
     @classmethod
     @asynccontextmanager
@@ -118,10 +107,10 @@ class Node:
     ) -> AsyncIterator[Node]:
         """Start the node that lives in a folder, or a new one, and stop it at the end.
 
-        `bootstrap` names peers to begin with, as `/ip4/…/tcp/…/p2p/PEER`; with `mdns` those of the
-        same local network need no naming. `announce` is where others are told to dial us, and
-        `dial_from` an address of this machine to dial from, where it has several. With a
-        `trace_level` (`delivery` or `rpc`) it writes down what it does, below its folder or
+        `bootstrap` names the first peers to dial, as `/ip4/…/tcp/…/p2p/PEER`; with `mdns` the node
+        finds peers of its local network itself. `announce` lists the addresses to advertise, and
+        `dial_from` is an address of this machine to dial from, where it has several. With a
+        `trace_level` (`delivery` or `rpc`) the node writes a trace, below its folder or
         `trace_folder`.
         """
         with Home.open(path) as home, ExitStack() as ending:
@@ -141,7 +130,7 @@ class Node:
             driver = node._driver = Driver(
                 home.identity,
                 home.store,
-                node,
+                node._offsets,
                 listen=listen,
                 announce=announce,
                 dial_from=dial_from,
@@ -155,7 +144,7 @@ class Node:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(driver.run)
                 await driver.started.wait()
-                nursery.start_soon(node._places.keep, driver)
+                nursery.start_soon(node._offsets.keep, driver)
                 nursery.start_soon(node._filters.keep, driver)
                 if mdns:
                     nursery.start_soon(node._find_locally)
@@ -168,116 +157,54 @@ class Node:
                     failure = error  # Raised below: a nursery would wrap it.
                 finally:
                     with trio.CancelScope(shield=True):
-                        node._places.close_all(Closed("the node is closed").refusal)
-                        node._places.write(driver)
+                        node._offsets.close_all(Closed("the node is closed").refusal)
+                        node._offsets.write(driver)
                         await driver.stop()
                     nursery.cancel_scope.cancel()
             if failure is not None:
                 raise failure
 
-    # Who and where we are.
+    # The node.
 
     @property
     def peer_id(self) -> str:
-        """Who we are."""
+        """The node's peer id, as text."""
         return peer_text(self._home.identity.peer_id)
 
     @property
     def identity(self) -> PeerId:
-        """Who we are, as topics' settings name peers."""
+        """The node's peer id, as settings of topics take it."""
         return self._home.identity.peer_id
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Where others can dial us, in the form that `bootstrap` takes."""
+        """The addresses at which peers can dial the node, in the form that `bootstrap` takes."""
         return tuple(f"{each}/p2p/{self.peer_id}" for each in self._running.addresses)
 
-    @property
-    def incarnation(self) -> int:
-        """Which life of the node this is."""
-        return self._incarnation
-
-    @property
-    def peers(self) -> tuple[str, ...]:
-        """Whom we are connected to."""
-        return tuple(peer_text(peer) for peer in self._running.neighbours.connected())
-
-    @property
-    def counters(self) -> Counters:
-        """What we have done since we started."""
-        return self._running.counters()
+    def peers(self) -> list[PeerView]:
+        """The peers that the node is connected to."""
+        return views.peers_of(self._running.neighbours)
 
     @property
     def halted(self) -> str | None:
-        """Why the node has fallen silent, where it has."""
-        return self._halted
+        """Why the node has halted, if it has: its disk refused, or another node has its key."""
+        return self._offsets.halted
 
     @property
     def home(self) -> Path:
-        """The folder that we live in."""
+        """The node's folder."""
         return self._home.path
 
-    # What can be seen of it.
-
-    def followed(self, aliases: Mapping[str, str] = {}) -> list[FollowedView]:
-        """The topics that we follow, and how they do."""
-        core = self._running.core
-        feeds = self._places.by_topic
-        return [
-            *insight.followed(core.topics, feeds, aliases, core.sequencer_registry.by_topic),
-            *insight.followed_by_content(core.content.topics, feeds, aliases),
-        ]
-
-    def neighbours(self) -> list[PeerView]:
-        """The connections to other peers."""
-        return insight.peers_of(self._running.neighbours)
-
-    def readers(self, topic: Cid) -> list[ReaderView]:
-        """Everybody who has a place in a topic."""
-        feed = self._places.by_topic.get(topic)
-        return [] if feed is None else insight.readers_of(feed)
-
-    @property
-    def topics_read(self) -> tuple[Cid, ...]:
-        """The topics in which somebody has a place."""
-        return tuple(self._places.by_topic)
-
-    def newest(self, topic: Cid) -> int:
-        """The index of the newest event of a topic in our log, 0 if we have none."""
-        core = self._running.core
-        followed = core.topics.get(topic) or core.content.topics.get(topic)
-        return 0 if followed is None else followed.log.newest
-
-    def descriptor(self, topic: Cid) -> TopicDescriptor:
-        """The newest version that we know of a topic that we follow."""
-        return self._running.core.topics[topic].descriptor
-
-    def is_subscribed(self, topic: Cid) -> bool:
-        """Whether somebody on this node listens to a topic, or did and may come back."""
-        core = self._running.core
-        followed = core.topics.get(topic)
-        return topic in core.content.topics if followed is None else followed.subscribed
-
-    @property
-    def peers_known(self) -> int:
-        """How many peers are in our routing table."""
-        return self._running.core.dht.known_count
-
-    def footprint(self) -> dict[str, int]:
-        """How much of everything we hold in memory."""
-        return self._running.core.footprint()
-
-    @property
-    def recoveries(self) -> Mapping[str, int]:
-        """How often each way of recovering was taken."""
-        return self._running.core.counts
-
     # Topics.
+
+    def topics(self) -> list[FollowedView]:
+        """The topics that the node follows."""
+        return views.topics_of(self._running.core, self._offsets.by_topic)
 
     async def create_topic(
         self, name: str, settings: TopicSettings | None = None, *, subtopics: Mapping[str, Cid] = {}
     ) -> Topic:
-        """Create a topic of ours; whoever knows our peer id and the name finds it."""
+        """Create a topic; peers find it by the node's peer id and the name."""
         chosen = settings or TopicSettings()
         reply = await self._ask(lambda call: CreateTopic(call, name, chosen, dict(subtopics)))
         assert reply.block is not None
@@ -291,9 +218,9 @@ class Node:
         subtopics: Mapping[str, Cid] | None = None,
         flush: bool = False,
     ) -> Topic:
-        """Publish a new version of a topic of ours; `flush` forgets all events up to now.
+        """Publish a new version of a topic of this node; `flush` retires all events up to now.
 
-        Its sub-topics stay as they are, unless others are named.
+        Its sub-topics stay as they are, unless others are given.
         """
         cid = await self._resolve(topic)
         below = None if subtopics is None else dict(subtopics)
@@ -326,18 +253,14 @@ class Node:
         ack: Ack = "replicated",
         idempotency_key: bytes | str | None = None,
         created_us: int | None = None,
-        injection: str = "",
     ) -> Published:
-        """Publish, or ask someone who may; returns once the promise that was asked for holds.
+        """Publish an event, or have a peer publish it that may; returns once `ack` holds.
 
-        `accepted`: it is on a publisher's disk. `replicated`: several peers keep it. Parents are
-        for topics whose linking is CUSTOM; elsewhere nodes link events themselves. With an
-        idempotency key the same call can be made again, also after a crash, and publishes once;
-        `created_us` is then that of the first time.
+        `accepted`: the event is on a publisher's disk. `replicated`: several peers keep it. Parents
+        are for topics whose linking is CUSTOM; elsewhere nodes link events themselves. Calls with
+        the same idempotency key publish once, also after a crash; `created_us` is then that of the
+        first call.
         """
-        cid = await self._resolve(topic)
-        if parents:
-            await self._refuse_unless_custom(cid)
         publication = Publication(
             payload=payload,
             name=name,
@@ -346,20 +269,28 @@ class Node:
             idempotency_key=idempotency_key,
             created_us=created_us,
         )
+        return await self._publish(topic, publication, ack)
+
+    async def _publish(
+        self, topic: TopicRef, publication: Publication, ack: Ack, injection: str = ""
+    ) -> Published:
+        cid = await self._resolve(topic)
+        if publication.parents:
+            await self._refuse_unless_custom(cid)
         reply = await self._ask(lambda call: publication.command(call, cid, ack, injection))
         assert reply.cid is not None
         return Published(reply.cid, reply.replicas)
 
     async def publish_many(
-        self, topic: TopicRef, publications: Sequence[Publication], *, ack: Ack = "replicated"
+        self, topic: TopicRef, events: Sequence[Publication], *, ack: Ack = "replicated"
     ) -> list[Published | LocalError]:
-        """Publish all of these in their order; what became of each, once that is known of all.
+        """Publish events in their order; returns the result of each, once all are known.
 
-        Where the topic takes no parents and one has some, nothing is published. They share commits,
-        so a thousand cost much less than a thousand calls would.
+        Where the topic takes no parents and an event has some, nothing is published. The events
+        share commits, so a thousand cost much less than a thousand calls.
         """
         cid = await self._resolve(topic)
-        if any(publication.parents for publication in publications):
+        if any(event.parents for event in events):
             await self._refuse_unless_custom(cid)
         replies: dict[int, Reply] = {}
         answered = trio.Event()
@@ -369,121 +300,101 @@ class Node:
         ) -> tuple[Callable[[int], Command], Callable[[Reply], None]]:
             def then(reply: Reply) -> None:
                 replies[place] = reply
-                if len(replies) == len(publications):
+                if len(replies) == len(events):
                     answered.set()
 
-            return lambda call: publications[place].command(call, cid, ack), then
+            return lambda call: events[place].command(call, cid, ack), then
 
-        for first in range(0, len(publications), TOGETHER):
-            some = range(first, min(first + TOGETHER, len(publications)))
+        for first in range(0, len(events), TOGETHER):
+            some = range(first, min(first + TOGETHER, len(events)))
             self._running.ask_some([asking(place) for place in some])
             await trio.lowlevel.checkpoint()
-        if publications:
+        if events:
             await answered.wait()
-        return [_published(replies[place]) for place in range(len(publications))]
+        return [_published(replies[place]) for place in range(len(events))]
 
-    async def follow(self, topic: TopicRef, *, from_start: bool = False) -> None:
-        """Keep a topic's log from now on, or from its start, whether or not anybody listens."""
+    async def follow(self, topic: TopicRef, *, start: Literal["now", "beginning"] = "now") -> None:
+        """Keep a topic's log, from now on or from its beginning, with or without readers."""
+        _check_start(start)
         cid = await self._resolve(topic)
         await self._running.rest()
         self._filters.make_way(self._running, cid, None)
+        from_start = start == "beginning"
         await self._ask(lambda call: Subscribe(call, cid, from_start=from_start))
 
     async def subscribe(
         self,
         topic: TopicRef,
         name: str = "",
+        start: Start = "now",
         *,
-        from_start: bool = False,
-        start: int | None = None,
         manual: bool = False,
         take_over: bool = False,
         where: str | None = None,
     ) -> Subscription:
-        """Listen to a topic, from now on or from its start, and go on where `name` stopped before.
+        """Subscribe as the reader `name`, which continues behind its last acknowledged event.
 
-        Several names listen to one topic independently of each other. With `start` it goes on at
-        an index of the caller's own choice, with `manual` only `acknowledge` says what is done,
-        with `take_over` whoever listens under the same name is sent away. `where` is a filter on
-        the topic's attributes: what does not match is not handed out, and counts as done.
+        Several readers of one topic are independent. `start` is `now`, `beginning` or an index;
+        for a reader that has an offset, `now` and `beginning` mean that offset. With `manual`,
+        only `acknowledge` moves the offset. With `take_over`, a subscription that is open under
+        the same name ends. `where` is a filter on the topic's attributes: other events are not
+        handed out, and count as done.
         """
+        _check_start(start)
         cid = await self._resolve(topic)
-        wanted = await self.filter_of(cid, where)
+        wanted = await self._filter_of(cid, where)
         await self._running.rest()
         self._filters.make_way(self._running, cid, wanted)
-        reader = self._places.take(
-            cid, name, from_start=from_start, start=start, take_over=take_over
-        )
-        feed = self._places.feed(cid)
+        reader = self._offsets.take(cid, name, start=start, take_over=take_over)
+        feed = self._offsets.feed(cid)
         subscription = Subscription(
             feed,
             name,
             self._read_page,
-            partial(self._places.write, self._running),
-            start=start,
+            partial(self._offsets.write, self._running),
+            start=start if isinstance(start, int) else None,
             manual=manual,
             wanted=wanted,
         )
         try:
-            reply = await self._follow(cid, name, wanted, from_start=from_start, start=start)
+            reply = await self._follow(cid, name, wanted, start)
         except BaseException:
-            # Refused, or the caller waits no more: the name is free again.
+            # Refused, or cancelled: the name is free again.
             subscription.close()
-            is_ours = self._places.reader(cid, name) is reader and reader.subscription is None
+            is_ours = self._offsets.reader(cid, name) is reader and reader.subscription is None
             if is_ours and not reader.is_promised:
-                self._places.drop(self._running, cid, name)
+                self._offsets.drop(self._running, cid, name)
                 self._filters.give_up(self._running, cid, name)
             raise
         feed.place(reply.places[0] if reply.places else 0)
         if not reader.is_promised:
-            # A place that a crash could take away would be no promise.
+            # An offset that a crash could take away would be no promise.
             reader.is_promised = True
-            self._places.write(self._running)
+            self._offsets.write(self._running)
         return subscription
 
-    async def _follow(
-        self, cid: Cid, name: str, wanted: Filter | None, *, from_start: bool, start: int | None
-    ) -> Reply:
-        """Become a member; or, where events are routed by content, have what matches sent to us."""
+    async def _follow(self, cid: Cid, name: str, wanted: Filter | None, start: Start) -> Reply:
+        """Become a member; or, where events are routed by content, have the matching ones sent."""
         core = self._running.core
-        is_new = cid not in core.topics and not from_start and start is None
+        is_new = cid not in core.topics and start == "now"
         if wanted is not None and (is_new or cid in core.content.topics):
             try:
                 return await self._ask(
                     lambda call: SubscribeContent(call, cid, wanted.text(), sid_of(name))
                 )
             except LocalError:
-                pass  # It cannot be routed: as a member we get everything, and filter it here.
-        return await self._ask(lambda call: Subscribe(call, cid, from_start=from_start))
+                pass  # It cannot be routed: a member gets all events, and filters them itself.
+        return await self._ask(lambda call: Subscribe(call, cid, from_start=start == "beginning"))
 
-    async def filter_of(self, topic: TopicRef, where: str | None) -> Filter | None:
-        """A filter on a topic's attributes, by the schema of its newest version that we know."""
+    async def _filter_of(self, topic: TopicRef, where: str | None) -> Filter | None:
+        """A filter on a topic's attributes, by the schema of its newest known version."""
         if where is None:
             return None
         known = await self._newest_known(await self._resolve(topic))
         return parse(where, known.attributes)
 
-    def acknowledge(self, topic: Cid, name: str, index: int) -> bool:
-        """Say for a name that it is done up to an index; whether it has a place here."""
-        return self._places.acknowledge(topic, name, index)
-
-    async def forget(self, topic: TopicRef, name: str) -> bool:
-        """Forget the place of a name, and send away whoever listens under it; whether it had one.
-
-        The topic is still followed, for other names and for those to come. Where it is followed by
-        content, the name's filter ends a while later, unless it is the last one.
-        """
-        cid = await self._resolve(topic)
-        reader = self._places.drop(self._running, cid, name)
-        if reader is None:
-            return False
-        if reader.subscription is not None:
-            reader.subscription.close(ReaderNotFound("the name was forgotten").refusal)
-        self._running.settle()
-        return True
-
     async def unsubscribe(self, topic: TopicRef) -> None:
-        """Leave a topic: all names that listen to it end, and their places are forgotten."""
+        """Leave a topic: the subscriptions of all its readers end, and their offsets are lost."""
         cid = await self._resolve(topic)
         await self._running.rest()
         core = self._running.core
@@ -492,10 +403,10 @@ class Node:
         if is_followed and core.halted is None and not core.following.is_stopping:
             # The topic's next log counts anew: no place must outlive this one, whether or not
             # the caller, or the node, still waits when we are out.
-            for reader in self._places.drop_topic(self._running, cid):
+            for reader in self._offsets.drop_topic(self._running, cid):
                 if reader.subscription is not None:
                     reader.subscription.close(
-                        NotFollowed("the topic was unsubscribed from").refusal
+                        NotFollowed("the node has unsubscribed from the topic").refusal
                     )
         if routed is None:
             await self._ask(lambda call: Unsubscribe(call, cid))
@@ -513,9 +424,9 @@ class Node:
         limit: int | None = None,
         where: str | None = None,
     ) -> AsyncGenerator[Event, None]:
-        """The events of a topic that we keep, from one of our indices on; with a filter, of it."""
+        """The stored events of a topic, from an index on; with `where`, those that match."""
         cid = await self._resolve(topic)
-        wanted = await self.filter_of(cid, where)
+        wanted = await self._filter_of(cid, where)
         left = limit
         while left is None or left > 0:
             size = PAGE if left is None or wanted is not None else min(PAGE, left)
@@ -531,54 +442,31 @@ class Node:
                 return
             start = page[-1].index + 1
 
-    @property
-    def store_id(self) -> str:
-        """Which store this is; a copy, or one that was restored, has another id."""
-        return self._log_reader.store
+    # Readers.
 
-    def log(self, topic: Cid) -> LogState | None:
-        """Which part of a topic's log is on our disk, if we follow it."""
-        return self._log_reader.state(topic) if topic in self._running.core.topics else None
+    async def readers(self, topic: TopicRef) -> list[ReaderView]:
+        """The readers of a topic, and their offsets."""
+        feed = self._offsets.by_topic.get(await self._resolve(topic))
+        return [] if feed is None else views.readers_of(feed)
 
-    def read_log(
-        self, topic: Cid, first: int, end: int, bytes_max: int
-    ) -> list[tuple[int, int, bytes]]:
-        """Index, time of receipt and signed bytes of events with first <= index < end."""
-        return self._log_reader.read(topic, first, end, bytes_max)
+    async def acknowledge(self, topic: TopicRef, name: str, index: int) -> None:
+        """Move a reader's offset up to an index; raises ReaderNotFound."""
+        if not self._offsets.acknowledge(await self._resolve(topic), name, index):
+            raise ReaderNotFound(f"the topic has no reader {name!r}: check the name")
 
-    async def index_of(self, topic: TopicRef, event: Cid) -> int | None:
-        """Where an event stands in our log of a topic, if we have it there."""
+    async def forget(self, topic: TopicRef, name: str) -> None:
+        """Delete a reader, and end its subscription; raises ReaderNotFound.
+
+        The node follows the topic still. A filter of the reader ends a while later, unless it is
+        the last one of the topic.
+        """
         cid = await self._resolve(topic)
-        found = self._home.store.answer(LoadBlock(event))
-        if not isinstance(found, Block) or found.block is None:
-            return None
-        try:
-            descriptor = read_own_event(found.block)
-        except RemoteError:
-            return None  # It is a block of another kind.
-        source, (epoch, number) = descriptor.numbered_by, descriptor.sequence
-        places = self._home.store.answer(LoadNumbers(cid, source, epoch, number, number, 1))
-        assert isinstance(places, Events)
-        return next((place for place, held in places.events if place and held.cid == event), None)
-
-    def close_readers(self, refusal: Refusal) -> None:
-        """Send everybody away who listens; their places are kept."""
-        self._places.close_all(refusal)
-
-    # For the driver.
-
-    def deliver(self, event: EventDescriptor, record: trace.Delivered) -> None:
-        """An event has come."""
-        self._places.feed(event.topic).deliver(record.index, event)
-
-    def halted_because(self, refusal: Refusal) -> None:
-        """The disk refused, or somebody else has our key."""
-        self._halted = refusal.message
-        self._places.close_all(refusal)
-
-    def before_commit(self) -> None:
-        """The disk is about to be synced: what is worth no commit of its own goes with it."""
-        self._places.before_commit(self._running)
+        reader = self._offsets.drop(self._running, cid, name)
+        if reader is None:
+            raise ReaderNotFound(f"the topic has no reader {name!r}: check the name")
+        if reader.subscription is not None:
+            reader.subscription.close(ReaderNotFound("the reader was deleted").refusal)
+        self._running.settle()
 
     # Within.
 
@@ -629,9 +517,9 @@ class Node:
         return followed.descriptor if followed is not None else (await self.topic(cid)).descriptor
 
     async def _refuse_unless_custom(self, cid: Cid) -> None:
-        """Whoever names parents expects them to be an event's."""
+        """Refuse parents that the topic would ignore."""
         if (await self._newest_known(cid)).event_linking is not EventLinking.CUSTOM:
-            raise LocalError("this topic takes no parents: its linking is not CUSTOM")
+            raise LocalError("the topic takes no parents: give none, or set its linking to CUSTOM")
 
     async def _find_by_name(self, text: str) -> TopicDescriptor:
         author, _, name = text.partition("/")
@@ -665,6 +553,11 @@ class Node:
             await find_locally(driver.me, driver.addresses or driver.bound, driver.meet)
         except LocalError as error:
             logging.getLogger(__name__).warning("%s", error)
+
+
+def _check_start(start: Start) -> None:
+    if not isinstance(start, int) and start not in ("now", "beginning"):
+        raise LocalError(f"start={start!r}: give 'now', 'beginning' or an index")
 
 
 def _close_trace(tracing: NodeTrace) -> None:

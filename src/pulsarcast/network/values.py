@@ -43,11 +43,13 @@ class Topic:
 
 TopicRef: TypeAlias = Topic | Cid | str
 """A topic, its content id, or `author/name`."""
+Start: TypeAlias = Literal["now", "beginning"] | int
+"""The first event of a subscription: the next one, the oldest one, or one by its index."""
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What became of something that was published."""
+    """A published event: its id, and how many peers keep it."""
 
     cid: Cid
     replicas: int
@@ -61,7 +63,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """One of many things to publish."""
+    """An event to publish."""
 
     payload: bytes
     name: str = ""

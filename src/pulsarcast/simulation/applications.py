@@ -68,10 +68,10 @@ class Applications:
             self.topics[reply.cid] = name
             book = self.fleet.observer.book(reply.cid)
             book.name = name
-            self.fleet.observer.promise(book, settings.delivery_order)
+            self.fleet.observer.promise(book, settings.order)
             book.retention_count = settings.retention.count
             book.retention_age_s = settings.retention.age_s
-            allowed = settings.allowed_publishers
+            allowed = settings.publishers
             self.fleet.observer.allow(reply.cid, None if allowed is None else frozenset(allowed))
             then(reply.cid)
 
@@ -231,10 +231,10 @@ def settings_for(
     if chosen is DeliveryOrder.TOTAL:
         named = tuple(sequencers) or (creator,)
         return TopicSettings(
-            delivery_order=chosen,
-            allowed_publishers=named,
+            order=chosen,
+            publishers=named,
             sequencers=named,
             request_to_publish=True,
             dissemination=travel,
         )
-    return TopicSettings(delivery_order=chosen, dissemination=travel)
+    return TopicSettings(order=chosen, dissemination=travel)

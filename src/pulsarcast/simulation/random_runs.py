@@ -159,10 +159,10 @@ class _Performance:
         allowed = topic.allowed
         order = DeliveryOrder(topic.order)
         settings = TopicSettings(
-            allowed_publishers=None if allowed is None else tuple(peer(node) for node in allowed),
+            publishers=None if allowed is None else tuple(peer(node) for node in allowed),
             request_to_publish=topic.requests,
-            event_linking=EventLinking(topic.linking),
-            delivery_order=order,
+            linking=EventLinking(topic.linking),
+            order=order,
             sequencers=_sequencers(topic, peer) if order is DeliveryOrder.TOTAL else (),
             retention=Retention(count=topic.retention_count),
             dissemination=Dissemination(topic.dissemination),

@@ -238,7 +238,7 @@ class Callers:
         then: Callable[[Cid | None], None],
     ) -> None:
         """Create a topic; `then` hears its CID. Of the settings, these three go to the node."""
-        order, travel = settings.delivery_order.value, settings.dissemination.value
+        order, travel = settings.order.value, settings.dissemination.value
         sequencers = [bytes(peer) for peer in settings.sequencers]
 
         def answered(answer: Answer) -> None:

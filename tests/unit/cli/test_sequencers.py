@@ -18,17 +18,17 @@ NOTHING: dict[str, Any] = {
     "sequencer": (),
     "publisher": (),
     "anyone": False,
-    "requests": None,
-    "keep_days": None,
-    "keep_count": None,
-    "keep_bytes": None,
+    "request_to_publish": None,
+    "retention_days": None,
+    "retention_count": None,
+    "retention_bytes": None,
 }
 
 
 def test_sequencers_are_named_with_total_order() -> None:
     chosen = {**NOTHING, "order": "total", "sequencer": tuple(PEERS)}
     settings = api.settings_from(_changed(api.SettingsView(), **chosen), TopicSettings())
-    assert settings.delivery_order is DeliveryOrder.TOTAL
+    assert settings.order is DeliveryOrder.TOTAL
     assert [peer_text(peer) for peer in settings.sequencers] == PEERS
     assert api.settings_view(settings).sequencers == PEERS
 
@@ -40,7 +40,7 @@ def test_sequencers_go_with_no_other_order() -> None:
 
 def test_what_is_not_said_about_sequencers_stays_as_it_is() -> None:
     base = TopicSettings(
-        delivery_order=DeliveryOrder.TOTAL,
+        order=DeliveryOrder.TOTAL,
         sequencers=tuple(identity(name).peer_id for name in ("one", "two", "three")),
     )
     kept = api.settings_from(api.SettingsView(order="total"), base)

@@ -135,7 +135,7 @@ def test_every_call_has_an_answer(client: Client, daemon: DaemonProcess) -> None
         wait_for(lambda: [each.connected for each in client.readers("mine")] == [True])
     client.forget("mine", "reader")
     assert client.readers("mine") == []
-    client.leave("mine")
+    client.unsubscribe("mine")
     with pytest.raises(TopicNotFound):
         client.topic("nobody-called-it-so")
 
@@ -240,13 +240,13 @@ def test_whoever_takes_a_name_over_is_the_one(client: Client, topic: str) -> Non
     with client.subscribe(topic, "me") as first, client.subscribe(topic, "me") as second:
         client.publish(topic, "for the second")
         assert next(second).payload == "for the second"
-        with pytest.raises(TakenOver, match="somebody else listens"):
+        with pytest.raises(TakenOver, match="taken over"):
             next(first)
 
 
 def test_leaving_a_topic_is_not_undone_by_those_who_listened(client: Client, topic: str) -> None:
     with client.subscribe(topic, "me") as events:
-        client.leave(topic)
+        client.unsubscribe(topic)
         with pytest.raises(NotFollowed, match="unsubscribed"):
             next(events)
     assert client.readers(topic) == []

@@ -99,7 +99,7 @@ def test_a_home_that_is_named_goes_before_all_that_is_set_up(
 
 
 def test_one_daemon_is_named_in_one_way(environment: dict[str, str]) -> None:
-    with pytest.raises(LocalError, match="not by both"):
+    with pytest.raises(LocalError, match="not both"):
         find_target("http://localhost:1", context="prod", environment=environment)
 
 

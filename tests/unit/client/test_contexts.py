@@ -70,7 +70,7 @@ def test_odd_names_are_refused(environment: dict[str, str], name: str) -> None:
 def test_what_is_no_address_of_a_daemon_is_not_kept(environment: dict[str, str], url: str) -> None:
     with pytest.raises(LocalError, match="the URL of a daemon looks like"):
         Contexts.load(environment).add("there", url)
-    with pytest.raises(LocalError, match="no user or password") as refused:
+    with pytest.raises(LocalError, match="takes no user") as refused:
         Contexts.load(environment).add("there", f"http://me:{SECRET}@there.example")
     assert SECRET not in str(refused.value)
     assert Contexts.load(environment).list() == {}

@@ -41,7 +41,7 @@ def test_it_begins_where_the_caller_said() -> None:
     following = Following("a/b", "me", "beginning", manual=False)
     ask = following.connect()
     assert ask.path == "/v1/topics/a%2Fb/subscribe"
-    assert ask.query == {"from": "beginning", "name": "me"}
+    assert ask.query == {"start": "beginning", "name": "me"}
     assert "Last-Event-ID" not in ask.headers
 
 
@@ -167,7 +167,7 @@ def test_others_are_not(code: str) -> None:
 
 @pytest.mark.parametrize("text", [b"data: {}\n\n", b"data: \xff\n\n", b"event: end\ndata: 1\n\n"])
 def test_what_no_daemon_says_is_refused(text: bytes) -> None:
-    with pytest.raises(UnexpectedResponse, match="not how a daemon"):
+    with pytest.raises(UnexpectedResponse, match="no answer of a daemon"):
         follow().receive(text)
 
 

@@ -22,7 +22,7 @@ async def made(client: httpx.AsyncClient, **given: object) -> str:
 
 def test_a_topic_is_created_shown_listed_and_changed(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with daemon(tmp_path, storage__keep_days=7) as desk, desk.client() as client:
+        async with daemon(tmp_path, storage__retention_days=7) as desk, desk.client() as client:
             settings = {"order": "total", "retention": {"count": 5}}
             topic = await made(client, alias="w", settings=settings)
             peer = desk.running.peer
@@ -159,7 +159,7 @@ def test_a_key_that_is_no_key_is_refused(tmp_path: Path, key: bytes) -> None:
         ("GET", "/v1/topics/TOPIC/events?limit=0", None, 400),
         ("GET", "/v1/topics/TOPIC/events?limit=1&limit=2", None, 400),
         ("GET", "/v1/topics/TOPIC/events?page=1", None, 400),
-        ("GET", "/v1/topics/TOPIC/subscribe?from=yesterday", None, 400),
+        ("GET", "/v1/topics/TOPIC/subscribe?start=yesterday", None, 400),
         ("GET", "/v1/topics/TOPIC/subscribe?name=~x", None, 400),
         ("DELETE", "/v1/aliases/nothing", None, 404),
         ("DELETE", "/v1/tokens/nothing", None, 404),

@@ -77,8 +77,8 @@ def test_a_key_publishes_once_in_a_batch_and_in_the_next(tmp_path: Path) -> None
     async def scene() -> None:
         async with daemon(tmp_path) as desk, desk.client() as client:
             topic = await made(client)
-            one = {"payload": "1", "key": "a"}
-            same = {"payload": "1", "key": "b"}
+            one = {"payload": "1", "idempotency_key": "a"}
+            same = {"payload": "1", "idempotency_key": "b"}
             first, again, other = await publish(client, topic, one, one, same)
             assert first["id"] == again["id"] != other["id"]
             later, new = await publish(client, topic, {**one, "created_us": 9}, {"payload": "1"})

@@ -198,7 +198,7 @@ def test_a_websocket_passes_the_same_gate(tmp_path: Path) -> None:
                 ("wrong", "", {}, 401),
                 (other, "", {}, 403),
                 (desk.secret, "", {"Origin": "http://evil.example"}, 403),
-                (desk.secret, "?from=never", {}, 400),
+                (desk.secret, "?start=never", {}, 400),
             ):
                 async with desk.client(secret, **upgrade, **more) as client:
                     answer = await client.get(path + query)

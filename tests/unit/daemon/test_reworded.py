@@ -111,7 +111,7 @@ def test_the_client_raises_what_the_library_raises(tmp_path: Path) -> None:
                     (TopicNotFound, lambda: client.topic(ours.id), lambda: node.topic(theirs.id)),
                     (
                         NotFollowed,
-                        lambda: client.leave(ours.id),
+                        lambda: client.unsubscribe(ours.id),
                         lambda: node.unsubscribe(theirs.id),
                     ),
                     (
@@ -149,9 +149,7 @@ def test_a_publisher_cannot_speak_for_our_disk_or_our_callers_token(code: str) -
 
 def answered(code: str) -> LocalError:
     """What a caller is told where the sequencer refuses its request with a code."""
-    settings = TopicSettings(
-        delivery_order=DeliveryOrder.TOTAL, allowed_publishers=(ALICE.peer_id,)
-    )
+    settings = TopicSettings(order=DeliveryOrder.TOTAL, publishers=(ALICE.peer_id,))
     topic = topic_of(ALICE, settings)
     solo = below(Parent("alice", [topic.block]))
     solo.give(Publish(99, topic.cid, b"please"))

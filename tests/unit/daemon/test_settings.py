@@ -144,16 +144,16 @@ def test_a_value_with_which_nobody_could_be_served_is_refused(tmp_path: Path, na
         load_settings(tmp_path, {}, {name: 0})
     assert load_settings(tmp_path, {variable: "1"})[name] == 1
     # Elsewhere 0 has a meaning.
-    assert load_settings(tmp_path, {}, {"storage.keep_days": 0})["storage.keep_days"] == 0
+    assert load_settings(tmp_path, {}, {"storage.retention_days": 0})["storage.retention_days"] == 0
 
 
 def test_a_misspelt_variable_is_refused_and_those_of_others_are_not(tmp_path: Path) -> None:
     complaint = (
-        r"no setting of the variable PULSARCAST_STORAGE_KEEPDAYS "
-        r"\(is it PULSARCAST_STORAGE_KEEP_DAYS\?\)"
+        r"no setting of the variable PULSARCAST_STORAGE_RETENTIONDAYS "
+        r"\(is it PULSARCAST_STORAGE_RETENTION_DAYS\?\)"
     )
     with pytest.raises(LocalError, match=complaint):
-        load_settings(tmp_path, {"PULSARCAST_STORAGE_KEEPDAYS": "7"})
+        load_settings(tmp_path, {"PULSARCAST_STORAGE_RETENTIONDAYS": "7"})
     with pytest.raises(LocalError, match="PULSARCAST_HTTP_"):
         load_settings(tmp_path, {"PULSARCAST_HTTP_": ""})
     others = (
@@ -172,9 +172,11 @@ def test_a_misspelt_variable_is_refused_and_those_of_others_are_not(tmp_path: Pa
 
 @pytest.mark.parametrize("section", ["STORGE", "STORAGES", "STORE", "STRAGE"])
 def test_a_variable_of_a_misspelt_section_is_refused(tmp_path: Path, section: str) -> None:
-    complaint = f"variable PULSARCAST_{section}_KEEP_DAYS .is it PULSARCAST_STORAGE_KEEP_DAYS"
+    complaint = (
+        f"variable PULSARCAST_{section}_RETENTION_DAYS .is it PULSARCAST_STORAGE_RETENTION_DAYS"
+    )
     with pytest.raises(LocalError, match=complaint):
-        load_settings(tmp_path, {f"PULSARCAST_{section}_KEEP_DAYS": "7"})
+        load_settings(tmp_path, {f"PULSARCAST_{section}_RETENTION_DAYS": "7"})
 
 
 def test_no_variable_of_this_project_is_taken_for_a_misspelt_one(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_events_come_from_where_one_asks(tmp_path: Path) -> None:
                 ("2", ["2", "3"]),
                 (known[2]["id"], ["3"]),
             ):
-                query: dict[str, Any] = {"from": place}
+                query: dict[str, Any] = {"start": place}
                 async with stream(client, topic, **query) as events:
                     found = await take(events, len(expected))
                 assert [each["payload"] for each in found] == expected, place
@@ -238,7 +238,7 @@ def test_a_filter_is_the_same_in_streams_sockets_and_history(tmp_path: Path) -> 
             assert answer.json()["settings"]["attributes"] == TICKS
             topic = str(answer.json()["id"])
             where = "price in 5..<20 and symbol = 'IBM'"
-            again: dict[str, Any] = {"where": where, "from": "beginning"}
+            again: dict[str, Any] = {"where": where, "start": "beginning"}
             query: dict[str, Any]
             async with stream(client, topic, where=where, name="me") as events:
                 for price, symbol in ((5, "IBM"), (20, "IBM"), (6, "SBUX"), (7.5, "IBM")):

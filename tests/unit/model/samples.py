@@ -298,13 +298,13 @@ def topic_settings(draw: st.DrawFn, before: TopicDescriptor | None = None) -> To
     takes_requests = draw(st.booleans())
     bounds = st.none() | st.integers(0, (1 << 63) - 1)
     return TopicSettings(
-        allowed_publishers=None if total else draw(st.none() | _peer_lists()),
+        publishers=None if total else draw(st.none() | _peer_lists()),
         request_to_publish=takes_requests,
         requesters=draw(st.none() | _peer_lists()) if takes_requests else None,
-        event_linking=EventLinking.LAST_SEEN
+        linking=EventLinking.LAST_SEEN
         if order is DeliveryOrder.CAUSAL
         else draw(st.sampled_from(EventLinking)),
-        delivery_order=order,
+        order=order,
         dissemination=dissemination,
         root=root,
         sequencers=sequencers,

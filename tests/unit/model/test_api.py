@@ -18,12 +18,12 @@ from tests.unit.model.samples import ALICE, BOB, CAROL, CREATED, TOPIC, own_even
 
 PEERS = (ALICE.peer_id, BOB.peer_id)
 SETTINGS = TopicSettings(
-    delivery_order=DeliveryOrder.TOTAL,
+    order=DeliveryOrder.TOTAL,
     dissemination=Dissemination.CUBE,
-    allowed_publishers=PEERS,
+    publishers=PEERS,
     request_to_publish=True,
     requesters=(CAROL.peer_id,),
-    event_linking=EventLinking.CUSTOM,
+    linking=EventLinking.CUSTOM,
     sequencers=PEERS[:1],
     retention=Retention(60, 1000, 1 << 20),
     payload_bytes_max=1024,

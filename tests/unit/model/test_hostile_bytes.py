@@ -22,7 +22,7 @@ from pulsarcast.model.topics import (
 from tests.unit.model.samples import ALICE, BOB, CREATED, own_event, request, requested_event, topic
 
 RICH = TopicSettings(
-    delivery_order=DeliveryOrder.TOTAL,
+    order=DeliveryOrder.TOTAL,
     recovery_keys=(BOB.peer_id,),
     retention=Retention(1, 2, 3),
     attributes=(AttributeRule("price", "float", 0, 1.5),),

@@ -54,7 +54,7 @@ def test_an_event_reads_like_listing_3_2() -> None:
 
 
 def test_a_topic_reads_like_listing_3_1() -> None:
-    made = topic(TopicSettings(allowed_publishers=(ALICE.peer_id,)))
+    made = topic(TopicSettings(publishers=(ALICE.peer_id,)))
     readable = to_readable(made)
     assert readable["#"] == {"meta": {"/": cid_text(made.subtopics["meta"])}}
     assert readable["parent"] is None

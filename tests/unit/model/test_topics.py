@@ -135,16 +135,16 @@ def test_two_topics_of_one_name_and_moment_differ_by_their_nonce() -> None:
 
 
 def test_total_order_makes_the_author_the_sequencer_unless_told_otherwise() -> None:
-    made = topic(TopicSettings(delivery_order=DeliveryOrder.TOTAL))
+    made = topic(TopicSettings(order=DeliveryOrder.TOTAL))
     assert made.sequencers == made.allowed_publishers == (ALICE.peer_id,)
     others = (BOB.peer_id, CAROL.peer_id)
-    made = topic(TopicSettings(delivery_order=DeliveryOrder.TOTAL, sequencers=others))
+    made = topic(TopicSettings(order=DeliveryOrder.TOTAL, sequencers=others))
     assert made.sequencers == made.allowed_publishers == others
 
 
 def test_total_order_with_other_publishers_than_the_sequencers_is_the_callers_error() -> None:
     with pytest.raises(LocalError):
-        topic(TopicSettings(delivery_order=DeliveryOrder.TOTAL, allowed_publishers=(BOB.peer_id,)))
+        topic(TopicSettings(order=DeliveryOrder.TOTAL, publishers=(BOB.peer_id,)))
 
 
 def test_a_recovery_key_may_sign_the_next_version() -> None:
@@ -208,8 +208,8 @@ def test_what_is_no_successor_is_rejected(changes: dict[str, object]) -> None:
 @pytest.mark.parametrize("after", DeliveryOrder)
 def test_the_delivery_order_never_changes(before: DeliveryOrder, after: DeliveryOrder) -> None:
     """Members hear of a version at different moments: they would order one event differently."""
-    first = topic(TopicSettings(delivery_order=before))
-    changed = TopicSettings(delivery_order=after)
+    first = topic(TopicSettings(order=before))
+    changed = TopicSettings(order=after)
     if after is before:
         assert second(first, changed).delivery_order is before
     else:
@@ -367,7 +367,7 @@ def test_an_event_that_the_topic_allows_is_taken() -> None:
 
 def test_rights_are_judged_by_the_version_that_an_event_names() -> None:
     first = topic()
-    later = second(first, TopicSettings(allowed_publishers=(ALICE.peer_id,)))
+    later = second(first, TopicSettings(publishers=(ALICE.peer_id,)))
     check_event(first, own_event(first.topic, identity=BOB))
     assert "may not publish" in refusal(later, identity=BOB)
     with pytest.raises(RemoteError, match="version"):
@@ -396,7 +396,7 @@ def test_the_whitelist_of_requesters_is_about_the_author_not_the_publisher() -> 
 
 def test_an_empty_list_of_publishers_allows_nobody() -> None:
     # In the original, passing any option opened the topic to everyone.
-    made = topic(TopicSettings(allowed_publishers=()))
+    made = topic(TopicSettings(publishers=()))
     assert "may not publish" in refusal(made)
 
 
@@ -409,16 +409,16 @@ def test_a_payload_beyond_the_topics_limit_is_rejected() -> None:
 def test_only_causal_topics_have_events_of_many_parents_where_the_last_seen_is_linked() -> None:
     two = (cid_of(b"1"), cid_of(b"2"))
     assert "parent" in refusal(topic(), parents=two)
-    by_hand = topic(TopicSettings(event_linking=EventLinking.CUSTOM))
+    by_hand = topic(TopicSettings(linking=EventLinking.CUSTOM))
     check_event(by_hand, own_event(by_hand.topic, parents=two))
-    causal = topic(TopicSettings(delivery_order=DeliveryOrder.CAUSAL))
+    causal = topic(TopicSettings(order=DeliveryOrder.CAUSAL))
     linked = tuple(sorted(two))
     marks = (Mark(BOB.peer_id, 1, 1), Mark(CAROL.peer_id, 1, 1))
     check_event(causal, own_event(causal.topic, parents=linked, marks=marks))
 
 
 def test_marks_and_merges_belong_to_causal_order() -> None:
-    causal = topic(TopicSettings(delivery_order=DeliveryOrder.CAUSAL))
+    causal = topic(TopicSettings(order=DeliveryOrder.CAUSAL))
     one, mark = (cid_of(b"1"),), (Mark(BOB.peer_id, 1, 1),)
     assert "mark" in refusal(causal, parents=one)
     merge = own_event(causal.topic, parents=one, marks=mark, payload=b"", is_merge=True)
@@ -427,7 +427,7 @@ def test_marks_and_merges_belong_to_causal_order() -> None:
 
 
 def test_a_request_of_causal_order_has_marks_for_what_it_is_after() -> None:
-    causal = topic(TopicSettings(delivery_order=DeliveryOrder.CAUSAL))
+    causal = topic(TopicSettings(order=DeliveryOrder.CAUSAL))
 
     def published(*seen: Mark) -> EventDescriptor:
         signed = sign_request(
@@ -450,7 +450,7 @@ def test_a_request_of_causal_order_has_marks_for_what_it_is_after() -> None:
 
 
 def test_a_position_belongs_to_total_order() -> None:
-    total = topic(TopicSettings(delivery_order=DeliveryOrder.TOTAL))
+    total = topic(TopicSettings(order=DeliveryOrder.TOTAL))
     check_event(total, own_event(total.topic, position=Position(1, 1)))
     assert "position" in refusal(total)
     assert "position" in refusal(topic(), position=Position(1, 1))

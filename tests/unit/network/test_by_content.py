@@ -14,6 +14,7 @@ from pulsarcast.model.errors import LocalError
 from pulsarcast.model.events import Attribute
 from pulsarcast.model.topics import AttributeRule, TopicSettings
 from pulsarcast.network import filters
+from pulsarcast.network.insight import Insight
 from pulsarcast.network.node import Node
 from pulsarcast.network.values import Topic
 from pulsarcast.protocol.content.content import FILTERS_MAX
@@ -130,14 +131,14 @@ def test_a_topic_that_is_followed_by_content_shows_in_what_can_be_seen(tmp_path:
             Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben,
         ):
             topic = await ann.create_topic("ticks", SETTINGS)
-            assert not ben.is_subscribed(topic.cid)
+            assert not Insight(ben).is_subscribed(topic.cid)
             async with await ben.subscribe(topic, "me", where=WHERE) as events:
                 await _publish(ann, topic, 5, 6, 7)
                 for _ in range(3):
                     await anext(events)
-                assert ben.is_subscribed(topic.cid)
-                assert ben.newest(topic.cid) == 3
-                (seen,) = ben.followed({"t": topic.id})
+                assert Insight(ben).is_subscribed(topic.cid)
+                assert Insight(ben).newest(topic.cid) == 3
+                (seen,) = Insight(ben).topics({"t": topic.id})
                 assert (seen.id, seen.name, seen.newest, seen.subscribed) == (
                     topic.id, "ticks", 3, True
                 )  # fmt: skip
@@ -154,7 +155,7 @@ def test_who_has_no_name_and_a_filter_does_not_outlive_the_node(tmp_path: Path) 
             for _ in range(2):
                 async with Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben:
                     await forget_nameless(ben)
-                    assert ben.readers(topic.cid) == []
+                    assert await ben.readers(topic) == []
                     await ben.subscribe(topic, "~nobody", where=WHERE)
 
     trio.run(scene)
@@ -215,7 +216,7 @@ def test_who_comes_back_behind_the_last_event_it_saw_misses_nothing(
             await trio.sleep(0.5)
             await _publish(ann, topic, 6)
             with trio.fail_after(10):
-                while ben.newest(topic.cid) < 2:
+                while Insight(ben).newest(topic.cid) < 2:
                     await trio.sleep(0.05)
                 async with await ben.subscribe(topic, "~b", where=WHERE, start=2) as events:
                     assert (await anext(events)).payload == b"6"
@@ -296,7 +297,7 @@ def test_a_caller_that_waits_no_more_leaves_no_filter(tmp_path: Path) -> None:
                     await trio.lowlevel.checkpoint()
                 nursery.cancel_scope.cancel()
             assert _wanted(ben, topic) == []
-            assert ben.readers(topic.cid) == []
+            assert await ben.readers(topic) == []
             async with await ben.subscribe(topic, "me", where=WHERE) as events:
                 await _publish(ann, topic, 5)
                 assert (await anext(events)).payload == b"5"

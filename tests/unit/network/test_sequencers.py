@@ -10,6 +10,7 @@ import trio
 
 from pulsarcast.model.ids import parse_peer
 from pulsarcast.model.topics import DeliveryOrder, TopicSettings
+from pulsarcast.network.insight import Insight
 from pulsarcast.network.node import Node
 from pulsarcast.protocol.parameters import Parameters
 
@@ -27,7 +28,7 @@ def play(scene: Callable[[], Awaitable[None]]) -> None:
 async def leader_of(nodes: list[Node], topic: str) -> int:
     """The one that leads, once all agree on it."""
     while True:
-        views = [view for node in nodes for view in node.followed() if view.id == topic]
+        views = [view for node in nodes for view in node.topics() if view.id == topic]
         known = {view.sequencing.leader for view in views if view.sequencing is not None}
         for number, node in enumerate(nodes):
             if known == {node.peer_id} and len(views) == len(nodes):
@@ -55,7 +56,7 @@ def test_a_successor_takes_over_from_a_sequencer_that_is_gone(tmp_path: Path) ->
             ]
             nodes = [node for node, _ in begun]
             settings = TopicSettings(
-                delivery_order=DeliveryOrder.TOTAL,
+                order=DeliveryOrder.TOTAL,
                 sequencers=tuple(parse_peer(node.peer_id) for node in nodes),
             )
             topic = await ann.create_topic("ledger", settings)
@@ -81,13 +82,13 @@ def test_an_event_that_sequencers_numbered_is_found_in_the_log(tmp_path: Path) -
             Node.open(tmp_path / "ben", parameters=QUICK, bootstrap=ann.addresses) as ben,
         ):
             sequencers = (ann.identity, ben.identity)
-            settings = TopicSettings(delivery_order=DeliveryOrder.TOTAL, sequencers=sequencers)
+            settings = TopicSettings(order=DeliveryOrder.TOTAL, sequencers=sequencers)
             topic = await ann.create_topic("ledger", settings)
             async with await ann.subscribe(topic) as events:
                 published = [
                     await ann.publish(topic, payload, ack="accepted") for payload in (b"1", b"2")
                 ]
                 indices = [(await anext(events)).index for _ in published]
-            assert [await ann.index_of(topic, each.cid) for each in published] == indices
+            assert [Insight(ann).index_of(topic.cid, each.cid) for each in published] == indices
 
     play(scene)

@@ -21,10 +21,10 @@ from tests.support.solo import Parent, Solo, below
 
 def test_a_new_topic_is_traced_with_what_its_author_chose() -> None:
     settings = TopicSettings(
-        delivery_order=DeliveryOrder.PER_PUBLISHER,
+        order=DeliveryOrder.PER_PUBLISHER,
         dissemination=Dissemination.CUBE,
-        allowed_publishers=(BOB.peer_id,),
-        event_linking=EventLinking.CUSTOM,
+        publishers=(BOB.peer_id,),
+        linking=EventLinking.CUSTOM,
         retention=Retention(60, 1000, 1 << 20),
     )
     solo = Solo().start()

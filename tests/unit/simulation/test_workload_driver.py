@@ -193,10 +193,10 @@ def test_restarts_take_thirty_per_cent_of_the_nodes_down_and_bring_them_back() -
 
 def test_a_total_order_has_its_creator_as_sequencer_and_takes_requests() -> None:
     settings = settings_for("total", peer(1))
-    assert settings.delivery_order is DeliveryOrder.TOTAL
-    assert settings.allowed_publishers == settings.sequencers == (peer(1),)
+    assert settings.order is DeliveryOrder.TOTAL
+    assert settings.publishers == settings.sequencers == (peer(1),)
     assert settings.request_to_publish
-    assert settings_for("none", peer(1)).allowed_publishers is None
+    assert settings_for("none", peer(1)).publishers is None
 
 
 def test_a_made_up_workload_is_whole() -> None:

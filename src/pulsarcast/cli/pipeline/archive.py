@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pulsarcast.cli.output import FAILED
 from pulsarcast.cli.pipeline.ingest import MIB, told_to_stop
 from pulsarcast.cli.remote import chosen_target, refusals_told, size, which_daemon
-from pulsarcast.cli.telling import FAILED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pulsarcast.cli.telling import telling
+from pulsarcast.cli.output import errors_shown
 from pulsarcast.model.errors import LocalError
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def command(
     from pulsarcast.pipeline.scratch import open_scratch
     from pulsarcast.pipeline.session import session
 
-    with telling(NotChecked), _breaking_down():
+    with errors_shown(NotChecked), _breaking_down():
         if out is not None and Path(out).exists():
             # Said before anything is judged: that may take long.
             raise LocalError(f"{out} is there already")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pulsarcast.cli.telling import telling
+from pulsarcast.cli.output import errors_shown
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,7 +83,7 @@ def command(
     if runs and not options["available_now"]:
         raise click.UsageError("--rebuild ends by itself: not with --continuous")
     figures: dict[str, Any] = {}
-    with telling():
+    with errors_shown():
         # Neither what is to come nor what the tables hold is known to be little.
         known = traces if options["available_now"] and not (runs or compacting) else ()
         with session("ingest", master=master, inputs=known) as spark:

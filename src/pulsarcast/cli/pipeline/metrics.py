@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pulsarcast.cli.telling import telling
+from pulsarcast.cli.output import errors_shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,7 +57,7 @@ def command(tables_or_traces: str, out: str, as_json: bool, master: str | None) 
 
     target = Path(out)
     with (
-        telling(),
+        errors_shown(),
         session("metrics", master=master, inputs=[tables_or_traces]) as spark,
         open_lines(spark, tables_or_traces) as lines,
     ):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pulsarcast.cli.telling import telling
+from pulsarcast.cli.output import errors_shown
 from pulsarcast.model.errors import LocalError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def command(
     from pulsarcast.pipeline.session import session
     from pulsarcast.pipeline.traces import open_lines
 
-    with telling():
+    with errors_shown():
         given = None if beside is None else read_beside(Path(beside))
         with (
             session("report", master=master, inputs=tables_or_traces) as spark,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pulsarcast.cli.telling import telling
+from pulsarcast.cli.output import errors_shown
 from pulsarcast.model.errors import LocalError
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def command(
 
     # A shell expands `--input *.bz2` to many words, of which an option takes one.
     files = [*inputs, *more]
-    with telling():
+    with errors_shown():
         if bool(files) == (synthetic is not None):
             raise LocalError("give --input or --synthetic")
         if files and (topics is not None or authors is not None):

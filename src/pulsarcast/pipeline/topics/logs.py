@@ -210,7 +210,7 @@ class TopicLogs:
             return search.client.log(ref)
         except NotFollowed:
             pass
-        search.client.follow(ref, from_start=search.from_start)
+        search.client.follow(ref, start="beginning" if search.from_start else "now")
         _log.warning("the node follows topic %s from now on, because a query reads it", ref)
         return search.client.log(ref)
 

@@ -65,7 +65,7 @@ def publications(columns: Columns, batch: pa.RecordBatch) -> Iterator[Publicatio
             name=names[place] or "",
             attributes=_attributes(key, attributes[place]),
             parents=_parents(key, parents[place]),
-            key=nonces.of(key),
+            idempotency_key=nonces.of(key),
             created_us=created[place],
         )
         yield _publication(topic, key, event, payload)

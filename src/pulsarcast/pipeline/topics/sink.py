@@ -169,7 +169,7 @@ class WriteTask:
         """Publish nothing: a wrong address, token or topic is better known before tasks run."""
         if self.columns.topic is not None:
             with Client(self.url, self.token) as client:
-                client.publish_batch(self.columns.topic, (), ack=self.ack)
+                client.publish_many(self.columns.topic, (), ack=self.ack)
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Written:
         """Publish all rows, those of a topic in their order."""
@@ -240,7 +240,7 @@ class Publisher:
             try:
                 events = [row.event for row in rows]
                 # Patience is ours: also for a daemon that we have not met, which may be restarting.
-                found = self._client.publish_batch(topic, events, ack=self._ack, patience_s=0.0)
+                found = self._client.publish_many(topic, events, ack=self._ack, patience_s=0.0)
             except PulsarcastError as error:
                 if _may_be_one(error) and len(rows) > 1:
                     middle = len(rows) // 2

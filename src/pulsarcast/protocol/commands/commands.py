@@ -10,7 +10,9 @@ from pulsarcast.protocol.following.following import Following
 from pulsarcast.protocol.inputs import Call
 
 STOPPING = Closed("the node is stopping").refusal
-NO_TOPIC = TopicNotFound("no such topic was found").refusal
+NO_TOPIC = TopicNotFound(
+    "no such topic was found: check its id, and that peers are connected"
+).refusal
 
 CommandT = TypeVar("CommandT", bound=Call)
 

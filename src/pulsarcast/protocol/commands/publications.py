@@ -121,11 +121,13 @@ class PublishCommands(Commands[Publish]):
         def found(block: bytes | None) -> None:
             try:
                 if block is None or self.context.decode(block).topic != given.topic:
-                    refused = LocalError("a parent that is no event of this topic")
+                    refused = LocalError("a parent is not an event of this topic")
                     self._refuse_publish(given, refused.refusal)
                     return
             except RemoteError:
-                self._refuse_publish(given, LocalError("a parent that is no event").refusal)
+                self._refuse_publish(
+                    given, LocalError("a parent is not the id of an event").refusal
+                )
                 return
             step()
 
@@ -161,7 +163,7 @@ class PublishCommands(Commands[Publish]):
             elif descriptor.may_request(me):
                 self.outbox.ask(given, descriptor, topic, nonce, self._settle(given))
             else:
-                raise NotAllowed("we may neither publish nor request to publish here")
+                raise NotAllowed("this node may neither publish nor request to publish here")
         except LocalError as error:
             self._refuse_publish(given, error.refusal)
 

@@ -27,8 +27,10 @@ from pulsarcast.protocol.store import (
     LoadLog,
 )
 
-NO_NAME = TopicNotFound("no topic of this author has this name").refusal
-NO_BLOCK = NotFound("nobody has this block").refusal
+NO_NAME = TopicNotFound(
+    "no topic with this author and name was found: check both, and that peers are connected"
+).refusal
+NO_BLOCK = NotFound("no peer has this block").refusal
 
 
 class ReadCommands(Commands[ReadCommand]):

@@ -55,7 +55,9 @@ class SubscriptionCommands(Commands[SubscriptionCommand]):
             if self._comes_again(given):
                 return
             if given.topic in self.followed.by_content:
-                refused = Conflict("we follow this topic by filters: end these first")
+                refused = Conflict(
+                    "the node reads this topic by filters: unsubscribe from it first"
+                )
                 self.refuse(given.call, refused.refusal)
                 return
             why = FollowReason.SUBSCRIBED | (FollowReason.BELOW if given.below else NO_REASON)
@@ -91,7 +93,12 @@ class SubscriptionCommands(Commands[SubscriptionCommand]):
             self.answer(Reply(given.call, cid=given.topic, places=places))
 
         def failed() -> None:
-            self.refuse(given.call, Unavailable("no member of this topic was found").refusal)
+            self.refuse(
+                given.call,
+                Unavailable(
+                    "no member of this topic was found: connect to peers that follow it"
+                ).refusal,
+            )
 
         def found(versions: Versions | None) -> None:
             if versions is None:

@@ -123,7 +123,7 @@ class TopicCommands(Commands[TopicCommand]):
         topic = self.following.member(given.topic)
         current = topic.descriptor
         if current.author != self.turn.me:
-            raise NotAllowed("only the author makes new versions of a topic")
+            raise NotAllowed("only the topic's author may make a new version")
         meta = self.following.member(current.subtopics[META])
         if self.fencing.is_fenced(meta.id):
             self.fencing.confirm(meta.descriptor, meta, lambda: self.handle(given))
@@ -133,7 +133,7 @@ class TopicCommands(Commands[TopicCommand]):
         frontier = tuple(
             Mark(mark.publisher, mark.epoch, mark.high) for mark in topic.frontier.marks()
         )
-        allowed = settled(given.settings, current.author).allowed_publishers
+        allowed = settled(given.settings, current.author).publishers
         version = next_version(
             self.turn.identity,
             current,

@@ -179,9 +179,7 @@ class _Play:
         return self.topic
 
     def _create(self) -> None:
-        settings = TopicSettings(
-            attributes=SCHEMA, extensions={ROUTING: CONTENT}, delivery_order=self.order
-        )
+        settings = TopicSettings(attributes=SCHEMA, extensions={ROUTING: CONTENT}, order=self.order)
         answers: list[Reply] = []
         self._command(0, lambda call: CreateTopic(call, "content", settings), answers.append)
         self.world.run_until(lambda: bool(answers), self.world.now + PATIENCE_S)

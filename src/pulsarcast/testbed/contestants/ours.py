@@ -12,8 +12,10 @@ from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import Cid, PeerId, cid_text, parse_peer
 from pulsarcast.model.requests import Attribute
 from pulsarcast.model.topic_types import AttributeRule, TopicSettings
+from pulsarcast.network.insight import Insight
 from pulsarcast.network.node import Node
 from pulsarcast.network.subscriptions import Subscription
+from pulsarcast.network.values import Publication
 from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
 from pulsarcast.simulation.applications import settings_for
 from pulsarcast.testbed.contestants.contestants import LOGGED, Receipt, Seat, Traffic
@@ -25,6 +27,7 @@ class OurNode:
     def __init__(self, seat: Seat, node: Node, nursery: trio.Nursery) -> None:
         self._seat = seat
         self._node = node
+        self._insight = Insight(node)
         self._nursery = nursery
         self.peer = parse_peer(node.peer_id)
         self.addresses: Sequence[str] = node.addresses
@@ -60,11 +63,10 @@ class OurNode:
 
     async def publish(self, topic: Cid, payload: bytes, *, injection: str, ack: str) -> Receipt:
         """Publish once, however often the same injection is tried."""
-        published = await self._node.publish(
+        published = await self._insight.publish(
             topic,
-            payload,
+            Publication(payload=payload, idempotency_key=injection),
             ack="replicated" if ack == "replicated" else "accepted",
-            idempotency_key=injection,
             injection=injection,
         )
         return Receipt(published.cid, published.replicas)
@@ -85,7 +87,7 @@ class OurNode:
         subscription = await self._node.subscribe(topic, f"reader-{reader}", where=where)
         self._nursery.start_soon(self._consume, subscription, reader)
         name = cid_text(topic)
-        return all(seen.id != name or seen.filters for seen in self._node.followed())
+        return all(seen.id != name or seen.filters for seen in self._node.topics())
 
     async def publish_with(
         self,
@@ -97,24 +99,22 @@ class OurNode:
         ack: str,
     ) -> Receipt:
         """Publish an event with attributes."""
-        published = await self._node.publish(
+        published = await self._insight.publish(
             topic,
-            payload,
-            attributes=dict(attributes),
+            Publication(payload=payload, attributes=dict(attributes), idempotency_key=injection),
             ack="replicated" if ack == "replicated" else "accepted",
-            idempotency_key=injection,
             injection=injection,
         )
         return Receipt(published.cid, published.replicas)
 
     def counted(self) -> Mapping[str, int]:
         """What the node's core counts, and the events in its logs."""
-        logged = sum(topic.newest for topic in self._node.followed())
-        return {**self._node.recoveries, LOGGED: logged}
+        logged = sum(topic.newest for topic in self._node.topics())
+        return {**self._insight.recoveries, LOGGED: logged}
 
     def traffic(self) -> Traffic:
         """What the node counted at its sockets, and of its messages."""
-        counters = self._node.counters
+        counters = self._insight.counters
         return Traffic(
             counters.bytes_in, counters.bytes_out, counters.messages_in, counters.messages_out
         )
@@ -122,7 +122,7 @@ class OurNode:
     def term_led(self, topic: Cid) -> int | None:
         """As the node's own status says."""
         name = cid_text(topic)
-        for followed in self._node.followed():
+        for followed in self._node.topics():
             if followed.id == name and followed.sequencing is not None:
                 return followed.sequencing.term if followed.sequencing.leads else None
         return None

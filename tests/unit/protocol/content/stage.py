@@ -22,7 +22,7 @@ from tests.support.people import ALICE, BOB, CREATED_US, EPOCH, nonce, peer, top
 
 SCHEMA = (AttributeRule("price", "float", 0.0, 100.0),)
 SETTINGS = TopicSettings(
-    attributes=SCHEMA, extensions={ROUTING: CONTENT}, allowed_publishers=(BOB.peer_id,)
+    attributes=SCHEMA, extensions={ROUTING: CONTENT}, publishers=(BOB.peer_id,)
 )
 TOPIC = topic_of(BOB, SETTINGS)
 WHERE = "price < 50"

@@ -15,7 +15,7 @@ AUTHOR, MEMBER, READER = 0, 1, 2
 SETTINGS: dict[str, Any] = {
     "attributes": (AttributeRule("price", "float", 0.0, 100.0),),
     "extensions": {ROUTING: CONTENT},
-    "delivery_order": DeliveryOrder.CAUSAL,
+    "order": DeliveryOrder.CAUSAL,
 }
 
 
@@ -79,7 +79,7 @@ def test_a_reader_that_was_killed_goes_on_with_what_it_had_read() -> None:
 def test_a_request_of_a_reader_comes_after_what_it_had_read() -> None:
     made = Lab(4)
     allowed = (made.peer(AUTHOR), made.peer(MEMBER))
-    topic = made.create(AUTHOR, TopicSettings(**SETTINGS, allowed_publishers=allowed))
+    topic = made.create(AUTHOR, TopicSettings(**SETTINGS, publishers=allowed))
     made.subscribe([AUTHOR, MEMBER], topic)
     read(made, READER, topic)
     question = publish(made, MEMBER, topic, 5.0)

@@ -248,7 +248,17 @@ def test_all_who_wait_for_a_start_that_nobody_knows_are_told_so() -> None:
     ]
     made.run(120.0)
     errors = [[reply.refusal for reply in replies] for replies in asked]
-    assert errors == [[Unavailable("no member of this topic was found").refusal]] * 2
+    assert (
+        errors
+        == [
+            [
+                Unavailable(
+                    "no member of this topic was found: connect to peers that follow it"
+                ).refusal
+            ]
+        ]
+        * 2
+    )
 
 
 def test_an_event_whose_right_goes_while_the_disk_takes_it_is_not_given_to_ourselves() -> None:
@@ -260,7 +270,7 @@ def test_an_event_whose_right_goes_while_the_disk_takes_it_is_not_given_to_ourse
     assert node.numberings.last_of(topic) is not None
     assert not replies
     versions = node.content.topics[topic].versions
-    revoked = structs.replace(SETTINGS, allowed_publishers=(made.peer(AUTHOR),))
+    revoked = structs.replace(SETTINGS, publishers=(made.peer(AUTHOR),))
     author = made.world.node(AUTHOR).turn.identity
     versions.add(version_of(versions.current, revoked, signer=author))
     made.run(5.0)
@@ -273,7 +283,7 @@ def test_events_that_no_member_gives_a_turn_are_bounded(monkeypatch: pytest.Monk
     monkeypatch.setattr(following, "EARLY_BYTES_MAX", 2000)
     order = DeliveryOrder.PER_PUBLISHER
     made = Lab(4)
-    topic = made.create(AUTHOR, structs.replace(SETTINGS, delivery_order=order))
+    topic = made.create(AUTHOR, structs.replace(SETTINGS, order=order))
     made.subscribe([AUTHOR, MEMBER], topic)
     read(made, topic)
     reader = made.world.node(READER).content.topics[topic]
@@ -325,7 +335,7 @@ def test_a_member_acts_on_a_version_that_it_finds_for_the_sake_of_others() -> No
 @pytest.mark.parametrize("order", [DeliveryOrder.NONE, DeliveryOrder.PER_PUBLISHER])
 def test_what_only_a_member_brings_waits_for_its_version_too(order: DeliveryOrder) -> None:
     """Members confirmed it while its version was looked for, and it was taken for had."""
-    settings = structs.replace(SETTINGS, delivery_order=order)
+    settings = structs.replace(SETTINGS, order=order)
     made = Lab(4)
     topic = made.create(AUTHOR, settings)
     made.subscribe([AUTHOR, MEMBER], topic)
@@ -500,7 +510,7 @@ def test_comings_and_goings_wait_until_the_disk_has_forgotten_and_the_last_count
     assert [each[0].refusal for each in answers] == [
         None,
         None,
-        Conflict("we follow this topic by filters: end these first").refusal,
+        Conflict("the node reads this topic by filters: unsubscribe from it first").refusal,
     ]
     answers = [made.start(READER, make) for make in (end, begin, end)]
     made.run(60.0)

@@ -110,7 +110,7 @@ def test_a_subscription_outlives_the_hand_over_of_the_one_before() -> None:
 def test_a_requested_event_is_delivered_again_to_whoever_left_and_came_back() -> None:
     """Of requests, too, nothing outlives a subscription: neither in memory nor on the disk."""
     lab = Lab(6)
-    topic = lab.create(0, TopicSettings(allowed_publishers=(lab.peer(0),)))
+    topic = lab.create(0, TopicSettings(publishers=(lab.peer(0),)))
     lab.subscribe([1, 2, 3], topic)
     event = lab.publish(2, topic, b"please", settle_s=5.0)
     assert lab.delivered(3, topic) == [event]
@@ -180,7 +180,7 @@ def test_a_full_cache_costs_nobody_a_subscription(monkeypatch: pytest.MonkeyPatc
 def test_a_topic_with_an_open_request_stays_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the request could not be sent again after a restart: nobody would know to whom."""
     monkeypatch.setattr(descriptors_module, "CACHED_MAX", 1)
-    asked = topic_of(ALICE, TopicSettings(allowed_publishers=(ALICE.peer_id,)), name="asked")
+    asked = topic_of(ALICE, TopicSettings(publishers=(ALICE.peer_id,)), name="asked")
     others = [topic_of(ALICE, name=f"topic {number}") for number in range(5)]
     metas = [meta_of(ALICE, f"topic {number}") for number in range(5)]
     blocks = [descriptor.block for descriptor in (asked, *others, *metas)]
@@ -596,7 +596,7 @@ def test_what_we_publish_from_outside_others_have_from_us_though_we_subscribe() 
 @pytest.mark.parametrize("order", [DeliveryOrder.CAUSAL, DeliveryOrder.PER_PUBLISHER])
 def test_our_own_events_come_in_though_few_may_wait_for_their_turn(order: DeliveryOrder) -> None:
     """Found by random seed 1564: what was dropped for want of room, nobody else had to show."""
-    topic = topic_of(ALICE, TopicSettings(delivery_order=order))
+    topic = topic_of(ALICE, TopicSettings(order=order))
     alice = Parent("alice", [topic.block, meta_of(ALICE).block])
     little_room = Parameters(held_back_max=4)
     solo = below(alice, parameters=little_room)

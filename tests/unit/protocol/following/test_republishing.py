@@ -21,7 +21,7 @@ def old_topic() -> tuple[Lab, Cid]:
     lab = Lab(8, parameters=Parameters(block_expiry_s=EXPIRY_S))
     topic = lab.create(AUTHOR)
     lab.subscribe([MEMBER], topic)
-    lab.update(AUTHOR, topic, TopicSettings(allowed_publishers=(lab.peer(PUBLISHER),)))
+    lab.update(AUTHOR, topic, TopicSettings(publishers=(lab.peer(PUBLISHER),)))
     lab.run(LIFE_S / 2)
     lab.world.lose(AUTHOR)
     lab.run(LIFE_S / 2 + 5 * EXPIRY_S)

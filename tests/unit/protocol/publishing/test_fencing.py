@@ -46,8 +46,8 @@ from tests.support.solo import Parent, Solo, below
 VICTIM = identity("victim")
 TOPIC = topic_of(ALICE)
 IN_TOTAL = TopicSettings(
-    delivery_order=DeliveryOrder.TOTAL,
-    allowed_publishers=(VICTIM.peer_id,),
+    order=DeliveryOrder.TOTAL,
+    publishers=(VICTIM.peer_id,),
     sequencers=(VICTIM.peer_id,),
     request_to_publish=True,
 )
@@ -259,7 +259,7 @@ def test_if_the_topic_lacks_what_we_said_from_outside_we_begin_a_new_epoch_at_on
 
 
 def test_a_request_waits_too_and_is_then_published() -> None:
-    settings = TopicSettings(allowed_publishers=(VICTIM.peer_id,), request_to_publish=True)
+    settings = TopicSettings(publishers=(VICTIM.peer_id,), request_to_publish=True)
     parent = Parent("bob")
     solo = below(parent)
     topic = solo.create(settings)
@@ -275,7 +275,7 @@ def test_a_request_waits_too_and_is_then_published() -> None:
 
 def test_requests_that_wait_are_bounded_in_bytes() -> None:
     """A thousand of the largest would be a gigabyte; who has no answer asks again."""
-    settings = TopicSettings(allowed_publishers=(VICTIM.peer_id,), request_to_publish=True)
+    settings = TopicSettings(publishers=(VICTIM.peer_id,), request_to_publish=True)
     parent = Parent("bob")
     solo = below(parent)
     topic = solo.create(settings)
@@ -329,7 +329,7 @@ def test_what_a_restored_node_has_seen_to_it_remembers() -> None:
 
 
 def test_a_restored_node_numbers_its_requests_anew() -> None:
-    settings = TopicSettings(allowed_publishers=(ALICE.peer_id,), request_to_publish=True)
+    settings = TopicSettings(publishers=(ALICE.peer_id,), request_to_publish=True)
     topic = topic_of(ALICE, settings)
     parent = Parent("alice", [topic.block])
     solo = below(parent)
@@ -491,7 +491,7 @@ def test_an_event_that_we_forgot_tells_that_our_disk_went_back() -> None:
 
 def test_an_event_that_we_forgot_tells_so_also_where_it_has_to_wait_for_others() -> None:
     """We do not hold it yet, and neither does anyone whom we ask."""
-    topic = topic_of(ALICE, TopicSettings(delivery_order=DeliveryOrder.PER_PUBLISHER))
+    topic = topic_of(ALICE, TopicSettings(order=DeliveryOrder.PER_PUBLISHER))
     parent = Neighbour()
     parent.blocks[topic.cid] = topic.block
     before = below(parent)
@@ -529,7 +529,7 @@ def test_after_the_next_start_we_publish_in_a_new_epoch() -> None:
 def test_while_we_refuse_we_take_no_requests() -> None:
     parent = Neighbour()
     solo = first_life(parent)
-    settings = TopicSettings(allowed_publishers=(VICTIM.peer_id,), request_to_publish=True)
+    settings = TopicSettings(publishers=(VICTIM.peer_id,), request_to_publish=True)
     own = solo.create(settings)
     epoch = numbering_of(solo.store, TOPIC.cid).epoch
     meet(solo, parent.peer, made_by_another(4, epoch))

@@ -9,7 +9,7 @@ from pulsarcast.protocol.messages import EventMessage
 from tests.support.lab import Lab
 from tests.support.solo import Solo
 
-IN_ORDER = TopicSettings(delivery_order=DeliveryOrder.PER_PUBLISHER)
+IN_ORDER = TopicSettings(order=DeliveryOrder.PER_PUBLISHER)
 
 
 def test_nobody_hears_of_an_event_before_it_is_on_our_disk() -> None:

@@ -23,7 +23,7 @@ from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.protocol.turn import Turn
 from tests.support.people import ALICE, BOB, CAROL, event_for, request_of, topic_of
 
-DESCRIPTOR = topic_of(ALICE, TopicSettings(allowed_publishers=(ALICE.peer_id,)))
+DESCRIPTOR = topic_of(ALICE, TopicSettings(publishers=(ALICE.peer_id,)))
 TOPIC = DESCRIPTOR.cid
 
 

@@ -41,11 +41,11 @@ from tests.support.solo import Parent, Solo, below
 
 
 def author_only(lab: Lab, *more: int) -> TopicSettings:
-    return TopicSettings(allowed_publishers=tuple(lab.peer(index) for index in (0, *more)))
+    return TopicSettings(publishers=tuple(lab.peer(index) for index in (0, *more)))
 
 
 def only_alice() -> TopicSettings:
-    return TopicSettings(allowed_publishers=(ALICE.peer_id,))
+    return TopicSettings(publishers=(ALICE.peer_id,))
 
 
 def payloads(lab: Lab, index: int, topic: Cid) -> list[bytes]:
@@ -161,7 +161,7 @@ def test_the_outbox_is_bounded() -> None:
 def among_three() -> tuple[Solo, Cid]:
     """A node that asks three sequencers, and hears from the first that the second leads."""
     three = tuple(each.peer_id for each in (ALICE, BOB, CAROL))
-    settings = TopicSettings(delivery_order=DeliveryOrder.TOTAL, sequencers=three)
+    settings = TopicSettings(order=DeliveryOrder.TOTAL, sequencers=three)
     topic = topic_of(ALICE, settings)
     solo = below(Parent("alice", [topic.block]))
     ask_for(solo, topic.cid, 1)
@@ -274,7 +274,7 @@ def test_a_request_retried_by_its_caller_after_a_crash_is_published_once() -> No
 
 def test_a_request_is_published_once_however_often_it_is_asked() -> None:
     solo = Solo().start()
-    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    topic = solo.create(TopicSettings(publishers=(solo.me,)))
     signed = request_of(BOB, topic)
     message = RequestToPublish(signed.block, replicated=False, settled=0)
     for _ in range(5):
@@ -288,7 +288,7 @@ def test_a_request_is_published_once_however_often_it_is_asked() -> None:
 
 def test_a_request_is_published_once_also_after_a_crash_of_the_publisher() -> None:
     solo = Solo().start()
-    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    topic = solo.create(TopicSettings(publishers=(solo.me,)))
     signed = request_of(BOB, topic)
     message = RequestToPublish(signed.block, replicated=False, settled=0)
     solo.hear(BOB.peer_id, message)
@@ -302,7 +302,7 @@ def test_a_request_is_published_once_also_after_a_crash_of_the_publisher() -> No
 
 def test_a_request_that_two_publishers_took_is_delivered_once() -> None:
     """Receivers deliver a request id once too (design 6)."""
-    settings = TopicSettings(allowed_publishers=(ALICE.peer_id, CAROL.peer_id))
+    settings = TopicSettings(publishers=(ALICE.peer_id, CAROL.peer_id))
     topic = topic_of(ALICE, settings)
     solo = below(Parent("alice", [topic.block, meta_of(ALICE).block]))
     solo.subscribe(topic.cid)
@@ -344,7 +344,7 @@ def test_a_crash_between_two_requests_loses_neither() -> None:
 
 def test_an_authors_requests_are_published_in_the_order_of_their_numbers() -> None:
     solo = Solo().start()
-    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    topic = solo.create(TopicSettings(publishers=(solo.me,)))
     for number in (3, 2, 1):
         signed = request_of(BOB, topic, number, payload=b"%d" % number)
         solo.hear(BOB.peer_id, RequestToPublish(signed.block, replicated=False, settled=0))
@@ -357,7 +357,7 @@ def test_an_authors_requests_are_published_in_the_order_of_their_numbers() -> No
 def test_a_request_that_another_publisher_took_while_it_waited_is_not_published_again() -> None:
     """Found by random seed 161: requests 2 and 3 waited here for 1, and Carol published 2."""
     solo = Solo().start()
-    topic = solo.create(TopicSettings(allowed_publishers=(solo.me, CAROL.peer_id)))
+    topic = solo.create(TopicSettings(publishers=(solo.me, CAROL.peer_id)))
     solo.subscribe(topic)
     signed = {number: request_of(BOB, topic, number) for number in (1, 2, 3)}
     for number in (3, 2):
@@ -379,7 +379,7 @@ def test_a_request_that_another_publisher_took_while_it_waited_is_not_published_
 def test_nobody_waits_for_requests_that_are_answered() -> None:
     """`settled`: what another publisher answered need not come to this one."""
     solo = Solo().start()
-    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    topic = solo.create(TopicSettings(publishers=(solo.me,)))
     signed = request_of(BOB, topic, 5)
     solo.hear(BOB.peer_id, RequestToPublish(signed.block, replicated=False, settled=4))
     assert len(solo.sent_to(BOB.peer_id, RequestAnswered)) == 1
@@ -388,7 +388,7 @@ def test_nobody_waits_for_requests_that_are_answered() -> None:
 def test_only_the_author_can_say_what_is_settled() -> None:
     """Else a stranger could make the publisher skip what is still on its way."""
     solo = Solo().start()
-    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    topic = solo.create(TopicSettings(publishers=(solo.me,)))
     fifth = request_of(BOB, topic, 5)
     solo.hear(MALLORY.peer_id, RequestToPublish(fifth.block, replicated=False, settled=4))
     assert not solo.said(RequestAnswered)
@@ -401,7 +401,7 @@ def test_only_the_author_can_say_what_is_settled() -> None:
 @pytest.mark.parametrize(
     ("settings", "code"),
     [
-        (TopicSettings(allowed_publishers=(CAROL.peer_id,)), "not_allowed"),
+        (TopicSettings(publishers=(CAROL.peer_id,)), "not_allowed"),
         (TopicSettings(request_to_publish=False), "not_allowed"),
         (TopicSettings(requesters=(CAROL.peer_id,)), "not_allowed"),
         (TopicSettings(payload_bytes_max=3), "too_large"),
@@ -421,7 +421,7 @@ def test_attributes_outside_the_schema_are_refused(attributes: dict[str, Attribu
     """Published all the same, nobody would take the event, and the numbering would have a gap."""
     solo = Solo().start()
     rules = (AttributeRule("price", "float", 0, 100),)
-    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,), attributes=rules))
+    topic = solo.create(TopicSettings(publishers=(solo.me,), attributes=rules))
     signed = sign_request(
         BOB,
         topic=topic,
@@ -440,7 +440,7 @@ def test_attributes_outside_the_schema_are_refused(attributes: dict[str, Attribu
 
 def test_a_request_that_has_expired_is_refused() -> None:
     solo = Solo().start()
-    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    topic = solo.create(TopicSettings(publishers=(solo.me,)))
     solo.advance(100.0)
     signed = request_of(BOB, topic, expires=CREATED_US + 50_000_000)
     solo.hear(BOB.peer_id, RequestToPublish(signed.block, replicated=False, settled=0))
@@ -451,7 +451,7 @@ def test_a_request_that_has_expired_is_refused() -> None:
 def test_the_largest_request_there_is_has_no_room_to_become_an_event_and_is_refused() -> None:
     """As an event it is larger: it has our signature and its place too."""
     solo = Solo().start()
-    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    topic = solo.create(TopicSettings(publishers=(solo.me,)))
     signed = largest_request(BOB, topic)
     assert len(signed.block) == REQUEST_BYTES_MAX
     for _ in range(2):
@@ -469,7 +469,7 @@ def test_the_largest_request_there_is_has_no_room_to_become_an_event_and_is_refu
 def test_a_request_in_a_total_order_that_we_have_given_up_is_refused() -> None:
     """Nor do we remember its number: were it published elsewhere, it would be new to us."""
     solo = Solo().start()
-    only_us = TopicSettings(allowed_publishers=(solo.me,), delivery_order=DeliveryOrder.TOTAL)
+    only_us = TopicSettings(publishers=(solo.me,), order=DeliveryOrder.TOTAL)
     topic = solo.create(only_us)
     solo.publish(topic)
     assert solo.node.numberings.abandon(topic) is not None
@@ -491,7 +491,7 @@ def hear_early(solo: Solo, topic: Cid, who: Identity, numbers: range) -> None:
 
 def test_requests_that_came_too_early_are_bounded() -> None:
     solo = Solo(parameters=Parameters(requests_held_max=10)).start()
-    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    topic = solo.create(TopicSettings(publishers=(solo.me,)))
     for number in range(20):
         hear_early(solo, topic, identity(f"author {number}"), range(2, 10))
     assert solo.node.footprint()["requests"] == 10
@@ -500,7 +500,7 @@ def test_requests_that_came_too_early_are_bounded() -> None:
 @pytest.mark.parametrize("room", [0, 1])
 def test_where_there_is_room_for_one_request_that_came_too_early_one_waits(room: int) -> None:
     solo = Solo(parameters=Parameters(requests_held_max=room)).start()
-    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    topic = solo.create(TopicSettings(publishers=(solo.me,)))
     hear_early(solo, topic, BOB, range(2, 4))
     assert solo.node.footprint()["requests"] == room
 
@@ -510,10 +510,10 @@ def test_a_request_that_came_too_early_is_held_against_the_version_of_its_turn()
     solo = Solo("alice").start()
     order = DeliveryOrder.PER_PUBLISHER
     publishers = (solo.me,)
-    topic = solo.create(TopicSettings(delivery_order=order, allowed_publishers=publishers))
+    topic = solo.create(TopicSettings(order=order, publishers=publishers))
     first, large = request_of(BOB, topic, 1), request_of(BOB, topic, 2, payload=bytes(100))
     solo.hear(BOB.peer_id, RequestToPublish(large.block, False, 0))
-    less = TopicSettings(delivery_order=order, allowed_publishers=publishers, payload_bytes_max=99)
+    less = TopicSettings(order=order, publishers=publishers, payload_bytes_max=99)
     assert solo.ask(lambda call: UpdateTopic(call, topic, less)).refusal is None
     solo.hear(BOB.peer_id, RequestToPublish(first.block, False, 0))
     answers = {each.request_id: each for each in solo.sent_to(BOB.peer_id, RequestAnswered)}
@@ -538,7 +538,7 @@ def test_however_many_came_too_early_have_their_turn_one_after_the_other() -> No
 
 def test_one_author_takes_only_its_share_of_the_room_for_requests_that_came_too_early() -> None:
     solo = Solo(parameters=Parameters(requests_held_max=16)).start()
-    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    topic = solo.create(TopicSettings(publishers=(solo.me,)))
     hear_early(solo, topic, MALLORY, range(2, 100))
     assert solo.node.footprint()["requests"] == 4
     hear_early(solo, topic, BOB, range(2, 4))
@@ -549,7 +549,7 @@ def test_one_author_takes_only_its_share_of_the_room_for_requests_that_came_too_
 def test_many_authors_cannot_keep_the_room_for_early_requests_for_ever() -> None:
     """What they left out never comes: the oldest gives way, and its author would send it again."""
     solo = Solo(parameters=Parameters(requests_held_max=16)).start()
-    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    topic = solo.create(TopicSettings(publishers=(solo.me,)))
     for number in range(20):
         hear_early(solo, topic, identity(f"author {number}"), range(2, 10))
     hear_early(solo, topic, BOB, range(2, 4))
@@ -559,7 +559,7 @@ def test_many_authors_cannot_keep_the_room_for_early_requests_for_ever() -> None
 
 def test_requests_that_came_too_early_are_forgotten_with_their_topic() -> None:
     victim = identity("victim")
-    topic = topic_of(ALICE, TopicSettings(allowed_publishers=(victim.peer_id,)))
+    topic = topic_of(ALICE, TopicSettings(publishers=(victim.peer_id,)))
     solo = below(Parent("alice", [topic.block, meta_of(ALICE).block]))
     solo.subscribe(topic.cid)
     hear_early(solo, topic.cid, BOB, range(2, 10))
@@ -570,7 +570,7 @@ def test_requests_that_came_too_early_are_forgotten_with_their_topic() -> None:
 
 def test_a_request_that_comes_again_takes_room_once() -> None:
     solo = Solo().start()
-    topic = solo.create(TopicSettings(allowed_publishers=(solo.me,)))
+    topic = solo.create(TopicSettings(publishers=(solo.me,)))
     for size in (100, 200, 300):
         signed = request_of(BOB, topic, 2, epoch=EPOCH, payload=bytes(size))
         solo.hear(BOB.peer_id, RequestToPublish(signed.block, replicated=False, settled=0))
@@ -585,8 +585,8 @@ def test_in_total_order_the_sequencer_gives_requests_their_places() -> None:
     topic = lab.create(
         0,
         TopicSettings(
-            delivery_order=DeliveryOrder.TOTAL,
-            allowed_publishers=(lab.peer(0),),
+            order=DeliveryOrder.TOTAL,
+            publishers=(lab.peer(0),),
             sequencers=(lab.peer(0),),
         ),
     )

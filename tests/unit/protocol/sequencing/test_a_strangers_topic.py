@@ -45,7 +45,7 @@ HER_STORE = b"mallory!"
 
 
 def settings_of(*peers: PeerId) -> TopicSettings:
-    return TopicSettings(delivery_order=DeliveryOrder.TOTAL, sequencers=peers)
+    return TopicSettings(order=DeliveryOrder.TOTAL, sequencers=peers)
 
 
 TOPIC = topic_of(MALLORY, settings_of(ME, HER))

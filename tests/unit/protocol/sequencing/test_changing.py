@@ -18,7 +18,7 @@ AUTHOR, READER = 6, 7
 
 def settings_of(lab: Lab, nodes: tuple[int, ...]) -> TopicSettings:
     peers = tuple(lab.peer(index) for index in nodes)
-    return TopicSettings(delivery_order=DeliveryOrder.TOTAL, sequencers=peers)
+    return TopicSettings(order=DeliveryOrder.TOTAL, sequencers=peers)
 
 
 def make_lab(*nodes: int) -> tuple[Lab, Cid]:

@@ -79,9 +79,7 @@ class Leader:
 
 
 def test_a_leader_takes_a_number_until_it_is_in_the_history() -> None:
-    settings = TopicSettings(
-        delivery_order=DeliveryOrder.TOTAL, sequencers=(ALICE.peer_id, MALLORY.peer_id)
-    )
+    settings = TopicSettings(order=DeliveryOrder.TOTAL, sequencers=(ALICE.peer_id, MALLORY.peer_id))
     descriptor = topic_of(ALICE, settings)
     leader = Leader(descriptor)
     requests = PublishedRequests(descriptor.cid)

@@ -26,7 +26,7 @@ AUTHOR, READER = 5, 6
 
 def settings_of(lab: Lab, count: int) -> TopicSettings:
     peers = tuple(lab.peer(index) for index in range(count))
-    return TopicSettings(delivery_order=DeliveryOrder.TOTAL, sequencers=peers)
+    return TopicSettings(order=DeliveryOrder.TOTAL, sequencers=peers)
 
 
 def make_lab(count: int = 3, *, seed: int = 1) -> tuple[Lab, Cid]:

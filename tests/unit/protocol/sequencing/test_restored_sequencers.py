@@ -16,7 +16,7 @@ from tests.support.people import ALICE, CREATED_US, meta_of, peer, topic_of
 from tests.support.solo import Parent, Solo
 
 ME, ANN = peer("victim"), ALICE.peer_id
-SETTINGS = TopicSettings(delivery_order=DeliveryOrder.TOTAL, sequencers=(ME, ANN))
+SETTINGS = TopicSettings(order=DeliveryOrder.TOTAL, sequencers=(ME, ANN))
 TOPIC = topic_of(ALICE, SETTINGS)
 ANNS_STORE = b"anns own"
 TABLES = (STORE, VOTE, SNAPSHOT, ENTRY)

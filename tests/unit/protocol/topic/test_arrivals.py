@@ -37,8 +37,8 @@ from tests.unit.protocol.topic.test_handovers import TOPIC as SEQUENCED
 from tests.unit.protocol.topic.test_handovers import certificate_of
 from tests.unit.protocol.topic.test_handovers import event as counted
 
-TOPIC = topic_of(ALICE, TopicSettings(delivery_order=DeliveryOrder.PER_PUBLISHER))
-CAUSAL = topic_of(ALICE, TopicSettings(delivery_order=DeliveryOrder.CAUSAL))
+TOPIC = topic_of(ALICE, TopicSettings(order=DeliveryOrder.PER_PUBLISHER))
+CAUSAL = topic_of(ALICE, TopicSettings(order=DeliveryOrder.CAUSAL))
 
 
 class Gate(Bench):
@@ -99,7 +99,7 @@ def test_what_waited_for_a_version_that_nobody_has_is_dropped() -> None:
 def only(*publishers: Identity) -> TopicSettings:
     allowed = tuple(each.peer_id for each in publishers)
     order = DeliveryOrder.PER_PUBLISHER
-    return TopicSettings(delivery_order=order, allowed_publishers=allowed)
+    return TopicSettings(order=order, publishers=allowed)
 
 
 def test_an_event_whose_right_was_revoked_is_void_and_one_that_never_had_it_is_refused() -> None:

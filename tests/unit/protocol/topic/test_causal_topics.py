@@ -40,7 +40,7 @@ from tests.support.people import (
 )
 from tests.support.solo import Parent, Solo, below
 
-CAUSAL = TopicSettings(delivery_order=DeliveryOrder.CAUSAL)
+CAUSAL = TopicSettings(order=DeliveryOrder.CAUSAL)
 TOPIC = topic_of(ALICE, CAUSAL)
 
 
@@ -290,7 +290,7 @@ def test_a_parent_that_everyone_retired_is_not_waited_for() -> None:
     """Nobody has it, nothing of its publisher is behind it, and its publisher calls it retired."""
     topic = topic_of(
         ALICE,
-        TopicSettings(delivery_order=DeliveryOrder.CAUSAL, retention=Retention(count=1)),
+        TopicSettings(order=DeliveryOrder.CAUSAL, retention=Retention(count=1)),
     )
     upstream = Parent("upstream", [topic.block])
     node = below(upstream)
@@ -365,8 +365,8 @@ def test_what_a_request_waits_for_is_fetched() -> None:
 
 def test_a_request_that_expires_while_it_waits_is_refused_in_its_turn() -> None:
     settings = TopicSettings(
-        delivery_order=DeliveryOrder.CAUSAL,
-        allowed_publishers=(ALICE.peer_id, identity("victim").peer_id),
+        order=DeliveryOrder.CAUSAL,
+        publishers=(ALICE.peer_id, identity("victim").peer_id),
     )
     topic = topic_of(ALICE, settings)
     node = below(Parent("upstream", [topic.block]))
@@ -416,9 +416,7 @@ def test_a_request_without_the_marks_that_its_topic_asks_for_is_refused() -> Non
 
 def test_who_may_only_request_asks_after_all_that_it_has_seen() -> None:
     lab = Lab(3)
-    settings = TopicSettings(
-        delivery_order=DeliveryOrder.CAUSAL, allowed_publishers=(lab.peer(0), lab.peer(1))
-    )
+    settings = TopicSettings(order=DeliveryOrder.CAUSAL, publishers=(lab.peer(0), lab.peer(1)))
     topic = lab.create(0, settings)
     lab.subscribe([0, 1, 2], topic)
     seen = lab.publish(1, topic)

@@ -32,7 +32,7 @@ OLD, NEW = (BOB, CAROL), (identity("dave"), identity("erin"))
 
 def settings_of(sequencers: tuple[Identity, ...]) -> TopicSettings:
     peers = tuple(each.peer_id for each in sequencers)
-    return TopicSettings(delivery_order=DeliveryOrder.TOTAL, sequencers=peers)
+    return TopicSettings(order=DeliveryOrder.TOTAL, sequencers=peers)
 
 
 TOPIC = topic_of(ALICE, settings_of(OLD))

@@ -24,7 +24,7 @@ AUTHOR, PUBLISHER, MEMBER, AWAY, STRANGER = range(5)
 KEPT = 5
 PUBLISHED = 20
 SETTLE_S = 300.0
-ORDERED = TopicSettings(delivery_order=DeliveryOrder.PER_PUBLISHER, retention=Retention(count=KEPT))
+ORDERED = TopicSettings(order=DeliveryOrder.PER_PUBLISHER, retention=Retention(count=KEPT))
 
 
 def miss_most(lab: Lab, settings: TopicSettings) -> tuple[Cid, list[Cid]]:
@@ -61,13 +61,13 @@ def test_who_was_away_for_too_long_gets_what_is_left(order: DeliveryOrder) -> No
     if order is DeliveryOrder.TOTAL:
         sequencer = (lab.peer(PUBLISHER),)
         settings = TopicSettings(
-            delivery_order=order,
-            allowed_publishers=sequencer,
+            order=order,
+            publishers=sequencer,
             sequencers=sequencer,
             retention=Retention(count=KEPT),
         )
     else:
-        settings = TopicSettings(delivery_order=order, retention=Retention(count=KEPT))
+        settings = TopicSettings(order=order, retention=Retention(count=KEPT))
     topic, events = miss_most(lab, settings)
     lab.world.restart(AWAY)
     lab.run(SETTLE_S)

@@ -22,7 +22,7 @@ from tests.support.people import (
 )
 
 OPEN = topic_of(ALICE)
-ONLY_ALICE = TopicSettings(allowed_publishers=(ALICE.peer_id,))
+ONLY_ALICE = TopicSettings(publishers=(ALICE.peer_id,))
 
 
 def chain_of(*later: TopicDescriptor) -> Versions:
@@ -109,7 +109,7 @@ def test_an_event_is_judged_by_the_version_that_it_names() -> None:
 def test_a_right_that_was_given_later_does_not_reach_back() -> None:
     first = topic_of(ALICE, ONLY_ALICE)
     versions = Versions(first)
-    wider = msgspec.structs.replace(first.settings, allowed_publishers=None)
+    wider = msgspec.structs.replace(first.settings, publishers=None)
     second = version_of(first, wider, signer=ALICE)
     versions.add(second)
     versions.judge(event_of(BOB, second))

@@ -1,8 +1,8 @@
-"""Commands that start fast: without what httpx imports for uses that they do not have.
+"""Fast imports: commands start without the parts of httpx that they do not use.
 
-Wherever they are installed, it imports its own command line (with all of rich), HTTP/2, and Trio:
-more than half of the time that a command takes which asks a daemon. Only a process that is nothing
-but a command may leave them out: a program may want them of httpx.
+httpx imports its own command line (with all of rich), HTTP/2 and Trio where these are installed:
+more than half of the time of a command that asks a daemon. Only a process that runs one command
+and nothing else may leave them out: a program may use these parts of httpx.
 """
 
 from __future__ import annotations

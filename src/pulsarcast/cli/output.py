@@ -1,4 +1,4 @@
-"""How commands tell people and programs what came of them.
+"""The output of commands, for people and for programs.
 
 Exit codes: 0 done, 1 refused or failed, 2 wrongly called, 3 no daemon answers, 4 not allowed,
 5 not found.
@@ -22,22 +22,22 @@ FORBIDDEN: Final = 4
 UNKNOWN: Final = 5
 
 
-def tell(value: Any, text: str, *, as_json: bool) -> None:
-    """An answer: as JSON on one line, or in words."""
+def emit(value: Any, text: str, *, as_json: bool) -> None:
+    """Print a result: as JSON on one line, or as text."""
     click.echo(msgspec.json.encode(value).decode() if as_json else text)
 
 
-def complain(error: Exception | str, code: int = FAILED) -> NoReturn:
-    """Say what is wrong, and end with a code."""
+def fail(error: Exception | str, code: int = FAILED) -> NoReturn:
+    """Print an error, and exit with a code."""
     click.echo(f"pulsarcast: {error}", err=True)
     sys.exit(code)
 
 
 @contextmanager
-def telling(failure: type[click.ClickException] = click.ClickException) -> Iterator[None]:
-    """Let errors of the caller become a message and the code of `failure`, without a traceback.
+def errors_shown(failure: type[click.ClickException] = click.ClickException) -> Iterator[None]:
+    """Show a LocalError as a message with the exit code of `failure`, without a traceback.
 
-    An exception of click's, not an exit: who calls a command from a program sees that it failed.
+    It raises click's exception and does not exit: a program that calls a command sees it fail.
     """
     try:
         yield
@@ -47,10 +47,10 @@ def telling(failure: type[click.ClickException] = click.ClickException) -> Itera
 
 @contextmanager
 def needs_extra(extra: str) -> Iterator[None]:
-    """Say in one line how to install what a command needs and this environment lacks."""
+    """Say in one line how to install the extra that a command needs."""
     try:
         yield
     except ModuleNotFoundError as error:
         if error.name is not None and error.name.partition(".")[0] == "pulsarcast":
             raise
-        complain(f"this needs more: pip install 'pulsarcast[{extra}]' ({error.name} is missing)")
+        fail(f"{error.name} is not installed: pip install 'pulsarcast[{extra}]'")
