@@ -26,6 +26,7 @@ from pulsarcast.protocol.content.messages import (
 from pulsarcast.protocol.content.probing import Probing
 from pulsarcast.protocol.content.routing import Routing
 from pulsarcast.protocol.content.rules import ContentRules
+from pulsarcast.protocol.content.shape import Shape
 from pulsarcast.protocol.content.space import ROOT
 from pulsarcast.protocol.content.spaces import Spaces
 from pulsarcast.protocol.content.splitting import Splitting
@@ -134,12 +135,14 @@ def test_an_event_goes_to_the_leaves_of_a_tree_that_is_known() -> None:
             probed.append(message)
 
     context, trees = a_context(), Trees()
-    trees.shape(TOPIC.topic, "price").split(ROOT)
+    told, shape = Shape(), trees.shape(TOPIC.topic, "price")
+    for at in (1, 2, 4, 8, 16, 32):
+        told.split(at)
+    shape.merge(ROOT, told.to_bytes())
     probing = Probing(context, trees, cast(Homes, Leaves()))
     probing.publish(event_at(5.0), {"price": 0.05})
     (message,) = probed
-    leaves = trees.shape(TOPIC.topic, "price").leaves(0.05)
-    assert [target.at for target in message.targets] == leaves
+    assert [target.at for target in message.targets] == shape.leaves(0.05)
 
 
 @pytest.mark.parametrize("is_known", [True, False])
