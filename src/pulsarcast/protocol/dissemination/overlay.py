@@ -85,7 +85,7 @@ class OverlayOwner(Protocol):
         """A neighbour may hold something else than we do: show it what we hold."""
 
     def overlay_left(self) -> None:
-        """We are out, and nobody depends on us."""
+        """The node is out of the overlay, and no child depends on it."""
 
 
 class Overlay(Protocol):
@@ -152,10 +152,10 @@ class Overlay(Protocol):
     def forward(
         self, message: EventMessage, *, source: PeerId | None, via_overlay: bool = True
     ) -> None:
-        """Pass an event on, never back where it came from.
+        """Forward an event, never back to `source`, the peer that sent it.
 
-        `via_overlay` says whether the overlay brought it, and so has others to care for it too;
-        else it was found by comparing frontiers or handed in from outside.
+        `via_overlay` says whether a member sent it live, so that other members forward it too. If
+        not, it was recovered, or its publisher handed it in from outside.
         """
 
     def view(self, *, subscribed: bool, lazy: tuple[PeerId, ...]) -> TreeView | CubeView:
