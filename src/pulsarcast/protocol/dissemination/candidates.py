@@ -1,9 +1,9 @@
-"""Candidates: nobody counts as a member before it has told us so itself.
+"""Candidates: asks peers that others name as members of a cube whether they are members.
 
-Members name each other, and any of them may lie. Whoever is named is a candidate: we say that we
-are a member and ask whether it is one. Until it answers it carries nothing for us. How many
-candidates one peer can make us try, and how many we try at a time, is bounded. Members that were
-lost are tried again, ever more seldom: a connection may have broken, a network may heal.
+Members name each other, and any of them may lie. A peer that is named is a candidate: the node says
+that it is a member and asks whether the candidate is one. Before the answer the candidate forwards
+nothing. Bounds hold for the candidates that one peer can name, and for those tried at a time. Lost
+members are tried again, at growing intervals: a connection may have broken, a network may heal.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,21 +12,23 @@ from pulsarcast.model.ids import PeerId
 from pulsarcast.protocol.context import Context
 
 CANDIDATES_MAX = 256
-"""Peers said to be members that we have yet to try."""
+"""Candidates that wait to be tried: bounds memory."""
 NAMED_MAX = 64
-"""How many of them one peer can have named: as many as fit a message."""
+"""Candidates that one peer can have named: as many as fit a message, and a quarter of all."""
 TRIED_MAX = 8
-"""Peers that we try at a time."""
+"""Candidates tried at a time: bounds the messages that a liar can cause."""
 FAILED_MAX = 512
-"""Peers remembered that were no members when we tried."""
+"""Peers remembered that did not answer or were no members: bounds memory."""
 LOST_MAX = 64
-"""Members lost that we try again."""
+"""Lost members that are tried again: bounds memory."""
 LOST_TRIES_MAX = 7
+"""Tries of a lost member, the last about six minutes after the one before."""
 FIRST_RETRY_S = 0.5
+"""Time to the first try of a lost member; each later one takes three times as long."""
 
 
 class Candidates:
-    """Whom we have yet to meet, and whom we have asked."""
+    """The peers that may be members of one cube, and the questions to them."""
 
     def __init__(
         self,
@@ -39,18 +41,18 @@ class Candidates:
         self.turn = context.turn
         self.parameters = context.parameters
         self.wanted = wanted
-        """Whether we would keep a peer, were it a member."""
+        """Whether the cube would keep a peer, were it a member."""
         self.ask = ask
         self.idle = idle
-        """Called when everyone that we heard of was tried."""
+        """Called when all candidates were tried."""
         self._candidates: dict[PeerId, PeerId] = {}
-        """Who is said to be a member, and by whom."""
+        """Candidates, and the peer that named each."""
         self._asked: dict[PeerId, int] = {}
-        """Whom we asked and have no answer from, with the timer that ends the wait."""
+        """Peers that were asked and have not answered, with the timer that ends the wait."""
         self._failed: dict[PeerId, float] = {}
-        """When those were tried that did not answer, or are no members."""
+        """Peers that did not answer, or are no members, and when they were tried."""
         self._lost: dict[PeerId, tuple[float, int]] = {}
-        """Members that are gone: when to try them again, and how often we have."""
+        """Lost members: when to try each again, and how often it was tried."""
         self._timer: int | None = None
         self._open = False
 
@@ -58,12 +60,12 @@ class Candidates:
         return len(self._candidates) + len(self._asked) + len(self._lost)
 
     def open(self) -> None:
-        """We are a member ourselves: say so to those that we heard of."""
+        """The node is a member now: begin to try candidates."""
         self._open = True
         self._pump()
 
     def close(self) -> None:
-        """Meet nobody any more."""
+        """Try no more candidates."""
         self._open = False
         self._candidates.clear()
         self._lost.clear()
@@ -72,7 +74,7 @@ class Candidates:
         self._asked.clear()
         self.turn.cancel(self._timer)
 
-    # Who might be a member.
+    # Hearing of candidates.
 
     def hear_of(self, peers: Iterable[PeerId], namer: PeerId) -> None:
         """A peer names others, or itself, as members."""
@@ -92,7 +94,7 @@ class Candidates:
         return failed_s is None or self.turn.now - failed_s > self.parameters.contact_retry_s
 
     def lost_member(self, peer: PeerId) -> None:
-        """A member is gone: it may come back."""
+        """A member is lost: it may come back."""
         self._lost.pop(peer, None)
         self._retry_later(peer, 0)
 
@@ -120,35 +122,35 @@ class Candidates:
             self.idle()
 
     def _try(self, peer: PeerId) -> None:
-        """Say to a peer that we are a member, and ask whether it is one."""
+        """Say to a peer that the node is a member, and ask whether the peer is one."""
         self.expect(peer)
         self.ask(peer)
 
     def meet_again(self, peer: PeerId) -> None:
-        """A peer acts as if we had met: settle that, whether or not we would keep it."""
+        """A peer sends as a member that was met: ask it, whether or not the cube would keep it."""
         failed_s = self._failed.get(peer, -self.parameters.contact_retry_s)
         tried = self.turn.now - failed_s < self.parameters.contact_retry_s
         if self._open and not tried and peer not in self._asked and len(self._asked) < TRIED_MAX:
             self._try(peer)
 
     def expect(self, peer: PeerId) -> None:
-        """A peer was asked, and owes us an answer."""
+        """A peer was asked: wait for its answer."""
         self.turn.cancel(self._asked.get(peer))
         wait_s = self.parameters.rpc_timeout_s
         self._asked[peer] = self.turn.after(wait_s, lambda: self.failed(peer))
 
     def is_asked(self, peer: PeerId) -> bool:
-        """Whether a peer owes us an answer."""
+        """Whether a peer was asked and has not answered."""
         return peer in self._asked
 
     def met(self, peer: PeerId) -> None:
-        """A peer has told us itself that it is a member."""
+        """A peer has said itself that it is a member."""
         self._candidates.pop(peer, None)
         self._failed.pop(peer, None)
         self._lost.pop(peer, None)
 
     def answered(self, peer: PeerId) -> None:
-        """A peer that we asked has answered."""
+        """A peer that was asked has answered."""
         self.turn.cancel(self._asked.pop(peer, None))
         self._pump()
 
@@ -163,7 +165,7 @@ class Candidates:
         self._pump()
 
     def is_none(self, peer: PeerId) -> None:
-        """A peer says that it is no member: there is nothing to wait for."""
+        """A peer says that it is no member: wait for it no longer."""
         self._lost.pop(peer, None)
         self._candidates.pop(peer, None)
         self.failed(peer)

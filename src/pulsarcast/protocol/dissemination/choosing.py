@@ -1,4 +1,4 @@
-"""The overlay that a topic's author chose, with the heartbeats that belong to it."""
+"""Builds the overlay that a topic's author chose, with its heartbeats."""
 
 from pulsarcast.model.topics import Dissemination, TopicDescriptor
 from pulsarcast.protocol.context import Context

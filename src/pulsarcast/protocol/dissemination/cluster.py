@@ -1,7 +1,7 @@
-"""Clusters: the members of one topic that we know, in XOR buckets around our own key.
+"""Clusters: keeps the known members of one topic in XOR buckets around the node's own key.
 
-VCube-PS (section 2) groups the others around node i into clusters c(i,s). Its cluster s is our
-bucket s-1, all keys whose highest differing bit is that one, and its order within the cluster is
+VCube-PS (section 2) groups the other nodes around node i into clusters c(i,s). Its cluster s is
+bucket s-1 here, all keys whose highest differing bit is that one. Its order within the cluster is
 the order of XOR distance from i xor 2^(s-1). So its trees need neither dense ids nor N = 2^d: the
 child in a bucket is the first known member of its order, and answers for its own lower buckets.
 """
@@ -18,7 +18,7 @@ PeerT = TypeVar("PeerT", bound=Hashable)
 class Clusters(Generic[PeerT]):
     """Known members, by bucket; a full view while they are few, k per bucket beyond that.
 
-    Who is known stays: whoever floods a topic with new names cannot push out those we have met.
+    A known member stays: a peer that floods a topic with new names cannot push it out.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class Clusters(Generic[PeerT]):
         self.view_max = view_max
         self.bucket_max = bucket_max
         self.members_max = max(4 * view_max, 32 * bucket_max)
-        """Whoever makes keys ever closer to ours opens ever nearer buckets: this is the end."""
+        """Bounds all buckets together: forged keys ever closer to the node's open ever more."""
         self._keys: dict[PeerT, Key] = {}
         self._buckets: dict[int, list[PeerT]] = {}
         """Each in the order of its cluster; the farthest bucket, of the highest index, first."""
@@ -41,29 +41,29 @@ class Clusters(Generic[PeerT]):
         return peer in self._keys
 
     def __iter__(self) -> Iterator[PeerT]:
-        """All members, in the order in which we met them."""
+        """All members, in the order in which they were met."""
         return iter(self._keys)
 
     def bucket(self, peer: PeerT) -> int:
-        """In which of our buckets a peer is, known or not; -1: we are it."""
+        """The index of the bucket that a peer belongs to, known or not; -1 for the node itself."""
         return bucket_of(self.centre, self.key_of(peer))
 
     def has_room(self, peer: PeerT) -> bool:
-        """Whether we would keep a peer if it were a member."""
+        """Whether a peer would be kept if it were a member."""
         index = self.bucket(peer)
         if index < 0 or peer in self._keys or len(self._keys) >= self.members_max:
             return False
         return len(self._keys) < self.view_max or not self.is_full(index)
 
     def is_empty(self, index: int) -> bool:
-        """Whether we know nobody in a bucket."""
+        """Whether no member of a bucket is known."""
         return index not in self._buckets
 
     def is_full(self, index: int) -> bool:
         """Whether a bucket holds as many as it keeps in a large topic.
 
-        Of the nearest bucket we keep all: its members have nobody but us in the bucket where we
-        are, so each of them must know us.
+        All members of the nearest bucket are kept: in the bucket that the node belongs to, they
+        have no other member, so each of them must know the node.
         """
         most = self.view_max if index <= self.lowest else self.bucket_max
         return len(self._buckets.get(index, ())) >= max(most, self.bucket_max)
@@ -91,11 +91,11 @@ class Clusters(Generic[PeerT]):
             del self._buckets[index]
 
     def first_key(self, index: int) -> Key:
-        """The key from which a bucket's order is measured: ours, but for one bit."""
+        """The key from which a bucket's order is measured: the node's, with one bit flipped."""
         return self.centre ^ (1 << index)
 
     def below(self, level: int) -> Iterator[tuple[int, list[PeerT]]]:
-        """The buckets below a level that hold somebody, the farthest first, each in its order."""
+        """The buckets below a level that have members, the farthest first, each in its order."""
         for index, members in self._buckets.items():
             if index < level:
                 yield index, members
@@ -105,7 +105,7 @@ class Clusters(Generic[PeerT]):
         return [members[0] for _, members in self.below(level)]
 
     def nearest(self, count: int) -> list[PeerT]:
-        """The members closest to us."""
+        """The members closest to the node."""
         found: list[PeerT] = []
         for index in reversed(self._buckets):
             if len(found) >= count:
@@ -121,5 +121,5 @@ class Clusters(Generic[PeerT]):
 
     @property
     def lowest(self) -> int:
-        """The index of the nearest bucket that holds somebody; -1 where none does."""
+        """The index of the nearest bucket that has a member; -1 if none has."""
         return next(reversed(self._buckets), -1)

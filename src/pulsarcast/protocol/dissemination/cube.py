@@ -1,16 +1,16 @@
-"""The dissemination cube: whoever publishes is the root of its own tree (VCube-PS; design 2).
+"""The dissemination cube: each publisher is the root of its own tree (docs/spec/cube.md; VCube-PS).
 
 Every member knows others of its topic in XOR buckets around its own key: all of them while they are
 few, k per bucket where they are many. A publisher sends an event to the first of each bucket, and
-each of those answers for its own buckets below the one that it shares with whoever sent it. So an
-event reaches each member once, nobody forwards what it does not want itself, and two publishers
-load different members.
+each of those answers for its own buckets below the one that it shares with the sender. So an event
+reaches each member once, no peer forwards what it does not want itself, and two publishers load
+different members.
 
 The paper assumes that nothing fails. Here a lost child is skipped: the next in its bucket's order
 takes its place. What a dead member had yet to pass on is found by comparing frontiers with the
 nearest members (`cube_heartbeat`), and passed on from there as if it were new. Nothing waits for an
 acknowledgement: numbers and recovery give each publisher's order, where the paper's publisher waits
-until everybody has the message before.
+until every member has the message before.
 """
 
 from typing import assert_never
@@ -43,9 +43,10 @@ from pulsarcast.protocol.messages import (
 )
 
 WAITING_MAX = 64
-"""Newcomers that wait for us to have a start ourselves."""
+"""Newcomers that wait until the node has its own start: bounds memory."""
 LINKS_MAX = 512
-"""Members that we take events from; as a child one has about as many parents as children."""
+"""Members that the node takes events from: far more than its parents, which are about as many as
+its children."""
 CONTACTS_MAX = 64
 """Members named in one message: the wire's bound."""
 INTRODUCED_MAX = 16
@@ -53,7 +54,7 @@ INTRODUCED_MAX = 16
 
 
 class DisseminationCube:
-    """Our place in one topic's cube."""
+    """The node's place in one topic's cube."""
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class DisseminationCube:
             bucket_max=context.parameters.cube_bucket,
         )
         self.links: dict[PeerId, Link] = {}
-        """Everyone that we have met, kept among `members` or not."""
+        """All members that the node has met, kept among `members` or not."""
         self.fresh = False
         self.open = True
         self.leaving = False
@@ -85,19 +86,19 @@ class DisseminationCube:
             context, wanted=self._wants, ask=self._introduce, idle=self._explore
         )
         self.attached = False
-        """Whether a member has let us in, or we are the first."""
+        """Whether a member has let the node in, or the node is the first."""
         self._host: PeerId | None = None
-        """Who let us in."""
+        """The member that let the node in."""
         self._start_timer: int | None = None
         self._waiting: dict[PeerId, Join] = {}
         self._unexplored = -1
-        """The highest of our buckets that we have yet to ask about."""
+        """The highest bucket that the node has yet to ask about."""
         self._refreshed = 0
         self._farewells: dict[PeerId, None] = {}
-        """Those who have yet to answer our goodbye."""
+        """Members that have yet to answer the node's `Leave`."""
         self._leave_timer: int | None = None
 
-    # Where we stand.
+    # The node's place.
 
     @property
     def upstream(self) -> PeerId | None:
@@ -107,22 +108,22 @@ class DisseminationCube:
 
     @property
     def path(self) -> tuple[PeerId, ...]:
-        """Nobody is above anybody."""
+        """A cube has no way to a root."""
         return ()
 
     @property
     def children(self) -> list[PeerId]:
-        """Whom we would send an event of our own, the farthest first."""
+        """The members that would get an event of the node from it, the farthest first."""
         return self.members.children(KEY_BITS)
 
     @property
     def keeps_together(self) -> bool:
-        """Whether newcomers are sent to us, and there is somebody they could meet here."""
+        """Whether newcomers are sent to the node, and it knows a member that they could meet."""
         return bool(self.members) and not self._knows_closer()
 
     @property
     def is_root(self) -> bool:
-        """Whether newcomers are sent to us: we know no member closer to the root's key."""
+        """Whether newcomers are sent to the node: it knows no member closer to the root's key."""
         return self.attached and not self._knows_closer()
 
     def _knows_closer(self) -> bool:
@@ -130,19 +131,19 @@ class DisseminationCube:
         return any(is_closer(member, self.turn.me, key) for member in self.members)
 
     def is_neighbour(self, peer: PeerId) -> bool:
-        """Whether events flow between us and this peer."""
+        """Whether events flow between the node and this peer."""
         return peer in self.links
 
     def path_from_here(self) -> tuple[PeerId, ...]:
-        """Ourselves."""
+        """The node itself."""
         return (self.turn.me,)
 
     def first_to_hear(self, count: int) -> tuple[PeerId, ...]:
-        """Some of those who get an event of our own from us."""
+        """Some of the members that get an event of the node from it."""
         return tuple(self.children[:count])
 
     def view(self, *, subscribed: bool, lazy: tuple[PeerId, ...]) -> CubeView:
-        """What we know of the cube."""
+        """What the node knows of the cube."""
         return CubeView(
             tuple(self.members),
             tuple(self.children),
@@ -152,14 +153,14 @@ class DisseminationCube:
         )
 
     def footprint(self) -> dict[str, int]:
-        """How much we keep in memory."""
+        """How much is kept in memory."""
         return {
             "cube_members": len(self.members),
             "cube_links": len(self.links),
             "cube_candidates": len(self.candidates),
         }
 
-    # Coming in.
+    # Joining.
 
     def join(self) -> None:
         """Find a member, or be the first."""
@@ -167,7 +168,7 @@ class DisseminationCube:
             self.search.begin()
 
     def become_root(self) -> None:
-        """We are the first."""
+        """The node is the first member."""
         if self.root_peer != self.turn.me:
             self.counts["acting_root"] += 1
         self._enter(None, None)
@@ -179,7 +180,7 @@ class DisseminationCube:
             self._enter(sender, message)
 
     def _enter(self, by: PeerId | None, message: JoinAccepted | None) -> None:
-        """A member lets us in, or we are the first."""
+        """A member lets the node in, or the node is the first."""
         self.search.settled()
         self.attached = True
         self._host = by
@@ -194,13 +195,13 @@ class DisseminationCube:
             self.let_in()
 
     def _expect_start(self) -> None:
-        """Whoever let us in owes us a start; one who does not give it is no good."""
+        """The member that let the node in owes it a start; without one, look for another member."""
         self.turn.cancel(self._start_timer)
         wait_s = 2 * self.parameters.join_timeout_s
         self._start_timer = self.turn.after(wait_s, self.look_elsewhere)
 
     def look_elsewhere(self) -> None:
-        """Whoever let us in is no good: find another."""
+        """The member that let the node in does not help: find another."""
         if self.fresh and not self.leaving:
             self._rejoin(without=self._host)
 
@@ -210,7 +211,7 @@ class DisseminationCube:
         self.search.begin_again(without)
 
     def let_in(self) -> None:
-        """We have our start: answer those who waited, and make ourselves known."""
+        """The node has its start: answer the peers that waited, and introduce it to the members."""
         self.open = True
         self.turn.cancel(self._start_timer)
         waiting, self._waiting = self._waiting, {}
@@ -219,10 +220,10 @@ class DisseminationCube:
         self.candidates.open()
         self.owner.path_changed()
 
-    # Others that come in.
+    # Newcomers.
 
     def receive_join(self, sender: PeerId, message: Join) -> None:
-        """Somebody wants to come in, or only looks for a member."""
+        """A peer wants to join, or only looks for a member."""
         if message.role is Role.VISITOR:
             self._answer(sender, message)
         elif self.leaving:
@@ -236,7 +237,7 @@ class DisseminationCube:
     def _wait(self, sender: PeerId, message: Join) -> None:
         walk = self.search.walk
         if walk.is_asking(sender) and is_closer(sender, self.turn.me, walk.root_key):
-            # We asked each other. Whoever is closer to the root's key goes on; the other waits.
+            # Both asked each other: the one closer to the root's key goes on, the other waits.
             self._refuse(sender, message, JoinCode.WAITING_FOR_YOU)
         elif len(self._waiting) < WAITING_MAX or sender in self._waiting:
             self._waiting[sender] = message
@@ -255,7 +256,7 @@ class DisseminationCube:
     # Meeting.
 
     def receive(self, sender: PeerId, message: OverlayMessage) -> None:
-        """A peer says something about our place or its own."""
+        """A peer says something about the node's place or its own."""
         match message:
             case Meet():
                 self._receive_meet(sender, message)
@@ -280,16 +281,17 @@ class DisseminationCube:
         return not self.leaving and self.members.has_room(peer)
 
     def _introduce(self, peer: PeerId) -> None:
-        """Say that we are a member, and ask for others that are near to us.
+        """Say that the node is a member, and ask for others near to it.
 
-        Those who have nobody else in the bucket where we are must hear of us: they are the nearest.
+        The nearest members have no other in the bucket that the node belongs to: they must hear of
+        it.
         """
-        # The first that we meet may name us everyone there is.
+        # The first that the node meets may name all members there are.
         count = CONTACTS_MAX if peer == self._host else INTRODUCED_MAX
         self.turn.send(peer, Meet(self.topic, peer_key(self.turn.me), count))
 
     def _explore(self) -> None:
-        """We have met all that we heard of: ask about our buckets, the farthest first."""
+        """All candidates were tried: ask about the node's buckets, the farthest first."""
         while self.members and self._unexplored >= self.members.lowest:
             index = self._unexplored
             self._unexplored -= 1
@@ -298,9 +300,9 @@ class DisseminationCube:
                 return
 
     def _ask_about(self, key: Key, turn: int = 0) -> None:
-        """Ask which members are closest to a key: whoever should know best, or others in turn.
+        """Ask which members are closest to a key: the closest known member, or others in turn.
 
-        Of an empty bucket our nearest member should know best, and its own may be empty as well.
+        Of an empty bucket the nearest member should know best, and its own may be empty as well.
         """
         known = self.members.closest(key, len(self.members))
         if known:
@@ -314,11 +316,11 @@ class DisseminationCube:
             self.turn.send(sender, Leave(self.topic))
             return
         if not self.open:
-            # We are no member yet: it hears of us as soon as we are.
+            # The node is no member yet: the sender hears of it as soon as it is.
             return
         self._meet(sender)
         if not self.attached:
-            # Whoever lost all others is found by one that remembers it.
+            # A node that lost all others is found by a member that remembers it.
             self.attached = True
             self.search.keep_a_lookout()
             self.owner.differs_from(sender)
@@ -334,7 +336,7 @@ class DisseminationCube:
         self.candidates.hear_of((contact.peer for contact in message.members), sender)
 
     def _meet(self, peer: PeerId) -> None:
-        """A peer has told us itself that it is a member: both begin with full credit.
+        """A peer has said itself that it is a member: both begin with full credit.
 
         Both ends come here, one on `Meet` and the other on its answer: credit that was lost with
         a connection, or given twice, is forgotten on either side.
@@ -349,7 +351,7 @@ class DisseminationCube:
             self.owner.differs_from(peer)
 
     def _forget_one(self) -> None:
-        """Too many say that they are members: of those we do not need, the first met goes."""
+        """Too many peers say that they are members: the first met of those not needed goes."""
         for peer in self.links:
             if peer not in self.members:
                 del self.links[peer]
@@ -365,11 +367,11 @@ class DisseminationCube:
             self.candidates.hear_of((contact.peer for contact in contacts), namer)
 
     def receive_from_stranger(self, sender: PeerId) -> None:
-        """It has met us, and we do not know it any more: meet it again, so that credit flows."""
+        """The sender has met the node, which forgot it: meet it again, so that credit flows."""
         self.candidates.meet_again(sender)
 
     def refresh(self) -> None:
-        """Ask about one of our buckets, each in its turn: somebody may have come."""
+        """Ask about one of the node's buckets, each in its turn: there may be a new member."""
         lowest = self.members.lowest
         if lowest < 0 or self.leaving:
             return
@@ -378,7 +380,7 @@ class DisseminationCube:
         self._refreshed += 1
         index = KEY_BITS - 1 - place
         if index < lowest:
-            # The last in turn are our own surroundings.
+            # The last in turn are the members nearest to the node.
             self._ask_about(peer_key(self.turn.me), round_)
         else:
             self._ask_about(self.members.first_key(index), round_)
@@ -407,12 +409,12 @@ class DisseminationCube:
         known = sender in self.links
         self._remove(sender)
         if known and not self.leaving:
-            # It waits for this: nothing that we sent is behind it.
+            # The sender waits for this: nothing that the node sent comes after it.
             self.turn.send(sender, Leave(self.topic))
 
     def _remove(self, peer: PeerId) -> None:
         if self.leaving:
-            # Those who have answered our goodbye still get what is on its way through us.
+            # Members that have answered still get events that are on their way.
             self._farewells.pop(peer, None)
             if not self._farewells:
                 self._leave_now()
@@ -442,7 +444,7 @@ class DisseminationCube:
     # Leaving.
 
     def leave(self) -> None:
-        """Say goodbye to everyone, and pass on what is still on its way to us."""
+        """Send all members `Leave`, and pass on the events that still arrive."""
         self.leaving = True
         self.search.stop()
         self.candidates.close()
@@ -472,12 +474,13 @@ class DisseminationCube:
     def forward(
         self, message: EventMessage, *, source: PeerId | None, via_overlay: bool = True
     ) -> None:
-        """Pass an event on to the first of each bucket that we answer for.
+        """Pass an event on to the first member of each bucket that the node answers for.
 
-        Those are the buckets below the one that we share with whoever passed it on to us: of the
-        others it has taken care itself (CHILDREN(i, t, CLUSTER(i, j) - 1) in VCube-PS). The level
-        is not said but seen, so nobody can make us send more than is ours to send. For our own
-        events, and for those that were found or handed in, we answer for all.
+        Those are the buckets below the one that the node shares with the sender, which has taken
+        care of the others itself (CHILDREN(i, t, CLUSTER(i, j) - 1) in VCube-PS). The level is not
+        on the wire but follows from the keys, so no peer can make the node send more than its
+        part. For its own events, and for those found by recovery or handed in, the node answers
+        for all buckets.
         """
         level = KEY_BITS
         if source is not None and via_overlay:
@@ -491,7 +494,7 @@ class DisseminationCube:
     def _first_ready(self, members: list[PeerId], source: PeerId | None) -> PeerId | None:
         """The first of a bucket that can take an event; the others hear of it through that one.
 
-        One who is out of credit has missed it, as far as we know, and compares frontiers later.
+        A member without credit may have missed the event, and compares frontiers later.
         """
         for peer in members:
             link = self.links.get(peer)

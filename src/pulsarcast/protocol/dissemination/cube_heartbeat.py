@@ -1,9 +1,10 @@
-"""A cube's heartbeat: comparing notes with the nearest members, and with some far ones (design 2).
+"""A cube's heartbeat: compares frontiers with the nearest members, and with some far ones.
 
-Deep buckets hold one or two members, so a member that dies may leave its nearest ones without
-anybody else who cares for them: they compare frontiers with each other. A whole bucket may miss an
-event together, if the one who answers for it dies at the wrong moment: so each beat goes to some
-members of far buckets too. Whoever finds out passes on what was missing.
+Deep buckets hold one or two members, so a member that dies may leave its nearest ones without any
+other that forwards to them: they compare frontiers with each other. A whole bucket may miss an
+event together, if the member that answers for it dies at the wrong moment: so each heartbeat goes
+to some members of far buckets too. The member that finds a gap passes on what was missing
+(docs/spec/cube.md).
 """
 
 from pulsarcast.model.ids import Cid, PeerId, peer_key
@@ -14,17 +15,18 @@ from pulsarcast.protocol.dissemination.overlay import OverlayOwner
 from pulsarcast.protocol.messages import Contact, Status
 
 FAR = 2
-"""Members of far buckets that each beat goes to, in turn."""
+"""Members of far buckets that each heartbeat goes to, in turn: bounds its messages."""
 FIRST_BEATS_S = (1.0, 5.0)
-"""A newcomer is known to all who care for it soon after it came; what passed it by until then, it
-finds by its first beats."""
+"""Delays of a newcomer's first heartbeats: they find what it missed before the members that forward
+to it had met it."""
 MEMBERS_TOLD = 3
+"""Members named in a heartbeat: enough to spread names, and a small message."""
 MISSED_MAX = 2
-"""Beats that a member may leave without an answer."""
+"""Heartbeats without an answer after which a member counts as lost."""
 
 
 class CubeHeartbeat:
-    """Our standing conversation with a few other members of one cube."""
+    """The node's regular comparison with a few other members of one cube."""
 
     def __init__(
         self,
@@ -42,7 +44,7 @@ class CubeHeartbeat:
         self.round_trip_s = 0.0
         self._timer = HeartbeatTimer(context, self)
         self._asked: dict[PeerId, float] = {}
-        """Whom we asked, and when first without an answer since."""
+        """Members that were asked, and when first without an answer since."""
         self._missed: dict[PeerId, int] = {}
         self._far_turn = 0
 
@@ -57,11 +59,11 @@ class CubeHeartbeat:
     # Beating.
 
     def start(self) -> None:
-        """Begin to beat."""
+        """Begin to send heartbeats."""
         self._timer.start()
 
     def announce(self) -> None:
-        """We are a member since now, or again: what passed us by meanwhile shows soon."""
+        """The node became a member: its first heartbeats find what it has missed."""
         for delay_s in FIRST_BEATS_S:
             self.turn.after(self.turn.jitter(delay_s), self._beat_early)
 
@@ -70,22 +72,22 @@ class CubeHeartbeat:
             self._talk()
 
     def stop(self) -> None:
-        """Fall silent."""
+        """Send no more heartbeats."""
         self._timer.stop()
 
     def hurry(self) -> None:
-        """Something changed: beat at the normal pace again."""
+        """Something changed: send heartbeats at the normal interval again."""
         self._timer.hurry()
 
     def digest(self) -> bytes:
-        """What we hold, as a hash."""
+        """A hash of what the node holds."""
         return self.owner.digest()
 
     def watch(self) -> None:
-        """There is no parent to watch: each beat looks who of the others is silent."""
+        """A cube has no parent to watch: each heartbeat looks for silent members."""
 
     def beat(self) -> None:
-        """Ask some members where they stand."""
+        """Ask some members what they hold."""
         if self._miss_the_silent():
             self._timer.hurry()
         self._talk()
@@ -97,7 +99,7 @@ class CubeHeartbeat:
             self.turn.send(peer, self._status(peer, answer=True))
 
     def conversation(self) -> list[PeerId]:
-        """The nearest, children that took events and said nothing since, and some others."""
+        """The nearest members, children silent since they took events, and some others."""
         chosen = dict.fromkeys(self._nearest())
         children = self.cube.children
         for child in children:
@@ -111,7 +113,7 @@ class CubeHeartbeat:
         return list(chosen)
 
     def _miss_the_silent(self) -> bool:
-        """Who did not answer the last two beats counts as lost."""
+        """A member that did not answer the last two heartbeats counts as lost."""
         for peer in list(self._asked):
             missed = self._missed[peer] = self._missed.get(peer, 0) + 1
             if peer not in self.cube.members:
@@ -124,7 +126,7 @@ class CubeHeartbeat:
     # Listening.
 
     def receive(self, sender: PeerId, message: Status) -> None:
-        """A member says where it stands."""
+        """A member says what it holds."""
         link = self.cube.links.get(sender)
         if link is not None:
             link.heard(self.turn.now)
@@ -144,7 +146,7 @@ class CubeHeartbeat:
             self.owner.differs_from(sender)
 
     def learn(self, contacts: tuple[Contact, ...]) -> None:
-        """Others name members: the cube has heard of them already."""
+        """A peer names members: the cube has heard of them already."""
 
     def lost(self, peer: PeerId) -> None:
         """A connection ended, or a member has left."""
@@ -152,11 +154,11 @@ class CubeHeartbeat:
         self._missed.pop(peer, None)
 
     def members(self) -> list[PeerId]:
-        """Members we could ask for something, the nearest first."""
+        """Members that can be asked for something, the nearest first."""
         return self.cube.members.closest(peer_key(self.turn.me), len(self.cube.members))
 
     def _status(self, peer: PeerId, *, answer: bool) -> Status:
-        """What we hold, and some members: those that the other should know first."""
+        """What the node holds, and the members that the peer should know first."""
         near = self.cube.members.closest(peer_key(peer), MEMBERS_TOLD)
         told = tuple(Contact(member) for member in near if member != peer)
         path = self.cube.path_from_here()

@@ -1,4 +1,4 @@
-"""A pulse: when to beat. While nothing changes it slows down."""
+"""A heartbeat's timer: sets when the next heartbeat is due, later while nothing changes."""
 
 from typing import Protocol
 
@@ -6,20 +6,20 @@ from pulsarcast.protocol.context import Context
 
 
 class HeartbeatTimerOwner(Protocol):
-    """Asked of the heartbeats that the pulse belongs to."""
+    """What the timer asks of the heartbeats that it belongs to."""
 
     def digest(self) -> bytes:
-        """What the node holds, as a hash."""
+        """A hash of what the node holds."""
 
     def watch(self) -> None:
-        """The next beat is about to be set: `HeartbeatTimer.quicken` may bring it nearer."""
+        """The next heartbeat is about to be set: `HeartbeatTimer.quicken` may bring it nearer."""
 
     def beat(self) -> None:
-        """It is time to say something."""
+        """A heartbeat is due."""
 
 
 class HeartbeatTimer:
-    """Beats at random points of an interval that doubles while the digest stays the same."""
+    """Fires at random points of an interval that doubles while the digest stays the same."""
 
     def __init__(self, context: Context, owner: HeartbeatTimerOwner) -> None:
         self.turn = context.turn
@@ -35,25 +35,25 @@ class HeartbeatTimer:
         return self._timer is not None
 
     def start(self) -> None:
-        """Begin to beat, at a random point of the interval."""
+        """Begin, at a random point of the interval."""
         delay = self.parameters.status_interval_s * (0.2 + 0.8 * self.turn.rng.random())
         self.turn.cancel(self._timer)
         self._timer = self.turn.after(delay, self._on_time)
 
     def stop(self) -> None:
-        """Fall silent."""
+        """Fire no more."""
         self.turn.cancel(self._timer)
         self._timer = None
 
     def hurry(self) -> None:
-        """Something changed: beat at the normal pace again."""
+        """Something changed: fire at the normal interval again."""
         if self.is_beating and self._interval_s > self.parameters.status_interval_s:
             self._interval_s = self.parameters.status_interval_s
             self.turn.cancel(self._timer)
             self._timer = self.turn.after(self.turn.jitter(self._interval_s), self._on_time)
 
     def quicken(self) -> None:
-        """Something is wrong: the next beat that is set comes at the normal pace."""
+        """A peer was silent: the next heartbeat that is set comes at the normal interval."""
         self._interval_s = self.parameters.status_interval_s
 
     def _on_time(self) -> None:

@@ -1,8 +1,8 @@
-"""The search for a place in a topic's overlay (docs/spec/pulsarcast.md, "Join"; cube.md).
+"""The search for a node's place in a topic's overlay (docs/spec/pulsarcast.md, "Join"; cube.md).
 
-A peer that failed is avoided for a while, and a peer that leads into our own subtree until we have
-a place. After a failure the search begins again, later and later. Where no closer peer is alive the
-overlay needs a root: us. An acting root goes on looking for a closer peer, so that parts of a topic
+A peer that failed is avoided for a while, and a peer that leads into the node's own subtree until
+the node has a place. After a failure the search begins again, later and later. If no closer peer is
+alive the overlay needs a root: the node. An acting root goes on looking for a closer peer, so that parts of a topic
 that lost each other merge again.
 """
 
@@ -15,7 +15,7 @@ from pulsarcast.protocol.dissemination.member_search import DeadEnd, MemberSearc
 from pulsarcast.protocol.messages import Contact, Role
 
 FAILURES_MAX = 3
-"""Failed searches after which we act as root, if no closer peer is left to ask."""
+"""Failed searches after which the node acts as root, if no closer peer is left to ask."""
 BACKOFF_MAX = 16
 """The longest back-off, in first back-offs."""
 REJOIN_S = 0.2
@@ -23,25 +23,25 @@ REJOIN_S = 0.2
 
 
 class JoinOwner(Protocol):
-    """What the search asks of the overlay in which we look for a place."""
+    """What the search asks of the overlay in which the node looks for a place."""
 
     fresh: bool
     leaving: bool
 
     @property
     def attached(self) -> bool:
-        """Whether we have a place."""
+        """Whether the node has a place."""
 
     @property
     def is_root(self) -> bool:
-        """Whether no member that we know is closer to the root's key than ourselves."""
+        """Whether no known member is closer to the root's key than the node."""
 
     def become_root(self) -> None:
-        """No peer is above us."""
+        """No peer is above the node."""
 
 
 class JoinSearch:
-    """Our way into one topic's overlay, and an acting root's lookout for a closer peer."""
+    """The node's way into one topic's overlay, and an acting root's lookout for a closer peer."""
 
     def __init__(
         self,
@@ -57,13 +57,13 @@ class JoinSearch:
         self._owner = owner
         self._failures = 0
         self._moving = False
-        """Our parent is about to leave: we look for another while it still forwards to us."""
+        """Whether the parent is about to leave: the node looks for another while it still forwards."""
         self._retry_timer: int | None = None
         self._lookout_timer: int | None = None
 
     @property
     def fresh(self) -> bool:
-        """Whether we hold nothing yet, and ask for a start."""
+        """Whether the node holds nothing yet, and asks for a start."""
         return self._owner.fresh
 
     @property
@@ -81,7 +81,7 @@ class JoinSearch:
             self.walk.begin()
 
     def begin_again(self, without: PeerId | None = None) -> None:
-        """We lost our place: begin soon, and do not ask first the peer that was no good."""
+        """The node lost its place: begin soon, and avoid the peer that failed."""
         if without is not None:
             self.walk.avoided[without] = self._turn.now
         self._failures = 0
@@ -89,7 +89,7 @@ class JoinSearch:
         self._begin_after(REJOIN_S * self._turn.rng.random())
 
     def move(self, parent: PeerId, to: Contact | None) -> None:
-        """Our parent is about to leave: find another while it still forwards to us."""
+        """The parent is about to leave: find another while it still forwards."""
         self.walk.avoided[parent] = self._turn.now
         self._moving = True
         if to is not None and to.peer != self._turn.me:
@@ -98,7 +98,7 @@ class JoinSearch:
             self.begin()
 
     def settled(self) -> None:
-        """We have a place: what went wrong on the way to it counts no longer."""
+        """The node has a place: forget the failures on the way to it."""
         self.walk.end()
         self._failures = 0
         self._moving = False
@@ -106,7 +106,7 @@ class JoinSearch:
         self.walk.below.clear()
 
     def stop(self) -> None:
-        """We are about to leave."""
+        """The node is about to leave."""
         self.walk.end()
         self._turn.cancel(self._retry_timer)
         self.end_lookout()
@@ -114,13 +114,13 @@ class JoinSearch:
     # Failing.
 
     def search_failed(self, outcome: DeadEnd | NobodyFound) -> None:
-        """Try again, at once or later, unless we have a place; or become the root."""
+        """Try again, at once or later, unless the node has a place; or become the root."""
         self.walk.end()
         match outcome:
             case DeadEnd(peer, below=True):
                 self.walk.below[peer] = None
                 if not self._may_stay:
-                    # Other closer peers had nothing to do with it, and may take us at once.
+                    # Other closer peers had nothing to do with it, and may accept at once.
                     self.begin()
             case DeadEnd(peer):
                 self.walk.avoided[peer] = self._turn.now
@@ -128,11 +128,11 @@ class JoinSearch:
             case NobodyFound(is_alone):
                 is_early = self._failures < FAILURES_MAX and (self.walk.avoided or is_alone)
                 if is_early or self._may_stay:
-                    # A closer peer is there but did not take us, or we know no peer yet.
+                    # A closer peer is there but did not accept, or no peer is known yet.
                     self.walk.avoided.clear()
                     self._fail()
                 else:
-                    # No closer peer is alive, or all are below us: the overlay needs a root.
+                    # No closer peer is alive, or all are below the node: the overlay needs a root.
                     self._owner.become_root()
 
     def _fail(self) -> None:
@@ -156,7 +156,7 @@ class JoinSearch:
         self._lookout_timer = self._turn.after(delay_s, self._look_out)
 
     def end_lookout(self) -> None:
-        """We are an acting root no longer."""
+        """The node is an acting root no longer."""
         self._turn.cancel(self._lookout_timer)
 
     def _look_out(self) -> None:

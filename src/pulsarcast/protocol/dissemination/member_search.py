@@ -117,7 +117,7 @@ class MemberSearch:
         self._ask(contact, handed_down=True)
 
     def end(self) -> None:
-        """Ask nobody any more."""
+        """End the search: no answer counts any more."""
         self._turn.cancel(self._timer)
         self._attempt = self._target = self._timer = None
 

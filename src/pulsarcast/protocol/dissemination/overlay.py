@@ -1,8 +1,8 @@
-"""Overlays: how the events of one topic travel between its members (design 7).
+"""Overlays: the interface between a topic and the tree or cube that carries its events.
 
-There are two, and a topic's author chooses: the tree, for many subscribers and few publishers, and
-the cube, where every publisher is the root of its own tree. What a topic asks of either is here,
-and what either asks of the topic; who stands where, and why, is theirs alone.
+A topic's author chooses: the tree, for many subscribers and few publishers, or the cube, where
+every publisher is the root of its own tree (docs/spec/pulsarcast.md and cube.md). This file holds
+what a topic asks of either, and what either asks of the topic.
 """
 
 from collections.abc import Collection, Mapping
@@ -19,21 +19,21 @@ from pulsarcast.protocol.messages import (
 
 
 class Link:
-    """The event flow between us and one neighbour in an overlay."""
+    """The event flow between the node and one neighbour in an overlay."""
 
     __slots__ = ("behind", "credit", "heard_s", "since_s", "taken", "unheard")
 
     def __init__(self, credit: int, now: float) -> None:
         self.credit = credit
-        """Events that we may still send it."""
+        """Events that the neighbour may still be sent."""
         self.taken = 0
-        """Events it has sent us since we last gave it credit."""
+        """Events that the neighbour has sent since it last got credit."""
         self.behind = False
-        """It ran out of credit and has missed events: it must compare frontiers."""
+        """The neighbour ran out of credit and has missed events: it must compare frontiers."""
         self.heard_s = now
         self.since_s = now
         self.unheard = False
-        """We have sent it events, and it has said nothing since."""
+        """The neighbour was sent events, and has said nothing since."""
 
     def heard(self, now: float) -> None:
         """The neighbour is alive."""
@@ -56,9 +56,9 @@ class CubeView(NamedTuple):
 
     members: tuple[PeerId, ...]
     children: tuple[PeerId, ...]
-    """Whom it would send an event of its own, the farthest first."""
+    """The members that would get an event of the node from it, the farthest first."""
     root: bool
-    """It knows no member closer to the root's key: whoever joins is sent to it."""
+    """It knows no member closer to the root's key: newcomers are sent to it."""
     subscribed: bool
     lazy: tuple[PeerId, ...]
     parent: None = None
@@ -70,19 +70,19 @@ class OverlayOwner(Protocol):
     def digest(self) -> bytes: ...
 
     def attached(self, parent: PeerId | None, digest: bytes | None) -> None:
-        """We have a place now: let in by `parent`, or as the first."""
+        """The node has a place now: let in by `parent`, or as the first."""
 
     def learn(self, members: tuple[Contact, ...]) -> None:
-        """Whoever let us in names other members."""
+        """The member that let the node in names others."""
 
     def welcome(self, child: PeerId, *, fresh: bool) -> None:
-        """A newcomer was let in: tell it where we stand."""
+        """A newcomer was let in: tell it what the node holds."""
 
     def path_changed(self) -> None:
-        """We have a place, or another one: those whom it concerns should hear of it."""
+        """The node has a place, or another one: tell the members below it."""
 
     def differs_from(self, peer: PeerId) -> None:
-        """A neighbour may hold something else than we do: show it what we hold."""
+        """A neighbour may hold other events: show it what the node holds."""
 
     def overlay_left(self) -> None:
         """The node is out of the overlay, and no child depends on it."""
@@ -92,13 +92,13 @@ class Overlay(Protocol):
     """What a topic asks of the way in which its events travel."""
 
     root_peer: PeerId
-    """Towards whose key joins travel."""
+    """The peer towards whose key joins travel."""
     links: dict[PeerId, Link]
-    """Those between whom and us events flow."""
+    """The neighbours: events flow between each of them and the node."""
     fresh: bool
-    """We hold nothing yet, and ask whoever lets us in where to start."""
+    """Whether the node holds nothing yet, and asks the member that lets it in for a start."""
     open: bool
-    """Whether we know enough of the topic to let others in."""
+    """Whether the node knows enough of the topic to let others in."""
 
     @property
     def upstream(self) -> PeerId | None:
@@ -106,48 +106,48 @@ class Overlay(Protocol):
 
     @property
     def path(self) -> tuple[PeerId, ...]:
-        """Those above us, nearest first, where there is such a thing."""
+        """The peers between the node and the root, nearest first; none in a cube."""
 
     @property
     def children(self) -> Collection[PeerId]:
-        """Those who depend on us for an event of our own."""
+        """The members that get the node's own events from it."""
 
     @property
     def keeps_together(self) -> bool:
-        """Whether there are others who would not find each other without us."""
+        """Whether there are members that would not find each other without the node."""
 
     def is_neighbour(self, peer: PeerId) -> bool:
-        """Whether events flow between us and this peer."""
+        """Whether events flow between the node and this peer."""
 
     def path_from_here(self) -> tuple[PeerId, ...]:
-        """What we say of our place: ourselves first, then those above us."""
+        """The node's path as others hear it: the node first, then the peers above it."""
 
     def first_to_hear(self, count: int) -> tuple[PeerId, ...]:
-        """Some of those who get an event of our own from us."""
+        """Some of the members that get an event of the node from it."""
 
     def join(self) -> None:
         """Find a place, or be the first."""
 
     def let_in(self) -> None:
-        """We have our start: answer those who waited for it."""
+        """The node has its start: answer the peers that waited for it."""
 
     def leave(self) -> None:
-        """Go, in good order; the owner hears of it once we are out."""
+        """Leave in good order; the owner hears of it once the node is out."""
 
     def look_elsewhere(self) -> None:
-        """Whoever let us in is no good: find another."""
+        """The member that let the node in does not help: find another."""
 
     def lost(self, peer: PeerId) -> None:
         """A connection ended."""
 
     def receive_join(self, sender: PeerId, message: Join) -> None:
-        """Somebody wants to come in, or only looks for a member."""
+        """A peer wants to join, or only looks for a member."""
 
     def receive(self, sender: PeerId, message: OverlayMessage) -> None:
-        """A peer says something about our place or its own."""
+        """A peer says something about the node's place or its own."""
 
     def receive_from_stranger(self, sender: PeerId) -> None:
-        """A peer that is no neighbour takes us for one: it has passed an event on to us."""
+        """A peer that is no neighbour has passed an event on: it takes the node for one."""
 
     def forward(
         self, message: EventMessage, *, source: PeerId | None, via_overlay: bool = True
@@ -159,10 +159,10 @@ class Overlay(Protocol):
         """
 
     def view(self, *, subscribed: bool, lazy: tuple[PeerId, ...]) -> TreeView | CubeView:
-        """Our place."""
+        """The node's place, for checkers and for people."""
 
     def footprint(self) -> dict[str, int]:
-        """How much we keep in memory."""
+        """How much is kept in memory."""
 
 
 class Conversation(Protocol):
@@ -172,28 +172,28 @@ class Conversation(Protocol):
 
     @property
     def lazy(self) -> Mapping[PeerId, None]:
-        """Those whom we chose ourselves to compare frontiers with."""
+        """The members, beside the main neighbour, that the node compares frontiers with."""
 
     def start(self) -> None:
-        """Begin to beat."""
+        """Begin to send heartbeats."""
 
     def stop(self) -> None:
-        """Fall silent."""
+        """Send no more heartbeats."""
 
     def hurry(self) -> None:
-        """Something changed: beat at the normal pace again."""
+        """Something changed: send heartbeats at the normal interval again."""
 
     def receive(self, sender: PeerId, message: Status) -> None:
-        """A member says where it stands."""
+        """A member says what it holds."""
 
     def learn(self, contacts: tuple[Contact, ...]) -> None:
-        """Others name some members."""
+        """A peer names some members."""
 
     def lost(self, peer: PeerId) -> None:
         """A connection ended, or a member has left."""
 
     def members(self) -> list[PeerId]:
-        """Members we could ask for something."""
+        """Members that can be asked for something."""
 
     def announce(self) -> None:
-        """We have a place, or another one: say so to those whom it concerns."""
+        """The node has a place, or another one: tell the members that it concerns."""

@@ -1,8 +1,10 @@
-"""Dissemination trees: one per topic, rooted at the topic's author (thesis, 3.3.2; design 2).
+"""Dissemination trees: the node's parent and children in a topic's tree (thesis, 3.3.2).
+
+There is one tree per topic, rooted at its author (docs/spec/pulsarcast.md).
 
 A join travels to peers ever closer to the root's key, so the way up has no cycle. Where a full
 parent hands a joiner down to one of its children, distance proves nothing any more: the answer
-carries the path to the root, and nobody attaches below itself. Paths travel with every heartbeat,
+carries the path to the root, and no node attaches below itself. Paths travel with every heartbeat,
 so a cycle made by a race is found and broken. When the root is gone, the closest live peer to the
 key acts as root and keeps looking for a closer one, so that trees split by a partition merge again.
 """
@@ -34,13 +36,13 @@ from pulsarcast.protocol.messages import (
 )
 
 PATH_MAX = 255
-"""Peers between us and the root; a longer way is a cycle, or a lie."""
+"""Peers between a node and the root; a longer path is a cycle, or a lie."""
 WAITING_MAX = 64
-"""Joiners that wait for us to be attached ourselves."""
+"""Joiners that wait until the node is attached itself: bounds memory."""
 
 
 class DisseminationTree:
-    """Our place in one topic's dissemination tree."""
+    """The node's place in one topic's dissemination tree."""
 
     def __init__(
         self,
@@ -58,14 +60,14 @@ class DisseminationTree:
         self.counts = context.counts
         self.parent: PeerId | None = None
         self.path: tuple[PeerId, ...] = ()
-        """From our parent, first, to the root, last; empty for a root."""
+        """From the parent, first, to the root, last; empty for a root."""
         self.children: dict[PeerId, None] = {}
         self.links: dict[PeerId, Link] = {}
         self.is_root = False
         self.fresh = False
-        """We hold nothing yet, and ask our parent where to start."""
+        """Whether the node holds nothing yet, and asks its parent for a start."""
         self.open = True
-        """Whether we know enough of the topic to take children in."""
+        """Whether the node knows enough of the topic to take children in."""
         self.leaving = False
         self.search = JoinSearch(topic, root, context, dht, self)
         self._waiting: dict[PeerId, Join] = {}
@@ -73,11 +75,11 @@ class DisseminationTree:
         self._leave_timer: int | None = None
         self._start_timer: int | None = None
 
-    # Where we stand.
+    # The node's place.
 
     @property
     def attached(self) -> bool:
-        """Whether we have a place in the tree."""
+        """Whether the node has a place in the tree."""
         return self.is_root or self.parent is not None
 
     @property
@@ -87,19 +89,19 @@ class DisseminationTree:
 
     @property
     def keeps_together(self) -> bool:
-        """Whether we are a root that has children."""
+        """Whether the node is a root with children."""
         return self.parent is None and bool(self.children)
 
     def path_from_here(self) -> tuple[PeerId, ...]:
-        """Our own path to the root, ourselves first."""
+        """The node's path to the root, the node first."""
         return (self.turn.me, *self.path)
 
     def first_to_hear(self, count: int) -> tuple[PeerId, ...]:
-        """Some of those who get an event of our own from us."""
+        """Some of the neighbours that get an event of the node from it."""
         return tuple(self.links)[:count]
 
     def is_neighbour(self, peer: PeerId) -> bool:
-        """Whether events flow between us and this peer."""
+        """Whether events flow between the node and this peer."""
         return peer in self.links
 
     # Joining.
@@ -109,7 +111,7 @@ class DisseminationTree:
         self.search.begin()
 
     def become_root(self) -> None:
-        """Nobody is above us: the root itself, or the closest live peer to its key."""
+        """No peer is above the node: it is the root itself, or the closest live peer to its key."""
         if self.root_peer != self.turn.me:
             self.counts["acting_root"] += 1
             self.search.keep_a_lookout()
@@ -120,10 +122,10 @@ class DisseminationTree:
         self.is_root = True
         self._settled(None, None)
 
-    # What peers answer.
+    # Answers.
 
     def receive(self, sender: PeerId, message: OverlayMessage) -> None:
-        """A peer says something about our place or its own."""
+        """A peer says something about the node's place or its own."""
         match message:
             case JoinAccepted():
                 self.accepted(sender, message)
@@ -141,7 +143,7 @@ class DisseminationTree:
                 assert_never(unreachable)
 
     def accepted(self, sender: PeerId, message: JoinAccepted) -> None:
-        """We may be somebody's child; what it says of others counts only if we are."""
+        """A peer takes the node in; the members that it names count only if the node asked it."""
         if not self.search.walk.is_answer(sender, message.attempt):
             if sender != self.parent and not self.search.walk.is_asking(sender):
                 self.turn.send(sender, Leave(self.topic))
@@ -168,7 +170,7 @@ class DisseminationTree:
         self._expect_start()
 
     def _expect_start(self) -> None:
-        """Our parent owes us a start where we hold nothing; one who does not give it is no good."""
+        """A fresh node's parent owes it a start; without one, look for another parent."""
         self.turn.cancel(self._start_timer)
         if self.fresh and not self.leaving:
             wait_s = 2 * self.parameters.join_timeout_s
@@ -183,17 +185,17 @@ class DisseminationTree:
             self.look_elsewhere()
 
     def is_cycle(self, path: tuple[PeerId, ...]) -> bool:
-        """Whether attaching there would put us below ourselves."""
+        """Whether attaching there would put the node below itself."""
         return self.turn.me in path or len(path) >= PATH_MAX
 
     def is_above(self, peer: PeerId) -> bool:
-        """Whether a peer that wants to be our child is on our own way to the root."""
+        """Whether a peer that wants to be a child is on the node's path to the root."""
         return peer in self.path
 
-    # Others that join us.
+    # Peers that join below the node.
 
     def receive_join(self, sender: PeerId, message: Join) -> None:
-        """Somebody wants to be our child: take it in, hand it down, or let it wait for us."""
+        """A peer wants to be a child: take it in, hand it down, or let it wait."""
         if message.role is Role.VISITOR:
             self._answer(sender, message)
             return
@@ -209,7 +211,7 @@ class DisseminationTree:
             self._hand_down(sender, message)
 
     def let_in(self) -> None:
-        """Answer those who waited for us to have a place and a start."""
+        """The node has a place and a start: answer the peers that waited for it."""
         self.open = True
         waiting, self._waiting = self._waiting, {}
         for sender, message in waiting.items():
@@ -218,7 +220,7 @@ class DisseminationTree:
     def _wait(self, sender: PeerId, message: Join) -> None:
         walk = self.search.walk
         if walk.is_asking(sender) and is_closer(sender, self.turn.me, walk.root_key):
-            # We asked each other. Whoever is closer to the root's key goes on; the other waits.
+            # Both asked each other: the one closer to the root's key goes on, the other waits.
             self._refuse(sender, message, JoinCode.WAITING_FOR_YOU)
             return
         if len(self._waiting) < WAITING_MAX or sender in self._waiting:
@@ -250,7 +252,7 @@ class DisseminationTree:
         )
 
     def _hand_down(self, sender: PeerId, message: Join) -> None:
-        """We are full: our children take turns, so that the tree grows evenly."""
+        """The node is full: its children take turns, so that the tree grows evenly."""
         self.counts["hand_down"] += 1
         children = list(self.children)
         self._turn_of_child += 1
@@ -293,12 +295,12 @@ class DisseminationTree:
         self.search.begin_again(without=avoid)
 
     def drop_child(self, child: PeerId) -> None:
-        """Let go of a child that no longer speaks to us."""
+        """Let go of a child that is silent, or has another parent."""
         self._unlink(child)
         self.turn.send(child, Leave(self.topic))
 
     def leave_parent(self) -> None:
-        """Our parent is no good (silent, or below us): look for another."""
+        """The parent is silent, or below the node: look for another."""
         parent = self.parent
         if parent is not None:
             self.turn.send(parent, Leave(self.topic))
@@ -306,15 +308,15 @@ class DisseminationTree:
             self._orphaned(avoid=parent)
 
     def look_elsewhere(self) -> None:
-        """Our parent is no good: look for another."""
+        """The parent does not help: look for another."""
         self.leave_parent()
 
     def receive_from_stranger(self, sender: PeerId) -> None:
-        """It takes us for a neighbour, and would go on sending everything twice."""
+        """The sender takes the node for a neighbour, and would send everything twice."""
         self.turn.send(sender, Leave(self.topic))
 
     def heard_path(self, sender: PeerId, path: tuple[PeerId, ...]) -> None:
-        """Our parent says where it stands: a path that comes through us is a cycle."""
+        """The parent says its path: one that comes through the node is a cycle."""
         if sender != self.parent or not path:
             return
         if self.is_cycle(path):
@@ -327,7 +329,7 @@ class DisseminationTree:
     # Leaving.
 
     def leave(self) -> None:
-        """Hand our children over, then go (design 6)."""
+        """Hand the children over to the parent, then leave (docs/spec/pulsarcast.md)."""
         self.leaving = True
         self.search.stop()
         for sender, message in self._waiting.items():
@@ -345,7 +347,7 @@ class DisseminationTree:
             self.turn.send(child, HandOver(self.topic, to))
 
     def receive_hand_over(self, sender: PeerId, message: HandOver) -> None:
-        """Our parent is about to leave: find another while it still forwards to us."""
+        """The parent is about to leave: find another while it still forwards."""
         if sender == self.parent and not self.search.walk.is_under_way and not self.leaving:
             self.search.move(sender, message.contact)
 
@@ -387,11 +389,11 @@ class DisseminationTree:
                 self.turn.send(child, message)
 
     def view(self, *, subscribed: bool, lazy: tuple[PeerId, ...]) -> TreeView:
-        """Our place in the tree."""
+        """The node's place in the tree."""
         return TreeView(self.parent, tuple(self.children), self.is_root, subscribed, lazy)
 
     def footprint(self) -> dict[str, int]:
-        """How much we keep in memory."""
+        """How much is kept in memory."""
         return {"links": len(self.links)}
 
     # Helpers.

@@ -1,8 +1,8 @@
-"""Heartbeats: comparing notes with the parent and with lazy neighbours.
+"""A tree's heartbeat: compares frontiers with the parent and with lazy neighbours.
 
 Every member keeps two lazy neighbours off its path to the root and compares frontiers with them
 now and then, so that neither a silent parent nor a lost last event goes unnoticed. While nothing
-changes the beat slows down (docs/spec/pulsarcast.md, Heartbeats and lazy neighbours).
+changes the interval grows (docs/spec/pulsarcast.md, Heartbeats and lazy neighbours).
 """
 
 from typing import Protocol
@@ -15,9 +15,9 @@ from pulsarcast.protocol.dissemination.tree import DisseminationTree
 from pulsarcast.protocol.messages import Contact, Leave, Status
 
 MEMBERS_MAX = 16
-"""Other members that we remember, to choose lazy neighbours from."""
+"""Members remembered to choose lazy neighbours from: bounds memory."""
 MEMBERS_TOLD = 3
-"""Members named in a heartbeat."""
+"""Members named in a heartbeat: enough to spread names, and a small message."""
 SILENT_S = 60.0
 """A lazy neighbour that has not answered for so long gives its place to another."""
 
@@ -28,11 +28,11 @@ class HeartbeatOwner(Protocol):
     def digest(self) -> bytes: ...
 
     def differs_from(self, peer: PeerId) -> None:
-        """A neighbour holds something else than we do."""
+        """A neighbour holds other events than the node."""
 
 
 class Heartbeat:
-    """Our standing conversation with a few other members of one topic."""
+    """The node's regular comparison with a few other members of one tree."""
 
     def __init__(
         self,
@@ -57,23 +57,23 @@ class Heartbeat:
     # Beating.
 
     def start(self) -> None:
-        """Begin to beat, at a random point of the interval."""
+        """Begin to send heartbeats, at a random point of the interval."""
         self._timer.start()
 
     def stop(self) -> None:
-        """Fall silent."""
+        """Send no more heartbeats."""
         self._timer.stop()
 
     def hurry(self) -> None:
-        """Something changed: beat at the normal pace again."""
+        """Something changed: send heartbeats at the normal interval again."""
         self._timer.hurry()
 
     def digest(self) -> bytes:
-        """What we hold, as a hash."""
+        """A hash of what the node holds."""
         return self.owner.digest()
 
     def beat(self) -> None:
-        """Ask the parent and the lazy neighbours where they stand."""
+        """Ask the parent and the lazy neighbours what they hold."""
         self._prune_children()
         self.choose_lazy()
         message = self._status(answer=True)
@@ -88,12 +88,12 @@ class Heartbeat:
             peers.insert(0, self.tree.parent)
             above = [peer for peer in self.tree.path[1:] if peer != self.turn.me]
             if not self.lazy and above:
-                # All we know we have from our parent, and it may be hiding the others from us.
+                # The node knows members from its parent only, which may hide the others.
                 peers.append(above[self.turn.rng.randrange(len(above))])
         return peers
 
     def watch(self) -> None:
-        """A parent that did not answer the last two beats counts as lost."""
+        """A parent that did not answer the last two heartbeats counts as lost."""
         parent = self.tree.parent
         asked = None if parent is None else self._asked.get(parent)
         if asked is None:
@@ -108,7 +108,7 @@ class Heartbeat:
             self.tree.leave_parent()
 
     def _prune_children(self) -> None:
-        """A child that has not been heard of for long has another parent by now, or is no more."""
+        """A child that was silent for long has another parent by now, or is dead."""
         silence_s = self.parameters.silence_factor * self.parameters.status_interval_s_max
         for child in list(self.tree.children):
             link = self.tree.links.get(child)
@@ -116,10 +116,10 @@ class Heartbeat:
                 self.tree.drop_child(child)
 
     def choose_lazy(self) -> None:
-        """Keep enough lazy neighbours, none of them a neighbour or above us in the tree.
+        """Keep enough lazy neighbours, none of them a neighbour or above the node in the tree.
 
-        One that was silent gives its place to another; where there is none, it is asked again a
-        beat later: it may have been cut off.
+        A silent one gives its place to another; if there is none, it is asked again a heartbeat
+        later: it may have been cut off.
         """
         before = list(self.lazy)
         for peer in before:
@@ -136,14 +136,14 @@ class Heartbeat:
     # Listening.
 
     def receive(self, sender: PeerId, message: Status) -> None:
-        """A neighbour says where it stands."""
+        """A neighbour says what it holds."""
         self.learn(message.members)
         self.learn((Contact(sender),))
         link = self.tree.links.get(sender)
         if link is not None:
             self._hear_link(sender, link, message.path)
         elif message.path[1:2] == (self.turn.me,):
-            # It takes us for its parent, and would wait for events in vain.
+            # The sender takes the node for its parent, and would wait for events in vain.
             self.turn.send(sender, Leave(self.topic))
             return
         self.tree.heard_path(sender, message.path)
@@ -160,10 +160,10 @@ class Heartbeat:
             self.owner.differs_from(sender)
 
     def _hear_link(self, sender: PeerId, link: Link, path: tuple[PeerId, ...]) -> None:
-        """A child whose path does not come through us has another parent."""
+        """A child whose path does not come through the node has another parent."""
         link.heard_s = self.turn.now
         elsewhere = sender in self.tree.children and path[1:2] != (self.turn.me,)
-        # What it said before it became our child may still be on its way: give it time.
+        # A path from before it became a child may still be on its way: give it time.
         if elsewhere and self.turn.now - link.since_s > self.parameters.status_interval_s:
             self.tree.drop_child(sender)
 
@@ -187,11 +187,11 @@ class Heartbeat:
             self._asked.pop(peer, None)
 
     def members(self) -> list[PeerId]:
-        """Members we could ask for something, latest heard of first."""
+        """Members that can be asked for something, latest heard of first."""
         return list(reversed(self._members))
 
     def announce(self) -> None:
-        """Tell all children our path."""
+        """Tell all children the node's path."""
         self.tree.send_children(lambda: self._status(answer=False))
 
     def _status(self, *, answer: bool) -> Status:

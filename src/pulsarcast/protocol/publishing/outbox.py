@@ -1,7 +1,7 @@
-"""The outbox: requests of ours to publish, where somebody else may (thesis, 3.3.3).
+"""The outbox: sends the node's requests to publish until a publisher has answered them.
 
-Whoever may not publish asks someone who may. A request rests on our disk and is sent again, ever
-more slowly, until it is answered with a CID or a refusal. The other side of it is
+An author that may not publish asks a peer that may (thesis, 3.3.3). A request stays on the author's
+disk and is sent again, ever more slowly, until it is answered with a CID or a refusal. The other side of it is
 `request_queue.py`.
 """
 
@@ -28,18 +28,20 @@ from pulsarcast.protocol.topic.followed import FollowedTopics
 from pulsarcast.protocol.topic.topic import Topic
 
 BACKOFF_DOUBLINGS_MAX = 5
+"""Doublings of the retry delay: a publisher that is away for long is asked seldom."""
 SEQUENCED_DOUBLINGS_MAX = 2
+"""The same where sequencers publish: another one may lead soon."""
 REFERRALS_MAX = 3
-"""How often a request is sent on at once by those who say that another leads."""
+"""Referrals that a request follows at once: two sequencers may refer to each other."""
 TARGETS_MAX = 2 * SEQUENCERS_MAX
-"""Whom a request may be sent to: a topic's sequencers, and those who took their places."""
+"""Peers that a request may be sent to: a topic's sequencers, and as many successors."""
 
 Settled = Callable[[Cid | None, int, Refusal], None]
 """Called with the event's CID and replicas, or None and why it is refused."""
 
 
 class _Asked:
-    """A request of ours that is not answered yet."""
+    """A request of the node that is not answered yet."""
 
     __slots__ = (
         "attempts",
@@ -64,25 +66,25 @@ class _Asked:
         self.targets = targets
         self.replicated = replicated
         self.is_sequenced = is_sequenced
-        """Whether the targets agree on one of them, who takes it."""
+        """Whether the targets are sequencers, of which only the leader takes it."""
         self.target = targets[0]
-        """Whom we asked last."""
+        """The peer that was asked last."""
         self.referrals = 0
         self.attempts = 0
         self.timer: int | None = None
         self.is_hurried = False
-        """Whether another one is asked soon, whatever the attempts so far."""
+        """Whether another target is asked soon, without back-off."""
 
 
 class OutboxOwner(Protocol):
     """What an outbox asks of the node that it belongs to."""
 
     def ask_self(self, message: RequestToPublish) -> None:
-        """A request of ours is for ourselves: we are one of the topic's sequencers."""
+        """A request of the node is for itself: it is one of the topic's sequencers."""
 
 
 class Outbox:
-    """Requests that we author."""
+    """The requests that the node authors."""
 
     def __init__(self, context: Context, followed: FollowedTopics, owner: OutboxOwner) -> None:
         self.turn = context.turn
@@ -91,11 +93,11 @@ class Outbox:
         self.followed = followed
         self.owner = owner
         self._leaders: dict[Cid, PeerId] = {}
-        """Who acts as sequencer, of topics that we ask in, as far as we were told."""
+        """The leading sequencer of each topic with open requests, if one was named."""
         self._scouts: dict[Cid, bytes] = {}
-        """Of topics where nobody seems to lead: the request that asks around for all."""
+        """In topics without a known leader: the request that looks for one, for all."""
         self._waiting: dict[Cid, dict[bytes, None]] = {}
-        """And those who wait to hear what it finds out."""
+        """The requests that wait for the leader that it finds."""
         self._asked: dict[bytes, _Asked] = {}
         self._settled: dict[bytes, Settled] = {}
         """Callers that wait for the answer to a request."""
@@ -107,7 +109,7 @@ class Outbox:
         return len(self._asked)
 
     def has(self, topic: Cid) -> bool:
-        """Whether a request of ours in this topic is not answered yet."""
+        """Whether a request of the node in this topic is not answered yet."""
         return topic in self._open
 
     def ask(
@@ -118,7 +120,7 @@ class Outbox:
         nonce: bytes,
         settled: Settled,
     ) -> None:
-        """Put a request into the outbox; it goes out once it is on our disk."""
+        """Put a request into the outbox; it is sent once it is on the disk."""
         after = self._after(given, descriptor, followed)
         if len(self._asked) >= self.parameters.outbox_max:
             settled(None, 0, Busy("the outbox is full").refusal)
@@ -150,9 +152,9 @@ class Outbox:
         )
 
     def _after(self, given: Publish, descriptor: TopicDescriptor, topic: Topic | None) -> Links:
-        """What is to come before: what the caller says, or in causal order all that we have seen.
+        """The events that must come before: the caller's, or in causal order all that the node has seen.
 
-        A publisher would merge the heads; we may not publish, and a head is never dropped.
+        A publisher would merge the heads; an author may not publish, and no head is dropped.
         """
         if descriptor.event_linking is EventLinking.CUSTOM:
             return Links(given.parents)
@@ -169,7 +171,7 @@ class Outbox:
         self, signed: SignedRequest, descriptor: TopicDescriptor, replicated: bool
     ) -> _Asked:
         targets = publishers_of(descriptor)
-        # One that was left alone by others may get successors.
+        # The last sequencer of a list may get successors.
         is_total = descriptor.delivery_order is DeliveryOrder.TOTAL
         is_sequenced = descriptor.is_sequenced or (is_total and descriptor.number > 0)
         asked = _Asked(signed, targets, replicated, is_sequenced)
@@ -187,7 +189,7 @@ class Outbox:
         return False
 
     def restore_number(self, topic: Cid, value: bytes) -> None:
-        """Remember from the disk how far we have numbered our requests."""
+        """Load from the disk the number of the node's last request in a topic."""
         epoch, number = int.from_bytes(value[:8], "big"), int.from_bytes(value[8:], "big")
         self._numbers[topic] = Sequence(epoch, number)
 
@@ -224,7 +226,7 @@ class Outbox:
             self.turn.send(asked.target, message)
         delay = self.parameters.outbox_retry_s * 2 ** min(asked.attempts, BACKOFF_DOUBLINGS_MAX)
         if asked.is_sequenced:
-            # Another one may lead by then.
+            # Another sequencer may lead by then.
             doublings = min(asked.attempts, SEQUENCED_DOUBLINGS_MAX)
             delay = min(delay, self.parameters.election_timeout_s * 2**doublings)
         asked.attempts += 1
@@ -235,7 +237,7 @@ class Outbox:
             self.owner.ask_self(message)
 
     def _choose(self, asked: _Asked) -> PeerId:
-        """Whom to ask: the acting sequencer if we know it, else each in turn."""
+        """The peer to ask: the leading sequencer if it is known, else each target in turn."""
         leader = self._leaders.get(asked.signed.request.topic)
         if asked.is_sequenced and leader in asked.targets:
             return leader
@@ -252,7 +254,7 @@ class Outbox:
         self._send(asked)
 
     def lost(self, peer: PeerId) -> None:
-        """A sequencer is gone: what we asked of it, we ask another soon."""
+        """A sequencer is gone: send its requests to another one soon."""
         for topic in [topic for topic, leader in self._leaders.items() if leader == peer]:
             del self._leaders[topic]
         for asked in self._asked.values():
@@ -261,13 +263,13 @@ class Outbox:
 
     def _ask_soon(self, asked: _Asked) -> None:
         if asked.is_hurried:
-            # Every request to one that is gone fails anew: were the others put off each time, a
-            # steady stream of them would keep all from ever asking another.
+            # Each request to a lost sequencer fails anew: were the others put off each time, a
+            # steady stream of requests would keep all from asking another one.
             return
         topic = asked.signed.request.topic
         scout = self._scouts.get(topic)
         if scout in self._asked and scout != asked.signed.request_id:
-            # While nobody leads, one of a topic's requests keeps asking who does.
+            # While no leader is known, one of a topic's requests looks for it.
             self._waiting.setdefault(topic, {})[asked.signed.request_id] = None
             return
         self._scouts[topic] = asked.signed.request_id
@@ -281,7 +283,7 @@ class Outbox:
         topic = asked.signed.request.topic
         may_add = asked.is_sequenced and len(asked.targets) < TARGETS_MAX
         if leader is not None and leader not in asked.targets and may_add:
-            # By a version that we have not heard of; those whom we trust with the order say so.
+            # By a version that the node does not know; a sequencer that it trusts says so.
             asked.targets += (leader,)
         if leader is None or leader == sender or leader not in asked.targets:
             if self._leaders.get(topic) == sender:
@@ -297,7 +299,7 @@ class Outbox:
         self._found_leader(topic, leader)
 
     def _found_leader(self, topic: Cid, leader: PeerId) -> None:
-        """Somebody leads: those who waited to hear of it ask, too."""
+        """A leader is known: send it the requests that waited for one."""
         self._leaders[topic] = leader
         self._scouts.pop(topic, None)
         for request_id in self._waiting.pop(topic, {}):
@@ -307,7 +309,7 @@ class Outbox:
                 self._send(waiting)
 
     def receive(self, sender: PeerId, message: RequestAnswered | RequestReferred) -> None:
-        """A publisher answers. Only those whom we asked are believed."""
+        """A publisher answers. Only answers of peers that were asked count."""
         asked = self._asked.get(message.request_id)
         if asked is None or sender not in asked.targets:
             return
@@ -336,7 +338,7 @@ class Outbox:
 
 
 def publishers_of(descriptor: TopicDescriptor) -> tuple[PeerId, ...]:
-    """Whom to ask to publish, best first."""
+    """The peers that may be asked to publish, best first."""
     if descriptor.delivery_order is DeliveryOrder.TOTAL:
         return descriptor.sequencers
     allowed = descriptor.allowed_publishers or (descriptor.author,)

@@ -1,8 +1,8 @@
-"""Publishing: linking, numbering, signing, and waiting for what the caller chose (design 6).
+"""Publishing: links, numbers and signs the node's events, spreads and replicates them.
 
-An event of ours is on our disk before anyone hears of it: whatever has left us, we know of. It then
-spreads through the topic and to its DHT replicas at the same time, and nothing ever waits for the
-whole network.
+An event is on the node's disk before any peer receives it. It then spreads through the topic and to
+its DHT replicas at the same time; the caller chooses what to wait for, and nothing ever waits for
+the whole network (docs/spec/pulsarcast.md).
 """
 
 from collections.abc import Callable, Iterable
@@ -35,21 +35,21 @@ from pulsarcast.protocol.topic.topic import Topic
 
 NONCE_BYTES = 16
 REPLICATION_ATTEMPTS = 3
-"""How often a publish tries to reach r replicas before it says how many there are."""
+"""Attempts at r replicas before the caller is told how many there are: bounds its wait."""
 
 Done = Callable[[EventDescriptor, int], None]
-"""Called with the event and its number of replicas (0: on our own disk only)."""
+"""Called with the event and its number of replicas (0: on the node's own disk only)."""
 
 
 class PublisherOwner(Protocol):
     """What a publisher asks of the node that it belongs to."""
 
     def published(self, event: EventDescriptor) -> None:
-        """An event of ours is on our disk: it may be routed by content."""
+        """An event of the node is on its disk: it may be routed by content."""
 
 
 class Publisher:
-    """Gives our events their place and sends them on their way."""
+    """Publishes the node's events, and those that authors ask it to publish."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Publisher:
         """A fresh nonce."""
         return self.turn.rng.randbytes(NONCE_BYTES)
 
-    # Publishing what we say ourselves.
+    # Publishing.
 
     def publish(
         self,
@@ -83,7 +83,7 @@ class Publisher:
         nonce: bytes,
         done: Done,
     ) -> None:
-        """Publish an event of our own; `topic` is None where we do not follow it."""
+        """Publish an event of the node; `topic` is None if the node does not follow it."""
         numbering = self.numberings.open(descriptor.topic, descriptor.delivery_order)
         links = self._link(descriptor, topic, numbering, given.parents)
         sequence = Sequence(numbering.epoch, numbering.last + 1)
@@ -130,7 +130,7 @@ class Publisher:
         numbering: Numbering,
         wanted: tuple[Cid, ...],
     ) -> Links:
-        """Choose the parents: all heads, the caller's, the chain's last, or what we saw last."""
+        """Choose the parents: all heads, the caller's, the chain's last, or the last one seen."""
         if descriptor.delivery_order is DeliveryOrder.CAUSAL:
             return self._link_to_heads(descriptor, topic, numbering)
         if descriptor.event_linking is EventLinking.CUSTOM:
@@ -144,9 +144,9 @@ class Publisher:
     def _link_to_heads(
         self, descriptor: TopicDescriptor, topic: Topic | None, numbering: Numbering
     ) -> Links:
-        """Everything that we have delivered; who follows nothing has what it said itself.
+        """Link to all that the node has delivered, or without a subscription to its own last event.
 
-        Where an event has no room for all heads, merges take them in first.
+        If an event has no room for all heads, merges take them in first.
         """
         barrier = (
             self.followed.barrier_outside(descriptor.topic) if topic is None else topic.barrier
@@ -220,7 +220,7 @@ class Publisher:
             mark = MarkState(self.turn.me, epoch, floor, number, event.cid, (), retired)
             topic.keeping.keep(event, mark, 0, synced, record)
         else:
-            # Not in our log, since we follow nothing here, but found by number and by nonce.
+            # Not in a log, since the node does not follow the topic; found by number and by nonce.
             mark = self._mark_outside(event.topic, epoch)
             kept = PutEvent(0, event, mark, self.turn.wall_us)
             offer = self.outside.offer_row(event)
@@ -229,7 +229,7 @@ class Publisher:
             self.turn.persist(kept, record, offer, *heads, then=synced)
 
     def _mark_outside(self, topic: Cid, epoch: int) -> MarkState:
-        """What our disk says we hold of our own numbering, where we are no member."""
+        """The mark of the node's own numbering in a topic that it is no member of."""
         by_content = self.followed.by_content.get(topic)
         held = None if by_content is None else by_content.frontier.mark(self.turn.me, epoch)
         return self.outside.mark_outside(topic, epoch) if held is None else held
@@ -252,7 +252,7 @@ class Publisher:
     ) -> None:
         """Replicate an event; the caller hears of it once everything before it is replicated too.
 
-        Otherwise a lost disk could leave a gap below an event that we promised to keep, and
+        Otherwise a lost disk could leave a gap below an event that was promised to last, and
         subscribers of an ordered topic would wait for ever. `then` runs once its own are counted.
         """
         number = event.sequence.number
@@ -274,7 +274,7 @@ class Publisher:
 
         def stored(counts: list[int]) -> None:
             replicas = counts[0]
-            # In a small network there may be nobody else to ask.
+            # In a small network there may be no other peer to ask.
             wanted = min(self.parameters.replicas, self.dht.known_count + 1)
             if replicas >= wanted or attempt >= REPLICATION_ATTEMPTS:
                 done(event, replicas)
@@ -289,7 +289,7 @@ class Publisher:
         self._replicate(event, 1, done)
 
     def trace_published(self, event: EventDescriptor, injection: str) -> None:
-        """Write down that an event of ours is out."""
+        """Trace that an event of the node is published."""
         self.turn.trace(
             trace.Published(
                 event.topic,
@@ -310,13 +310,13 @@ class Publisher:
     # After a restart.
 
     def expect(self, topic: Cid, numbers: range) -> None:
-        """Numbers of ours do not count as replicated until `resume` or `skip` has been here."""
+        """These numbers of the node count as replicated only after `resume` or `skip`."""
         numbering = self.numberings.resumed(topic) if numbers else None
         if numbering is not None:
             numbering.replicating.update(dict.fromkeys(numbers))
 
     def resume(self, event: EventDescriptor, then: Callable[[], None] = lambda: None) -> None:
-        """An event of ours whose replicas may not have been counted; `then` runs once they are."""
+        """Count the replicas of an event from before the restart; `then` runs once they are."""
         numbering = self.numberings.resumed(event.topic)
         if numbering is None:
             self._replicate(event, 1, lambda event, replicas: then())
@@ -327,7 +327,7 @@ class Publisher:
             then()
 
     def skip(self, topic: Cid, epoch: int, numbers: Iterable[int]) -> None:
-        """Of these numbers our disk has nothing any more."""
+        """The disk has no event of these numbers any more."""
         numbering = self.numberings.resumed(topic)
         if numbering is not None and numbering.epoch == epoch:
             numbering.settle(numbers)
