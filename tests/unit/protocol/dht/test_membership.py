@@ -10,11 +10,13 @@ from pulsarcast.model.ids import PeerId, peer_id_of, peer_key
 from pulsarcast.model.keys import bucket_of
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.dht.membership import JOIN_RETRY_S, REJOIN_S_MIN, Membership
 from pulsarcast.protocol.effects import Send
 from pulsarcast.protocol.messages import Contact, FindPeers, Peers
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.turn import Turn
 from tests.unit.protocol.dht.network import AnyBlocks, Network
+from tests.unit.protocol.dht.parts import Parts
 
 PARAMETERS = Parameters()
 PEERS = [peer_id_of(Random(number).randbytes(32)) for number in range(8)]
@@ -165,3 +167,32 @@ def test_nothing_makes_us_join_before_the_start() -> None:
     turn.now = 10.0
     dht.saw(Contact(PEERS[0]))
     assert turn.effects == []
+
+
+def test_a_node_that_reaches_nobody_joins_again_after_ever_longer_pauses() -> None:
+    parts = Parts()
+    membership = Membership(parts.context, parts.table, parts.calls, parts.lookups)
+    membership.start([Contact(PEERS[0])])
+    delays_s = []
+    for _ in range(3):
+        assert parts.questions.answer(None) == PEERS[0]
+        timer = parts.timer()
+        delays_s.append(timer.delay_s)
+        parts.turn.fired(timer.timer)
+    for delay_s, base_s in zip(delays_s, (1.0, 2.0, 4.0), strict=True):
+        assert 0.75 * base_s * JOIN_RETRY_S <= delay_s <= 1.25 * base_s * JOIN_RETRY_S
+    assert membership.is_joining
+
+
+def test_contacts_that_return_together_cause_one_more_join() -> None:
+    parts = Parts(PEERS[0])
+    membership = Membership(parts.context, parts.table, parts.calls, parts.lookups)
+    membership.start([])
+    while parts.questions.waiting:
+        parts.questions.answer(Peers(0, ()))
+    membership.returned()
+    assert parts.questions.asked() == [], "the last join was a moment ago"
+    parts.turn.now = REJOIN_S_MIN
+    membership.returned()
+    membership.returned()
+    assert [who for who, _ in parts.questions.asked()] == [PEERS[0]]

@@ -5,8 +5,10 @@ from collections import Counter
 import pytest
 
 from pulsarcast.model.ids import PeerId, cid_key, cid_of, peer_key
-from pulsarcast.protocol.messages import FindPeers, StoreBlocks
+from pulsarcast.protocol.dht.placing import PLACED_MAX, Placing
+from pulsarcast.protocol.messages import FindPeers, StoreBlocks, Stored
 from tests.unit.protocol.dht.network import BRIEF_S, Network, Node, some_blocks
+from tests.unit.protocol.dht.parts import Parts, peers
 
 
 @pytest.fixture
@@ -87,3 +89,41 @@ def test_one_alone_counts_what_it_keeps_beside_what_is_out_of_its_time() -> None
     alone.run(BRIEF_S)
     assert alone.store(node, [b"brief", *some_blocks(2)]) == [0, 1, 1]
     assert node.dht.footprint()["dht_placements"] == 0
+
+
+def test_a_store_that_takes_too_long_is_answered_with_what_it_reached() -> None:
+    parts = Parts(*peers(3))
+    placing = Placing(parts.context, parts.calls, parts.lookups, parts.table, parts.blocks)
+    counts: list[list[int]] = []
+    placing.store([b"block"], counts.append, keep_local=False)
+    timer = parts.timer()
+    for _ in range(2):
+        parts.questions.answer(Stored(0, (cid_of(b"block"),)))
+    assert counts == []
+    parts.turn.now = timer.delay_s
+    parts.turn.fired(timer.timer)
+    assert counts == [[2]]
+    parts.questions.answer(Stored(0, (cid_of(b"block"),)))
+    assert counts == [[2]], "an answer after the deadline changes nothing"
+    assert placing.footprint()["dht_placements"] == 0
+
+
+def test_blocks_for_a_peer_that_has_answers_to_give_wait_and_leave_together() -> None:
+    parts = Parts(*peers(3))
+    placing = Placing(parts.context, parts.calls, parts.lookups, parts.table, parts.blocks)
+    for block in (b"1", b"2", b"3", b"4"):
+        placing.store([block], lambda _: None, keep_local=False)
+    first = parts.questions.asked()[0][0]
+    to_first = [question for who, question in parts.questions.asked() if who == first]
+    assert to_first == [StoreBlocks(0, (b"1",), True), StoreBlocks(0, (b"2",), True)]
+    parts.questions.answer(Stored(0, (cid_of(b"1"),)))
+    assert parts.questions.asked()[-1] == (first, StoreBlocks(0, (b"3", b"4"), True))
+
+
+def test_too_many_blocks_at_once_are_refused_without_a_message() -> None:
+    parts = Parts(*peers(3))
+    placing = Placing(parts.context, parts.calls, parts.lookups, parts.table, parts.blocks)
+    counts: list[list[int]] = []
+    placing.store([b"block"] * (PLACED_MAX + 1), counts.append, keep_local=False)
+    assert counts == [[0] * (PLACED_MAX + 1)]
+    assert parts.questions.asked() == []

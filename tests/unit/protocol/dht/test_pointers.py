@@ -7,11 +7,13 @@ from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid, cid_of
 from pulsarcast.model.pointers import Pointer, decode_pointer, pointer_key, sign_pointer
 from pulsarcast.protocol.dht import pointers
-from pulsarcast.protocol.dht.pointers import is_newer
-from pulsarcast.protocol.effects import Persist
-from pulsarcast.protocol.messages import StorePointer
-from pulsarcast.protocol.store import DropState
+from pulsarcast.protocol.dht.pointers import Pointers, is_newer
+from pulsarcast.protocol.effects import Persist, Send
+from pulsarcast.protocol.messages import Stored, StorePointer
+from pulsarcast.protocol.store import DropState, PutState
+from tests.support.people import BOB, peer
 from tests.unit.protocol.dht.network import Network, Node
+from tests.unit.protocol.dht.parts import Parts
 
 AUTHOR = Identity.from_seed(b"a" * 32)
 
@@ -140,3 +142,35 @@ def test_a_full_node_keeps_the_pointers_closest_to_itself(
     assert len(kept) == 4
     writes = [w for e in turn.effects if isinstance(e, Persist) for w in e.writes]
     assert any(isinstance(write, DropState) for write in writes)
+
+
+def pointers_of(parts: Parts) -> Pointers:
+    return Pointers(parts.context, parts.table, parts.calls, parts.lookups)
+
+
+def test_a_pointer_is_confirmed_once_on_disk_and_an_older_one_declined() -> None:
+    parts = Parts()
+    kept = pointers_of(parts)
+    old, new = (sign_pointer(BOB, "news", number, cid_of(b"topic")) for number in (1, 2))
+    kept.receive(peer("carol"), StorePointer(4, new.block))
+    assert not [each for each in parts.turn.effects if isinstance(each, Send)]
+    parts.sync()
+    assert parts.sent() == [(peer("carol"), Stored(4, (cid_of(new.block),)))]
+    kept.receive(peer("carol"), StorePointer(6, old.block))
+    assert parts.sent() == [(peer("carol"), Stored(6, ()))]
+
+
+def test_a_full_node_gives_up_the_pointer_farthest_from_its_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pointers, "POINTERS_MAX", 1)
+    parts = Parts()
+    signed = [sign_pointer(BOB, name, 1, cid_of(b"topic")) for name in ("news", "sport")]
+    me = parts.table.me
+    near, far = sorted(signed, key=lambda each: pointer_key(each.author, each.name) ^ me)
+    kept = pointers_of(parts)
+    assert kept.keep(far, lambda: None)
+    assert kept.keep(near, lambda: None)
+    assert [type(write) for write in parts.sync()] == [PutState, DropState, PutState]
+    assert not kept.keep(far, lambda: None)
+    assert len(kept) == 1

@@ -3,12 +3,23 @@
 import pytest
 
 from pulsarcast.model.errors import Rejection, RemoteError
-from pulsarcast.model.ids import PeerId, cid_key, cid_of
+from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of
 from pulsarcast.protocol.dht import blocks as blocks_module
-from pulsarcast.protocol.dht.replication import CIDS_MAX, WANTED_MAX
-from pulsarcast.protocol.messages import CompareKeys, DhtMessage, KeysDiffer, WantBlocks
-from pulsarcast.protocol.store import PutBlock
+from pulsarcast.protocol.dht.replication import ANNOUNCED, CIDS_MAX, WANTED_MAX, Replication
+from pulsarcast.protocol.effects import Load
+from pulsarcast.protocol.messages import (
+    CompareKeys,
+    Contact,
+    DhtMessage,
+    KeysDiffer,
+    StoreBlocks,
+    WantBlocks,
+)
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.store import Block, Keys, LoadBlock, LoadKeys, PutBlock
+from tests.support.people import peer
 from tests.unit.protocol.dht.network import BRIEF_S, LAST_KEY, PROLONGED_S, Network, some_blocks
+from tests.unit.protocol.dht.parts import Parts
 
 
 def replicas_are_whole(network: Network, blocks: list[bytes]) -> bool:
@@ -378,3 +389,64 @@ def test_a_partner_that_differs_slowly_and_for_ever_does_not_keep_us_from_others
     honest.put(b"the one")
     honest.turn.cancel(honest.dht._replication._timer)
     network.run_until(lambda: reader.holds(cid_of(b"the one")), seconds=900)
+
+
+def replication_of(parts: Parts) -> Replication:
+    return Replication(parts.context, parts.table, parts.calls, parts.blocks)
+
+
+def load_all(parts: Parts, held: dict[Cid, bytes]) -> None:
+    """Answer what the disk is asked, until it is asked nothing more."""
+    while loads := [each for each in parts.turn.effects if isinstance(each, Load)]:
+        for each in loads:
+            parts.turn.effects.remove(each)
+            match each.query:
+                case LoadBlock(cid):
+                    parts.turn.loaded(each.token, Block(held.get(cid)))
+                case LoadKeys():
+                    parts.turn.loaded(each.token, Keys(()))
+                case _:
+                    raise AssertionError(each)
+
+
+def test_blocks_are_sent_until_the_message_is_full() -> None:
+    parts = Parts(parameters=Parameters(range_bytes_max=100))
+    held = {cid_of(block): block for block in some_blocks(4, size=60)}
+    replication_of(parts).answer_wanted(peer("bob"), WantBlocks(5, tuple(held)))
+    load_all(parts, held)
+    assert parts.sent() == [(peer("bob"), StoreBlocks(5, tuple(held.values())[:2]))]
+
+
+def test_a_peer_may_not_want_more_blocks_than_one_message_holds() -> None:
+    parts = Parts()
+    cids = tuple(cid_of(block) for block in some_blocks(WANTED_MAX + 1))
+    with pytest.raises(RemoteError):
+        replication_of(parts).answer_wanted(peer("bob"), WantBlocks(5, cids))
+    assert parts.effects() == []
+
+
+def test_a_peer_that_fails_once_is_not_asked_for_the_rest() -> None:
+    parts = Parts()
+    replication = replication_of(parts)
+    cids = tuple(cid_of(block) for block in some_blocks(WANTED_MAX + 1))
+    replication.look_through(Contact(peer("bob")), KeysDiffer(ANNOUNCED, 0, LAST_KEY, cids, ()))
+    load_all(parts, {})
+    ((who, question),) = parts.questions.asked()
+    assert who == peer("bob")
+    assert isinstance(question, WantBlocks)
+    assert question.cids == cids[:WANTED_MAX]
+    parts.questions.answer(None)
+    assert parts.questions.asked() == []
+    assert replication.footprint()["dht_pulls"] == 0
+
+
+def test_what_an_answer_had_no_room_for_is_asked_for_again() -> None:
+    parts = Parts()
+    replication = replication_of(parts)
+    first, second = some_blocks(2)
+    cids = (cid_of(first), cid_of(second))
+    replication.look_through(Contact(peer("bob")), KeysDiffer(ANNOUNCED, 0, LAST_KEY, cids, ()))
+    load_all(parts, {})
+    parts.questions.answer(StoreBlocks(1, (first,)))
+    assert parts.questions.asked() == [(peer("bob"), WantBlocks(0, (cid_of(second),)))]
+    assert parts.context.counts["dht_repair"] == 1

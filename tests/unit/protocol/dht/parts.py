@@ -1,0 +1,82 @@
+"""The surroundings of one part of the DHT: a real context and table, and peers played by a test."""
+
+from collections.abc import Iterable
+from random import Random
+from typing import cast
+
+from pulsarcast.model.ids import PeerId
+from pulsarcast.protocol.context import Context
+from pulsarcast.protocol.dht.blocks import Blocks
+from pulsarcast.protocol.dht.calls import Answered, Calls, Question
+from pulsarcast.protocol.dht.lookups import Lookups
+from pulsarcast.protocol.dht.routing import RoutingTable
+from pulsarcast.protocol.effects import Effect, Persist, Send, SetTimer
+from pulsarcast.protocol.messages import Contact, DhtMessage, Message
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.store import Write
+from pulsarcast.protocol.turn import Turn
+from tests.support.people import ALICE, peer
+from tests.unit.protocol.dht.network import EPOCH_US, AnyBlocks
+
+
+class Questions:
+    """Plays the calls: keeps each question until the test answers it."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[PeerId, Question, Answered]] = []
+
+    def ask(self, contact: Contact, question: Question, then: Answered) -> None:
+        self.waiting.append((contact.peer, question, then))
+
+    def asked(self) -> list[tuple[PeerId, Question]]:
+        """The questions that wait for an answer."""
+        return [(who, question) for who, question, _ in self.waiting]
+
+    def answer(self, message: DhtMessage | None) -> PeerId:
+        """Answer the oldest question; returns the peer that was asked."""
+        who, _, then = self.waiting.pop(0)
+        then(message)
+        return who
+
+
+class Parts:
+    """One node's table and turn, with two fakes: the calls, and the owner of the blocks."""
+
+    def __init__(self, *known: PeerId, parameters: Parameters | None = None) -> None:
+        self.turn = Turn(ALICE, Random(1))
+        self.turn.wall_us = EPOCH_US
+        self.context = Context(self.turn, Parameters() if parameters is None else parameters)
+        self.table = RoutingTable(self.turn.me, bucket_size=20, retry_s=30.0)
+        for each in known:
+            self.table.saw(Contact(each), 0.0)
+        self.questions = Questions()
+        self.calls = cast("Calls", self.questions)
+        self.owner = AnyBlocks()
+        self.lookups = Lookups(self.context, self.table, self.calls)
+        self.blocks = Blocks(self.context, self.table, self.owner)
+
+    def effects(self) -> list[Effect]:
+        """What was wanted since the last look."""
+        effects, self.turn.effects = self.turn.effects, []
+        return effects
+
+    def sent(self) -> list[tuple[PeerId, Message]]:
+        """What was sent since the last look."""
+        return [(each.peer, each.message) for each in self.effects() if isinstance(each, Send)]
+
+    def timer(self) -> SetTimer:
+        """The timer that was set since the last look."""
+        (timer,) = [each for each in self.effects() if isinstance(each, SetTimer)]
+        return timer
+
+    def sync(self) -> list[Write]:
+        """The disk has written everything; returns what."""
+        persists = [each for each in self.effects() if isinstance(each, Persist)]
+        for each in persists:
+            self.turn.persisted(each.token)
+        return [write for each in persists for write in each.writes]
+
+
+def peers(count: int) -> Iterable[PeerId]:
+    """Some peers."""
+    return [peer(f"peer {number}") for number in range(count)]
