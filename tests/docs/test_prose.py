@@ -9,8 +9,6 @@ import pytest
 from tests.docs.prose import ROOT, Sentence, Text, ceilings, figures, sentences, texts
 
 SHOWN = 10
-CITE_THE_DESIGN = {"protocol"}
-"""Rooms whose comments still name sections of a founding design that is not in the repository."""
 
 
 def too_high(read: list[Text], held: dict[str, dict[str, float]]) -> list[str]:
@@ -70,8 +68,7 @@ def test_the_code_cites_pages_that_are_in_the_repository() -> None:
     wrong: list[str] = []
     for path in sorted((ROOT / "src").rglob("*.py")):
         text = path.read_text(encoding="utf-8")
-        if path.relative_to(ROOT / "src").parts[1] not in CITE_THE_DESIGN:
-            wrong += [f"{path}: {it}" for it in re.findall(r"\b[Dd]esign,? \d+", text)]
+        wrong += [f"{path}: {it}" for it in re.findall(r"\b[Dd]esign,? \d+", text)]
         for page in re.findall(r"\bdocs/\w+(?:/[\w-]+)?(?:\.md)?", text):
             if not any(ROOT.glob(f"{page}*")):
                 wrong.append(f"{path}: {page}")

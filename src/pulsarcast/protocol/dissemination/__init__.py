@@ -1,1 +1,1 @@
-"""Ways for an event to travel: the tree and the cube (design 2)."""
+"""Overlays, in which a topic's events travel: the tree and the cube (docs/spec/cube.md)."""

@@ -1,1 +1,1 @@
-"""Getting events into a topic: ours, those we are asked for, and as a visitor (design 6)."""
+"""Publishing: own events, requests of other authors, and events for topics not followed here."""
