@@ -1,9 +1,9 @@
 """The search for a node's place in a topic's overlay (docs/spec/pulsarcast.md, "Join"; cube.md).
 
 A peer that failed is avoided for a while, and a peer that leads into the node's own subtree until
-the node has a place. After a failure the search begins again, later and later. If no closer peer is
-alive the overlay needs a root: the node. An acting root goes on looking for a closer peer, so that parts of a topic
-that lost each other merge again.
+the node has a place. After a failure the search begins again, later and later. If no closer peer
+is alive the overlay needs a root: the node. An acting root goes on looking for a closer peer, so
+that parts of a topic that lost each other merge again.
 """
 
 from typing import Protocol
@@ -57,7 +57,7 @@ class JoinSearch:
         self._owner = owner
         self._failures = 0
         self._moving = False
-        """Whether the parent is about to leave: the node looks for another while it still forwards."""
+        """Whether the parent is about to leave: find another while it still forwards."""
         self._retry_timer: int | None = None
         self._lookout_timer: int | None = None
 

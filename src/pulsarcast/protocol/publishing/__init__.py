@@ -1,1 +1,1 @@
-"""Getting events into a topic: ours, those we are asked for, and as a visitor (design 6)."""
+"""Publishing: gets events into a topic, from members, for authors, and from outside."""

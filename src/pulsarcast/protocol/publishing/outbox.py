@@ -1,7 +1,6 @@
 """The outbox: sends the node's requests to publish until a publisher has answered them.
 
-An author that may not publish asks a peer that may (thesis, 3.3.3). A request stays on the author's
-disk and is sent again, ever more slowly, until it is answered with a CID or a refusal. The other side of it is
+An author that may not publish asks a peer that may (thesis, 3.3.3). A request stays on disk and is sent again, ever more slowly, until it is answered with a CID or a refusal. The other side of it is
 `request_queue.py`.
 """
 
@@ -152,7 +151,7 @@ class Outbox:
         )
 
     def _after(self, given: Publish, descriptor: TopicDescriptor, topic: Topic | None) -> Links:
-        """The events that must come before: the caller's, or in causal order all that the node has seen.
+        """The events that must come before: the caller's, or in causal order all that were seen.
 
         A publisher would merge the heads; an author may not publish, and no head is dropped.
         """
