@@ -1,7 +1,8 @@
 """The outbox: sends the node's requests to publish until a publisher has answered them.
 
-An author that may not publish asks a peer that may (thesis, 3.3.3). A request stays on disk and is sent again, ever more slowly, until it is answered with a CID or a refusal. The other side of it is
-`request_queue.py`.
+An author that may not publish asks a peer that may (thesis, 3.3.3). A request stays on the disk and
+is sent again, ever more slowly, until it is answered with a CID or a refusal. The other side of it
+is `request_queue.py`.
 """
 
 from collections.abc import Callable
