@@ -1,1 +1,1 @@
-"""Ways for an event to travel: the tree and the cube (design 2)."""
+"""Dissemination: the tree and the cube that carry a topic's events between its members."""

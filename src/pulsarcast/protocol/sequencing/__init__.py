@@ -1,1 +1,1 @@
-"""Total order that outlives its first sequencer: Raft among a topic's sequencers (design 7)."""
+"""Sequencing: Raft among a topic's sequencers, which gives its events one total order."""
