@@ -1,4 +1,4 @@
-"""The intake on its own: which queue takes a request, and what waits while a numbering is fenced."""
+"""The intake on its own: which queue takes a request, and which wait for a fenced numbering."""
 
 from collections.abc import Callable
 from random import Random
@@ -109,7 +109,7 @@ def test_a_node_that_cannot_publish_leaves_requests_without_an_answer(lacks: str
     assert not rig.fencing.later
 
 
-def test_requests_wait_for_the_end_of_doubts_and_are_bounded_in_count() -> None:
+def test_requests_wait_while_a_numbering_is_fenced_and_are_bounded_in_count() -> None:
     rig = Rig()
     rig.fencing.is_closed = True
     rig.hear(*range(1, 9))
@@ -118,7 +118,7 @@ def test_requests_wait_for_the_end_of_doubts_and_are_bounded_in_count() -> None:
     assert rig.queues.published == [1, 2, 3, 4]
 
 
-def test_requests_that_wait_for_the_end_of_doubts_are_bounded_in_bytes(
+def test_requests_that_wait_while_a_numbering_is_fenced_are_bounded_in_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     size = len(request_of(BOB, TOPIC, 1).block)
