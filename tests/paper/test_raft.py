@@ -107,7 +107,7 @@ class Bench:
     def certified(self, entry: Entry, signatures: dict[PeerId, bytes]) -> None:
         self.certified_events.append((entry, signatures))
 
-    def turned(self) -> None:
+    def leader_changed(self) -> None:
         pass
 
     def signers_of(self, entry: Entry) -> tuple[PeerId, ...]:

@@ -426,7 +426,7 @@ class DisseminationCube:
             if link is not None and link.unheard:
                 self.mend(index)
             if self.members.is_empty(index):
-                # Others may be there that we had no room for.
+                # There may be members that had no room here.
                 self._ask_about(self.members.first_key(index))
         if (peer == self._host and not self.open) or (
             not self.members and self.attached and self.open
@@ -434,7 +434,7 @@ class DisseminationCube:
             self._rejoin()
 
     def mend(self, index: int) -> None:
-        """What we last sent to a lost member may be lost: see what the next of its bucket has."""
+        """A lost member may not have passed its last events on: compare with the next one."""
         for _, members in self.members.below(index + 1):
             if self.members.bucket(members[0]) == index:
                 self.counts["child_skipped"] += 1

@@ -1,13 +1,14 @@
-"""Publishing from outside: events for a topic that we do not follow (docs/spec/pulsarcast.md).
+"""Publishing from outside: hands events in to topics that the node does not follow.
 
 Two kinds of peers have events for a topic without being members of its tree: a publisher that is
 not subscribed, and a DHT replica that keeps an event whose publisher may have died before it was
 spread. Both find a member, show what they have, let it fetch what it lacks, and are done once its
-frontier covers everything. So what is `replicated` reaches the subscribers (promise 1).
+frontier covers everything. So an event that is `replicated` reaches the subscribers
+(docs/spec/pulsarcast.md).
 
 A publisher gives its events to the member at once, and shows them afterwards: then they are there
-already, unless something was lost. The member that accepted us last is our relay: the next event
-takes one message.
+already, unless something was lost. The member that accepted the node last is its relay: the next
+event takes one message.
 """
 
 from collections.abc import Callable, Iterable
@@ -43,47 +44,47 @@ from pulsarcast.protocol.store import (
 )
 
 TOPICS_MAX = 256
-"""Topics that we have something for at a time; with events of our own, as many as there are."""
+"""Topics with events to hand in at a time: bounds memory. Topics with own events do not count."""
 OFFERS_MAX = 1024
-"""Events that we hand in per topic at a time; more are left to their publishers and replicas.
+"""Events handed in per topic at a time; more are left to their publishers and other replicas.
 
-Of our own, as many are given unasked before the member has said that it holds them."""
+Of its own events the node gives as many unasked before the member has said that it holds them."""
 EPOCHS_MAX = 8
-"""Epochs of ours, per topic, of which we remember how far they are retired."""
+"""Epochs of the node, per topic, whose retirement is remembered: bounds memory."""
 TRIES_MAX = 12
-"""Tries to hand in what we have where nothing of it is our own."""
+"""Tries to hand in a replica's events: other replicas and the publisher have them too."""
 PATIENT_TRIES = 3
-"""Tries with the member that we find first; later ones go to others that it names."""
+"""Tries with the member found first; later ones go to others that it names."""
 KNOWN_TRIES = 2
-"""Tries that begin at the closest peer that we know; later ones ask the DHT."""
+"""Tries that begin at the closest known peer; later ones ask the DHT."""
 BLOCKS_MAX = 64
-"""Events handed over per question."""
+"""Events handed over per `FetchRange`: bounds one answer."""
 GIVEN_MAX = 64
-"""Events of our own that we give at once to the member that we find; it fetches any others."""
+"""Own events given at once to the member that is found; it fetches any others."""
 
 
 class _Offer(Struct):
-    """What we have for one topic, and how far we have come with it."""
+    """The events to hand in to one topic, and how far that has come."""
 
     search: MemberSearch
     events: dict[tuple[PeerId, int], dict[int, Cid]] = {}
     """By publisher and epoch, then by number."""
     own: dict[Cid, None] = {}
-    """Events of our own among them: these have a durable record too."""
+    """The node's own events among them: these have a durable record too."""
     given: list[bytes] = []
-    """Events of our own to give to a member as soon as we know one."""
+    """Own events to give to a member as soon as one is known."""
     count: int = 0
     question: tuple[int, Callable[[int], None]] | None = None
-    """An epoch of ours, and who wants to know how much of it the topic holds."""
+    """An epoch of the node, and the call that wants to know how much of it the topic holds."""
     member: PeerId | None = None
     shown_to: PeerId | None = None
-    """The member that we showed our events to: no other peer can say that they are handed in."""
+    """The member that was shown the events: no other peer can say that they are handed in."""
     tries: int = 0
     timer: int | None = None
 
     @property
-    def is_ours(self) -> bool:
-        """Whether an event or a question of our own is among it."""
+    def is_own(self) -> bool:
+        """Whether an event or a question of the node itself is among it."""
         return bool(self.own) or self.question is not None
 
     @property
@@ -93,7 +94,7 @@ class _Offer(Struct):
 
 
 class OutsidePublishing:
-    """Hands events in to topics that we do not follow."""
+    """Hands events in to topics that the node does not follow."""
 
     fresh = False
     """A peer that brings events asks for no start."""
@@ -106,25 +107,25 @@ class OutsidePublishing:
         self.counts = context.counts
         self._offers: dict[Cid, _Offer] = {}
         self._relays: dict[Cid, PeerId] = {}
-        """The member that accepted us last, by topic."""
+        """The member that accepted the node last, by topic."""
         self._retired: dict[Cid, dict[int, int]] = {}
-        """Of topics that we followed: up to which number each epoch of ours is retired."""
+        """Of topics that the node followed: up to which number its epochs are retired."""
 
     def __len__(self) -> int:
         return sum(offer.count for offer in self._offers.values())
 
     def has_own(self, topic: Cid) -> bool:
-        """Whether an event of our own in this topic is not handed in yet."""
+        """Whether an event of the node in this topic is not handed in yet."""
         offer = self._offers.get(topic)
         return offer is not None and bool(offer.own)
 
     @staticmethod
     def offer_row(event: EventDescriptor) -> Write:
-        """The durable record of an event of ours that a member has yet to take."""
+        """The durable record of an event of the node that a member has yet to take."""
         return PutState(StateRow("offer", event.cid, event.block))
 
     def offer(self, event: EventDescriptor, root: PeerId, *, own: bool = False) -> None:
-        """Have an event for a topic; ours goes at once, a replica's once its publisher had time."""
+        """Hand an event in: an own one at once, a replica's once its publisher had time."""
         if len(self._offers) >= TOPICS_MAX and event.topic not in self._offers and not own:
             return
         offer = self._offer_for(event.topic, root)
@@ -140,14 +141,14 @@ class OutsidePublishing:
             self._later(event.topic, offer, self.turn.jitter(self.parameters.offer_delay_s))
 
     def _offer_for(self, topic: Cid, root: PeerId) -> _Offer:
-        """What we have for a topic; where there are too many topics, the oldest gives way.
+        """The events to hand in to a topic; if there are too many topics, the oldest gives way.
 
-        Only one with nothing of ours: what replicas we have, others have too.
+        Only one with replicas alone gives way: other replicas have their events too.
         """
         if topic in self._offers:
             return self._offers[topic]
         if len(self._offers) >= TOPICS_MAX:
-            replicas = (cid for cid, each in self._offers.items() if not each.is_ours)
+            replicas = (cid for cid, each in self._offers.items() if not each.is_own)
             oldest = next(replicas, None)
             if oldest is not None:
                 self._end(oldest)
@@ -163,17 +164,17 @@ class OutsidePublishing:
         return offer
 
     def _give(self, event: EventDescriptor, offer: _Offer) -> None:
-        """Give an event of ours to our relay, or to the first member that we find."""
+        """Give an event of the node to the relay, or to the first member that is found."""
         relay = self._relays.get(event.topic)
         if relay is None:
             if len(offer.given) < GIVEN_MAX and event.cid not in offer.own:
                 offer.given.append(event.block)
             if not offer.tries:
-                # The replicas that we have for the topic, and would wait with, go now too.
+                # Replicas' events for the topic, which would wait, go now too.
                 self._later(event.topic, offer, 0.0)
         else:
             if offer.count <= OFFERS_MAX:
-                # Beyond, it fetches as fast as it can take: no credit holds us back here.
+                # Beyond, the member fetches as fast as it can: no credit bounds what is sent here.
                 self.turn.send(relay, EventMessage(event.block, 0))
             if offer.timer is None:
                 # Shown as soon as it can be there, so that the member need not fetch it.
@@ -182,17 +183,17 @@ class OutsidePublishing:
         offer.own[event.cid] = None
 
     def ask(self, topic: Cid, root: PeerId, epoch: int, then: Callable[[int], None]) -> None:
-        """Ask a member how much it holds of an epoch of ours; no member may ever answer."""
+        """Ask a member how much it holds of an epoch of the node; no member may ever answer."""
         offer = self._offer_for(topic, root)
         offer.question = (epoch, then)
-        # Right after a start we know no peer yet.
+        # Right after a start no peer is known yet.
         known = self.dht.closest_known(peer_key(root), 1)
         self._later(topic, offer, 0.0 if known else self.parameters.gap_delay_s)
 
-    # What is retired of our own.
+    # Retired events of the node.
 
     def remember(self, topic: Cid, marks: Iterable[MarkState]) -> None:
-        """We no longer follow a topic: how far what we published there is retired."""
+        """The node leaves a topic: remember how far its own events there are retired."""
         ours = (mark for mark in marks if mark.publisher == self.turn.me and mark.retired)
         retired = {mark.epoch: mark.retired for mark in ours}
         if retired:
@@ -201,14 +202,14 @@ class OutsidePublishing:
                 del self._retired[next(iter(self._retired))]
 
     def retired(self, topic: Cid) -> dict[int, int]:
-        """Of each epoch of ours that we remember: up to which number it is retired."""
+        """The number up to which each remembered epoch of the node is retired."""
         return self._retired.get(topic, {})
 
     def mark_outside(self, topic: Cid, epoch: int) -> MarkState:
-        """What our disk says we hold of a numbering of ours in a topic that we do not follow.
+        """The mark on the disk of the node's numbering in a topic that it does not follow.
 
-        Nothing, but for what is retired: should we follow the topic one day, our own events are due
-        to us like those of any other publisher.
+        It holds nothing but what is retired: should the node follow the topic one day, its own
+        events are due to it like those of any other publisher.
         """
         retired = self.retired(topic).get(epoch, 0)
         return MarkState(self.turn.me, epoch, retired, retired, None, (), retired)
@@ -220,7 +221,7 @@ class OutsidePublishing:
         offer.timer = self.turn.after(delay_s, partial(self._try, topic, offer))
 
     def _try(self, topic: Cid, offer: _Offer) -> None:
-        """Show a member what we have, or find a member first."""
+        """Show a member the events, or find a member first."""
         offer.timer = None
         offer.tries += 1
         if offer.tries > TRIES_MAX and not offer.own:
@@ -260,13 +261,13 @@ class OutsidePublishing:
         """The next try is due already; until then a late answer is welcome."""
 
     def referred(self, sender: PeerId, message: JoinReferred) -> None:
-        """The peer that we asked names another."""
+        """The peer that was asked names another."""
         offer = self._offers.get(message.topic)
         if offer is not None:
             offer.search.referred(sender, message)
 
     def accepted(self, sender: PeerId, message: JoinAccepted) -> None:
-        """We found a member."""
+        """A member was found."""
         offer = self._offers.get(message.topic)
         if offer is None or not offer.search.is_answer(sender, message.attempt):
             return
@@ -283,7 +284,7 @@ class OutsidePublishing:
         self._later(message.topic, offer, 0.0)
 
     def _choose_member(self, offer: _Offer, sender: PeerId, named: tuple[Contact, ...]) -> PeerId:
-        """Not the publisher of what we hand in, nor again a member that did not help."""
+        """Choose neither the publisher of the events nor again a member that did not help."""
         publishers = offer.publishers
         if sender not in publishers and offer.tries <= PATIENT_TRIES:
             return sender
@@ -291,7 +292,7 @@ class OutsidePublishing:
         return others[offer.tries % len(others)] if others else sender
 
     def turned_away(self, sender: PeerId, topic: Cid) -> None:
-        """Our relay has left the topic: find another member."""
+        """The relay has left the topic: find another member."""
         if self._relays.get(topic) != sender:
             return
         del self._relays[topic]
@@ -353,12 +354,12 @@ class OutsidePublishing:
             held = {event.sequence.number: event.block for _, event in answer.events}
             self._serve_offers(sender, message, held)
 
-        # Events of our own, handed in before or not: the member that took them may have lost them.
+        # Own events, handed in before or not: the member that took them may have lost them.
         which = (message.topic, message.publisher, message.epoch, message.first, message.last)
         self.turn.load(LoadNumbers(*which, self.parameters.range_bytes_max), Events, found)
 
     def _serve_offers(self, sender: PeerId, message: FetchRange, held: dict[int, bytes]) -> None:
-        """Answer with what was found by number, and with what we have to hand in besides."""
+        """Answer with the events found by number, and with others that wait to be handed in."""
         offer = self._offers.get(message.topic)
         events = {} if offer is None else offer.events.get((message.publisher, message.epoch), {})
         others = [
@@ -370,7 +371,7 @@ class OutsidePublishing:
         asked = others[:room]
         self._load_offers(sender, message, held, asked, cut=len(others) > room)
         if offer is not None and offer.timer is not None and (held or asked):
-            # The member is busy with what we brought: show it again soon, and not elsewhere.
+            # The member is busy with these events: show them again soon, and not elsewhere.
             offer.tries = min(offer.tries, 1)
             self._later(message.topic, offer, self.turn.jitter(self.parameters.rpc_timeout_s))
 
@@ -402,7 +403,7 @@ class OutsidePublishing:
         self.turn.send(sender, Range(message.request, message.topic, blocks, more))
 
     def forget(self, topic: Cid) -> list[tuple[Cid, bool]]:
-        """We follow the topic ourselves now: what we had for it, and whether it was our own."""
+        """The node follows the topic now: the events it had for it, and whether each is its own."""
         self._relays.pop(topic, None)
         offer = self._end(topic)
         if offer is None:

@@ -1,11 +1,11 @@
-"""Changes of members: a leader takes them one step at a time, by joint consensus (Raft, 6).
+"""Changes of members: the leader replaces stores and sequencers by joint consensus (Raft, 6).
 
-There are two. **Another store**: who lost its own is a new member, and takes the old one's place
-when it has caught up. The old store may have voted for somebody that we do not know of, in a term
-that we have not come to; its successor knows nothing of that. **Other sequencers**: the topic's
-author has made a version that names others. They catch up first; then both lists have a say; an
-event by the old ones, the **handover**, tells every member whose certificates count from there on;
-and when that is certified, the old ones go.
+There are two kinds. **Another store**: a sequencer that lost its store is a new member, and
+replaces the old one when it has caught up. The old store may have voted in a term that the leader
+has not seen; the new one knows nothing of that vote. **Other sequencers**: the topic's author has
+made a version that names others. They catch up first; then both lists vote; an event by the old
+sequencers, the **handover**, tells every member of the topic whose certificates count from there
+on; and when the handover is certified, the old sequencers are removed.
 
     members: old          members: old and new                       members: new
     ----------------------|-------------------|----------------------|------------
@@ -32,10 +32,10 @@ class Changes:
     def __init__(self, sequencer: Sequencer) -> None:
         self.sequencer = sequencer
 
-    # Where a change stands, by our log.
+    # The state of a change, by the log.
 
-    def counting(self) -> tuple[PeerId, ...]:
-        """The sequencers who certify what our log would take next."""
+    def certifying(self) -> tuple[PeerId, ...]:
+        """The sequencers that certify the next event of the log."""
         config = self.sequencer.log.config()
         if not config.members:
             return self.sequencer.founders
@@ -44,25 +44,25 @@ class Changes:
         return _peers_of(config.members)
 
     def sequencers_before_handover(self) -> tuple[PeerId, ...]:
-        """The sequencers who hand over in the change in our log."""
+        """The sequencers that hand over in the change in the log."""
         return _peers_of(self.sequencer.log.config().outgoing)
 
     @property
-    def may_count(self) -> bool:
-        """Whether we may make events: an outgoing leader may not, once it has handed over.
+    def may_certify(self) -> bool:
+        """Whether the sequencer may make events: not an outgoing leader that has handed over.
 
-        Nor may one that has not heard yet of the version that its log speaks of.
+        Nor one that does not know yet the version that its log names.
         """
         sequencer = self.sequencer
         is_known = sequencer.owner.named_by(sequencer.log.config().version) is not None
-        return is_known and sequencer.turn.me in self.counting()
+        return is_known and sequencer.turn.me in self.certifying()
 
     @property
-    def may_stand(self) -> bool:
-        """Whether we may be elected: a new sequencer not before the old ones have handed over.
+    def may_campaign(self) -> bool:
+        """Whether the sequencer may be elected: a new one not before the old ones have handed over.
 
-        Who is replaced may, as long as it cannot know that this is committed: it may be one of few
-        who have the change in their logs, and nobody else would get its vote (Ongaro, 4.2.2).
+        A replaced sequencer may, while it cannot know that the change is committed: if few have
+        the change in their logs, no other candidate would get its vote (Ongaro, 4.2.2).
         """
         sequencer = self.sequencer
         config, me = sequencer.log.config(), sequencer.turn.me
@@ -75,17 +75,17 @@ class Changes:
 
     @property
     def _is_open(self) -> bool:
-        """Whether the last change in our log may still be undone, as far as we know."""
+        """Whether the last change in the log may still be undone, as far as the sequencer knows."""
         sequencer = self.sequencer
         return (sequencer.log.last_change() or sequencer.log.snapshot.index) > sequencer.committed
 
     def _handover(self) -> int | None:
-        """The position of the handover that belongs to the change in our log."""
+        """The position of the handover that belongs to the change in the log."""
         sequencer = self.sequencer
         log = sequencer.log
         config = log.config()
         if _peers_of(config.outgoing) == _peers_of(config.members):
-            # Only stores change: there is nothing to hand over.
+            # Only stores change: no sequencer hands over.
             return log.snapshot.position
         for index in range((log.last_change() or log.snapshot.index) + 1, log.last_index + 1):
             entry = log.at(index)
@@ -93,26 +93,26 @@ class Changes:
                 return entry.position
         return None
 
-    # A leader's steps.
+    # The leader's steps.
 
-    def go_on(self) -> None:
-        """More is committed, or somebody has caught up: begin a change, or finish one."""
+    def advance(self) -> None:
+        """More is committed, or a follower has caught up: begin a change, or finish one."""
         sequencer = self.sequencer
         log = sequencer.log
         change = log.last_change()
         if not sequencer.leads or (change is not None and change > sequencer.committed):
             return
         if log.term_at(sequencer.committed) != sequencer.term:
-            # Not before something of our own term is committed, or two changes could be open.
+            # Not before an entry of this term is committed, or two changes could be open.
             return
         config = log.config()
         if config.is_joint:
             self._finish(config)
             return
-        if self.see():
+        if self.leave_if_removed():
             return
         if sequencer.turn.me not in _peers_of(config.members):
-            # Named again, in a version whose turn has not come: those in force go on meanwhile.
+            # Named again by a later version: the present members go on meanwhile.
             self._resign()
             return
         wanted = sequencer.owner.wanted()
@@ -134,16 +134,16 @@ class Changes:
                 return
 
     def _begin(self, config: Config, wanted: Wanted) -> None:
-        """All new ones are up, with their stores, and have caught up: both lists have a say.
+        """Begin the joint configuration, once all new sequencers are up and have caught up.
 
-        One that stays, and is away, may have lost its store: of a short list it could be most.
+        Also one that stays must be up: it may have lost its store, and of a short list be most.
         """
         sequencer = self.sequencer
         if sequencer.owner.named_by(config.version) != _peers_of(config.members):
-            # A list that we took over before we knew its version, and that it does not name.
+            # A list that was taken over before its version was known, which names others.
             sequencer.cannot_hand_over()
             return
-        sequencer.followers.meet_circle()
+        sequencer.followers.add_followers()
         members: list[Member] = []
         for peer in wanted.peers:
             member = sequencer.followers.caught_up(peer)
@@ -156,16 +156,16 @@ class Changes:
 
     def _hand_over(self, config: Config) -> None:
         if config.version is None:
-            # No such change is taken over, but our disk may have one from before we looked.
+            # No such change is taken over now, but the disk may hold one that was.
             self.sequencer.cannot_hand_over()
         elif self._handover() is None:
             self.sequencer.hand_over(config.version)
 
     def _finish(self, config: Config) -> None:
-        """Both lists agree on the change: the new one goes on alone, once all can know it.
+        """End the joint configuration, once most of each list hold all that the old ones certified.
 
-        That is when most of each hold all that the old ones certified: were it on one disk only,
-        and lost with it, nobody could certify it again, since nobody asks the old ones any more.
+        A certificate on one disk only could be lost with it, and not be made again: the old
+        sequencers are not asked any more.
         """
         sequencer = self.sequencer
         handover = self._handover()
@@ -174,15 +174,15 @@ class Changes:
         elif handover <= min(sequencer.emitted, sequencer.settled):
             sequencer.change(Config(config.members, version=config.version))
 
-    def see(self) -> bool:
-        """Whether others have taken our place: then we are done here."""
+    def leave_if_removed(self) -> bool:
+        """Stop if a committed change has removed this sequencer; whether it has."""
         sequencer = self.sequencer
         log = sequencer.log
         config, me = log.config(), sequencer.turn.me
-        if not config.members or config.is_joint or me in sequencer.circle():
+        if not config.members or config.is_joint or me in sequencer.participants():
             return False
         if self._is_open or sequencer.owner.is_named(me, config.version):
-            # Named later than our log knows, if only for a while: some leader may count on us.
+            # A later version than the log's names the sequencer: a leader may count on it.
             return False
         if sequencer.leads:
             self._resign()
@@ -190,7 +190,7 @@ class Changes:
         return True
 
     def _resign(self) -> None:
-        self.sequencer.followers.part()
+        self.sequencer.followers.send_last_heartbeat()
         self.sequencer.step_down()
 
 

@@ -1,8 +1,8 @@
-"""Who has a vote: members, and two lists of them while one takes the other's place (Raft, 6).
+"""Configurations: the members that vote, and both lists during a change of members (Raft, 6).
 
 A change of members goes through a **joint** configuration, in which most of the old and most of the
-new ones must agree, on leaders and on entries alike. So there is no moment at which the old ones
-could decide without the new ones, and the new ones without the old.
+new members must agree, on leaders and on entries alike. So at no moment could the old members
+decide without the new ones, and the new ones without the old.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ _MEMBER_BYTES: Final = PEER_ID_BYTES + STORE_BYTES
 
 
 class Member(NamedTuple):
-    """A sequencer, and which store of it has a vote: one that lost its store is another member."""
+    """A sequencer and its store: a sequencer that lost its store is another member."""
 
     peer: PeerId
     store: StoreId
 
 
 class Config(Struct, frozen=True):
-    """Who has a vote from some entry of the log on."""
+    """The members that vote, from some entry of the log on."""
 
     members: Annotated[tuple[Member, ...], Many(MEMBERS_MAX)] = ()
     outgoing: Annotated[tuple[Member, ...], Unsent()] = ()
-    """Those whose place the members take, as long as both have a say."""
+    """The members that are replaced, while both lists vote."""
     version: Cid | None = None
     """The version of the topic that names the members; None for its first."""
 
     @property
     def is_joint(self) -> bool:
-        """Whether two lists have a say."""
+        """Whether two lists vote."""
         return bool(self.outgoing)
 
     @property
     def peers(self) -> tuple[PeerId, ...]:
-        """Everyone who has a say, each once."""
+        """All peers that vote, each once."""
         return tuple(dict.fromkeys(member.peer for member in (*self.outgoing, *self.members)))
 
     def has(self, member: Member) -> bool:
@@ -51,11 +51,11 @@ class Config(Struct, frozen=True):
         return member in self.members or member in self.outgoing
 
     def is_quorum(self, agrees: Callable[[Member], bool]) -> bool:
-        """Whether most members agree; where there are two lists, most of each."""
+        """Whether most members agree; in a joint configuration, most of each list."""
         return all(sum(map(agrees, each)) > len(each) // 2 for each in self._lists())
 
     def of_most(self, number: Callable[[Member], int]) -> int:
-        """What most members reach; where there are two lists, most of each."""
+        """The number that most members reach; in a joint configuration, most of each list."""
         return min(sorted(map(number, each))[(len(each) - 1) // 2] for each in self._lists())
 
     def _lists(self) -> Iterable[tuple[Member, ...]]:
@@ -66,7 +66,7 @@ NO_CONFIG: Final = Config()
 
 
 def pack_config(config: Config) -> bytes:
-    """As the body of an entry: members alone; or the number of those who go, a version, and all."""
+    """The body of an entry: members alone; or the count of outgoing ones, a version, and all."""
     members = b"".join(member.peer + member.store for member in config.members)
     if config.version is None and not config.outgoing:
         return members
@@ -76,7 +76,7 @@ def pack_config(config: Config) -> bytes:
 
 
 def unpack_config(value: bytes) -> Config:
-    """A configuration from the body of an entry; raises RemoteError where it is none."""
+    """A configuration from the body of an entry; raises RemoteError if it is none."""
     rest = len(value) % _MEMBER_BYTES
     if rest == 0:
         return Config(_unpack_members(value))

@@ -1,4 +1,4 @@
-"""A follower's side of the log: taking a leader's entries over, and signing them (Raft, 5.3)."""
+"""A follower's side of the log: checks, stores and signs the leader's entries (Raft, 5.3)."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
     from pulsarcast.protocol.sequencing.sequencer import Sequencer
 
 SIGNATURES_MAX = 64
-"""Signatures in one answer."""
+"""Signatures in one answer: bounds its size and the time to sign."""
 NUMBER_MAX = 1 << 62
-"""Of terms, indices and positions: far beyond what there is, and far below what can be said."""
+"""Highest term, index and position taken: far beyond real ones, and sums still fit 64 bits."""
 UNHELD_BYTES_MAX = 256 << 20
-"""Of entries that our history does not have. What a leader says to be committed may be a lie; what
-is in our history is certified. A leader takes no requests beyond half of it ahead of most of us."""
+"""Bytes of entries that the follower's history lacks: a leader may lie about what is committed, but
+the history is certified. An honest leader takes no requests beyond half of it ahead of most."""
 OUT_OF_POSITION = "an entry out of its position"
 
 
 class Entries:
-    """What one sequencer takes over from its leader."""
+    """The entries that one sequencer takes over from its leader."""
 
     def __init__(self, sequencer: Sequencer) -> None:
         self.sequencer = sequencer
         self.signed_to = 0
-        """The position up to which we have told the leader of this term our signatures."""
+        """The position up to which the leader of this term has this follower's signatures."""
 
     def receive(self, sender: PeerId, message: Append) -> None:
-        """A leader sends entries, or just a sign of life."""
+        """A leader sends entries, or a heartbeat."""
         sequencer = self.sequencer
         if message.term < sequencer.term:
             sequencer.reply(sender, self._appended(False, 0))
@@ -45,17 +45,17 @@ class Entries:
         self._check_entries(message)
         self._check_changes(message)
         if message.term > sequencer.term or sequencer.role is not Role.FOLLOWER:
-            sequencer.adopt(message.term)
+            sequencer.become_follower(message.term)
         sequencer.elections.heard_s = sequencer.turn.now
-        sequencer.elections.wait()
+        sequencer.elections.reset_timeout()
         if sequencer.leader != sender:
             sequencer.leader = sender
-            sequencer.owner.turned()
+            sequencer.owner.leader_changed()
         writes: list[Write] = []
         matched = self._match(message, writes)
         if matched is None:
             is_short = sequencer.log.last_index < message.before_index
-            # What is committed is the same everywhere.
+            # Committed entries are the same everywhere.
             hint = sequencer.log.last_index if is_short else sequencer.committed
             sequencer.sync_reply(sender, writes, lambda: self._appended(False, hint))
             return
@@ -66,15 +66,15 @@ class Entries:
         term = sequencer.term
 
         def answer() -> Appended | None:
-            # Where another term has begun meanwhile, this may be true no more.
+            # If another term has begun meanwhile, this may be true no more.
             return self._appended(True, matched, certify) if term == sequencer.term else None
 
         sequencer.sync_reply(sender, writes, answer)
         sequencer.settle()
-        sequencer.changes.see()
+        sequencer.changes.leave_if_removed()
 
     def _check_entries(self, message: Append) -> None:
-        """Refuse what no leader sends, before any of it is taken over."""
+        """Refuse a message that no honest leader sends, before any of it is taken over."""
         sequencer = self.sequencer
         snapshot = message.snapshot
         if snapshot is not None and message.entries:
@@ -87,11 +87,14 @@ class Entries:
         if any(entry.position > NUMBER_MAX for entry in message.entries):
             raise RemoteError(OUT_OF_POSITION, code=Rejection.INVALID_LOG)
         size = sum(ENTRY_BYTES + len(entry.body) for entry in message.entries)
-        # What lies behind is there already, or goes: an honest leader gets past what another left.
+        # Entries after it are there already, or are replaced: an honest leader is not held back by
+        # those that another one left.
         unheld = sequencer.log.bytes_after_event(sequencer.owner.held())
         unheld -= sequencer.log.bytes_after(message.before_index)
         if size and unheld + size > UNHELD_BYTES_MAX:
-            raise RemoteError("entries too far ahead of our history", code=Rejection.TOO_MANY)
+            raise RemoteError(
+                "entries too far ahead of the follower's history", code=Rejection.TOO_MANY
+            )
         before: Entry | None = None
         for entry in message.entries:
             is_event = entry.kind is EntryKind.EVENT
@@ -130,7 +133,7 @@ class Entries:
             raise RemoteError("a change of members without a version", code=Rejection.INVALID_LOG)
 
     def _check_changes(self, message: Append) -> None:
-        """Refuse a change of members that is none of those whom our log has before it."""
+        """Refuse a change from other members than those that the log has before it."""
         log = self.sequencer.log
         before = max(message.before_index, log.snapshot.index)
         if before == message.before_index and log.term_at(before) != message.before_term:
@@ -147,7 +150,7 @@ class Entries:
             members = config.members
 
     def _match(self, message: Append, writes: list[Write]) -> int | None:
-        """Take entries over; up to which index we agree then, or None where there is a gap."""
+        """Take entries over; the index up to which the logs agree, or None if there is a gap."""
         sequencer = self.sequencer
         log, snapshot = sequencer.log, message.snapshot
         if snapshot is not None:
@@ -167,7 +170,7 @@ class Entries:
         index = message.before_index
         entries = message.entries
         if index < log.snapshot.index:
-            # Those are committed, and the same everywhere.
+            # Entries in the snapshot are committed, and the same everywhere.
             entries = entries[log.snapshot.index - index :]
             index = log.snapshot.index
         elif log.term_at(index) != message.before_term:
@@ -184,7 +187,7 @@ class Entries:
             raise RemoteError(OUT_OF_POSITION, code=Rejection.INVALID_LOG)
         if index < min(sequencer.committed, log.last_index):
             raise RemoteError("a leader lacks what was committed", code=Rejection.LOST_ENTRIES)
-        # All of it was checked: were any refused from here on, our log would be ahead of our disk.
+        # All was checked: an entry refused from here on would leave the log ahead of the disk.
         if index < log.last_index:
             for cut in range(index + 1, log.last_index + 1):
                 sequencer.forget(log.at(cut))
@@ -205,7 +208,7 @@ class Entries:
         )
 
     def _sign_from(self, position: int, matched: int) -> list[tuple[int, bytes]]:
-        """Sign what is on our disk: made in this term, or known to be committed."""
+        """Sign events on the disk that were made in this term, or are known to be committed."""
         sequencer = self.sequencer
         signed: list[tuple[int, bytes]] = []
         position = max(position, sequencer.log.snapshot.position + 1)
@@ -219,10 +222,11 @@ class Entries:
         return signed
 
     def _may_sign(self, index: int, entry: Entry) -> bool:
-        """Whether most signatures like ours would mean that an entry is committed.
+        """Whether signatures of most sequencers would prove that an entry is committed.
 
-        Kept by most in the term that made it: then it is (5.4.2). Kept in a later term: not yet.
-        Nor where most of those who sign are not most of those who commit: while members change.
+        An entry that most store in the term that made it is committed (5.4.2); one that they store
+        in a later term is not yet. Nor is one while members change: then most of the signers need
+        not be most of the voters.
         """
         sequencer = self.sequencer
         if index <= sequencer.committed:

@@ -1,4 +1,4 @@
-"""What a leader knows of the others: how much each has, and what they have signed (Raft, 5.3)."""
+"""The leader's side of the log: sends entries to followers and counts answers (Raft, 5.3)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ if TYPE_CHECKING:
     from pulsarcast.protocol.sequencing.sequencer import Sequencer
 
 ENTRIES_MAX = 256
-"""Entries in one message."""
+"""Entries in one message: the wire's bound."""
 WINDOW = 512
-"""Entries sent to a follower and not answered: beyond this they wait."""
+"""Entries sent to a follower and not answered: bounds what a slow one is sent."""
 WINDOW_BYTES = 4 << 20
 """The same in bytes: one entry may go beyond it, or a large one would never be sent."""
 SILENT_TIMEOUTS = 2.0
-"""Election timeouts without a word from most of the others, after which a leader steps down."""
+"""Election timeouts without an answer from most, after which a leader steps down: by then the
+others may have elected another."""
 
 
 class _Follower:
-    """One of the others, as the leader sees it."""
+    """One follower, as the leader knows it."""
 
     __slots__ = ("heard_s", "held", "matched", "next_index", "store")
 
@@ -42,68 +43,68 @@ class Followers:
     def __init__(self, sequencer: Sequencer) -> None:
         self.sequencer = sequencer
         self.signatures: dict[int, dict[PeerId, bytes]] = {}
-        """By position, of events that have not left yet."""
+        """Signatures by position, of events that have not left yet."""
         self._known: dict[PeerId, _Follower] = {}
         self._synced = 0
         self._timer: int | None = None
 
     def begin(self, votes: dict[PeerId, bytes]) -> None:
-        """We were elected: everyone is taken to have what we have, until it says otherwise."""
+        """Begin a term as leader: assume that followers have the whole log, until they deny it."""
         sequencer = self.sequencer
         now = sequencer.turn.now
         self.signatures.clear()
-        # What we had before is on the disk: our vote was written behind it, and is.
+        # The log is on the disk: the leader's own vote was written after it, and is synced.
         self._synced = sequencer.log.last_index
         self._known = {
             peer: _Follower(self._synced + 1, votes.get(peer), now)
-            for peer in sequencer.circle()
+            for peer in sequencer.participants()
             if peer != sequencer.turn.me
         }
-        self._beat()
+        self._heartbeat()
 
-    def meet_circle(self) -> None:
-        """Others are to have a say: let them catch up."""
-        for peer in self.sequencer.circle():
-            self.meet(peer)
+    def add_followers(self) -> None:
+        """Other peers are to vote: let them catch up."""
+        for peer in self.sequencer.participants():
+            self.add_follower(peer)
 
-    def meet(self, peer: PeerId) -> None:
-        """One that we did not talk to; it may be one that does not know that it was replaced."""
+    def add_follower(self, peer: PeerId) -> None:
+        """Send to a new peer, or to one that does not know that it was replaced."""
         if peer != self.sequencer.turn.me and peer not in self._known:
             self._known[peer] = _Follower(self._synced + 1, None, self.sequencer.turn.now)
             self._send(peer, self._known[peer], always=True)
 
-    def part(self) -> None:
-        """A last sign of life: what was committed makes others free to lead."""
+    def send_last_heartbeat(self) -> None:
+        """Tell all what is committed, before the leader steps down: then another one can lead."""
         for peer, follower in self._known.items():
             self._send(peer, follower, always=True)
 
     def stop(self) -> None:
-        """We lead no more."""
+        """The sequencer leads no more."""
         self.sequencer.turn.cancel(self._timer)
         self.signatures.clear()
         self._known = {}
 
-    def _beat(self) -> None:
-        """A sign of life to everyone, unless nobody gives one to us."""
+    def _heartbeat(self) -> None:
+        """Send all followers a heartbeat, or step down if most are silent."""
         sequencer = self.sequencer
         turn = sequencer.turn
         turn.cancel(self._timer)
-        self._timer = turn.after(sequencer.parameters.leader_heartbeat_s, self._beat)
+        self._timer = turn.after(sequencer.parameters.leader_heartbeat_s, self._heartbeat)
         if not self._hears_most():
             sequencer.step_down()
             return
-        circle = sequencer.circle()
+        participants = sequencer.participants()
         for peer, follower in list(self._known.items()):
-            if peer not in circle and not self._hears(follower):
+            if peer not in participants and not self._hears(follower):
                 del self._known[peer]
                 continue
             if follower.store is None:
                 sequencer.owner.summon(peer)
-            # It says where we think that it is: what was lost on the way is noticed by that.
+            # It carries the index that the leader assumes: so lost messages are noticed.
             self._send(peer, follower, always=True)
 
     def _hears_most(self) -> bool:
-        """A leader that most do not answer has no say any more, and should not keep requests."""
+        """Whether most answer; a leader that most do not answer should not keep requests."""
         sequencer = self.sequencer
 
         def hears(member: Member) -> bool:
@@ -112,7 +113,7 @@ class Followers:
             return is_me or (follower is not None and self._hears(follower))
 
         config = sequencer.log.config()
-        # At the founding all have just voted for us, and our first entry says who they are.
+        # At the founding all have just voted, and the first entry says which they are.
         return not config.members or config.is_quorum(hears)
 
     def _hears(self, follower: _Follower) -> bool:
@@ -121,7 +122,7 @@ class Followers:
         return follower.heard_s >= sequencer.turn.now - silent_s
 
     def _send(self, peer: PeerId, follower: _Follower, *, always: bool = False) -> None:
-        """Send what a follower lacks, as far as it is on our own disk."""
+        """Send the entries that a follower lacks, as far as they are on the leader's disk."""
         sequencer = self.sequencer
         log = sequencer.log
         before = follower.next_index - 1
@@ -130,7 +131,7 @@ class Followers:
             snapshot = log.snapshot
             before = snapshot.index
         before_term = log.term_at(before)
-        assert before_term is not None, "we know the term of everything from our snapshot on"
+        assert before_term is not None, "the log knows the term of each entry from its snapshot on"
         count = min(ENTRIES_MAX, self._synced - before, WINDOW - (before - follower.matched))
         room = WINDOW_BYTES - (log.bytes_after(follower.matched) - log.bytes_after(before))
         bytes_max = min(room, sequencer.parameters.range_bytes_max)
@@ -155,19 +156,21 @@ class Followers:
         sequencer.turn.send(peer, message)
 
     def kept(self, index: int) -> None:
-        """Our own entries up to an index are synced: only now may others have them."""
+        """The leader's entries up to an index are synced: only now may followers have them."""
         self._synced = max(self._synced, index)
         for peer, follower in self._known.items():
             self._send(peer, follower)
         self._advance()
 
     def receive(self, sender: PeerId, message: Appended) -> None:
-        """A follower says what it has."""
+        """A follower answers."""
         follower = self._known.get(sender)
         if follower is None:
             return
         if message.agreed and message.matched > self.sequencer.log.last_index:
-            raise RemoteError("a follower that has more than there is", code=Rejection.INVALID_LOG)
+            raise RemoteError(
+                "a follower that has more entries than the leader", code=Rejection.INVALID_LOG
+            )
         follower.heard_s = self.sequencer.turn.now
         if follower.store != message.store:
             follower.store = message.store
@@ -185,15 +188,15 @@ class Followers:
         self._advance()
         if self.sequencer.leads:
             self._send(sender, follower)
-            self._part_from(sender, follower)
+            self._release_if_removed(sender, follower)
 
-    def _part_from(self, sender: PeerId, follower: _Follower) -> None:
-        """One that was replaced has all that says so: tell it that this is committed, and go."""
+    def _release_if_removed(self, sender: PeerId, follower: _Follower) -> None:
+        """Tell a removed follower that its removal is committed, and send it no more."""
         sequencer = self.sequencer
         log = sequencer.log
         change = log.last_change() or log.snapshot.index
         is_over = change <= min(sequencer.committed, follower.matched)
-        if is_over and sender not in sequencer.circle():
+        if is_over and sender not in sequencer.participants():
             self._send(sender, follower, always=True)
             del self._known[sender]
 
@@ -208,7 +211,7 @@ class Followers:
                 known[sender] = signature
 
     def _advance(self) -> None:
-        """Commit what most members have, if it ends in our own term (5.4.2)."""
+        """Commit entries that most members have, if the last is of this term (5.4.2)."""
         sequencer = self.sequencer
         config = sequencer.log.config()
         index = config.of_most(self._matched_of)
@@ -222,12 +225,12 @@ class Followers:
             if changing or any(
                 entry.term != sequencer.term and entry.kind is EntryKind.EVENT for entry in new
             ):
-                # Of another term, or amid a change: signed only once known to be committed.
+                # Of another term, or during a change: signed only once known to be committed.
                 for peer, follower in self._known.items():
                     self._send(peer, follower, always=True)
         sequencer.certify()
         sequencer.settle()
-        sequencer.changes.go_on()
+        sequencer.changes.advance()
 
     def _matched_of(self, member: Member) -> int:
         if member.peer == self.sequencer.turn.me:
@@ -242,7 +245,7 @@ class Followers:
         return follower.held if follower and follower.store == member.store else 0
 
     def caught_up(self, peer: PeerId) -> Member | None:
-        """One that has the log up to what is committed, and in its history all that is settled."""
+        """A follower as a member, if it has all committed entries and all settled events."""
         sequencer = self.sequencer
         if peer == sequencer.turn.me:
             return Member(peer, sequencer.store)

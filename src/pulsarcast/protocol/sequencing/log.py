@@ -1,9 +1,9 @@
-"""The sequencers' log: what they agree on before an event leaves them (Raft, 5.3 and 7).
+"""The sequencers' replicated log: the entries that they agree on (Raft, 5.3 and 7).
 
 An entry is an event, a change of members, or nothing: the first entry of a term. Only events take
-a **position**. What is certified and in our topic's own history is dropped from the front; of that
-a `Snapshot` remembers all that later entries need. So the log holds what is under way, and a little
-more for those who lag.
+a **position**. Events that are certified and in the topic's history are dropped from the front; a
+`Snapshot` keeps of them what later entries need. So the log holds the events under way, and some
+more for followers that lag.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ INDEX_BYTES: Final = 8
 ENTRY: Final = "entry"
 SNAPSHOT: Final = "base"
 ENTRY_BYTES: Final = 256
-"""What an entry takes in memory beside its body, more or less: empty ones add up too."""
+"""Memory of an entry beside its body, about: empty entries add up too."""
 
 
 class EntryKind(enum.IntEnum):
-    """What an entry is."""
+    """The kinds of entries."""
 
     EVENT = 0
     NOTHING = 1
-    """A new leader's first entry, which lets it commit what others left (Raft, 5.4.2)."""
+    """A new leader's first entry, which lets it commit entries of earlier terms (Raft, 5.4.2)."""
     MEMBERS = 2
-    """Who has a vote from here on."""
+    """The configuration from here on."""
 
 
 class Entry(NamedTuple):
-    """One place of the log."""
+    """One entry of the log."""
 
     term: Number
     position: Number
@@ -53,7 +53,7 @@ class Entry(NamedTuple):
 
 
 class Snapshot(Struct, frozen=True):
-    """Everything before the log's first entry, as far as anyone still needs it."""
+    """What later entries and followers need of the entries dropped from the log's front."""
 
     index: Number
     term: Number
@@ -106,7 +106,7 @@ class Log:
         return self.snapshot.cid
 
     def config(self) -> Config:
-        """Who has a vote by this log, committed or not (Raft, 6); nobody before the founding."""
+        """The configuration by this log, committed or not (Raft, 6); empty before the founding."""
         if self._config is None:
             found = self.last_change()
             body = None if found is None else self.at(found).body
@@ -123,7 +123,7 @@ class Log:
         return self._entries[index - self.snapshot.index - 1]
 
     def term_at(self, index: int) -> int | None:
-        """The term of the entry at an index; None where we have none, or have it no more."""
+        """The term of the entry at an index; None if the log does not have it, or no more."""
         if index == self.snapshot.index:
             return self.snapshot.term
         if not self.snapshot.index < index <= self.last_index:
@@ -148,7 +148,7 @@ class Log:
         return self.snapshot.index + low + 1, self._entries[low]
 
     def since(self, index: int, count_max: int, bytes_max: int) -> tuple[Entry, ...]:
-        """Entries from an index on, one at least if there is one."""
+        """Entries from an index on, within both bounds but one at least."""
         place = index - self.snapshot.index - 1
         found: list[Entry] = []
         size = 0
@@ -162,23 +162,23 @@ class Log:
         return tuple(found)
 
     def bytes_after(self, index: int) -> int:
-        """How much memory the entries behind an index take; none is behind one to come."""
+        """The memory that the entries after an index take; 0 beyond the last one."""
         place = max(0, min(index, self.last_index) - self.snapshot.index)
         return self._ends[-1] - self._ends[place]
 
     def bytes_after_event(self, position: int) -> int:
-        """The same behind an event: all of it, where the event was dropped from the log."""
+        """The same after an event: all of it, if the event was dropped from the log."""
         found = self.event_at(min(position, self.last_position))
         return self.bytes_after(self.snapshot.index if found is None else found[0])
 
     def last_bytes(self, bytes_max: int) -> int:
-        """The lowest index behind which there are no more bytes than so many."""
+        """The lowest index after which there are at most `bytes_max` bytes."""
         return self.snapshot.index + bisect_left(self._ends, self._ends[-1] - bytes_max)
 
     def __iter__(self) -> Iterator[tuple[int, Entry]]:
         return enumerate(self._entries, self.snapshot.index + 1)
 
-    # Changing it. Each says what has to be written.
+    # Changes. Each returns what has to be written.
 
     def append(self, topic: Cid, entry: Entry) -> Write:
         """Add an entry."""
@@ -194,7 +194,7 @@ class Log:
             self._changes.append(self.last_index)
 
     def cut_from(self, topic: Cid, index: int) -> list[Write]:
-        """Forget the entries from an index on: another leader has others there."""
+        """Drop the entries from an index on: another leader has others there."""
         gone = range(index, self.last_index + 1)
         del self._entries[index - self.snapshot.index - 1 :]
         del self._ends[index - self.snapshot.index :]
@@ -203,7 +203,7 @@ class Log:
         return [DropState(ENTRY, _key(topic, each)) for each in gone]
 
     def drop_to(self, topic: Cid, index: int) -> list[Write]:
-        """Forget the entries up to an index: they are in our history."""
+        """Drop the entries up to an index, which the history holds, and take a snapshot."""
         snapshot = self.snapshot_at(index)
         gone = range(self.snapshot.index + 1, index + 1)
         del self._entries[: index - self.snapshot.index]
@@ -216,14 +216,14 @@ class Log:
         ]
 
     def install(self, topic: Cid, snapshot: Snapshot) -> list[Write]:
-        """Forget everything, and go on behind what others hold (Raft, 7)."""
+        """Replace the whole log by a snapshot of the leader (Raft, 7)."""
         writes = self.cut_from(topic, self.snapshot.index + 1)
         self.snapshot = snapshot
         self._config = None
         return [*writes, PutState(StateRow(SNAPSHOT, topic, pack_snapshot(snapshot)))]
 
     def snapshot_at(self, index: int) -> Snapshot:
-        """What there is to know of everything up to an index."""
+        """The snapshot of all entries up to an index."""
         config, cid = self.snapshot.config, self.snapshot.cid
         entry: Entry | None = None
         for _, entry in zip(range(self.snapshot.index, index), self._entries, strict=False):
@@ -243,7 +243,7 @@ def _key(topic: Cid, index: int) -> bytes:
 
 
 def read_log(rows: dict[int, bytes], snapshot: bytes | None) -> Log:
-    """A log from our disk: entries by index, and the snapshot."""
+    """A log from its rows on the disk: entries by index, and the snapshot."""
     log = Log(NO_SNAPSHOT if snapshot is None else unpack_snapshot(snapshot))
     for index in sorted(rows):
         if index == log.last_index + 1:
@@ -251,23 +251,23 @@ def read_log(rows: dict[int, bytes], snapshot: bytes | None) -> Log:
     return log
 
 
-# As bytes, on our disk and in entries.
+# As bytes, on the disk and in entries.
 
 
 def pack_entry(entry: Entry) -> bytes:
-    """An entry as our disk keeps it."""
+    """An entry as the disk keeps it."""
     head = entry.term.to_bytes(8, "big") + entry.position.to_bytes(8, "big")
     return head + bytes([entry.kind]) + entry.body
 
 
 def unpack_entry(value: bytes) -> Entry:
-    """An entry from our disk."""
+    """An entry from the disk."""
     term, position = int.from_bytes(value[:8], "big"), int.from_bytes(value[8:16], "big")
     return Entry(term, position, EntryKind(value[16]), value[17:])
 
 
 def pack_snapshot(snapshot: Snapshot) -> bytes:
-    """A snapshot as our disk keeps it."""
+    """A snapshot as the disk keeps it."""
     numbers = (snapshot.index, snapshot.term, snapshot.position)
     head = b"".join(number.to_bytes(8, "big") for number in numbers)
     cid = bytes(CID_BYTES) if snapshot.cid is None else snapshot.cid
@@ -275,7 +275,7 @@ def pack_snapshot(snapshot: Snapshot) -> bytes:
 
 
 def unpack_snapshot(value: bytes) -> Snapshot:
-    """A snapshot from our disk."""
+    """A snapshot from the disk."""
     index, term, position = (int.from_bytes(value[at : at + 8], "big") for at in (0, 8, 16))
     cid = value[24 : 24 + CID_BYTES]
     config = unpack_config(value[24 + CID_BYTES :])

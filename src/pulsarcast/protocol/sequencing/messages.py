@@ -1,7 +1,7 @@
-"""What sequencers of one topic say to each other: Raft's two questions and their answers.
+"""The messages between sequencers of one topic: Raft's two calls and their answers.
 
-Every message names the sender's store: a vote, or an entry kept, counts for a member and its store
-together, so one that has lost its store has lost its vote as well (decision 0021).
+Every message names the sender's store: a vote, or a stored entry, counts for a member and its store
+together, so a sequencer that has lost its store has lost its vote as well (decision 0021).
 """
 
 from typing import Annotated, TypeAlias
@@ -23,11 +23,11 @@ class RequestVote(Struct, frozen=True):
     last_index: Number
     last_term: Number
     pre_vote: bool
-    """Only to find out whether it would be granted: nobody's term changes (Raft thesis, 9.6)."""
+    """Whether it only asks if the vote would be granted: no term changes (Raft thesis, 9.6)."""
 
 
 class Vote(Struct, frozen=True):
-    """You may, or not; the sender's term."""
+    """The answer to `RequestVote`: granted or not, with the sender's term."""
 
     topic: Cid
     term: Number
@@ -37,7 +37,7 @@ class Vote(Struct, frozen=True):
 
 
 class Append(Struct, frozen=True):
-    """The leader's entries behind one that the receiver should have, or just a sign of life."""
+    """AppendEntries: entries after one that the receiver should have, or a heartbeat."""
 
     topic: Cid
     term: Number
@@ -51,25 +51,25 @@ class Append(Struct, frozen=True):
     settled: Number
     """Up to this position most members have every event in their histories, with its proof."""
     snapshot: Snapshot | None = None
-    """What the receiver lacks was dropped: go on behind this (Raft, 7)."""
+    """InstallSnapshot: the entries that the receiver lacks were dropped (Raft, 7)."""
 
 
 Signed: TypeAlias = Annotated[tuple[Number, Signature], Parts(("position", "signature"))]
 
 
 class Appended(Struct, frozen=True):
-    """What the receiver has: everything up to `matched` is on its disk, if it agrees."""
+    """The answer to `Append`: all entries up to `matched` are on disk, if the receiver agrees."""
 
     topic: Cid
     term: Number
     store: StoreId
     agreed: bool
     matched: Number
-    """Where it does not agree: from behind where the leader should try."""
+    """If it does not agree: the index after which the leader should try."""
     held: Number
     """Up to this position every event is in the receiver's history, with its proof."""
     signatures: Annotated[tuple[Signed, ...], Many(SIGNATURES_MAX)] = ()
-    """Of events that are committed if so many others sign them too."""
+    """Signatures of events: those of most sequencers prove that an event is committed."""
 
 
 class Summon(Struct, frozen=True):
@@ -77,7 +77,7 @@ class Summon(Struct, frozen=True):
 
     topic: Cid
     version: Cid | None = None
-    """The version that does; None for the first."""
+    """The version that names the receiver; None for the first."""
 
 
 SequencerMessage = RequestVote | Vote | Append | Appended

@@ -1,4 +1,4 @@
-"""What a sequencer asks of the topic that it works for."""
+"""The interface between a sequencer's consensus and the topic whose events it orders."""
 
 from typing import NamedTuple, Protocol
 
@@ -7,7 +7,7 @@ from pulsarcast.protocol.sequencing.log import Entry
 
 
 class Wanted(NamedTuple):
-    """Whom the topic's author wants as sequencers, by its newest version."""
+    """The sequencers that the topic's newest version names."""
 
     version: Cid
     peers: tuple[PeerId, ...]
@@ -17,54 +17,54 @@ class SequencerOwner(Protocol):
     """What a sequencer asks of the topic that it works for."""
 
     def held(self) -> int:
-        """The position up to which every event is in our history, certified and synced."""
+        """The position up to which every event is in the node's history, certified and synced."""
 
     def sign(self, entry: Entry) -> bytes:
-        """Our signature under an event's place."""
+        """The node's signature under an event's place."""
 
     def is_signed(self, peer: PeerId, entry: Entry, signature: bytes) -> bool:
         """Whether a peer signed an event's place."""
 
     def request_of(self, block: bytes) -> bytes:
-        """The id of the request that an event in our log answers."""
+        """The id of the request that an event in the log answers."""
 
     def check(self, block: bytes) -> None:
-        """Raise RemoteError unless it is an event that our log may take, as far as we can tell."""
+        """Raise RemoteError unless it is an event that the log may take, as far as is known."""
 
     def certified(self, entry: Entry, signatures: dict[PeerId, bytes]) -> None:
-        """An event is committed, and so many signatures prove it: it may leave."""
+        """An event is committed, and these signatures prove it: it may leave."""
 
     def signers_of(self, entry: Entry) -> tuple[PeerId, ...]:
-        """The sequencers of whom most have to sign an event's place."""
+        """The sequencers of which most have to sign an event's place."""
 
     def wanted(self) -> Wanted:
-        """Whom the newest version names."""
+        """The sequencers that the newest version names."""
 
     def named_by(self, version: Cid | None) -> tuple[PeerId, ...] | None:
-        """Whom a version names, None meaning the first; None where we do not know it."""
+        """The sequencers that a version names, None meaning the first; None if it is unknown."""
 
     def is_named(self, peer: PeerId, since: Cid | None) -> bool:
         """Whether a version names a peer, from one on or, with None, from the first."""
 
     def named(self) -> tuple[PeerId, ...]:
-        """Everyone whom a version names, from the first on, each once."""
+        """All sequencers that any version names, from the first on, each once."""
 
     def is_later(self, version: Cid, than: Cid | None) -> bool:
-        """Whether one version comes after another, as far as we know both; None is the first."""
+        """Whether one version comes after another, as far as both are known; None is the first."""
 
     def hand_over(self, term: int, position: int, parent: Cid | None, to: Cid) -> bytes | None:
-        """An event by which the sequencers leave the order to those of another version.
+        """The event by which the sequencers hand the order over to those of another version.
 
-        None where no version that we know names those who leave it."""
+        None if no known version names the sequencers that hand over."""
 
     def handed_over(self, entry: Entry) -> Cid | None:
-        """The version whose sequencers an event leaves the order to, if it does."""
+        """The version whose sequencers an event hands the order over to, if it does."""
 
     def summon(self, peer: PeerId) -> None:
         """Tell a peer that the newest version names it: it does not answer."""
 
     def removed(self) -> None:
-        """Others have taken our place, for good."""
+        """A committed change of members has removed the node."""
 
-    def turned(self) -> None:
-        """Who leads has changed."""
+    def leader_changed(self) -> None:
+        """There is another leader, or none."""

@@ -58,7 +58,7 @@ class Proposals:
         """The newest version with the acting sequencers, while the leader can propose."""
         if not self.sequencer.may_propose:
             return None
-        return topic.versions.newest_with(self.sequencer.changes.counting())
+        return topic.versions.newest_with(self.sequencer.changes.certifying())
 
     def is_under_way(self, request_id: bytes) -> bool:
         """Whether a request is in the leader's log."""

@@ -201,7 +201,7 @@ class RaftMember:
         """A committed change of members has removed the node."""
         self.owner.remove(self.topic.id)
 
-    def turned(self) -> None:
+    def leader_changed(self) -> None:
         """There is another leader, or none."""
         sequencer = self.sequencer
         self.turn.trace(trace.LeaderChanged(self.topic.id, sequencer.term, sequencer.leader))

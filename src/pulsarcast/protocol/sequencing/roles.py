@@ -1,4 +1,4 @@
-"""What a sequencer does in a term."""
+"""The roles of a sequencer in a term: follower, candidate, leader."""
 
 import enum
 

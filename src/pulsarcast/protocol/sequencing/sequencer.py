@@ -1,19 +1,19 @@
-"""A sequencer: one member of the group that gives a topic's events their order.
+"""A sequencer: one Raft server of the group that gives a topic's events their order.
 
 The algorithm is Raft (Ongaro and Ousterhout, "In Search of an Understandable Consensus Algorithm",
-2014; section numbers below are its), with PreVote from Ongaro's thesis (9.6). Three things are
-ours (decision 0021):
+2014; section numbers below are its), with PreVote from Ongaro's thesis (9.6). Three things
+are added (decision 0021):
 
 - **Certificates.** A follower signs an event as soon as it has it on its disk in the term in which
-  it was made, or later if it knows it to be committed. So whatever a majority has signed is
-  committed, and the signatures prove it to anyone.
-- **Stores have votes.** A member is a peer and its store. Whoever has lost its store is a stranger
-  until a committed change of members admits the new one.
+  it was made, or later if it knows it to be committed. So an event that a majority has signed
+  is committed, and the signatures prove it to any peer.
+- **Stores have votes.** A member is a peer and its store. A peer that has lost its store does not
+  vote until a committed change of members admits the new one.
 - **The founding.** The first leader needs the votes of all that any version names, and its first
-  entry says which stores the founders' were. So as long as most of those in force keep their disks,
-  there is one founding; and nobody who holds an event votes for another.
+  entry names the founders' stores. So while most of the members keep their disks, there is one
+  founding; and no sequencer that holds an event votes for another.
 
-Votes and entries are on the disk before anyone hears of them (figure 2).
+Votes and entries are on the disk before any peer hears of them (figure 2).
 """
 
 from collections.abc import Callable
@@ -42,13 +42,13 @@ from pulsarcast.protocol.sequencing.roles import Role
 from pulsarcast.protocol.store import PutState, StateRow, Write
 
 PENDING_MAX = 1024
-"""Events that are proposed and not committed: beyond this a leader takes no more requests."""
+"""Entries proposed and not committed: beyond this a leader takes no more requests."""
 PENDING_BYTES_MAX = 16 << 20
 """The same in bytes: a thousand events of a megabyte each would be a gigabyte."""
 UNSETTLED_BYTES_MAX = 128 << 20
-"""Events that most histories do not have yet: beyond this, too, a leader takes no more requests."""
+"""Bytes of events that most histories lack: beyond this, too, a leader takes no more requests."""
 KEPT_BYTES_MAX = 16 << 20
-"""What a log keeps for those who lag: so many bytes, and `sequencer_log` entries at most."""
+"""Bytes that a log keeps for followers that lag, and `sequencer_log` entries at most."""
 
 
 class Sequencer:
@@ -83,11 +83,11 @@ class Sequencer:
         self.followers = Followers(self)
         self.changes = Changes(self)
         self.settled = self.log.snapshot.position
-        """Up to here most members have every event in their histories: no log has to keep it."""
+        """The position up to which most members have every event in their histories."""
         self.emitted = 0
-        """The position up to which we have let events leave, or have them from others."""
+        """The position up to which events have left this sequencer, or came from others."""
         self._requests: dict[bytes, int] = {}
-        """Requests that are in our log, and the positions of their events."""
+        """Requests that are in the log, and the positions of their events."""
         self._requested: dict[int, bytes] = {}
         """The same by position."""
         self._unsynced = 0
@@ -95,23 +95,23 @@ class Sequencer:
         for _, entry in self.log:
             self.note(entry)
 
-    # Coming and going.
+    # Starting and stopping.
 
     def start(self, *, again: bool = False) -> None:
-        """Take part, once our disk knows which store it is.
+        """Take part, once the id of the store is on the disk.
 
-        `again`: what we wrote in this member before may still be on its way to the disk.
+        `again`: earlier writes for this topic may still be on their way to the disk.
         """
         if again:
             self._sync()
         if self.fresh:
             row = StateRow(STORE, self.topic, self.store)
-            self._sync(PutState(row), then=self.elections.wait)
+            self._sync(PutState(row), then=self.elections.reset_timeout)
         else:
-            self.elections.wait()
+            self.elections.reset_timeout()
 
     def stop(self) -> None:
-        """Fall silent."""
+        """Send no more messages, and answer none."""
         self._stopped = True
         self.role = Role.FOLLOWER
         self.elections.stop()
@@ -119,39 +119,39 @@ class Sequencer:
 
     @property
     def leads(self) -> bool:
-        """Whether we act as sequencer."""
+        """Whether this sequencer is the leader."""
         return self.role is Role.LEADER
 
     @property
     def has_vote(self) -> bool:
-        """Whether we are a member with this store; before the founding every founder is."""
+        """Whether this sequencer votes, with its store; before the founding every founder does."""
         config = self.log.config()
         if not config.members:
             return self.turn.me in self.founders
         return config.has(Member(self.turn.me, self.store))
 
-    def circle(self) -> tuple[PeerId, ...]:
-        """Everyone that we talk to: who has a vote, and who is to have one."""
+    def participants(self) -> tuple[PeerId, ...]:
+        """The peers that messages go to: those that vote, and those that are to vote."""
         peers = self.log.config().peers or self.owner.named()
         return tuple(dict.fromkeys((*peers, *self.owner.wanted().peers)))
 
     @property
     def is_whole(self) -> bool:
-        """Whether we hold all events that our log no longer has."""
+        """Whether the history holds all events that the log has dropped."""
         return self.owner.held() >= self.log.snapshot.position
 
     # Terms.
 
     def sync_vote(self, then: Callable[[], None]) -> None:
-        """Nobody hears of a vote or a term before it is on our disk (figure 2)."""
+        """A vote and a term are on the disk before any peer hears of them (figure 2)."""
         self._sync(self._vote_row(), then=then)
 
     def _vote_row(self) -> Write:
         value = self.term.to_bytes(8, "big") + (self.voted_for or b"")
         return PutState(StateRow(VOTE, self.topic, value))
 
-    def lead(self, votes: dict[PeerId, bytes]) -> None:
-        """Most have voted for us: say so, and put a first entry of our term into the log."""
+    def become_leader(self, votes: dict[PeerId, bytes]) -> None:
+        """Most have voted for this sequencer: append the first entry of its term."""
         self.role = Role.LEADER
         self.leader = self.turn.me
         self.emitted = max(self.owner.held(), self.log.snapshot.position)
@@ -161,15 +161,15 @@ class Sequencer:
             self._add(EntryKind.NOTHING, b"")
         else:
             self.change(Config(tuple(Member(peer, votes[peer]) for peer in self.founders)))
-        self.owner.turned()
+        self.owner.leader_changed()
 
-    def adopt(self, term: int) -> None:
-        """A later term has begun: whatever we were, we are a follower in it (5.1)."""
+    def become_follower(self, term: int) -> None:
+        """A later term has begun, or the leader steps down: be a follower (5.1)."""
         was = (self.role, self.leader)
         if self.leads:
             self.followers.stop()
         if self.leads or term > self.term:
-            self.elections.wait()
+            self.elections.reset_timeout()
         if term > self.term:
             self.term = term
             self.voted_for = None
@@ -178,29 +178,29 @@ class Sequencer:
         self.role = Role.FOLLOWER
         self.leader = None
         if was != (self.role, self.leader):
-            self.owner.turned()
+            self.owner.leader_changed()
 
     def step_down(self) -> None:
-        """We have not heard from most of the others for too long: let them find another."""
+        """Most followers were silent for too long: let them elect another leader."""
         self.counts["stepped_down"] += 1
-        self.adopt(self.term)
+        self.become_follower(self.term)
 
     def renewed(self) -> None:
-        """There is a newer version of the topic, which may name others."""
+        """There is a newer version of the topic, which may name other sequencers."""
         if self._stopped:
             return
         if self.leads:
-            self.followers.meet_circle()
-            self.changes.go_on()
+            self.followers.add_followers()
+            self.changes.advance()
         else:
-            self.changes.see()
+            self.changes.leave_if_removed()
 
-    # What others say.
+    # Messages.
 
     def receive(self, sender: PeerId, message: SequencerMessage) -> None:
-        """Another sequencer of the topic says something."""
+        """Take a message of another sequencer."""
         if message.term > NUMBER_MAX:
-            raise RemoteError("a term that nobody can have come to", code=Rejection.INVALID_LOG)
+            raise RemoteError("a term out of range", code=Rejection.INVALID_LOG)
         if not self._is_heard(sender):
             self._receive_former(sender, message)
             return
@@ -214,7 +214,7 @@ class Sequencer:
             case _:
                 pass
         if message.term > self.term:
-            self.adopt(message.term)
+            self.become_follower(message.term)
             return
         match message:
             case Vote():
@@ -224,35 +224,35 @@ class Sequencer:
                     self.followers.receive(sender, message)
 
     def _is_heard(self, sender: PeerId) -> bool:
-        """Whether a peer may have a say, by our log or by a version later than it."""
+        """Whether the log, or a version later than it, names a peer as a sequencer."""
         if self._stopped or sender == self.turn.me:
             return False
         config = self.log.config()
         return sender in config.peers or self.owner.is_named(sender, config.version)
 
     def _receive_former(self, sender: PeerId, message: SequencerMessage) -> None:
-        """One that has no say any more may not know it; it hears so, and changes nothing."""
+        """Tell a former sequencer that it was removed; its messages change nothing."""
         is_former = not self._stopped and self.owner.is_named(sender, None)
         if not is_former or sender == self.turn.me:
-            # It may be one by a version that we have not heard of yet.
+            # A version that is not known here yet may name it.
             raise RemoteError(
                 "not a sequencer of this topic", Verdict.IGNORE, code=Rejection.NOT_A_MEMBER
             )
         if isinstance(message, RequestVote) and message.pre_vote and self.leads:
-            self.followers.meet(sender)
+            self.followers.add_follower(sender)
         elif isinstance(message, Appended) and self.leads and message.term == self.term:
             self.followers.receive(sender, message)
 
-    # A leader's log.
+    # The leader's log.
 
     def position_of(self, request_id: bytes) -> int | None:
-        """The position of the event that answers a request, where it is in our log."""
+        """The position of the event that answers a request, if it is in the log."""
         return self._requests.get(request_id)
 
     @property
     def may_propose(self) -> bool:
-        """Whether we can give events their places now."""
-        if not self.leads or not self.is_whole or not self.changes.may_count:
+        """Whether the sequencer can give events their places now."""
+        if not self.leads or not self.is_whole or not self.changes.may_certify:
             return False
         if self.log.bytes_after(self.committed) >= PENDING_BYTES_MAX:
             return False
@@ -269,10 +269,10 @@ class Sequencer:
     def change(self, config: Config) -> None:
         """Put a change of members into the log: it counts from there on, committed or not (6)."""
         self._add(EntryKind.MEMBERS, pack_config(config))
-        self.followers.meet_circle()
+        self.followers.add_followers()
 
     def hand_over(self, to: Cid) -> None:
-        """Put an event into the log that leaves the order to another version's sequencers."""
+        """Append the event that hands the order over to another version's sequencers."""
         position = self.log.last_position + 1
         block = self.owner.hand_over(self.term, position, self.log.last_cid(), to)
         if block is None:
@@ -281,7 +281,7 @@ class Sequencer:
             self._add(EntryKind.EVENT, block)
 
     def cannot_hand_over(self) -> None:
-        """No version names those who would: some leader lied, and its topic stays as it is."""
+        """No version names the outgoing sequencers: a leader lied, and the topic stays as it is."""
         self.counts["handover_without_version"] += 1
 
     def _add(self, kind: EntryKind, body: bytes) -> None:
@@ -325,10 +325,10 @@ class Sequencer:
         signers = self.owner.signers_of(entry)
         return sum(peer in signatures for peer in signers) > len(signers) // 2
 
-    # Forgetting.
+    # Compaction.
 
     def settle(self) -> None:
-        """Our history has grown, or more is committed: the log need not keep all of it."""
+        """The history has grown, or more is committed: drop from the log what it need not keep."""
         if self._stopped:
             return
         held = self.owner.held()
@@ -338,8 +338,8 @@ class Sequencer:
             self.emitted = held
             self.certify()
         kept = self.parameters.sequencer_log
-        # Were it only in our own history, its proof could go with our disk, and nobody could
-        # make another: those who took our snapshot do not know what they would sign.
+        # An event that only this history has could lose its proof with the disk. No other could be
+        # made: followers that installed the snapshot do not know the event.
         droppable = min(held, self.settled)
         size = self.log.bytes_after(self.log.snapshot.index)
         is_long = len(self.log) >= 2 * kept or size >= 2 * KEPT_BYTES_MAX
@@ -348,7 +348,7 @@ class Sequencer:
         lagging = max(self.log.last_index - kept, self.log.last_bytes(KEPT_BYTES_MAX))
         index = min(self.committed, lagging)
         if self.log.config().is_joint:
-            # A snapshot has one list of members: who takes it over may know nothing of a change.
+            # A snapshot has one list of members: a follower that installs it knows of no change.
             index = min(index, (self.log.last_change() or 0) - 1)
         beyond = self.log.event_at(droppable + 1)
         if beyond is not None:
@@ -359,19 +359,19 @@ class Sequencer:
             self._sync(*self.log.drop_to(self.topic, index))
 
     def note(self, entry: Entry) -> None:
-        """An entry is in our log."""
+        """An entry is in the log."""
         if entry.kind is EntryKind.EVENT:
             request_id = self.owner.request_of(entry.body)
             self._requests[request_id] = entry.position
             self._requested[entry.position] = request_id
 
     def forget(self, entry: Entry) -> None:
-        """An entry is not in our log any more."""
+        """An entry is not in the log any more."""
         if entry.kind is EntryKind.EVENT:
             self._requests.pop(self._requested.pop(entry.position, b""), None)
 
     def forget_requests(self) -> None:
-        """Our log begins anew."""
+        """The log begins at a new snapshot."""
         self._requests.clear()
         self._requested.clear()
 
@@ -388,13 +388,13 @@ class Sequencer:
         self.turn.persist(*writes, then=synced)
 
     def reply(self, to: PeerId, message: SequencerMessage) -> None:
-        """Answer once everything that the answer rests on is synced."""
+        """Answer once all that the answer depends on is synced."""
         self.sync_reply(to, [], lambda: message)
 
     def sync_reply(
         self, to: PeerId, writes: list[Write], answer: Callable[[], SequencerMessage | None]
     ) -> None:
-        """Write, and answer once that is synced; with None there is nothing to answer any more."""
+        """Write, and answer once that is synced; None: there is nothing to answer any more."""
 
         def send() -> None:
             message = answer()

@@ -222,7 +222,7 @@ class Peer:
         self.group.checkers.certified(self, entry, signatures)
         self.take(entry.position, entry.cid, self.request_of(entry.body))
 
-    def turned(self) -> None:
+    def leader_changed(self) -> None:
         """Who leads has changed."""
         sequencer = self.sequencer
         self.group.note(self, trace.LeaderChanged(TOPIC, sequencer.term, sequencer.leader))
@@ -351,7 +351,7 @@ class Peer:
         if position is not None or sequencer.position_of(request) is not None:
             return
         if sequencer.may_propose:
-            counting = self.group.versions.index(sequencer.changes.counting())
+            counting = self.group.versions.index(sequencer.changes.certifying())
             sequencer.propose(
                 lambda term, position, parent: make_event(request, term, position, counting, parent)
             )

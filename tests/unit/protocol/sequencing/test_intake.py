@@ -1,4 +1,4 @@
-"""The intake on its own: which queue takes a request, and what waits while the node fencing."""
+"""The intake on its own: which queue takes a request, and which wait for a fenced numbering."""
 
 from collections.abc import Callable
 from random import Random
@@ -32,30 +32,29 @@ class Queues:
     def receive(self, sender: PeerId, message: RequestToPublish, topic: object) -> None:
         self.published.append(number_of(message))
 
-    def receive_request(self, sender: PeerId, topic: Cid, message: RequestToPublish) -> bool:
+    def receive_request(self, sender: PeerId, topic: Cid, message: RequestToPublish) -> None:
         self.sequenced.append(number_of(message))
-        return True
 
 
-class EpochFencing:
-    """EpochFencing that the test ends."""
+class Fence:
+    """A fence that the test opens."""
 
     def __init__(self) -> None:
         self.numberings = SimpleNamespace(refusal=None)
-        self.open = False
+        self.is_closed = False
         self.later: list[Callable[[], None]] = []
 
-    def has(self, topic: Cid) -> bool:
-        return self.open
+    def is_fenced(self, topic: Cid) -> bool:
+        return self.is_closed
 
-    def waiting(self, topic: Cid) -> int:
+    def waiting_count(self, topic: Cid) -> int:
         return len(self.later)
 
-    def resolve(self, descriptor: object, topic: object, then: Callable[[], None]) -> None:
+    def confirm(self, descriptor: object, topic: object, then: Callable[[], None]) -> None:
         self.later.append(then)
 
-    def end(self) -> None:
-        self.open = False
+    def open(self) -> None:
+        self.is_closed = False
         later, self.later = self.later, []
         for then in later:
             then()
@@ -66,7 +65,7 @@ class Rig:
 
     def __init__(self) -> None:
         context = Context(Turn(ALICE, Random(1)), Parameters(requests_held_max=4))
-        self.queues, self.fencing = Queues(), EpochFencing()
+        self.queues, self.fencing = Queues(), Fence()
         self.topic = SimpleNamespace(
             id=TOPIC,
             descriptor=DESCRIPTOR,
@@ -110,23 +109,23 @@ def test_a_node_that_cannot_publish_leaves_requests_without_an_answer(lacks: str
     assert not rig.fencing.later
 
 
-def test_requests_wait_for_the_end_of_doubts_and_are_bounded_in_count() -> None:
+def test_requests_wait_while_a_numbering_is_fenced_and_are_bounded_in_count() -> None:
     rig = Rig()
-    rig.fencing.open = True
+    rig.fencing.is_closed = True
     rig.hear(*range(1, 9))
     assert not rig.queues.published
-    rig.fencing.end()
+    rig.fencing.open()
     assert rig.queues.published == [1, 2, 3, 4]
 
 
-def test_requests_that_wait_for_the_end_of_doubts_are_bounded_in_bytes(
+def test_requests_that_wait_while_a_numbering_is_fenced_are_bounded_in_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     size = len(request_of(BOB, TOPIC, 1).block)
     monkeypatch.setattr(intake, "FENCED_BYTES_MAX", 2 * size)
     rig = Rig()
     for numbers in ((1, 2, 3), (4, 5, 6)):
-        rig.fencing.open = True
+        rig.fencing.is_closed = True
         rig.hear(*numbers)
-        rig.fencing.end()
+        rig.fencing.open()
     assert rig.queues.published == [1, 2, 4, 5]
