@@ -192,7 +192,7 @@ def test_a_certificate_that_is_none_is_said(tmp_path: Path) -> None:
         },
     )
     assert ran.returncode == 1
-    assert "no certificate and key" in ran.stderr
+    assert "are not a certificate and its key" in ran.stderr
     assert "Traceback" not in ran.stderr
 
 
@@ -200,7 +200,7 @@ def test_a_certificate_that_is_none_is_said(tmp_path: Path) -> None:
     ("words", "complaint"),
     [
         (("--http", "0.0.0.0:0"), "can be reached by others"),
-        (("--bootstrap", "nonsense"), "not an address with a peer"),
+        (("--bootstrap", "nonsense"), "not an address of a peer"),
         (("--listen", "nonsense"), "nonsense"),
         (("--log-level", "loud"), "log levels are"),
     ],

@@ -55,7 +55,7 @@ def test_who_may_administer_may_do_everything_and_others_only_what_they_have(
         ("", ["read"], None, "name"),
         ("a\nb", ["read"], None, "printable"),
         ("x", [], None, "scope"),
-        ("x", ["admin"], [TOPIC], "cannot administer"),
+        ("x", ["admin"], [TOPIC], "is for all topics"),
     ],
 )
 def test_what_makes_no_sense_is_refused(
