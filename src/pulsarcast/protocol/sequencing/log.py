@@ -22,7 +22,7 @@ from pulsarcast.protocol.store import DropState, PutState, StateRow, Write
 
 INDEX_BYTES: Final = 8
 ENTRY: Final = "entry"
-SNAPSHOT: Final = "base"
+SNAPSHOT: Final = "snapshot"
 ENTRY_BYTES: Final = 256
 """Memory of an entry beside its body, about: empty entries add up too."""
 
