@@ -15,9 +15,9 @@ from pulsarcast.protocol.content.messages import (
     TreeShape,
 )
 from pulsarcast.protocol.content.shape import Shape
+from pulsarcast.protocol.content.shape_hints import SAY_MAX
 from pulsarcast.protocol.content.space import ROOT, key_of_node, level
 from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
-from pulsarcast.protocol.content.telling import SAY_MAX
 from pulsarcast.protocol.inputs import Publish, SubscribeContent
 from pulsarcast.protocol.messages import FindPeers, Message, Peers
 from tests.support.lab import Lab

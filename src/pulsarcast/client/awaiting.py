@@ -124,7 +124,7 @@ class AsyncClient:
         flush: bool = False,
         subtopics: Mapping[str, TopicRef] | None = None,
     ) -> api.TopicView:
-        """Publish a new version of a topic of ours; `flush` forgets all events up to now.
+        """Publish a new version of one of the node's topics; `flush` forgets all events up to now.
 
         Its sub-topics stay as they are, unless `subtopics` names all that shall be.
         """
@@ -165,7 +165,7 @@ class AsyncClient:
         idempotency_key: str | None = None,
         patience_s: float | None = PATIENCE_S,
     ) -> api.PublishedView:
-        """Publish, or ask somebody who may; returns once the promise that was asked for holds.
+        """Publish, or ask a peer that may; returns once the promise that was asked for holds.
 
         Where the connection breaks it is tried again for `patience_s` (None: for ever), and
         published once; with an idempotency key of one's own that holds for later calls, too. A
@@ -201,8 +201,8 @@ class AsyncClient:
     ) -> list[api.BatchResult]:
         """Publish up to a thousand events in their order, and hear what became of each.
 
-        Events with keys are published once, however often they are sent; so is what a broken
-        connection makes us send again, if all of them have keys. Else it is not sent again.
+        Events with keys are published once, however often they are sent. After a broken connection
+        the client sends the batch again, but only if all of its events have keys.
         """
         may_repeat = all(event.idempotency_key is not None for event in events)
         ask = calls.publish_many(topic, events, ack)
@@ -323,7 +323,7 @@ class AsyncClient:
 
 
 class _History(AsyncIterator[api.EventView]):
-    """A topic's history; no generator, so that whoever has enough may just stop."""
+    """A topic's history; no generator, so that a caller that has enough may just stop."""
 
     def __init__(self, client: AsyncClient, topic: TopicRef, pages: calls.Pages) -> None:
         self._client = client
@@ -357,7 +357,7 @@ class AsyncSubscription:
 
     @property
     def name(self) -> str:
-        """Under which name we listen."""
+        """The name that the subscription listens under."""
         return self._following.name
 
     @property
@@ -379,7 +379,7 @@ class AsyncSubscription:
         self._closed = True
         await self._drop()
         if self._following.due_s(time.monotonic()) is not None:
-            # Also where we were cancelled: else it would all come again.
+            # Also if the caller was cancelled: else all these events would come again.
             with anyio.move_on_after(http.SAY_S_MAX, shield=True):
                 await self._say()
 
@@ -418,7 +418,7 @@ class AsyncSubscription:
         following = self._following
         try:
             if self._response is None:
-                await self._connect()  # Whoever asked before was interrupted.
+                await self._connect()  # An earlier call was interrupted.
             chunk = None if following.ended is not None else await self._next_chunk()
             if chunk is None:
                 following.check_end()
@@ -460,7 +460,7 @@ class AsyncSubscription:
                 await anext(chunks, None)
 
     async def _next_chunk(self) -> bytes | None:
-        """What comes next; while we wait, the daemon is told in time what is done."""
+        """The next bytes; meanwhile the client tells the daemon in time what is done."""
         assert self._chunks is not None
         due_s = self._following.due_s(time.monotonic())
         if due_s is None:

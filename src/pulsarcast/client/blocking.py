@@ -124,7 +124,7 @@ class Client:
         flush: bool = False,
         subtopics: Mapping[str, TopicRef] | None = None,
     ) -> api.TopicView:
-        """Publish a new version of a topic of ours; `flush` forgets all events up to now.
+        """Publish a new version of one of the node's topics; `flush` forgets all events up to now.
 
         Its sub-topics stay as they are, unless `subtopics` names all that shall be.
         """
@@ -165,7 +165,7 @@ class Client:
         idempotency_key: str | None = None,
         patience_s: float | None = PATIENCE_S,
     ) -> api.PublishedView:
-        """Publish, or ask somebody who may; returns once the promise that was asked for holds.
+        """Publish, or ask a peer that may; returns once the promise that was asked for holds.
 
         Where the connection breaks it is tried again for `patience_s` (None: for ever), and
         published once; with an idempotency key of one's own that holds for later calls, too. A
@@ -203,8 +203,8 @@ class Client:
     ) -> list[api.BatchResult]:
         """Publish up to a thousand events in their order, and hear what became of each.
 
-        Events with keys are published once, however often they are sent; so is what a broken
-        connection makes us send again, if all of them have keys. Else it is not sent again.
+        Events with keys are published once, however often they are sent. After a broken connection
+        the client sends the batch again, but only if all of its events have keys.
         """
         may_repeat = all(event.idempotency_key is not None for event in events)
         ask = calls.publish_many(topic, events, ack)
@@ -339,7 +339,7 @@ class Subscription:
 
     @property
     def name(self) -> str:
-        """Under which name we listen."""
+        """The name that the subscription listens under."""
         return self._following.name
 
     @property
@@ -402,7 +402,7 @@ class Subscription:
         following = self._following
         try:
             if self._response is None:
-                self._connect()  # Whoever asked before was interrupted.
+                self._connect()  # An earlier call was interrupted.
             self._arm()
             chunk = None if following.ended is not None else next(self._chunks, None)
             if chunk is None:
@@ -439,7 +439,7 @@ class Subscription:
             self._response = None
 
     def _arm(self) -> None:
-        """While we wait for what comes, somebody else must say in time what is done."""
+        """While the caller waits for events, a timer tells the daemon in time what is done."""
         due_s = self._following.due_s(time.monotonic())
         if due_s is not None and self._timer is None and not self._closed:
             self._timer = threading.Timer(due_s, self._fire)

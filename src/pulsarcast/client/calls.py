@@ -107,7 +107,7 @@ def update_topic(
 
 
 def follow(ref: TopicRef, start: Literal["now", "beginning"]) -> Ask[None]:
-    """Let the node keep a topic's log, whether or not anybody listens."""
+    """Let the node keep a topic's log, even if no subscription listens."""
     given = api.Follow(start)
     return _with_json(Ask("POST", _path(ref, "subscription"), _nothing), given)
 
@@ -147,14 +147,14 @@ def publish(
     ack: api.Ack,
     key: str | None,
 ) -> Ask[api.PublishedView]:
-    """Publish, or ask somebody who may; sent again, it publishes once."""
+    """Publish, or ask a peer that may; sent again, it publishes once."""
     path = _path(ref, "events")
     headers = {"Idempotency-Key": secrets.token_hex(16) if key is None else _checked_key(key)}
     read = _json(api.PublishedView)
     api.to_bytes(name, "utf-8")  # A text that is not Unicode cannot be said.
     data = api.to_bytes(payload, "utf-8") if isinstance(payload, str) else payload
     if not attributes and not parents:
-        # As it is: neither of us has to escape anything.
+        # As it is: neither client nor daemon has to escape anything.
         query = {"name": name, "ack": ack}
         return Ask("POST", path, read, query, {**headers, "Content-Type": OCTETS}, data)
     text, encoding = api.from_bytes(data)

@@ -1,6 +1,6 @@
 """Where a daemon is, and the token that it asks for.
 
-Whatever the caller says goes first: an address, a context, or the home of a daemon on this
+The caller's choice goes first: an address, a context, or the home of a daemon on this
 machine, which says in the files `http` and `token` how to reach it. Then PULSARCAST_URL and
 PULSARCAST_TOKEN; then the context in use (`contexts`); then the usual home. A token is only sent
 where it belongs: one that was found beside an address goes to that address.
@@ -33,7 +33,7 @@ class Target:
     url: str
     token: str | None = field(default=None, repr=False)
     origin: str = ""
-    """Where we know it from, in words."""
+    """The source of the address, in words."""
 
 
 def find_target(

@@ -36,7 +36,7 @@ class Context(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     token: str | None = None
 
     def __repr__(self) -> str:
-        """The token is nobody's business."""
+        """The context without its token, which is secret."""
         return f"Context(url={self.url!r})"
 
 
@@ -129,7 +129,7 @@ def contexts_path(environment: Mapping[str, str]) -> Path:
 
 
 def check_url(url: str) -> str:
-    """An address as we use it; what is wrong with it must not show what may be secret in it."""
+    """A checked address; an error must not show what may be secret in it."""
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018 (it complains when it is looked at)

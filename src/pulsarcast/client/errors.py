@@ -31,7 +31,7 @@ class Unreachable(PulsarcastError):  # noqa: N818 (it reads as what it is)
     def __init__(self, message: str, *, is_absent: bool = False) -> None:
         super().__init__(message)
         self.is_absent = is_absent
-        """Whether nobody was there at all."""
+        """Whether no daemon was there at all."""
 
 
 def is_passing(error: PulsarcastError) -> bool:

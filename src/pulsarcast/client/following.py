@@ -18,7 +18,7 @@ from pulsarcast.model.api import EventView, Problem
 from pulsarcast.model.errors import REFUSALS, LocalError, Refusal
 
 PATIENCE_S: Final = 60.0
-"""How long we try again before we give up."""
+"""Bounds how long a failed request is tried again, unless the caller gives another time."""
 DELAY_S_MIN: Final = 0.1
 DELAY_S_MAX: Final = 5.0
 DIGITS_MAX: Final = 19
@@ -49,11 +49,11 @@ class Backoff:
         return min(delay_s, left_s) if left_s > 0 else None
 
     def connected(self) -> None:
-        """The daemon is there: patience begins anew. It may still send us away at once."""
+        """The daemon is there: patience begins anew. It may still refuse the request at once."""
         self._failing_since_s = None
 
     def progressed(self) -> None:
-        """It gave us something: the next trouble will be another one."""
+        """The daemon sent something: the next failure will be another one."""
         self._delay_s = DELAY_S_MIN
 
 
@@ -83,7 +83,7 @@ class Following:
         self._parser = SseParser()
         self._held: deque[EventView] = deque()
         self._begins_behind: int | None = None
-        """Where the daemon let us begin, as long as we have no event of our own to go by."""
+        """Index behind which the daemon began; used until the first event is handed out."""
         self._was_marked = False
         self._done: int | None = None
         self._said = 0
@@ -92,11 +92,11 @@ class Following:
     # The stream.
 
     def connect(self) -> Ask[None]:
-        """The request that goes on where we are."""
+        """The request that goes on from the last place."""
         return subscribe(self.topic, self.name, self._start, self._place(), self._where)
 
     def _place(self) -> int | None:
-        """Up to where the daemon need send nothing again; None: it knows our place by our name."""
+        """Index up to which the daemon sends nothing; None: it knows the place of the name."""
         if not self.name:
             return self._begins_behind if self.last is None else self.last
         # What is done need not come again; what was handed out and is not done comes, and is known
@@ -138,10 +138,10 @@ class Following:
         if self.ended is not None and kind is not None and not kind.retryable:
             raise self.ended.error()
 
-    # Whoever reads.
+    # Reading.
 
     def take(self) -> EventView | None:
-        """The next event, if we hold one."""
+        """The next event, if one is held."""
         if not self._held:
             return None
         event = self._held.popleft()

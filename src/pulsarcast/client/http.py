@@ -1,4 +1,4 @@
-"""What both clients tell httpx, and what httpx' errors mean to whoever called us."""
+"""Settings of httpx that both clients share, and the client's errors for those of httpx."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def unreachable(url: str, error: Exception) -> Unreachable:
 
 
 def may_help(error: PulsarcastError, *, has_met: bool) -> bool:
-    """Whether to try again; who was never there is not waited for."""
+    """Whether to try again; a daemon that was never there is not waited for."""
     is_absent = isinstance(error, Unreachable) and error.is_absent
     return is_passing(error) and (has_met or not is_absent)
 

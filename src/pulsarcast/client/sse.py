@@ -54,7 +54,7 @@ class SseParser:
             return []
         text = b"".join(self._pieces)
         self._pieces.clear()
-        # Bytes, unlike text, know no other line ends than the three that we want.
+        # Bytes, unlike text, know no other line ends than the three of the format.
         lines = text.splitlines()
         if not text.endswith(_ENDS):
             self._pieces.append(lines.pop())
@@ -79,7 +79,7 @@ class SseParser:
             self._event = value
         elif field == b"id" and b"\0" not in value:
             self._id = value
-        # Whatever else there is (comments, `retry`) says nothing to us.
+        # Other lines (comments, `retry`) are ignored.
 
     def _dispatch(self, messages: list[Message]) -> None:
         self.last_id = self._id

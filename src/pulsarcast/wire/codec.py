@@ -1,7 +1,9 @@
-"""Messages to bytes and back (thesis, 3.4): the one gate for everything a peer sends.
+"""Codec: turns messages into bytes and back, and checks everything that a peer sends.
 
-A decoded message has the shape that its type promises and keeps to the checks of every field;
-nothing else passes. What blocks hold is judged later, by the core.
+docs/spec/wire.md; thesis, 3.4.
+
+A decoded message has the shape that its type promises and passes the checks of every field. The
+core checks later what blocks hold.
 """
 
 from collections.abc import Callable
@@ -79,9 +81,9 @@ for _name, _kind in KINDS.items():
 
 
 def encode(message: Message) -> bytes:
-    """One message as one frame, without its length; raises LocalError where it is too large.
+    """One message as one frame, without its length; raises LocalError if it is too large.
 
-    Our own core is trusted with all other bounds: the receiver holds it to them.
+    The node's own core is trusted with all other bounds: the receiver checks them.
     """
     data: bytes = _PACK[type(message)](message).SerializeToString()
     if len(data) > FRAME_BYTES_MAX:
@@ -92,14 +94,14 @@ def encode(message: Message) -> bytes:
 def size_of(message: Message) -> int:
     """Exactly `len(encode(message))`, without making the bytes.
 
-    The simulator asks this of millions of messages. CIDs, peer ids and keys are taken to have the
-    lengths they have everywhere.
+    The simulator asks this of millions of messages. CIDs, peer ids and keys are taken to have their
+    usual lengths.
     """
     return _SIZE[type(message)](message)
 
 
 def decode(data: bytes) -> Message:
-    """The message of one frame; raises RemoteError, and nothing else, where there is none."""
+    """The message of one frame; raises RemoteError, and nothing else, if there is none."""
     frame = parse_frame(data)
     kind = frame.WhichOneof("message")
     if kind is None:
@@ -110,7 +112,7 @@ def decode(data: bytes) -> Message:
 
 
 def parse_frame(data: bytes) -> pb.Frame:
-    """A frame whose types are right and whose values are not judged yet."""
+    """A frame whose types are right and whose values are not checked yet."""
     if len(data) > FRAME_BYTES_MAX:
         raise refusal(f"a frame of more than {FRAME_BYTES_MAX} bytes", Rejection.OVERSIZE)
     try:
@@ -120,7 +122,7 @@ def parse_frame(data: bytes) -> pb.Frame:
 
 
 def unknown_kind(data: bytes) -> RemoteError:
-    """What to raise for a frame that holds no message we know."""
+    """The error for a frame that holds no known kind of message."""
     if not data:
         return refusal("an empty frame")
     # Not the sender's fault: it may speak a newer version that has more kinds.

@@ -1,4 +1,4 @@
-"""Codecs derived from the types of messages: functions made once, at import, from their fields.
+"""Derives codecs from the types of messages: compiles functions once, at import, for each kind.
 
 A field's type and checks (`protocol/fields.py`) become a shape, a record's shapes become source,
 and Python compiles it. For `Credit`, for example:
@@ -16,7 +16,7 @@ and Python compiles it. For `Credit`, for example:
         if n := it.count: size += (n.bit_length() * 9 + 128) >> 6
         return size + ((size.bit_length() * 9 + 128) >> 6)
 
-`source_of` shows it for any kind. Packing trusts our own core; reading trusts no peer.
+`source_of` shows it for any kind. Packing trusts the node's own core; reading trusts no peer.
 """
 
 import enum
@@ -47,7 +47,7 @@ _RECORDS: Final[dict[str, Record]] = {}
 
 
 class Codec(NamedTuple):
-    """What `wire` does with messages of one kind."""
+    """The functions that `wire` uses for messages of one kind."""
 
     pack: Callable[[Any], pb.Frame]
     read: Callable[[Any], Any]
@@ -113,7 +113,7 @@ def _record(kind: Any, schema: Descriptor) -> Record:
 
 
 def fields_of(kind: Any, schema: Descriptor) -> list[Field]:
-    """The fields of a type, as the schema has them; raises TypeError where one has no bound."""
+    """The fields of a type, as the schema has them; raises TypeError if one has no bound."""
     hints, defaults = _types_of(kind)
     found: list[Field] = []
     for name, hint in hints.items():

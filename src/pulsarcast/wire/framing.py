@@ -1,7 +1,7 @@
-"""Frames on a stream: each behind its length, as a varint (docs/spec/wire.md).
+"""Frames on a stream: writes each behind its length, and cuts arriving bytes into frames.
 
-All frames due in a turn leave in one write, and whatever arrives is cut into frames here: a
-stream of small writes carries a twentieth of what coalesced ones do.
+docs/spec/wire.md. All frames due in a turn leave in one write: a stream of small writes carries a
+twentieth of what coalesced ones do.
 """
 
 from collections.abc import Iterable
@@ -40,8 +40,8 @@ def _length(size: int) -> bytes:
 class FrameReader:
     """Cuts what arrives on one stream into frames.
 
-    A byte is copied at most three times, however a frame was split: nothing is looked at again
-    before the frame that it belongs to is whole.
+    A byte is copied at most three times, however a frame was split: bytes are not read again
+    before their frame is whole.
     """
 
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
@@ -52,10 +52,10 @@ class FrameReader:
         """How many bytes to hold before looking at them again."""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take what arrived, return the frames that are whole now.
+        """Take arriving bytes, return the frames that are whole now.
 
-        Raises RemoteError where a length is too large or is not a varint's one shortest form;
-        such a stream has no next frame, and is to be closed.
+        Raises RemoteError if a length is too large or is not a varint's one shortest form; such a
+        stream has no next frame, and is to be closed.
         """
         held = self._held
         if held:
@@ -88,7 +88,7 @@ class FrameReader:
         return len(self._held)
 
     def _read_length(self, data: bytes, start: int) -> tuple[int, int]:
-        """Where a frame's body starts, and its size; (start, 0) where its length is not whole."""
+        """The start of a frame's body, and its size; (start, 0) if its length is not whole."""
         size = shift = 0
         for at in range(start, min(len(data), start + self._length_bytes_max)):
             octet = data[at]

@@ -1,6 +1,6 @@
-"""The first message on every stream, both ways: who speaks which protocol (docs/spec/wire.md).
+"""Hello, the first message on every stream, both ways: network and protocol versions of a peer.
 
-Only the driver sees it; the core learns of a peer once the two have agreed.
+docs/spec/wire.md. Only the driver sees it; the core learns of a peer once the two have agreed.
 """
 
 from typing import Annotated
@@ -15,22 +15,22 @@ from pulsarcast.wire.refusing import refusal
 
 
 class Hello(Struct, frozen=True):
-    """What a peer says of itself before anything else."""
+    """The description of a peer that it sends before anything else."""
 
     network: Annotated[str, Size(0, limits.NETWORK_BYTES_MAX)]
-    """Peers of different networks part at once."""
+    """Peers of different networks close the connection at once."""
     versions: Annotated[tuple[Number, ...], Many(limits.VERSIONS_MAX, low=1)]
-    """Major versions of the protocol that it speaks."""
+    """Major versions of the protocol that the peer speaks."""
     features: Annotated[
         tuple[Annotated[str, Size(0, limits.FEATURE_BYTES_MAX)], ...], Many(limits.FEATURES_MAX)
     ] = ()
-    """What it can do beyond them; names that we do not know are left alone."""
+    """Abilities beyond them; unknown names are ignored."""
     frame_bytes_max: Annotated[int, Bound(1, limits.INTEGER_MAX)] = limits.FRAME_BYTES_MAX
-    """The largest frame that it takes."""
+    """The largest frame that the peer takes."""
     addresses: Addresses = ()
-    """Where it can be dialled (multiaddrs)."""
+    """Addresses at which the peer can be dialled (multiaddrs)."""
     instance: Annotated[bytes, Size(0, limits.INSTANCE_BYTES_MAX)] = b""
-    """Drawn at every start: tells a second connection from a second life, or from a second node."""
+    """Drawn at every start: tells a second connection from a restart, or from a second node."""
 
 
 _CODEC = derive(Hello, "hello")
@@ -42,7 +42,7 @@ def encode_hello(hello: Hello) -> bytes:
 
 
 def decode_hello(data: bytes) -> Hello:
-    """The Hello of a stream's first frame; raises RemoteError where it holds none."""
+    """The Hello of a stream's first frame; raises RemoteError if it holds none."""
     frame = parse_frame(data)
     kind = frame.WhichOneof("message")
     if kind is None:

@@ -1,7 +1,7 @@
-"""ProbeEvent, whose form on the wire is not that of its type: the one codec not wholly derived.
+"""The codec of ProbeEvent, the only one that is not wholly derived from its type.
 
-It is sent most of all messages about content, with many targets of few attributes. So it names
-each attribute once, leaves out `wanted` where that is `at`, and takes the topic from the event.
+It is the most frequent message about content, with many targets of few attributes. So it names
+each attribute once, leaves out `wanted` if that is `at`, and takes the topic from the event.
 """
 
 from typing import Annotated, NamedTuple

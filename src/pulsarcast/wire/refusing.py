@@ -1,4 +1,4 @@
-"""The one place where `wire` says that a peer sent what is not allowed."""
+"""Makes the error for bytes that a peer was not allowed to send."""
 
 from pulsarcast.model.errors import Rejection, RemoteError, Verdict
 

@@ -1,4 +1,4 @@
-"""Shapes: how a value of a field's type travels, as source code that `derive` puts together.
+"""Shapes: generates the source code that packs, reads and measures a value of a field's type.
 
 Each shape writes three pieces of Python:
 
@@ -7,8 +7,8 @@ Each shape writes three pieces of Python:
 - `size`: lines that add up the bytes that the value takes.
 
 A field is a tag, of one byte for all fields but those of Frame, and a value. Bytes, texts and
-records have their length in front, as a varint. What is zero or empty is left out, but for
-elements of lists and for `optional` fields.
+records have their length in front, as a varint. A value that is zero or empty is left out, except
+for elements of lists and `optional` fields.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ NAMES: Final[dict[str, Any]] = {
     "_steps": steps_between,
     "_tuple": tuple.__new__,
 }
-"""What the source may name, beside builtins; records and enums add themselves."""
+"""Names that the source may use, beside builtins; records and enums add themselves."""
 
 
 class Reading(NamedTuple):
@@ -68,7 +68,7 @@ class Shape:
     """How values of one type travel."""
 
     bytes_always = 0
-    """How many bytes every value takes with its tag, where that is one number."""
+    """How many bytes every value takes with its tag, if that is one number."""
 
     def pack(self, at: str) -> str:
         """The value at `at`, as Protocol Buffers takes it."""
@@ -79,7 +79,7 @@ class Shape:
         return f'"{name}": {self.pack(at + name)}'
 
     def read(self, given: str, name: str, what: str) -> Reading:
-        """What the message `given` holds in its field `name`."""
+        """How the field `name` of the message `given` is read."""
         raise NotImplementedError
 
     def read_each(self, name: str, what: str) -> list[str]:
@@ -91,7 +91,7 @@ class Shape:
         return []
 
     def size_present(self, at: str, into: str) -> list[str]:
-        """Lines that add the bytes of a field that is there, whatever it holds."""
+        """Lines that add the bytes of a field that is there, even if it is empty."""
         return [f"{into} += {self.bytes_always}"]
 
 
@@ -255,7 +255,7 @@ class Choice(Shape):
 
 
 class Maybe(Shape):
-    """A value or None: an absent field, or an empty one where the schema has it so."""
+    """A value or None: an absent field, or an empty one if the schema has it so."""
 
     def __init__(self, inner: Shape, *, has_presence: bool) -> None:
         self.inner = inner

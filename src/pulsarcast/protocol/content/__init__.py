@@ -1,1 +1,1 @@
-"""Content-based subscriptions: a distributed 2d-tree over our DHT (2d-tree thesis)."""
+"""Content-based subscriptions: a distributed 2d-tree over the DHT (2d-tree thesis)."""

@@ -1,8 +1,11 @@
-"""The subscriber's side of comparing: routing makes it fast, the frontier makes it complete.
+"""Comparing, the subscriber's side: asks two members for matching events that routing missed.
 
-We compare with two members at a time, each by itself: how far its log was looked through, and where
-the numberings stood then. Our frontier is what both have confirmed, so that one that leaves events
-out is found out by the other. Where a member is lost the next one goes on from its marks.
+docs/spec/content.md, Compare.
+
+The subscriber compares with two members at a time, each by itself. Per member it keeps how far
+that member's log was searched, and where the numberings stood then. The frontier is what both
+members have confirmed, so that the second finds the events that the first leaves out. When a
+member is lost, the next one goes on from its marks.
 """
 
 from collections.abc import Callable
@@ -16,21 +19,24 @@ from pulsarcast.protocol.store import MarkState
 from pulsarcast.protocol.topic.frontier import Source
 
 MEMBERS = 2
-"""Members that a subscriber compares with (docs/spec/content.md, Compare)."""
+"""Members that a subscriber compares with: two, so that one finds what the other leaves out
+(docs/spec/content.md, Compare)."""
 HAVE_MAX = 4096
-"""Events named in one question."""
+"""Bounds the events named in one question."""
 MARKS_MAX = 4096
-"""Numberings shown to a member that is new to us; where there are more it looks through all."""
+"""Bounds the numberings shown to a member that is asked for the first time; if there are more, it
+searches its whole log."""
 START_MARKS_MAX = 65_536
-"""Numberings that one member can make us remember, at our start or later: it may make them up."""
+"""Bounds the numberings remembered of one member, at the start or later: it may make them up."""
 LATE_MAX = 16
-"""So many members in a row that began too late for us, and what lies before is given up."""
+"""Members in a row whose logs begin too late, after which earlier events are given up."""
 SOON_S = 0.1
-"""How long after an event of an ordered topic came we ask for its turn."""
+"""Delay after an event of an ordered topic, before the member whose log decides is asked for its
+turn: events that arrive together need one question."""
 
 
 class ComparingOwner(Protocol):
-    """What comparing asks of the topic that it compares."""
+    """Asked of the topic that is compared."""
 
     @property
     def id(self) -> Cid: ...
@@ -41,20 +47,20 @@ class ComparingOwner(Protocol):
         """The filters that members are asked to match."""
 
     def find_members(self, then: Callable[[list[PeerId]], None]) -> None:
-        """Find some members; `then` gets an empty list where none was found."""
+        """Find some members; `then` gets an empty list if none was found."""
 
     def start(self, marks: dict[Source, int]) -> None:
         """The first member has said where its numberings stand."""
 
     def compared(self, sender: PeerId, message: ContentCompared, decides: bool) -> bool:
-        """Take what a member found, and whether its log decides the order; False: not yet."""
+        """Take a member's findings, and whether its log decides the order; False: not yet."""
 
     def confirmed(self, marks: dict[Source, int]) -> None:
-        """Two members have shown all that matches up to here."""
+        """Two members have shown all matching events up to these marks."""
 
 
 class _Slot:
-    """One of the members that we compare with."""
+    """One of the members that the subscriber compares with."""
 
     __slots__ = ("base", "log", "marks", "member", "moved", "place", "request", "timer")
 
@@ -64,9 +70,9 @@ class _Slot:
         self.place = 0
         self.base = 0
         self.marks: dict[Source, int] = {}
-        """Where its numberings stand: all that matches up to there came to us."""
+        """Numbers up to which its log was searched: all matching events before have arrived."""
         self.moved: dict[Source, int] = {}
-        """What the answer that is just coming says of them; it counts once all of it is here."""
+        """Marks of an answer that is still arriving; they count once all of it is here."""
         self.request = 0
         self.timer: int | None = None
 
@@ -90,17 +96,17 @@ class Comparing:
         self._searching = False
         self._soon: int | None = None
         self._late = 0
-        """Members in a row that began too late for us."""
+        """Members in a row whose logs begin too late."""
         self._owed: dict[Source, int] = {}
-        """Numberings of which one member said more than the other so far."""
+        """Numberings of which one member has reported more than the other so far."""
 
     def __len__(self) -> int:
-        """Numberings that members' words make us remember."""
+        """How many numberings of members are remembered."""
         each = (len(slot.marks) + len(slot.moved) for slot in self._slots)
         return sum(each) + len(self._owed) + len(self._starting)
 
     def open(self, marks: dict[Source, int] | None) -> None:
-        """Begin: with where we stand, or by learning where others stand."""
+        """Begin: from the subscriber's own marks, or by learning those of a member."""
         if marks is not None:
             self.started = True
             for slot in self._slots:
@@ -117,17 +123,17 @@ class Comparing:
 
     @property
     def members(self) -> list[PeerId]:
-        """Whom we compare with."""
+        """The members that the subscriber compares with."""
         return [slot.member for slot in self._slots if slot.member is not None]
 
     def came(self, cid: Cid) -> None:
-        """An event came by another way: nobody needs to send it."""
+        """An event came by routing: no member needs to send it."""
         self._have[id_of(cid)] = self._turn.now
         if len(self._have) > HAVE_MAX:
             del self._have[next(iter(self._have))]
 
     def ask_soon(self) -> None:
-        """Something waits for its turn: ask the member whose log decides it."""
+        """An event waits for its turn: ask the member whose log decides it."""
         if self._soon is None:
             self._soon = self._turn.after(SOON_S, self._ask_first)
 
@@ -137,7 +143,7 @@ class Comparing:
             self._ask(self._slots[0])
 
     def _tick(self) -> None:
-        """Ask all that we compare with; find members where we have too few."""
+        """Ask all members that the subscriber compares with; find more if there are too few."""
         wait_s = self._interval_s if self.started else min(self._interval_s, 1.0)
         self._timer = self._turn.after(self._turn.jitter(wait_s), self._tick)
         if any(slot.member is None for slot in self._slots) and not self._searching:
@@ -186,7 +192,7 @@ class Comparing:
         self._turn.send(slot.member, question)
 
     def _names(self) -> bytes:
-        """What came in the last two rounds: a member may have got it a little later than we."""
+        """Events of the last two rounds: a member may have got one later than the subscriber."""
         since_s = self._turn.now - 2.5 * self._interval_s
         while self._have:
             oldest = next(iter(self._have))
@@ -231,7 +237,7 @@ class Comparing:
             self._ask(slot)
 
     def again(self, member: PeerId, *, is_known: bool) -> None:
-        """A version was looked for that an answer named: ask its member again, or another."""
+        """A version that an answer named was looked for: ask its member again, or another."""
         for slot in self._slots:
             if slot.member == member and not slot.request:
                 if is_known:
@@ -240,16 +246,16 @@ class Comparing:
                     self._drop(slot)
 
     def _confirm(self, slot: _Slot) -> None:
-        """Both members' words together move our frontier; where there is one only, its word."""
+        """Move the frontier to what both members say; if there is only one, to what it says."""
         moved, slot.moved = slot.moved, {}
         if not _raise(slot, moved):
             self._too_many(slot)
             return
         self._late = 0
-        # One that we have asked and that has not answered yet stands where it stood.
+        # A member that was asked and has not answered yet stands where it stood.
         speaking = [each for each in self._slots if each.member is not None]
         if self._is_ordered and self._slots[0] not in speaking:
-            # What waits for the first one's word must not count as had on another's.
+            # Events that wait for the first member's order must not count as held yet.
             speaking.append(self._slots[0])
         sources = moved | self._owed
         sure = {source: min(each.marks.get(source, 0) for each in speaking) for source in sources}
@@ -261,12 +267,12 @@ class Comparing:
         self._owner.confirmed(sure)
 
     def _refused(self, slot: _Slot, late: tuple[MarkState, ...]) -> None:
-        """It is no member, or its log begins behind what we have compared: another may help.
+        """It is no member, or its log begins behind the subscriber's marks: find another.
 
-        Where member after member began too late, nobody has any more what lies between.
+        If `LATE_MAX` members in a row began too late, no member holds what lies between.
         """
         if slot.log and not late:
-            # It may have begun anew: asked for the first time, it is shown where we stand.
+            # It may have begun anew: asked for the first time, it is shown the subscriber's marks.
             self._done(slot)
             slot.moved = {}
             slot.log = slot.place = slot.base = 0
@@ -309,12 +315,12 @@ class Comparing:
             self._drop(slot)
 
     def _too_many(self, slot: _Slot) -> None:
-        """More numberings than anybody can have: whoever made them up, we go on with another."""
+        """The member names more numberings than a topic can have: go on with another."""
         self._counts["content_marks_too_many"] += 1
         self._drop(slot)
 
     def _drop(self, slot: _Slot) -> None:
-        """Go on with another member, from where this one left us."""
+        """Go on with another member, from this one's marks."""
         self._done(slot)
         slot.member = None
         slot.moved = {}
@@ -322,7 +328,7 @@ class Comparing:
         self._starting.clear()
         first, *others = self._slots
         if self._is_ordered and slot is first:
-            # Somebody has to decide: one that we know takes its place, and lists from there.
+            # One member has to decide the order: a known one takes its place, and lists from there.
             for other in others:
                 if other.member is not None and first.member is None:
                     first.member = other.member
@@ -331,17 +337,17 @@ class Comparing:
                     other.log = other.place = other.base = 0
 
     def lost(self, peer: PeerId) -> None:
-        """A connection ended: what we asked will not be answered."""
+        """A connection ended: the peer will not answer."""
         for slot in self._slots:
             if slot.member == peer and slot.request:
                 self._drop(slot)
 
 
 def _raise(slot: _Slot, marks: dict[Source, int]) -> bool:
-    """Move a slot's marks up; False where they became too many.
+    """Move a slot's marks up; False if they became too many.
 
-    Then they are forgotten, the real ones too: the next member looks through all of its log, and
-    names them again.
+    Then all are forgotten, the real ones too: the next member searches its whole log, and names
+    them again.
     """
     for source, high in marks.items():
         slot.marks[source] = max(high, slot.marks.get(source, 0))

@@ -1,8 +1,10 @@
-"""Content-based subscriptions of one node: where the parts meet (docs/spec/content.md).
+"""Content-based subscriptions of one node: connects the parts that hold, publish and subscribe.
 
-`homes` and `upkeep` hold nodes of trees for others, `probing` sends the node's events to them,
-`subscriber` has its filters kept there. `following` takes in what comes, and completes it through
-`comparing` with members, whose side is `members`.
+docs/spec/content.md.
+
+`homes` and `upkeep` hold tree nodes for other peers. `probing` sends the node's events to the
+leaves, and `subscriber` installs its filters there. `following` takes the events that arrive, and
+completes them through `comparing` with members, whose side is `members`.
 """
 
 from collections.abc import Callable, Iterable
@@ -54,15 +56,15 @@ from pulsarcast.protocol.topic.state import Resumed
 from pulsarcast.protocol.topic.versions import Versions
 
 START_S_MAX = 60.0
-"""How long a new subscription looks for a member to start from."""
+"""Bounds how long a new subscription searches for a member to start from."""
 ENDED_MAX = 1024
-"""Filters that have ended, of which we remember the number."""
+"""Bounds the ended filters whose number is remembered; the oldest is forgotten first."""
 FILTERS_MAX = 64
-"""Filters of our own per topic: one question to a member names them all."""
+"""Bounds the node's filters per topic: one question to a member names them all."""
 
 
 class Content:
-    """All that a node has to do with content-based subscriptions."""
+    """The parts of one node that serve content-based subscriptions."""
 
     def __init__(
         self,
@@ -90,11 +92,11 @@ class Content:
         self.members = Members(context)
         self.dht = dht
         self.topics = topics
-        """Those that we follow by content."""
+        """Topics that the node follows by content."""
         self._ended: dict[tuple[Cid, int], int] = {}
-        """Numbers of filters that have ended: who kept one knows it until its lease is over."""
+        """Numbers of ended filters: a home knows such a filter until its lease ends."""
 
-    # What our applications want.
+    # Requests of applications.
 
     def follow(
         self,
@@ -104,11 +106,11 @@ class Content:
         then: Callable[[], None],
         failed: Callable[[], None] = lambda: None,
     ) -> None:
-        """Have a filter's events; `then` runs once we know from where on they are due to us.
+        """Subscribe to a filter's events; `then` runs once the subscription has its start.
 
-        Where no member tells us so in time, it is forgotten again, and `failed` runs.
+        If no member gives it one in time, the filter is forgotten again, and `failed` runs.
 
-        Raises LocalError where the filter cannot be routed.
+        Raises LocalError if the filter cannot be routed.
         """
         cid = versions.first.cid
         topic = self.topics.get(cid)
@@ -119,7 +121,7 @@ class Content:
         if topic is not None and sid not in topic.wanted and len(topic.wanted) >= FILTERS_MAX:
             raise LocalError(f"more than {FILTERS_MAX} filters on one topic")
         wanted = own_filter(versions.current, where)
-        routes_of(wanted, self.spaces.domains(versions))  # Else the one before it stays.
+        routes_of(wanted, self.spaces.domains(versions))  # If it raises, the filter before stays.
         number = self._next_number(topic, cid, sid)
         self.subscriber.cancel(cid, sid)
         self.subscriber.install(versions, sid, number, where)
@@ -143,21 +145,21 @@ class Content:
         return ContentTopic(self.context, versions, self.spaces, self.dht, resumed)
 
     def _next_number(self, topic: ContentTopic | None, cid: Cid, sid: int) -> int:
-        """The number of a filter's next form: whoever kept an earlier one takes none below it."""
+        """The number of a filter's next form: homes of an earlier form refuse lower ones."""
         last = None if topic is None else topic.numbers.get(sid)
         if last is None:
             last = self._ended.pop((cid, sid), -2)
         return last + 2
 
     def _give_up(self, topic: ContentTopic, sid: int, number: int) -> None:
-        """No member has told us where we start: there may be none."""
+        """No member has given the subscription its start: there may be no member."""
         is_current = self.topics.get(topic.id) is topic and topic.numbers.get(sid) == number
         if is_current and not topic.started:
             waiting = topic.waiting(sid)
             self.unfollow(topic.id, sid, lambda: _run(failed for _, failed in waiting))
 
     def unfollow(self, cid: Cid, sid: int, then: Callable[[], None]) -> None:
-        """A filter's events are wanted no longer; with the last one goes the topic."""
+        """End a filter's subscription; the last one ends the topic."""
         topic = self.topics.get(cid)
         if topic is None or sid not in topic.wanted:
             raise NotFollowed("we do not follow this topic by such a filter")
@@ -166,7 +168,7 @@ class Content:
         self._ended[cid, sid] = topic.numbers.pop(sid)
         if len(self._ended) > ENDED_MAX:
             del self._ended[next(iter(self._ended))]
-        # Whoever still waits for its start was subscribed for a moment.
+        # A caller that still waits for the start was subscribed for a moment.
         waiting = topic.waiting(sid)
         self.subscriber.cancel(cid, sid)
         drop = DropState(TABLE, cid + sid.to_bytes(8, "big"))
@@ -178,7 +180,7 @@ class Content:
         del self.topics[cid]
         topic.close()
         self.descriptors.unfollow(cid)
-        # Said only once it is on the disk: a crash before would have left us with the subscription.
+        # Cancelled only once the end is on the disk: after a crash the subscription is still there.
         ended = [topic.say_ended, *(started for started, _ in waiting), then]
         forgotten = [*topic.requests.forget(), *topic.forget_heads()]
         root, marks = topic.versions.first.root_peer, topic.frontier.marks()
@@ -187,7 +189,7 @@ class Content:
         )
 
     def restore(self, disk: OnDisk) -> None:
-        """Take up again, after a restart, what our disk says we follow."""
+        """Resume after a restart the subscriptions that are on the disk."""
         cursors = disk.rows("cursor")
         for key, value in disk.rows(TABLE).items():
             cid, sid = Cid(key[:-8]), int.from_bytes(key[-8:], "big")
@@ -198,7 +200,7 @@ class Content:
             try:
                 _, wanted = read_filter(versions, row.where)
             except RemoteError:
-                continue  # Our disk has no version that says what it means.
+                continue  # The disk has no version whose schema reads the filter.
             topic = self.topics.get(cid)
             if topic is None:
                 frontier, index = Frontier(disk.marks.get(cid, [])), disk.logs.get(cid, 0)
@@ -208,7 +210,7 @@ class Content:
             topic.want(sid, row.number + 2, wanted)
 
     def resume(self) -> None:
-        """At a start, once peers can be asked: have our filters kept again."""
+        """At a start, once peers can be asked: install the filters again."""
         self.homes.began_s = self.turn.now
         for topic in list(self.topics.values()):
             for sid, wanted in topic.wanted.items():
@@ -218,10 +220,10 @@ class Content:
             self.turn.persist(*topic.rows())
             topic.open()
 
-    # What we publish.
+    # Events that the node publishes.
 
     def publish(self, event: EventDescriptor) -> None:
-        """An event of ours is on our disk: send it to the leaves."""
+        """An event of this node is on its disk: send it to the leaves."""
         if event.is_silent:
             return
         own = self.topics.get(event.topic)
@@ -229,7 +231,7 @@ class Content:
             try:
                 own.receive(event, 0, routed=True)
             except RemoteError as error:
-                # Since we published it a version has come that takes our right away.
+                # Meanwhile a version has arrived that takes the node's right to publish away.
                 self.context.rejected(self.turn.me, event.topic, error)
 
         def found(versions: Versions | None) -> None:
@@ -238,10 +240,10 @@ class Content:
 
         self.spaces.find(event.topic, event.version, found, always=True)
 
-    # What peers say.
+    # Messages of peers.
 
     def receive(self, sender: PeerId, message: ContentMessage) -> None:
-        """Take what a peer says; raises RemoteError where it should not have said it."""
+        """Take a peer's message; raises RemoteError if the peer should not have sent it."""
         match message:
             case ProbeEvent():
                 self.homes.probe(message, sender)
@@ -256,11 +258,11 @@ class Content:
             case PlaceTaken():
                 self.homes.state_taken(message, sender)
             case TreeHint():
-                self.homes.telling.hear(message)
+                self.homes.shape_hints.hear(message)
             case AskShape():
-                self.homes.telling.asking.asked(message, sender)
+                self.homes.shape_hints.queries.asked(message, sender)
             case TreeShape():
-                self.homes.telling.asking.answered(message)
+                self.homes.shape_hints.queries.answered(message)
             case CompareContent():
                 self.members.answer(sender, message, self.following.topics.get(message.topic))
             case ContentCompared():
@@ -282,13 +284,13 @@ class Content:
             topic.receive(event, message.hops, routed=True)
 
     def accepted(self, sender: PeerId, message: JoinAccepted) -> None:
-        """A member answers a search of ours."""
+        """A member accepts a search of this node."""
         topic = self.topics.get(message.topic)
         if topic is not None:
             topic.finder.accepted(sender, message)
 
     def referred(self, sender: PeerId, message: JoinReferred) -> None:
-        """A peer that a search of ours asked names another."""
+        """A peer that a search of this node asked names another."""
         topic = self.topics.get(message.topic)
         if topic is not None:
             topic.finder.search.referred(sender, message)
@@ -300,7 +302,7 @@ class Content:
             try:
                 self.homes.probe(probe, None)
             except RemoteError as error:
-                # We passed on what we had no reason to look at; now we would be its home.
+                # The node did not check it as a hop. As its home it does.
                 self.context.rejected(peer, probe.topic, error)
         self.upkeep.lost(peer)
         self.subscriber.lost(peer)
@@ -313,7 +315,7 @@ class Content:
             "content_places": len(self.homes.places),
             "content_kept": self.homes.kept_count,
             "content_trees": len(self.trees),
-            "content_questions": len(self.homes.telling.asking),
+            "content_questions": len(self.homes.shape_hints.queries),
             "content_marks": sum(
                 len(topic.frontier) + len(topic.comparing) for topic in self.topics.values()
             ),
@@ -321,10 +323,10 @@ class Content:
 
 
 def _run(each: Iterable[Callable[[], None]]) -> None:
-    """Do one thing after the other."""
+    """Run one after the other."""
     for then in each:
         then()
 
 
 def _nothing() -> None:
-    """There is nothing to say yet."""
+    """Nothing is to be done yet."""

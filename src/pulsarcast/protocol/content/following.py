@@ -1,11 +1,14 @@
-"""A topic that we follow by content: its matching events come to us, and we are no member of it.
+"""A topic that the node follows by content: takes matching events and delivers them.
 
-Whatever comes, by routing or by comparing, is known by its number, judged, put on the disk and
-delivered from there, like a member's events. Our frontier's gapless part is what two members have
-confirmed: everything up to there that matches was here.
+docs/spec/content.md, Compare.
 
-Where the topic has an order, a member's log decides it: what comes by routing waits until that
-member says whose turn it is, so that an event behind others that do not match us needs no guess.
+The node is no member of such a topic. An event that arrives by routing or by comparing is known by
+its number, checked, written to the disk and delivered from there, like a member's events. The
+frontier's gapless part is what two members have confirmed: every matching event up to there has
+arrived.
+
+In an ordered topic a member's log decides the order. An event that arrives by routing waits until
+that member says that it is next, so the subscriber need not guess whether events before it match.
 """
 
 from collections.abc import Callable
@@ -35,16 +38,16 @@ from pulsarcast.protocol.topic.state import Resumed
 from pulsarcast.protocol.topic.versions import Versions
 
 Waiting = tuple[Callable[[], None], Callable[[], None]]
-"""What to do once a subscription has its start, and what where it has none."""
+"""Callbacks for when a subscription has its start, and for when it gets none."""
 
 TABLE = "content"
-"""Where the disk keeps the filters of this node: by topic and sid."""
+"""Table of the disk that keeps the filters of this node: by topic and sid."""
 COMPARED_MAX = 256
-"""Events that came by comparing, in case routing brings them too."""
+"""Bounds the events remembered to have come by comparing, in case routing brings them too."""
 EARLY_MAX = 1024
-"""Events of an ordered topic that wait for their turn; more are sent again by a member."""
+"""Bounds the events of an ordered topic that wait for their turn; a member sends others again."""
 EARLY_BYTES_MAX = 8 << 20
-"""The same in bytes."""
+"""Bounds the bytes of those."""
 
 
 class FilterRow(msgspec.Struct, frozen=True):
@@ -55,7 +58,7 @@ class FilterRow(msgspec.Struct, frozen=True):
 
 
 class ContentTopic:
-    """One topic that we follow by content."""
+    """One topic that the node follows by content."""
 
     def __init__(
         self,
@@ -75,10 +78,10 @@ class ContentTopic:
         self.frontier = Frontier() if frontier is None else frontier
         self.is_ordered = versions.first.delivery_order is not DeliveryOrder.NONE
         self.wanted: dict[int, Filter] = {}
-        """Our filters, by sid."""
+        """The node's filters, by sid."""
         is_causal = versions.first.delivery_order is DeliveryOrder.CAUSAL
         self.barrier = CausalBarrier(self.id) if is_causal else None
-        """What our next event here follows: all that came to us by our filters."""
+        """Parents of the node's next event in a causal topic: events that its filters brought."""
         self.numbers: dict[int, int] = {}
         self.requests = PublishedRequests(self.id)
         self.log = TopicLog(
@@ -92,7 +95,7 @@ class ContentTopic:
         self.finder = MemberFinder(self.id, versions.first.root_peer, context, dht)
         self.comparing = context.part(Comparing)(context, self)
         self._waiting: dict[int, list[Waiting]] = {}
-        """By sid: who waits to hear from where on events are due to us, or that nobody knows."""
+        """By sid: callers that wait for the subscription's start, or for its failure."""
         self._early: dict[bytes, tuple[EventDescriptor, int]] = {}
         self._early_bytes = 0
         self._compared_first: dict[bytes, bool] = {}
@@ -109,34 +112,34 @@ class ContentTopic:
         self.log.open(replay=self.started)
 
     def begin(self, own: tuple[Mark, Cid] | None) -> None:
-        """Follow for the first time; what we said here before is what our next event follows."""
+        """Follow for the first time; the node's own earlier event is a parent of its next one."""
         if self.barrier is not None and own is not None:
             self._turn.persist(*self.barrier.put(*own))
 
     def forget_heads(self) -> list[Write]:
-        """What drops our heads from our disk."""
+        """The writes that drop the topic's heads from the disk."""
         return [] if self.barrier is None else self.barrier.forget()
 
     def close(self) -> None:
-        """Nothing is wanted any more, nor delivered of what the log still holds."""
+        """End the subscription, and deliver nothing more of the log."""
         self.comparing.close()
         self.log.subscribed = False
 
     def want(self, sid: int, number: int, wanted: Filter) -> None:
-        """Have one filter more, or another one in its place."""
+        """Add a filter, or replace it."""
         self.wanted[sid] = wanted
         self.numbers[sid] = number
 
     def wait(self, sid: int, started: Callable[[], None], failed: Callable[[], None]) -> None:
-        """Do something once we know from where on events are due to us."""
+        """Run `started` once the subscription has its start, or `failed` if it gets none."""
         self._waiting.setdefault(sid, []).append((started, failed))
 
     def waiting(self, sid: int) -> list[Waiting]:
-        """Those who wait with a filter; they are not waited for any more."""
+        """The callers that wait for a filter's start; they are removed."""
         return self._waiting.pop(sid, [])
 
     def rows(self) -> list[Write]:
-        """What the disk should say about the filters."""
+        """The rows that the disk should hold about the filters."""
         return [
             PutState(
                 StateRow(
@@ -148,22 +151,22 @@ class ContentTopic:
             for sid, wanted in self.wanted.items()
         ]
 
-    # What comparing asks for and finds.
+    # Asked and reported by comparing.
 
     def filters(self) -> tuple[str, ...]:
         """The filters that members are asked to match."""
         return tuple(each.text() for each in self.wanted.values())
 
     def find_members(self, then: Callable[[list[PeerId]], None]) -> None:
-        """Find some members; `then` gets an empty list where none was found."""
+        """Find some members; `then` gets an empty list if none was found."""
         self.finder.find(then)
 
     def start(self, marks: dict[Source, int]) -> None:
-        """Where a member stands is where our subscription starts."""
+        """The subscription starts where a member stands."""
         for (publisher, epoch), high in marks.items():
             self.frontier.adopt(MarkState(publisher, epoch, high, high, None))
         self.started = True
-        # Of now: by the time that it is on the disk more may have come.
+        # Marks of now: by the time that they are on the disk more events may have come.
         start = self._known()
 
         def synced() -> None:
@@ -176,30 +179,30 @@ class ContentTopic:
         self._turn.persist(*writes, *self.rows(), then=synced)
 
     def say_filters(self) -> None:
-        """Write down what we want, now that it has changed."""
+        """Trace the filters, after a change."""
         self._say(self._known())
 
     def _say(self, start: tuple[Mark, ...]) -> None:
         self._turn.trace(trace.Subscribed(self.id, start, self.filters()))
 
     def say_ended(self) -> None:
-        """Write down that nothing is wanted any more, where anything ever was due."""
+        """Trace the end of the subscription, if it ever had a start."""
         if self.started:
             self._turn.trace(trace.Unsubscribed(self.id, self._known()))
 
     def _known(self) -> tuple[Mark, ...]:
-        """Up to where all that matches was here."""
+        """Marks up to which all matching events have arrived."""
         marks = self.frontier.marks()
         return tuple(Mark(mark.publisher, mark.epoch, mark.high) for mark in marks)
 
-    # What comes.
+    # Events that arrive.
 
     def receive(
         self, event: EventDescriptor, hops: int, *, routed: bool, has_turn: bool = False
     ) -> None:
-        """An event that is said to match us, from a leaf's home or from a member.
+        """A home or a member sends an event that is said to match.
 
-        `has_turn`: the member whose log decides the order sends it, and says where it comes.
+        `has_turn`: the member whose log decides the order sends it, and says that it is next.
         """
         if not self.started:
             return
@@ -212,7 +215,7 @@ class ContentTopic:
             return
         attributes = event.request.attributes
         if not any(each.matches(attributes) for each in self.wanted.values()):
-            return  # it was wanted when it was sent
+            return  # It was wanted when it was sent.
         if event.version in self.versions.by_cid:
             self._judge(event, hops, routed=routed, has_turn=has_turn)
             return
@@ -236,7 +239,7 @@ class ContentTopic:
         else:
             is_full = routed and self.frontier.is_full(event.numbered_by, *event.sequence)
         if is_full:
-            return  # the next comparison makes room, and brings it again: we do not say we have it
+            return  # Not named as held: the next comparison makes room, and brings it again.
         if routed:
             self.comparing.came(event.cid)
         if self.is_ordered:
@@ -283,10 +286,10 @@ class ContentTopic:
         self._context.counts[name] += by
 
     def compared(self, sender: PeerId, message: ContentCompared, decides: bool) -> bool:
-        """A member names all that match, and sends those that we lack.
+        """A member names all that match, and sends those that the subscriber lacks.
 
-        False where we do not know the version of one yet: nothing of it is taken, or what the
-        member says of its numberings would cover an event that we have not judged.
+        False if the version of one is not known yet. Then nothing of the answer is taken: the
+        member's marks would cover an event that the subscriber has not checked.
         """
         events: list[EventDescriptor] = []
         for block in message.blocks:
@@ -317,14 +320,14 @@ class ContentTopic:
             if found is not None:
                 event, hops = found
                 epoch, number = event.sequence
-                # A later one was here already: when this one was, no filter of ours wanted it.
+                # A later event of its numbering came first: no filter wanted this one then.
                 if number > self.frontier.highest(event.numbered_by, epoch):
                     self._accept(event, hops, routed=hops > 1)
         return True
 
     @property
     def _is_followed(self) -> bool:
-        """Whether the topic was not left while something was looked for."""
+        """Whether the topic was not left during a search."""
         return self.log.subscribed
 
     def _looked(self, member: PeerId, version: Cid, _: Versions | None) -> None:
@@ -333,7 +336,7 @@ class ContentTopic:
             self.comparing.again(member, is_known=version in self.versions.by_cid)
 
     def confirmed(self, marks: dict[Source, int]) -> None:
-        """Two members have shown us all that matches up to here."""
+        """Two members have shown all matching events up to these marks."""
         writes = []
         for (publisher, epoch), high in marks.items():
             if high <= self.frontier.high(publisher, epoch):
@@ -341,7 +344,7 @@ class ContentTopic:
             known = self.frontier.mark(publisher, epoch)
             if known is None:
                 if len(self.frontier) >= START_MARKS_MAX:
-                    continue  # we have nothing of it: it may be made up
+                    continue  # Nothing of this numbering has arrived: it may be made up.
                 known = MarkState(publisher, epoch, 0, 0, None)
             beyond = tuple(number for number in known.beyond if number > high)
             moved = known._replace(high=high, cid=None, beyond=beyond)

@@ -1,14 +1,16 @@
-"""Homes: the nodes of trees that we hold for others, and what is asked of them (thesis, 3.3, 3.4).
+"""Homes: holds tree nodes for other peers, and serves subscriptions and events sent to them.
 
-A message for a node finds one of three cases. The node is a leaf: it is served. It has split: the
-message goes on to the leaf, whose name we know. There is no such node: the sender guessed too deep,
-and we jump up to half the level.
+2d-tree thesis, 3.3 and 3.4; docs/spec/content.md, Processing.
 
-**Who is home.** The peer closest to the node's key, by its own account. One that holds nothing of a
-node may be new: it passes the message to the next closest peer first, which serves it if it is the
-old home, and hands over. So a home serves only after hand-over, and the old one until then (3.6).
-Where neither holds anything, and the node must exist because its parent has split, it begins anew,
-empty: leases fill it again.
+A message for a tree node meets one of three cases. The tree node is a leaf: it is served. It has
+split: the message goes on to the leaf below, whose name is known. There is no such tree node: the
+sender guessed too deep, and the message jumps up to half the level.
+
+**Who is home.** The home is the peer that finds itself closest to the tree node's key. A home that
+holds nothing of the tree node may be new. It passes the message to the next closest peer first,
+which serves it if it is the old home, and hands over. So a home serves only after a hand-over, and
+the old one until then (2d-tree thesis, 3.6). If neither holds anything, and the tree node must
+exist because its parent has split, the home begins it anew, empty: leases fill it again.
 """
 
 from collections.abc import Callable, Iterable
@@ -38,25 +40,25 @@ from pulsarcast.protocol.content.place import Place, PlaceId, kept_of
 from pulsarcast.protocol.content.routing import HOPS_MAX, Routing, grouped
 from pulsarcast.protocol.content.rules import ContentRules
 from pulsarcast.protocol.content.shape import Shape
+from pulsarcast.protocol.content.shape_hints import ShapeHints
 from pulsarcast.protocol.content.space import ROOT, is_below, key_of_node, level
 from pulsarcast.protocol.content.spaces import Spaces, filter_of
 from pulsarcast.protocol.content.splitting import Splitting
-from pulsarcast.protocol.content.telling import Telling
 from pulsarcast.protocol.content.trees import Trees
 from pulsarcast.protocol.content.upkeep import Upkeep
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.topic.versions import Versions
 
 PLACES_MAX = 1024
-"""Nodes of trees that we hold at a time."""
+"""Bounds the tree nodes that a node holds: strangers can have it hold them."""
 KEPT_MAX = 16_384
-"""Pieces of subscriptions that we hold at a time."""
+"""Bounds the pieces of subscriptions that a node holds, in all of its places."""
 NEW_S = 30.0
-"""How long after its start a peer may lack what is its own: others next to it may be as new."""
+"""Time after its start in which a home may lack its places: peers next to it may be as new."""
 
 
 class HomesOwner(Protocol):
-    """What the places ask of the node that holds them, where it is a subscriber too."""
+    """Asked of the node that holds the places, which may be a subscriber too."""
 
     def deliver(self, message: MatchedEvent) -> None:
         """A subscription of this node matches an event."""
@@ -66,7 +68,7 @@ class HomesOwner(Protocol):
 
 
 class Homes:
-    """The places that we hold."""
+    """The places that a node holds."""
 
     def __init__(
         self,
@@ -86,18 +88,18 @@ class Homes:
         self._rejected = context.rejected
         self._counts = context.counts
         self.began_s = 0.0
-        """When our node started."""
+        """When the node started."""
         self.capacity = context.parameters.content_capacity
         self.places: dict[PlaceId, Place] = {}
         self.splitting = Splitting(context, trees, self)
-        self.telling = Telling(context, routing, trees, self.places, self)
+        self.shape_hints = ShapeHints(context, routing, trees, self.places, self)
         self.upkeep = context.part(Upkeep)(
-            context, routing, trees, self.places, self.telling, self.splitting
+            context, routing, trees, self.places, self.shape_hints, self.splitting
         )
 
     @property
     def kept_count(self) -> int:
-        """How many pieces of subscriptions we hold."""
+        """How many pieces of subscriptions the node holds."""
         return sum(len(place.kept) for place in self.places.values())
 
     @property
@@ -109,15 +111,16 @@ class Homes:
     def _way(
         self, topic: Cid, attribute: str, at: int, stage: Stage, sender: PeerId | None
     ) -> tuple[PeerId | None, Place | None, int, Stage]:
-        """Where something for a node goes: to a peer, to a place of ours, or up the tree.
+        """The way of a message for a tree node: to a peer, to a place held here, or up the tree.
 
-        Returns (peer, place, node, stage); neither peer nor place: look again with that node.
+        Returns (peer, place, tree node, stage). With neither peer nor place: look again with that
+        tree node.
         """
         place = self.places.get((topic, attribute, at))
         if place is not None:
             place.used_s = self._turn.now
         if at == ROOT and stage is Stage.GUESSED:
-            stage = Stage.ASSURED  # every tree has a root
+            stage = Stage.ASSURED  # Every tree has a root.
         key = place.key if place is not None else key_of_node(topic, attribute, at)
         if stage.is_passed:
             if place is not None:
@@ -144,7 +147,7 @@ class Homes:
     def _pass_on(
         self, key: Key, at: int, stage: Stage, sender: PeerId | None
     ) -> tuple[PeerId | None, Place | None, int, Stage]:
-        """We hold nothing of a node: an old home may be farther from its key than we are."""
+        """This node holds nothing of a tree node: an old home may be farther from its key."""
         farther = self._routing.farther(key, sender if stage.is_passed else None)
         if farther is not None and stage < (Stage.PASSED_6 if self._is_new else Stage.PASSED_3):
             return farther, None, at, Stage(stage + 2)
@@ -153,13 +156,13 @@ class Homes:
         return self._routing.closer(key), None, at, Stage.NOBODY
 
     def begin(self, topic: Cid, attribute: str, at: int) -> Place | None:
-        """Hold one more node, empty; None where there is no room."""
+        """Hold one more tree node, empty; None if there is no room."""
         if len(self.places) >= PLACES_MAX:
             return None
         place = self.places[(topic, attribute, at)] = Place(topic, attribute, at)
         place.is_owner = True
         place.used_s = self._turn.now
-        # What is split by all that we know is no leaf, whatever became of who knew.
+        # A tree node that is known to have split is no leaf, even if its last home was lost.
         place.is_split = self._trees.shape(topic, attribute).is_split(at)
         self.upkeep.touched(place)
         return place
@@ -167,7 +170,7 @@ class Homes:
     # Subscriptions.
 
     def place(self, message: PlaceSubscription, sender: PeerId | None) -> None:
-        """Keep a piece of a subscription, or pass it on to where it belongs."""
+        """Keep a piece of a subscription, or pass it on towards its leaf."""
         at, stage = message.at, message.stage
         while message.hops <= HOPS_MAX:
             peer, place, at, stage = self._way(message.topic, message.attribute, at, stage, sender)
@@ -178,7 +181,7 @@ class Homes:
                 self._turn.send(peer, passed_on)
                 return
             if place is None and at == message.at and stage is message.stage:
-                return  # no room
+                return  # There is no room.
             if place is not None:
                 if not place.is_split:
                     self._keep(place, message)
@@ -197,7 +200,7 @@ class Homes:
 
     def _tell_shape(self, place: Place, message: PlaceSubscription) -> None:
         subscriber = decode_subscription(message.held.record).subscriber
-        self.telling.tell(subscriber, place)
+        self.shape_hints.tell(subscriber, place)
 
     def _keep(self, place: Place, message: PlaceSubscription) -> None:
         record = decode_subscription(message.held.record)
@@ -232,7 +235,7 @@ class Homes:
     ) -> None:
         """Keep a piece at a place, once the schema of its filter is known.
 
-        `then` hears whether we keep it: not where we lack the schema, or room.
+        `then` hears whether it is kept: not if the schema is unknown, or if there is no room.
         """
         now = self._turn.now
         expires_s = now + min(held.left_s, record.lease_s)
@@ -260,22 +263,22 @@ class Homes:
             self.split(place)
 
     def split(self, place: Place) -> None:
-        """A leaf is more than we want to bear: its halves go to homes of their own."""
+        """A leaf holds too much, or its load is too high: its halves go to homes of their own."""
         self._counts["content_split"] += 1
         self.halve(place)
-        self.telling.tell_up(place)
+        self.shape_hints.tell_up(place)
 
     def halve(self, place: Place) -> None:
-        """A node has split: its pieces go to the leaves below it."""
+        """A tree node has split: its pieces go to the leaves below it."""
         for at in self.splitting.split(place, self.capacity):
-            # Else it would take an event for its own, and find nothing to match it with.
-            self.telling.hear(TreeHint(place.topic, place.attribute, place.at, at))
+            # Else that home would take an event for its own, and find nothing to match it with.
+            self.shape_hints.hear(TreeHint(place.topic, place.attribute, place.at, at))
         self.upkeep.touched(place)
 
     # Events.
 
     def probe(self, message: ProbeEvent, sender: PeerId | None) -> None:
-        """Match an event at the leaves that we hold, and pass it on to the others."""
+        """Match an event at the leaves held here, and pass it on to the other targets."""
         if message.hops > HOPS_MAX:
             return
         ways: list[tuple[PeerId, Target]] = []
@@ -345,17 +348,17 @@ class Homes:
         here: list[tuple[Target, Place]],
     ) -> None:
         below: dict[Target, None] = {}
-        """Each once, however many of the targets lie above it."""
+        """Each leaf once, even if several of the targets lie above it."""
         for target, place in here:
             value = places.get(target.attribute)
             if value is None:
                 continue
             if place.is_split:
                 below.update(dict.fromkeys(self._leaves_below(place, target, value)))
-                self.telling.tell(event.publisher, place)
+                self.shape_hints.tell(event.publisher, place)
             elif place.at == ROOT != target.wanted:
-                # It guessed deeper: nothing has split yet.
-                self.telling.tell(event.publisher, place)
+                # The publisher guessed deeper: nothing has split yet.
+                self.shape_hints.tell(event.publisher, place)
             if place.kept and place.is_new(event.cid):
                 self._hand_out(place, event, value, message.hops)
         if below:
@@ -383,10 +386,10 @@ class Homes:
             self._counts["content_load_split"] += 1
             self.split(place)
 
-    # What other homes hand us.
+    # State that other homes send.
 
     def route_state(self, message: PlaceState, sender: PeerId | None = None) -> None:
-        """Take what another home sends, or pass it on where the node's home is another peer."""
+        """Take what another home sends, or pass it on if the tree node's home is another peer."""
         if message.hops > HOPS_MAX:
             return
         if message.purpose is Purpose.TRANSFER:
@@ -403,7 +406,7 @@ class Homes:
     def _take_state(self, message: PlaceState, sender: PeerId | None) -> None:
         where = (message.topic, message.attribute, message.at)
         if message.shape:
-            # Who sent it is blamed for it now: the schemas that it waits for come from others.
+            # Its sender is blamed now: the schemas that it waits for come from other peers.
             Shape().merge(message.at, message.shape)
         place = self.places.get(where)
         if place is None:
@@ -419,7 +422,7 @@ class Homes:
             nonlocal waiting, all_kept
             waiting -= 1
             all_kept = all_kept and is_kept
-            # Where we could not take all of it, who sent it goes on serving, and sends it again.
+            # If it could not be kept whole, its sender goes on serving, and sends it again.
             if waiting == 0 and (all_kept or message.purpose is Purpose.REPLICA):
                 self._took_state(place, message, sender)
 
@@ -434,16 +437,16 @@ class Homes:
         if message.purpose is not Purpose.REPLICA:
             place.is_owner = True
         elif sender is not None and self._routing.is_closer(sender, place.key) and place.is_owner:
-            # It may have begun without what we hold.
+            # That peer may have begun without what is held here.
             self.upkeep.hand_over(place, sender)
-        # What is routed comes from whoever passed it on last: a neighbour, but not its own word.
-        # Who is new believes others too: as many may have come with it as keep an old home far.
+        # A routed message comes from the peer that passed it on, and is not that peer's own word.
+        # A new node believes other peers too: so many may be new that the old home is not close.
         if (
             message.is_split
             and message.purpose is not Purpose.TRANSFER
             and (
                 self._is_new
-                or self.telling.may_tell(sender, place.topic, place.attribute, place.at)
+                or self.shape_hints.may_tell(sender, place.topic, place.attribute, place.at)
             )
         ):
             shape = self._trees.shape(place.topic, place.attribute)
@@ -465,7 +468,7 @@ class Homes:
         self.upkeep.touched(place)
 
     def state_taken(self, message: PlaceTaken, sender: PeerId) -> None:
-        """What we handed over or transferred has its new home."""
+        """The state that this node handed over or transferred has its new home."""
         place = self.places.get((message.topic, message.attribute, message.at))
         if place is not None and place.handing is not None:
             peer, token, version = place.handing
@@ -481,5 +484,5 @@ class Homes:
 
 
 def _jump(at: int) -> int:
-    """The node at half the level on the way to another (program 3.2, line 66)."""
+    """The tree node at half the level on the way to another (program 3.2, line 66)."""
     return at >> (level(at) - level(at) // 2)

@@ -1,4 +1,7 @@
-"""Finding full members of a topic that we follow by content (docs/spec/content.md)."""
+"""Finds full members of a topic that the node follows by content.
+
+docs/spec/content.md, Compare.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,14 +13,14 @@ from pulsarcast.protocol.dissemination.member_search import DeadEnd, MemberSearc
 from pulsarcast.protocol.messages import JoinAccepted, Role
 
 LOOK_UP_EVERY = 3
-"""One search in so many begins with a lookup: the closest peer that we know may be no help."""
+"""One search in so many begins with a lookup: the closest peer that is known may be no help."""
 
 
 class MemberFinder:
     """Finds members of one topic to compare with."""
 
     fresh = False
-    """The comparison asks for a start, not the search."""
+    """Whether the search asks for a start: no, the comparison does."""
 
     def __init__(self, topic: Cid, root: PeerId, context: Context, dht: Kademlia) -> None:
         self.search = MemberSearch(topic, root, Role.VISITOR, context, dht, self)
@@ -28,7 +31,7 @@ class MemberFinder:
         self._then: Callable[[list[PeerId]], None] | None = None
 
     def find(self, then: Callable[[list[PeerId]], None]) -> None:
-        """Find some members; `then` gets none of them where nobody is found in time."""
+        """Find some members; `then` gets an empty list if none is found in time."""
         self._then = then
         self._timer = self._turn.after(self._timeout_s, partial(self._end, []))
         self._tries += 1
@@ -43,7 +46,7 @@ class MemberFinder:
             self._end(list(members))
 
     def search_failed(self, outcome: DeadEnd | NobodyFound) -> None:
-        """Nobody is found."""
+        """The search found no member."""
         self._end([])
 
     def _end(self, members: list[PeerId]) -> None:

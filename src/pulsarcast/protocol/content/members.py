@@ -1,11 +1,14 @@
-"""The members' side of comparing: which events a subscriber lacks (docs/spec/content.md, Compare).
+"""Comparing, the member's side: finds in its log the events that a subscriber lacks.
 
-A member's log has places without gaps, so a subscriber only says up to which place it has compared
-before: one small question, however many publishers there are. The answer brings what matches and is
-new, and where the numberings stand by then: with that the subscriber can go on with another member.
+docs/spec/content.md, Compare.
 
-Nothing is remembered about who asks. Events of the log's last pages are kept sorted by attribute,
-so that a filter looks at those that lie in its ranges, and not at all of them.
+The places of a member's log have no gaps, so a subscriber only names the place up to which it has
+compared before: one small question, however many publishers there are. The answer brings the new
+events that match, and where the numberings stand: with these marks the subscriber can go on with
+another member.
+
+A member remembers nothing about subscribers. It keeps events of the log's last pages sorted by
+attribute, so that a filter meets only the events in its ranges.
 """
 
 from bisect import bisect_left, bisect_right
@@ -27,13 +30,14 @@ from pulsarcast.protocol.topic.topic import Topic
 
 PAGE = 128
 PAGES_MAX = 64
-"""Pages of logs that are kept in memory."""
+"""Bounds the pages of logs that are kept in memory."""
 SCANNED_MAX = 1024
-"""Places that one question looks through."""
+"""Bounds the places of the log that one question searches."""
 MATCHED_MAX = 4096
-"""And events held against filters: who asks with many filters is answered in smaller steps."""
+"""Bounds the events that one question matches with filters: a subscriber with many filters is
+answered in smaller steps."""
 SOUGHT_MAX = 64
-"""Numberings whose place in our log is looked up for a subscriber who is new to us."""
+"""Bounds the numberings whose place in the log is looked up for a subscriber's first question."""
 MARKS_PAGE = 512
 
 
@@ -52,7 +56,7 @@ class _Page:
         self._columns: dict[str, tuple[list[float], list[int]]] = {}
 
     def matching(self, wanted: Filter, after: int, until: int) -> list[int]:
-        """Which of the events between two places a filter matches, by their place in the page."""
+        """The events between two places that a filter matches, by their place in the page."""
         near: set[int] = set()
         for box in wanted.cover():
             candidates: range | list[int] = range(len(self.events))
@@ -81,18 +85,18 @@ class _Page:
 
 
 class Members:
-    """Answers content subscribers from the logs of topics that we are a member of."""
+    """Answers content subscribers from the logs of topics that the node is a member of."""
 
     def __init__(self, context: Context) -> None:
         self._turn = context.turn
         self._bytes_max = context.parameters.range_bytes_max
         self._counts = context.counts
         self._logs: dict[Cid, tuple[object, int]] = {}
-        """Which life of a topic's log the places of a token are of."""
+        """By topic: the log that a question's places refer to, and its token."""
         self._pages: dict[tuple[Cid, int], _Page] = {}
 
     def answer(self, sender: PeerId, message: CompareContent, topic: Topic | None) -> None:
-        """A content subscriber wants to know what it lacks."""
+        """A content subscriber asks for the events that it lacks."""
         if topic is None or not topic.started or topic.comparing.lacks_start:
             self._turn.send(sender, _no_member(message))
             return
@@ -101,7 +105,7 @@ class Members:
             self._send_marks(sender, message, topic, token, _marks(topic, None))
             return
         if message.log not in (0, token):
-            # We have begun anew since: it has to show us where it stands.
+            # The member has begun anew since: the subscriber has to show its marks.
             self._turn.send(sender, _no_member(message))
             return
         late = [] if message.log else _too_late(message, topic)
@@ -131,7 +135,7 @@ class Members:
     def _find_start(
         self, message: CompareContent, topic: Topic, then: Callable[[int], None]
     ) -> None:
-        """The place before the first event that a subscriber's marks do not cover."""
+        """Find the place before the first event that a subscriber's marks do not cover."""
         theirs = {(mark.publisher, mark.epoch): mark.high for mark in message.marks}
         ahead = [
             (mark, theirs.get((mark.publisher, mark.epoch), 0))
@@ -144,7 +148,7 @@ class Members:
         start = topic.log.synced
         waiting = list(ahead)
         sought: dict[tuple[PeerId, int, int], None] = {}
-        """The last number asked for: where it is not in the answer, there is more."""
+        """The last numbers asked for: one that is not in the answer shows that there are more."""
 
         def step() -> None:
             if not waiting or start == 0:
@@ -165,13 +169,13 @@ class Members:
                     start = min(start, place - 1)
                 sought.pop((event.numbered_by, *event.sequence), None)
             if sought:
-                # More than we read at once, and an older place may hold a later number.
+                # More than one read brings, and an earlier place may hold a later number.
                 start = 0
             step()
 
         step()
 
-    # Looking through the log.
+    # Searching the log.
 
     def _scan(
         self,
@@ -285,10 +289,10 @@ def _no_member(message: CompareContent, late: tuple[MarkState, ...] = ()) -> Con
 
 
 def _too_late(message: CompareContent, topic: Topic) -> list[MarkState]:
-    """Where our log begins, of numberings that a subscriber has compared less far than that.
+    """The first numbers of the member's log, for numberings of which the subscriber has less.
 
-    Of what lies between we know nothing: we were no member yet. What retention let go of is
-    nobody's any more.
+    The member knows nothing of what lies between: it was no member yet. Events that retention
+    dropped do not count: no member holds them.
     """
     if message.place == MARKS_LEFT_OUT:
         return []
@@ -301,12 +305,12 @@ def _too_late(message: CompareContent, topic: Topic) -> list[MarkState]:
 
 
 def _marks(topic: Topic, moved: dict[tuple[PeerId, int], None] | None) -> list[MarkState]:
-    """Where numberings stand, as far as everything up to there is on our disk."""
+    """The marks of numberings: everything up to there is on the disk."""
     pending = topic.log.pending()
     if moved is None:
         known = topic.frontier.marks()
     else:
-        # In the order of all marks, without making those that nobody asks for.
+        # In the order of all marks, without making those that were not asked for.
         found = (topic.frontier.mark(*source) for source in sorted(moved))
         known = [mark for mark in found if mark is not None]
     marks = []

@@ -1,19 +1,20 @@
-"""What peers say about content-based subscriptions (2d-tree thesis, 4.2.1).
+"""Messages between peers about content-based subscriptions (docs/spec/content.md, Messages).
 
-The thesis' seven kinds, as they became here:
+They come from the seven kinds of the 2d-tree thesis (4.2.1):
 
 - ProbeSubMessage and InsertSubMessage are one, `PlaceSubscription`: a record is small, so the probe
   carries it, and the leaf that it finds keeps it. `Installed` answers.
 - TransferSubMessage is `PlaceState`, which also keeps replicas and hands a home over; `PlaceTaken`
   answers it.
-- LeafUpdateMessage is `TreeHint`, which is also told to whoever guesses wrong: it says whom to ask,
-  `AskShape` asks, and `TreeShape` answers. Nobody believes a shape that it did not ask for.
+- LeafUpdateMessage is `TreeHint`, which is also sent to a peer that guessed wrongly. It names the
+  home to ask; `AskShape` asks, and `TreeShape` answers. A peer believes no shape that it did not
+  ask for.
 - ProbePubMessage and ProbePubMulticastMessage are `ProbeEvent`, with one target or many.
 - EventDeliveryMessage is `MatchedEvent`.
 
-`CompareContent` and `ContentCompared` are ours: they make complete what routing may lose.
+`CompareContent` and `ContentCompared` are not in the thesis: they bring events that routing lost.
 
-Those with `hops` are routed: each hop passes them to a peer closer to where they go.
+Messages with `hops` are routed: each hop passes them to a peer closer to their target.
 """
 
 import enum
@@ -51,7 +52,8 @@ from pulsarcast.protocol.limits import (
 from pulsarcast.protocol.store import MarkState
 
 ID_BYTES: Final = 8
-"""As much of a CID as tells events apart here: whose events collide hides its own."""
+"""Length of the CID's part that names an event here. It is short, since a publisher whose events
+collide only hides its own."""
 TREE_NODE_MAX: Final = (2 << DEPTH_MAX) - 1
 
 Attribute: TypeAlias = Annotated[str, Size(1, NAME_BYTES_MAX)]
@@ -67,48 +69,49 @@ Marks: TypeAlias = Annotated[
 
 
 class Stage(enum.IntEnum):
-    """How sure it is that the tree has the node that something is sent to."""
+    """How sure it is that the tree has the tree node that a message is for."""
 
     GUESSED = 0
-    """The sender guesses, or heard of it: where it is not, we are too deep, and jump up."""
+    """The sender guesses, or heard of it: if it does not exist, the message jumps up."""
     ASSURED = 1
-    """Its parent has split: whoever is its home may begin it, empty."""
+    """Its parent has split: its home may begin it, empty."""
     PASSED = 2
-    """A home that holds nothing of it asks the next closest peer: it may not have got it yet."""
+    """A home that holds nothing of it asks the next closest peer, which may be the old home."""
     PASSED_ASSURED = 3
     PASSED_2 = 4
-    """That one has nothing of it either: several may be new. It asks the next one."""
+    """That peer holds nothing of it either: several may be new. It asks the next one."""
     PASSED_2_ASSURED = 5
     PASSED_3 = 6
     PASSED_3_ASSURED = 7
     PASSED_4 = 8
-    """From here on only those pass it on that have just begun themselves."""
+    """From here on only peers that have just started pass it on."""
     PASSED_4_ASSURED = 9
     PASSED_5 = 10
     PASSED_5_ASSURED = 11
     PASSED_6 = 12
     PASSED_6_ASSURED = 13
     NOBODY = 14
-    """None of them has: begin it."""
+    """No peer that was asked holds anything of it: begin it."""
 
     @property
     def is_passed(self) -> bool:
-        """Whether somebody closer holds nothing of it."""
+        """Whether a closer peer holds nothing of it."""
         return Stage.PASSED <= self < Stage.NOBODY
 
     @property
     def is_assured(self) -> bool:
-        """Whether the node must exist."""
+        """Whether the tree node must exist."""
         return self % 2 == 1
 
 
 class Target(NamedTuple):
-    """A node of the tree whose home an event goes to."""
+    """A tree node whose home an event goes to."""
 
     attribute: Attribute
     at: TreeNode
     wanted: TreeNode
-    """Whose part of the event's target area is searched: below `at` where a guess was too deep."""
+    """The tree node whose part of the event's target area is searched: below `at` if a guess was
+    too deep."""
     stage: Stage = Stage.GUESSED
 
 
@@ -121,7 +124,7 @@ class Held(NamedTuple):
     high: Annotated[float, Bound(0.0, 1.0)]
     closed: bool
     left_s: Annotated[int, Bound(0, LEASE_S_MAX)]
-    """What is left of the lease."""
+    """Seconds that are left of the lease."""
 
 
 class PlaceSubscription(Struct, frozen=True):
@@ -133,12 +136,12 @@ class PlaceSubscription(Struct, frozen=True):
     stage: Stage
     held: Held
     token: Number
-    """What to say in the answer: only who was on the way of the question can."""
+    """Repeated in the answer: only peers on the message's way know it."""
     hops: Hops = 0
 
 
 class Installed(Struct, frozen=True):
-    """The answer: the leaf that keeps it, and what its home knows of the tree."""
+    """Answer of the leaf that keeps the piece, with its home's shape of the tree."""
 
     topic: Cid
     sid: Number
@@ -160,7 +163,7 @@ class ProbeEvent(Struct, frozen=True):
 
 
 class MatchedEvent(Struct, frozen=True):
-    """An event that a subscription of the receiver's matches, as its publisher signed it."""
+    """An event that matches a subscription of the receiver, as its publisher signed it."""
 
     block: Block
     hops: Hops
@@ -170,15 +173,15 @@ class Purpose(enum.IntEnum):
     """Why a home sends what it holds."""
 
     REPLICA = 0
-    """Keep a copy: you are next to me."""
+    """Keep a copy: the receiver is next to the home."""
     HAND_OVER = 1
-    """You are closer to the key than I am: it is yours once you say so."""
+    """The receiver is closer to the key: it becomes the home once it answers."""
     TRANSFER = 2
-    """The leaf has split: these are in your half. Routed to the child's home."""
+    """The leaf has split: these pieces are in the receiver's half. Routed to the child's home."""
 
 
 class PlaceState(Struct, frozen=True):
-    """What is held of one node of the tree, or what changed in it."""
+    """The pieces of one tree node, or those that changed."""
 
     topic: Cid
     attribute: Attribute
@@ -187,16 +190,16 @@ class PlaceState(Struct, frozen=True):
     is_split: bool
     held: Annotated[tuple[Held, ...], Many(HELD_MAX)]
     shape: ShapeBytes = b""
-    """What is known of the tree below, where the node has split."""
+    """The shape of the tree below, if the tree node has split."""
     token: Number = 0
-    """What to say in the answer; 0: none is wanted."""
+    """Repeated in the answer; 0: none is wanted."""
     home: PeerId | None = None
-    """Who is to be answered, where it is not the sender."""
+    """The peer to answer, if it is not the sender."""
     hops: Hops = 0
 
 
 class PlaceTaken(Struct, frozen=True):
-    """What was handed over or transferred is kept here now."""
+    """Answer: the state that was handed over or transferred is kept here now."""
 
     topic: Cid
     attribute: Attribute
@@ -205,31 +208,31 @@ class PlaceTaken(Struct, frozen=True):
 
 
 class TreeHint(Struct, frozen=True):
-    """There is more to know of a tree below a node: ask. Routed to a home, or told to one peer."""
+    """A tree has grown below a tree node: query it. Routed to a home, or sent to one peer."""
 
     topic: Cid
     attribute: Attribute
     about: TreeNode
     at: Annotated[int, Bound(0, TREE_NODE_MAX)] = 0
-    """The node whose home it is for; 0: the receiver, whoever it is."""
+    """The tree node whose home it is for; 0: any receiver."""
     hops: Hops = 0
 
 
 class AskShape(Struct, frozen=True):
-    """What is known of the tree below a node? Routed to its home."""
+    """Query for the shape of the tree below a tree node. Routed to its home."""
 
     topic: Cid
     attribute: Attribute
     at: TreeNode
     token: Number
-    """What to say in the answer."""
+    """Repeated in the answer."""
     asker: PeerId | None = None
-    """Who is to be answered, where it is not the sender."""
+    """The peer to answer, if it is not the sender."""
     hops: Hops = 0
 
 
 class TreeShape(Struct, frozen=True):
-    """The answer: what is known of the tree below a node."""
+    """Answer: the shape of the tree below a tree node."""
 
     topic: Cid
     attribute: Attribute
@@ -239,7 +242,8 @@ class TreeShape(Struct, frozen=True):
 
 
 MARKS_LEFT_OUT = 1
-"""Instead of a place, to a member that is new to us: we know more numberings than fit."""
+"""In the place of `place`, to a member that is asked for the first time: the subscriber knows more
+numberings than fit."""
 
 
 class CompareContent(Struct, frozen=True):
@@ -249,21 +253,21 @@ class CompareContent(Struct, frozen=True):
     topic: Cid
     where: Filters
     log: Number
-    """Which log of the member's the places are of; 0: it is asked for the first time."""
+    """The member's log that the places refer to; 0: it is asked for the first time."""
     place: Number
-    """Up to where the member's log was compared before; `MARKS_LEFT_OUT` where `log` is 0."""
+    """Place up to which the member's log was compared; `MARKS_LEFT_OUT` if `log` is 0."""
     base: Number
-    """Up to where marks were told before."""
+    """Place up to which marks were sent before."""
     have: EventIds
-    """Eight bytes each of the events that came lately."""
+    """Eight bytes each of the events that arrived lately."""
     marks: Marks = ()
-    """What we have compared with others, where this member is new to us; all of it, or nothing."""
+    """The subscriber's marks, if the member is asked for the first time; all of them, or none."""
     fresh: bool = False
-    """We hold nothing yet: where the member stands is where we start."""
+    """Whether the subscription begins: its start is where the member stands."""
 
 
 class ContentCompared(Struct, frozen=True):
-    """The matching events among those asked about, and how far they were looked through."""
+    """The matching events among those asked about, and how far the log was searched."""
 
     request: Number
     topic: Cid
@@ -271,14 +275,14 @@ class ContentCompared(Struct, frozen=True):
     place: Number
     newest: Number
     order: EventIds
-    """Eight bytes each of all that match, in the order of the member's log."""
+    """Eight bytes each of all events that match, in the order of the member's log."""
     blocks: Blocks
     marks: Marks
-    """Where the numberings stand that moved since `base`; only once the log's end is reached.
+    """Marks of the numberings that moved since `base`; only once the log's end is reached.
 
-    Where `log` is 0: those of which the member's own log begins too late for us, and where."""
+    If `log` is 0: numberings of which the member's own log begins too late, and where it begins."""
     more: bool
-    """The next message goes on with the same answer."""
+    """Whether the next message goes on with the same answer."""
 
 
 ContentMessage: TypeAlias = (

@@ -1,7 +1,7 @@
-"""A place: what we hold of one node of a tree, as its home or as a neighbour of its home.
+"""A place: the state of one tree node, at its home or at a replica next to the home.
 
-A leaf keeps subscriptions' pieces and finds those that an event matches through an index; a node
-that has split keeps nothing but that fact (2d-tree thesis, 3.2.2 and 3.6).
+A leaf keeps pieces of subscriptions, and finds those that an event matches through an index. A tree
+node that has split keeps nothing but that fact (2d-tree thesis, 3.2.2 and 3.6).
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,16 +17,16 @@ from pulsarcast.protocol.content.messages import Held
 from pulsarcast.protocol.content.space import SPLIT_DEPTH_MAX, Piece, key_of_node, level, point_of
 
 SEEN_MAX = 256
-"""Events remembered to have been matched at a leaf: guesses may lead to it twice."""
+"""Bounds the events remembered to have been matched at a leaf: guesses may lead to it twice."""
 RENEWED_MIN = 0.1
-"""Of its lease: by how much longer a piece must be kept for that to be news."""
+"""Share of its lease by which a renewal must prolong a piece, to be sent to the replicas."""
 LOAD_WINDOW_S = 10.0
-"""How long the load of a leaf is counted before it is judged."""
+"""Window over which the load of a leaf is measured."""
 
 PlaceId = tuple[Cid, str, int]
-"""Which node of which tree: topic, attribute, the node's number."""
+"""A tree node: topic, attribute, the tree node's number."""
 PieceKey = tuple[PeerId, int, int]
-"""Whose piece it is: subscriber, sid, which of its pieces."""
+"""A piece: subscriber, sid, number of the piece."""
 
 
 class Kept(NamedTuple):
@@ -42,32 +42,32 @@ class Kept(NamedTuple):
 
     @property
     def key(self) -> PieceKey:
-        """Whose it is."""
+        """The key of the piece."""
         return (self.record.subscriber, self.record.sid, self.number)
 
     def held(self, now: float) -> Held:
-        """As it is passed on."""
+        """The piece as it is passed on."""
         low, high, closed = self.piece
         left_s = max(1, int(self.expires_s - now))
         return Held(self.record.block, self.number, low, high, closed, left_s)
 
 
 def salt_of(subscriber: PeerId, sid: int, piece: int) -> bytes:
-    """What sets a piece's point apart from those of equal pieces."""
+    """The salt that separates a piece's point from those of equal pieces."""
     return b"%b%d/%d" % (subscriber, sid, piece)
 
 
 def kept_of(
     held: Held, record: SubscriptionRecord, wanted: Filter | None, expires_s: float
 ) -> Kept:
-    """A piece as somebody passed it on."""
+    """A piece as another peer passed it on."""
     piece = Piece(held.low, held.high, held.closed)
     point = point_of(piece, salt_of(record.subscriber, record.sid, held.piece))
     return Kept(record, wanted, held.piece, piece, point, expires_s)
 
 
 class Place:
-    """One node of a tree."""
+    """The state of one tree node."""
 
     __slots__ = (
         "_indices",
@@ -98,33 +98,33 @@ class Place:
         self.at = at
         self.key: Key = key_of_node(topic, attribute, at)
         self.is_owner = False
-        """We serve it: we are its home, or have not handed it over yet."""
+        """Whether this node serves it: it is the home, or has not handed it over yet."""
         self.is_split = False
         self.kept: dict[PieceKey, Kept] = {}
         self.version = 0
-        """Counts the changes, so that nothing that came during a hand-over is left behind."""
+        """Counts the changes, so that no change during a hand-over is lost."""
         self.copies: dict[PeerId, None] = {}
-        """Neighbours that hold all of it but for what has `changed`."""
+        """Replicas that hold all of it except what has `changed`."""
         self.changed: dict[PieceKey, None] = {}
         self.handing: tuple[PeerId, int, int] | None = None
-        """To whom we hand it over, under which token, at which version."""
+        """The peer to which it is being handed over, the token, and the version."""
         self.leaving: dict[int, dict[PieceKey, None]] = {}
         """By token: pieces on their way to a child's home, matched here until it has them."""
         self.tells_up = False
         self.told_up = b""
-        """What was known below it when the home above last heard from us."""
+        """The shape below it when the home above last got a report."""
         self.needless = 0
-        """For how many rounds of upkeep others closer to the key have been enough."""
+        """For how many rounds of upkeep enough other peers have been closer to the key."""
         self.used_s = 0.0
-        """When something was last asked of it."""
+        """When a message last used it."""
         self._seen: dict[Cid, None] = {}
         self._indices: dict[Cid, FilterIndex[PieceKey]] = {}
-        """By topic version: a filter means what the schema of its version says."""
+        """By topic version: a filter is read by the schema of its version."""
         self._load = 0
         self._load_since_s = 0.0
 
     def put(self, kept: Kept, schema: tuple[AttributeRule, ...]) -> bool:
-        """Keep a piece, or its newer form, or its longer lease; False where nothing is new."""
+        """Keep a piece, or its newer form, or its longer lease; False if nothing is new."""
         key = kept.key
         known = self.kept.get(key)
         if known is not None:
@@ -133,7 +133,7 @@ class Place:
             if known.record == kept.record and known.piece == kept.piece:
                 if kept.expires_s <= known.expires_s + RENEWED_MIN * kept.record.lease_s:
                     return False
-                # Renewed: the neighbours' copies must not run out before ours.
+                # Renewed: the copies at the replicas must not expire before this one.
                 self.kept[key] = kept
                 self.version += 1
                 self.changed[key] = None
@@ -167,7 +167,7 @@ class Place:
             self.drop(key)
 
     def is_new(self, event: Cid) -> bool:
-        """Whether an event was not matched here before; it counts as matched from now on."""
+        """Whether an event is matched here for the first time; from now on it counts as matched."""
         if event in self._seen:
             return False
         self._seen[event] = None
@@ -185,11 +185,11 @@ class Place:
         return list(found)
 
     def all_held(self, now: float) -> Iterator[Held]:
-        """Everything that is kept, as it is passed on."""
+        """All pieces, as they are passed on."""
         return (kept.held(now) for kept in self.kept.values())
 
     def bear(self, messages: int, now: float) -> float:
-        """Count work done for an event; returns messages a second, once a window has passed."""
+        """Count messages sent for an event; returns messages a second, once a window has passed."""
         self._load += messages
         passed_s = now - self._load_since_s
         if passed_s < LOAD_WINDOW_S:
@@ -200,6 +200,6 @@ class Place:
         return rate if passed_s < 3 * LOAD_WINDOW_S else 0.0
 
     def can_split(self) -> bool:
-        """Whether halving would ever tell its points apart."""
+        """Whether halving could ever separate its points."""
         points = {kept.point for kept in self.kept.values()}
         return len(points) > 1 and level(self.at) < SPLIT_DEPTH_MAX

@@ -1,7 +1,7 @@
-"""Probing: an event goes from its publisher to the leaves (2d-tree thesis, 3.4.1).
+"""Probing: sends a publisher's event towards the leaves (2d-tree thesis, 3.4.1).
 
-Where we know the tree we name its leaves. Where we do not, we guess nodes that cover the event's
-target area, as the thesis does; homes that know better tell us.
+A publisher that knows the tree's shape names its leaves. Otherwise it guesses tree nodes that cover
+the event's target area, as in the thesis; homes that know more send it hints.
 """
 
 from collections.abc import Mapping
@@ -15,14 +15,15 @@ from pulsarcast.protocol.content.trees import Trees
 from pulsarcast.protocol.context import Context
 
 GUESS_LEVELS = (1, 4)
-"""Between which levels we guess (the thesis: up to 10, whatever the tree)."""
+"""Levels between which a publisher guesses (the thesis: up to 10, for any tree)."""
 GUESS_CHANCE = 0.5
 LEAVES_MAX = 1024
-"""Leaves of one tree that we name; where there are more, those above them know them."""
+"""Bounds the leaves of one tree that a publisher names; if there are more, the homes above them
+pass the event on."""
 
 
 class Probing:
-    """Sends our events to the leaves of all trees of their attributes."""
+    """Sends the node's events to the leaves of the trees of their attributes."""
 
     def __init__(self, context: Context, trees: Trees, homes: Homes) -> None:
         self._turn = context.turn

@@ -1,8 +1,8 @@
-"""Routing: which peer is the home of a tree's node, or nearer to it (2d-tree thesis, 3.4.2).
+"""Routing: finds the next hop of a message for a tree node (2d-tree thesis, 3.4.2).
 
-A message travels to peers ever closer to the key of the node that it is for. What goes the same way
-travels together: targets are grouped by their next hop anew at each one, which is the thesis'
-multicast (on Pastry by shared prefix; on XOR buckets "one message per next hop" comes to the same).
+A message travels to peers ever closer to the key of its tree node. Targets with the same next hop
+travel together, and each hop groups them anew. This is the thesis' multicast: on Pastry by shared
+prefix; on XOR buckets "one message per next hop" comes to the same.
 """
 
 from collections import deque
@@ -15,14 +15,14 @@ from pulsarcast.protocol.dht.kademlia import Kademlia
 
 HOPS_MAX = 64
 LOOKED_AT = 8
-"""Peers closest to a key that are looked at for the next one outwards."""
+"""Bounds the peers, closest to a key, among which the next one outwards is chosen."""
 UNSURE_MAX = 128
-"""Probes remembered in case the peer that took them turns out to be gone."""
+"""Bounds the probes remembered in case the peer that took them is gone."""
 UNSURE_S = 10.0
 
 
 class Routing:
-    """Finds the next hop, and takes another one where it was lost."""
+    """Finds the next hop, and another one if that was lost."""
 
     def __init__(self, context: Context, dht: Kademlia) -> None:
         self._turn = context.turn
@@ -31,16 +31,17 @@ class Routing:
         self._unsure: deque[tuple[float, PeerId, ProbeEvent]] = deque(maxlen=UNSURE_MAX)
 
     def closer(self, key: Key) -> PeerId | None:
-        """The peer we know that is closest to a key; None where that is ourselves."""
+        """The known peer that is closest to a key; None if that is this node."""
         closest = self._dht.closest_known(key, 1)
         if closest and self.is_closer(closest[0].peer, key):
             return closest[0].peer
         return None
 
     def farther(self, key: Key, sender: PeerId | None) -> PeerId | None:
-        """The next peer that we know, outwards from a key: from us, or from who asked us.
+        """The next known peer outwards from a key: farther than this node, or than the sender.
 
-        One that has just joined asks whom it knows, past the closest of those it does not know.
+        A sender that has just joined knows few peers, and may skip closer ones: so the message
+        can come back to one of these.
         """
         inner = self._me ^ key
         if sender is not None:
@@ -51,20 +52,20 @@ class Routing:
         return None
 
     def around(self, key: Key, count: int) -> list[PeerId]:
-        """The closest others."""
+        """The closest other peers."""
         return [contact.peer for contact in self._dht.closest_known(key, count)]
 
     def is_closer(self, peer: PeerId, key: Key) -> bool:
-        """Whether a peer is closer to a key than we are."""
+        """Whether a peer is closer to a key than this node."""
         return is_closer(peer, self._turn.me, key)
 
     def send_probe(self, peer: PeerId, probe: ProbeEvent) -> None:
-        """Pass an event on; should the peer be gone, `lost` gives it back."""
+        """Pass an event on; if the peer is gone, `lost` gives it back."""
         self._unsure.append((self._turn.now, peer, probe))
         self._turn.send(peer, probe)
 
     def lost(self, peer: PeerId) -> list[ProbeEvent]:
-        """A connection ended: what we gave it a moment ago may have to go another way."""
+        """A connection ended: the events sent to it a moment ago may have to go another way."""
         since_s = self._turn.now - UNSURE_S
         again = [probe for at, to, probe in self._unsure if to == peer and at >= since_s]
         if again:

@@ -1,4 +1,4 @@
-"""What an experiment varies in content routing, and what it watches (docs/spec/content.md).
+"""Rules of content routing that an experiment varies or watches (docs/spec/content.md).
 
 A node of a network has the rules as they are here. An experiment builds its nodes with a subclass
 (decision 0009).
@@ -9,12 +9,12 @@ from pulsarcast.protocol.content.space import CUT_OFF, REACH
 
 
 class ContentRules:
-    """How filters are cut and events searched for; all nodes of a network share the numbers."""
+    """How filters are cut and events are searched; all nodes of a network share the numbers."""
 
     cut_off = CUT_OFF
-    """Ranges wider than this are cut into pieces; 1: none is."""
+    """Ranges wider than this are cut into pieces; 1: none is cut."""
     reach = REACH
-    """How far above the diagonal subscriptions are looked for."""
+    """Distance above the diagonal up to which subscriptions are searched."""
     multicast = True
     """Whether targets with one next hop travel together."""
 

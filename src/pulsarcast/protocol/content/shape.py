@@ -1,10 +1,14 @@
-"""The tree's shape, as far as we know it (the thesis' LeafNodeRoutingTable, 3.2.2).
+"""The shape of a tree: the tree nodes that are known to have split.
 
-A tree only grows, so all there is to know of it is which nodes have split: a set that can be merged
-from anywhere, in any order, and is never wrong, only old, unless a home lies: so only homes are
-asked, from the root downwards (`asking`). Written down node by node, level by level, a bit each
-(1: split), a subtree of n leaves takes 2n - 1 bits: the whole tree of 5,000 subscriptions fits into
-some hundred bytes, so homes tell it to whoever asks.
+docs/spec/content.md, The tree.
+
+It is the LeafNodeRoutingTable of the 2d-tree thesis (3.2.2). A tree only grows, so its shape is a
+set of splits that can be merged in any order, and is never wrong, only old. A home can lie about
+it, so only homes that are asked are believed, from the root downwards (`shape_queries`).
+
+On the wire a shape has one bit for each tree node, level by level (1: split). A subtree of n leaves
+takes 2n - 1 bits: the whole tree of 5,000 subscriptions fits into some hundred bytes, so homes send
+it to every peer that asks.
 """
 
 from collections.abc import Iterator
@@ -20,56 +24,56 @@ from pulsarcast.protocol.content.space import (
 )
 
 SPLITS_MAX = 1 << 14
-"""Split nodes that we remember of one tree."""
+"""Bounds the splits remembered of one tree."""
 SHAPE_BITS_MAX = 8 * 1024
-"""Nodes told in one message; what does not fit is told as leaves."""
+"""Bounds the tree nodes in one message; a split that does not fit is sent as a leaf."""
 
 
 class Shape:
-    """Which nodes of one attribute's tree have split."""
+    """The tree nodes of one attribute's tree that have split."""
 
     __slots__ = ("_is_told", "_splits")
 
     def __init__(self) -> None:
         self._splits: set[int] = set()
         self._is_told = False
-        """Whether the root's home told us of it. Of no split: the root is the only leaf."""
+        """Whether the root's home has answered. If it named no split, the root is the only leaf."""
 
     def __len__(self) -> int:
-        """How many splits we know of."""
+        """How many splits are known."""
         return len(self._splits)
 
     @property
     def is_known(self) -> bool:
-        """Whether we can name leaves, from the root downwards."""
+        """Whether leaves can be named, from the root downwards."""
         return self._is_told or ROOT in self._splits
 
     def is_split(self, identifier: int) -> bool:
-        """Whether a node is known to have split."""
+        """Whether a tree node is known to have split."""
         return identifier in self._splits
 
     def exists(self, identifier: int) -> bool:
-        """Whether all above a node are known to have split."""
+        """Whether all above a tree node are known to have split."""
         return self.leaf_towards(identifier, ROOT) in (None, identifier)
 
     def split(self, identifier: int) -> None:
-        """A node has split.
+        """A tree node has split.
 
-        Nothing follows for those above it, whose own homes have to say so: whoever makes a node up
-        would have made up its way from the root as well.
+        This shows nothing about those above it, whose own homes have to say so: a peer that makes
+        up a tree node would make up its way from the root as well.
         """
         if level(identifier) < DEPTH_MAX and len(self._splits) < SPLITS_MAX:
             self._splits.add(identifier)
 
     def leaf(self, x: float, y: float, below: int = ROOT) -> int:
-        """The leaf that holds a point, as far as we know."""
+        """The leaf that holds a point, as far as is known."""
         identifier = below
         while identifier in self._splits:
             identifier = child_towards(identifier, x, y)
         return identifier
 
     def leaf_towards(self, wanted: int, above: int) -> int | None:
-        """The leaf on the way from a node down to another one; None where that one has split."""
+        """The leaf on the way from a tree node down to another; None if that one has split."""
         for depth in range(level(wanted) - level(above), -1, -1):
             identifier = wanted >> depth
             if identifier not in self._splits:
@@ -77,7 +81,7 @@ class Shape:
         return None
 
     def leaves(self, place: float, below: int = ROOT, reach: float = REACH) -> list[int]:
-        """The leaves that an event's target area touches, as far as we know."""
+        """The leaves that an event's target area touches, as far as is known."""
         found: list[int] = []
         waiting = [below]
         for identifier in waiting:
@@ -90,7 +94,7 @@ class Shape:
         return found
 
     def all_leaves(self, below: int = ROOT) -> Iterator[int]:
-        """Every leaf below a node, as far as we know."""
+        """Every leaf below a tree node, as far as is known."""
         waiting = [below]
         for identifier in waiting:
             if identifier in self._splits:
@@ -99,7 +103,7 @@ class Shape:
                 yield identifier
 
     def to_bytes(self, below: int = ROOT) -> bytes:
-        """What we know below a node, breadth first: whatever is cut off is the deepest."""
+        """The shape below a tree node, breadth first: a cut leaves out the deepest."""
         bits: list[bool] = []
         waiting = [below]
         for identifier in waiting:
@@ -113,7 +117,7 @@ class Shape:
         return number.to_bytes((len(bits) + 8) // 8, "big")
 
     def merge(self, below: int, told: bytes) -> None:
-        """Take in what somebody else knows below a node."""
+        """Merge the shape that a home knows below a tree node."""
         if len(told) > SHAPE_BITS_MAX // 8 + 1:
             raise RemoteError("a tree's shape that is too large", code=Rejection.OVERSIZE)
         text = f"{int.from_bytes(told, 'big'):b}"[1:]

@@ -24,19 +24,20 @@ from pulsarcast.model.keys import Key
 
 ROOT: Final = 1
 DEPTH_MAX: Final = 40
-"""Halvings from the root: beyond, a leaf takes in whatever comes."""
+"""Bounds the halvings from the root: a leaf of this level takes all pieces that arrive."""
 SPLIT_DEPTH_MAX: Final = DEPTH_MAX - 2
-"""From this level on a leaf is not halved any more: its halves' halves still have names."""
+"""Level from which a leaf is not halved any more: its halves' halves still have names."""
 CUT_OFF: Final = 0.2
 """c of the line y = x + c, as a share of the attribute's domain. The thesis gives no number."""
 PIECE_MIN: Final = 0.5
-"""h, the length of a piece, is drawn from this share of the cut-off up to all of it."""
+"""Shortest piece, as a share of the cut-off; its length h is drawn from there up to all of it."""
 WIDENING: Final = 1 / 4096
-"""Ranges are widened at both ends by up to this, so that equal ones can be told apart (3.3).
+"""Bounds by how much a range is widened at both ends, so that equal ones differ (3.3).
 
-More than narrow ranges are wide, and events visit leaves in vain; less, and equal ones lie deep."""
+A larger number than the width of narrow ranges makes events visit leaves in vain; a smaller one
+puts equal ranges deep in the tree."""
 REACH: Final = CUT_OFF + 2 * WIDENING
-"""How far above the diagonal a point may be."""
+"""Largest distance of a point above the diagonal."""
 WIDE: Final = float(1 << 53)
 """A domain wider than this is measured by logarithms: it has no useful middle."""
 
@@ -63,7 +64,7 @@ class Piece(NamedTuple):
 
 
 def unit(domain: Domain, value: float) -> float:
-    """Where a value lies in its domain, from 0 to 1; never out of order."""
+    """The place of a value in its domain, from 0 to 1; it keeps the order of values."""
     low, high = float(domain.low), float(domain.high)
     if high <= low:
         return 0.0
@@ -80,13 +81,13 @@ def _log(value: float) -> float:
 
 
 def level(identifier: int) -> int:
-    """How many halvings lead to a node."""
+    """How many halvings lead to a tree node."""
     return identifier.bit_length() - 1
 
 
 @lru_cache(maxsize=1 << 16)
 def area(identifier: int) -> Area:
-    """The part of the square that a node is responsible for."""
+    """The part of the square that a tree node is responsible for."""
     x_low, x_high, y_low, y_high = 0.0, 1.0, 0.0, 1.0
     for depth, bit in enumerate(f"{identifier:b}"[1:]):
         if depth % 2 == 0:
@@ -107,7 +108,7 @@ def child_towards(identifier: int, x: float, y: float) -> int:
 
 
 def node_at(x: float, y: float, depth: int) -> int:
-    """The node of a level that holds a point (program 3.2)."""
+    """The tree node of a level that holds a point (program 3.2)."""
     identifier = ROOT
     for _ in range(depth):
         identifier = child_towards(identifier, x, y)
@@ -115,15 +116,15 @@ def node_at(x: float, y: float, depth: int) -> int:
 
 
 def is_below(identifier: int, ancestor: int) -> bool:
-    """Whether a node is an ancestor's descendant, or itself."""
+    """Whether a tree node is an ancestor's descendant, or the ancestor itself."""
     depth = level(identifier) - level(ancestor)
     return depth >= 0 and identifier >> depth == ancestor
 
 
 def touches(identifier: int, place: float, reach: float = REACH) -> bool:
-    """Whether an event's target area (3.4.1), below the cut-off line, has a part in a node's.
+    """Whether an event's target area (3.4.1), below the cut-off line, meets a tree node's area.
 
-    A node's upper and right edges count as its own: a corner more is searched, and none is missed.
+    A tree node's upper and right edges count as its own: a corner more is searched, none is missed.
     """
     where = area(identifier)
     if where.x_low > place or where.y_high < place:
@@ -134,10 +135,10 @@ def touches(identifier: int, place: float, reach: float = REACH) -> bool:
 def probes(
     place: float, *, first: int, last: int, chance: float, rng: Random, reach: float = REACH
 ) -> list[int]:
-    """Nodes that together cover an event's target area, chosen without knowing the tree.
+    """Tree nodes that together cover an event's target area, chosen without knowing the tree.
 
-    The thesis' RndRegionProbe (3.4.1): breadth first, a node between the two levels is taken by
-    chance, so that no level bears all of the load.
+    The thesis' RndRegionProbe (3.4.1): breadth first, a tree node between the two levels is taken
+    by chance, so that no level bears all of the load.
     """
     chosen: list[int] = []
     waiting = [ROOT]
@@ -169,7 +170,7 @@ def pieces(low: float, high: float, rng: Random, cut_off: float = CUT_OFF) -> It
 
 
 def point_of(piece: Piece, salt: bytes) -> tuple[float, float]:
-    """The point of a piece, a little off by its owner: equal ranges are different points."""
+    """The point of a piece, moved a little by its salt: equal ranges are different points."""
     draw = blake2b(salt, digest_size=8).digest()
     left, right = int.from_bytes(draw[:4]) / (1 << 32), int.from_bytes(draw[4:]) / (1 << 32)
     return max(0.0, piece.low - WIDENING * left), min(1.0, piece.high + WIDENING * right)
@@ -180,6 +181,6 @@ def point_of(piece: Piece, salt: bytes) -> tuple[float, float]:
 
 @lru_cache(maxsize=1 << 16)
 def key_of_node(topic: Cid, attribute: str, identifier: int) -> Key:
-    """Where a node of the tree has its home: the peer closest to this key."""
+    """The key of a tree node: the peer closest to it is the home."""
     name = b"pulsarcast/place/1%b%d/%b" % (topic, identifier, attribute.encode())
     return int.from_bytes(sha256(name).digest(), "big")

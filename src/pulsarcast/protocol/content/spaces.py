@@ -1,8 +1,10 @@
-"""What a topic's attributes mean for routing: their domains, by the oldest version that has them.
+"""The logical spaces of a topic: the domain of each attribute, and where filters and events lie.
 
-Points must not move when a schema grows: an attribute keeps the domain under which it first came,
-and values that a later version allows beyond it are taken for its ends (2d-tree thesis, 3.3.1: a
-new attribute does not affect what is installed).
+docs/spec/content.md, The logical space.
+
+Points must not move when a schema grows. So an attribute keeps the domain of the oldest version
+that has it, and values that a later version allows beyond it count as its ends (2d-tree thesis,
+3.3.1: a new attribute does not affect what is installed).
 """
 
 from collections.abc import Callable, Mapping
@@ -22,13 +24,13 @@ from pulsarcast.protocol.topic.versions import Versions
 
 ROUTING = "routing"
 CONTENT = "content"
-"""What a topic's `extensions` say where its events are routed by content."""
+"""Value of `routing` in a topic's `extensions` if its events are routed by content."""
 KNOWN_CHARS_MAX = 256
-"""Filters that are no longer are not parsed again."""
+"""Bounds the length of filters whose parsed form is cached: strangers could fill the memory."""
 WAITING_MAX = 256
-"""Messages that wait for the version that they name: strangers can make versions up."""
+"""Bounds the messages that wait for the version that they name: strangers can make versions up."""
 SCHEMAS_MAX = 8
-"""Schemas of a topic by which a filter is tried, the newest first."""
+"""Bounds the schemas of a topic by which a filter is tried, the newest first."""
 
 
 def is_routed(topic: TopicDescriptor) -> bool:
@@ -46,7 +48,7 @@ class Spaces:
         self._following = following
         self._domains: dict[Cid, tuple[int, dict[str, Domain]]] = {}
         self._finding: dict[tuple[Cid, Cid], list[Callable[[Versions | None], None]]] = {}
-        """Who waits for which version of which topic."""
+        """By topic and version: callers that wait for the version."""
         self._waiting = 0
 
     def find(
@@ -57,9 +59,9 @@ class Spaces:
         *,
         always: bool = False,
     ) -> None:
-        """A topic's versions, this one among them; None where it cannot be had.
+        """Find a topic's versions, this one among them; `then` gets None if it cannot be found.
 
-        Nor where too much waits for versions already, unless it is to wait `always`.
+        Also if `WAITING_MAX` callers wait already, unless this one is to wait `always`.
         """
         known = self._descriptors.get(topic)
         if known is not None and version in known.by_cid:
@@ -96,7 +98,7 @@ class Spaces:
             then(versions)
 
     def domains(self, versions: Versions) -> dict[str, Domain]:
-        """The numeric attributes of a topic, each as it first was."""
+        """The numeric attributes of a topic, each with its first domain."""
         topic, known = versions.first.cid, len(versions.by_cid)
         cached = self._domains.get(topic)
         if cached is not None and cached[0] == known:
@@ -113,7 +115,7 @@ class Spaces:
         return domains
 
     def places(self, versions: Versions, attributes: Mapping[str, Attribute]) -> dict[str, float]:
-        """Where an event lies in the space of each attribute that it has."""
+        """The place of an event in the space of each attribute that it has."""
         places: dict[str, float] = {}
         for name, domain in self.domains(versions).items():
             value = attributes.get(name)
@@ -123,7 +125,7 @@ class Spaces:
 
 
 def filter_of(version: TopicDescriptor, where: str) -> Filter:
-    """A filter that a stranger sent, by the schema that it was written for."""
+    """A filter that another peer sent, read by the schema that it was written for."""
     if len(where) > KNOWN_CHARS_MAX:
         return parse_received(where, version.attributes)
     return known_filter(version, where)
@@ -131,14 +133,14 @@ def filter_of(version: TopicDescriptor, where: str) -> Filter:
 
 @lru_cache(maxsize=1 << 13)
 def known_filter(version: TopicDescriptor, where: str) -> Filter:
-    """The same for a short one; long ones would let strangers fill our memory with their parts."""
+    """The same for a short filter. Long ones are not cached: strangers could fill the memory."""
     return parse_received(where, version.attributes)
 
 
 def read_filter(versions: Versions, where: str) -> tuple[TopicDescriptor, Filter]:
     """A filter by the newest version that can read it: a later one may have dropped attributes.
 
-    Raises RemoteError where none can.
+    Raises RemoteError if none can.
     """
     try:
         return versions.current, filter_of(versions.current, where)
@@ -154,12 +156,12 @@ def read_filter(versions: Versions, where: str) -> tuple[TopicDescriptor, Filter
 
 
 def own_filter(version: TopicDescriptor, where: str) -> Filter:
-    """A filter of our own application."""
+    """A filter of an application of this node."""
     return parse(where, version.attributes)
 
 
 class Routed(NamedTuple):
-    """How one alternative of a filter is routed: by which attribute, from where to where."""
+    """How one alternative of a filter is routed: by which attribute, and its range."""
 
     attribute: str
     low: float
@@ -167,9 +169,9 @@ class Routed(NamedTuple):
 
 
 def routes_of(wanted: Filter, domains: Mapping[str, Domain]) -> list[Routed]:
-    """By which attribute each box of a filter's cover is routed: the most selective one.
+    """The attribute by which each box of a filter's cover is routed: the most selective one.
 
-    Raises LocalError where a box says nothing about any number: such a filter cannot be routed.
+    Raises LocalError if a box has no numeric attribute: such a filter cannot be routed.
     """
     routes: list[Routed] = []
     for box in wanted.cover():

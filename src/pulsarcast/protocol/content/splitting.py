@@ -1,7 +1,7 @@
-"""Splitting: a leaf that holds or bears too much becomes two (2d-tree thesis, program 3.1).
+"""Splitting: halves a leaf that holds too much or has too much load (2d-tree thesis, program 3.1).
 
-The halves go on being halved here until each is small enough, and travel once, to the leaves that
-they end in. Until a leaf's home has said that it has them, we match them ourselves.
+The home goes on halving until each part is small enough. So each part travels once, to the leaf
+that it ends in. The old home matches its pieces until the home of that leaf confirms them.
 """
 
 from collections.abc import Mapping
@@ -15,18 +15,18 @@ from pulsarcast.protocol.content.trees import Trees
 from pulsarcast.protocol.context import Context
 
 HELD_MAX = 128
-"""Pieces in one message."""
+"""Bounds the pieces in one message."""
 
 
 class SplittingOwner(Protocol):
-    """What splitting asks of the places that it halves."""
+    """Asked of the part that holds the places."""
 
     def route_state(self, message: PlaceState) -> None:
         """Bring pieces to the home of their leaf."""
 
 
 class Splitting:
-    """Halves leaves, and sees their pieces home."""
+    """Halves leaves, and brings their pieces to the new homes."""
 
     def __init__(self, context: Context, trees: Trees, owner: SplittingOwner) -> None:
         self._turn = context.turn
@@ -43,7 +43,7 @@ class Splitting:
     def split(self, place: Place, capacity: int) -> list[int]:
         """Halve a leaf at least once, and further until no half holds more than `capacity`.
 
-        Returns the nodes below it that were halved in passing: their homes hear nothing of it.
+        Returns the tree nodes below it that were halved in passing: their homes do not know it.
         """
         shape = self._trees.shape(place.topic, place.attribute)
         place.is_split = True
@@ -62,7 +62,7 @@ class Splitting:
         return passed
 
     def send_down(self, place: Place) -> None:
-        """Send every piece that a split node still holds to its leaf's home."""
+        """Send every piece that a split tree node still holds to its leaf's home."""
         shape = self._trees.shape(place.topic, place.attribute)
         leaving = {key for keys in place.leaving.values() for key in keys}
         leaves: dict[int, list[Kept]] = {}
@@ -75,7 +75,7 @@ class Splitting:
                 self._send(place, leaf, pieces[first : first + HELD_MAX])
 
     def _send(self, place: Place, leaf: int, pieces: list[Kept]) -> None:
-        # Whoever knows it can say that it has them, and we let go of them.
+        # A peer that knows the token can confirm the pieces, and the old home drops them.
         token = self._turn.new_secret()
         keys = {kept.key: None for kept in pieces}
         place.leaving[token] = keys
@@ -96,12 +96,12 @@ class Splitting:
         )
 
     def _retry(self, place: Place, token: int) -> None:
-        """Nobody has said that it has them: send them again, wherever they belong by now."""
+        """No home has confirmed the pieces: send them again, to the leaves of now."""
         if place.leaving.pop(token, None) is not None and place.kept:
             self.send_down(place)
 
     def taken(self, places: Mapping[tuple[Cid, str, int], Place], message: PlaceTaken) -> None:
-        """A leaf's home has what we sent: we let go of it."""
+        """A leaf's home has the pieces: drop them here."""
         at = message.at >> 1
         while at:
             place = places.get((message.topic, message.attribute, at))

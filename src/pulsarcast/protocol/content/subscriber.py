@@ -1,8 +1,10 @@
-"""Our own subscriptions in other peers' keeping: installed, renewed, changed, cancelled (3.3).
+"""The node's own subscriptions: installs, renews, replaces and cancels them at leaves (3.3).
+
+docs/spec/content.md, Install.
 
 A filter is routed by the most selective of its attributes; `or` makes several routed subscriptions
-of it, and the cut-off line several pieces of each. Each piece is sent to the leaf that we believe
-its point falls into, and again until a leaf says that it keeps it.
+of it, and the cut-off line several pieces of each. The subscriber sends each piece to the leaf that
+its point falls into, by the known shape, and sends it again until a leaf confirms it.
 """
 
 from functools import partial
@@ -23,13 +25,14 @@ from pulsarcast.protocol.topic.versions import Versions
 GUESS_LEVEL_MAX = 4
 RETRY_FACTOR_MAX = 16
 HOME_LOST_S = 30.0
-"""How long after we lost a home a piece is renewed: its neighbours need time to notice."""
+"""Delay after the loss of a home, before its pieces are renewed: its replicas need time to notice
+the loss."""
 RENEW_SHARE = 0.5
-"""After this share of its lease a piece is renewed."""
+"""Share of its lease after which a piece is renewed: half leaves time to send it again."""
 
 
 class _Routed:
-    """One piece of a subscription on its way, or at home."""
+    """One piece of a subscription on its way, or at its home."""
 
     __slots__ = ("attribute", "factor", "home", "leaf", "piece", "point", "timer", "token")
 
@@ -41,15 +44,15 @@ class _Routed:
         self.point = point
         self.leaf: int | None = None
         self.home: PeerId | None = None
-        """Who keeps it; None while nobody has said so."""
+        """The peer that keeps it; None before one has confirmed it."""
         self.timer: int | None = None
         self.factor = 1
         self.token = token
-        """What a home's answer has to say."""
+        """Repeated in a home's answer."""
 
 
 class _Own:
-    """One subscription of ours."""
+    """One subscription of this node."""
 
     __slots__ = ("is_kept", "record", "routed")
 
@@ -61,7 +64,7 @@ class _Own:
 
 
 class Subscriber:
-    """Sees to it that our subscriptions are kept."""
+    """Keeps the node's subscriptions installed."""
 
     def __init__(self, context: Context, homes: Homes, spaces: Spaces, trees: Trees) -> None:
         self._turn = context.turn
@@ -75,7 +78,7 @@ class Subscriber:
         self._own: dict[tuple[Cid, int], _Own] = {}
 
     def __len__(self) -> int:
-        """How many subscriptions we have."""
+        """How many subscriptions the node has."""
         return len(self._own)
 
     def install(
@@ -89,8 +92,8 @@ class Subscriber:
     ) -> None:
         """Have a filter's events sent to this node.
 
-        It is read by the newest version, or by the one given.
-        Raises LocalError where the filter cannot be routed.
+        The filter is read by the newest version, or by the one given.
+        Raises LocalError if the filter cannot be routed.
         """
         topic, read_by = versions.first.cid, version or versions.current
         wanted = own_filter(read_by, where)
@@ -132,7 +135,7 @@ class Subscriber:
                 self._say(topic, end, number, routed)
 
     def _send(self, topic: Cid, sid: int, number: int) -> None:
-        """Send a piece to the leaf we believe in, and again if nobody answers."""
+        """Send a piece to the leaf that the shape names, and again if no home answers."""
         own = self._own.get((topic, sid))
         if own is None:
             return
@@ -169,7 +172,7 @@ class Subscriber:
             self._homes.place(message, None)
 
     def installed(self, sender: PeerId, message: Installed) -> None:
-        """A leaf's home keeps a piece of ours."""
+        """A leaf's home keeps a piece of this node."""
         own = self._own.get((message.topic, message.sid))
         if own is None or own.record.number != message.number:
             return
@@ -179,7 +182,7 @@ class Subscriber:
         if (routed.attribute, routed.token) != (message.attribute, message.token):
             return
         if not self._trees.shape(message.topic, message.attribute).is_known:
-            self._homes.telling.hint(message.topic, message.attribute, message.leaf)
+            self._homes.shape_hints.hint(message.topic, message.attribute, message.leaf)
         routed.home, routed.leaf, routed.factor = sender, message.leaf, 1
         self._turn.cancel(routed.timer)
         delay_s = self._turn.jitter(self._lease_s * RENEW_SHARE)
@@ -197,12 +200,12 @@ class Subscriber:
             self._send(topic, sid, number)
 
     def is_kept(self, topic: Cid, sid: int) -> bool:
-        """Whether every piece of a subscription has a home that we know of."""
+        """Whether every piece of a subscription has a known home."""
         own = self._own.get((topic, sid))
         return own is not None and all(routed.home is not None for routed in own.routed)
 
     def lost(self, peer: PeerId) -> None:
-        """A home may be gone: its neighbours have copies, and a renewal finds them."""
+        """A home may be gone: its replicas have copies, and a renewal finds them."""
         for (topic, sid), own in self._own.items():
             for number, routed in enumerate(own.routed):
                 if routed.home == peer:

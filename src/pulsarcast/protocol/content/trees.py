@@ -1,12 +1,12 @@
-"""Trees whose shapes we know something of: we subscribe or publish to them, or hold parts."""
+"""The shapes of the trees that a node subscribes to, publishes to or holds parts of."""
 
 from pulsarcast.model.ids import Cid
 from pulsarcast.protocol.content.shape import Shape
 
 TREES_MAX = 256
-"""Attributes of topics; the one used longest ago is forgotten."""
+"""Bounds the trees, one for each attribute; the one used longest ago is forgotten."""
 SPLITS_MAX = 65_536
-"""And splits in all of them."""
+"""Bounds the splits in all of them."""
 
 
 class Trees:
@@ -18,15 +18,15 @@ class Trees:
         self._shapes: dict[tuple[Cid, str], Shape] = {}
 
     def __len__(self) -> int:
-        """How many trees we know something of."""
+        """How many trees have a shape here."""
         return len(self._shapes)
 
     def known(self, topic: Cid, attribute: str) -> Shape | None:
-        """What we know of a tree that we have to do with; None of any other."""
+        """The shape of a tree that the node uses; None for any other."""
         return self._shapes.get((topic, attribute))
 
     def shape(self, topic: Cid, attribute: str) -> Shape:
-        """What we know of one tree."""
+        """The shape of a tree, empty if nothing is known of it."""
         shape = self._shapes.pop((topic, attribute), None)
         if shape is None:
             shape = Shape()

@@ -1,32 +1,34 @@
-"""Upkeep: copies at the neighbours, hand-over to who is closer, leases that end (thesis, 3.6).
+"""Upkeep: replicates places, hands them over to closer peers, and ends leases.
 
-The peers next closest to a place's key hold copies of it, so that whichever of them is closest once
-the home is gone can serve at once. A home that learns of a closer peer hands the place over, and
-serves it until the other has said that it holds it.
+2d-tree thesis, 3.6; docs/spec/content.md, Who is home.
+
+The peers next closest to a place's key hold copies of it, so that the closest of them can serve as
+soon as the home is gone. A home that learns of a closer peer hands the place over, and serves it
+until that peer confirms that it holds it.
 """
 
 from pulsarcast.model.ids import PeerId
 from pulsarcast.protocol.content.messages import Held, PlaceState, Purpose
 from pulsarcast.protocol.content.place import Place, PlaceId
 from pulsarcast.protocol.content.routing import Routing
+from pulsarcast.protocol.content.shape_hints import ShapeHints
 from pulsarcast.protocol.content.space import ROOT
 from pulsarcast.protocol.content.splitting import HELD_MAX, Splitting
-from pulsarcast.protocol.content.telling import Telling
 from pulsarcast.protocol.content.trees import Trees
 from pulsarcast.protocol.context import Context
 
 FLUSH_S = 2.0
-"""How long changes wait for others before they go to the neighbours."""
+"""Delay in which changes gather, before they go to the replicas."""
 TELL_UP_ROUNDS = 30
-"""Every so many rounds a place makes itself known to its parent, whose home may have been lost."""
+"""Interval in rounds at which a place reports to its parent, whose home may have been lost."""
 TENDED_MAX = 64
-"""Places looked after in one round."""
+"""Bounds the places looked after in one round."""
 NEEDLESS_ROUNDS = 3
-"""A copy is dropped once others have been closer for this many rounds."""
+"""A copy is dropped once enough other peers have been closer for this many rounds."""
 
 
 class Upkeep:
-    """Keeps the places that we hold in order."""
+    """Looks after the places that a node holds."""
 
     def __init__(
         self,
@@ -34,19 +36,19 @@ class Upkeep:
         routing: Routing,
         trees: Trees,
         places: dict[PlaceId, Place],
-        telling: Telling,
+        hints: ShapeHints,
         splitting: Splitting,
     ) -> None:
         self._turn = context.turn
         self._routing = routing
         self._trees = trees
         self._places = places
-        self._telling = telling
+        self._hints = hints
         self._splitting = splitting
         self._replicas = context.parameters.replicas
         self._interval_s = context.parameters.content_upkeep_s
         self._idle_s = context.parameters.content_lease_s
-        """How long an empty place that nobody asks for is held."""
+        """How long an unused empty place is held."""
         self._retry_s = 2 * context.parameters.rpc_timeout_s
         self._round = 0
         self._timer: int | None = None
@@ -54,7 +56,7 @@ class Upkeep:
         self._dirty: dict[PlaceId, None] = {}
 
     def touched(self, place: Place) -> None:
-        """A place has changed: its neighbours hear of it soon."""
+        """A place has changed: its replicas get the change soon."""
         self._dirty[(place.topic, place.attribute, place.at)] = None
         if self._flush_timer is None:
             self._flush_timer = self._turn.after(self._turn.jitter(FLUSH_S), self._flush)
@@ -62,7 +64,7 @@ class Upkeep:
             self._timer = self._turn.after(self._turn.jitter(self._interval_s), self._tend)
 
     def lost(self, peer: PeerId) -> None:
-        """A connection ended: whatever a peer held, it may not hold it when it comes back."""
+        """A connection ended: a peer that comes back may not hold its copies any more."""
         for place in self._places.values():
             place.copies.pop(peer, None)
             if place.handing is not None and place.handing[0] == peer:
@@ -92,7 +94,7 @@ class Upkeep:
                 else:
                     self._replicate(place)
                 if place.at != ROOT and (self._round + place.at) % TELL_UP_ROUNDS == 0:
-                    self._telling.tell_up(place)
+                    self._hints.tell_up(place)
                 if place.is_split and place.kept and not place.leaving:
                     self._splitting.send_down(place)
             elif closer is None:
@@ -108,11 +110,11 @@ class Upkeep:
             self._timer = self._turn.after(self._turn.jitter(self._interval_s), self._tend)
 
     def _forget(self, where: PlaceId) -> None:
-        """Let go of a place, and of what it still had to send: nobody could answer that."""
+        """Drop a place, and what it still had to send: no answer could reach it."""
         self._places.pop(where).leaving.clear()
 
     def _next_places(self) -> list[tuple[PlaceId, Place]]:
-        """Those whose turn it is: all, unless strangers have us hold very many."""
+        """The places of this round: all, unless strangers have the node hold very many."""
         places = list(self._places.items())
         if len(places) <= TENDED_MAX:
             return places
@@ -120,14 +122,14 @@ class Upkeep:
         return (places + places)[first : first + TENDED_MAX]
 
     def _is_needless(self, place: Place) -> bool:
-        """Whether as many as keep a place are closer to its key than we are."""
+        """Whether as many peers as keep a place are closer to its key than this node."""
         around = self._routing.around(place.key, self._replicas)
         return len(around) >= self._replicas and all(
             self._routing.is_closer(peer, place.key) for peer in around
         )
 
     def _replicate(self, place: Place) -> None:
-        """Bring the copies at the neighbours up to date."""
+        """Bring the copies at the replicas up to date."""
         around = self._routing.around(place.key, self._replicas - 1)
         place.copies = {peer: None for peer in place.copies if peer in around}
         now = self._turn.now
@@ -141,7 +143,7 @@ class Upkeep:
         place.changed.clear()
 
     def hand_over(self, place: Place, peer: PeerId) -> None:
-        """A peer is closer to a place's key: give it all we hold, and serve until it has it."""
+        """A peer is closer to a place's key: send it everything, and serve until it confirms."""
         if place.handing is not None:
             return
         token = self._turn.new_id()

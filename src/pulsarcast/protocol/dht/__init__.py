@@ -1,1 +1,1 @@
-"""The DHT: a Kademlia of our own, without IO, that keeps every block on r peers."""
+"""The DHT: a Kademlia without IO, which keeps every block on r peers."""

@@ -1,10 +1,10 @@
-"""The blocks that a node keeps for the DHT (docs/spec/pulsarcast.md, The DHT).
+"""Blocks: keeps blocks for the DHT and hands them out (docs/spec/pulsarcast.md, The DHT).
 
-It takes what is valid, says so once it is on the disk, hands it out again, and drops it when its
-time is up (`expiry`): later where somebody asks for that, but not where a replica has it too. It
-remembers the newest of what it took, so that a block stored again is neither written nor spread
-again, and the newest of what was out of its time, so that a replica whose clock is slower than ours
-is not asked for it again and again.
+A replica takes valid blocks, confirms them once they are on the disk, hands them out, and drops
+them when their time is up (`expiry`). A peer that stores a topic's version again prolongs it;
+repair between replicas does not. The replica remembers the newest blocks that it took, so that a
+block stored again is neither written nor spread again. It also remembers the newest that were out
+of their time, so that it does not ask a replica with a slower clock for them again and again.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -19,29 +19,29 @@ from pulsarcast.protocol.messages import BlockFound, Contact, FindBlock, StoreBl
 from pulsarcast.protocol.store import Block, DropExpired, LoadBlock, PutBlock
 
 HELD_MAX = 4096
-"""CIDs that we know to be on our disk."""
+"""Bounds the CIDs remembered to be on the disk; the oldest is forgotten first."""
 OVER_MAX = 4096
-"""CIDs that we know to be out of their time."""
+"""Bounds the CIDs remembered to be out of their time; the oldest is forgotten first."""
 NEVER_US = 1 << 63
 BLOCKS_MAX = 256
-"""Blocks in one message."""
+"""Bounds the blocks in one message."""
 WRITTEN_AGAIN = 10
-"""A block's time is written anew once a tenth of what it may be prolonged by is gone: all who
-follow a topic ask for it, one after the other."""
+"""A block's time is written anew once a tenth of what it may be prolonged by is gone: every
+follower of a topic asks for it, one after the other."""
 
 
 class BlocksOwner(Protocol):
-    """What the DHT asks of the node that keeps its blocks."""
+    """Asked of the node that keeps the blocks."""
 
     def verify_block(self, block: bytes) -> tuple[Cid, Lifetime]:
-        """What a block is and how long to keep it; raises RemoteError where it is not valid."""
+        """A block's CID and lifetime; raises RemoteError if it is not valid."""
 
     def stored_block(self, block: bytes, sender: PeerId) -> None:
         """A new replica is on the disk."""
 
 
 class Blocks:
-    """What is on our disk for others."""
+    """The blocks on a node's disk that it keeps for others."""
 
     __slots__ = (
         "_bucket_size",
@@ -61,22 +61,22 @@ class Blocks:
         self._bucket_size = context.parameters.bucket_size
         self._replicas = context.parameters.replicas
         self._held: dict[Cid, int] = {}
-        """When the time of each is up."""
+        """By CID: when the block's time is up."""
         self._first_over_us = NEVER_US
-        """No block that we know of is out of its time before this."""
+        """No known block is out of its time before this."""
         self._over: dict[Cid, Lifetime] = {}
-        """What was out of its time by our clock, which may have been wrong since or before."""
+        """Blocks out of their time by this node's clock, which may be or may have been wrong."""
 
     def __contains__(self, cid: Cid) -> bool:
-        """Whether we know that a block is on our disk; it may be there all the same."""
+        """Whether a block is known to be on the disk; it may be there without being known."""
         return cid in self._held
 
     def __len__(self) -> int:
-        """How many blocks we remember something of."""
+        """How many blocks are remembered."""
         return len(self._held) + len(self._over)
 
     def wants(self, cid: Cid) -> bool:
-        """Whether a block may be news: we neither know it to be here nor to be out of its time."""
+        """Whether a block may be new: it is not known to be on the disk or out of its time."""
         over = self._over.get(cid)
         return cid not in self._held and (over is None or over.covers(self._turn.wall_us))
 
@@ -90,7 +90,7 @@ class Blocks:
         self._turn.persist(DropExpired(now_us))
 
     def keep(self, cid: Cid, block: bytes, then: Callable[[bool], None]) -> None:
-        """Keep a block of our own as one of its replicas; `then` hears whether we do."""
+        """Keep a block of this node as one of its replicas; `then` hears whether it is kept."""
         _, lifetime = self._owner.verify_block(block)
         lifetime = lifetime.asked_for(self._turn.wall_us)
         if not lifetime.covers(self._turn.wall_us):
@@ -104,14 +104,14 @@ class Blocks:
         self._turn.persist(self._put(cid, block, lifetime), then=synced)
 
     def take(self, blocks: Iterable[bytes], wanted: Collection[Cid]) -> list[Cid]:
-        """Keep the blocks that we asked a replica for, as far as they are in their time."""
+        """Keep the blocks that a replica was asked for, as far as they are in their time."""
         taken: dict[Cid, tuple[bytes, Lifetime]] = {}
         for block in blocks:
             cid, lifetime = self._owner.verify_block(block)
             if cid not in wanted:
                 raise RemoteError("a block that was not asked for", code=Rejection.NOT_ASKED_FOR)
             if cid in self._held:
-                continue  # It came otherwise meanwhile, and may be kept for longer than this says.
+                continue  # It arrived meanwhile by a store, which may keep it for longer.
             if lifetime.covers(self._turn.wall_us):
                 taken[cid] = (block, lifetime)
             else:
@@ -126,7 +126,7 @@ class Blocks:
         return list(taken)
 
     def receive(self, sender: PeerId, message: StoreBlocks) -> None:
-        """Keep blocks for somebody, and say so once they are on our disk."""
+        """Keep blocks for a peer, and confirm them once they are on the disk."""
         if len(message.blocks) > BLOCKS_MAX:
             raise RemoteError("more blocks than one message may hold", code=Rejection.TOO_MANY)
         blocks: Sequence[bytes] = message.blocks
@@ -165,7 +165,7 @@ class Blocks:
     def _sort(
         self, blocks: Sequence[bytes]
     ) -> tuple[list[Cid], dict[Cid, tuple[bytes, Lifetime]], RemoteError | None]:
-        """Into those that we hold, those that are new, and a reason why the rest is neither."""
+        """Split blocks into held ones, new ones, and the reason why the rest is neither."""
         held: list[Cid] = []
         fresh: dict[Cid, tuple[bytes, Lifetime]] = {}
         refused: RemoteError | None = None
@@ -174,7 +174,7 @@ class Blocks:
                 cid, lifetime = self._owner.verify_block(block)
                 lifetime = lifetime.asked_for(self._turn.wall_us)
                 if not lifetime.covers(self._turn.wall_us):
-                    # By our clock, which may be the wrong one.
+                    # By this node's clock, which may be the wrong one.
                     raise RemoteError(
                         "a block out of its time", Verdict.IGNORE, code=Rejection.EXPIRED
                     )
@@ -193,7 +193,7 @@ class Blocks:
         return PutBlock(cid, block, cid_key(cid), lifetime.expires_us)
 
     def _hold(self, cid: Cid, lifetime: Lifetime) -> bool:
-        """Remember that a block is on our disk; returns whether that is news."""
+        """Remember that a block is on the disk; returns whether that is new."""
         if cid in self._held:
             self._held[cid] = max(self._held[cid], lifetime.expires_us)
             return False

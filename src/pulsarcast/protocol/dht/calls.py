@@ -1,6 +1,6 @@
-"""Calls: questions to peers that wait for an answer, and their deadlines.
+"""Calls: sends questions to peers, and waits for each answer until its deadline.
 
-All have one timeout, so that the order of asking is the order of the deadlines: a dict that
+All calls have one timeout, so the order of questions is the order of deadlines: a dict that
 remembers insertion and a single timer are enough.
 """
 
@@ -30,13 +30,13 @@ from pulsarcast.protocol.messages import (
 )
 
 TIMER_GRAIN_S = 0.001
-"""A deadline this near has come: no timer is set for less."""
+"""A deadline this near counts as reached: no timer is set for less."""
 
 Answered = Callable[[DhtMessage | None], None]
 Question = (
     FindPeers | FindBlock | FindPointer | StoreBlocks | StorePointer | CompareKeys | WantBlocks
 )
-"""Its number is given when it is asked."""
+"""It gets its number when it is sent."""
 ANSWERS: dict[type[Question], type[DhtMessage]] = {
     FindPeers: Peers,
     FindBlock: BlockFound,
@@ -83,10 +83,10 @@ class Calls:
         return len(self._waiting)
 
     def ask(self, contact: Contact, question: Question, then: Answered) -> None:
-        """Ask, and hand the answer to `then`, or None where none came.
+        """Ask, and give the answer to `then`, or None if none came.
 
-        Questions that are answered by a question (`StoreBlocks`) have odd numbers: so the
-        answer cannot be taken for a question of the same number that the other peer asks.
+        Questions that are answered by a question (`StoreBlocks`) have odd numbers. So the answer
+        cannot be taken for a question of the same number that the other peer asks.
         """
         self._request += 2
         expected = ANSWERS[type(question)]
@@ -99,7 +99,7 @@ class Calls:
         self._turn.send(contact.peer, structs.replace(question, request=request))
 
     def answer(self, sender: PeerId, request: int, message: DhtMessage) -> bool:
-        """Take an answer; False where nobody waits for it: too late, or never asked."""
+        """Take an answer; False if no call waits for it: too late, or never asked."""
         call = self._waiting.get(request)
         if call is None or call.contact.peer != sender or not isinstance(message, call.expected):
             return False
@@ -108,7 +108,7 @@ class Calls:
         return True
 
     def lost(self, peer: PeerId) -> None:
-        """A peer is gone: what we asked it will not be answered."""
+        """A peer is gone: it will not answer."""
         requests = [r for r, call in self._waiting.items() if call.contact.peer == peer]
         for request in requests:
             call = self._waiting.pop(request, None)

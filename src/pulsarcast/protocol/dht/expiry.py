@@ -1,10 +1,10 @@
-"""Expiry: how long the DHT keeps a block (docs/spec/pulsarcast.md, The DHT).
+"""Expiry: decides how long the DHT keeps a block (docs/spec/pulsarcast.md, The DHT).
 
-It is counted from when the content says it was made, never from when a replica got it from another:
+The time is counted from the content's `created`, never from when a replica got it from another:
 otherwise replicas would keep a block alive for ever by repairing it from each other. Only a topic's
 version is prolonged, when a node that follows the topic asks a replica to keep it
-(`following.republishing`). The maker of a block chooses `created`, so a claim from the future is
-not kept at all. What expires is a copy for others: members keep a topic's events for as long as its
+(`following.republishing`). The maker of a block chooses `created`, so a block from the future is
+not kept. Only copies for other peers expire: members keep a topic's events for as long as its
 retention says.
 """
 
@@ -15,26 +15,26 @@ from pulsarcast.model.topics import TopicDescriptor
 from pulsarcast.protocol.parameters import Parameters
 
 TOPIC_FACTOR = 10
-"""How many times longer than an event a topic's version is kept: events come from its members too,
-but a newcomer finds the topic itself nowhere else. They are few, and made less often."""
+"""A topic's version is kept this many times longer than an event: members have the events too, but
+a newcomer finds the topic itself only in the DHT. Versions are few, and change less often."""
 AHEAD_US_MAX = 86_400_000_000
-"""How far another clock may be ahead of ours: a day, the worst mistake about a time zone."""
+"""Bounds how far another clock may be ahead: a day, the largest mistake about a time zone."""
 
 
 class Lifetime(NamedTuple):
-    """From when until when a block belongs into the DHT, in wall time."""
+    """From when until when a block belongs in the DHT, in wall time."""
 
     created_us: int
     expires_us: int
     prolonged_us: int = 0
-    """How long it is kept at least from when somebody asks for that; an event is not prolonged."""
+    """Shortest time that it is kept after a peer asks for it; an event is not prolonged."""
 
     def ends_soon(self, now_us: int) -> bool:
-        """Whether somebody who asks for it at this time prolongs it."""
+        """Whether a peer that asks for it at this time prolongs it."""
         return self.expires_us < now_us + self.prolonged_us
 
     def asked_for(self, now_us: int) -> "Lifetime":
-        """What becomes of it where somebody asks a replica to keep the block."""
+        """The lifetime after a peer asks a replica to keep the block."""
         if not self.ends_soon(now_us):
             return self
         return self._replace(expires_us=now_us + self.prolonged_us)

@@ -1,8 +1,8 @@
-"""Kademlia: the DHT of one node (docs/spec/pulsarcast.md, The DHT).
+"""Kademlia: connects the parts of one node's DHT (docs/spec/pulsarcast.md, The DHT).
 
-It joins the parts: whom we know (`routing`, `membership`), finding closer peers (`lookup`,
-`lookups`), waiting for answers (`calls`), placing blocks (`placing`), keeping them (`blocks`),
-keeping replicas alike (`replication`) and mutable `pointers`. All that it holds is bounded.
+The parts are: known peers (`routing`, `membership`), finding closer peers (`lookup`, `lookups`),
+waiting for answers (`calls`), placing blocks (`placing`), keeping them (`blocks`), keeping replicas
+alike (`replication`) and mutable `pointers`. All that it holds is bounded.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -75,17 +75,17 @@ class Kademlia:
         self._replication = Replication(context, table, calls, blocks)
         self._pointers = Pointers(context, table, calls, lookups)
 
-    # Whom we know.
+    # Known peers.
 
     def start(self, contacts: Sequence[Contact], rows: Iterable[StateRow] = ()) -> None:
-        """Find our place among the peers; `rows` are what the disk remembers."""
+        """Find the node's place among the peers; `rows` are what the disk remembers."""
         self._pointers.restore(rows)
         self._membership.start(contacts)
         self._replication.start()
         self._tend_later()
 
     def saw(self, contact: Contact) -> None:
-        """A peer is connected, or spoke to us."""
+        """A peer is connected, or sent a message."""
         seen = self._table.saw(contact, self._turn.now)
         if seen is Seen.NEW:
             self._replication.changed(contact.peer)
@@ -100,22 +100,22 @@ class Kademlia:
 
     @property
     def known_count(self) -> int:
-        """How many peers we know to be alive."""
+        """How many peers are known to be alive."""
         return len(self._table)
 
     @property
     def is_joining(self) -> bool:
-        """Whether we still try to reach those that we were given to begin with."""
+        """Whether the node still tries to reach its first contacts."""
         return self._membership.is_joining
 
     def closest_known(
         self, key: Key, count: int = 1, exclude: Collection[PeerId] = ()
     ) -> list[Contact]:
-        """The live contacts closest to a key, ourselves never among them."""
+        """The live contacts closest to a key, never the node itself."""
         return self._table.closest(key, count, exclude)
 
     def footprint(self) -> dict[str, int]:
-        """How much of what is in memory."""
+        """How many entries each part has in memory."""
         return {
             **self._table.footprint(),
             **self._placing.footprint(),
@@ -141,7 +141,7 @@ class Kademlia:
     # Looking up.
 
     def lookup(self, key: Key, then: Callable[[list[Contact]], None]) -> None:
-        """Find the peers closest to a key: at least r where there are as many, at most k."""
+        """Find the peers closest to a key: at least r if there are as many, at most k."""
         bucket_size = self._parameters.bucket_size
         self._lookups.find_peers(
             key,
@@ -150,7 +150,7 @@ class Kademlia:
         )
 
     def find_block(self, cid: Cid, then: Callable[[bytes | None], None]) -> None:
-        """Find a block in the DHT: the first true copy will do."""
+        """Find a block in the DHT: the first copy that has the CID will do."""
         found: bytes | None = None
 
         def judge(_: Contact, answer: DhtMessage) -> bool:
@@ -185,8 +185,8 @@ class Kademlia:
     ) -> None:
         """Place blocks on the r peers closest to each; `then` gets how many keep each on disk.
 
-        We count as one of the r where we are among them, unless told not to keep it. `then` may
-        be called at once.
+        The node counts as one of the r if it is among them, unless told not to keep it. `then`
+        may be called at once.
         """
         self._placing.store(blocks, then, keep_local=keep_local)
 
@@ -195,13 +195,13 @@ class Kademlia:
         self._pointers.place(pointer_block, then)
 
     def get_pointer(self, author: PeerId, name: str, then: Callable[[bytes | None], None]) -> None:
-        """Find the newest pointer of an author and name, and tell those that lack it."""
+        """Find the newest pointer of an author and name, and store it at replicas that lack it."""
         self._pointers.find(author, name, then)
 
     # Messages.
 
     def receive(self, sender: PeerId, message: DhtMessage) -> None:
-        """Take what a peer says; raises RemoteError where it should not have said it."""
+        """Take a peer's message; raises RemoteError if the peer should not have sent it."""
         self.saw(Contact(sender))
         match message:
             case FindPeers(request=request, key=key, count=count):
@@ -218,7 +218,7 @@ class Kademlia:
             case FindBlock():
                 self._blocks.answer(sender, message)
             case StoreBlocks(request=request):
-                # Blocks that we wanted come with an odd number and need no answer.
+                # Blocks that this node wanted come with an odd number and need no answer.
                 if not self._calls.answer(sender, request, message) and request % 2 == 0:
                     self._blocks.receive(sender, message)
             case FindPointer():

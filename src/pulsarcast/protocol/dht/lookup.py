@@ -1,8 +1,8 @@
-"""One iterative lookup (Kademlia, 2.3): ask ever closer peers until the closest have answered.
+"""One iterative lookup: chooses the next peers to ask, ever closer to a key (Kademlia, 2.3).
 
-It decides whom to ask and when to end; `Kademlia` does the asking. It asks only peers among the
-`count` closest it has heard of, `parallel` at a time. Where the routing table already holds
-everyone near the key, one round of `count` questions is all.
+It decides which peers to ask and when to end; `lookups` sends the questions. It asks only peers
+among the `count` closest that were named, `parallel` at a time, until the closest have answered. If
+the routing table already holds all peers near the key, one round of `count` questions is all.
 """
 
 import enum
@@ -15,13 +15,13 @@ from pulsarcast.protocol.dht.calls import Question
 from pulsarcast.protocol.messages import Contact, DhtMessage
 
 ASKED_MAX = 64
-"""Questions per lookup: peers that invent ever closer peers do not keep us busy for ever."""
+"""Bounds the questions per lookup: hostile peers could invent ever closer peers."""
 HEARD_MAX = 64
-"""Candidates per lookup."""
+"""Bounds the candidates per lookup; the farthest are left out."""
 
 
 class _State(enum.IntEnum):
-    """How far we are with a peer."""
+    """The state of a peer in a lookup."""
 
     HEARD = 0
     ASKED = 1
@@ -30,7 +30,7 @@ class _State(enum.IntEnum):
 
 
 class Lookup:
-    """What one lookup knows so far."""
+    """The state of one lookup."""
 
     __slots__ = (
         "_asked_count",
@@ -62,9 +62,9 @@ class Lookup:
         self.question = question
         self.then = then
         self.judge = judge
-        """Looks at each answer; True ends the lookup."""
+        """Reads each answer; True ends the lookup."""
         self.thorough = thorough
-        """Ask even those that failed us lately, when somebody names them."""
+        """Whether to ask even peers that failed lately, if another peer names them."""
         self.finished = False
         self._me = me
         self._count = count
@@ -74,7 +74,7 @@ class Lookup:
         self._candidates: list[tuple[int, Contact]] = []
 
     def heard_of(self, contacts: Iterable[Contact]) -> None:
-        """Take in peers that somebody named."""
+        """Take in peers that another peer named."""
         for contact in contacts:
             peer = contact.peer
             if peer in self._states or peer == self._me:
@@ -90,7 +90,7 @@ class Lookup:
             insort(self._candidates, entry)
 
     def to_ask(self, parallel: int) -> list[Contact]:
-        """Whom to ask now, so that `parallel` questions are under way; they count as asked."""
+        """Peers to ask now, so that `parallel` questions are under way; they count as asked."""
         asking: list[Contact] = []
         for _, contact in self._candidates[: self._count]:
             if self._flying >= parallel or self._asked_count >= ASKED_MAX:
@@ -103,12 +103,12 @@ class Lookup:
         return asking
 
     def answered(self, peer: PeerId) -> None:
-        """A peer that we asked has answered."""
+        """A peer has answered."""
         self._flying -= 1
         self._states[peer] = _State.ANSWERED
 
     def failed(self, contact: Contact) -> None:
-        """A peer that we asked has not, or not truly."""
+        """A peer has not answered, or its answer was not true."""
         self._flying -= 1
         self._states[contact.peer] = _State.FAILED
         entry = (peer_key(contact.peer) ^ self.key, contact)
@@ -116,7 +116,7 @@ class Lookup:
             self._candidates.remove(entry)
 
     def is_done(self) -> bool:
-        """Whether the closest peers have answered, or nobody is left to ask."""
+        """Whether the closest peers have answered, or no peer is left to ask."""
         if self._asked_count >= ASKED_MAX and not self._flying:
             return True
         return all(
@@ -125,7 +125,7 @@ class Lookup:
         )
 
     def closest(self, count: int) -> list[Contact]:
-        """Those that answered, closest first."""
+        """Peers that answered, closest first."""
         found = []
         for _, contact in self._candidates:
             if self._states[contact.peer] is _State.ANSWERED:
@@ -135,5 +135,5 @@ class Lookup:
         return found
 
     def candidates(self, count: int) -> list[Contact]:
-        """Those that answered and those only heard of, closest first."""
+        """Peers that answered and peers that were only named, closest first."""
         return [contact for _, contact in self._candidates[:count]]

@@ -1,4 +1,4 @@
-"""The lookups of one node: some run, some wait for their turn, the rest fail at once."""
+"""The lookups of one node: runs some, queues others, and fails the rest at once."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -20,12 +20,12 @@ from pulsarcast.protocol.messages import (
 )
 
 LOOKUPS_MAX = 64
-"""Lookups at a time; further ones wait."""
+"""Bounds the lookups that run at a time; further ones wait."""
 WAITING_MAX = 8192
 
 
 class Lookups:
-    """Asks what the lookups want asked."""
+    """Sends the questions of lookups, and ends them."""
 
     __slots__ = (
         "_bucket_size",
@@ -61,8 +61,8 @@ class Lookups:
         thorough: bool = False,
         also: Sequence[Contact] = (),
     ) -> None:
-        """Look up the `count` peers closest to a key, beginning `also` with some we do not know."""
-        # Twice as many, since some of those named will not answer.
+        """Find the `count` peers closest to a key, beginning `also` with peers not in the table."""
+        # Twice as many, since some of the peers that are named will not answer.
         useful = 2 * count if 2 * count < self._bucket_size else 0
         question = FindPeers(0, key, useful)
         self.find(key, question, then, count=count, thorough=thorough, also=also)

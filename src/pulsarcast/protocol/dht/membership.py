@@ -1,7 +1,7 @@
-"""Being one of the peers: joining, and keeping the routing table true (Kademlia, 2.3).
+"""Membership: joins the DHT, and keeps the routing table current (Kademlia, 2.3).
 
-We look up our own key when we start, once more a little later, because those that joined while
-we did are found then, and whenever lost contacts come back: half of the network may have.
+A node looks up its own key at its start, and once more a little later, to find peers that joined at
+the same time. It does so again when lost contacts return: half of the network may have.
 """
 
 from collections.abc import Sequence
@@ -14,16 +14,16 @@ from pulsarcast.protocol.dht.routing import RoutingTable
 from pulsarcast.protocol.messages import Contact, FindPeers
 
 RETRIES = 8
-"""Failed contacts tried at a time."""
+"""Bounds the failed contacts that are tried at a time."""
 BOOTSTRAP_MAX = 64
 JOIN_RETRY_S = 1.0
 JOIN_RETRY_S_MAX = 60.0
 REJOIN_S_MIN = 5.0
-"""Lookups of our own key because lost contacts came back are at least this far apart."""
+"""Shortest interval between lookups of the node's own key that returning contacts cause."""
 
 
 class Membership:
-    """Finds our neighbours, and goes on finding them."""
+    """Finds the node's neighbours, and goes on finding them."""
 
     __slots__ = (
         "_bootstrap",
@@ -48,7 +48,7 @@ class Membership:
         self._calls = calls
         self._lookups = lookups
         self._bootstrap: tuple[Contact, ...] = ()
-        self._joining = True  # Until the start, nothing may make us join.
+        self._joining = True  # Until the start, nothing may cause a join.
         self._retry_s = JOIN_RETRY_S
         self._rejoin_after_s = 0.0
         self._renew_s = 0.0
@@ -56,11 +56,11 @@ class Membership:
 
     @property
     def is_joining(self) -> bool:
-        """Whether we were given others to begin with, and nobody has shown us our place yet."""
+        """Whether the node has first contacts, and no peer has shown it its place yet."""
         return bool(self._bootstrap) and not self._found
 
     def start(self, contacts: Sequence[Contact]) -> None:
-        """Join through those that we were given."""
+        """Join through the first contacts."""
         self._bootstrap = tuple(c for c in contacts if c.peer != self._turn.me)[:BOOTSTRAP_MAX]
         for contact in self._bootstrap:
             self._table.keep(contact)
@@ -73,7 +73,7 @@ class Membership:
             self._join()
 
     def tend(self) -> None:
-        """Try lost contacts again, renew our neighbourhood, refresh a quiet bucket."""
+        """Try lost contacts again, renew the neighbourhood, refresh a quiet bucket."""
         now = self._turn.now
         for contact in self._table.to_retry(now, RETRIES):
             self._ping(contact)
@@ -87,7 +87,7 @@ class Membership:
         self._refresh_quietest()
 
     def _join(self) -> None:
-        """Look up our own key, so that our neighbours and we know each other."""
+        """Look up the node's own key, so that its neighbours and the node know each other."""
         if self._joining:
             return
         self._joining = True
@@ -134,4 +134,4 @@ class Membership:
 
 
 def _nothing(_: object) -> None:
-    """Whoever answered is in the routing table by now: that was all."""
+    """The peers that answered are in the routing table by now: nothing else is to do."""

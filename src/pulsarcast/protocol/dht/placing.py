@@ -1,11 +1,11 @@
-"""Placing blocks on the r peers closest to their keys (docs/spec/pulsarcast.md, The DHT).
+"""Placing: stores blocks on the r peers closest to their keys (docs/spec/pulsarcast.md, The DHT).
 
-A peer counts once it said that the block is on its disk; one that fails is replaced by the next
-closest. Blocks for one peer travel together: while it has answers to give, further ones wait and
+A peer counts once it confirms that the block is on its disk; the next closest replaces one that
+fails. Blocks for one peer travel together: while it has answers to give, further ones wait and
 leave in one message.
 
-The first guess are the closest peers that we know of. Whoever is close to a key knows best who else
-is, so a peer that knows closer ones declines, and then we look the closest up.
+The first guess are the closest known peers. A peer near a key knows best which others are near, so
+a peer that knows closer ones declines. Then the node looks up the closest.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,12 +22,12 @@ from pulsarcast.protocol.messages import Contact, DhtMessage, StoreBlocks, Store
 
 BATCH_BLOCKS_MAX = 64
 BATCHES_PER_PEER_MAX = 2
-"""Messages to one peer that wait for an answer; further blocks wait their turn."""
+"""Bounds the messages to one peer that wait for an answer; further blocks wait their turn."""
 QUEUED_PER_PEER_MAX = 1024
 PLACED_MAX = 4096
-"""Blocks being placed at a time; over that, a store fails at once."""
+"""Bounds the blocks being placed at a time; beyond, a store fails at once."""
 PATIENCE = 8
-"""How many RPC timeouts a store may take; then it is answered with what it has reached."""
+"""Bounds a store, in RPC timeouts; then it is answered with the replicas that it has reached."""
 
 Counted = Callable[[list[int]], None]
 
@@ -69,14 +69,14 @@ class _Placement:
         self.places: list[Contact] = []
         """Peers that may still be asked, the closest last."""
         self.is_guess = True
-        """Whether those are only the closest that we know of."""
+        """Whether those are only the closest known peers."""
         self.holders: list[PeerId] = []
         self.pending = 0
         self.ended = False
 
 
 class _Queue:
-    """What waits to be stored at one peer."""
+    """Blocks that wait to be stored at one peer."""
 
     __slots__ = ("blocks", "contact", "flying")
 
@@ -138,7 +138,7 @@ class Placing:
             self._begin(placement, keep_local=keep_local)
 
     def footprint(self) -> dict[str, int]:
-        """How much of what is in memory."""
+        """How many entries are in memory."""
         return {
             "dht_placements": self._placed,
             "dht_queues": sum(len(queue.blocks) for queue in self._queues.values()),
@@ -163,7 +163,7 @@ class Placing:
             placement.pending -= 1
             if placement.ended:
                 return
-            # Beyond those that answered, any that were named may do in their stead.
+            # Peers that were only named may replace those that answered and fail.
             named = lookup.candidates(2 * self._bucket_size)
             placement.places = [each for each in named if each.peer not in placement.holders][::-1]
             if keep_local:
@@ -173,7 +173,7 @@ class Placing:
         self._lookups.find_peers(placement.key, found, count=self._replicas)
 
     def _count_ourselves(self, placement: _Placement) -> None:
-        """We are one of the r where we are close enough: then our own disk counts."""
+        """The node is one of the r if it is close enough: then its own disk counts."""
         away = peer_key(self._turn.me) ^ placement.key
         closer = sum(
             peer_key(contact.peer) ^ placement.key < away
@@ -187,7 +187,7 @@ class Placing:
     def _advance(self, placement: _Placement) -> None:
         """Ask as many peers as replicas are missing."""
         if placement.ended:
-            return  # Our own disk was the last hope, and has said no at once.
+            return  # The node's own disk was the last hope, and has refused at once.
         count = placement.store.counts[placement.index]
         while count + placement.pending < self._replicas and placement.places:
             contact = placement.places.pop()
@@ -223,7 +223,7 @@ class Placing:
             store.then(store.counts)
 
     def _flush(self, queue: _Queue) -> None:
-        """Send what waits for a peer, unless it already has enough to answer."""
+        """Send the blocks that wait for a peer, unless it already has enough to answer."""
         while queue.blocks and queue.flying < BATCHES_PER_PEER_MAX:
             batch: list[_Placement] = []
             size = 0

@@ -1,8 +1,10 @@
-"""Mutable pointers: author and name to a topic's newest version (docs/spec/pulsarcast.md).
+"""Mutable pointers: maps author and name to a topic's newest version.
 
-Of a block one valid copy is enough; of a pointer the newest is wanted. So all r are asked, the
-highest number wins, and those that lacked it are told. Of two with one number the lower CID wins.
-Each keeper shows its pointers to the others in turn, so that they outlive keepers.
+docs/spec/pulsarcast.md, The DHT.
+
+Of a block one valid copy is enough; of a pointer the newest is wanted. So all r peers are asked,
+the highest number wins, and peers that lacked it get it. Of two with one number the lower CID wins.
+Each keeper shows its pointers to the other keepers in turn, so that pointers outlive keepers.
 """
 
 from collections.abc import Callable, Iterable
@@ -33,14 +35,14 @@ TABLE = "pointer"
 
 
 def is_newer(pointer: Pointer, than: Pointer) -> bool:
-    """Whether a pointer takes the place of another one of the same author and name."""
+    """Whether a pointer replaces another one of the same author and name."""
     if pointer.number != than.number:
         return pointer.number > than.number
     return pointer.cid < than.cid
 
 
 class Pointers:
-    """The pointers that this node keeps, places and looks for."""
+    """The pointers that a node keeps, places and looks for."""
 
     __slots__ = ("_calls", "_kept", "_lookups", "_parameters", "_shown", "_table", "_turn")
 
@@ -56,23 +58,23 @@ class Pointers:
         self._shown = 0
 
     def __len__(self) -> int:
-        """How many pointers we keep."""
+        """How many pointers are kept."""
         return len(self._kept)
 
     # Keeping.
 
     def restore(self, rows: Iterable[StateRow]) -> None:
-        """Take back what the disk remembers."""
+        """Restore the pointers that the disk remembers."""
         for row in rows:
             if row.table == TABLE and len(self._kept) < POINTERS_MAX:
                 try:
                     pointer = decode_pointer(row.value)
                 except RemoteError:
-                    continue  # Written by a version of ours with other rules.
+                    continue  # Written under other rules.
                 self._kept[pointer_key(pointer.author, pointer.name)] = pointer
 
     def keep(self, pointer: Pointer, then: Then) -> bool:
-        """Keep a pointer; False where we know a newer one or have no room."""
+        """Keep a pointer; False if a newer one is known or there is no room."""
         key = pointer_key(pointer.author, pointer.name)
         known = self._kept.get(key)
         if known is not None and known.block == pointer.block:
@@ -95,21 +97,21 @@ class Pointers:
         return True
 
     def receive(self, sender: PeerId, message: StorePointer) -> None:
-        """Keep a pointer for somebody, and say whether we do."""
+        """Keep a pointer for a peer, and say whether it is kept."""
         pointer = decode_pointer(message.pointer)
         stored = Stored(message.request, (cid_of(message.pointer),))
         if not self.keep(pointer, lambda: self._turn.send(sender, stored)):
             self._turn.send(sender, Stored(message.request, ()))
 
     def answer(self, sender: PeerId, message: FindPointer) -> None:
-        """Say which pointer we keep, and who is closer to it."""
+        """Name the pointer kept here, and peers closer to it."""
         pointer = self._kept.get(message.key)
         block = None if pointer is None else pointer.block
         closest = self._table.closest(message.key, self._parameters.bucket_size, (sender,))
         self._turn.send(sender, PointerFound(message.request, block, tuple(closest)))
 
     def spread_next(self) -> None:
-        """Show the next of our pointers to the others that should keep it."""
+        """Show the next pointer to the other peers that should keep it."""
         if not self._kept:
             return
         self._shown = (self._shown + 1) % len(self._kept)
@@ -143,7 +145,7 @@ class Pointers:
         places = contacts[::-1]
         count = 0
         pending = 0
-        refused = 0  # By peers that know a newer one: going on to others would not help.
+        refused = 0  # By peers that know a newer one: asking others would not help.
         ended = False
 
         def end() -> None:
@@ -189,7 +191,7 @@ class Pointers:
     # Finding.
 
     def find(self, author: PeerId, name: str, then: Callable[[bytes | None], None]) -> None:
-        """Find the newest pointer of an author and name, and tell those that lack it."""
+        """Find the newest pointer of an author and name, and store it at peers that lack it."""
         key = pointer_key(author, name)
         newest = self._kept.get(key)
         seen: dict[PeerId, bytes | None] = {}
@@ -225,7 +227,7 @@ class Pointers:
 
 
 def _nothing(_: DhtMessage | None) -> None:
-    """Whether it was kept does not matter: it will be shown again."""
+    """It does not matter whether it was kept: it will be shown again."""
 
 
 def _row_key(key: Key) -> bytes:

@@ -1,12 +1,14 @@
-"""Range repair: replicas compare what they keep and fetch what they lack (docs/spec/pulsarcast.md).
+"""Range repair: replicas compare the blocks that they keep, and fetch those that they lack.
 
-Every now and then a node takes one of the peers with which it shares keys and shows it, for each
-range they are both answerable for, how many blocks it has there and a hash. Where these differ,
-the other answers with its CIDs, or with hashes of narrower ranges. Then each side fetches what
-it lacks: only the receiver decides what it keeps. While something changes, this goes faster.
+docs/spec/pulsarcast.md, The DHT.
 
-Blocks that a node keeps but is no longer answerable for (closer peers have come) are shown to
-the closest peers, a page at a time, so that they find their new homes.
+At an interval a node takes one of the peers with which it shares keys. For each range that both are
+responsible for, it shows that peer how many blocks it has there, and a hash. If these differ, the
+other answers with its CIDs, or with hashes of narrower ranges. Then each side fetches what it
+lacks: only the receiver decides what it keeps. After a change the interval is shorter.
+
+A node may keep blocks that it is no longer responsible for, because closer peers have come. It
+shows these to the closest peers, a page at a time, so that they get their new replicas.
 """
 
 from collections import deque
@@ -32,29 +34,29 @@ from pulsarcast.protocol.messages import (
 from pulsarcast.protocol.store import Block, DigestKeys, KeyDigest, Keys, LoadBlock, LoadKeys
 
 CIDS_MAX = 256
-"""CIDs in one message; where a range holds more, it is narrowed first."""
+"""Bounds the CIDs in one message; a range that holds more is narrowed first."""
 PARTS = 16
 """Parts into which a range is narrowed."""
 WANTED_MAX = 64
-"""Blocks asked for in one message."""
+"""Bounds the blocks asked for in one message."""
 COMPARED_MAX = 512
-"""Ranges compared in one round."""
+"""Bounds the ranges compared in one round."""
 PATIENCE = 5
-"""Intervals that one round may take: a partner may answer slowly, and never be done."""
+"""Bounds a round, in intervals: a partner may answer slowly, and never be done."""
 PULLS_MAX = 64
-"""Lists of blocks that wait to be fetched."""
+"""Bounds the lists of blocks that wait to be fetched."""
 PULLS_PER_PEER_MAX = PULLS_MAX // 2
-"""Those of one peer: it may show what it never gives."""
+"""Bounds those of one peer: it may show blocks that it never sends."""
 SHOWN_MAX = 8
-"""Lists of CIDs of others that we look through at a time; further ones are shown again later."""
+"""Bounds the lists of CIDs of other peers that are searched at a time; others are shown again."""
 FRESH_ROUNDS = 4
-"""How many times a node that has nothing asks whether it should: its disk may be a new one."""
+"""Rounds in which a node without blocks asks whether it should have some: its disk may be new."""
 HURRY = 10
-"""How many times faster a node compares while something has changed."""
+"""Factor by which the interval is shorter after a change."""
 PAGE = 64
-"""Blocks per round that are checked for whether they should be elsewhere."""
+"""Blocks per round that are checked for whether they belong to other peers."""
 ANNOUNCED = 0
-"""The request number of a list of CIDs that nobody asked for."""
+"""The request number of a list of CIDs that was not asked for."""
 
 RangeDigest = tuple[Key, Key, int, int]
 _LAST_KEY: Key = (1 << KEY_BITS) - 1
@@ -115,12 +117,12 @@ class Replication:
         self._cursor: Key = 0
 
     def start(self) -> None:
-        """Begin: soon, because our disk may be empty or old."""
+        """Begin: soon, because the disk may be empty or old."""
         self._hurry = FRESH_ROUNDS
         self._schedule()
 
     def changed(self, peer: PeerId) -> None:
-        """A peer came or went: compare soon if it shares keys with us."""
+        """A peer came or went: compare soon if it shares keys with this node."""
         if self._timer is None or peer_key(peer) ^ self._table.me > self._reach:
             return
         self._hurry = max(self._hurry, 2 * self._replicas)
@@ -129,7 +131,7 @@ class Replication:
             self._schedule()
 
     def footprint(self) -> dict[str, int]:
-        """How much of what is in memory."""
+        """How many entries are in memory."""
         return {
             "dht_ranges": len(self._ranges),
             "dht_pulls": sum(len(cids) for _, cids in self._pulls),
@@ -146,7 +148,7 @@ class Replication:
         self._timer = self._turn.after(delay_s, self._begin_round)
 
     def _begin_round(self) -> None:
-        """Look at a page of our own blocks first: it may be that there is nothing to compare."""
+        """Read a page of the node's own blocks first: there may be nothing to compare."""
         self._hurry = max(0, self._hurry - 1)
         self._schedule()
         self._round += 1
@@ -158,7 +160,7 @@ class Replication:
             cids = keys.cids
             self._cursor = min(cid_key(cids[-1]) + 1, _LAST_KEY) if len(cids) == PAGE else 0
             self._show_homeless(cids)
-            # Where we have nothing, the others compare with us; but after a start we ask.
+            # Other peers compare with a node that has nothing; but after a start it asks.
             if self._partner is None and (fresh or cids or page_first):
                 self._compare_zone(fresh=fresh)
 
@@ -178,7 +180,7 @@ class Replication:
         if not partners:
             self._reach = _LAST_KEY
             return
-        # The whole subtree in which we share keys: whoever appears there shares some with us.
+        # The whole subtree of shared keys: every peer that appears there shares some of them.
         ends = (pieces[0].first, pieces[-1].last)
         self._reach = (1 << max((key ^ table.me).bit_length() for key in ends)) - 1
         partner = partners[self._round % len(partners)]
@@ -265,7 +267,7 @@ class Replication:
             )
 
     def _reconcile(self, partner: Contact, first: Key, last: Key, theirs: tuple[Cid, ...]) -> None:
-        """Fetch what we lack, and show the partner what it lacks."""
+        """Fetch the blocks that are lacking here, and show the partner those that it lacks."""
 
         def listed(keys: Keys) -> None:
             ours = dict.fromkeys(keys.cids)
@@ -279,7 +281,7 @@ class Replication:
         self._turn.load(LoadKeys(first, last, CIDS_MAX), Keys, listed)
 
     def answer_compare(self, sender: PeerId, message: CompareKeys) -> None:
-        """A replica shows what it keeps in a range: say how ours differs."""
+        """A replica shows its blocks of a range: answer how those kept here differ."""
         request, first, last = message.request, message.first, message.last
         if not 0 <= first <= last <= _LAST_KEY:
             raise RemoteError("not a range of keys")
@@ -322,7 +324,7 @@ class Replication:
     # Fetching.
 
     def look_through(self, sender: Contact, message: KeysDiffer) -> None:
-        """A replica shows us blocks that it thinks we lack: fetch those that we should keep."""
+        """A replica shows blocks that may be lacking here: fetch those that belong here."""
         if len(message.cids) > CIDS_MAX:
             raise RemoteError("more CIDs than one message may hold", code=Rejection.TOO_MANY)
         table = self._table
@@ -356,7 +358,7 @@ class Replication:
         wanted = [cid for cid in cids if table.is_among_closest(cid_key(cid), self._replicas)]
         theirs = sum(each.peer == source.peer for each, _ in self._pulls)
         room = min(PULLS_MAX - len(self._pulls), PULLS_PER_PEER_MAX - theirs)
-        # What finds no room, the next round finds again.
+        # Lists that find no room are found again in the next round.
         for start in range(0, min(len(wanted), room * WANTED_MAX), WANTED_MAX):
             self._pulls.append((source, tuple(wanted[start : start + WANTED_MAX])))
         if self._pulls and not self._pulling:
@@ -417,10 +419,10 @@ class Replication:
 
         load_next()
 
-    # Blocks that should be elsewhere.
+    # Blocks that belong to other peers.
 
     def _show_homeless(self, cids: Sequence[Cid]) -> None:
-        """Show blocks that are no longer ours to those closest to them."""
+        """Show blocks that no longer belong here to the peers closest to them."""
         shown: dict[PeerId, list[Cid]] = {}
         for cid in cids:
             key = cid_key(cid)

@@ -1,12 +1,12 @@
-"""Routing table: whom we know, in XOR buckets (Kademlia, 2.2 and 4.1).
+"""The routing table: the peers that a node knows, in XOR buckets (Kademlia, 2.2 and 4.1).
 
-Bucket i holds contacts whose distance from us has its highest bit at i. Only peers that spoke
-to us enter. A contact that failed is kept aside and tried again with back-off, so that the
-halves of a healed partition find each other.
+Bucket i holds contacts whose distance from the node has its highest bit at i. Only peers that sent
+a message to the node enter. A contact that failed is kept aside and tried again with back-off, so
+that the halves of a healed partition find each other.
 
-How `closest` walks: let d be the key's distance from us. A contact of bucket i agrees with us
-above bit i and differs there, so it is closer to the key than all lower buckets where d has bit
-i set, and farther than all of them where it has not. Hence: set bits downwards, then the others
+How `closest` walks: let d be the key's distance from the node. A contact of bucket i agrees with
+the node above bit i and differs there. So it is closer to the key than all lower buckets if d has
+bit i set, and farther than all of them if it has not. Hence: set bits downwards, then the others
 upwards, and only a few buckets of k have to be sorted.
 """
 
@@ -20,16 +20,17 @@ from pulsarcast.model.keys import KEY_BITS, Key
 from pulsarcast.protocol.messages import Contact
 
 SPARES_MAX = 8
-"""Contacts per full bucket that wait for a place."""
+"""Bounds the contacts per full bucket that wait for a place."""
 FAILED_MAX = 96
-"""Contacts kept aside after they failed; the oldest is forgotten first."""
+"""Bounds the contacts kept aside after they failed; the oldest is forgotten first."""
 SHUNNED_MAX = 64
-"""Peers that others named and that did not answer: not asked again for a while."""
+"""Bounds the peers remembered not to have answered though others named them: they are not asked
+again for a while."""
 BACKOFF_FACTOR_MAX = 16
 
 
 class Seen(enum.IntEnum):
-    """What hearing from a peer changed."""
+    """The change that a message from a peer made."""
 
     KNOWN = 0
     NEW = 1
@@ -90,7 +91,7 @@ class RoutingTable:
         self._kept: dict[PeerId, Contact] = {}
 
     def __len__(self) -> int:
-        """How many live contacts we know."""
+        """How many live contacts are known."""
         return self._count
 
     def __iter__(self) -> Iterator[Contact]:
@@ -109,11 +110,11 @@ class RoutingTable:
         return None if bucket is None else bucket.live.get(key)
 
     def keep(self, contact: Contact) -> None:
-        """Never forget this contact: it is one of those we were given to begin with."""
+        """Never forget this contact: it is one of the first contacts."""
         self._kept[contact.peer] = contact
 
     def saw(self, contact: Contact, now: float) -> Seen:
-        """A peer spoke to us."""
+        """A peer sent a message."""
         key = peer_key(contact.peer)
         index = (key ^ self.me).bit_length() - 1
         if index < 0:
@@ -188,11 +189,11 @@ class RoutingTable:
 
     @property
     def shuns(self) -> bool:
-        """Whether `is_shunned` may say yes."""
+        """Whether `is_shunned` may be true for any peer."""
         return bool(self._failed or self._shunned)
 
     def is_shunned(self, peer: PeerId, now: float) -> bool:
-        """Whether a peer that somebody names failed us so lately that asking it is of no use."""
+        """Whether a peer that another one names failed so lately that asking it is of no use."""
         aside = self._failed.get(peer)
         if aside is not None:
             return aside.retry_s > now
@@ -238,15 +239,15 @@ class RoutingTable:
         return found
 
     def is_among_closest(self, key: Key, count: int) -> bool:
-        """Whether fewer than `count` live contacts are closer to a key than we are."""
+        """Whether fewer than `count` live contacts are closer to a key than the node."""
         closest = self.closest(key, count)
         return len(closest) < count or peer_key(closest[-1].peer) ^ key > self.me ^ key
 
     def around(self, count: int) -> list[Contact]:
-        """The contacts that decide for which keys we are among the `count` closest.
+        """The contacts that decide for which keys the node is among the `count` closest.
 
-        Of a bucket with that many contacts, all keys are theirs and not ours; any `count` of
-        them show that, once as many are nearer to us.
+        All keys of a bucket with that many contacts belong to them, and none to the node. Any
+        `count` of them show that, once as many are nearer to the node.
         """
         found: list[Contact] = []
         for index in self._indices:
@@ -255,7 +256,7 @@ class RoutingTable:
         return found
 
     def empty(self) -> list[int]:
-        """Buckets without a contact that should have some: those farther than our k nearest."""
+        """Buckets without a contact that should have some: those farther than the k nearest."""
         known = 0
         nearest = KEY_BITS
         for nearest in self._indices:
@@ -269,14 +270,14 @@ class RoutingTable:
         ]
 
     def quietest(self) -> tuple[float, int] | None:
-        """The bucket that we heard from longest ago: (when, which)."""
+        """The bucket heard from longest ago: (when, which)."""
         return min(
             ((bucket.seen_s, index) for index, bucket in self._buckets.items() if bucket.live),
             default=None,
         )
 
     def touch(self, index: int, now: float) -> None:
-        """A bucket was refreshed, whether or not anybody answered."""
+        """A bucket was refreshed, whether or not a peer answered."""
         bucket = self._buckets.get(index)
         if bucket is not None:
             bucket.seen_s = now
@@ -289,7 +290,7 @@ class RoutingTable:
         return next(iter(bucket.live.values()))
 
     def footprint(self) -> dict[str, int]:
-        """How much of what is in memory."""
+        """How many entries are in memory."""
         return {
             "dht_contacts": self._count,
             "dht_spares": sum(len(b.spare) for b in self._buckets.values() if b.spare),

@@ -1,9 +1,11 @@
-"""Which keys a node is answerable for, and with whom (docs/spec/pulsarcast.md, The DHT).
+"""The zone of a node: the keys that it is responsible for, and its co-replicas of each.
 
-A block belongs to the r peers closest to its key. Cut the keyspace in halves, again and again:
-inside a half, all peers of it are closer to every key than any peer of the other half. So after
-a few cuts around our own key, the r closest peers are the same for all keys of a piece; such
-pieces, and not single keys, are what replicas compare.
+docs/spec/pulsarcast.md, The DHT.
+
+A block belongs to the r peers closest to its key. Cut the keyspace in halves, again and again: all
+peers of a half are closer to every key of that half than any peer of the other half. So after a few
+cuts around the node's own key, the r closest peers are the same for all keys of a piece. Replicas
+compare such pieces, and not single keys.
 """
 
 from collections.abc import Iterable
@@ -19,11 +21,11 @@ class Piece(NamedTuple):
     first: Key
     last: Key
     peers: tuple[PeerId, ...]
-    """Everyone answerable, ourselves among them."""
+    """All peers responsible for it, the node itself among them."""
 
 
 def zone_of(me: PeerId, others: Iterable[PeerId], replicas: int) -> list[Piece]:
-    """The pieces that a node is answerable for among the peers it knows, in key order."""
+    """The pieces that a node is responsible for among the peers it knows, in key order."""
     mine = peer_key(me)
     peers = {peer_key(peer): peer for peer in others}
     peers[mine] = me
@@ -58,7 +60,7 @@ def zone_of(me: PeerId, others: Iterable[PeerId], replicas: int) -> list[Piece]:
 
 
 def _closest_groups(groups: list[list[Key]], replicas: int, mine: Key) -> list[list[Key]] | None:
-    """As many groups as it takes for r peers, or None where we are in none of them."""
+    """As many groups as it takes for r peers, or None if the node is in none of them."""
     close: list[list[Key]] = []
     count = 0
     found = False
@@ -72,7 +74,7 @@ def _closest_groups(groups: list[list[Key]], replicas: int, mine: Key) -> list[l
 
 
 def shared_ranges(pieces: Iterable[Piece], me: PeerId) -> dict[PeerId, list[tuple[Key, Key]]]:
-    """For each peer, the ranges of keys that both it and we are answerable for."""
+    """For each peer, the ranges of keys that both it and the node are responsible for."""
     shared: dict[PeerId, list[tuple[Key, Key]]] = {}
     for first, last, peers in pieces:
         for peer in peers:

@@ -8,7 +8,6 @@ import pytest
 from pulsarcast.model.filters import parse
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid, PeerId, peer_key
-from pulsarcast.protocol.content.asking import Asking
 from pulsarcast.protocol.content.following import TABLE, ContentTopic
 from pulsarcast.protocol.content.homes import Homes
 from pulsarcast.protocol.content.members import Members
@@ -27,10 +26,11 @@ from pulsarcast.protocol.content.probing import Probing
 from pulsarcast.protocol.content.routing import Routing
 from pulsarcast.protocol.content.rules import ContentRules
 from pulsarcast.protocol.content.shape import Shape
+from pulsarcast.protocol.content.shape_hints import ShapeHints
+from pulsarcast.protocol.content.shape_queries import ShapeQueries
 from pulsarcast.protocol.content.space import ROOT
 from pulsarcast.protocol.content.spaces import Spaces
 from pulsarcast.protocol.content.splitting import Splitting
-from pulsarcast.protocol.content.telling import Telling
 from pulsarcast.protocol.content.trees import Trees
 from pulsarcast.protocol.content.upkeep import Upkeep
 from pulsarcast.protocol.dht.kademlia import Kademlia
@@ -65,16 +65,16 @@ def test_routing_names_a_peer_only_where_it_is_closer_than_the_node() -> None:
 def test_a_question_that_the_node_can_answer_itself_is_answered_at_once() -> None:
     context, home, trees = a_context(), Home(), Trees()
     home.begin(TOPIC.topic, "price", ROOT).is_split = True
-    asking = Asking(context, a_routing(context), trees, home.places, home)
-    asking.ask(TOPIC.topic, "price", ROOT, on_behalf=2)
+    queries = ShapeQueries(context, a_routing(context), trees, home.places, home)
+    queries.ask(TOPIC.topic, "price", ROOT, on_behalf=2)
     assert home.learnt_of == [((TOPIC.topic, "price", 2), ROOT)]
     assert trees.shape(TOPIC.topic, "price").is_split(ROOT)
 
 
 def test_a_node_whose_child_exists_is_held_and_has_split() -> None:
     context, home = a_context(), Home()
-    telling = Telling(context, a_routing(context), Trees(), home.places, home)
-    telling.learnt((TOPIC.topic, "price", 2), 4)
+    hints = ShapeHints(context, a_routing(context), Trees(), home.places, home)
+    hints.learnt((TOPIC.topic, "price", 2), 4)
     assert home.halved == [home.places[TOPIC.topic, "price", 2]]
 
 
@@ -95,9 +95,9 @@ def test_the_pieces_of_a_split_leaf_are_kept_until_their_homes_have_them() -> No
 def test_the_neighbours_of_a_place_get_copies_of_it() -> None:
     context, home, trees = a_context(), Home(), Trees()
     routing = a_routing(context, *OTHERS)
-    telling = Telling(context, routing, trees, home.places, home)
+    hints = ShapeHints(context, routing, trees, home.places, home)
     splitting = Splitting(context, trees, home)
-    upkeep = Upkeep(context, routing, trees, home.places, telling, splitting)
+    upkeep = Upkeep(context, routing, trees, home.places, hints, splitting)
     place = home.begin(TOPIC.topic, "price", ROOT)
     put(place, held_of(BOB))
     upkeep.touched(place)

@@ -64,12 +64,12 @@ class Post:
         self.routed.append(message)
 
     @property
-    def telling(self) -> "Post":
+    def shape_hints(self) -> "Post":
         """As `Homes` has it."""
         return self
 
     def hint(self, topic: object, attribute: str, about: int) -> None:
-        """As `Telling` does."""
+        """As `ShapeHints` does."""
         self.hints.append((attribute, about))
 
     def answer(self, message: PlaceSubscription, home: PeerId = HOME, leaf: int = 9) -> None:

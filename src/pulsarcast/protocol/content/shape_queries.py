@@ -1,9 +1,12 @@
-"""Asking: how a tree's shape is learnt, from the root downwards, of homes that we asked ourselves.
+"""Shape queries: asks the homes of tree nodes for a tree's shape, from the root downwards.
 
-A node of a tree exists because its parent has split, and only the parent's home can say so. Whoever
-comes unasked could have made up a node whose key lies next to its own: of some 10^12 names there is
-always one. So what comes unasked (`telling`) makes us ask, and no more. A question is routed to the
-home of a node that we know to exist, and names a token that nobody off its way can answer with.
+docs/spec/content.md, The tree.
+
+A tree node exists because its parent has split, and only the parent's home can say so. A peer can
+make up a tree node whose key lies next to its own: among some 10^12 names there is always one. So
+a hint that comes unasked (`shape_hints`) causes a query, and nothing else. A query is routed to
+the home of a tree node that is known to exist. It carries a token, so that only peers on its way
+can answer it.
 """
 
 from collections.abc import Mapping
@@ -22,15 +25,15 @@ from pulsarcast.protocol.content.trees import Trees
 from pulsarcast.protocol.context import Context
 
 ASK_AGAIN_S = 5.0
-"""How soon the same is asked again, where there was a new reason meanwhile."""
+"""Interval between two queries to the home of the same tree node; a hint of meanwhile waits."""
 ASKED_MAX = 256
-"""Questions of these last seconds: strangers can give us reasons to ask."""
+"""Bounds the queries remembered for `ASK_AGAIN_S`: strangers can send hints without end."""
 FOR_MAX = 16
-"""Nodes of ours for which one question is asked."""
+"""Bounds the tree nodes on whose behalf one query is sent."""
 
 
 class _Question:
-    """One node's home is asked what it knows."""
+    """A query to the home of one tree node."""
 
     __slots__ = ("again", "on_behalf", "token")
 
@@ -39,18 +42,18 @@ class _Question:
         """0: it is answered."""
         self.again = False
         self.on_behalf = on_behalf
-        """Nodes that we are home of, and that may have split."""
+        """Tree nodes that this node is the home of, and that may have split."""
 
 
-class AskingOwner(Protocol):
-    """What questions about trees ask of those who want to know."""
+class ShapeQueriesOwner(Protocol):
+    """Asked of the part that waits for answers."""
 
     def learnt(self, where: PlaceId, asked: int) -> None:
-        """The home of node `asked` has answered a question on behalf of a node of ours."""
+        """The home of `asked` has answered a query on behalf of a place that this node holds."""
 
 
-class Asking:
-    """Our questions about trees, and our answers to others'."""
+class ShapeQueries:
+    """The queries of one node about trees, and its answers to queries of others."""
 
     def __init__(
         self,
@@ -58,22 +61,22 @@ class Asking:
         routing: Routing,
         trees: Trees,
         places: Mapping[PlaceId, Place],
-        owner: AskingOwner,
+        owner: ShapeQueriesOwner,
     ) -> None:
         self._turn = context.turn
         self._routing = routing
         self._trees = trees
         self._places = places
-        """Those that we hold."""
+        """Places that this node holds."""
         self._owner = owner
         self._questions: dict[PlaceId, _Question] = {}
 
     def __len__(self) -> int:
-        """How many questions we remember."""
+        """How many queries are remembered."""
         return len(self._questions)
 
     def ask(self, topic: Cid, attribute: str, at: int, on_behalf: int = 0) -> None:
-        """Ask a node's home what it knows; on behalf of a node of ours: again, if need be."""
+        """Ask a tree node's home for its shape; on behalf of a place held here, maybe again."""
         where = (topic, attribute, at)
         question = self._questions.get(where)
         if question is None:
@@ -94,7 +97,7 @@ class Asking:
             self._send(where, question.on_behalf)
 
     def asked(self, message: AskShape, sender: PeerId | None) -> None:
-        """Somebody asks: answer of what we hold, or pass the question on to who may."""
+        """A peer asks: answer from the places held here, or pass the query on towards the home."""
         if message.hops > HOPS_MAX:
             return
         where = (message.topic, message.attribute, message.at)
@@ -105,7 +108,7 @@ class Asking:
             passed_on = msgspec.structs.replace(message, asker=asker, hops=message.hops + 1)
             self._turn.send(closer, passed_on)
         elif place is not None:
-            # Of whether it has split itself the place knows best: shapes of trees are forgotten.
+            # The place itself knows best whether it has split: shapes of trees are forgotten.
             known = self._trees.shape(*where[:2]) if place.is_split else Shape()
             if place.is_split:
                 known.split(place.at)
@@ -116,7 +119,7 @@ class Asking:
                 self._turn.send(asker, answer)
 
     def answered(self, message: TreeShape) -> None:
-        """A home tells us what it knows: believed where we asked, and only once."""
+        """A home answers: its shape is believed if this node asked, and only once."""
         question = self._questions.get((message.topic, message.attribute, message.below))
         if question is None or not message.token or question.token != message.token:
             return

@@ -1,8 +1,10 @@
-"""Telling: who should look at a tree again hears so, and of which node.
+"""Shape hints: tells peers that a tree has grown, so that they query its shape again.
 
-Who guessed is told by the home that it came to. A split is told to the homes above, one after the
-other up to the root, so that they pass on straight to the leaves. All of these are hints: who hears
-one asks (`asking`).
+docs/spec/content.md, The tree.
+
+A home sends a hint to a peer that guessed a tree node wrongly. It reports a split to the home
+above, and so on up to the root, so that the homes above can route straight to the leaves. A hint
+proves nothing: its receiver sends a query (`shape_queries`).
 """
 
 from collections.abc import Mapping
@@ -11,37 +13,38 @@ from typing import Protocol
 import msgspec
 
 from pulsarcast.model.ids import Cid, PeerId
-from pulsarcast.protocol.content.asking import Asking
 from pulsarcast.protocol.content.messages import TreeHint
 from pulsarcast.protocol.content.place import Place, PlaceId
 from pulsarcast.protocol.content.routing import HOPS_MAX, Routing
+from pulsarcast.protocol.content.shape_queries import ShapeQueries
 from pulsarcast.protocol.content.space import ROOT, is_below, key_of_node, level
 from pulsarcast.protocol.content.trees import Trees
 from pulsarcast.protocol.context import Context
 
 TOP = 1
-"""Down to this level a child's home is believed that its parent has split. Whoever loses all copies
-of the top nodes together has nobody above to ask; and there are few names to make up."""
+"""Deepest level at which a child's home is believed that its parent has split. When all copies of
+the top tree nodes are lost together, no home above is left to ask; and so near to the root there
+are few names to make up."""
 SAY_MAX = 8
-"""How many peers closest to a node's key may be its home, or may have been."""
+"""Bounds the peers, closest to a tree node's key, that may be its home or may have been."""
 TOLD_MAX = 1024
-"""Peers of whom we remember what we told them of a tree."""
+"""Bounds the hints to peers that are remembered; the oldest is forgotten first."""
 TELL_AGAIN_S = 60.0
-"""After which a peer that still guesses is told again what it was told before."""
+"""Interval after which a peer that still guesses gets the same hint again."""
 
 
-class TellingOwner(Protocol):
-    """What hints ask of the places that they are about."""
+class ShapeHintsOwner(Protocol):
+    """Asked of the part that holds the places that hints are about."""
 
     def begin(self, topic: Cid, attribute: str, at: int) -> Place | None:
-        """Hold one more node, empty; None where there is no room."""
+        """Hold one more tree node, empty; None if there is no room."""
 
     def halve(self, place: Place) -> None:
-        """A node has split."""
+        """A tree node has split."""
 
 
-class Telling:
-    """Hints about trees, to others and from others."""
+class ShapeHints:
+    """Sends hints about trees to other peers, and takes theirs."""
 
     def __init__(
         self,
@@ -49,22 +52,23 @@ class Telling:
         routing: Routing,
         trees: Trees,
         places: Mapping[PlaceId, Place],
-        owner: TellingOwner,
+        owner: ShapeHintsOwner,
     ) -> None:
         self._turn = context.turn
         self._routing = routing
         self._trees = trees
         self._places = places
-        """Those that we hold."""
+        """Places that this node holds."""
         self._owner = owner
-        self.asking = Asking(context, routing, trees, places, self)
+        self.queries = ShapeQueries(context, routing, trees, places, self)
         self._told: dict[tuple[PeerId, Cid, str, int], tuple[int, float]] = {}
-        """How large a shape we told whom of, below which node, and when."""
+        """By peer and tree node: the size of the shape that the last hint told of, and its time."""
 
     def tell(self, peer: PeerId, place: Place) -> None:
-        """Tell a peer that guessed that we know more of the tree.
+        """Give a hint to a peer that guessed: this node knows more of the tree.
 
-        Where it is hardly more than last time, only after a while: it may have forgotten.
+        If it is hardly more than at the last hint, only after `TELL_AGAIN_S`: the peer may have
+        forgotten.
         """
         if peer == self._turn.me:
             self.hint(place.topic, place.attribute, place.at)
@@ -81,7 +85,7 @@ class Telling:
         self._turn.send(peer, TreeHint(place.topic, place.attribute, place.at))
 
     def tell_up(self, place: Place) -> None:
-        """Let the home above know of a split, some time soon (program 3.1, line 54)."""
+        """Report a split to the home above, after a delay (thesis, program 3.1, line 54)."""
         if place.at == ROOT or place.tells_up:
             return
         place.tells_up = True
@@ -94,7 +98,7 @@ class Telling:
         self._turn.after(self._turn.jitter(2.0), now)
 
     def hear(self, message: TreeHint) -> None:
-        """Somebody says that there is more to know: ask, or pass it on to whom it is for."""
+        """A peer gives a hint: query the shape, or pass the hint on to the home that it is for."""
         topic, attribute, about, at = message.topic, message.attribute, message.about, message.at
         if at == 0:
             if self._trees.known(topic, attribute) is not None:
@@ -109,19 +113,19 @@ class Telling:
             return
         is_split = place is not None and place.is_split
         if about > at:
-            # Its child says that it exists: who else would know is its parent.
+            # A child of this place says that it exists. Only the place's parent could know as well.
             is_sure = is_split or level(at) <= TOP
-            self.asking.ask(topic, attribute, about if is_sure else at >> 1, on_behalf=at)
+            self.queries.ask(topic, attribute, about if is_sure else at >> 1, on_behalf=at)
         elif not is_split:
-            self.asking.ask(topic, attribute, about, on_behalf=at)
+            self.queries.ask(topic, attribute, about, on_behalf=at)
 
     def hint(self, topic: Cid, attribute: str, about: int) -> None:
-        """We guess where leaves are: ask the home of the deepest node on a way that we know of."""
+        """The node guesses where leaves are: query the deepest known tree node on the way there."""
         leaf = self._trees.shape(topic, attribute).leaf_towards(about, ROOT)
-        self.asking.ask(topic, attribute, about if leaf is None else leaf)
+        self.queries.ask(topic, attribute, about if leaf is None else leaf)
 
     def learnt(self, where: PlaceId, asked: int) -> None:
-        """A home has answered: a node that is ours has split, or more of what is below it has."""
+        """A home has answered: a place held here has split, or a tree node below it has."""
         topic, attribute, at = where
         shape = self._trees.shape(topic, attribute)
         if not shape.is_split(at) and asked >> 1 != at:
@@ -131,12 +135,12 @@ class Telling:
             return
         place.used_s = self._turn.now
         if not place.is_split:
-            # Its children exist: whatever it was taken for, it is no leaf.
+            # Its children exist, so it is no leaf.
             self._owner.halve(place)
         if place.told_up != shape.to_bytes(place.at):
             self.tell_up(place)
 
     def may_tell(self, peer: PeerId | None, topic: Cid, attribute: str, at: int) -> bool:
-        """Whether a peer can be a node's home, or have been: whose word counts for its split."""
+        """Whether a peer can be a tree node's home, or have been: then it may report its split."""
         around = self._routing.around(key_of_node(topic, attribute, at), SAY_MAX)
         return len(around) < SAY_MAX or peer in around or peer in (None, self._turn.me)

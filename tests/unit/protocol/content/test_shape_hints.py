@@ -1,4 +1,4 @@
-"""Who is told by homes that there is more to know of a tree, how often, and who may say so."""
+"""Shape hints: which peers get one, how often, and which peers may report a split."""
 
 from functools import partial
 from random import Random
@@ -10,9 +10,9 @@ from pulsarcast.model.ids import PeerId, cid_of, peer_key
 from pulsarcast.model.topic_types import AttributeRule, TopicSettings
 from pulsarcast.protocol.content.messages import TreeHint
 from pulsarcast.protocol.content.place import Place
+from pulsarcast.protocol.content.shape_hints import SAY_MAX, TELL_AGAIN_S, ShapeHints
 from pulsarcast.protocol.content.space import ROOT, key_of_node, level
 from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
-from pulsarcast.protocol.content.telling import SAY_MAX, TELL_AGAIN_S, Telling
 from pulsarcast.protocol.effects import Send
 from pulsarcast.protocol.inputs import SubscribeContent
 from pulsarcast.protocol.messages import Contact
@@ -32,42 +32,42 @@ def node() -> Node:
     return Node(ALICE, Random(1), Parameters())
 
 
-def told(node: Node, telling: Telling, at: int) -> list[PeerId]:
+def told(node: Node, hints: ShapeHints, at: int) -> list[PeerId]:
     """What a peer that guessed hears of a place now."""
     before = len(node.turn.effects)
-    telling.tell(PUBLISHER, Place(TOPIC, "price", at))
+    hints.tell(PUBLISHER, Place(TOPIC, "price", at))
     sent = [effect for effect in node.turn.effects[before:] if isinstance(effect, Send)]
     hint = TreeHint(TOPIC, "price", at)
     return [each.peer for each in sent if each.message == hint]
 
 
 def test_who_guessed_is_told_once_and_again_when_there_is_more(node: Node) -> None:
-    telling, shape = node.content.homes.telling, node.content.trees.shape(TOPIC, "price")
-    assert told(node, telling, ROOT) == [PUBLISHER]
-    assert told(node, telling, ROOT) == []
+    hints, shape = node.content.homes.shape_hints, node.content.trees.shape(TOPIC, "price")
+    assert told(node, hints, ROOT) == [PUBLISHER]
+    assert told(node, hints, ROOT) == []
     for split in range(1, 16):
         shape.split(split)
-    assert told(node, telling, ROOT) == [PUBLISHER]
+    assert told(node, hints, ROOT) == [PUBLISHER]
 
 
 def test_who_still_guesses_after_a_while_is_told_again(node: Node) -> None:
-    telling = node.content.homes.telling
-    assert told(node, telling, ROOT)
+    hints = node.content.homes.shape_hints
+    assert told(node, hints, ROOT)
     node.turn.now = TELL_AGAIN_S / 2
-    assert not told(node, telling, ROOT)
+    assert not told(node, hints, ROOT)
     node.turn.now = TELL_AGAIN_S
-    assert told(node, telling, ROOT)
+    assert told(node, hints, ROOT)
 
 
 def test_a_stranger_to_a_nodes_key_has_no_say_where_its_home_may_be_known(node: Node) -> None:
-    telling = node.content.homes.telling
+    hints = node.content.homes.shape_hints
     others = [peer(f"peer {number}") for number in range(20)]
-    assert telling.may_tell(others[0], TOPIC, "price", ROOT), "we know nobody who knows better"
+    assert hints.may_tell(others[0], TOPIC, "price", ROOT), "we know nobody who knows better"
     for each in others:
         node.dht.saw(Contact(each))
-    heard = [each for each in others if telling.may_tell(each, TOPIC, "price", ROOT)]
+    heard = [each for each in others if hints.may_tell(each, TOPIC, "price", ROOT)]
     assert len(heard) == SAY_MAX
-    assert telling.may_tell(ALICE.peer_id, TOPIC, "price", ROOT), "we may be its home ourselves"
+    assert hints.may_tell(ALICE.peer_id, TOPIC, "price", ROOT), "we may be its home ourselves"
 
 
 def test_a_hint_for_another_home_travels_towards_it() -> None:
@@ -75,7 +75,7 @@ def test_a_hint_for_another_home_travels_towards_it() -> None:
     stage.place.is_owner = False
     stage.meet(*stage.closer)
     hint = TreeHint(STAGED.topic, "price", 2 * AT, AT, 3)
-    stage.content.homes.telling.hear(hint)
+    stage.content.homes.shape_hints.hear(hint)
     assert stage.told(TreeHint) == [(stage.closer[0], structs.replace(hint, hops=4))]
 
 

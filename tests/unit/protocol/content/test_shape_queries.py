@@ -1,8 +1,7 @@
-"""Asking: a tree's shape is believed of homes that were asked, and of nobody else."""
+"""Shape queries: a node believes a tree's shape of homes that it asked, and of no other peer."""
 
 import pytest
 
-from pulsarcast.protocol.content.asking import ASK_AGAIN_S, ASKED_MAX
 from pulsarcast.protocol.content.homes import NEW_S
 from pulsarcast.protocol.content.messages import (
     AskShape,
@@ -13,6 +12,7 @@ from pulsarcast.protocol.content.messages import (
 )
 from pulsarcast.protocol.content.routing import HOPS_MAX
 from pulsarcast.protocol.content.shape import SPLITS_MAX, Shape
+from pulsarcast.protocol.content.shape_queries import ASK_AGAIN_S, ASKED_MAX
 from pulsarcast.protocol.content.space import ROOT
 from pulsarcast.protocol.content.trees import TREES_MAX
 from tests.support.people import CAROL
@@ -122,8 +122,8 @@ def test_a_neighbour_that_passes_on_what_a_stranger_sends_does_not_vouch_for_it(
 
 def test_who_saw_a_question_cannot_tell_the_next_ones_token(stage: Stage, shape: Shape) -> None:
     stage.meet(*stage.closer, *stage.farther)
-    asking = stage.content.homes.telling.asking
-    asking.ask(TOPIC.topic, "price", DEEP)
+    queries = stage.content.homes.shape_hints.queries
+    queries.ask(TOPIC.topic, "price", DEEP)
     ((_, seen),) = stage.told(AskShape)
     stage.content.receive(stage.farther[0], hint(ROOT))
     for token in range(seen.token + 1, seen.token + 100):
@@ -140,7 +140,7 @@ def test_a_home_does_not_ask_itself_about_its_own_node(stage: Stage, shape: Shap
         stage.put(stage.place, held_of(CAROL, sid=sid, low=low))
     stage.content.receive(stage.farther[0], hint(AT, AT))
     stage.content.receive(stage.farther[0], hint(ROOT, ROOT))
-    assert len(stage.content.homes.telling.asking) == 0
+    assert len(stage.content.homes.shape_hints.queries) == 0
 
 
 # What is asked for.
@@ -169,11 +169,11 @@ def test_a_node_that_was_halved_in_passing_asks_who_halved_it(stage: Stage, shap
 @pytest.mark.parametrize("top", [ROOT, 0b11])
 def test_a_top_node_whose_home_lost_all_it_knew_asks_its_child(stage: Stage, top: int) -> None:
     place = stage.hold(top)
-    stage.content.homes.telling.hear(hint(2 * top, top))
+    stage.content.homes.shape_hints.hear(hint(2 * top, top))
     assert not place.is_split, "nobody holds such a child"
     stage.pass_time(2 * ASK_AGAIN_S)
     stage.hold(2 * top)
-    stage.content.homes.telling.hear(hint(2 * top, top))
+    stage.content.homes.shape_hints.hear(hint(2 * top, top))
     assert place.is_split
 
 
@@ -216,7 +216,7 @@ def test_a_question_travels_to_the_home_and_not_for_ever(stage: Stage) -> None:
 
 def test_the_same_is_asked_again_where_there_was_a_new_reason(stage: Stage) -> None:
     stage.meet(*stage.farther)
-    telling = stage.content.homes.telling
+    hints = stage.content.homes.shape_hints
     for _ in range(3):
         stage.content.receive(stage.farther[0], hint(2 * AT, AT))
     assert len(stage.told(AskShape)) == 1
@@ -224,7 +224,7 @@ def test_the_same_is_asked_again_where_there_was_a_new_reason(stage: Stage) -> N
     assert len(stage.told(AskShape)) == 1
     stage.pass_time(2 * ASK_AGAIN_S)
     assert stage.told(AskShape) == []
-    assert len(telling.asking) == 0
+    assert len(hints.queries) == 0
 
 
 def test_an_answer_counts_once(stage: Stage, shape: Shape) -> None:
@@ -240,15 +240,15 @@ def test_questions_and_what_is_learnt_without_a_way_from_the_root_are_bounded(
     stage: Stage, shape: Shape
 ) -> None:
     stage.meet(*stage.closer, *stage.farther)
-    asking = stage.content.homes.telling.asking
+    queries = stage.content.homes.shape_hints.queries
     for node in range(2 * ASKED_MAX):
-        asking.ask(TOPIC.topic, "price", 1024 + node)
-    assert len(stage.told(AskShape)) <= len(asking) == ASKED_MAX
+        queries.ask(TOPIC.topic, "price", 1024 + node)
+    assert len(stage.told(AskShape)) <= len(queries) == ASKED_MAX
     for node in range(SPLITS_MAX // 2 + 1):
         shape.split((1 << 20) + node)
     stage.pass_time(2 * ASK_AGAIN_S)
     for about, is_taken in ((DEEP, False), (ROOT, True)):
-        asking.ask(TOPIC.topic, "price", about)
+        queries.ask(TOPIC.topic, "price", about)
         ((_, question),) = stage.told(AskShape)
         stage.content.receive(stage.farther[1], answer(question, splits(about, below=about)))
         assert shape.is_split(about) is is_taken
