@@ -6,9 +6,10 @@ from msgspec import structs
 
 from pulsarcast.model import trace
 from pulsarcast.model.errors import RemoteError
-from pulsarcast.model.ids import cid_of
+from pulsarcast.model.ids import PeerId, cid_of
 from pulsarcast.model.subscriptions import sign_subscription
-from pulsarcast.protocol.content.homes import NEW_S
+from pulsarcast.protocol.content import homes as homes_module
+from pulsarcast.protocol.content.homes import NEW_S, Homes
 from pulsarcast.protocol.content.messages import (
     Installed,
     MatchedEvent,
@@ -26,6 +27,7 @@ from pulsarcast.protocol.content.space import REACH, ROOT
 from pulsarcast.protocol.content.spaces import WAITING_MAX
 from pulsarcast.protocol.effects import Trace
 from tests.support.people import BOB, CAROL, MALLORY, event_of
+from tests.unit.protocol.content.parts import Parts
 from tests.unit.protocol.content.stage import AT, TOPIC, Stage, event_at, held_of
 
 EMPTY = PlaceState(TOPIC.topic, "price", AT, Purpose.TRANSFER, False, ())
@@ -353,3 +355,50 @@ def test_events_of_versions_that_nobody_made_do_not_fill_our_memory(
         targets = (Target("price", AT, AT),)
         stage.content.homes.probe(ProbeEvent(TOPIC.topic, event.block, targets, 3), None)
     assert stage.node.footprint()["dht_lookups"] - before == lookups
+
+
+class Subscribing:
+    """Plays the node that holds the places, where it is a subscriber too."""
+
+    def __init__(self) -> None:
+        self.delivered: list[MatchedEvent] = []
+
+    def deliver(self, message: MatchedEvent) -> None:
+        self.delivered.append(message)
+
+    def installed(self, sender: PeerId, message: Installed) -> None:
+        """Only the leaves of others are looked at."""
+
+
+def homes_of(parts: Parts, owner: Subscribing) -> Homes:
+    return Homes(parts.context, parts.routing, parts.spaces, parts.trees, owner)
+
+
+def test_a_leaf_says_that_it_keeps_a_piece_and_hands_out_what_matches_once() -> None:
+    parts, owner = Parts(), Subscribing()
+    homes = homes_of(parts, owner)
+    homes.place(subscription(ROOT), None)
+    ((who, answer),) = parts.core.sent()
+    assert who == CAROL.peer_id
+    assert isinstance(answer, Installed)
+    assert (answer.leaf, answer.token) == (ROOT, 7)
+    for _ in range(2):
+        homes.probe(probe(10.0, ROOT, ROOT), None)
+    homes.probe(probe(90.0, ROOT, ROOT), None)
+    matched = [each for each in parts.core.sent() if isinstance(each[1], MatchedEvent)]
+    assert matched == [(CAROL.peer_id, MatchedEvent(event_at(10.0).block, 4))]
+    assert owner.delivered == []
+
+
+def test_a_node_holds_a_bounded_number_of_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(homes_module, "PLACES_MAX", 1)
+    homes = homes_of(Parts(), Subscribing())
+    assert homes.begin(TOPIC.topic, "price", 2) is not None
+    assert homes.begin(TOPIC.topic, "price", 3) is None
+
+
+def test_what_has_travelled_too_far_is_dropped() -> None:
+    parts = Parts()
+    homes = homes_of(parts, Subscribing())
+    homes.place(structs.replace(subscription(ROOT), hops=HOPS_MAX + 1), None)
+    assert (homes.places, parts.core.sent()) == ({}, [])

@@ -1,19 +1,17 @@
 """Routing: what was given to a peer that turns out to be gone goes another way, once."""
 
-from random import Random
-
 from pulsarcast.model.ids import cid_of
 from pulsarcast.protocol.content.messages import ProbeEvent
 from pulsarcast.protocol.content.routing import UNSURE_MAX, UNSURE_S, Routing
-from pulsarcast.protocol.node import Node
-from pulsarcast.protocol.parameters import Parameters
-from tests.support.people import ALICE, peer
+from tests.support.parts import Core
+from tests.support.people import peer
 
 GONE, OTHER = peer("gone"), peer("other")
 
 
 def routing() -> Routing:
-    return Node(ALICE, Random(1), Parameters()).content.routing
+    core = Core()
+    return Routing(core.context, core.dht)
 
 
 def probe(number: int) -> ProbeEvent:

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from msgspec import structs
 
-from pulsarcast.model.ids import PeerId, cid_of, peer_key
+from pulsarcast.model.ids import Cid, PeerId, cid_of, peer_key
 from pulsarcast.model.topic_types import AttributeRule, TopicSettings
 from pulsarcast.protocol.content.messages import TreeHint
 from pulsarcast.protocol.content.place import Place
@@ -20,6 +20,7 @@ from pulsarcast.protocol.node import Node
 from pulsarcast.protocol.parameters import Parameters
 from tests.support.lab import Lab
 from tests.support.people import ALICE, peer
+from tests.unit.protocol.content.parts import Parts, closest_to
 from tests.unit.protocol.content.stage import AT, Stage
 from tests.unit.protocol.content.stage import TOPIC as STAGED
 
@@ -119,3 +120,42 @@ def test_a_tree_outlives_a_network_that_grows_at_once() -> None:
         home = min(range(54), key=lambda each: peer_key(made.peer(each)) ^ key)
         place = made.world.node(home).content.homes.places.get((topic, "price", at))
         assert place is None or place.is_split, at
+
+
+class Halved:
+    """Plays the places: begins none, and remembers which have split."""
+
+    def __init__(self) -> None:
+        self.halved: list[int] = []
+
+    def begin(self, topic: Cid, attribute: str, at: int) -> Place | None:
+        return None
+
+    def halve(self, place: Place) -> None:
+        place.is_split = True
+        self.halved.append(place.at)
+
+
+def test_a_place_splits_where_the_home_of_its_child_has_answered_and_no_other() -> None:
+    parts, owner = Parts(), Halved()
+    hints = ShapeHints(parts.context, parts.routing, parts.trees, parts.places, owner)
+    parts.hold(AT)
+    where = (STAGED.topic, "price", AT)
+    hints.learnt(where, 2 * AT + 2)
+    assert owner.halved == []
+    hints.learnt(where, 2 * AT + 1)
+    hints.learnt(where, 2 * AT)
+    assert owner.halved == [AT]
+
+
+def test_a_split_is_told_to_the_home_above_once_and_soon() -> None:
+    above = closest_to(AT >> 1)
+    parts = Parts(above)
+    hints = ShapeHints(parts.context, parts.routing, parts.trees, parts.places, Halved())
+    place = parts.hold(AT)
+    hints.tell_up(place)
+    hints.tell_up(place)
+    assert parts.core.sent() == []
+    assert len(parts.core.fire()) == 1
+    hint = TreeHint(STAGED.topic, "price", AT, AT >> 1, 1)
+    assert parts.core.sent() == [(above, hint)]

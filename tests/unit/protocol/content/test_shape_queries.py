@@ -10,12 +10,14 @@ from pulsarcast.protocol.content.messages import (
     TreeHint,
     TreeShape,
 )
+from pulsarcast.protocol.content.place import PlaceId
 from pulsarcast.protocol.content.routing import HOPS_MAX
 from pulsarcast.protocol.content.shape import SPLITS_MAX, Shape
-from pulsarcast.protocol.content.shape_queries import ASK_AGAIN_S, ASKED_MAX
+from pulsarcast.protocol.content.shape_queries import ASK_AGAIN_S, ASKED_MAX, ShapeQueries
 from pulsarcast.protocol.content.space import ROOT
 from pulsarcast.protocol.content.trees import TREES_MAX
 from tests.support.people import CAROL
+from tests.unit.protocol.content.parts import Parts, closest_to
 from tests.unit.protocol.content.stage import AT, TOPIC, Stage, held_of
 
 DEEP = 0b1_0110_0101_1010
@@ -252,3 +254,43 @@ def test_questions_and_what_is_learnt_without_a_way_from_the_root_are_bounded(
         ((_, question),) = stage.told(AskShape)
         stage.content.receive(stage.farther[1], answer(question, splits(about, below=about)))
         assert shape.is_split(about) is is_taken
+
+
+class Learner:
+    """Plays those who want to know: remembers of which homes answers came."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[int, int]] = []
+
+    def learnt(self, where: PlaceId, asked: int) -> None:
+        self.heard.append((where[2], asked))
+
+
+def test_a_shape_is_believed_once_and_only_with_the_token_of_the_question() -> None:
+    home = closest_to(ROOT)
+    parts, learner = Parts(home), Learner()
+    queries = ShapeQueries(parts.context, parts.routing, parts.trees, parts.places, learner)
+    queries.ask(TOPIC.topic, "price", ROOT, on_behalf=AT)
+    ((who, question),) = parts.core.sent()
+    assert who == home
+    assert isinstance(question, AskShape)
+    known = parts.trees.shape(TOPIC.topic, "price")
+    queries.answered(TreeShape(TOPIC.topic, "price", ROOT, splits(ROOT), question.token + 1))
+    assert not known.is_split(ROOT)
+    for _ in range(2):
+        queries.answered(TreeShape(TOPIC.topic, "price", ROOT, splits(ROOT), question.token))
+    assert known.is_split(ROOT)
+    assert learner.heard == [(AT, ROOT)]
+
+
+def test_a_new_reason_asks_the_same_home_again_after_a_while() -> None:
+    parts, learner = Parts(closest_to(ROOT)), Learner()
+    queries = ShapeQueries(parts.context, parts.routing, parts.trees, parts.places, learner)
+    queries.ask(TOPIC.topic, "price", ROOT)
+    assert len(parts.core.sent()) == 1
+    queries.ask(TOPIC.topic, "price", ROOT, on_behalf=AT)
+    assert parts.core.sent() == []
+    parts.core.fire()
+    assert len(parts.core.sent()) == 1
+    parts.core.fire()
+    assert (len(queries), parts.core.sent()) == (0, [])

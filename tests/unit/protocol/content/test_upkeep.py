@@ -4,10 +4,11 @@ import pytest
 
 from pulsarcast.protocol.content import upkeep as upkeep_module
 from pulsarcast.protocol.content.messages import PlaceState, Purpose
-from pulsarcast.protocol.content.upkeep import NEEDLESS_ROUNDS, TENDED_MAX
+from pulsarcast.protocol.content.upkeep import NEEDLESS_ROUNDS, TENDED_MAX, Upkeep
 from pulsarcast.protocol.parameters import Parameters
 from tests.support.people import BOB, CAROL
-from tests.unit.protocol.content.stage import Stage, held_of
+from tests.unit.protocol.content.parts import Parts
+from tests.unit.protocol.content.stage import AT, Stage, held_of
 
 COPIES = Parameters().replicas - 1
 
@@ -178,3 +179,36 @@ def test_what_a_split_place_still_had_to_send_goes_with_it(stage: Stage) -> None
         stage.pass_time(60.0)
     told = [state for _, state in stage.told(PlaceState)]
     assert not [state for state in told if state.purpose is Purpose.TRANSFER]
+
+
+def upkeep_of(parts: Parts) -> Upkeep:
+    return Upkeep(
+        parts.context, parts.routing, parts.trees, parts.places, parts.hints, parts.splitting
+    )
+
+
+def test_a_place_is_handed_over_once_at_a_time_and_again_where_no_answer_comes() -> None:
+    parts = Parts()
+    place = parts.hold(AT, held_of(BOB))
+    upkeep = upkeep_of(parts)
+    for _ in range(2):
+        upkeep.hand_over(place, CAROL.peer_id)
+    ((who, state),) = parts.core.sent()
+    assert who == CAROL.peer_id
+    assert isinstance(state, PlaceState)
+    assert (state.purpose, len(state.held)) == (Purpose.HAND_OVER, 1)
+    assert place.is_owner, "the node serves until the other has it"
+    parts.core.fire()
+    upkeep.hand_over(place, CAROL.peer_id)
+    assert len(parts.core.sent()) == 1
+
+
+def test_an_empty_place_that_no_peer_asks_for_is_let_go_and_a_full_one_kept() -> None:
+    parts = Parts()
+    empty, full = parts.hold(AT), parts.hold(AT + 1, held_of(BOB))
+    upkeep = upkeep_of(parts)
+    for place in (empty, full):
+        upkeep.touched(place)
+    parts.turn.now = Parameters().content_lease_s + 1
+    parts.core.fire()
+    assert list(parts.places.values()) == [full]

@@ -6,22 +6,12 @@ from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.ids import cid_of
 from pulsarcast.protocol.dht import blocks as blocks_module
 from pulsarcast.protocol.dht.blocks import BLOCKS_MAX, Blocks
-from pulsarcast.protocol.effects import Persist
 from pulsarcast.protocol.messages import StoreBlocks, Stored
 from tests.support.people import peer
 from tests.unit.protocol.dht.network import BRIEF_S, EPOCH_US
 from tests.unit.protocol.dht.parts import Parts
 
 BOB = peer("bob")
-
-
-def test_a_block_is_confirmed_only_once_it_is_on_the_disk() -> None:
-    parts = Parts()
-    parts.blocks.receive(BOB, StoreBlocks(4, (b"block",)))
-    assert [type(each) for each in parts.turn.effects] == [Persist]
-    assert len(parts.sync()) == 1
-    assert parts.sent() == [(BOB, Stored(4, (cid_of(b"block"),)))]
-    assert parts.owner.stored == [b"block"]
 
 
 def test_a_block_that_the_node_holds_is_confirmed_but_not_written_again() -> None:

@@ -1,11 +1,17 @@
 """Lazy neighbours: whom a member chooses, and who gives its place to another."""
 
+from typing import cast
+
 from pulsarcast.model.ids import PeerId
-from pulsarcast.protocol.dissemination.tree_heartbeat import SILENT_S
+from pulsarcast.protocol.dissemination.overlay import Link
+from pulsarcast.protocol.dissemination.tree import DisseminationTree
+from pulsarcast.protocol.dissemination.tree_heartbeat import MEMBERS_MAX, SILENT_S, Heartbeat
 from pulsarcast.protocol.inputs import PeerLost
 from pulsarcast.protocol.messages import Contact, Join, Message, Role, Status
 from pulsarcast.protocol.parameters import Parameters
+from tests.support.parts import Core
 from tests.support.people import ALICE, meta_of, peer, topic_of
+from tests.support.people import CAROL as ME
 from tests.support.solo import EMPTY_DIGEST, Parent, below
 
 TOPIC = topic_of(ALICE)
@@ -177,3 +183,69 @@ def test_a_child_stays_as_long_as_its_path_comes_through_us() -> None:
     assert list(tree.children) == [BOB]
     says(BOB, CAROL, me)
     assert not tree.children
+
+
+class Trunk:
+    """Plays the tree: a parent that answers or does not, and the path to the root."""
+
+    def __init__(self, parent: PeerId) -> None:
+        self.parent: PeerId | None = parent
+        self.path = (parent,)
+        self.links: dict[PeerId, Link] = {}
+        self.children: dict[PeerId, None] = {}
+
+    def path_from_here(self) -> tuple[PeerId, ...]:
+        return (ME.peer_id, *self.path)
+
+    def heard_path(self, peer: PeerId, path: tuple[PeerId, ...]) -> None:
+        """The path stays as it is."""
+
+    def leave_parent(self) -> None:
+        self.parent = None
+
+
+class Compared:
+    """Plays the topic: remembers which neighbours hold something else."""
+
+    def __init__(self) -> None:
+        self.differing: list[PeerId] = []
+
+    def digest(self) -> bytes:
+        return EMPTY_DIGEST
+
+    def differs_from(self, peer: PeerId) -> None:
+        self.differing.append(peer)
+
+
+def heartbeat_of(core: Core, trunk: Trunk, owner: Compared) -> Heartbeat:
+    return Heartbeat(TOPIC.cid, core.context, cast("DisseminationTree", trunk), owner)
+
+
+def test_a_parent_that_leaves_two_beats_unanswered_is_left() -> None:
+    core, trunk = Core(ME), Trunk(BOB)
+    heartbeat = heartbeat_of(core, trunk, Compared())
+    heartbeat.beat()
+    assert [who for who, _ in core.sent()] == [BOB]
+    heartbeat.watch()
+    heartbeat.beat()
+    assert trunk.parent == BOB
+    heartbeat.watch()
+    assert trunk.parent is None
+
+
+def test_a_parent_that_answers_in_time_is_kept() -> None:
+    core, trunk, owner = Core(ME), Trunk(BOB), Compared()
+    heartbeat = heartbeat_of(core, trunk, owner)
+    for _ in range(3):
+        heartbeat.beat()
+        heartbeat.receive(BOB, Status(TOPIC.cid, b"other".ljust(16), (BOB,), (), answer=False))
+        heartbeat.watch()
+    assert trunk.parent == BOB
+    assert owner.differing == [BOB] * 3
+
+
+def test_the_members_that_a_heartbeat_remembers_are_bounded() -> None:
+    heartbeat = heartbeat_of(Core(ME), Trunk(BOB), Compared())
+    named = [peer(f"member {number}") for number in range(MEMBERS_MAX + 1)]
+    heartbeat.learn(tuple(Contact(each) for each in named))
+    assert heartbeat.members() == named[:0:-1]

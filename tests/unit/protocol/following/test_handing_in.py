@@ -1,6 +1,7 @@
 """Handing in: our own events, however large they are, after a restart and when we leave."""
 
 from collections import Counter
+from typing import cast
 
 import pytest
 
@@ -9,6 +10,7 @@ from pulsarcast.model.events import PAYLOAD_BYTES_MAX, EventDescriptor, decode_e
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.effects import Effect, Load, Persist
 from pulsarcast.protocol.following import handing_in
+from pulsarcast.protocol.following.handing_in import HandingIn
 from pulsarcast.protocol.inputs import Input, PeerLost, PeerUp, Publish, Unsubscribe
 from pulsarcast.protocol.messages import (
     Contact,
@@ -21,7 +23,9 @@ from pulsarcast.protocol.messages import (
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.publishing.numbering import Numbering
 from pulsarcast.protocol.store import Block, DropBlock, DropEvents, LoadBlock
+from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.storage.memory import MemoryStore
+from tests.support.parts import Core
 from tests.support.people import ALICE, BOB, event_of, meta_of, topic_of
 from tests.support.solo import Parent, Solo, below
 
@@ -256,3 +260,45 @@ def block_of(solo: Solo, cid: Cid) -> bytes:
     assert isinstance(found, Block)
     assert found.block is not None
     return found.block
+
+
+class Late:
+    """Plays a topic whose reorder buffer has no room."""
+
+    id = TOPIC.cid
+
+    def __init__(self) -> None:
+        self.received: list[int] = []
+
+    def holds(self, event: EventDescriptor) -> bool:
+        return False
+
+    def receive(self, event: EventDescriptor, sender: PeerId, hops: int) -> None:
+        self.received.append(event.sequence.number)
+
+
+def handing_in_of(core: Core) -> HandingIn:
+    return HandingIn(
+        core.context, core.followed, core.descriptors, core.outside, core.fencing, core.publisher
+    )
+
+
+def test_replicas_are_handed_in_by_number_and_a_bounded_number_of_times() -> None:
+    core, late = Core(BOB), Late()
+    core.followed.members[TOPIC.cid] = cast("Topic", late)
+    part = handing_in_of(core)
+    for number in (2, 1):
+        part.hand_in(event_of(ALICE, TOPIC, number), ALICE.peer_id)
+    assert late.received == [], "the tree has time to bring them"
+    while core.fire():
+        pass
+    assert late.received == [1, 2] * handing_in.LATE_TRIES
+
+
+def test_a_replica_of_a_topic_that_is_not_followed_is_offered_to_its_members() -> None:
+    core = Core(BOB)
+    part = handing_in_of(core)
+    part.hand_in(event_of(ALICE, TOPIC), ALICE.peer_id)
+    assert len(core.outside) == 0, "the node does not know the root of the topic"
+    core.network.found(TOPIC.block)
+    assert len(core.outside) == 1

@@ -6,10 +6,14 @@ from pulsarcast.model.ids import Cid
 from pulsarcast.model.topics import TopicSettings
 from pulsarcast.protocol.dht.expiry import TOPIC_FACTOR
 from pulsarcast.protocol.following import republishing
+from pulsarcast.protocol.following.republishing import Republishing
 from pulsarcast.protocol.inputs import Subscribe
 from pulsarcast.protocol.messages import StoreBlocks
 from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.topic.versions import Versions
 from tests.support.lab import Lab
+from tests.support.parts import Core
+from tests.support.people import ALICE, CREATED_US, topic_of
 
 EXPIRY_S = 60.0
 LIFE_S = TOPIC_FACTOR * EXPIRY_S
@@ -74,3 +78,24 @@ def test_many_topics_are_asked_for_a_few_at_a_time(monkeypatch: pytest.MonkeyPat
     assert {len(message.blocks) for message in asked} <= {1, 2}
     assert len({block for message in asked for block in message.blocks}) == 2 * len(topics)
     lab.subscribe([STRANGER], topics[-1])
+
+
+def test_versions_that_end_soon_are_asked_for_batch_by_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(republishing, "BATCH", 2)
+    core = Core(parameters=Parameters(block_expiry_s=EXPIRY_S))
+    topics = [topic_of(ALICE, name=name) for name in ("one", "two", "three")]
+    for each in topics:
+        core.descriptors.follow(Versions(each))
+    core.descriptors.keep(Versions(topic_of(ALICE, name="not followed")))
+    core.turn.wall_us = CREATED_US + int((LIFE_S - EXPIRY_S + 1) * 1_000_000)
+    Republishing(core.context, core.dht, core.descriptors).start()
+    core.fire()
+    ((blocks, then),) = core.network.storing
+    assert blocks == [each.block for each in topics[:2]]
+    core.network.storing.clear()
+    then([3, 3])
+    assert core.network.storing == [], "the node pauses between two batches"
+    core.fire()
+    assert [blocks for blocks, _ in core.network.storing] == [[topics[2].block]]

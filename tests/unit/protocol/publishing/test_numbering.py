@@ -1,15 +1,16 @@
 """Our own numberings: what we say next follows what we said last, whatever becomes of an epoch."""
 
+from functools import partial
 from random import Random
 
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.topics import DeliveryOrder, Mark, TopicSettings
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.publishing.numbering import Numberings
+from pulsarcast.protocol.publishing.numbering import Numbering, Numberings
 from pulsarcast.protocol.store import PutState
 from pulsarcast.protocol.turn import Turn
-from tests.support.people import ALICE, event_of, mark_of, topic_of
+from tests.support.people import ALICE, EPOCH, event_of, mark_of, topic_of
 
 TOPIC = topic_of(ALICE, TopicSettings(order=DeliveryOrder.CAUSAL))
 CAUSAL = DeliveryOrder.CAUSAL
@@ -67,3 +68,17 @@ def test_what_others_knew_better_we_have_given_and_go_on_behind() -> None:
     assert [ours.remembers(event) for event in (second, third, fourth)] == [True, True, False]
     assert ours.last_link(TOPIC.topic) == (mark_of(third), third.cid)
     assert give(ours)[0].sequence == (epoch, 4)
+
+
+def test_callers_wait_for_all_numbers_before_theirs() -> None:
+    numbering = Numbering(EPOCH, 3, None)
+    numbering.replicating = dict.fromkeys((1, 2, 3))
+    heard: list[int] = []
+    for number in (1, 3):
+        numbering.waiting[number] = partial(heard.append, number)
+    numbering.settle((3, 2))
+    assert (heard, numbering.replicated) == ([], 0)
+    numbering.settle((1,))
+    assert (heard, numbering.replicated) == ([1, 3], 3)
+    numbering.settle((1,))
+    assert heard == [1, 3], "each hears once"

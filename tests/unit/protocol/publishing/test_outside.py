@@ -23,8 +23,10 @@ from pulsarcast.protocol.messages import (
 )
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.publishing import outside
-from pulsarcast.protocol.store import DropTopic, MarkState
+from pulsarcast.protocol.publishing.outside import OutsidePublishing
+from pulsarcast.protocol.store import DropState, DropTopic, MarkState
 from tests.support.lab import Lab
+from tests.support.parts import Core
 from tests.support.people import (
     ALICE,
     BOB,
@@ -463,3 +465,42 @@ def test_nobody_lets_us_in_at_whose_door_we_did_not_knock(is_let_in: bool) -> No
     assert not solo.sent_to(CAROL.peer_id, Join)
     assert solo.node.outside.has_own(TOPIC.cid)
     assert [row for row in solo.store.rows() if row.table == "offer"]
+
+
+def test_replicas_of_others_are_offered_up_to_a_bound_but_own_events_always(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outside, "OFFERS_MAX", 2)
+    core = Core()
+    part = OutsidePublishing(core.context, core.dht)
+    for number in (1, 2, 3):
+        part.offer(event_of(BOB, TOPIC, number), ALICE.peer_id)
+    assert len(part) == 2
+    part.offer(event_of(ALICE, TOPIC, 1), ALICE.peer_id, own=True)
+    assert len(part) == 3
+    assert part.has_own(TOPIC.cid)
+
+
+def test_an_own_event_goes_to_the_first_member_and_is_dropped_once_that_one_shows_it() -> None:
+    core = Core()
+    core.network.known = [BOB.peer_id]
+    part = OutsidePublishing(core.context, core.dht)
+    event = event_of(ALICE, TOPIC, 1)
+    part.offer(event, BOB.peer_id, own=True)
+    core.fire()
+    ((_, join),) = core.sent()
+    assert isinstance(join, Join)
+    accepted = JoinAccepted(TOPIC.cid, join.attempt, (BOB.peer_id,), (), EMPTY_DIGEST)
+    part.accepted(CAROL.peer_id, accepted)
+    assert core.sent() == [], "another peer's answer counts for nothing"
+    part.accepted(BOB.peer_id, accepted)
+    assert core.sent() == [(BOB.peer_id, EventMessage(event.block, 0))]
+    core.fire()
+    page = FrontierPage(
+        TOPIC.cid, (MarkState(ALICE.peer_id, EPOCH, 0, 1, event.cid),), False, False
+    )
+    part.receive_page(CAROL.peer_id, page)
+    assert len(part) == 1
+    part.receive_page(BOB.peer_id, page)
+    assert len(part) == 0
+    assert core.sync() == [DropState("offer", event.cid)]

@@ -1,14 +1,20 @@
 """Publishing: numbers, links and disks (design 6)."""
 
+from typing import Any, cast
+
 from pulsarcast.model import trace
 from pulsarcast.model.errors import Halted
 from pulsarcast.model.topics import DeliveryOrder, TopicSettings
-from pulsarcast.protocol.effects import Persist, Reply, Send
+from pulsarcast.protocol.effects import Persist, Reply, Send, SetTimer
 from pulsarcast.protocol.inputs import Publish
 from pulsarcast.protocol.messages import EventMessage
+from pulsarcast.protocol.publishing.publisher import REPLICATION_ATTEMPTS, Publisher
 from tests.support.lab import Lab
+from tests.support.parts import Core
+from tests.support.people import ALICE, BOB, CAROL, topic_of
 from tests.support.solo import Solo
 
+TOPIC = topic_of(ALICE)
 IN_ORDER = TopicSettings(order=DeliveryOrder.PER_PUBLISHER)
 
 
@@ -159,3 +165,61 @@ def test_a_payload_that_is_too_large_is_refused_at_once() -> None:
     lab.subscribe([1], topic)
     assert lab.ask(1, lambda call: Publish(call, topic, b"four")).refusal is not None
     assert lab.publish(1, topic, b"abc") is not None
+
+
+def publisher_of(core: Core) -> Publisher:
+    return Publisher(
+        core.context,
+        core.dht,
+        core.numberings,
+        core.outside,
+        core.followed,
+        cast("Any", core.owner),
+    )
+
+
+def publish(core: Core, publisher: Publisher, counted: list[int], *, replicated: bool) -> None:
+    given = Publish(1, TOPIC.cid, b"hello", replicated=replicated)
+    publisher.publish(
+        given, TOPIC, None, publisher.nonce(), lambda _, replicas: counted.append(replicas)
+    )
+
+
+def test_an_event_is_on_the_disk_before_it_is_traced_offered_and_replicated() -> None:
+    core, counted = Core(), list[int]()
+    publish(core, publisher_of(core), counted, replicated=False)
+    assert [type(each) for each in core.turn.effects] == [Persist]
+    assert (counted, core.network.storing, len(core.outside)) == ([], [], 0)
+    core.sync()
+    assert (counted, len(core.network.storing), len(core.outside)) == ([0], 1, 1)
+    assert core.owner.told == ["published"]
+
+
+def test_replicas_are_sought_a_bounded_number_of_times_and_then_counted() -> None:
+    core, counted = Core(), list[int]()
+    core.network.known = [BOB.peer_id, CAROL.peer_id]
+    publish(core, publisher_of(core), counted, replicated=True)
+    core.sync()
+    core.wanted(SetTimer)
+    for _ in range(REPLICATION_ATTEMPTS):
+        assert counted == []
+        ((_, then),) = core.network.storing
+        core.network.storing.clear()
+        then([1])
+        core.fire()
+    assert counted == [1]
+    assert core.network.storing == []
+
+
+def test_a_caller_hears_of_its_replicas_after_the_event_before_it() -> None:
+    core = Core()
+    publisher = publisher_of(core)
+    first, second = list[int](), list[int]()
+    publish(core, publisher, first, replicated=True)
+    publish(core, publisher, second, replicated=True)
+    core.sync()
+    (_, of_first), (_, of_second) = core.network.storing
+    of_second([3])
+    assert second == []
+    of_first([3])
+    assert (first, second) == ([3], [3])

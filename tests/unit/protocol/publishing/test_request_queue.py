@@ -4,7 +4,9 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
-from pulsarcast.model.errors import Conflict
+import pytest
+
+from pulsarcast.model.errors import Conflict, LocalError
 from pulsarcast.model.events import EventDescriptor, SignedRequest
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import TopicDescriptor, TopicSettings
@@ -14,14 +16,15 @@ from pulsarcast.protocol.messages import RequestAnswered, RequestReferred, Reque
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.publishing.outbox import Outbox
 from pulsarcast.protocol.publishing.publisher import Done
-from pulsarcast.protocol.publishing.request_queue import RequestQueue
+from pulsarcast.protocol.publishing.request_queue import PublisherRequests, RequestQueue
 from pulsarcast.protocol.publishing.waiting_requests import Waiting
 from pulsarcast.protocol.store import Block
 from pulsarcast.protocol.topic.followed import FollowedTopics
 from pulsarcast.protocol.topic.published_requests import PublishedRequests
 from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.protocol.turn import Turn
-from tests.support.people import ALICE, BOB, CAROL, event_for, request_of, topic_of
+from tests.support.parts import Core
+from tests.support.people import ALICE, BOB, CAROL, event_for, largest_request, request_of, topic_of
 
 DESCRIPTOR = topic_of(ALICE, TopicSettings(publishers=(ALICE.peer_id,)))
 TOPIC = DESCRIPTOR.cid
@@ -229,3 +232,32 @@ def test_what_waits_in_a_topic_is_forgotten_with_it() -> None:
     assert len(rig.queue) == 1
     rig.queue.forget(TOPIC)
     assert len(rig.queue) == 0
+
+
+def test_a_publisher_whose_key_another_node_has_takes_no_requests() -> None:
+    core = Core()
+    requests = PublisherRequests(core.publisher)
+    topic = core.topic(DESCRIPTOR)
+    assert requests.version(topic) == DESCRIPTOR
+    core.numberings.refusal = "another node has this key"
+    assert requests.version(topic) is None
+
+
+def test_a_request_takes_its_number_when_its_event_is_made_and_not_when_that_fails() -> None:
+    core = Core()
+    requests = PublisherRequests(core.publisher)
+    topic = core.topic(DESCRIPTOR)
+    (signed,) = asked(1)
+    too_large = largest_request(BOB, TOPIC, 2)
+    done: list[EventDescriptor] = []
+    for each in (signed, too_large):
+        waiting = Waiting(BOB.peer_id, each, False)
+        if each is too_large:
+            with pytest.raises(LocalError):
+                requests.publish(waiting, topic, lambda event, _: done.append(event))
+        else:
+            requests.publish(waiting, topic, lambda event, _: done.append(event))
+    assert requests.last_number(topic, BOB.peer_id, signed.request.sequence.epoch) == 1
+    assert done == []
+    core.sync()
+    assert [event.request_id for event in done] == [signed.request_id]

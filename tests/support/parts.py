@@ -1,0 +1,174 @@
+"""Surroundings of one part of a node: real parts below it, and fakes for the DHT and the owner."""
+
+from collections.abc import Callable, Collection, Sequence
+from random import Random
+from typing import Any, TypeVar, cast
+
+from pulsarcast.model.identity import Identity
+from pulsarcast.model.ids import Cid, PeerId, peer_key
+from pulsarcast.model.keys import Key
+from pulsarcast.model.topics import TopicDescriptor
+from pulsarcast.protocol.context import Context
+from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.effects import Load, Persist, Reply, Send, SetTimer
+from pulsarcast.protocol.following.descriptors import Descriptors
+from pulsarcast.protocol.following.following import Following
+from pulsarcast.protocol.following.handing_in import HandingIn
+from pulsarcast.protocol.following.renewal import Renewal
+from pulsarcast.protocol.messages import Contact, Message
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.publishing.fencing import EpochFencing
+from pulsarcast.protocol.publishing.numbering import Numberings
+from pulsarcast.protocol.publishing.outbox import Outbox
+from pulsarcast.protocol.publishing.outside import OutsidePublishing
+from pulsarcast.protocol.publishing.publisher import Publisher
+from pulsarcast.protocol.store import Answer, Write
+from pulsarcast.protocol.topic.followed import FollowedTopics
+from pulsarcast.protocol.topic.topic import Topic
+from pulsarcast.protocol.topic.versions import Versions
+from pulsarcast.protocol.turn import Turn
+from tests.support.people import ALICE, CREATED_US
+
+EffectT = TypeVar("EffectT")
+
+
+class Dht:
+    """Plays the DHT: it knows some peers, and answers questions when the test says so."""
+
+    def __init__(self) -> None:
+        self.known: list[PeerId] = []
+        self.finding: list[tuple[Cid, Callable[[bytes | None], None]]] = []
+        self.storing: list[tuple[list[bytes], Callable[[list[int]], None]]] = []
+        self.pointing: list[tuple[bytes, Callable[[int], None]]] = []
+        self.resolving: list[Callable[[bytes | None], None]] = []
+        self.lookups: list[tuple[Key, Callable[[list[Contact]], None]]] = []
+
+    @property
+    def known_count(self) -> int:
+        return len(self.known)
+
+    def saw(self, contact: Contact) -> None:
+        """The test says which peers are known."""
+
+    def closest_known(
+        self, key: Key, count: int = 1, exclude: Collection[PeerId] = ()
+    ) -> list[Contact]:
+        peers = [each for each in self.known if each not in exclude]
+        return [Contact(each) for each in sorted(peers, key=lambda p: peer_key(p) ^ key)[:count]]
+
+    def lookup(self, key: Key, then: Callable[[list[Contact]], None]) -> None:
+        self.lookups.append((key, then))
+
+    def find_block(self, cid: Cid, then: Callable[[bytes | None], None]) -> None:
+        self.finding.append((cid, then))
+
+    def store(
+        self, blocks: Sequence[bytes], then: Callable[[list[int]], None], *, keep_local: bool = True
+    ) -> None:
+        self.storing.append((list(blocks), then))
+
+    def put_pointer(self, pointer_block: bytes, then: Callable[[int], None]) -> None:
+        self.pointing.append((pointer_block, then))
+
+    def get_pointer(self, author: PeerId, name: str, then: Callable[[bytes | None], None]) -> None:
+        self.resolving.append(then)
+
+    def found(self, block: bytes | None) -> Cid:
+        """Answer the oldest search for a block; returns what was searched for."""
+        cid, then = self.finding.pop(0)
+        then(block)
+        return cid
+
+
+class Owner:
+    """Plays the node that a part belongs to, and remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *_, **__: self.told.append(name)
+
+
+class Core:
+    """The parts of a node from publishing up to following; the DHT and the owner are fakes."""
+
+    def __init__(self, who: Identity = ALICE, parameters: Parameters | None = None) -> None:
+        self.turn = Turn(who, Random(1))
+        self.turn.wall_us = CREATED_US
+        self.context = Context(self.turn, Parameters() if parameters is None else parameters)
+        self.network = Dht()
+        self.dht = cast("Kademlia", self.network)
+        self.owner = Owner()
+        node = cast("Any", self.owner)
+        self.followed = FollowedTopics({})
+        self.outside = OutsidePublishing(self.context, self.dht)
+        self.numberings = Numberings(self.context)
+        self.fencing = EpochFencing(self.context, self.numberings, self.outside)
+        self.publisher = Publisher(
+            self.context, self.dht, self.numberings, self.outside, self.followed, node
+        )
+        self.outbox = Outbox(self.context, self.followed, node)
+        self.descriptors = Descriptors(self.context, self.dht, self.outbox, self.outside)
+        self.handing_in = HandingIn(
+            self.context,
+            self.followed,
+            self.descriptors,
+            self.outside,
+            self.fencing,
+            self.publisher,
+        )
+        self.renewal = Renewal(self.context, self.followed, self.descriptors, node)
+        self.following = Following(
+            self.context,
+            self.dht,
+            self.followed,
+            self.descriptors,
+            self.handing_in,
+            self.renewal,
+            node,
+        )
+
+    def topic(self, first: TopicDescriptor) -> Topic:
+        """A topic that the node follows, whose owner is a fake."""
+        owner = cast("Any", self.owner)
+        versions = Versions(first)
+        topic = Topic(versions, self.context, self.dht, owner, self.fencing, subscribed=True)
+        self.followed.members[topic.id] = topic
+        self.descriptors.follow(versions)
+        return topic
+
+    def wanted(self, kind: type[EffectT]) -> list[EffectT]:
+        """The effects of a kind since the last look; the others stay."""
+        found: list[EffectT] = [each for each in self.turn.effects if isinstance(each, kind)]
+        self.turn.effects = [each for each in self.turn.effects if not isinstance(each, kind)]
+        return found
+
+    def sent(self) -> list[tuple[PeerId, Message]]:
+        """What was sent since the last look."""
+        return [(each.peer, each.message) for each in self.wanted(Send)]
+
+    def replies(self) -> list[Reply]:
+        """What commands were answered since the last look."""
+        return self.wanted(Reply)
+
+    def sync(self) -> list[Write]:
+        """The disk has written everything; returns what."""
+        persists = self.wanted(Persist)
+        for each in persists:
+            self.turn.persisted(each.token)
+        return [write for each in persists for write in each.writes]
+
+    def load(self, answer: Answer) -> None:
+        """The disk answers the one question that it was asked."""
+        (load,) = self.wanted(Load)
+        self.turn.loaded(load.token, answer)
+
+    def fire(self) -> list[float]:
+        """Let all timers that were set since the last look run out; returns their delays."""
+        timers = self.wanted(SetTimer)
+        for each in timers:
+            self.turn.fired(each.timer)
+        return [each.delay_s for each in timers]

@@ -1,0 +1,111 @@
+"""Joiners: referred to a closer peer, or kept together by the node where there is none."""
+
+from typing import cast
+
+import pytest
+
+from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.protocol.following.following import Following
+from pulsarcast.protocol.following.joiners import KEPT_MAX, Joiners
+from pulsarcast.protocol.messages import Contact, Join, JoinReferred, JoinRefused, Role
+from pulsarcast.protocol.topic.life import FollowReason
+from pulsarcast.protocol.topic.topic import Topic
+from pulsarcast.protocol.topic.versions import Versions
+from tests.support.parts import Core
+from tests.support.people import BOB, peer, topic_of
+
+TOPIC = topic_of(BOB)
+ROOT = BOB.peer_id
+JOINER = peer("joiner")
+
+
+class Kept:
+    """Plays following: remembers the topics that the node is asked to keep."""
+
+    def __init__(self) -> None:
+        self.topics: dict[Cid, Topic] = {}
+        self.is_stopping = False
+        self.count = 0
+        self.asked: list[tuple[Cid, FollowReason]] = []
+
+    def kept_count(self) -> int:
+        return self.count
+
+    def follow(self, versions: Versions, why: FollowReason) -> None:
+        self.asked.append((versions.first.cid, why))
+
+
+class Door:
+    """A node at whose door a joiner knocks."""
+
+    def __init__(self, *known: PeerId) -> None:
+        self.core = Core()
+        self.core.network.known = list(known)
+        self.kept = Kept()
+        following = cast("Following", self.kept)
+        self.joiners = Joiners(self.core.context, self.core.dht, self.core.descriptors, following)
+        self.core.descriptors.keep(Versions(TOPIC))
+
+    def knock(self, role: Role = Role.MEMBER, root: PeerId = ROOT) -> None:
+        self.joiners.receive_join(JOINER, Join(TOPIC.cid, 3, role, root, False, True))
+
+    def look_up(self, *found: PeerId) -> None:
+        """The lookup of the root's key ends."""
+        ((_, then),) = self.core.network.lookups
+        then([Contact(each) for each in found])
+
+
+def test_a_joiner_is_referred_to_a_known_peer_closer_to_the_root() -> None:
+    door = Door(ROOT)
+    door.knock()
+    assert door.core.sent() == [(JOINER, JoinReferred(TOPIC.cid, 3, Contact(ROOT), False))]
+    assert door.core.network.lookups == []
+
+
+def test_a_joiner_is_never_referred_to_itself() -> None:
+    door = Door()
+    door.knock()
+    door.look_up(JOINER)
+    assert door.core.sent() == []
+    assert door.kept.asked == [(TOPIC.cid, FollowReason.KEEPER)]
+
+
+def test_a_closer_peer_that_the_lookup_finds_gets_the_joiner() -> None:
+    door = Door()
+    door.knock()
+    door.look_up(ROOT)
+    assert door.core.sent() == [(JOINER, JoinReferred(TOPIC.cid, 3, Contact(ROOT), False))]
+    assert door.kept.asked == []
+
+
+def test_no_tree_is_kept_for_a_visitor() -> None:
+    door = Door()
+    door.knock(Role.VISITOR)
+    door.look_up()
+    ((_, answer),) = door.core.sent()
+    assert isinstance(answer, JoinRefused)
+    assert door.kept.asked == []
+
+
+def test_no_tree_is_kept_for_a_root_that_is_not_the_topics() -> None:
+    door = Door()
+    door.knock(root=peer("made up"))
+    door.look_up()
+    assert door.kept.asked == []
+
+
+@pytest.mark.parametrize("count", [KEPT_MAX - 1, KEPT_MAX])
+def test_a_node_keeps_a_bounded_number_of_trees(count: int) -> None:
+    door = Door()
+    door.kept.count = count
+    door.knock()
+    door.look_up()
+    assert len(door.kept.asked) == (count < KEPT_MAX)
+
+
+def test_a_node_that_stops_refuses_joiners() -> None:
+    door = Door(ROOT)
+    door.kept.is_stopping = True
+    door.knock()
+    ((_, answer),) = door.core.sent()
+    assert isinstance(answer, JoinRefused)
