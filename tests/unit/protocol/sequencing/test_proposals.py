@@ -67,7 +67,7 @@ class Leader:
     def __init__(self, descriptor: TopicDescriptor) -> None:
         self.leads = self.may_propose = True
         self.leader = MALLORY.peer_id
-        self.changes = SimpleNamespace(counting=lambda: descriptor.sequencers)
+        self.changes = SimpleNamespace(certifying=lambda: descriptor.sequencers)
         self.blocks: list[bytes] = []
 
     def position_of(self, request_id: bytes) -> int | None:
