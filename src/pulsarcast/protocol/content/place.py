@@ -19,7 +19,7 @@ from pulsarcast.protocol.content.space import SPLIT_DEPTH_MAX, Piece, key_of_nod
 SEEN_MAX = 256
 """Bounds the events remembered to have been matched at a leaf: guesses may lead to it twice."""
 RENEWED_MIN = 0.1
-"""Share of its lease by which a renewal must prolong a piece, to be sent to the replicas."""
+"""Share of its lease by which a renewal must prolong a piece to count as a change."""
 LOAD_WINDOW_S = 10.0
 """Window over which the load of a leaf is measured."""
 
