@@ -75,16 +75,15 @@ def test_a_subscription_is_answered_once_it_is_on_the_disk() -> None:
     assert desk.core.replies() == [Reply(7, cid=TOPIC.cid, places=(0,))]
 
 
-def test_a_subscription_waits_until_the_disk_has_forgotten_the_topic() -> None:
+def test_an_unsubscribe_waits_until_the_disk_has_forgotten_the_topic() -> None:
     desk = Desk()
-    desk.core.descriptors.keep(Versions(TOPIC))
     life = desk.core.followed.lives[TOPIC.cid] = Life(Stage.FORGETTING)
-    desk.commands.handle(Subscribe(7, TOPIC.cid, from_start=True))
-    assert TOPIC.cid not in desk.core.following.topics
+    desk.commands.handle(Unsubscribe(7, TOPIC.cid))
+    assert desk.codes() == []
     life.stage = Stage.AWAY
     (again,) = life.take_on_forgotten()
     again()
-    assert TOPIC.cid in desk.core.following.topics
+    assert desk.codes() == [code_of(NotFollowed(""))]
 
 
 def test_a_topic_followed_by_filters_is_not_followed_whole_too() -> None:

@@ -2,9 +2,12 @@
 
 from pulsarcast.protocol.effects import Effect, Persist, Send
 from pulsarcast.protocol.inputs import Input, MessageReceived, Now, Persisted
+from pulsarcast.protocol.sequencing.elections import Elections
 from pulsarcast.protocol.sequencing.messages import RequestVote, Vote
 from tests.support.people import CREATED_US, MALLORY
 from tests.support.sequencing import STORE, Pair
+from tests.unit.protocol.sequencing import work
+from tests.unit.protocol.sequencing.work import HER_STORE, HIM, HIS_STORE, ME, Bench
 
 HER = MALLORY.peer_id
 
@@ -29,3 +32,37 @@ def test_who_has_come_to_a_later_term_before_its_own_vote_was_synced_asks_for_no
     synced = [each for token in tokens for each in handle(pair, Persisted(token))]
     (answer,) = [each.message for each in synced if isinstance(each, Send)]
     assert answer == Vote(pair.topic, 9, pair.sequencer.store, True, False)
+
+
+def test_a_candidate_asks_for_pre_votes_and_its_vote_is_synced_before_it_asks_for_votes() -> None:
+    bench = Bench()
+    sequencer = bench.sequencer
+    sequencer.elections = elections = Elections(sequencer)
+    elections.reset_timeout()
+    bench.core.fire()
+    asked = dict(bench.core.sent())
+    assert list(asked) == [HIM, work.HER]
+    assert all(isinstance(each, RequestVote) and each.pre_vote for each in asked.values())
+    for peer, store in ((HIM, HIS_STORE), (work.HER, HER_STORE)):
+        assert sequencer.term == 0
+        elections.receive_vote(peer, Vote(work.TOPIC, 0, store, True, True))
+    assert (sequencer.term, sequencer.voted_for) == (1, ME)
+    assert bench.core.sent() == []
+    bench.core.sync()
+    again = [message for _, message in bench.core.sent()]
+    assert [isinstance(each, RequestVote) and each.pre_vote for each in again] == [False, False]
+
+
+def test_a_vote_is_given_once_per_term_and_after_it_is_on_the_disk() -> None:
+    bench = Bench()
+    elections = Elections(bench.sequencer)
+    granted: list[bool] = []
+    for peer, store in ((HIM, HIS_STORE), (work.HER, HER_STORE)):
+        elections.receive_request(peer, RequestVote(work.TOPIC, 5, store, 0, 0, False))
+        early = [message for _, message in bench.core.sent()]
+        assert not any(isinstance(each, Vote) and each.granted for each in early)
+        bench.core.sync()
+        (answer,) = early or [message for _, message in bench.core.sent()]
+        assert isinstance(answer, Vote)
+        granted.append(answer.granted)
+    assert granted == [True, False]
