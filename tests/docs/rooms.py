@@ -28,6 +28,8 @@ ROOMS = (
     "client",
     "simulation",
     "pipeline",
+    "pipeline/checks",
+    "pipeline/quality",
     "testbed",
     "cli",
 )

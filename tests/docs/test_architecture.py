@@ -11,4 +11,4 @@ def test_the_page_lists_every_file_as_it_is() -> None:
 def test_the_page_lists_every_room() -> None:
     source = ROOT / "src/pulsarcast"
     packages = [*source.glob("*/__init__.py"), *source.glob("protocol/*/__init__.py")]
-    assert {path.parent.relative_to(source).as_posix() for path in packages} == set(ROOMS)
+    assert {path.parent.relative_to(source).as_posix() for path in packages} <= set(ROOMS)

@@ -1,4 +1,4 @@
-"""Errors in two voices: a caller's request is refused, or a peer broke a rule.
+"""Errors: types for what a caller is refused, and codes for the rules that a peer broke.
 
 Programs read codes, people read sentences. A refusal has a type for each code, the same in the
 library, over HTTP and in the client; a peer's fault has a code in the trace. A sentence may be

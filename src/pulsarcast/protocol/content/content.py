@@ -117,7 +117,9 @@ class Content:
         if not is_routed(versions.current) or versions.first.is_sequenced:
             raise LocalError("this topic's events are not routed by content")
         if cid in self.following.topics:
-            raise Conflict("we are a member of this topic: all of its events come to us")
+            raise Conflict(
+                "the node is a member of this topic and gets all of its events: unsubscribe first"
+            )
         if topic is not None and sid not in topic.wanted and len(topic.wanted) >= FILTERS_MAX:
             raise LocalError(f"more than {FILTERS_MAX} filters on one topic")
         wanted = own_filter(versions.current, where)
@@ -162,7 +164,7 @@ class Content:
         """End a filter's subscription; the last one ends the topic."""
         topic = self.topics.get(cid)
         if topic is None or sid not in topic.wanted:
-            raise NotFollowed("we do not follow this topic by such a filter")
+            raise NotFollowed("the node does not follow this topic by this filter")
         topic.wanted.pop(sid, None)
         self._ended.pop((cid, sid), None)
         self._ended[cid, sid] = topic.numbers.pop(sid)

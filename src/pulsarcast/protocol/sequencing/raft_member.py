@@ -82,7 +82,7 @@ class RaftMember:
     # For the consensus: the methods of `SequencerOwner`.
 
     def held(self) -> int:
-        """The position up to which our history has everything."""
+        """The position up to which the node's history has every event."""
         return self.topic.synced_position()
 
     def sign(self, entry: Entry) -> bytes:
