@@ -146,6 +146,7 @@ class Hostile:
             "where": lambda: tuple(self.where() for _ in range(rng.randrange(3))),
             "agreed": self.flip,
             "snapshot": lambda: self.snapshot() if rng.random() < 0.2 else None,
+            "base": self.small,
             "before_index": self.small,
             "before_term": self.small,
             "certificate": lambda: rng.choice((b"", rng.randbytes(130), rng.randbytes(195))),

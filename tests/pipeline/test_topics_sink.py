@@ -45,7 +45,7 @@ def schema_of(text: str) -> StructType:
         ({"sinkName": " "}, "sinkName is empty"),
         ({"ack": "soon"}, "ack is accepted or replicated, not 'soon'"),
         ({"tokenFile": "x"}, "give a token or a tokenFile, not both"),
-        ({"context": "home"}, "by its URL or by a context, not by both"),
+        ({"context": "home"}, "URL of a daemon or a context, not both"),
         ({"idempotencyKey": "id"}, "there is no column id; there are idempotencyKey, payload"),
         ({"topic": ""}, "say which topic to write to"),
     ],

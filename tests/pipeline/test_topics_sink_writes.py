@@ -191,7 +191,11 @@ def test_a_daemon_may_be_killed_in_the_middle(spark: SparkSession, tmp_path: Pat
     [
         ("string(id) AS payload", {}, "a column idempotencyKey is missing"),
         ("id AS idempotencyKey, string(id) AS payload", {"topic": "nowhere"}, "nowhere"),
-        ("id AS idempotencyKey, string(id) AS payload", {"token": "a-wrong-one"}, "needs a token"),
+        (
+            "id AS idempotencyKey, string(id) AS payload",
+            {"token": "a-wrong-one"},
+            "token is unknown",
+        ),
         ("id AS idempotencyKey, string(id) AS payload", {"url": "http://127.0.0.1:1"}, "no daemon"),
     ],
 )

@@ -137,7 +137,7 @@ def test_a_batch_begins_and_ends_where_it_is_told(
         ({"startingOffsets": "latest"}, "would read nothing"),
         ({"startingOffsets": '{"nobody": 3}'}, "none of the topics that the query reads"),
         ({"url": "http://127.0.0.1:1"}, "no daemon answers at"),
-        ({"context": "work"}, "not by both"),
+        ({"context": "work"}, "or a context, not both"),
     ],
 )
 def test_what_is_wrong_is_told_in_a_sentence(

@@ -30,11 +30,11 @@ def withholding(parts: Parts, hostile: set[Turn]) -> Parts:
     def hiding(overlay: Any) -> Any:
         class Hiding(overlay):  # type: ignore[misc]
             def forward(
-                self, message: EventMessage, *, source: PeerId | None, passed_on: bool = True
+                self, message: EventMessage, *, source: PeerId | None, via_overlay: bool = True
             ) -> None:
                 """Swallow what comes from others; the node's own events may go."""
                 if source is None or self.turn not in hostile:
-                    super().forward(message, source=source, passed_on=passed_on)
+                    super().forward(message, source=source, via_overlay=via_overlay)
 
         return Hiding
 

@@ -93,7 +93,7 @@ def test_a_node_with_a_full_disk_says_so_and_the_rest_go_on(tmp_path: Path) -> N
         for line in lines_of(out / "traces")
         if isinstance(line.record, trace.NodeStopped) and line.envelope.incarnation == 1
     ]
-    assert sum("disk is full" in reason for reason in stops) == 1
+    assert stops.count(trace.StopReason.DISK_FAILED) == 1
 
 
 @pytest.mark.slow
