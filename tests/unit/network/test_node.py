@@ -198,7 +198,7 @@ async def _author_of_many(node: Node, count: int) -> Topic:
 
 
 def test_others_have_their_turn_while_somebody_begins_at_the_start(tmp_path: Path) -> None:
-    count = 2000
+    count = 8000
 
     async def scene() -> None:
         ticks = 0
