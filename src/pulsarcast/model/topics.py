@@ -99,11 +99,19 @@ def create_topic(
 
 
 def create_meta_topic(
-    identity: Identity, name: str, *, created: int, nonce: bytes
+    identity: Identity,
+    name: str,
+    *,
+    created: int,
+    nonce: bytes,
+    recovery_keys: tuple[PeerId, ...] = (),
 ) -> TopicDescriptor:
-    """Make the meta topic of the topic with this name: only its author announces versions there."""
+    """Make the meta topic of the topic with this name.
+
+    The author announces versions there, and so may the holders of the topic's recovery keys.
+    """
     settings = TopicSettings(
-        publishers=(identity.peer_id,),
+        publishers=tuple(dict.fromkeys((identity.peer_id, *recovery_keys))),
         request_to_publish=False,
         order=DeliveryOrder.PER_PUBLISHER,
     )
@@ -221,9 +229,11 @@ def _check_rules(topic: TopicDescriptor) -> None:
     if len(topic.sequencers) > SEQUENCERS_MAX:
         raise RemoteError(f"more than {SEQUENCERS_MAX} sequencers", code=Rejection.INVALID_TOPIC)
     if topic.is_meta:
-        if topic.allowed_publishers != (topic.author,) or topic.request_to_publish:
+        first, *_ = topic.allowed_publishers or (None,)
+        if first != topic.author or topic.request_to_publish:
             raise RemoteError(
-                "only its author publishes in a meta topic", code=Rejection.INVALID_TOPIC
+                "its author and named peers alone publish in a meta topic",
+                code=Rejection.INVALID_TOPIC,
             )
         if META in topic.subtopics:
             raise RemoteError("a meta topic has no meta topic", code=Rejection.INVALID_TOPIC)
@@ -259,6 +269,11 @@ def check_succession(previous: TopicDescriptor, candidate: TopicDescriptor) -> N
     if candidate.signer != previous.author and candidate.signer not in previous.recovery_keys:
         raise RemoteError(
             "a version signed by neither the author nor a recovery key", code=Rejection.NOT_ALLOWED
+        )
+    if not set(candidate.recovery_keys) <= set(previous.recovery_keys):
+        raise RemoteError(
+            "recovery keys are named when a topic is created: a version may only drop some",
+            code=Rejection.INVALID_SUCCESSION,
         )
     if candidate.name != previous.name or candidate.root != previous.root:
         raise RemoteError("a topic's name and root never change", code=Rejection.INVALID_SUCCESSION)

@@ -308,7 +308,7 @@ def topic_settings(draw: st.DrawFn, before: TopicDescriptor | None = None) -> To
         dissemination=dissemination,
         root=root,
         sequencers=sequencers,
-        recovery_keys=draw(_peer_lists()),
+        recovery_keys=draw(_peer_lists()) if before is None else before.recovery_keys[:1],
         retention=draw(st.builds(Retention, bounds, bounds, bounds)),
         attributes=draw(st.lists(rules(), max_size=3, unique_by=lambda rule: rule.name).map(tuple)),
         payload_bytes_max=draw(st.integers(0, 1 << 20)),

@@ -123,6 +123,16 @@ def test_only_its_author_publishes_in_a_meta_topic() -> None:
     assert not meta.may_request(BOB.peer_id)
 
 
+def test_holders_of_recovery_keys_announce_in_a_meta_topic_too() -> None:
+    meta = create_meta_topic(
+        ALICE, "news", created=CREATED, nonce=NONCE, recovery_keys=(BOB.peer_id,)
+    )
+    assert decode_topic(meta.block) == meta
+    assert meta.may_publish(ALICE.peer_id)
+    assert meta.may_publish(BOB.peer_id)
+    assert not meta.may_publish(CAROL.peer_id)
+
+
 def test_two_topics_of_one_name_and_moment_differ_by_their_nonce() -> None:
     metas = [
         create_meta_topic(ALICE, "news", created=CREATED, nonce=bytes([n]) * 16) for n in (1, 2)
@@ -164,6 +174,12 @@ def test_a_recovery_key_that_was_revoked_may_not() -> None:
     revoked = second(first, TopicSettings())
     with pytest.raises(LocalError):
         second(revoked, TopicSettings(), identity=BOB)
+
+
+def test_a_later_version_adds_no_recovery_key() -> None:
+    """The meta topic would let its holder announce nothing."""
+    with pytest.raises(LocalError, match="named when a topic is created"):
+        second(topic(), TopicSettings(recovery_keys=(BOB.peer_id,)))
 
 
 def test_a_version_keeps_its_meta_topic_when_sub_topics_change() -> None:

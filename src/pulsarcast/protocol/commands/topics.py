@@ -73,7 +73,13 @@ class TopicCommands(Commands[TopicCommand]):
         """Meta topic first, both stored, both joined (thesis, algorithm 1)."""
         turn = self.turn
         nonce = turn.rng.randbytes(NONCE_BYTES)
-        meta = create_meta_topic(turn.identity, given.name, created=turn.wall_us, nonce=nonce)
+        meta = create_meta_topic(
+            turn.identity,
+            given.name,
+            created=turn.wall_us,
+            nonce=nonce,
+            recovery_keys=given.settings.recovery_keys,
+        )
         topic = create_topic(
             turn.identity,
             given.name,
@@ -122,8 +128,9 @@ class TopicCommands(Commands[TopicCommand]):
         """Make a new version: store it, adopt it, and announce it in the meta topic."""
         topic = self.following.member(given.topic)
         current = topic.descriptor
-        if current.author != self.turn.me:
-            raise NotAllowed("only the topic's author may make a new version")
+        is_author = current.author == self.turn.me
+        if not is_author and self.turn.me not in current.recovery_keys:
+            raise NotAllowed("only the topic's author, or a recovery key, may make a new version")
         meta = self.following.member(current.subtopics[META])
         if self.fencing.is_fenced(meta.id):
             self.fencing.confirm(meta.descriptor, meta, lambda: self.handle(given))
@@ -146,7 +153,8 @@ class TopicCommands(Commands[TopicCommand]):
         with caller_to_blame():
             topic.versions.check_sequencers(version)
             self.renewal.adopt(topic, version)
-        self._point_to(version, lambda: None)
+        if is_author:  # A name is its author's: without that key it leads to the version it led to.
+            self._point_to(version, lambda: None)
         announcement = Publish(given.call, meta.id, version.block, replicated=True)
         done = Reply(given.call, cid=version.cid, block=version.block)
 
