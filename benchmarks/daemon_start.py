@@ -26,7 +26,7 @@ import trio
 
 from benchmarks.daemon_readers import rss_mib
 from benchmarks.prometheus_ten import DAEMON
-from pulsarcast import Node
+from pulsarcast import DeliveryOrder, Node, TopicSettings
 from pulsarcast.model.events import Sequence, publish_own
 from pulsarcast.protocol.store import MarkState, PutEvent, PutState, StateRow
 from pulsarcast.storage.home import Home
@@ -68,7 +68,7 @@ def main() -> None:
 async def follow(home: Path) -> None:
     """A node that is subscribed to a topic of its own, and has a reader that is done with it."""
     async with Node.open(home) as node:
-        topic = await node.create_topic("large")
+        topic = await node.create_topic("large", TopicSettings(order=DeliveryOrder.NONE))
         await node.subscribe(topic, "reader")
         (home / "topic").write_bytes(topic.cid)
 

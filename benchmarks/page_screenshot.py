@@ -44,10 +44,10 @@ trio.run(lambda: daemon.run(home, load_settings(home, {}, flags=flags)))
 """
 SHOWN: Final = "weather"
 TOPICS: Final[dict[str, dict[str, Any]]] = {
-    SHOWN: {"order": "none", "linking": "CUSTOM"},
+    SHOWN: {"order": "none", "open": True, "linking": "CUSTOM"},
     "orders": {"order": "total"},
-    "reviews": {"order": "per-publisher"},
-    "deployments": {"order": "none", "retention": {"count": 1000}},
+    "reviews": {"open": True},
+    "deployments": {"order": "none", "open": True, "retention": {"count": 1000}},
 }
 RATES_HZ: Final = {SHOWN: 0.8, "orders": 1.5, "reviews": 0.5, "deployments": 0.1}
 READERS: Final = ("billing", "alerts", "replies", "audit", "search", "dashboard")

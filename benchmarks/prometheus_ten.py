@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from pulsarcast.client import Client
+from pulsarcast.model.api import SettingsView
 
 DAEMON = """
 import sys, trio
@@ -100,7 +101,7 @@ def run(
     processes.append(subprocess.Popen(words))
     over = threading.Event()
     clients = [Client(url=read(home / "http"), token=read(home / "token")) for home in homes]
-    topic = clients[0].create_topic("weather").id
+    topic = clients[0].create_topic("weather", SettingsView(order="none")).id
     readers = [
         threading.Thread(target=listen, args=(client, topic, f"reader-{index}", over), daemon=True)
         for index, client in enumerate(clients[:-1])

@@ -33,6 +33,7 @@ from typing import Any
 from benchmarks.daemon_readers import cpu_of
 from benchmarks.prometheus_ten import DAEMON
 from pulsarcast.client import Client
+from pulsarcast.model.api import SettingsView
 from tests.pipeline.cluster import Cluster
 from tests.pipeline.sink_jobs import (
     Job,
@@ -76,7 +77,7 @@ def measure(
         job = Job(
             url=url,
             token=token,
-            topic=client.create_topic("jobs").id,
+            topic=client.create_topic("jobs", SettingsView(order="none")).id,
             rows=given.rows,
             partitions=PARTITIONS,
             seed=1,

@@ -116,7 +116,7 @@ def token_of(home: Path) -> str:
 def fill(client: Client, count: int) -> int:
     """Publish until the topic has so many events; how many it has."""
     if ALIAS not in client.aliases():
-        client.create_topic(ALIAS, alias=ALIAS)
+        client.create_topic(ALIAS, api.SettingsView(order="none"), alias=ALIAS)
     newest = client.log(ALIAS).newest
     for first in range(newest, count, BATCH):
         numbers = range(first, min(first + BATCH, count))
@@ -264,7 +264,7 @@ class Probe:
 
     def __enter__(self) -> Probe:
         if "probe" not in self._client.aliases():
-            self._client.create_topic("probe", alias="probe")
+            self._client.create_topic("probe", api.SettingsView(order="none"), alias="probe")
         self._events = self._client.subscribe("probe")
         self._threads = [
             threading.Thread(target=each, daemon=True) for each in (self._listen, self._publish)

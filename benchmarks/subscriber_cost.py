@@ -19,7 +19,7 @@ from pathlib import Path
 
 import trio
 
-from pulsarcast import Node
+from pulsarcast import DeliveryOrder, Node, TopicSettings
 from pulsarcast.network.insight import Insight
 
 WARM_UP = 500
@@ -48,7 +48,7 @@ def main() -> None:
 async def publish(home: Path, count: int, in_flight: int, pipe: Connection) -> None:
     """Publish everything, then wait for the other side."""
     async with Node.open(home) as node:
-        topic = await node.create_topic("load")
+        topic = await node.create_topic("load", TopicSettings(order=DeliveryOrder.NONE))
         pipe.send((node.addresses, topic.id))
         await trio.to_thread.run_sync(pipe.recv)
 

@@ -60,7 +60,8 @@ def draw(folder: Path, looks: int, processes: list[subprocess.Popen[bytes]]) -> 
     over = threading.Event()
     for at, (name, order) in enumerate(TOPICS.items()):
         author = clients[at]
-        topic = author.create_topic(name, SettingsView(order=order)).id  # type: ignore[arg-type]
+        settings = SettingsView(order=order, open=order != "total")  # type: ignore[arg-type]
+        topic = author.create_topic(name, settings).id
         for index, client in enumerate(clients):
             threading.Thread(
                 target=listen, args=(client, topic, f"reader-{index}", over), daemon=True

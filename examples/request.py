@@ -1,4 +1,4 @@
-"""A topic with one publisher: everybody else asks it to publish for them, and stays the author.
+"""A topic in which its author alone publishes: others ask it to, and stay authors of their events.
 
 python examples/request.py
 """
@@ -7,7 +7,7 @@ import tempfile
 
 import trio
 
-from pulsarcast import Node, TopicSettings
+from pulsarcast import Node
 
 
 async def main() -> None:
@@ -16,8 +16,7 @@ async def main() -> None:
             Node.open(f"{folder}/editor") as editor,
             Node.open(f"{folder}/reporter", bootstrap=editor.addresses) as reporter,
         ):
-            only_me = TopicSettings(publishers=(editor.identity,))
-            news = await editor.create_topic("news", only_me)
+            news = await editor.create_topic("news")
             async with await reporter.subscribe(news) as events:
                 await reporter.publish(news, b"it rains", idempotency_key="story-1", ack="accepted")
                 event = await anext(events)

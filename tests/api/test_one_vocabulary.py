@@ -90,7 +90,7 @@ COMMANDS = {
     "unsubscribe": ("unsubscribe", {"name"}),
 }
 """Which method a command calls, and what else it takes: sources, an end, one reader alone."""
-SAID_OF_SETTINGS = {"anyone", "retention_days", "retention_count", "retention_bytes"}
+SAID_OF_SETTINGS = {"is_open", "retention_days", "retention_count", "retention_bytes"}
 CONNECTION = {"context", "url", "token", "home", "wait", "as_json"}
 
 

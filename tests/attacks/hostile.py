@@ -439,8 +439,10 @@ class Hostile:
         if rng.random() < 0.7:
             # What never changes: else no version would follow another.
             order = previous.delivery_order
+        named = rng.choice((None, (), peers)) if order is not order.TOTAL else peers
         settings = TopicSettings(
-            publishers=rng.choice((None, (), peers)) if order is not order.TOTAL else peers,
+            open=named is None,
+            publishers=named or (),
             linking=rng.choice(list(EventLinking)),
             order=order,
             sequencers=peers if order is DeliveryOrder.TOTAL else (),

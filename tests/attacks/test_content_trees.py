@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from pulsarcast.model.ids import Cid, PeerId, peer_key
-from pulsarcast.model.topic_types import AttributeRule, TopicSettings
+from pulsarcast.model.topic_types import AttributeRule
 from pulsarcast.protocol.content.homes import NEW_S
 from pulsarcast.protocol.content.messages import (
     AskShape,
@@ -21,6 +21,7 @@ from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
 from pulsarcast.protocol.inputs import Publish, SubscribeContent
 from pulsarcast.protocol.messages import FindPeers, Message, Peers
 from tests.support.lab import Lab
+from tests.support.people import unordered
 
 NODES, LIAR = 20, 19
 PRICE = AttributeRule("price", "float", 0.0, 100.0)
@@ -71,7 +72,7 @@ def splits(lab: Lab, topic: Cid) -> int:
 def test_a_stranger_grows_no_tree() -> None:
     lab = Lab(NODES, puppets=[LIAR])
     liar = lab.puppets[LIAR]
-    settings = TopicSettings(attributes=(PRICE,), extensions={ROUTING: CONTENT})
+    settings = unordered(attributes=(PRICE,), extensions={ROUTING: CONTENT})
     topics = (lab.create(0, settings, name=f"prices {number}") for number in range(20))
     topic = next(each for each in topics if is_far(lab, each, liar.peer))
     lab.subscribe([0], topic)

@@ -2,7 +2,7 @@
 
 from pulsarcast.model.ids import Cid, peer_key
 from pulsarcast.model.keys import KEY_BITS, bucket_of
-from pulsarcast.model.topics import Dissemination, TopicSettings
+from pulsarcast.model.topics import Dissemination
 from pulsarcast.protocol.dissemination.candidates import CANDIDATES_MAX, NAMED_MAX, TRIED_MAX
 from pulsarcast.protocol.dissemination.cube import LINKS_MAX, DisseminationCube
 from pulsarcast.protocol.inputs import PeerLost, Subscribe
@@ -21,10 +21,10 @@ from pulsarcast.protocol.messages import (
     Status,
 )
 from pulsarcast.protocol.parameters import Parameters
-from tests.support.people import ALICE, BOB, MALLORY, event_of, meta_of, peer, topic_of
+from tests.support.people import ALICE, BOB, MALLORY, event_of, meta_of, peer, topic_of, unordered
 from tests.support.solo import EMPTY_DIGEST, Parent, Solo, below
 
-CUBE = TopicSettings(dissemination=Dissemination.CUBE)
+CUBE = unordered(dissemination=Dissemination.CUBE)
 HOT = topic_of(ALICE, CUBE)
 BLOCKS = [HOT.block, meta_of(ALICE).block]
 

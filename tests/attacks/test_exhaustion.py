@@ -57,6 +57,7 @@ from tests.support.people import (
     peer,
     request_of,
     topic_of,
+    unordered,
     version_of,
 )
 from tests.support.sequencing import STORE, Pair
@@ -90,7 +91,7 @@ def test_an_oversize_frame_is_refused_before_it_is_read() -> None:
 
 
 def test_a_payload_larger_than_the_topic_allows_is_refused() -> None:
-    solo, topic = member(TopicSettings(payload_bytes_max=10))
+    solo, topic = member(unordered(payload_bytes_max=10))
     event = event_of(MALLORY, solo.version(topic), payload=bytes(11))
     solo.hear(MALLORY.peer_id, EventMessage(event.block, 1))
     assert not solo.delivered
@@ -128,7 +129,7 @@ def test_deep_nesting_is_refused_where_an_application_has_raised_the_recursion_l
 
 def test_events_that_wait_for_others_are_bounded() -> None:
     """Held back: a publisher sends all numbers but the first."""
-    settings = TopicSettings(order=DeliveryOrder.PER_PUBLISHER)
+    settings = TopicSettings(open=True, order=DeliveryOrder.PER_PUBLISHER)
     topic = topic_of(ALICE, settings)
     parent = Parent("alice", [topic.block, meta_of(ALICE).block])
     solo = below(parent, parameters=Parameters(held_back_max=50))
@@ -319,7 +320,7 @@ def test_entries_without_a_body_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_events_that_wait_for_others_are_bounded_in_bytes() -> None:
-    settings = TopicSettings(order=DeliveryOrder.PER_PUBLISHER)
+    settings = TopicSettings(open=True, order=DeliveryOrder.PER_PUBLISHER)
     topic = topic_of(ALICE, settings)
     solo = Solo(contacts=(ALICE.peer_id,), keep_effects=False)
     solo.peers[ALICE.peer_id] = Parent("alice", [topic.block, meta_of(ALICE).block])
@@ -480,7 +481,7 @@ def test_numberings_that_a_member_made_up_are_bounded_and_counted(
         monkeypatch.setattr(module, "START_MARKS_MAX", 100)
     lab = Lab(4)
     rules = (AttributeRule("price", "float", 0.0, 100.0),)
-    topic = lab.create(0, TopicSettings(attributes=rules, extensions={ROUTING: CONTENT}))
+    topic = lab.create(0, unordered(attributes=rules, extensions={ROUTING: CONTENT}))
     lab.subscribe([0], topic)
     liar, reader = lab.world.node(0), lab.world.node(2)
     epochs = count()

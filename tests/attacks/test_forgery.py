@@ -34,6 +34,7 @@ from tests.support.people import (
     meta_of,
     request_of,
     topic_of,
+    unordered,
     version_of,
 )
 from tests.support.solo import Parent, Solo, below
@@ -169,7 +170,7 @@ def test_two_events_with_one_number_are_kept_as_proof_and_one_is_delivered(
     order: DeliveryOrder,
 ) -> None:
     """Equivocation (design 5): the publisher lied to somebody, and its own signatures show it."""
-    topic = topic_of(ALICE, TopicSettings(order=order))
+    topic = topic_of(ALICE, TopicSettings(open=True, order=order))
     solo = member(topic.block)
     first, second = (event_of(BOB, topic, payload=payload) for payload in (b"yes", b"no"))
     hear(solo, first, second)
@@ -192,7 +193,7 @@ def test_equivocation_is_noticed_also_under_an_older_number() -> None:
 
 
 def test_equivocation_is_noticed_also_while_the_first_one_waits_for_its_turn() -> None:
-    topic = topic_of(ALICE, TopicSettings(order=DeliveryOrder.PER_PUBLISHER))
+    topic = topic_of(ALICE, TopicSettings(open=True, order=DeliveryOrder.PER_PUBLISHER))
     solo = member(topic.block)
     hear(solo, event_of(BOB, topic, 2), event_of(BOB, topic, 2, payload=b"other"))
     solo.advance(0.1)
@@ -213,7 +214,7 @@ def test_equivocation_does_not_fill_the_disk() -> None:
 
 def test_an_honest_event_that_comes_again_proves_nothing() -> None:
     """Under the newest number, under an older one, and while it waits for its turn."""
-    topic = topic_of(ALICE, TopicSettings(order=DeliveryOrder.PER_PUBLISHER))
+    topic = topic_of(ALICE, TopicSettings(open=True, order=DeliveryOrder.PER_PUBLISHER))
     solo = member(topic.block)
     events = [event_of(BOB, topic, number) for number in (1, 2, 3, 5)]
     hear(solo, *events, *events)
@@ -290,7 +291,7 @@ def test_a_version_signed_by_a_stranger_is_refused() -> None:
 
 def test_a_topic_that_claims_anothers_name_is_another_topic() -> None:
     """Names are not ids: a topic is its first version's CID."""
-    twin = create_topic(MALLORY, "news", TopicSettings(), created=CREATED_US, meta=None)
+    twin = create_topic(MALLORY, "news", unordered(), created=CREATED_US, meta=None)
     solo = member(OPEN.block, twin.block)
     hear(solo, event_of(MALLORY, twin))
     assert_untouched(solo)

@@ -40,15 +40,16 @@ from tests.support.people import (
     identity,
     meta_of,
     topic_of,
+    unordered,
 )
 from tests.support.solo import Parent, Solo, below
 
 FAR = 2**62
 SECOND, THIRD = (identity(name) for name in ("second liar", "third liar"))
 OPEN = topic_of(ALICE)
-KEEPING = topic_of(ALICE, TopicSettings(retention=Retention(count=1000)), name="keeping")
+KEEPING = topic_of(ALICE, unordered(retention=Retention(count=1000)), name="keeping")
 ROOTED = topic_of(
-    ALICE, TopicSettings(retention=Retention(count=1000), root=CAROL.peer_id), name="rooted"
+    ALICE, unordered(retention=Retention(count=1000), root=CAROL.peer_id), name="rooted"
 )
 
 
@@ -245,7 +246,7 @@ def test_a_late_subscribers_start_is_not_taken_for_retention() -> None:
     are down, node 2 meets only the new one: it must go on wanting what it missed.
     """
     lab = Lab(6)
-    topic = lab.create(0, TopicSettings(retention=Retention(count=1000)))
+    topic = lab.create(0, unordered(retention=Retention(count=1000)))
     lab.subscribe([1, 2], topic)
     first = lab.publish(1, topic, b"all get this")
     lab.world.cut([[2]])

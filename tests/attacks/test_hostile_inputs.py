@@ -45,7 +45,7 @@ from pulsarcast.protocol.store import PutState, Write
 from pulsarcast.storage.memory import MemoryStore
 from pulsarcast.wire import codec
 from tests.attacks.hostile import HOSTILES, Hostile
-from tests.support.people import ALICE, meta_of, topic_of
+from tests.support.people import ALICE, meta_of, topic_of, unordered
 from tests.support.solo import Parent, Solo
 
 COUNT = int(os.environ.get("PULSARCAST_HOSTILE_INPUTS", "20000"))
@@ -172,7 +172,7 @@ def following() -> tuple[Victim, list[TopicDescriptor]]:
         publishers=(author.peer_id,),
         sequencers=(author.peer_id,),
     )
-    causal = TopicSettings(order=DeliveryOrder.CAUSAL)
+    causal = TopicSettings(open=True, order=DeliveryOrder.CAUSAL)
     theirs = [
         topic_of(author, name="open"),
         topic_of(author, total, name="total"),
@@ -180,10 +180,10 @@ def following() -> tuple[Victim, list[TopicDescriptor]]:
         topic_of(author, shared, name="shared"),
     ]
     alices = [
-        topic_of(ALICE, TopicSettings(order=DeliveryOrder.PER_PUBLISHER), name="each"),
+        topic_of(ALICE, TopicSettings(open=True, order=DeliveryOrder.PER_PUBLISHER), name="each"),
         topic_of(ALICE, TopicSettings(publishers=(ALICE.peer_id,)), name="closed"),
-        topic_of(ALICE, TopicSettings(retention=Retention(count=20)), name="kept"),
-        topic_of(ALICE, TopicSettings(dissemination=Dissemination.CUBE), name="hot"),
+        topic_of(ALICE, unordered(retention=Retention(count=20)), name="kept"),
+        topic_of(ALICE, unordered(dissemination=Dissemination.CUBE), name="hot"),
         topic_of(ALICE, causal, name="talk"),
     ]
     metas = [meta_of(author, topic.name) for topic in theirs]
@@ -195,7 +195,7 @@ def following() -> tuple[Victim, list[TopicDescriptor]]:
     own = [
         victim.create(name="mine"),
         victim.create(causal, name="mine too"),
-        victim.create(TopicSettings(dissemination=Dissemination.CUBE), name="mine and hot"),
+        victim.create(unordered(dissemination=Dissemination.CUBE), name="mine and hot"),
     ]
     for topic in (*theirs[:2], theirs[3], *alices):
         victim.ask(lambda call, cid=topic.cid: Subscribe(call, cid))  # type: ignore[misc]

@@ -7,7 +7,6 @@ import pytest
 
 from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid, PeerId, cid_of
-from pulsarcast.model.topics import TopicSettings
 from pulsarcast.protocol.dissemination.member_search import REFERRALS_MAX
 from pulsarcast.protocol.inputs import Subscribe
 from pulsarcast.protocol.limits import COUNT_MAX, HOPS_MAX, PATH_MAX
@@ -46,6 +45,7 @@ from tests.support.people import (
     meta_of,
     peer,
     topic_of,
+    unordered,
 )
 from tests.support.solo import EMPTY_DIGEST, Parent, Solo, below
 
@@ -176,7 +176,7 @@ def test_topics_that_a_stranger_makes_us_keep_are_bounded() -> None:
     """Whoever makes topics whose root we are can ask us to keep their trees together."""
     solo = Solo(contacts=(MALLORY.peer_id,))
     count = 600
-    settings = TopicSettings(root=solo.me)
+    settings = unordered(root=solo.me)
     topics = [topic_of(MALLORY, settings, name=f"topic {number}") for number in range(count)]
     solo.peers[MALLORY.peer_id] = Parent("mallory", [topic.block for topic in topics])
     solo.start()

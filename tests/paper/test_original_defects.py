@@ -24,7 +24,16 @@ from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import Block, LoadBlock
 from pulsarcast.wire.codec import decode
 from tests.support.lab import Lab
-from tests.support.people import BOB, MALLORY, event_for, event_of, peer, request_of, topic_of
+from tests.support.people import (
+    BOB,
+    MALLORY,
+    event_for,
+    event_of,
+    peer,
+    request_of,
+    topic_of,
+    unordered,
+)
 from tests.support.solo import Solo
 
 AUTHOR = 0
@@ -200,7 +209,7 @@ def test_10_publishing_while_unsubscribed_reaches_everybody() -> None:
 def test_11_custom_linking_works() -> None:
     """T: CUSTOM linking is dead code."""
     lab = Lab(8)
-    topic = lab.create(AUTHOR, TopicSettings(linking=EventLinking.CUSTOM))
+    topic = lab.create(AUTHOR, unordered(linking=EventLinking.CUSTOM))
     lab.subscribe([1, 2], topic)
     root = lab.publish(1, topic, b"root")
     leaf = lab.publish(2, topic, b"leaf", parents=(root,))
@@ -326,7 +335,7 @@ def test_15_a_topic_is_found_for_longer_than_its_events() -> None:
 def test_15_retention_bounds_a_topics_log() -> None:
     """R: event map and DHT store grow without bound: here, the history on a member's disk."""
     lab = Lab(5)
-    topic = lab.create(AUTHOR, TopicSettings(retention=Retention(count=10)))
+    topic = lab.create(AUTHOR, unordered(retention=Retention(count=10)))
     lab.subscribe([1, 2], topic)
     for number in range(40):
         lab.publish(1, topic, b"%d" % number, settle_s=0.1)
@@ -353,7 +362,7 @@ def test_17_a_meta_topic_event_takes_effect() -> None:
     lab = Lab(6)
     topic = lab.create(AUTHOR)
     lab.subscribe([1, 2], topic)
-    lab.update(AUTHOR, topic, TopicSettings(payload_bytes_max=3))
+    lab.update(AUTHOR, topic, unordered(payload_bytes_max=3))
     lab.run(20.0)
     assert lab.world.node(2).topics[topic].descriptor.payload_bytes_max == 3
     assert lab.ask(2, lambda call: Publish(call, topic, b"too long")).refusal is not None

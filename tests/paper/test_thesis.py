@@ -27,12 +27,13 @@ from pulsarcast.protocol.messages import (
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import Block, LoadBlock
 from tests.support.lab import Lab
+from tests.support.people import unordered
 
 SIZE = 16
 MEMBERS = list(range(1, SIZE))
 AUTHOR = 0
 NARROW = Parameters(fanout=2)
-CUSTOM = TopicSettings(linking=EventLinking.CUSTOM)
+CUSTOM = unordered(linking=EventLinking.CUSTOM)
 
 
 def author_only(lab: Lab) -> TopicSettings:
@@ -161,7 +162,7 @@ def test_a_new_version_links_to_the_one_before_and_keeps_the_meta_topic() -> Non
     """3.3.1: a new descriptor with the original linked as a parent and the same meta topic."""
     lab = Lab(8)
     cid = lab.create(AUTHOR)
-    lab.update(AUTHOR, cid, TopicSettings(payload_bytes_max=100))
+    lab.update(AUTHOR, cid, unordered(payload_bytes_max=100))
     first, second = lab.topic(cid), lab.world.node(AUTHOR).topics[cid].descriptor
     assert second.parent == first.cid
     assert second.subtopics[META] == first.subtopics[META]
@@ -178,7 +179,7 @@ def test_a_new_version_is_published_as_an_event_in_the_meta_topic() -> None:
     cid = lab.create(AUTHOR)
     meta = lab.topic(cid).subtopics[META]
     assert not lab.log(AUTHOR, meta)
-    lab.update(AUTHOR, cid, TopicSettings(payload_bytes_max=100))
+    lab.update(AUTHOR, cid, unordered(payload_bytes_max=100))
     (announced,) = lab.log(AUTHOR, meta)
     assert announced.topic == meta
     assert decode_topic(announced.payload).parent == cid
@@ -610,7 +611,7 @@ def test_topic_history_can_be_walked_back_to_the_first_version() -> None:
     lab = Lab(12)
     cid = lab.create(AUTHOR)
     for size in (100, 200, 300):
-        lab.update(AUTHOR, cid, TopicSettings(payload_bytes_max=size))
+        lab.update(AUTHOR, cid, unordered(payload_bytes_max=size))
     newest = lab.world.node(AUTHOR).topics[cid].descriptor
     sizes: list[int] = []
     at: Cid | None = newest.cid
@@ -683,7 +684,7 @@ def test_a_sub_topic_that_is_added_later_is_taken_in_too() -> None:
     top = lab.create(AUTHOR, name="sports")
     lab.subscribe([1], top, below=True)
     added = lab.create(AUTHOR, name="tennis")
-    lab.update(AUTHOR, top, TopicSettings(), subtopics={"tennis": added})
+    lab.update(AUTHOR, top, unordered(), subtopics={"tennis": added})
     lab.run(20.0)
     event = lab.publish(AUTHOR, added)
     assert lab.delivered(1, added) == [event]

@@ -15,7 +15,7 @@ from tests.support.lab import Lab
 from tests.support.people import ALICE, BOB, CAROL, event_of, following, topic_of
 from tests.support.solo import Parent, below
 
-CAUSAL = TopicSettings(order=DeliveryOrder.CAUSAL)
+CAUSAL = TopicSettings(open=True, order=DeliveryOrder.CAUSAL)
 TOPIC = topic_of(ALICE, CAUSAL)
 
 

@@ -36,6 +36,7 @@ from tests.support.people import (
     meta_of,
     nonce,
     topic_of,
+    unordered,
     version_of,
 )
 from tests.support.solo import Parent, Solo, below
@@ -105,7 +106,7 @@ def test_a_new_subscriber_learns_of_every_version() -> None:
     lab = Lab(SIZE)
     topic = lab.create(AUTHOR)
     for size in (100, 200, 300):
-        lab.update(AUTHOR, topic, TopicSettings(payload_bytes_max=size))
+        lab.update(AUTHOR, topic, unordered(payload_bytes_max=size))
     lab.subscribe([5], topic)
     lab.run(30.0)
     assert number_of(lab, 5, topic) == 3
@@ -115,7 +116,7 @@ def test_the_newest_version_is_found_by_author_and_name() -> None:
     """Design 6: a mutable pointer leads from author and name to the newest version."""
     lab = Lab(SIZE)
     topic = lab.create(AUTHOR, name="news")
-    lab.update(AUTHOR, topic, TopicSettings(payload_bytes_max=100))
+    lab.update(AUTHOR, topic, unordered(payload_bytes_max=100))
     lab.run(10.0)
     newest = lab.world.node(AUTHOR).topics[topic].descriptor.cid
     reply: Reply = lab.ask(7, lambda call: Resolve(call, lab.peer(AUTHOR), "news"))
@@ -129,7 +130,7 @@ def test_only_the_author_makes_new_versions() -> None:
     lab = Lab(SIZE)
     topic = lab.create(AUTHOR)
     lab.subscribe([1], topic)
-    reply = lab.ask(1, lambda call: UpdateTopic(call, topic, TopicSettings()))
+    reply = lab.ask(1, lambda call: UpdateTopic(call, topic, unordered()))
     assert reply.refusal is not None
 
 
@@ -191,10 +192,7 @@ def test_nobody_but_the_author_is_heard_in_a_meta_topic() -> None:
 def test_of_two_versions_with_one_number_the_lower_cid_wins(order: tuple[int, int]) -> None:
     """Design 5: the lower CID wins, and both are kept as proof."""
     twins = sorted(
-        (
-            version_of(OPEN, TopicSettings(payload_bytes_max=size), signer=ALICE)
-            for size in (100, 200)
-        ),
+        (version_of(OPEN, unordered(payload_bytes_max=size), signer=ALICE) for size in (100, 200)),
         key=lambda version: version.cid,
     )
     solo = member()
@@ -290,7 +288,7 @@ def test_a_version_cannot_change_the_delivery_order() -> None:
     topic = lab.create(AUTHOR, sequenced_by(lab.peer(AUTHOR)))
     lab.subscribe([1, 2], topic)
     first = lab.publish(AUTHOR, topic, b"in order")
-    reply = lab.ask(AUTHOR, lambda call: UpdateTopic(call, topic, TopicSettings()))
+    reply = lab.ask(AUTHOR, lambda call: UpdateTopic(call, topic, unordered()))
     assert reply.refusal is not None
     assert "never changes" in reply.refusal.message
     lab.run(10.0)
@@ -337,7 +335,7 @@ def test_a_flush_forgets_what_was_before_it() -> None:
     lab.subscribe([1, 2], topic)
     for number in range(5):
         lab.publish(1, topic, b"%d" % number)
-    lab.update(AUTHOR, topic, TopicSettings(), flush=True)
+    lab.update(AUTHOR, topic, unordered(), flush=True)
     lab.run(200.0)
     after = lab.publish(1, topic, b"after")
     assert [event.cid for event in lab.log(2, topic)] == [after]
@@ -349,12 +347,12 @@ def test_a_flush_forgets_what_was_before_it() -> None:
 def test_who_was_away_says_what_a_flush_let_go_of_and_nothing_is_called_lost() -> None:
     """3.1 with promise 1: what was flushed is due to nobody; what comes after is, to everyone."""
     lab = Lab(6)
-    topic = lab.create(AUTHOR, TopicSettings(order=DeliveryOrder.PER_PUBLISHER))
+    topic = lab.create(AUTHOR, TopicSettings(open=True, order=DeliveryOrder.PER_PUBLISHER))
     lab.subscribe([1, 2, 3], topic)
     events = [lab.publish(1, topic, b"seen", settle_s=5.0)]
     lab.world.kill(3)
     events += [lab.publish(1, topic, b"%d" % number) for number in range(4)]
-    settings = TopicSettings(order=DeliveryOrder.PER_PUBLISHER)
+    settings = TopicSettings(open=True, order=DeliveryOrder.PER_PUBLISHER)
     lab.update(AUTHOR, topic, settings, flush=True)
     lab.run(60.0)
     lab.world.restart(3)
@@ -379,7 +377,7 @@ def test_who_wants_all_there_is_after_a_flush_begins_behind_it(
 ) -> None:
     """3.1: what was flushed is before anybody's start, whoever asks, and nothing waits for it."""
     lab = Lab(8)
-    settings = TopicSettings(order=order)
+    settings = TopicSettings(open=True, order=order)
     topic = lab.create(AUTHOR, settings)
     newcomer = 3 if knew_it else 5
     lab.subscribe([1, 2, 3], topic)
@@ -409,6 +407,6 @@ def test_retention_that_a_new_version_brings_takes_effect() -> None:
     lab.subscribe([1, 2], topic)
     for number in range(8):
         lab.publish(1, topic, b"%d" % number)
-    lab.update(AUTHOR, topic, TopicSettings(retention=Retention(count=3)))
+    lab.update(AUTHOR, topic, unordered(retention=Retention(count=3)))
     lab.run(200.0)
     assert len(lab.log(2, topic)) == 3

@@ -27,6 +27,7 @@ from pulsarcast.protocol.store import Block, Events, LoadBlock, LoadLog
 from pulsarcast.simulation.links import Constant
 from pulsarcast.simulation.process import Core
 from pulsarcast.simulation.world import Seat, World, make_node
+from tests.support.people import unordered
 
 LATENCY_S = 0.02
 STEP_S = 0.05
@@ -213,7 +214,7 @@ class Lab:
         subtopics: Mapping[str, Cid] = NO_SUBTOPICS,
     ) -> Cid:
         """Have a node create a topic."""
-        chosen = TopicSettings() if settings is None else settings
+        chosen = unordered() if settings is None else settings
         reply = self.ask(index, lambda call: CreateTopic(call, name, chosen, dict(subtopics)))
         assert reply.refusal is None, reply.refusal
         assert reply.cid is not None

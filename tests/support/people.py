@@ -19,6 +19,7 @@ from pulsarcast.model.events import (
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import (
+    DeliveryOrder,
     Mark,
     TopicDescriptor,
     TopicSettings,
@@ -56,6 +57,11 @@ def meta_of(author: Identity, name: str = "news") -> TopicDescriptor:
     return create_meta_topic(author, name, created=CREATED_US, nonce=nonce(name))
 
 
+def unordered(**more: Any) -> TopicSettings:
+    """The settings of a topic without order; it is open, unless publishers are named."""
+    return TopicSettings(order=DeliveryOrder.NONE, open="publishers" not in more, **more)
+
+
 def topic_of(
     author: Identity,
     settings: TopicSettings | None = None,
@@ -64,7 +70,7 @@ def topic_of(
     subtopics: Mapping[str, Cid] = NO_SUBTOPICS,
 ) -> TopicDescriptor:
     """A topic's first version, with its meta topic."""
-    chosen = TopicSettings() if settings is None else settings
+    chosen = unordered() if settings is None else settings
     meta = meta_of(author, name).cid
     return create_topic(author, name, chosen, created=CREATED_US, meta=meta, subtopics=subtopics)
 

@@ -48,7 +48,7 @@ from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import MarkState
 from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.storage.memory import MemoryStore
-from tests.support.people import CREATED_US, identity
+from tests.support.people import CREATED_US, identity, unordered
 
 EMPTY_DIGEST = bytes(16)
 STEPS_MAX = 1_000_000
@@ -180,7 +180,7 @@ class Solo:
 
     def create(self, settings: TopicSettings | None = None, *, name: str = "news") -> Cid:
         """Create a topic of our own."""
-        chosen = TopicSettings() if settings is None else settings
+        chosen = unordered() if settings is None else settings
         reply = self.ask(lambda call: CreateTopic(call, name, chosen))
         assert reply.cid is not None, reply.refusal
         return reply.cid

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from pulsarcast.model.ids import Cid
-from pulsarcast.model.topics import Dissemination, TopicSettings
+from pulsarcast.model.topics import Dissemination
 from pulsarcast.protocol.parameters import Parameters
 from tests.support.lab import Lab
+from tests.support.people import unordered
 from tests.transcripts.transcript import Transcript
 
 HERE = Path(__file__).parent
@@ -51,7 +52,7 @@ def a_member_leaves() -> tuple[Lab, Cid]:
 def a_child_in_a_cube_dies() -> tuple[Lab, Cid]:
     """Six nodes, a cube: come in, publish, lose the first of a bucket, and one leaves."""
     lab = Lab(6)
-    topic = lab.create(0, TopicSettings(dissemination=Dissemination.CUBE))
+    topic = lab.create(0, unordered(dissemination=Dissemination.CUBE))
     lab.subscribe([1, 2, 3, 4, 5], topic)
     lab.publish(2, topic, b"all are here", replicated=False)
     child = lab.world.index_of(lab.world.node(2).cubes()[topic].children[0])

@@ -53,7 +53,8 @@ NONCE = bytes(range(16))
 EPOCH = 0x1122334455667788
 
 META = create_meta_topic(ALICE, "news", created=CREATED, nonce=NONCE)
-TOPIC = create_topic(ALICE, "news", TopicSettings(), created=CREATED, meta=META.cid)
+OPEN = TopicSettings(order=DeliveryOrder.NONE, open=True)
+TOPIC = create_topic(ALICE, "news", OPEN, created=CREATED, meta=META.cid)
 TOTAL = create_topic(
     ALICE,
     "ledger",
@@ -134,7 +135,7 @@ AFTER_ALL = publish_request(
 TALK = create_topic(
     ALICE,
     "talk",
-    TopicSettings(order=DeliveryOrder.CAUSAL),
+    TopicSettings(order=DeliveryOrder.CAUSAL, open=True),
     created=CREATED,
     meta=META.cid,
 )

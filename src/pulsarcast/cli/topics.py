@@ -44,9 +44,9 @@ def setting_options(command: Any) -> Any:
             "--publisher",
             multiple=True,
             metavar="PEER",
-            help="Peer that may publish. May be repeated.",
+            help="Peer that may publish, instead of the author alone. May be repeated.",
         ),
-        click.option("--anyone", is_flag=True, help="Allow all peers to publish."),
+        click.option("--open", "is_open", is_flag=True, help="Allow every peer to publish."),
         click.option(
             "--request-to-publish/--no-request-to-publish",
             default=None,
@@ -127,7 +127,7 @@ def _changed(
     dissemination: str | None,
     sequencer: tuple[str, ...],
     publisher: tuple[str, ...],
-    anyone: bool,
+    is_open: bool,
     request_to_publish: bool | None,
     retention_days: int | None,
     retention_count: int | None,
@@ -144,10 +144,10 @@ def _changed(
             raise click.UsageError("--sequencer goes with --order total")
         changes["sequencers"] = list(sequencer)
         changes["publishers"] = None
-    if publisher and anyone:
-        raise click.UsageError("give --publisher or --anyone")
-    if publisher or anyone:
-        changes["publishers"] = list(publisher) or None
+    if publisher and is_open:
+        raise click.UsageError("give --publisher or --open")
+    if publisher or is_open:
+        changes |= {"publishers": list(publisher) or None, "open": is_open}
     if request_to_publish is not None:
         changes["request_to_publish"] = request_to_publish
     if attribute:
@@ -177,7 +177,19 @@ def create(
     """Create a topic; the node is its author."""
     settings = _changed(api.SettingsView(), **chosen)
     made = client.create_topic(name, settings, alias=alias, subtopics=_named(subtopic))
-    emit(made, f"{made.id}\nothers find it as {made.author}/{made.name}", as_json=as_json)
+    text = f"{made.id}\nothers find it as {made.author}/{made.name}\n{_rights(made)}"
+    emit(made, text, as_json=as_json)
+
+
+def _rights(made: api.TopicView) -> str:
+    """Who may publish in a topic, in a sentence."""
+    settings = made.settings
+    if settings.open:
+        return "every peer may publish"
+    named = settings.publishers or []
+    who = "only its author" if named == [made.author] else f"only the {len(named)} named peers"
+    asks = ", others may ask" if settings.request_to_publish else ""
+    return f"{who} may publish{asks}"
 
 
 @topic.command("show")
@@ -209,7 +221,7 @@ def show(client: Client, topic: str, as_json: bool) -> None:
             if settings.sequencers is not None
             else []
         ),
-        ("publishers", "anyone" if settings.publishers is None else " ".join(settings.publishers)),
+        ("publishers", "every peer" if settings.open else " ".join(settings.publishers or ())),
         ("requests", "taken" if settings.request_to_publish else "refused"),
         ("retention", ", ".join(bounds) or "everything"),
         *[("attribute", _rule_text(rule)) for rule in settings.attributes or ()],

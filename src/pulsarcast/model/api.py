@@ -29,6 +29,7 @@ from pulsarcast.model.topic_types import (
 
 Scope: TypeAlias = Literal["read", "publish", "admin"]
 Order: TypeAlias = Literal["none", "per-publisher", "causal", "total"]
+MayPublish: TypeAlias = Literal["yes", "by request", "no"]
 DisseminationName: TypeAlias = Literal["tree", "cube"]
 Linking: TypeAlias = Literal["LAST_SEEN", "CUSTOM"]
 Encoding: TypeAlias = Literal["utf-8", "base64"]
@@ -84,11 +85,13 @@ class AttributeRuleView(msgspec.Struct, omit_defaults=True, forbid_unknown_field
 class SettingsView(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """The settings that a topic's author chooses."""
 
-    order: Order = "none"
+    order: Order = "per-publisher"
     dissemination: DisseminationName = "tree"
     """How events travel; it never changes."""
+    open: bool = False
+    """Whether every peer may publish."""
     publishers: list[str] | None = None
-    """The peers that may publish; left out: every peer."""
+    """The peers that may publish; left out: the author alone, unless the topic is open."""
     request_to_publish: bool = True
     requesters: list[str] | None = None
     linking: Linking = "LAST_SEEN"
@@ -172,6 +175,10 @@ class FollowedView(msgspec.Struct, kw_only=True):
     version: int
     order: str
     dissemination: str
+    open: bool
+    """Whether every peer may publish."""
+    may_publish: MayPublish
+    """Whether this node may publish itself, by a request to a peer that may, or not at all."""
     aliases: list[str]
     subscribed: bool
     newest: int
@@ -487,7 +494,8 @@ def settings_view(settings: TopicSettings) -> SettingsView:
     return SettingsView(
         order=settings.order.value,
         dissemination=settings.dissemination.value,
-        publishers=_peer_texts(settings.publishers),
+        open=settings.open,
+        publishers=_peer_texts(settings.publishers) or None,
         request_to_publish=settings.request_to_publish,
         requesters=_peer_texts(settings.requesters),
         linking=settings.linking.value,
@@ -504,7 +512,8 @@ def settings_from(view: SettingsView, base: TopicSettings) -> TopicSettings:
     changes: dict[str, Any] = {
         "order": order,
         "dissemination": Dissemination(view.dissemination),
-        "publishers": _parse_peers(view.publishers),
+        "open": view.open,
+        "publishers": _parse_peers(view.publishers) or (),
         "request_to_publish": view.request_to_publish,
         "requesters": _parse_peers(view.requesters),
         "linking": EventLinking(view.linking),

@@ -236,7 +236,8 @@ def _settings_from_readable(metadata: Mapping[str, Any]) -> TopicSettings:
     allowed, request = metadata["allowedPublishers"], metadata["requestToPublish"]
     retention, root = metadata["retention"], metadata["root"]
     return TopicSettings(
-        publishers=_peers(allowed["peers"]) if allowed["enabled"] else None,
+        open=not allowed["enabled"],
+        publishers=_peers(allowed["peers"]) if allowed["enabled"] else (),
         request_to_publish=request["enabled"],
         requesters=None if request["peers"] is None else _peers(request["peers"]),
         linking=EventLinking(metadata["eventLinking"]),

@@ -94,17 +94,22 @@ class _Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicSettings(_Settings, frozen=True, kw_only=True):
-    """What a topic's author chooses; the defaults are the thesis'."""
+    """The choices of a topic's author.
 
-    order: DeliveryOrder = DeliveryOrder.NONE
-    publishers: tuple[PeerId, ...] | None = None  # None: anyone
+    By default the author alone publishes, in its own order, and any other peer may ask it to
+    publish for that peer (thesis, 4.1.3.1).
+    """
+
+    order: DeliveryOrder = DeliveryOrder.PER_PUBLISHER
+    open: bool = False  # every peer may publish
+    publishers: tuple[PeerId, ...] = ()  # no others; none named: the author, unless it is open
     linking: EventLinking = EventLinking.LAST_SEEN
 
 
 class TopicDescriptor(_Settings, frozen=True, kw_only=True):
     """One version of a topic, verified as far as its own bytes allow; its names are the thesis'."""
 
-    allowed_publishers: tuple[PeerId, ...] | None
+    allowed_publishers: tuple[PeerId, ...] | None  # None: every peer
     event_linking: EventLinking
     delivery_order: DeliveryOrder
     name: str
@@ -138,7 +143,8 @@ class TopicDescriptor(_Settings, frozen=True, kw_only=True):
         """The settings of this version: a start for choosing the next one's."""
         return TopicSettings(
             order=self.delivery_order,
-            publishers=self.allowed_publishers,
+            open=self.allowed_publishers is None,
+            publishers=self.allowed_publishers or (),
             linking=self.event_linking,
             **{field: getattr(self, field) for field in _Settings.__struct_fields__},
         )

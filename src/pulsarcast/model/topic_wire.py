@@ -116,7 +116,7 @@ def topic_fields(
 def _settings_fields(settings: TopicSettings) -> Fields:
     """The part of a topic's map that holds its settings."""
     fields: Fields = {}
-    if settings.publishers is not None:
+    if not settings.open:
         fields["allow"] = list(settings.publishers)
     if not settings.request_to_publish:
         fields["request"] = False

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from pulsarcast.model.cbor import encode, opaque
-from pulsarcast.model.errors import Rejection, RemoteError, caller_to_blame
+from pulsarcast.model.errors import LocalError, Rejection, RemoteError, caller_to_blame
 from pulsarcast.model.events import Attribute, EventDescriptor
 from pulsarcast.model.fields import NONCE_BYTES, TIME_US_MAX, Fields
 from pulsarcast.model.identity import Identity
@@ -113,7 +113,6 @@ def create_meta_topic(
     settings = TopicSettings(
         publishers=tuple(dict.fromkeys((identity.peer_id, *recovery_keys))),
         request_to_publish=False,
-        order=DeliveryOrder.PER_PUBLISHER,
     )
     fields = topic_fields(
         settings,
@@ -177,16 +176,18 @@ def _sign_topic(identity: Identity, fields: Fields) -> TopicDescriptor:
 
 def settled(settings: TopicSettings, author: PeerId) -> TopicSettings:
     """Fill in the settings that follow from others, so that common choices stay short."""
-    if settings.root == author:
-        settings = msgspec.structs.replace(settings, root=None)
-    if settings.order is not DeliveryOrder.TOTAL:
-        return settings
-    sequencers = settings.sequencers or (author,)
-    allowed = settings.publishers
+    if settings.open and settings.publishers:
+        raise LocalError("every peer may publish in an open topic: name no publishers, or close it")
+    is_total = settings.order is DeliveryOrder.TOTAL
+    sequencers = (settings.sequencers or (author,)) if is_total else settings.sequencers
+    publishers = settings.publishers
+    if not publishers and not settings.open:
+        publishers = sequencers if is_total else (author,)
     return msgspec.structs.replace(
         settings,
+        root=None if settings.root == author else settings.root,
         sequencers=sequencers,
-        publishers=sequencers if allowed is None else allowed,
+        publishers=publishers,
     )
 
 
@@ -211,6 +212,8 @@ def _check_rules(topic: TopicDescriptor) -> None:
             "a topic names its author as root, which goes without saying",
             code=Rejection.NOT_CANONICAL,
         )
+    if topic.allowed_publishers == ():
+        raise RemoteError("a topic in which no peer may publish", code=Rejection.INVALID_TOPIC)
     if topic.requesters is not None and not topic.request_to_publish:
         raise RemoteError(
             "a topic says who may request, and takes no requests", code=Rejection.INVALID_TOPIC

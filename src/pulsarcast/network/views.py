@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from pulsarcast.model.api import FollowedView, PeerView, ReaderView, SequencingView
+from pulsarcast.model.api import FollowedView, MayPublish, PeerView, ReaderView, SequencingView
 from pulsarcast.model.ids import Cid, PeerId, cid_text, peer_text
 from pulsarcast.model.topic_types import Dissemination, TopicDescriptor
 from pulsarcast.network.neighbours import Neighbours
@@ -19,12 +19,16 @@ from pulsarcast.protocol.topic.topic import Topic
 
 
 def topic_view(
-    topic: Topic, feed: Feed | None, aliases: Mapping[str, str], member: RaftMember | None = None
+    me: PeerId,
+    topic: Topic,
+    feed: Feed | None,
+    aliases: Mapping[str, str],
+    member: RaftMember | None = None,
 ) -> FollowedView:
     """A topic that the node follows as a member."""
     tree, footprint = topic.view(), topic.footprint()
     return replace(
-        _view(topic.id, topic.descriptor, topic.log, feed, aliases),
+        _view(me, topic.id, topic.descriptor, topic.log, feed, aliases),
         subscribed=tree.subscribed,
         parent=None if tree.parent is None else peer_text(tree.parent),
         children=_texts(tree.children),
@@ -68,31 +72,32 @@ def topics_of(
     core: Core, feeds: Mapping[Cid, Feed], aliases: Mapping[str, str] = {}
 ) -> list[FollowedView]:
     """All topics that the node follows, but for those that only announce versions of others."""
-    members = core.sequencer_registry.by_topic
+    me, members = core.turn.me, core.sequencer_registry.by_topic
     return [
         *(
-            topic_view(topic, feeds.get(cid), aliases, members.get(cid))
+            topic_view(me, topic, feeds.get(cid), aliases, members.get(cid))
             for cid, topic in core.topics.items()
             if not topic.is_meta
         ),
         *(
-            _content_view(topic, feeds.get(cid), aliases)
+            _content_view(me, topic, feeds.get(cid), aliases)
             for cid, topic in core.content.topics.items()
         ),
     ]
 
 
 def _content_view(
-    topic: ContentTopic, feed: Feed | None, aliases: Mapping[str, str]
+    me: PeerId, topic: ContentTopic, feed: Feed | None, aliases: Mapping[str, str]
 ) -> FollowedView:
     return replace(
-        _view(topic.id, topic.versions.current, topic.log, feed, aliases),
+        _view(me, topic.id, topic.versions.current, topic.log, feed, aliases),
         held_back=topic.held_back,
         filters=[wanted.text() for wanted in topic.wanted.values()],
     )
 
 
 def _view(
+    me: PeerId,
     topic: Cid,
     descriptor: TopicDescriptor,
     log: TopicLog,
@@ -108,6 +113,8 @@ def _view(
         version=descriptor.number,
         order=descriptor.delivery_order.value,
         dissemination=descriptor.dissemination.value,
+        open=descriptor.allowed_publishers is None,
+        may_publish=_may_publish(descriptor, me),
         aliases=[alias for alias, named in aliases.items() if named == topic_id],
         subscribed=True,
         newest=log.newest,
@@ -119,6 +126,12 @@ def _view(
         missing=0,
         readers=[] if feed is None else readers_of(feed),
     )
+
+
+def _may_publish(descriptor: TopicDescriptor, me: PeerId) -> MayPublish:
+    if descriptor.may_publish(me):
+        return "yes"
+    return "by request" if descriptor.may_request(me) else "no"
 
 
 def peers_of(neighbours: Neighbours) -> list[PeerView]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topic_types import DeliveryOrder, Dissemination, TopicSettings
+from pulsarcast.model.topics import settled
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import (
     Acknowledge,
@@ -71,8 +72,8 @@ class Applications:
             self.fleet.observer.promise(book, settings.order)
             book.retention_count = settings.retention.count
             book.retention_age_s = settings.retention.age_s
-            allowed = settings.publishers
-            self.fleet.observer.allow(reply.cid, None if allowed is None else frozenset(allowed))
+            allowed = settled(settings, self.fleet.stage.peer(index)).publishers
+            self.fleet.observer.allow(reply.cid, None if settings.open else frozenset(allowed))
             then(reply.cid)
 
         self._insist(index, lambda call: CreateTopic(call, name, settings), answered)
@@ -223,7 +224,7 @@ def settings_for(
     dissemination: str = "tree",
     sequencers: Sequence[PeerId] = (),
 ) -> TopicSettings:
-    """The settings of a topic that orders and spreads its events so, and is as usual otherwise.
+    """The settings of a topic that orders and spreads its events so, in which every node publishes.
 
     The sequencers of a total order are those named, or else its creator alone.
     """
@@ -237,4 +238,4 @@ def settings_for(
             request_to_publish=True,
             dissemination=travel,
         )
-    return TopicSettings(order=chosen, dissemination=travel)
+    return TopicSettings(order=chosen, open=True, dissemination=travel)

@@ -159,7 +159,8 @@ class _Performance:
         allowed = topic.allowed
         order = DeliveryOrder(topic.order)
         settings = TopicSettings(
-            publishers=None if allowed is None else tuple(peer(node) for node in allowed),
+            open=allowed is None and order is not DeliveryOrder.TOTAL,
+            publishers=tuple(map(peer, allowed or ())),
             request_to_publish=topic.requests,
             linking=EventLinking(topic.linking),
             order=order,

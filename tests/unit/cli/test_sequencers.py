@@ -17,7 +17,7 @@ NOTHING: dict[str, Any] = {
     "dissemination": None,
     "sequencer": (),
     "publisher": (),
-    "anyone": False,
+    "is_open": False,
     "request_to_publish": None,
     "retention_days": None,
     "retention_count": None,

@@ -28,7 +28,7 @@ from pulsarcast.network.node import Node
 from pulsarcast.protocol.inputs import Publish
 from pulsarcast.protocol.messages import ANSWER_CODES, RequestAnswered, RequestToPublish
 from tests.support.daemon_in_process import daemon, play
-from tests.support.people import ALICE, topic_of
+from tests.support.people import ALICE, topic_of, unordered
 from tests.support.solo import Parent, below
 
 SAID = "said otherwise"
@@ -105,7 +105,7 @@ def test_the_client_raises_what_the_library_raises(tmp_path: Path) -> None:
         async with daemon(tmp_path / "there") as desk, Node.open(tmp_path / "here") as node:
             async with AsyncClient(desk.url, desk.secret) as client:
                 theirs = await client.create_topic("t")
-                ours = await node.create_topic("t", TopicSettings(payload_bytes_max=4))
+                ours = await node.create_topic("t", unordered(payload_bytes_max=4))
                 large = b"x" * ((1 << 20) + 1)
                 calls: tuple[tuple[type[LocalError], Call, Call], ...] = (
                     (TopicNotFound, lambda: client.topic(ours.id), lambda: node.topic(theirs.id)),

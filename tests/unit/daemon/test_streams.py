@@ -14,9 +14,10 @@ import pytest
 import trio
 from trio_websocket import open_websocket_url
 
-from pulsarcast.model.topics import AttributeRule, TopicSettings
+from pulsarcast.model.topics import AttributeRule
 from pulsarcast.network.node import Node
 from tests.support.daemon_in_process import Desk, daemon, play
+from tests.support.people import unordered
 
 # httpx leaves it to the collector to close what it reads a stream with; Trio does not like that.
 pytestmark = [
@@ -289,7 +290,7 @@ def test_what_is_no_filter_is_refused_with_its_place(tmp_path: Path, path: str) 
 
 
 def test_the_history_of_a_topic_that_is_followed_by_content_has_pages(tmp_path: Path) -> None:
-    settings = TopicSettings(
+    settings = unordered(
         attributes=(AttributeRule("price", "float", 0, 100),), extensions={"routing": "content"}
     )
 

@@ -29,6 +29,7 @@ from pulsarcast.model.topics import (
     create_meta_topic,
     create_topic,
 )
+from tests.support.people import unordered
 
 ALICE = Identity.from_seed(b"alice".ljust(32, b"."))
 BOB = Identity.from_seed(b"bob".ljust(32, b"."))
@@ -97,7 +98,7 @@ def requested_event(topic: Cid = TOPIC, *, version: Cid | None = None) -> EventD
 def topic(settings: TopicSettings | None = None, *, name: str = "news") -> TopicDescriptor:
     """Alice's topic, with its meta topic."""
     meta = create_meta_topic(ALICE, name, created=CREATED, nonce=NONCE)
-    chosen = TopicSettings() if settings is None else settings
+    chosen = unordered() if settings is None else settings
     return create_topic(ALICE, name, chosen, created=CREATED, meta=meta.cid)
 
 
@@ -297,8 +298,10 @@ def topic_settings(draw: st.DrawFn, before: TopicDescriptor | None = None) -> To
     sequencers = draw(_peer_lists()) if before is None or not total else before.sequencers
     takes_requests = draw(st.booleans())
     bounds = st.none() | st.integers(0, (1 << 63) - 1)
+    publishers = () if total else draw(_peer_lists())
     return TopicSettings(
-        publishers=None if total else draw(st.none() | _peer_lists()),
+        open=not total and not publishers and draw(st.booleans()),
+        publishers=publishers,
         request_to_publish=takes_requests,
         requesters=draw(st.none() | _peer_lists()) if takes_requests else None,
         linking=EventLinking.LAST_SEEN

@@ -33,6 +33,7 @@ from pulsarcast.model.topics import (
     decode_topic,
     next_version,
 )
+from tests.support.people import unordered
 from tests.unit.model.samples import (
     ALICE,
     BOB,
@@ -138,7 +139,7 @@ def test_two_topics_of_one_name_and_moment_differ_by_their_nonce() -> None:
         create_meta_topic(ALICE, "news", created=CREATED, nonce=bytes([n]) * 16) for n in (1, 2)
     ]
     topics = {
-        create_topic(ALICE, "news", TopicSettings(), created=CREATED, meta=meta.cid).cid
+        create_topic(ALICE, "news", unordered(), created=CREATED, meta=meta.cid).cid
         for meta in metas
     }
     assert len(topics) == 2
@@ -158,7 +159,7 @@ def test_total_order_with_other_publishers_than_the_sequencers_is_the_callers_er
 
 
 def test_a_recovery_key_may_sign_the_next_version() -> None:
-    first = topic(TopicSettings(recovery_keys=(BOB.peer_id,)))
+    first = topic(unordered(recovery_keys=(BOB.peer_id,)))
     rescued = second(first, identity=BOB)
     assert (rescued.signer, rescued.author) == (BOB.peer_id, ALICE.peer_id)
     check_succession(first, decode_topic(rescued.block))
@@ -170,10 +171,10 @@ def test_a_key_that_is_no_recovery_key_may_not() -> None:
 
 
 def test_a_recovery_key_that_was_revoked_may_not() -> None:
-    first = topic(TopicSettings(recovery_keys=(BOB.peer_id,)))
-    revoked = second(first, TopicSettings())
+    first = topic(unordered(recovery_keys=(BOB.peer_id,)))
+    revoked = second(first, unordered())
     with pytest.raises(LocalError):
-        second(revoked, TopicSettings(), identity=BOB)
+        second(revoked, unordered(), identity=BOB)
 
 
 def test_a_later_version_adds_no_recovery_key() -> None:
@@ -192,8 +193,8 @@ def test_a_version_keeps_its_meta_topic_when_sub_topics_change() -> None:
 
 
 def test_a_root_is_written_only_where_it_is_not_the_author() -> None:
-    assert topic(TopicSettings(root=ALICE.peer_id)).root is None
-    assert topic(TopicSettings(root=BOB.peer_id)).root == BOB.peer_id
+    assert topic(unordered(root=ALICE.peer_id)).root is None
+    assert topic(unordered(root=BOB.peer_id)).root == BOB.peer_id
 
 
 def spoil(version: TopicDescriptor, **changes: object) -> TopicDescriptor:
@@ -234,9 +235,9 @@ def test_the_delivery_order_never_changes(before: DeliveryOrder, after: Delivery
 
 
 def test_the_dissemination_never_changes() -> None:
-    first = topic(TopicSettings(dissemination=Dissemination.CUBE))
+    first = topic(unordered(dissemination=Dissemination.CUBE))
     with pytest.raises(LocalError, match="never changes"):
-        second(first, TopicSettings(dissemination=Dissemination.TREE))
+        second(first, unordered(dissemination=Dissemination.TREE))
 
 
 def test_another_author_is_no_successor() -> None:
@@ -383,7 +384,7 @@ def test_an_event_that_the_topic_allows_is_taken() -> None:
 
 def test_rights_are_judged_by_the_version_that_an_event_names() -> None:
     first = topic()
-    later = second(first, TopicSettings(publishers=(ALICE.peer_id,)))
+    later = second(first, unordered(publishers=(ALICE.peer_id,)))
     check_event(first, own_event(first.topic, identity=BOB))
     assert "may not publish" in refusal(later, identity=BOB)
     with pytest.raises(RemoteError, match="version"):
@@ -396,28 +397,62 @@ def test_an_event_of_another_topic_is_rejected() -> None:
 
 
 def test_a_topic_that_takes_no_requests_rejects_requested_events() -> None:
-    made = topic(TopicSettings(request_to_publish=False))
+    made = topic(unordered(request_to_publish=False))
     with pytest.raises(RemoteError, match="may not request"):
         check_event(made, requested_event(made.topic))
 
 
 def test_the_whitelist_of_requesters_is_about_the_author_not_the_publisher() -> None:
     # The original tested the wrong peer.
-    made = topic(TopicSettings(requesters=(BOB.peer_id,)))
+    made = topic(unordered(requesters=(BOB.peer_id,)))
     check_event(made, requested_event(made.topic))
-    made = topic(TopicSettings(requesters=(ALICE.peer_id,)))
+    made = topic(unordered(requesters=(ALICE.peer_id,)))
     with pytest.raises(RemoteError, match="may not request"):
         check_event(made, requested_event(made.topic))
 
 
-def test_an_empty_list_of_publishers_allows_nobody() -> None:
-    # In the original, passing any option opened the topic to everyone.
-    made = topic(TopicSettings(publishers=()))
-    assert "may not publish" in refusal(made)
+def test_only_its_author_publishes_in_a_topic_that_says_nothing_of_publishers() -> None:
+    """Thesis, 4.1.3.1; in the original, passing any option opened the topic to every peer."""
+    for chosen in (TopicSettings(), TopicSettings(payload_bytes_max=10)):
+        made = topic(chosen)
+        assert made.allowed_publishers == (ALICE.peer_id,)
+        assert made.delivery_order is DeliveryOrder.PER_PUBLISHER
+        check_event(made, own_event(made.topic, identity=ALICE))
+        check_event(made, requested_event(made.topic))
+        assert "may not publish" in refusal(made, identity=BOB)
+
+
+def test_the_next_version_of_a_topic_that_says_nothing_of_publishers_is_its_authors_too() -> None:
+    first = topic(TopicSettings(recovery_keys=(BOB.peer_id,)))
+    for chosen in (TopicSettings(), first.settings):
+        later = second(first, chosen, identity=BOB)
+        assert later.allowed_publishers == (ALICE.peer_id,), "not the recovery key's"
+
+
+def test_an_open_topic_stays_open_until_a_version_closes_it() -> None:
+    first = topic(TopicSettings(open=True))
+    kept = second(first, first.settings)
+    closed = second(first, TopicSettings())
+    assert (kept.allowed_publishers, closed.allowed_publishers) == (None, (ALICE.peer_id,))
+
+
+def test_an_open_topic_names_no_publishers() -> None:
+    with pytest.raises(LocalError, match="name no publishers"):
+        topic(TopicSettings(open=True, publishers=(BOB.peer_id,)))
+
+
+def test_a_topic_in_total_order_is_not_open() -> None:
+    with pytest.raises(LocalError, match="the sequencers publish"):
+        topic(TopicSettings(open=True, order=DeliveryOrder.TOTAL))
+
+
+def test_a_topic_in_which_no_peer_may_publish_is_rejected() -> None:
+    with pytest.raises(RemoteError, match="no peer may publish"):
+        spoil(topic(), allow=[])
 
 
 def test_a_payload_beyond_the_topics_limit_is_rejected() -> None:
-    made = topic(TopicSettings(payload_bytes_max=4))
+    made = topic(unordered(payload_bytes_max=4))
     check_event(made, own_event(made.topic, payload=b"1234"))
     assert "payload" in refusal(made, payload=b"12345")
 
@@ -425,16 +460,16 @@ def test_a_payload_beyond_the_topics_limit_is_rejected() -> None:
 def test_only_causal_topics_have_events_of_many_parents_where_the_last_seen_is_linked() -> None:
     two = (cid_of(b"1"), cid_of(b"2"))
     assert "parent" in refusal(topic(), parents=two)
-    by_hand = topic(TopicSettings(linking=EventLinking.CUSTOM))
+    by_hand = topic(unordered(linking=EventLinking.CUSTOM))
     check_event(by_hand, own_event(by_hand.topic, parents=two))
-    causal = topic(TopicSettings(order=DeliveryOrder.CAUSAL))
+    causal = topic(TopicSettings(open=True, order=DeliveryOrder.CAUSAL))
     linked = tuple(sorted(two))
     marks = (Mark(BOB.peer_id, 1, 1), Mark(CAROL.peer_id, 1, 1))
     check_event(causal, own_event(causal.topic, parents=linked, marks=marks))
 
 
 def test_marks_and_merges_belong_to_causal_order() -> None:
-    causal = topic(TopicSettings(order=DeliveryOrder.CAUSAL))
+    causal = topic(TopicSettings(open=True, order=DeliveryOrder.CAUSAL))
     one, mark = (cid_of(b"1"),), (Mark(BOB.peer_id, 1, 1),)
     assert "mark" in refusal(causal, parents=one)
     merge = own_event(causal.topic, parents=one, marks=mark, payload=b"", is_merge=True)
@@ -443,7 +478,7 @@ def test_marks_and_merges_belong_to_causal_order() -> None:
 
 
 def test_a_request_of_causal_order_has_marks_for_what_it_is_after() -> None:
-    causal = topic(TopicSettings(order=DeliveryOrder.CAUSAL))
+    causal = topic(TopicSettings(open=True, order=DeliveryOrder.CAUSAL))
 
     def published(*seen: Mark) -> EventDescriptor:
         signed = sign_request(
@@ -491,7 +526,7 @@ RULES = (
     ],
 )
 def test_attributes_that_fit_the_schema_are_taken(attributes: dict[str, Attribute]) -> None:
-    made = topic(TopicSettings(attributes=RULES))
+    made = topic(unordered(attributes=RULES))
     check_event(made, own_event(made.topic, attributes=attributes))
 
 
@@ -517,10 +552,10 @@ def test_attributes_that_fit_the_schema_are_taken(attributes: dict[str, Attribut
 def test_attributes_that_do_not_fit_the_schema_are_rejected(
     attributes: dict[str, Attribute],
 ) -> None:
-    assert "schema" in refusal(topic(TopicSettings(attributes=RULES)), attributes=attributes)
+    assert "schema" in refusal(topic(unordered(attributes=RULES)), attributes=attributes)
 
 
 def test_settings_that_say_nothing_ask_for_nothing() -> None:
-    settings = TopicSettings()
+    settings = unordered()
     assert settings.extensions == {}
     assert (settings.attributes, settings.sequencers, settings.retention) == ((), (), Retention())

@@ -12,15 +12,16 @@ from pulsarcast.daemon.streams import forget_nameless
 from pulsarcast.model import trace
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.events import Attribute
-from pulsarcast.model.topics import AttributeRule, TopicSettings
+from pulsarcast.model.topics import AttributeRule
 from pulsarcast.network import filters
 from pulsarcast.network.insight import Insight
 from pulsarcast.network.node import Node
 from pulsarcast.network.values import Topic
 from pulsarcast.protocol.content.content import FILTERS_MAX
 from pulsarcast.testbed.reading import lines_of
+from tests.support.people import unordered
 
-SETTINGS = TopicSettings(
+SETTINGS = unordered(
     attributes=(AttributeRule("price", "float", 0, 100), AttributeRule("symbol", "str")),
     extensions={"routing": "content"},
 )

@@ -15,14 +15,14 @@ from pulsarcast.model.errors import LocalError
 from pulsarcast.model.events import Attribute, EventDescriptor, Sequence, publish_own
 from pulsarcast.model.filters import FilterError, parse
 from pulsarcast.model.ids import Cid
-from pulsarcast.model.topics import AttributeRule, TopicSettings
+from pulsarcast.model.topics import AttributeRule
 from pulsarcast.network import subscriptions
 from pulsarcast.network.node import Node
 from pulsarcast.network.subscriptions import RESERVED, Event, Feed, Reader, Subscription
-from tests.support.people import ALICE, CREATED_US, nonce, topic_of
+from tests.support.people import ALICE, CREATED_US, nonce, topic_of, unordered
 
 SCHEMA = (AttributeRule("price", "float", 0, 100), AttributeRule("symbol", "str"))
-TOPIC = topic_of(ALICE, TopicSettings(attributes=SCHEMA))
+TOPIC = topic_of(ALICE, unordered(attributes=SCHEMA))
 PRICES = st.integers(0, 9)
 
 
@@ -180,7 +180,7 @@ def test_nodes_hand_out_and_replay_what_matches(tmp_path: Path) -> None:
             Node.open(tmp_path / "ann") as ann,
             Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben,
         ):
-            topic = await ann.create_topic("ticks", TopicSettings(attributes=SCHEMA))
+            topic = await ann.create_topic("ticks", unordered(attributes=SCHEMA))
             where = "price < 10 and symbol starts with 'I'"
             async with await ben.subscribe(topic, "me", where=where) as events:
                 for price, symbol in ((5, "IBM"), (50, "IBM"), (6, "SBUX"), (7, "INTC")):

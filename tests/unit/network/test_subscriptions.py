@@ -11,7 +11,7 @@ from pulsarcast.model.topics import AttributeRule, DeliveryOrder, TopicSettings
 from pulsarcast.network.subscriptions import Event, Feed, Reader, Subscription
 from tests.support.people import ALICE, BOB, event_of, following, topic_of
 
-TOPIC = topic_of(ALICE, TopicSettings(order=DeliveryOrder.CAUSAL))
+TOPIC = topic_of(ALICE, TopicSettings(open=True, order=DeliveryOrder.CAUSAL))
 FIRST = event_of(BOB, TOPIC)
 
 

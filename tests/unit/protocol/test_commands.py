@@ -15,7 +15,7 @@ from pulsarcast.model.topics import (
 from pulsarcast.protocol.commands.publications import nonce_of
 from pulsarcast.protocol.inputs import SubscribeContent, UpdateTopic
 from pulsarcast.protocol.topic import versions
-from tests.support.people import ALICE, BOB, meta_of, topic_of
+from tests.support.people import ALICE, BOB, meta_of, topic_of, unordered
 from tests.support.solo import Parent, Solo, below
 
 
@@ -43,7 +43,7 @@ def test_a_new_topic_is_traced_with_what_its_author_chose() -> None:
 
 
 def test_who_asks_for_filters_where_no_member_answers_is_told_so() -> None:
-    settings = TopicSettings(
+    settings = unordered(
         extensions={"routing": "content"}, attributes=(AttributeRule("price", "float", 0.0, 9.0),)
     )
     topic = topic_of(ALICE, settings)
@@ -59,7 +59,7 @@ def test_an_author_that_has_made_all_versions_that_a_topic_may_have_is_told_so(
     monkeypatch.setattr(versions, "VERSIONS_MAX", 2)
     solo = Solo().start()
     topic = solo.create()
-    less, least = (TopicSettings(payload_bytes_max=size) for size in (5, 4))
+    less, least = (unordered(payload_bytes_max=size) for size in (5, 4))
     assert solo.ask(lambda call: UpdateTopic(call, topic, less)).refusal is None
     refused = solo.ask(lambda call: UpdateTopic(call, topic, least))
     assert refused.refusal == LocalError("too many versions of a topic").refusal

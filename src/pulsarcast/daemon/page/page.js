@@ -313,6 +313,7 @@ function showTopic(topic) {
     "topic-id": topic.id,
     "topic-author": topic.author,
     "topic-version": count(topic.version),
+    "topic-publishers": topic.open ? "every peer" : `named peers; this node: ${topic.may_publish}`,
   });
   drawTree($("tree"), topic);
 }

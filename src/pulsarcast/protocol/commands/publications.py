@@ -163,7 +163,10 @@ class PublishCommands(Commands[Publish]):
             elif descriptor.may_request(me):
                 self.outbox.ask(given, descriptor, topic, nonce, self._settle(given))
             else:
-                raise NotAllowed("this node may neither publish nor request to publish here")
+                raise NotAllowed(
+                    "this node may neither publish nor request to publish here: ask the topic's "
+                    "author to name it as a publisher, or to open the topic"
+                )
         except LocalError as error:
             self._refuse_publish(given, error.refusal)
 

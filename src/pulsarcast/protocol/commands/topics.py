@@ -140,13 +140,13 @@ class TopicCommands(Commands[TopicCommand]):
         frontier = tuple(
             Mark(mark.publisher, mark.epoch, mark.high) for mark in topic.frontier.marks()
         )
-        allowed = settled(given.settings, current.author).publishers
+        chosen = settled(given.settings, current.author)
         version = next_version(
             self.turn.identity,
             current,
-            given.settings,
+            chosen,
             created=self.turn.wall_us,
-            valid_until=valid_until(frontier, allowed),
+            valid_until=valid_until(frontier, None if chosen.open else chosen.publishers),
             flushed=frontier if given.flush else (),
             subtopics=given.subtopics,
         )

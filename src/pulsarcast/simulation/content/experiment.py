@@ -18,7 +18,7 @@ from msgspec import structs
 
 from pulsarcast.model.filters import parse
 from pulsarcast.model.ids import Cid, PeerId
-from pulsarcast.model.topic_types import TopicSettings
+from pulsarcast.model.topic_types import DeliveryOrder, TopicSettings
 from pulsarcast.protocol.content.rules import ContentRules
 from pulsarcast.protocol.content.space import CUT_OFF, REACH
 from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
@@ -149,7 +149,12 @@ class Experiment:
             self.progress("nodes", index + 1, self.nodes)
         self.world.run(self.world.now + 30.0)
         answers: list[Reply] = []
-        settings = TopicSettings(attributes=self.generator.schema, extensions={ROUTING: CONTENT})
+        settings = TopicSettings(
+            order=DeliveryOrder.NONE,
+            open=True,
+            attributes=self.generator.schema,
+            extensions={ROUTING: CONTENT},
+        )
         self.world.command(0, lambda call: CreateTopic(call, "content", settings), answers.append)
         self.world.run(self.world.now + CALM_S)
         created = answers[0].cid if answers else None

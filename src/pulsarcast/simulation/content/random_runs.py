@@ -179,7 +179,9 @@ class _Play:
         return self.topic
 
     def _create(self) -> None:
-        settings = TopicSettings(attributes=SCHEMA, extensions={ROUTING: CONTENT}, order=self.order)
+        settings = TopicSettings(
+            order=self.order, open=True, attributes=SCHEMA, extensions={ROUTING: CONTENT}
+        )
         answers: list[Reply] = []
         self._command(0, lambda call: CreateTopic(call, "content", settings), answers.append)
         self.world.run_until(lambda: bool(answers), self.world.now + PATIENCE_S)

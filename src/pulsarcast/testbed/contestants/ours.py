@@ -11,7 +11,7 @@ import trio
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import Cid, PeerId, cid_text, parse_peer
 from pulsarcast.model.requests import Attribute
-from pulsarcast.model.topic_types import AttributeRule, TopicSettings
+from pulsarcast.model.topic_types import AttributeRule, DeliveryOrder, TopicSettings
 from pulsarcast.network.insight import Insight
 from pulsarcast.network.node import Node
 from pulsarcast.network.subscriptions import Subscription
@@ -42,7 +42,7 @@ class OurNode:
         dissemination: str = "tree",
         sequencers: Sequence[PeerId] = (),
     ) -> Cid:
-        """Create a topic that is as usual, but for how it orders and spreads its events."""
+        """Create an open topic that orders and spreads its events so."""
         settings = settings_for(order, self.peer, dissemination, sequencers)
         return (await self._node.create_topic(name, settings)).cid
 
@@ -75,7 +75,12 @@ class OurNode:
 
     async def create_routed(self, name: str, attributes: Sequence[AttributeRule]) -> Cid:
         """Create a topic whose descriptor wants its events routed by content."""
-        settings = TopicSettings(attributes=tuple(attributes), extensions={ROUTING: CONTENT})
+        settings = TopicSettings(
+            order=DeliveryOrder.NONE,
+            open=True,
+            attributes=tuple(attributes),
+            extensions={ROUTING: CONTENT},
+        )
         return (await self._node.create_topic(name, settings)).cid
 
     async def follow(self, topic: Cid) -> None:

@@ -13,7 +13,7 @@ from pulsarcast.protocol.inputs import Publish
 from pulsarcast.protocol.store import Block, PutEvent
 from pulsarcast.protocol.topic.versions import Versions
 from tests.support.parts import Core
-from tests.support.people import ALICE, BOB, topic_of
+from tests.support.people import ALICE, BOB, topic_of, unordered
 
 KEY = b"once"
 
@@ -69,7 +69,7 @@ def test_a_key_that_was_used_before_is_answered_with_its_event() -> None:
 
 
 def test_a_payload_larger_than_the_topic_allows_takes_no_number() -> None:
-    topic = topic_of(ALICE, TopicSettings(payload_bytes_max=4))
+    topic = topic_of(ALICE, unordered(payload_bytes_max=4))
     desk = Desk(topic)
     desk.commands.handle(Publish(7, topic.cid, b"hello"))
     assert desk.refused() == TooLarge("").refusal.code
@@ -90,7 +90,7 @@ def test_a_peer_that_may_not_publish_requests_it_where_it_may(may_request: bool)
 
 
 def test_a_parent_that_does_not_exist_is_refused() -> None:
-    topic = topic_of(ALICE, TopicSettings(linking=EventLinking.CUSTOM))
+    topic = topic_of(ALICE, unordered(linking=EventLinking.CUSTOM))
     desk = Desk(topic)
     desk.commands.handle(Publish(7, topic.cid, b"hello", parents=(cid_of(b"parent"),)))
     desk.core.load(Block(None))

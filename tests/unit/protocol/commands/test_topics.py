@@ -1,11 +1,11 @@
 """Commands about topics on their own: the order in which a new topic becomes known."""
 
 from pulsarcast.model.errors import NotAllowed, NotFollowed
-from pulsarcast.model.topics import META, TopicSettings, decode_topic
+from pulsarcast.model.topics import META, decode_topic
 from pulsarcast.protocol.commands.topics import TopicCommands
 from pulsarcast.protocol.inputs import CreateTopic, UpdateTopic
 from tests.support.parts import Core
-from tests.support.people import BOB, meta_of, topic_of
+from tests.support.people import BOB, meta_of, topic_of, unordered
 
 
 def commands_of(core: Core) -> TopicCommands:
@@ -28,7 +28,7 @@ def refused(core: Core) -> str:
 
 def test_a_new_topic_is_stored_then_named_then_joined_then_answered() -> None:
     core = Core()
-    commands_of(core).handle(CreateTopic(7, "news", TopicSettings()))
+    commands_of(core).handle(CreateTopic(7, "news", unordered()))
     ((blocks, stored),) = core.network.storing
     meta, topic = (decode_topic(block) for block in blocks)
     assert topic.subtopics[META] == meta.cid
@@ -48,7 +48,7 @@ def test_a_new_topic_is_stored_then_named_then_joined_then_answered() -> None:
 
 def test_a_topic_that_is_not_followed_gets_no_new_version() -> None:
     core = Core()
-    commands_of(core).handle(UpdateTopic(7, topic_of(BOB).cid, TopicSettings()))
+    commands_of(core).handle(UpdateTopic(7, topic_of(BOB).cid, unordered()))
     assert refused(core) == NotFollowed("").refusal.code
 
 
@@ -56,6 +56,6 @@ def test_only_the_author_makes_a_new_version() -> None:
     core = Core()
     topic = core.topic(topic_of(BOB))
     core.topic(meta_of(BOB))
-    commands_of(core).handle(UpdateTopic(7, topic.id, TopicSettings()))
+    commands_of(core).handle(UpdateTopic(7, topic.id, unordered()))
     assert refused(core) == NotAllowed("").refusal.code
     assert core.network.storing == []

@@ -9,7 +9,7 @@ from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import PeerId, peer_key
 from pulsarcast.model.requests import Sequence
 from pulsarcast.model.subscriptions import decode_subscription, sign_subscription
-from pulsarcast.model.topics import AttributeRule, TopicSettings
+from pulsarcast.model.topics import AttributeRule
 from pulsarcast.protocol.content.messages import Held
 from pulsarcast.protocol.content.place import PieceKey, Place, kept_of
 from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
@@ -18,12 +18,10 @@ from pulsarcast.protocol.messages import Contact
 from pulsarcast.protocol.node import Node
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.topic.versions import Versions
-from tests.support.people import ALICE, BOB, CREATED_US, EPOCH, nonce, peer, topic_of
+from tests.support.people import ALICE, BOB, CREATED_US, EPOCH, nonce, peer, topic_of, unordered
 
 SCHEMA = (AttributeRule("price", "float", 0.0, 100.0),)
-SETTINGS = TopicSettings(
-    attributes=SCHEMA, extensions={ROUTING: CONTENT}, publishers=(BOB.peer_id,)
-)
+SETTINGS = unordered(attributes=SCHEMA, extensions={ROUTING: CONTENT}, publishers=(BOB.peer_id,))
 TOPIC = topic_of(BOB, SETTINGS)
 WHERE = "price < 50"
 AT = 9

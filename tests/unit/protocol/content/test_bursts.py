@@ -21,7 +21,9 @@ def test_a_burst_from_one_publisher_comes_whole(
     monkeypatch.setattr(following, "EARLY_MAX", 4)
     made = Lab(5)
     rule = AttributeRule("price", "float", 0.0, 100.0)
-    settings = TopicSettings(attributes=(rule,), extensions={ROUTING: CONTENT}, order=order)
+    settings = TopicSettings(
+        open=True, attributes=(rule,), extensions={ROUTING: CONTENT}, order=order
+    )
     topic = made.create(0, settings)
     made.subscribe([0, 1], topic)
     made.ask(2, lambda call: SubscribeContent(call, topic, "price < 10", 1))

@@ -22,7 +22,7 @@ SETTINGS: dict[str, Any] = {
 def lab(*, nodes: int = 4, parameters: Parameters | None = None, **more: Any) -> tuple[Lab, Cid]:
     """An author, a member, and a reader of what costs less than ten."""
     made = Lab(nodes, parameters=parameters)
-    topic = made.create(AUTHOR, TopicSettings(**SETTINGS, **more))
+    topic = made.create(AUTHOR, TopicSettings(**SETTINGS, open=True, **more))
     made.subscribe([AUTHOR, MEMBER], topic)
     read(made, READER, topic)
     return made, topic

@@ -16,7 +16,6 @@ from pulsarcast.model.topic_types import (
     DeliveryOrder,
     Mark,
     Retention,
-    TopicSettings,
 )
 from pulsarcast.model.topics import next_version
 from pulsarcast.protocol.content import following
@@ -51,12 +50,13 @@ from tests.support.people import (
     meta_of,
     nonce,
     topic_of,
+    unordered,
     version_of,
 )
 from tests.support.solo import Parent, below
 
 AUTHOR, MEMBER, READER = 0, 1, 2
-SETTINGS = TopicSettings(
+SETTINGS = unordered(
     attributes=(AttributeRule("price", "float", 0.0, 100.0),), extensions={ROUTING: CONTENT}
 )
 
@@ -95,7 +95,7 @@ def test_its_trace_says_from_where_on_and_by_which_filters() -> None:
 def test_an_event_of_a_version_that_it_does_not_know_comes_once_that_was_found() -> None:
     made, topic = lab()
     read(made, topic)
-    settings = TopicSettings(
+    settings = unordered(
         attributes=SETTINGS.attributes, extensions=SETTINGS.extensions, payload_bytes_max=1000
     )
     made.update(AUTHOR, topic, settings)
@@ -270,7 +270,7 @@ def test_an_event_whose_right_goes_while_the_disk_takes_it_is_not_given_to_ourse
     assert node.numberings.last_of(topic) is not None
     assert not replies
     versions = node.content.topics[topic].versions
-    revoked = structs.replace(SETTINGS, publishers=(made.peer(AUTHOR),))
+    revoked = structs.replace(SETTINGS, open=False)
     author = made.world.node(AUTHOR).turn.identity
     versions.add(version_of(versions.current, revoked, signer=author))
     made.run(5.0)
@@ -407,7 +407,7 @@ def test_a_filter_is_held_against_an_event_once_however_many_boxes_it_lies_in() 
     stairs = " or ".join(f"p > {k} and q < {50 + k} and not q = {k}" for k in range(1, 20))
     wanted = parse(stairs, rules)
     assert len(wanted.cover()) > 10
-    topic = topic_of(BOB, TopicSettings(attributes=rules))
+    topic = topic_of(BOB, unordered(attributes=rules))
     event = event_of(BOB, topic, attributes={"p": 30.0, "q": 40.0})
     asked: list[object] = []
 

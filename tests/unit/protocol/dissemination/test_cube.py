@@ -17,7 +17,7 @@ from pulsarcast.simulation.checkers.cubes import check_cubes
 from pulsarcast.simulation.findings import Findings
 from tests.support.lab import Lab
 
-CUBE = TopicSettings(dissemination=Dissemination.CUBE, order=DeliveryOrder.PER_PUBLISHER)
+CUBE = TopicSettings(open=True, dissemination=Dissemination.CUBE, order=DeliveryOrder.PER_PUBLISHER)
 SMALL = Parameters(cube_view=4, cube_bucket=2)
 """A view so small that a few members are a large topic."""
 

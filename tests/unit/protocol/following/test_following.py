@@ -55,6 +55,7 @@ from tests.support.people import (
     event_of,
     meta_of,
     topic_of,
+    unordered,
     version_of,
 )
 from tests.support.solo import Parent, Solo, below
@@ -129,7 +130,7 @@ def test_a_requested_event_is_delivered_again_to_whoever_left_and_came_back() ->
 
 def test_a_topic_without_a_meta_topic_can_be_left() -> None:
     """The descriptors allow it: a stranger's topic must not be a trap."""
-    bare = create_topic(ALICE, "bare", TopicSettings(), created=CREATED_US, meta=None)
+    bare = create_topic(ALICE, "bare", unordered(), created=CREATED_US, meta=None)
     solo = below(Parent("alice", [bare.block]))
     solo.subscribe(bare.cid)
     reply = solo.ask(lambda call: Unsubscribe(call, bare.cid))
@@ -596,7 +597,7 @@ def test_what_we_publish_from_outside_others_have_from_us_though_we_subscribe() 
 @pytest.mark.parametrize("order", [DeliveryOrder.CAUSAL, DeliveryOrder.PER_PUBLISHER])
 def test_our_own_events_come_in_though_few_may_wait_for_their_turn(order: DeliveryOrder) -> None:
     """Found by random seed 1564: what was dropped for want of room, nobody else had to show."""
-    topic = topic_of(ALICE, TopicSettings(order=order))
+    topic = topic_of(ALICE, TopicSettings(open=True, order=order))
     alice = Parent("alice", [topic.block, meta_of(ALICE).block])
     little_room = Parameters(held_back_max=4)
     solo = below(alice, parameters=little_room)
@@ -624,7 +625,7 @@ def test_a_version_that_was_looked_for_when_we_left_changes_nothing_any_more() -
     lab.unsubscribe(2, topic)
     lab.run(60.0)
     assert not reader.topics
-    lab.update(0, topic, TopicSettings(payload_bytes_max=1000))
+    lab.update(0, topic, unordered(payload_bytes_max=1000))
     _, version = lab.world.node(1).topics[topic].versions.all()
     for then in looking:
         then([version])
@@ -636,10 +637,10 @@ def test_a_version_that_was_looked_for_when_we_left_changes_nothing_any_more() -
 def test_a_long_way_of_versions_that_others_signed_is_not_walked_to_its_end() -> None:
     """On the way back nobody can tell a recovery key from a stranger."""
     keys = (MALLORY.peer_id,)
-    topic = topic_of(BOB, TopicSettings(recovery_keys=keys))
+    topic = topic_of(BOB, unordered(recovery_keys=keys))
     chain = [topic]
     for number in range(2 * descriptors_module.STRANGE_MAX):
-        settings = TopicSettings(recovery_keys=keys, payload_bytes_max=1000 + number)
+        settings = unordered(recovery_keys=keys, payload_bytes_max=1000 + number)
         chain.append(version_of(chain[-1], settings, signer=MALLORY))
     blocks = {each.cid: each.block for each in chain}
     asked: list[Cid] = []

@@ -3,7 +3,6 @@
 import pytest
 
 from pulsarcast.model.ids import Cid
-from pulsarcast.model.topics import TopicSettings
 from pulsarcast.protocol.dht.expiry import TOPIC_FACTOR
 from pulsarcast.protocol.following import republishing
 from pulsarcast.protocol.following.republishing import Republishing
@@ -13,7 +12,7 @@ from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.topic.versions import Versions
 from tests.support.lab import Lab
 from tests.support.parts import Core
-from tests.support.people import ALICE, CREATED_US, topic_of
+from tests.support.people import ALICE, CREATED_US, topic_of, unordered
 
 EXPIRY_S = 60.0
 LIFE_S = TOPIC_FACTOR * EXPIRY_S
@@ -25,7 +24,7 @@ def old_topic() -> tuple[Lab, Cid]:
     lab = Lab(8, parameters=Parameters(block_expiry_s=EXPIRY_S))
     topic = lab.create(AUTHOR)
     lab.subscribe([MEMBER], topic)
-    lab.update(AUTHOR, topic, TopicSettings(publishers=(lab.peer(PUBLISHER),)))
+    lab.update(AUTHOR, topic, unordered(publishers=(lab.peer(PUBLISHER),)))
     lab.run(LIFE_S / 2)
     lab.world.lose(AUTHOR)
     lab.run(LIFE_S / 2 + 5 * EXPIRY_S)

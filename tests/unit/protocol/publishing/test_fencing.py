@@ -491,7 +491,7 @@ def test_an_event_that_we_forgot_tells_that_our_disk_went_back() -> None:
 
 def test_an_event_that_we_forgot_tells_so_also_where_it_has_to_wait_for_others() -> None:
     """We do not hold it yet, and neither does anyone whom we ask."""
-    topic = topic_of(ALICE, TopicSettings(order=DeliveryOrder.PER_PUBLISHER))
+    topic = topic_of(ALICE, TopicSettings(open=True, order=DeliveryOrder.PER_PUBLISHER))
     parent = Neighbour()
     parent.blocks[topic.cid] = topic.block
     before = below(parent)

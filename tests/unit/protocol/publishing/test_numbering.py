@@ -12,7 +12,7 @@ from pulsarcast.protocol.store import PutState
 from pulsarcast.protocol.turn import Turn
 from tests.support.people import ALICE, EPOCH, event_of, mark_of, topic_of
 
-TOPIC = topic_of(ALICE, TopicSettings(order=DeliveryOrder.CAUSAL))
+TOPIC = topic_of(ALICE, TopicSettings(open=True, order=DeliveryOrder.CAUSAL))
 CAUSAL = DeliveryOrder.CAUSAL
 
 

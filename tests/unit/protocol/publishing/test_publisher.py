@@ -11,11 +11,11 @@ from pulsarcast.protocol.messages import EventMessage
 from pulsarcast.protocol.publishing.publisher import REPLICATION_ATTEMPTS, Publisher
 from tests.support.lab import Lab
 from tests.support.parts import Core
-from tests.support.people import ALICE, BOB, CAROL, topic_of
+from tests.support.people import ALICE, BOB, CAROL, topic_of, unordered
 from tests.support.solo import Solo
 
 TOPIC = topic_of(ALICE)
-IN_ORDER = TopicSettings(order=DeliveryOrder.PER_PUBLISHER)
+IN_ORDER = TopicSettings(open=True, order=DeliveryOrder.PER_PUBLISHER)
 
 
 def test_nobody_hears_of_an_event_before_it_is_on_our_disk() -> None:
@@ -161,7 +161,7 @@ def test_too_few_peers_for_all_replicas_is_said_and_not_waited_for() -> None:
 
 def test_a_payload_that_is_too_large_is_refused_at_once() -> None:
     lab = Lab(3)
-    topic = lab.create(0, TopicSettings(payload_bytes_max=3))
+    topic = lab.create(0, unordered(payload_bytes_max=3))
     lab.subscribe([1], topic)
     assert lab.ask(1, lambda call: Publish(call, topic, b"four")).refusal is not None
     assert lab.publish(1, topic, b"abc") is not None

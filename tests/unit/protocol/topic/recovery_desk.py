@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from pulsarcast.model.ids import Cid, PeerId, cid_of
-from pulsarcast.model.topics import Retention, TopicSettings
+from pulsarcast.model.topics import Retention
 from pulsarcast.protocol.effects import Send
 from pulsarcast.protocol.messages import FetchRange, Range
 from pulsarcast.protocol.store import MarkState
@@ -15,11 +15,11 @@ from pulsarcast.protocol.topic.recovery import Recovery
 from pulsarcast.protocol.topic.retirement import Retirement
 from pulsarcast.protocol.topic.sharing import Sharing
 from pulsarcast.protocol.topic.witnesses import Witnesses
-from tests.support.people import ALICE, EPOCH, identity, peer, topic_of
+from tests.support.people import ALICE, EPOCH, identity, peer, topic_of, unordered
 from tests.unit.protocol.topic.bench import Bench, Members
 
 TOPIC = topic_of(identity("author"))
-RETIRING = topic_of(identity("author"), TopicSettings(retention=Retention(count=5)))
+RETIRING = topic_of(identity("author"), unordered(retention=Retention(count=5)))
 LAST = cid_of(b"the last one")
 AUTHOR, PARENT, LAZY, OTHER = (peer(name) for name in ("author", "parent", "lazy", "other"))
 

@@ -37,8 +37,8 @@ from tests.unit.protocol.topic.test_handovers import TOPIC as SEQUENCED
 from tests.unit.protocol.topic.test_handovers import certificate_of
 from tests.unit.protocol.topic.test_handovers import event as counted
 
-TOPIC = topic_of(ALICE, TopicSettings(order=DeliveryOrder.PER_PUBLISHER))
-CAUSAL = topic_of(ALICE, TopicSettings(order=DeliveryOrder.CAUSAL))
+TOPIC = topic_of(ALICE, TopicSettings(open=True, order=DeliveryOrder.PER_PUBLISHER))
+CAUSAL = topic_of(ALICE, TopicSettings(open=True, order=DeliveryOrder.CAUSAL))
 
 
 class Gate(Bench):

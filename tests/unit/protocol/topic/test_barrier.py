@@ -6,7 +6,7 @@ from pulsarcast.protocol.topic.barrier import TABLE, CausalBarrier, topic_of_hea
 from pulsarcast.storage.memory import MemoryStore
 from tests.support.people import ALICE, BOB, CAROL, EPOCH, event_of, following, mark_of, topic_of
 
-TOPIC = topic_of(ALICE, TopicSettings(order=DeliveryOrder.CAUSAL))
+TOPIC = topic_of(ALICE, TopicSettings(open=True, order=DeliveryOrder.CAUSAL))
 
 
 def restored(store: MemoryStore) -> CausalBarrier:

@@ -40,7 +40,7 @@ from tests.support.people import (
 )
 from tests.support.solo import Parent, Solo, below
 
-CAUSAL = TopicSettings(order=DeliveryOrder.CAUSAL)
+CAUSAL = TopicSettings(open=True, order=DeliveryOrder.CAUSAL)
 TOPIC = topic_of(ALICE, CAUSAL)
 
 
@@ -290,7 +290,7 @@ def test_a_parent_that_everyone_retired_is_not_waited_for() -> None:
     """Nobody has it, nothing of its publisher is behind it, and its publisher calls it retired."""
     topic = topic_of(
         ALICE,
-        TopicSettings(order=DeliveryOrder.CAUSAL, retention=Retention(count=1)),
+        TopicSettings(open=True, order=DeliveryOrder.CAUSAL, retention=Retention(count=1)),
     )
     upstream = Parent("upstream", [topic.block])
     node = below(upstream)

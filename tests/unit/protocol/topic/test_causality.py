@@ -28,7 +28,7 @@ from tests.support.people import (
     topic_of,
 )
 
-TOPIC = topic_of(ALICE, TopicSettings(order=DeliveryOrder.CAUSAL))
+TOPIC = topic_of(ALICE, TopicSettings(open=True, order=DeliveryOrder.CAUSAL))
 NOBODYS = cid_of(b"nobody's")
 
 

@@ -28,7 +28,7 @@ from tests.unit.protocol.topic.bench import Bench
 def test_what_waits_behind_an_event_that_is_void_has_its_turn() -> None:
     """Revoked, allowed again: the one in between, which came last, is delivered to nobody."""
     order = DeliveryOrder.PER_PUBLISHER
-    everyone = TopicSettings(order=order)
+    everyone = TopicSettings(open=True, order=order)
     one = TopicSettings(order=order, publishers=(ALICE.peer_id,))
     until = [Mark(BOB.peer_id, EPOCH, 1)]
     first = topic_of(ALICE, everyone)
@@ -50,7 +50,7 @@ def test_what_waits_behind_an_event_that_is_void_has_its_turn() -> None:
 
 def test_as_many_liars_as_may_wait_have_their_turn_one_after_the_other() -> None:
     """Each calls another what it is not, and waited for that one: no stack grows with them."""
-    topic = topic_of(ALICE, TopicSettings(order=DeliveryOrder.CAUSAL))
+    topic = topic_of(ALICE, TopicSettings(open=True, order=DeliveryOrder.CAUSAL))
     parent = Parent("alice", [topic.block, meta_of(ALICE).block])
     solo = below(parent)
     solo.subscribe(topic.cid)
@@ -69,7 +69,7 @@ def test_as_many_liars_as_may_wait_have_their_turn_one_after_the_other() -> None
 
 def test_who_keeps_a_tree_together_does_not_go_back_to_where_a_neighbour_stands() -> None:
     """Any child can show less than we hold: what waits behind that would be looked for in vain."""
-    topic = topic_of(ALICE, TopicSettings(order=DeliveryOrder.CAUSAL))
+    topic = topic_of(ALICE, TopicSettings(open=True, order=DeliveryOrder.CAUSAL))
     solo = below(Parent("carol", [topic.block, meta_of(ALICE).block], takes_in=False))
     for attempt in (1, 2):
         join = Join(topic.cid, attempt, Role.MEMBER, ALICE.peer_id, False, False)
@@ -96,7 +96,7 @@ def test_who_begins_where_another_stands_keeps_what_it_holds_beyond() -> None:
     assert frontier.marks() == [MarkState(BOB.peer_id, EPOCH, 3, 5, None, (7,))]
 
 
-ORDERED = topic_of(ALICE, TopicSettings(order=DeliveryOrder.PER_PUBLISHER))
+ORDERED = topic_of(ALICE, TopicSettings(open=True, order=DeliveryOrder.PER_PUBLISHER))
 
 
 def keeper(topic: TopicDescriptor = ORDERED) -> tuple[Bench, Keeping]:

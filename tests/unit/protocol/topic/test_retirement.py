@@ -16,7 +16,7 @@ from pulsarcast.protocol.topic.keeping import Keeping
 from pulsarcast.protocol.topic.retirement import Retirement
 from pulsarcast.protocol.topic.sharing import Sharing
 from tests.support.lab import Lab
-from tests.support.people import ALICE, CAROL, EPOCH, event_of, meta_of, topic_of
+from tests.support.people import ALICE, CAROL, EPOCH, event_of, meta_of, topic_of, unordered
 from tests.support.solo import Parent, Solo, below
 from tests.unit.protocol.topic.bench import Bench
 
@@ -24,7 +24,9 @@ AUTHOR, PUBLISHER, MEMBER, AWAY, STRANGER = range(5)
 KEPT = 5
 PUBLISHED = 20
 SETTLE_S = 300.0
-ORDERED = TopicSettings(order=DeliveryOrder.PER_PUBLISHER, retention=Retention(count=KEPT))
+ORDERED = TopicSettings(
+    open=True, order=DeliveryOrder.PER_PUBLISHER, retention=Retention(count=KEPT)
+)
 
 
 def miss_most(lab: Lab, settings: TopicSettings) -> tuple[Cid, list[Cid]]:
@@ -67,7 +69,7 @@ def test_who_was_away_for_too_long_gets_what_is_left(order: DeliveryOrder) -> No
             retention=Retention(count=KEPT),
         )
     else:
-        settings = TopicSettings(order=order, retention=Retention(count=KEPT))
+        settings = TopicSettings(open=True, order=order, retention=Retention(count=KEPT))
     topic, events = miss_most(lab, settings)
     lab.world.restart(AWAY)
     lab.run(SETTLE_S)
@@ -121,7 +123,7 @@ def test_two_other_members_are_enough() -> None:
 def test_retention_keeps_every_event_for_a_while_and_drops_it_then() -> None:
     """Whoever is a little behind must have time to fetch it, however small the count is."""
     solo = Solo().start()
-    topic = solo.create(TopicSettings(retention=Retention(count=1)))
+    topic = solo.create(unordered(retention=Retention(count=1)))
     published: dict[int, float] = {}
     dropped: dict[int, float] = {}
     for step in range(300):
@@ -144,7 +146,7 @@ def test_retention_keeps_every_event_for_a_while_and_drops_it_then() -> None:
 
 def test_what_we_drop_behind_a_gap_does_not_retire_the_gap() -> None:
     """Without an order, 3 may be the oldest of our log before 2 has come."""
-    topic = topic_of(ALICE, TopicSettings(retention=Retention(count=2)))
+    topic = topic_of(ALICE, unordered(retention=Retention(count=2)))
     solo = below(Parent("alice", [topic.block, meta_of(ALICE).block]))
     solo.subscribe(topic.cid)
     own = [event_of(ALICE, topic, number) for number in (1, 2, 3)]
@@ -176,7 +178,7 @@ def test_a_publisher_that_leaves_keeps_on_its_disk_how_far_its_numbers_are_retir
 def test_an_author_that_subscribes_from_the_start_keeps_what_retention_left_it() -> None:
     """Nobody else may have it. Only where we began later is there more to be had by going back."""
     solo = Solo("alice").start()
-    topic = solo.create(TopicSettings(retention=Retention(count=300)))
+    topic = solo.create(unordered(retention=Retention(count=300)))
     events = [solo.publish(topic) for _ in range(400)]
     solo.advance(2 * Parameters().retention_interval_s + 60.0)
     solo.subscribe(topic, from_start=True)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from pulsarcast.model.errors import RemoteError, Verdict
-from pulsarcast.model.topics import Mark, TopicDescriptor, TopicSettings
+from pulsarcast.model.topics import Mark, TopicDescriptor
 from pulsarcast.protocol.topic import versions as versions_module
 from pulsarcast.protocol.topic.versions import Versions
 from tests.support.people import (
@@ -18,11 +18,12 @@ from tests.support.people import (
     MALLORY,
     event_of,
     topic_of,
+    unordered,
     version_of,
 )
 
 OPEN = topic_of(ALICE)
-ONLY_ALICE = TopicSettings(publishers=(ALICE.peer_id,))
+ONLY_ALICE = unordered(publishers=(ALICE.peer_id,))
 
 
 def chain_of(*later: TopicDescriptor) -> Versions:
@@ -89,9 +90,9 @@ def test_the_whole_branch_of_a_lower_cid_wins_over_a_longer_one() -> None:
 
 
 def test_a_recovery_key_may_sign_the_next_version_and_a_stranger_may_not() -> None:
-    first = topic_of(ALICE, TopicSettings(recovery_keys=(CAROL.peer_id,)))
+    first = topic_of(ALICE, unordered(recovery_keys=(CAROL.peer_id,)))
     versions = Versions(first)
-    rescued = version_of(first, TopicSettings(), signer=CAROL)
+    rescued = version_of(first, unordered(), signer=CAROL)
     assert versions.add(rescued)
     with pytest.raises(Exception, match="neither the author nor a recovery key"):
         version_of(rescued, signer=CAROL)
@@ -109,7 +110,7 @@ def test_an_event_is_judged_by_the_version_that_it_names() -> None:
 def test_a_right_that_was_given_later_does_not_reach_back() -> None:
     first = topic_of(ALICE, ONLY_ALICE)
     versions = Versions(first)
-    wider = msgspec.structs.replace(first.settings, publishers=None)
+    wider = msgspec.structs.replace(first.settings, open=True, publishers=())
     second = version_of(first, wider, signer=ALICE)
     versions.add(second)
     versions.judge(event_of(BOB, second))
@@ -137,7 +138,7 @@ def test_an_old_version_binds_no_one_who_still_may() -> None:
 
 def test_a_right_taken_and_given_again_stays_taken_for_the_time_between() -> None:
     second = version_of(OPEN, ONLY_ALICE, signer=ALICE)
-    third = version_of(second, TopicSettings(), signer=ALICE)
+    third = version_of(second, unordered(), signer=ALICE)
     versions = chain_of(second, third)
     versions.judge(event_of(BOB, third, 1))
     with pytest.raises(RemoteError, match="revoked"):
