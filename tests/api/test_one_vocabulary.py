@@ -32,7 +32,7 @@ CLIENT_OPTIONS = {"alias", "patience_s"}
 """A client's connection may break; a daemon keeps aliases."""
 NODE_OPTIONS = {"created_us", "take_over"}
 """The daemon takes readers over by itself, and takes `created_us` with `publish_many`."""
-SETTINGS_OF_NODE = {"root", "recovery_keys", "extensions"}
+SETTINGS_OF_NODE = {"root", "extensions"}
 """Settings for which HTTP has no words."""
 
 

@@ -17,7 +17,6 @@ from pulsarcast.protocol.content.messages import (
 from pulsarcast.protocol.content.shape import Shape
 from pulsarcast.protocol.content.shape_hints import SAY_MAX
 from pulsarcast.protocol.content.space import ROOT, key_of_node, level
-from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
 from pulsarcast.protocol.inputs import Publish, SubscribeContent
 from pulsarcast.protocol.messages import FindPeers, Message, Peers
 from tests.support.lab import Lab
@@ -72,7 +71,7 @@ def splits(lab: Lab, topic: Cid) -> int:
 def test_a_stranger_grows_no_tree() -> None:
     lab = Lab(NODES, puppets=[LIAR])
     liar = lab.puppets[LIAR]
-    settings = unordered(attributes=(PRICE,), extensions={ROUTING: CONTENT})
+    settings = unordered(attributes=(PRICE,), content_routing=True)
     topics = (lab.create(0, settings, name=f"prices {number}") for number in range(20))
     topic = next(each for each in topics if is_far(lab, each, liar.peer))
     lab.subscribe([0], topic)

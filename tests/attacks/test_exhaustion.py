@@ -21,7 +21,6 @@ from pulsarcast.model.pointers import decode_pointer
 from pulsarcast.model.topics import AttributeRule, DeliveryOrder, TopicSettings, decode_topic
 from pulsarcast.protocol.content import comparing, following
 from pulsarcast.protocol.content.messages import CompareContent, ContentCompared
-from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
 from pulsarcast.protocol.inputs import SubscribeContent
 from pulsarcast.protocol.limits import FRAME_BYTES_MAX
 from pulsarcast.protocol.messages import (
@@ -481,7 +480,7 @@ def test_numberings_that_a_member_made_up_are_bounded_and_counted(
         monkeypatch.setattr(module, "START_MARKS_MAX", 100)
     lab = Lab(4)
     rules = (AttributeRule("price", "float", 0.0, 100.0),)
-    topic = lab.create(0, unordered(attributes=rules, extensions={ROUTING: CONTENT}))
+    topic = lab.create(0, unordered(attributes=rules, content_routing=True))
     lab.subscribe([0], topic)
     liar, reader = lab.world.node(0), lab.world.node(2)
     epochs = count()

@@ -69,6 +69,7 @@ TOTAL = create_topic(
         retention=Retention(age_s=86_400, count=1_000, bytes=1 << 30),
         attributes=(AttributeRule("price", "float", 0, 99.5), AttributeRule("at", "timestamp")),
         payload_bytes_max=4096,
+        content_routing=True,
         extensions={"colour": "red"},
     ),
     created=CREATED,

@@ -12,6 +12,9 @@ import msgspec
 
 from pulsarcast.cli.output import emit
 from pulsarcast.cli.remote import remote, short
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.ids import peer_text
+from pulsarcast.model.topics import decode_topic
 
 if TYPE_CHECKING:
     from pulsarcast.client import Client
@@ -44,6 +47,12 @@ _WHERE = click.option(
     help="Attribute of the event. May be repeated.",
 )
 @click.option(
+    "--parent",
+    multiple=True,
+    metavar="EVENT",
+    help="Event to link to, in a topic whose linking is CUSTOM. May be repeated.",
+)
+@click.option(
     "--ack",
     type=click.Choice(("accepted", "replicated")),
     default="replicated",
@@ -64,6 +73,7 @@ def publish(
     lines: bool,
     name: str,
     attribute: tuple[str, ...],
+    parent: tuple[str, ...],
     ack: Any,
     idempotency_key: str | None,
     as_json: bool,
@@ -80,6 +90,7 @@ def publish(
                 line.rstrip(b"\r\n"),
                 name=name,
                 attributes=attributes,
+                parents=parent,
                 ack=ack,
                 idempotency_key=None if idempotency_key is None else f"{idempotency_key}/{number}",
             )
@@ -88,7 +99,13 @@ def publish(
     # A command line is bytes, which need not be UTF-8: they are published as they are.
     payload = file.read_bytes() if file is not None else os.fsencode(text or "")
     done = client.publish(
-        topic, payload, name=name, attributes=attributes, ack=ack, idempotency_key=idempotency_key
+        topic,
+        payload,
+        name=name,
+        attributes=attributes,
+        parents=parent,
+        ack=ack,
+        idempotency_key=idempotency_key,
     )
     kept = f"{done.replicas} {'peer keeps' if done.replicas == 1 else 'peers keep'} it"
     emit(done, f"{done.id}\n{kept}", as_json=as_json)
@@ -180,7 +197,7 @@ def _print(event: EventView, *, as_json: bool) -> None:
         click.echo(msgspec.json.encode(event))
         return
     again = " (again)" if event.redelivery else ""
-    text = event.payload if event.encoding == "utf-8" else f"{len(event.data)} bytes, not text"
+    text = event.payload if event.encoding == "utf-8" else _bytes_text(event.data)
     if sys.stdout.isatty():
         # What strangers wrote must not move our cursor.
         text = "".join(each if each.isprintable() or each == "\n" else "�" for each in text)
@@ -189,3 +206,12 @@ def _print(event: EventView, *, as_json: bool) -> None:
         click.echo(f"{head} {text}")
     else:
         click.echo(text)
+
+
+def _bytes_text(data: bytes) -> str:
+    """What a payload is that is no text; in a meta topic, a version."""
+    try:
+        version = decode_topic(data)
+    except RemoteError:
+        return f"{len(data)} bytes, not text"
+    return f"version {version.number} of {version.name}, signed by {peer_text(version.signer)}"

@@ -11,13 +11,15 @@ import msgspec
 from pulsarcast.cli.output import emit
 from pulsarcast.cli.remote import parent_of, remote, table
 from pulsarcast.model import api
-from pulsarcast.model.topic_types import ATTRIBUTE_TYPES, META
+from pulsarcast.model.topic_types import ATTRIBUTE_TYPES
 
 if TYPE_CHECKING:
     from pulsarcast.client import Client
 
 ORDERS = ("none", "per-publisher", "causal", "total")
 DISSEMINATIONS = ("tree", "cube")
+LINKINGS = ("LAST_SEEN", "CUSTOM")
+_REPEATED = {"requester": "requesters", "recovery_key": "recovery_keys"}
 
 
 @click.group()
@@ -53,6 +55,24 @@ def setting_options(command: Any) -> Any:
             help="Take or refuse requests to publish by other peers.",
         ),
         click.option(
+            "--requester",
+            multiple=True,
+            metavar="PEER",
+            help="Peer that may request to publish, instead of every peer. May be repeated.",
+        ),
+        click.option(
+            "--linking",
+            type=click.Choice(LINKINGS, case_sensitive=False),
+            help="The one that links events to parents: each node, to the last event that it saw, "
+            "or the author of an event.",
+        ),
+        click.option(
+            "--recovery-key",
+            multiple=True,
+            metavar="PEER",
+            help="Peer that may change the topic if the author's key is lost. May be repeated.",
+        ),
+        click.option(
             "--retention-days", type=click.IntRange(min=1), help="Retention by age, in days."
         ),
         click.option(
@@ -68,6 +88,11 @@ def setting_options(command: Any) -> Any:
             multiple=True,
             metavar="NAME=TYPE[:MIN:MAX]",
             help="Attribute for filters, such as price=float:0:100 or symbol=str. May be repeated.",
+        ),
+        click.option(
+            "--content-routing/--no-content-routing",
+            default=None,
+            help="Send an event only to peers whose filters it matches.",
         ),
         click.option(
             "--subtopic",
@@ -123,22 +148,22 @@ def _bound(kind: str, text: str) -> int | float | None:
 
 def _changed(
     base: api.SettingsView,
-    order: str | None,
-    dissemination: str | None,
+    *,
     sequencer: tuple[str, ...],
     publisher: tuple[str, ...],
     is_open: bool,
-    request_to_publish: bool | None,
+    attribute: tuple[str, ...],
     retention_days: int | None,
     retention_count: int | None,
     retention_bytes: int | None,
-    attribute: tuple[str, ...] = (),
+    **chosen: Any,
 ) -> api.SettingsView:
-    changes: dict[str, Any] = {}
-    if order is not None:
-        changes["order"] = order
-    if dissemination is not None:
-        changes["dissemination"] = dissemination
+    """The settings with what was chosen; an option that is left out changes nothing."""
+    changes: dict[str, Any] = {
+        _REPEATED.get(name, name): list(value) if name in _REPEATED else value
+        for name, value in chosen.items()
+        if value is not None and value != ()
+    }
     if sequencer:
         if changes.get("order", base.order) != "total":
             raise click.UsageError("--sequencer goes with --order total")
@@ -148,8 +173,6 @@ def _changed(
         raise click.UsageError("give --publisher or --open")
     if publisher or is_open:
         changes |= {"publishers": list(publisher) or None, "open": is_open}
-    if request_to_publish is not None:
-        changes["request_to_publish"] = request_to_publish
     if attribute:
         changes["attributes"] = list(map(attribute_rule, attribute))
     kept = base.retention
@@ -222,13 +245,22 @@ def show(client: Client, topic: str, as_json: bool) -> None:
             else []
         ),
         ("publishers", "every peer" if settings.open else " ".join(settings.publishers or ())),
-        ("requests", "taken" if settings.request_to_publish else "refused"),
+        ("requests", _requests(settings)),
+        ("linking", settings.linking),
+        ("recovery", " ".join(settings.recovery_keys or ()) or "none"),
         ("retention", ", ".join(bounds) or "everything"),
         *[("attribute", _rule_text(rule)) for rule in settings.attributes or ()],
+        ("routing", "content" if settings.content_routing else "topic"),
         ("aliases", " ".join(found.aliases) or "none"),
-        *[(f"sub-topic {name}", cid) for name, cid in found.subtopics.items() if name != META],
+        *[(f"sub-topic {name}", cid) for name, cid in found.subtopics.items()],
     ]
     emit(found, "\n".join(f"{name:13} {value}" for name, value in lines), as_json=as_json)
+
+
+def _requests(settings: api.SettingsView) -> str:
+    if not settings.request_to_publish:
+        return "refused"
+    return "taken" if settings.requesters is None else "of " + " ".join(settings.requesters)
 
 
 def _rule_text(rule: api.AttributeRuleView) -> str:

@@ -19,6 +19,7 @@ from pulsarcast.model.api import Scope
 from pulsarcast.model.errors import InsufficientScope, LocalError, Malformed, TopicNotFound
 from pulsarcast.model.filters.bounds import FILTER_BYTES_MAX
 from pulsarcast.model.ids import Cid, cid_text, parse_cid, parse_peer
+from pulsarcast.model.topic_types import META
 
 if TYPE_CHECKING:
     from pulsarcast.daemon.service import Service
@@ -104,15 +105,15 @@ class Call:
 
 async def resolve(service: Service, text: str) -> Cid:
     """The topic that a text stands for."""
-    if "/" in text:
-        author, _, _ = text.partition("/")
-        try:
-            parse_peer(author)
-        except LocalError as error:
-            raise TopicNotFound(str(error)) from error
-        return (await service.node.topic(text)).cid
-    known = service.aliases.topics.get(text, text)
+    head, slash, rest = text.partition("/")
+    known = service.aliases.topics.get(head, head)
     try:
-        return parse_cid(known)
+        if rest not in ("", META):
+            parse_peer(head)
+        elif slash:
+            parse_cid(known)
+        else:
+            return parse_cid(known)
     except LocalError:
         raise TopicNotFound(f"{text!r} is not a content id, an alias or author/name") from None
+    return (await service.node.topic(known + slash + rest)).cid

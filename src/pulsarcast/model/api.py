@@ -101,6 +101,11 @@ class SettingsView(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unkn
     payload_bytes_max: int | None = None
     attributes: list[AttributeRuleView] | None = None
     """The attributes that events may carry; left out: unchanged, or in a new topic any."""
+    content_routing: bool = False
+    """Whether events travel by their attributes to those whose filters they match."""
+    recovery_keys: list[str] | None = None
+    """The peers that may make versions if the author's key is lost; left out: unchanged, or in a
+    new topic none. A version may drop some of them, and adds none."""
 
 
 class NewTopic(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -503,6 +508,8 @@ def settings_view(settings: TopicSettings) -> SettingsView:
         retention=RetentionView(retention.age_s, retention.count, retention.bytes),
         payload_bytes_max=settings.payload_bytes_max,
         attributes=rules_view(settings.attributes) or None,
+        content_routing=settings.content_routing,
+        recovery_keys=_peer_texts(settings.recovery_keys) or None,
     )
 
 
@@ -517,12 +524,15 @@ def settings_from(view: SettingsView, base: TopicSettings) -> TopicSettings:
         "request_to_publish": view.request_to_publish,
         "requesters": _parse_peers(view.requesters),
         "linking": EventLinking(view.linking),
+        "content_routing": view.content_routing,
         "retention": Retention(view.retention.age_s, view.retention.count, view.retention.bytes),
     }
     if view.payload_bytes_max is not None:
         changes["payload_bytes_max"] = view.payload_bytes_max
     if view.attributes is not None:
         changes["attributes"] = rules_from(view.attributes)
+    if view.recovery_keys is not None:
+        changes["recovery_keys"] = _parse_peers(view.recovery_keys)
     if order is not DeliveryOrder.TOTAL:
         changes["sequencers"] = ()
     elif view.sequencers is not None:

@@ -189,6 +189,7 @@ def _topic_to_readable(topic: TopicDescriptor) -> Readable:
             {"name": rule.name, "type": rule.type, "min": rule.min, "max": rule.max}
             for rule in topic.attributes
         ],
+        "contentRouting": topic.content_routing,
         "payloadBytesMax": topic.payload_bytes_max,
         "nonce": _bytes_out(topic.nonce),
         "meta": topic.is_meta,
@@ -248,6 +249,7 @@ def _settings_from_readable(metadata: Mapping[str, Any]) -> TopicSettings:
         recovery_keys=_peers(metadata["recoveryKeys"]),
         retention=Retention(retention["ageSeconds"], retention["count"], retention["bytes"]),
         attributes=tuple(AttributeRule(**rule) for rule in metadata["attributes"]),
+        content_routing=metadata["contentRouting"],
         payload_bytes_max=metadata["payloadBytesMax"],
         extensions=_extensions_in(metadata["extensions"]),
     )

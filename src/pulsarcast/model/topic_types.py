@@ -89,6 +89,7 @@ class _Settings(msgspec.Struct, frozen=True, kw_only=True):
     recovery_keys: tuple[PeerId, ...] = ()  # may sign the next version if the author's key is lost
     retention: Retention = Retention()
     attributes: tuple[AttributeRule, ...] = ()
+    content_routing: bool = False  # events travel to those whose filters on attributes they match
     payload_bytes_max: int = PAYLOAD_BYTES_MAX
     extensions: dict[str, object] = {}
 

@@ -12,7 +12,8 @@ letters. A field at its default is left out:
     order     delivery order                   travel           dissemination
     root      root of the tree                 sequencers, recovery
     keep      retention: age, count, bytes     payload          most bytes of a payload
-    attributes  list of name, type, min, max   x                extensions
+    attributes  list of name, type, min, max   content          true: they route events
+    x         extensions
     until, flush    frontiers: [publisher, epoch, number], ascending
     signer    where it is not the author       s                signature over all the rest
 """
@@ -61,7 +62,7 @@ ATTRIBUTE_RULES_MAX: Final = 64
 
 _SETTING_KEYS = frozenset(
     ("allow", "request", "ask", "link", "order", "travel", "root", "sequencers", "recovery")
-).union(("keep", "payload", "attributes", "x"))
+).union(("keep", "payload", "attributes", "content", "x"))
 _TOPIC_KEYS = _SETTING_KEYS.union(
     ("v", "name", "author", "created", "nonce", "number", "first", "parent", "#", "meta"),
     ("until", "flush", "signer", "s"),
@@ -138,6 +139,8 @@ def _settings_fields(settings: TopicSettings) -> Fields:
         fields["keep"] = keep
     if settings.attributes:
         fields["attributes"] = [_rule_fields(rule) for rule in settings.attributes]
+    if settings.content_routing:
+        fields["content"] = True
     if settings.payload_bytes_max != PAYLOAD_BYTES_MAX:
         fields["payload"] = settings.payload_bytes_max
     if settings.extensions:
@@ -219,6 +222,7 @@ def _read_settings(fields: Fields) -> dict[str, Any]:
         "recovery_keys": _read_some_peers(fields, "recovery"),
         "retention": _read_retention(get("keep")) if "keep" in fields else Retention(),
         "attributes": _read_rules(get("attributes")) if "attributes" in fields else (),
+        "content_routing": _read_flag(fields, "content", default=False),
         "payload_bytes_max": _read_payload_max(fields),
         "extensions": read_extensions(get("x")) if "x" in fields else {},
     }

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal
@@ -36,7 +36,7 @@ from pulsarcast.model.events import Attribute
 from pulsarcast.model.filters import Filter, parse
 from pulsarcast.model.ids import Cid, PeerId, parse_cid, parse_peer, peer_text
 from pulsarcast.model.topic_types import EventLinking
-from pulsarcast.model.topics import TopicDescriptor, TopicSettings, decode_topic
+from pulsarcast.model.topics import META, TopicDescriptor, TopicSettings, decode_topic
 from pulsarcast.network import views
 from pulsarcast.network.addresses import parse_contact
 from pulsarcast.network.driver import NETWORK, Driver
@@ -230,15 +230,18 @@ class Node:
 
     async def topic(self, topic: TopicRef) -> Topic:
         """Look up a topic's newest version: by its content id, or as `author/name`."""
-        if isinstance(topic, str) and "/" in topic:
-            return Topic(await self._find_by_name(topic))
-        first = await self._fetch_topic(await self._resolve(topic))
-        try:
-            newest = await self._find_newest(first.author, first.name)
-        except LocalError:
-            return Topic(first)
-        # The author may have made another topic of the same name since.
-        return Topic(newest if newest.topic == first.topic else first)
+        if isinstance(topic, str) and "/" in topic and not topic.endswith(f"/{META}"):
+            found = await self._find_by_name(topic)
+        else:
+            found = await self._fetch_topic(await self._resolve(topic))
+            with suppress(LocalError):
+                newest = await self._find_newest(found.author, found.name)
+                # The author may have made another topic of the same name since.
+                found = newest if newest.topic == found.topic else found
+        member = self._running.core.topics.get(found.topic)
+        # A member may know a version that no name leads to: a recovery key has signed it.
+        is_newer = member is not None and member.descriptor.number > found.number
+        return Topic(member.descriptor if member is not None and is_newer else found)
 
     # Events.
 
@@ -507,7 +510,11 @@ class Node:
             return topic.cid
         if isinstance(topic, bytes):
             return topic
-        if "/" in topic:
+        above, _, below = topic.rpartition("/")
+        if above and below == META:
+            # New versions are announced there: it can be followed alone (thesis, 4.1.3.1).
+            return (await self._newest_known(await self._resolve(above))).subtopics[META]
+        if above:
             return (await self._find_by_name(topic)).topic
         return parse_cid(topic)
 

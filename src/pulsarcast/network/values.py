@@ -42,7 +42,7 @@ class Topic:
 
 
 TopicRef: TypeAlias = Topic | Cid | str
-"""A topic, its content id, or `author/name`."""
+"""A topic, its content id, or `author/name`; `/meta` behind one of these is its meta topic."""
 Start: TypeAlias = Literal["now", "beginning"] | int
 """The first event of a subscription: the next one, the oldest one, or one by its index."""
 

@@ -291,7 +291,7 @@ def test_what_is_no_filter_is_refused_with_its_place(tmp_path: Path, path: str) 
 
 def test_the_history_of_a_topic_that_is_followed_by_content_has_pages(tmp_path: Path) -> None:
     settings = unordered(
-        attributes=(AttributeRule("price", "float", 0, 100),), extensions={"routing": "content"}
+        attributes=(AttributeRule("price", "float", 0, 100),), content_routing=True
     )
 
     async def scene() -> None:

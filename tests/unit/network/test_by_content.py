@@ -23,7 +23,7 @@ from tests.support.people import unordered
 
 SETTINGS = unordered(
     attributes=(AttributeRule("price", "float", 0, 100), AttributeRule("symbol", "str")),
-    extensions={"routing": "content"},
+    content_routing=True,
 )
 WHERE = "price < 10 and symbol starts with 'I'"
 

@@ -44,7 +44,7 @@ def test_a_new_topic_is_traced_with_what_its_author_chose() -> None:
 
 def test_who_asks_for_filters_where_no_member_answers_is_told_so() -> None:
     settings = unordered(
-        extensions={"routing": "content"}, attributes=(AttributeRule("price", "float", 0.0, 9.0),)
+        content_routing=True, attributes=(AttributeRule("price", "float", 0.0, 9.0),)
     )
     topic = topic_of(ALICE, settings)
     solo = below(Parent("alice", [topic.block, meta_of(ALICE).block], takes_in=False))

@@ -72,6 +72,8 @@ class TopicCommands(Commands[TopicCommand]):
     def _create(self, given: CreateTopic) -> None:
         """Meta topic first, both stored, both joined (thesis, algorithm 1)."""
         turn = self.turn
+        if given.name.rpartition("/")[2] == META:
+            raise LocalError(f"a name that ends in {META} is a meta topic's: choose another")
         nonce = turn.rng.randbytes(NONCE_BYTES)
         meta = create_meta_topic(
             turn.identity,

@@ -22,9 +22,6 @@ from pulsarcast.protocol.following.descriptors import Descriptors
 from pulsarcast.protocol.following.following import Following
 from pulsarcast.protocol.topic.versions import Versions
 
-ROUTING = "routing"
-CONTENT = "content"
-"""Value of `routing` in a topic's `extensions` if its events are routed by content."""
 KNOWN_CHARS_MAX = 256
 """Bounds the length of filters whose parsed form is cached: strangers could fill the memory."""
 WAITING_MAX = 256
@@ -35,9 +32,7 @@ SCHEMAS_MAX = 8
 
 def is_routed(topic: TopicDescriptor) -> bool:
     """Whether a topic's author wants its events routed by content."""
-    return topic.extensions.get(ROUTING) == CONTENT and any(
-        domain_of(rule).is_numeric for rule in topic.attributes
-    )
+    return topic.content_routing and any(domain_of(rule).is_numeric for rule in topic.attributes)
 
 
 class Spaces:

@@ -21,7 +21,6 @@ from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topic_types import DeliveryOrder, TopicSettings
 from pulsarcast.protocol.content.rules import ContentRules
 from pulsarcast.protocol.content.space import CUT_OFF, REACH
-from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import CreateTopic, Publish, Subscribe, SubscribeContent
 from pulsarcast.protocol.parameters import Parameters
@@ -153,7 +152,7 @@ class Experiment:
             order=DeliveryOrder.NONE,
             open=True,
             attributes=self.generator.schema,
-            extensions={ROUTING: CONTENT},
+            content_routing=True,
         )
         self.world.command(0, lambda call: CreateTopic(call, "content", settings), answers.append)
         self.world.run(self.world.now + CALM_S)

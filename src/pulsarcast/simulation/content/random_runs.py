@@ -16,7 +16,6 @@ from pulsarcast.model import trace
 from pulsarcast.model.filters import parse
 from pulsarcast.model.ids import Cid, peer_text
 from pulsarcast.model.topic_types import AttributeRule, DeliveryOrder, TopicSettings
-from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import (
     Command,
@@ -180,7 +179,7 @@ class _Play:
 
     def _create(self) -> None:
         settings = TopicSettings(
-            order=self.order, open=True, attributes=SCHEMA, extensions={ROUTING: CONTENT}
+            order=self.order, open=True, attributes=SCHEMA, content_routing=True
         )
         answers: list[Reply] = []
         self._command(0, lambda call: CreateTopic(call, "content", settings), answers.append)

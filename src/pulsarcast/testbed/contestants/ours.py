@@ -16,7 +16,6 @@ from pulsarcast.network.insight import Insight
 from pulsarcast.network.node import Node
 from pulsarcast.network.subscriptions import Subscription
 from pulsarcast.network.values import Publication
-from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
 from pulsarcast.simulation.applications import settings_for
 from pulsarcast.testbed.contestants.contestants import LOGGED, Receipt, Seat, Traffic
 
@@ -79,7 +78,7 @@ class OurNode:
             order=DeliveryOrder.NONE,
             open=True,
             attributes=tuple(attributes),
-            extensions={ROUTING: CONTENT},
+            content_routing=True,
         )
         return (await self._node.create_topic(name, settings)).cid
 

@@ -12,7 +12,6 @@ from pulsarcast.model.subscriptions import decode_subscription, sign_subscriptio
 from pulsarcast.model.topics import AttributeRule
 from pulsarcast.protocol.content.messages import Held
 from pulsarcast.protocol.content.place import PieceKey, Place, kept_of
-from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
 from pulsarcast.protocol.effects import Send
 from pulsarcast.protocol.messages import Contact
 from pulsarcast.protocol.node import Node
@@ -21,7 +20,7 @@ from pulsarcast.protocol.topic.versions import Versions
 from tests.support.people import ALICE, BOB, CREATED_US, EPOCH, nonce, peer, topic_of, unordered
 
 SCHEMA = (AttributeRule("price", "float", 0.0, 100.0),)
-SETTINGS = unordered(attributes=SCHEMA, extensions={ROUTING: CONTENT}, publishers=(BOB.peer_id,))
+SETTINGS = unordered(attributes=SCHEMA, content_routing=True, publishers=(BOB.peer_id,))
 TOPIC = topic_of(BOB, SETTINGS)
 WHERE = "price < 50"
 AT = 9

@@ -7,7 +7,6 @@ import pytest
 from pulsarcast.model.events import Attribute
 from pulsarcast.model.topic_types import AttributeRule, DeliveryOrder, TopicSettings
 from pulsarcast.protocol.content import following
-from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
 from pulsarcast.protocol.inputs import Publish, SubscribeContent
 from pulsarcast.protocol.topic import frontier
 from tests.support.lab import Lab
@@ -21,9 +20,7 @@ def test_a_burst_from_one_publisher_comes_whole(
     monkeypatch.setattr(following, "EARLY_MAX", 4)
     made = Lab(5)
     rule = AttributeRule("price", "float", 0.0, 100.0)
-    settings = TopicSettings(
-        open=True, attributes=(rule,), extensions={ROUTING: CONTENT}, order=order
-    )
+    settings = TopicSettings(open=True, attributes=(rule,), content_routing=True, order=order)
     topic = made.create(0, settings)
     made.subscribe([0, 1], topic)
     made.ask(2, lambda call: SubscribeContent(call, topic, "price < 10", 1))

@@ -5,7 +5,6 @@ from typing import Any
 from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.topic_types import AttributeRule, DeliveryOrder, TopicSettings
-from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
 from pulsarcast.protocol.inputs import Publish, SubscribeContent, UnsubscribeContent
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.topic.barrier import TABLE
@@ -14,7 +13,7 @@ from tests.support.lab import Lab
 AUTHOR, MEMBER, READER = 0, 1, 2
 SETTINGS: dict[str, Any] = {
     "attributes": (AttributeRule("price", "float", 0.0, 100.0),),
-    "extensions": {ROUTING: CONTENT},
+    "content_routing": True,
     "order": DeliveryOrder.CAUSAL,
 }
 

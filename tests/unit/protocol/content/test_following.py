@@ -23,7 +23,6 @@ from pulsarcast.protocol.content import members as members_module
 from pulsarcast.protocol.content.members import id_of
 from pulsarcast.protocol.content.messages import CompareContent, ContentCompared, MatchedEvent
 from pulsarcast.protocol.content.shape import Shape
-from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
 from pulsarcast.protocol.content.trees import TREES_MAX, Trees
 from pulsarcast.protocol.effects import Load, Persist
 from pulsarcast.protocol.inputs import (
@@ -57,7 +56,7 @@ from tests.support.solo import Parent, below
 
 AUTHOR, MEMBER, READER = 0, 1, 2
 SETTINGS = unordered(
-    attributes=(AttributeRule("price", "float", 0.0, 100.0),), extensions={ROUTING: CONTENT}
+    attributes=(AttributeRule("price", "float", 0.0, 100.0),), content_routing=True
 )
 
 
@@ -96,7 +95,7 @@ def test_an_event_of_a_version_that_it_does_not_know_comes_once_that_was_found()
     made, topic = lab()
     read(made, topic)
     settings = unordered(
-        attributes=SETTINGS.attributes, extensions=SETTINGS.extensions, payload_bytes_max=1000
+        attributes=SETTINGS.attributes, content_routing=True, payload_bytes_max=1000
     )
     made.update(AUTHOR, topic, settings)
     event = publish(made, AUTHOR, topic, 5.0)

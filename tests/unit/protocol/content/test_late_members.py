@@ -3,7 +3,6 @@
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.topic_types import AttributeRule
 from pulsarcast.protocol.content.messages import MARKS_LEFT_OUT, CompareContent, ContentCompared
-from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
 from pulsarcast.protocol.store import MarkState
 from tests.support.lab import Lab
 from tests.support.people import unordered
@@ -16,7 +15,7 @@ def lab() -> tuple[Lab, Cid]:
     """Two events, and then a member that was not there before."""
     made = Lab(3, puppets=[ASKER])
     rule = AttributeRule("price", "float", 0.0, 100.0)
-    topic = made.create(AUTHOR, unordered(attributes=(rule,), extensions={ROUTING: CONTENT}))
+    topic = made.create(AUTHOR, unordered(attributes=(rule,), content_routing=True))
     made.subscribe([AUTHOR], topic)
     for _ in range(2):
         made.publish(AUTHOR, topic)

@@ -12,7 +12,6 @@ from pulsarcast.protocol.content.messages import TreeHint
 from pulsarcast.protocol.content.place import Place
 from pulsarcast.protocol.content.shape_hints import SAY_MAX, TELL_AGAIN_S, ShapeHints
 from pulsarcast.protocol.content.space import ROOT, key_of_node, level
-from pulsarcast.protocol.content.spaces import CONTENT, ROUTING
 from pulsarcast.protocol.effects import Send
 from pulsarcast.protocol.inputs import SubscribeContent
 from pulsarcast.protocol.messages import Contact
@@ -83,7 +82,7 @@ def test_a_hint_for_another_home_travels_towards_it() -> None:
 def test_homes_of_nodes_that_are_halved_in_passing_know_of_it() -> None:
     made = Lab(5, parameters=Parameters(content_capacity=2))
     rule = AttributeRule("price", "float", 0.0, 100.0)
-    topic = made.create(0, unordered(attributes=(rule,), extensions={ROUTING: CONTENT}))
+    topic = made.create(0, unordered(attributes=(rule,), content_routing=True))
     made.subscribe([0], topic)
     for sid, low in enumerate((90, 91, 92)):
         where = f"price >= {low} and price < {low + 1}"
@@ -103,7 +102,7 @@ def test_a_tree_outlives_a_network_that_grows_at_once() -> None:
     """Old homes are far from their nodes' keys by the time that they hand them over."""
     made = Lab(4, seed=4, parameters=Parameters(content_capacity=3))
     rule = AttributeRule("price", "float", 0.0, 100.0)
-    topic = made.create(0, unordered(attributes=(rule,), extensions={ROUTING: CONTENT}))
+    topic = made.create(0, unordered(attributes=(rule,), content_routing=True))
     made.subscribe([0], topic)
     for sid in range(20):
         where = f"price >= {4 * sid} and price < {4 * sid + 1}"
