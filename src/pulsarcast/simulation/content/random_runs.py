@@ -179,7 +179,10 @@ class _Play:
 
     def _create(self) -> None:
         settings = TopicSettings(
-            order=self.order, open=True, attributes=SCHEMA, content_routing=True
+            order=self.order,
+            open=self.order is not DeliveryOrder.TOTAL,
+            attributes=SCHEMA,
+            content_routing=True,
         )
         answers: list[Reply] = []
         self._command(0, lambda call: CreateTopic(call, "content", settings), answers.append)
