@@ -175,7 +175,7 @@ def test_what_a_leading_sequencer_has_proposed_is_bounded_in_bytes() -> None:
     for number in range(1, 25):
         signed = request_of(BOB, pair.topic, number, payload=payload)
         pair.solo.hear(BOB.peer_id, RequestToPublish(signed.block, replicated=False, settled=0))
-    assert pair.sequencer.leads
+    assert pair.sequencer.state.leads
     assert 15 <= pair.sequencer.log.last_position <= 16
     assert not pair.sequencer.may_propose
     pair.keeps = True
@@ -200,7 +200,7 @@ def test_what_is_sent_to_a_sequencer_that_does_not_answer_is_bounded_in_bytes() 
     assert 3 <= len(sent) < 12
     pair.keeps = True
     pair.solo.advance(5.0)
-    assert pair.sequencer.committed == pair.sequencer.log.last_index, "it gets all of them"
+    assert pair.sequencer.state.committed == pair.sequencer.log.last_index, "it gets all of them"
 
 
 def test_a_leader_does_not_run_away_from_the_histories(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,9 +210,9 @@ def test_a_leader_does_not_run_away_from_the_histories(monkeypatch: pytest.Monke
     for number in range(1, 8):
         signed = request_of(BOB, pair.topic, number, payload=bytes(PAYLOAD_BYTES_MAX))
         pair.solo.hear(BOB.peer_id, RequestToPublish(signed.block, replicated=False, settled=0))
-    assert pair.sequencer.committed == pair.sequencer.log.last_index
+    assert pair.sequencer.state.committed == pair.sequencer.log.last_index
     assert pair.sequencer.log.last_position == 4
-    pair.sequencer.settled = 2
+    pair.sequencer.state.settled = 2
     assert pair.sequencer.may_propose, "once most histories have it there is room again"
 
 
@@ -223,7 +223,10 @@ class Leading:
         self.pair = Pair()
         self.sequencer = self.pair.sequencer
         self.term, self.committed = 5, 0
-        members = (Member(self.pair.solo.me, self.sequencer.store), Member(MALLORY.peer_id, STORE))
+        members = (
+            Member(self.pair.solo.me, self.sequencer.state.store),
+            Member(MALLORY.peer_id, STORE),
+        )
         self.append(Entry(self.term, 0, EntryKind.MEMBERS, pack_config(Config(members))))
 
     def append(self, *entries: Entry, behind: int | None = None) -> None:
@@ -304,7 +307,7 @@ def test_what_is_in_a_followers_history_was_committed(monkeypatch: pytest.Monkey
     for _ in range(5):
         leading.append_event()
     assert leading.sequencer.log.last_position == 3
-    monkeypatch.setattr(leading.sequencer.owner, "held", lambda: 2)
+    monkeypatch.setattr(leading.sequencer.state.events, "held", lambda: 2)
     for _ in range(5):
         leading.append_event()
     assert leading.sequencer.log.last_position == 2 + 3

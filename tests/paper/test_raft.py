@@ -15,11 +15,12 @@ from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.effects import Effect, Persist, Send, SetTimer
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config
-from pulsarcast.protocol.sequencing.log import Entry, EntryKind, Log
+from pulsarcast.protocol.sequencing.log import Entry, EntryKind, Log, Place
 from pulsarcast.protocol.sequencing.messages import Append, Appended, RequestVote, Vote
-from pulsarcast.protocol.sequencing.owner import Wanted
 from pulsarcast.protocol.sequencing.persistent_state import PersistentState
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
+from pulsarcast.protocol.sequencing.state import SequencerState
+from pulsarcast.protocol.topic.versions import Wanted
 from pulsarcast.protocol.turn import Turn
 from tests.support.people import identity
 
@@ -47,7 +48,8 @@ class Bench:
         saved = PersistentState(STORES[ME], max(term, log.last_term))
         parameters = Parameters(election_timeout_s=1.0, leader_heartbeat_s=BEAT_S)
         context = Context(self.turn, parameters)
-        self.sequencer = Sequencer(TOPIC, PEERS, context, self, saved=saved, log=log)
+        state = SequencerState(context, TOPIC, self, self, saved=saved, log=log)
+        self.sequencer = Sequencer(context, state, self)
         self.effects: list[Effect] = []
         self.do(self.sequencer.start)
 
@@ -77,7 +79,7 @@ class Bench:
     def elect(self, *voters: PeerId) -> None:
         """Let it be elected, by ann unless others are named."""
         self.wait()
-        term = self.sequencer.term
+        term = self.sequencer.state.term
         for peer in voters or (ANN,):
             self.hear(peer, Vote(TOPIC, term, STORES[peer], True, True))
         self.sync()
@@ -85,9 +87,9 @@ class Bench:
             self.hear(peer, Vote(TOPIC, term + 1, STORES[peer], True, False))
 
     def leads(self) -> bool:
-        return self.sequencer.leads
+        return self.sequencer.state.leads
 
-    # What the sequencer asks of its topic.
+    # What the sequencer asks of versions, of events and of its topic.
 
     def held(self) -> int:
         return self.holds
@@ -120,17 +122,14 @@ class Bench:
         number = 0 if version is None else VERSIONS.index(version)
         return self.lists[number] if number < len(self.lists) else None
 
-    def is_named(self, peer: PeerId, since: Cid | None) -> bool:
-        first = 0 if since is None else VERSIONS.index(since)
-        return any(peer in each for each in self.lists[first:])
-
-    def named(self) -> tuple[PeerId, ...]:
-        return tuple(dict.fromkeys(peer for each in self.lists for peer in each))
+    def named_since(self, version: Cid | None) -> tuple[PeerId, ...]:
+        first = 0 if version is None else VERSIONS.index(version)
+        return tuple(dict.fromkeys(peer for each in self.lists[first:] for peer in each))
 
     def is_later(self, version: Cid, than: Cid | None) -> bool:
         return VERSIONS.index(version) > (0 if than is None else VERSIONS.index(than))
 
-    def hand_over(self, term: int, position: int, parent: Cid | None, to: Cid) -> bytes:
+    def hand_over(self, place: Place, outgoing: tuple[PeerId, ...], to: Cid) -> bytes:
         return b"handover"
 
     def handed_over(self, entry: Entry) -> Cid | None:
@@ -180,7 +179,7 @@ def test_each_server_votes_for_one_candidate_in_a_term() -> None:
     bench.sync()
     [vote] = said(bench.hear(BEN, ask(2, 1, 1, store=STORES[BEN])) + bench.sync())
     assert vote == Vote(TOPIC, 2, STORES[ME], False, False)
-    assert bench.sequencer.voted_for == ANN
+    assert bench.sequencer.state.voted_for == ANN
 
 
 def test_a_candidate_whose_log_is_older_gets_no_vote() -> None:
@@ -196,7 +195,7 @@ def test_a_leaders_entry_is_on_its_disk_before_it_is_sent() -> None:
     """The brief of figure 2 again, for entries."""
     bench = Bench()
     bench.elect()
-    assert bench.sequencer.leads
+    assert bench.sequencer.state.leads
     assert not [m for m in said(bench.effects) if isinstance(m, Append) and m.entries]
     appends = [m for m in said(bench.sync()) if isinstance(m, Append) and m.entries]
     assert [entry.kind for entry in appends[0].entries] == [EntryKind.NOTHING]
@@ -252,13 +251,13 @@ def test_a_leader_commits_an_earlier_terms_entry_only_with_one_of_its_own() -> N
     bench = Bench(event(1, 1))
     bench.elect()
     bench.sync()
-    term = bench.sequencer.term
+    term = bench.sequencer.state.term
     answer = Appended(TOPIC, term, STORES[ANN], True, 2, 0, ((1, b"theirs"),))
     bench.hear(ANN, answer)
-    assert bench.sequencer.committed == 0
+    assert bench.sequencer.state.committed == 0
     assert bench.certified_events == []
     bench.hear(ANN, Appended(TOPIC, term, STORES[ANN], True, 3, 0, ()))
-    assert bench.sequencer.committed == 3
+    assert bench.sequencer.state.committed == 3
     [(entry, signatures)] = bench.certified_events
     assert entry == event(1, 1)
     assert signatures.keys() == {ME, ANN}
@@ -288,9 +287,9 @@ def test_a_signature_that_is_none_certifies_nothing() -> None:
     bench = Bench(event(1, 1))
     bench.elect()
     bench.sync()
-    term = bench.sequencer.term
+    term = bench.sequencer.state.term
     bench.hear(ANN, Appended(TOPIC, term, STORES[ANN], True, 3, 0, ((1, b"forged"),)))
-    assert bench.sequencer.committed == 3
+    assert bench.sequencer.state.committed == 3
     assert bench.certified_events == []
 
 
@@ -298,14 +297,14 @@ def test_a_follower_cannot_have_more_than_its_leader() -> None:
     bench = Bench()
     bench.elect()
     bench.sync()
-    term, last = bench.sequencer.term, bench.sequencer.log.last_index
+    term, last = bench.sequencer.state.term, bench.sequencer.log.last_index
     for matched in (last + 1, 10**9):
         with pytest.raises(RemoteError, match="more entries than the leader"):
             bench.hear(ANN, Appended(TOPIC, term, STORES[ANN], True, matched, 0, ()))
     bench.wait(0.3)
-    assert bench.sequencer.committed == 0
+    assert bench.sequencer.state.committed == 0
     bench.hear(ANN, Appended(TOPIC, term, STORES[ANN], True, last, 0, ()))
-    assert bench.sequencer.committed == last
+    assert bench.sequencer.state.committed == last
 
 
 def test_another_store_of_a_member_has_no_vote() -> None:
@@ -313,18 +312,18 @@ def test_another_store_of_a_member_has_no_vote() -> None:
     bench = Bench()
     bench.wait()
     bench.hear(ANN, Vote(TOPIC, 1, b"another!", True, True))
-    assert bench.sequencer.term == 1
-    assert not bench.sequencer.leads
+    assert bench.sequencer.state.term == 1
+    assert not bench.sequencer.state.leads
     bench.hear(BEN, Vote(TOPIC, 1, STORES[BEN], True, True))
-    assert bench.sequencer.term == 2
+    assert bench.sequencer.state.term == 2
 
 
 def test_what_another_store_keeps_counts_for_nothing() -> None:
     bench = Bench()
     bench.elect()
     bench.sync()
-    bench.hear(ANN, Appended(TOPIC, bench.sequencer.term, b"another!", True, 2, 0, ()))
-    assert bench.sequencer.committed == 0
+    bench.hear(ANN, Appended(TOPIC, bench.sequencer.state.term, b"another!", True, 2, 0, ()))
+    assert bench.sequencer.state.committed == 0
 
 
 def test_a_new_store_takes_no_place_before_most_of_the_old_members_agree() -> None:
@@ -332,17 +331,17 @@ def test_a_new_store_takes_no_place_before_most_of_the_old_members_agree() -> No
     bench = Bench()
     bench.elect()
     bench.sync()
-    term = bench.sequencer.term
+    term = bench.sequencer.state.term
     bench.hear(BEN, Appended(TOPIC, term, STORES[BEN], True, 2, 0, ()))
-    assert bench.sequencer.committed == 2
+    assert bench.sequencer.state.committed == 2
     bench.hear(ANN, Appended(TOPIC, term, b"another!", True, 2, 0, ()))
     new = (MEMBERS[0], Member(ANN, b"another!"), MEMBERS[2])
     assert bench.sequencer.log.config() == Config(new, MEMBERS)
     bench.sync()
     bench.hear(ANN, Appended(TOPIC, term, b"another!", True, 3, 0, ()))
-    assert bench.sequencer.committed == 2
+    assert bench.sequencer.state.committed == 2
     bench.hear(BEN, Appended(TOPIC, term, STORES[BEN], True, 3, 0, ()))
-    assert bench.sequencer.committed == 3
+    assert bench.sequencer.state.committed == 3
     assert bench.sequencer.log.config() == Config(new)
 
 
@@ -364,9 +363,9 @@ def test_the_first_leader_needs_the_votes_of_all() -> None:
     bench = Bench(founded=False)
     bench.wait()
     bench.hear(ANN, Vote(TOPIC, 0, STORES[ANN], True, True))
-    assert bench.sequencer.term == 0
+    assert bench.sequencer.state.term == 0
     bench.hear(BEN, Vote(TOPIC, 0, STORES[BEN], True, True))
-    assert bench.sequencer.term == 1
+    assert bench.sequencer.state.term == 1
     bench.sync()
     bench.hear(ANN, Vote(TOPIC, 1, STORES[ANN], True, False))
     assert bench.leads() is False
@@ -402,7 +401,7 @@ def test_a_candidate_asks_nobody_again_before_its_own_vote_is_on_the_disk() -> N
     bench = Bench()
     trials = bench.wait()
     bench.hear(ANN, Vote(TOPIC, 1, STORES[ANN], True, True))
-    assert bench.sequencer.term == 2
+    assert bench.sequencer.state.term == 2
     bench.effects = trials
     assert asked_again(bench) == {}
 
@@ -415,9 +414,9 @@ def test_who_was_named_later_has_to_agree_to_a_founding() -> None:
     assert asked == {ANN, BEN, CLEO}
     bench.hear(ANN, Vote(TOPIC, 0, STORES[ANN], True, True))
     bench.hear(BEN, Vote(TOPIC, 0, STORES[BEN], True, True))
-    assert bench.sequencer.term == 0
+    assert bench.sequencer.state.term == 0
     bench.hear(CLEO, Vote(TOPIC, 0, STORES[CLEO], True, True))
-    assert bench.sequencer.term == 1
+    assert bench.sequencer.state.term == 1
 
 
 def test_who_holds_an_event_founds_nothing_and_lets_nobody() -> None:
@@ -453,7 +452,7 @@ def test_who_is_replaced_may_lead_until_it_knows_that_this_is_committed() -> Non
     assert bench.leads()
     bench.sync()
     bench.hear(CLEO, Appended(TOPIC, 2, STORES[CLEO], True, 6, 2, ()))
-    assert bench.sequencer.committed == 6
+    assert bench.sequencer.state.committed == 6
     assert bench.is_removed
 
 
@@ -484,7 +483,7 @@ def test_one_that_was_replaced_and_asks_is_told_that_this_is_committed_and_no_mo
     pre_vote = RequestVote(TOPIC, 2, STORES[ANN], 2, 1, True)
     assert list(appends(bench.hear(ANN, pre_vote))) == [ANN]
     bench.hear(BEN, Appended(TOPIC, 2, STORES[BEN], True, last, 1, ()))
-    assert bench.sequencer.committed == last
+    assert bench.sequencer.state.committed == last
     has_all = Appended(TOPIC, 2, STORES[ANN], True, last, 1, ())
     ((peer, farewell),) = appends(bench.hear(ANN, has_all)).items()
     assert peer == ANN
@@ -513,7 +512,7 @@ def test_who_was_named_for_a_while_stays_until_a_later_list_is_in_force() -> Non
     """Decision 0024: a leader may count on its store, in an entry that it has not got yet."""
     old = Entry(1, 0, EntryKind.MEMBERS, pack_config(Config(MEMBERS[1:])))
     bench = Bench(old)
-    bench.sequencer.committed = 2
+    bench.sequencer.state.committed = 2
     bench.lists = [(ANN, BEN), PEERS, (ANN, BEN)]
     bench.do(bench.sequencer.renewed)
     assert not bench.is_removed
@@ -542,7 +541,7 @@ def test_whoever_meets_a_later_term_is_a_follower_in_it() -> None:
     assert bench.leads() is True
     bench.hear(BEN, Appended(TOPIC, 9, STORES[BEN], False, 0, 0, ()))
     assert bench.leads() is False
-    assert bench.sequencer.term == 9
+    assert bench.sequencer.state.term == 9
 
 
 def test_a_trial_changes_nobodys_term_and_fails_while_somebody_leads() -> None:
@@ -555,7 +554,7 @@ def test_a_trial_changes_nobodys_term_and_fails_while_somebody_leads() -> None:
     bench.turn.now += 5.0
     [vote] = [m for m in said(bench.hear(BEN, pre_vote)) if isinstance(m, Vote)]
     assert vote.granted
-    assert bench.sequencer.term == 1
+    assert bench.sequencer.state.term == 1
 
 
 def test_strangers_and_impossible_terms_are_not_heard() -> None:
@@ -573,20 +572,20 @@ def test_one_that_was_dismissed_hears_nobody() -> None:
     bench.sync()
     bench.hear(CLEO, Appended(TOPIC, 2, STORES[CLEO], True, 6, 2, ()))
     assert bench.is_removed
-    term = bench.sequencer.term
+    term = bench.sequencer.state.term
     for sender in (CLEO, ANN):
         for message in (ask(term + 1, 9, 9), append(term + 1, 6, term)):
             with pytest.raises(RemoteError, match="not a sequencer"):
                 bench.hear(sender, message)
             assert not said(bench.effects + bench.sync())
-    assert (bench.sequencer.term, bench.sequencer.log.last_index) == (term, 6)
+    assert (bench.sequencer.state.term, bench.sequencer.log.last_index) == (term, 6)
 
 
 def test_nobody_speaks_in_our_own_name() -> None:
     bench = Bench()
     with pytest.raises(RemoteError, match="not a sequencer"):
         bench.hear(ME, ask(2, 1, 1, store=STORES[ME]))
-    assert bench.sequencer.voted_for is None
+    assert bench.sequencer.state.voted_for is None
 
 
 def test_entries_that_no_leader_sends_are_refused_whole() -> None:

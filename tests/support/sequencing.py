@@ -45,7 +45,7 @@ class Pair:
     def lead(self) -> "Pair":
         """Let the node be elected."""
         self.solo.advance(10.0)
-        assert self.sequencer.leads
+        assert self.sequencer.state.leads
         return self
 
     @property

@@ -44,13 +44,13 @@ def topic_view(
 
 def sequencing_of(member: RaftMember) -> SequencingView:
     """What the node knows of a topic's sequencers, as one of them."""
-    sequencer = member.sequencer
+    state = member.sequencer.state
     return SequencingView(
-        leader=None if sequencer.leader is None else peer_text(sequencer.leader),
-        term=sequencer.term,
-        leads=sequencer.leads,
-        has_vote=sequencer.has_vote,
-        held=member.held(),
+        leader=None if state.leader is None else peer_text(state.leader),
+        term=state.term,
+        leads=state.leads,
+        has_vote=state.has_vote,
+        held=member.events.held(),
     )
 
 

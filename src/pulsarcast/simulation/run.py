@@ -11,7 +11,7 @@ from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid, PeerId, peer_text
 from pulsarcast.protocol.dissemination.overlay import CubeView, TreeView
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.sequencing.sequencer import Sequencer
+from pulsarcast.protocol.sequencing.state import SequencerState
 from pulsarcast.protocol.turn import Turn
 from pulsarcast.simulation import sabotage
 from pulsarcast.simulation.applications import Applications
@@ -249,10 +249,10 @@ class Run:
         return found, max((widest, *(shape.fanout_max for shape in shapes)))
 
     def _check_sequencers(self) -> None:
-        groups: dict[Cid, list[tuple[int, Sequencer]]] = {}
+        groups: dict[Cid, list[tuple[int, SequencerState]]] = {}
         for index in self.fleet.living():
             for topic, member in self.world.node(index).sequencer_registry.by_topic.items():
-                groups.setdefault(topic, []).append((index, member.sequencer))
+                groups.setdefault(topic, []).append((index, member.sequencer.state))
         check_sequencers(groups, self.observer.findings)
 
     def _check_memory(self) -> dict[str, int]:

@@ -27,6 +27,7 @@ from pulsarcast.protocol.publishing.publisher import Publisher
 from pulsarcast.protocol.sequencing.log import Entry
 from pulsarcast.protocol.sequencing.raft_member import RaftMember
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
+from pulsarcast.protocol.sequencing.syncing import Syncing
 from pulsarcast.protocol.store import MarkState
 from pulsarcast.protocol.topic.arrivals import Arrivals
 from pulsarcast.protocol.topic.causality import CausalOrdering
@@ -145,7 +146,7 @@ class _AsksOnce(Outbox):
         pass
 
 
-class _WritesVotesLate(Sequencer):
+class _WritesVotesLate(Syncing):
     """Tells a vote first and writes it a second later: a kill in between takes it back."""
 
     def sync_vote(self, then: Callable[[], None]) -> None:
@@ -235,7 +236,7 @@ SAFEGUARDS: dict[str, Sabotage] = {
         "nobody waits for what an event follows", {CausalOrdering: _IgnoresBarriers}
     ),
     "merge-events": Sabotage("heads that do not fit are dropped", {Publisher: _DropsHeads}),
-    "vote-sync": Sabotage("votes are told before they are synced", {Sequencer: _WritesVotesLate}),
+    "vote-sync": Sabotage("votes are told before they are synced", {Syncing: _WritesVotesLate}),
     "certificates": Sabotage(
         "one sequencer's own signature is enough",
         {

@@ -27,6 +27,11 @@ class Member(NamedTuple):
     store: StoreId
 
 
+def peers_of(members: tuple[Member, ...]) -> tuple[PeerId, ...]:
+    """The peers of some members, in their order."""
+    return tuple(member.peer for member in members)
+
+
 class Config(Struct, frozen=True):
     """The members that vote, from some entry of the log on."""
 

@@ -1,20 +1,14 @@
 """A follower's side of the log: checks, stores and signs the leader's entries (Raft, 5.3)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.ids import PeerId
 from pulsarcast.model.topic_types import SEQUENCERS_MAX
-from pulsarcast.protocol.sequencing.configs import Config, unpack_config
+from pulsarcast.protocol.sequencing.configs import Config, peers_of, unpack_config
 from pulsarcast.protocol.sequencing.log import ENTRY_BYTES, Entry, EntryKind
 from pulsarcast.protocol.sequencing.messages import Append, Appended
-from pulsarcast.protocol.sequencing.roles import Role
+from pulsarcast.protocol.sequencing.state import SequencerState
+from pulsarcast.protocol.sequencing.syncing import Syncing
 from pulsarcast.protocol.store import Write
-
-if TYPE_CHECKING:
-    from pulsarcast.protocol.sequencing.sequencer import Sequencer
 
 SIGNATURES_MAX = 64
 """Signatures in one answer: bounds its size and the time to sign."""
@@ -29,53 +23,50 @@ OUT_OF_POSITION = "an entry out of its position"
 class Entries:
     """The entries that one sequencer takes over from its leader."""
 
-    def __init__(self, sequencer: Sequencer) -> None:
-        self.sequencer = sequencer
+    def __init__(self, state: SequencerState, syncing: Syncing) -> None:
+        self.state = state
+        self.syncing = syncing
         self.signed_to = 0
         """The position up to which the leader of this term has this follower's signatures."""
 
-    def receive(self, sender: PeerId, message: Append) -> None:
-        """A leader sends entries, or a heartbeat."""
-        sequencer = self.sequencer
-        if message.term < sequencer.term:
-            sequencer.reply(sender, self._appended(False, 0))
-            return
-        if message.term == sequencer.term and sequencer.leads:
-            raise RemoteError("a second leader in one term", code=Rejection.TWO_LEADERS)
+    def refuse(self, sender: PeerId) -> None:
+        """A leader of an earlier term sends entries: say that its term is over."""
+        self.syncing.reply(sender, self._appended(False, 0))
+
+    def check(self, message: Append) -> None:
+        """Refuse a message that no honest leader sends, before any of it is taken over."""
         self._check_entries(message)
         self._check_changes(message)
-        if message.term > sequencer.term or sequencer.role is not Role.FOLLOWER:
-            sequencer.become_follower(message.term)
-        sequencer.elections.heard_s = sequencer.turn.now
-        sequencer.elections.reset_timeout()
-        if sequencer.leader != sender:
-            sequencer.leader = sender
-            sequencer.owner.leader_changed()
+
+    def take(self, sender: PeerId, message: Append) -> bool:
+        """Take over entries of the leader, which may be none, and answer; whether the logs agree.
+
+        The answer leaves once the entries are on the disk.
+        """
+        state = self.state
         writes: list[Write] = []
         matched = self._match(message, writes)
         if matched is None:
-            is_short = sequencer.log.last_index < message.before_index
+            is_short = state.log.last_index < message.before_index
             # Committed entries are the same everywhere.
-            hint = sequencer.log.last_index if is_short else sequencer.committed
-            sequencer.sync_reply(sender, writes, lambda: self._appended(False, hint))
-            return
-        sequencer.committed = max(sequencer.committed, min(message.committed, matched))
-        sequencer.settled = max(sequencer.settled, message.settled)
+            hint = state.log.last_index if is_short else state.committed
+            self.syncing.sync_reply(sender, writes, lambda: self._appended(False, hint))
+            return False
+        state.committed = max(state.committed, min(message.committed, matched))
+        state.settled = max(state.settled, message.settled)
         again = not message.entries
         certify = message.certify if again else max(message.certify, self.signed_to + 1)
-        term = sequencer.term
+        term = state.term
 
         def answer() -> Appended | None:
             # If another term has begun meanwhile, this may be true no more.
-            return self._appended(True, matched, certify) if term == sequencer.term else None
+            return self._appended(True, matched, certify) if term == state.term else None
 
-        sequencer.sync_reply(sender, writes, answer)
-        sequencer.settle()
-        sequencer.changes.leave_if_removed()
+        self.syncing.sync_reply(sender, writes, answer)
+        return True
 
     def _check_entries(self, message: Append) -> None:
-        """Refuse a message that no honest leader sends, before any of it is taken over."""
-        sequencer = self.sequencer
+        state = self.state
         snapshot = message.snapshot
         if snapshot is not None and message.entries:
             raise RemoteError("entries beside a snapshot", code=Rejection.INVALID_LOG)
@@ -89,8 +80,8 @@ class Entries:
         size = sum(ENTRY_BYTES + len(entry.body) for entry in message.entries)
         # Entries after it are there already, or are replaced: an honest leader is not held back by
         # those that another one left.
-        unheld = sequencer.log.bytes_after_event(sequencer.owner.held())
-        unheld -= sequencer.log.bytes_after(message.before_index)
+        unheld = state.log.bytes_after_event(state.events.held())
+        unheld -= state.log.bytes_after(message.before_index)
         if size and unheld + size > UNHELD_BYTES_MAX:
             raise RemoteError(
                 "entries too far ahead of the follower's history", code=Rejection.TOO_MANY
@@ -106,7 +97,7 @@ class Entries:
             if before is not None and entry.position != before.position + is_event:
                 raise RemoteError(OUT_OF_POSITION, code=Rejection.INVALID_LOG)
             if is_event:
-                sequencer.owner.check(entry.body)
+                state.events.check(entry.body)
             elif entry.kind is EntryKind.MEMBERS:
                 self._check_config(unpack_config(entry.body))
             elif entry.body:
@@ -116,8 +107,8 @@ class Entries:
             self._check_config(message.snapshot.config)
 
     def _check_config(self, config: Config) -> None:
-        named = self.sequencer.owner.named_by(config.version)
-        peers = tuple(member.peer for member in config.members)
+        named = self.state.versions.named_by(config.version)
+        peers = peers_of(config.members)
         if named is not None and peers != named:
             raise RemoteError(
                 "other members than the topic's sequencers", code=Rejection.INVALID_LOG
@@ -128,13 +119,12 @@ class Entries:
                 raise RemoteError(
                     "members that no list of sequencers has", code=Rejection.INVALID_LOG
                 )
-        going = tuple(member.peer for member in config.outgoing)
-        if config.is_joint and config.version is None and going != peers:
+        if config.is_joint and config.version is None and peers_of(config.outgoing) != peers:
             raise RemoteError("a change of members without a version", code=Rejection.INVALID_LOG)
 
     def _check_changes(self, message: Append) -> None:
         """Refuse a change from other members than those that the log has before it."""
-        log = self.sequencer.log
+        log = self.state.log
         before = max(message.before_index, log.snapshot.index)
         if before == message.before_index and log.term_at(before) != message.before_term:
             return  # Nothing of it is taken over.
@@ -151,21 +141,21 @@ class Entries:
 
     def _match(self, message: Append, writes: list[Write]) -> int | None:
         """Take entries over; the index up to which the logs agree, or None if there is a gap."""
-        sequencer = self.sequencer
-        log, snapshot = sequencer.log, message.snapshot
+        state = self.state
+        log, snapshot = state.log, message.snapshot
         if snapshot is not None:
             if snapshot.index > log.last_index or log.term_at(snapshot.index) not in (
                 snapshot.term,
                 None,
             ):
-                if snapshot.index <= sequencer.committed:
+                if snapshot.index <= state.committed:
                     raise RemoteError(
                         "a leader lacks what was committed", code=Rejection.LOST_ENTRIES
                     )
-                writes += log.install(sequencer.topic, snapshot)
-                sequencer.forget_requests()
-                sequencer.counts["snapshot_installed"] += 1
-            sequencer.committed = max(sequencer.committed, snapshot.index)
+                writes += log.install(state.topic, snapshot)
+                state.forget_requests()
+                state.counts["snapshot_installed"] += 1
+            state.committed = max(state.committed, snapshot.index)
             return max(snapshot.index, log.snapshot.index)
         index = message.before_index
         entries = message.entries
@@ -185,38 +175,36 @@ class Entries:
         first = entries[0]
         if first.position != log.position_at(index) + (first.kind is EntryKind.EVENT):
             raise RemoteError(OUT_OF_POSITION, code=Rejection.INVALID_LOG)
-        if index < min(sequencer.committed, log.last_index):
+        if index < min(state.committed, log.last_index):
             raise RemoteError("a leader lacks what was committed", code=Rejection.LOST_ENTRIES)
         # All was checked: an entry refused from here on would leave the log ahead of the disk.
         if index < log.last_index:
             for cut in range(index + 1, log.last_index + 1):
-                sequencer.forget(log.at(cut))
-            writes += log.cut_from(sequencer.topic, index + 1)
+                state.forget(log.at(cut))
+            writes += log.cut_from(state.topic, index + 1)
         for entry in entries:
-            sequencer.note(entry)
-            writes.append(log.append(sequencer.topic, entry))
+            state.note(entry)
+            writes.append(log.append(state.topic, entry))
         return index + len(entries)
 
     def _appended(self, agreed: bool, matched: int, certify: int | None = None) -> Appended:
-        sequencer = self.sequencer
+        state = self.state
         signatures: tuple[tuple[int, bytes], ...] = ()
         if certify is not None:
             signatures = tuple(self._sign_from(certify, matched))
-        held = sequencer.owner.held()
-        return Appended(
-            sequencer.topic, sequencer.term, sequencer.store, agreed, matched, held, signatures
-        )
+        held = state.events.held()
+        return Appended(state.topic, state.term, state.store, agreed, matched, held, signatures)
 
     def _sign_from(self, position: int, matched: int) -> list[tuple[int, bytes]]:
         """Sign events on the disk that were made in this term, or are known to be committed."""
-        sequencer = self.sequencer
+        state = self.state
         signed: list[tuple[int, bytes]] = []
-        position = max(position, sequencer.log.snapshot.position + 1)
+        position = max(position, state.log.snapshot.position + 1)
         while len(signed) < SIGNATURES_MAX:
-            found = sequencer.log.event_at(position)
+            found = state.log.event_at(position)
             if found is None or found[0] > matched or not self._may_sign(*found):
                 break
-            signed.append((position, sequencer.owner.sign(found[1])))
+            signed.append((position, state.events.sign(found[1])))
             position += 1
         self.signed_to = max(self.signed_to, position - 1)
         return signed
@@ -228,9 +216,9 @@ class Entries:
         in a later term is not yet. Nor is one while members change: then most of the signers need
         not be most of the voters.
         """
-        sequencer = self.sequencer
-        if index <= sequencer.committed:
+        state = self.state
+        if index <= state.committed:
             return True
-        log = sequencer.log
+        log = state.log
         changing = log.config().is_joint or index < (log.last_change() or 0)
-        return entry.term == sequencer.term and sequencer.has_vote and not changing
+        return entry.term == state.term and state.has_vote and not changing

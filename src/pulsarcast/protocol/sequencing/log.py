@@ -52,6 +52,14 @@ class Entry(NamedTuple):
         return cid_of(self.body)
 
 
+class Place(NamedTuple):
+    """The place of an event that is about to be made."""
+
+    term: int
+    position: int
+    parent: Cid | None
+
+
 class Snapshot(Struct, frozen=True):
     """What later entries and followers need of the entries dropped from the log's front."""
 
@@ -104,6 +112,10 @@ class Log:
             if entry.kind is EntryKind.EVENT:
                 return entry.cid
         return self.snapshot.cid
+
+    def next_place(self, term: int) -> Place:
+        """The place of the next event."""
+        return Place(term, self.last_position + 1, self.last_cid())
 
     def config(self) -> Config:
         """The configuration by this log, committed or not (Raft, 6); empty before the founding."""

@@ -22,6 +22,7 @@ from pulsarcast.protocol.messages import RequestReferred
 from pulsarcast.protocol.publishing.publisher import Done
 from pulsarcast.protocol.publishing.request_queue import USED_BEFORE
 from pulsarcast.protocol.publishing.waiting_requests import Waiting
+from pulsarcast.protocol.sequencing.log import Place
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
 from pulsarcast.protocol.topic.topic import Topic
 
@@ -32,6 +33,7 @@ class Proposals:
     def __init__(self, context: Context, sequencer: Sequencer) -> None:
         self.turn = context.turn
         self.sequencer = sequencer
+        self.state = sequencer.state
         self._taken: dict[tuple[PeerId, int], dict[int, None]] = {}
         """Per author and epoch: the numbers that are in the log, and not in the history yet."""
 
@@ -62,11 +64,11 @@ class Proposals:
 
     def is_under_way(self, request_id: bytes) -> bool:
         """Whether a request is in the leader's log."""
-        return self.sequencer.leads and self.sequencer.position_of(request_id) is not None
+        return self.state.leads and self.state.position_of(request_id) is not None
 
     def last_number(self, topic: Topic, author: PeerId, epoch: int) -> int | None:
         """The highest number in the history or in the log; None where another one leads."""
-        if not self.sequencer.leads:
+        if not self.state.leads:
             return None
         taken = self._taken.get((author, epoch), ())
         return max(topic.requests.highest(author, epoch), max(taken, default=0))
@@ -82,23 +84,16 @@ class Proposals:
         self.sequencer.propose(partial(self._make, waiting.signed, version))
         self._take(author, epoch, number)
 
-    def _make(
-        self,
-        signed: SignedRequest,
-        version: TopicDescriptor,
-        term: int,
-        position: int,
-        parent: Cid | None,
-    ) -> bytes:
+    def _make(self, signed: SignedRequest, version: TopicDescriptor, place: Place) -> bytes:
         is_custom = version.event_linking is EventLinking.CUSTOM
-        last = () if parent is None else (parent,)
+        last = () if place.parent is None else (place.parent,)
         event = publish_request(
             self.turn.identity,
             signed,
             version=version.cid,
-            sequence=Sequence(0, position),
+            sequence=Sequence(0, place.position),
             parents=signed.request.after if is_custom else last,
-            position=Position(term, position),
+            position=Position(place.term, place.position),
         )
         return event.block
 
@@ -107,5 +102,5 @@ class Proposals:
 
     def referral(self, topic: Cid, request_id: bytes) -> RequestReferred:
         """The leader, where it is another one; None in its place: it is not known, or busy."""
-        leader = None if self.sequencer.leads else self.sequencer.leader
+        leader = None if self.state.leads else self.state.leader
         return RequestReferred(topic, request_id, leader)

@@ -134,10 +134,10 @@ class SequencerRegistry:
         """The node leaves a topic: stop its Raft member."""
         member = self.by_topic.pop(topic, None)
         if member is not None:
-            sequencer = member.sequencer
-            sequencer.stop()
-            saved = PersistentState(sequencer.store, sequencer.term, sequencer.voted_for)
-            self._former[topic] = (saved, sequencer.log)
+            member.sequencer.stop()
+            state = member.sequencer.state
+            saved = PersistentState(state.store, state.term, state.voted_for)
+            self._former[topic] = (saved, state.log)
 
     def remove(self, topic: Cid) -> None:
         """A committed change of members has removed the node from the sequencers of a topic.

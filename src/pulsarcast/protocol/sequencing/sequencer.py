@@ -20,15 +20,14 @@ from collections.abc import Callable
 from functools import partial
 
 from pulsarcast.model.errors import Rejection, RemoteError, Verdict
-from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.ids import PeerId
 from pulsarcast.protocol.context import Context
-from pulsarcast.protocol.limits import STORE_BYTES
-from pulsarcast.protocol.sequencing.changes import Changes
-from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config
+from pulsarcast.protocol.sequencing.changes import Changes, Step
+from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config, peers_of
 from pulsarcast.protocol.sequencing.elections import Elections
 from pulsarcast.protocol.sequencing.entries import NUMBER_MAX, Entries
 from pulsarcast.protocol.sequencing.followers import Followers
-from pulsarcast.protocol.sequencing.log import Entry, EntryKind, Log
+from pulsarcast.protocol.sequencing.log import Entry, EntryKind, Place
 from pulsarcast.protocol.sequencing.messages import (
     Append,
     Appended,
@@ -37,9 +36,10 @@ from pulsarcast.protocol.sequencing.messages import (
     Vote,
 )
 from pulsarcast.protocol.sequencing.owner import SequencerOwner
-from pulsarcast.protocol.sequencing.persistent_state import STORE, VOTE, PersistentState
-from pulsarcast.protocol.sequencing.roles import Role
-from pulsarcast.protocol.store import PutState, StateRow, Write
+from pulsarcast.protocol.sequencing.persistent_state import STORE
+from pulsarcast.protocol.sequencing.state import Role, SequencerState
+from pulsarcast.protocol.sequencing.syncing import Syncing
+from pulsarcast.protocol.store import PutState, StateRow
 
 PENDING_MAX = 1024
 """Entries proposed and not committed: beyond this a leader takes no more requests."""
@@ -54,46 +54,17 @@ KEPT_BYTES_MAX = 16 << 20
 class Sequencer:
     """One sequencer of one topic."""
 
-    def __init__(
-        self,
-        topic: Cid,
-        founders: tuple[PeerId, ...],
-        context: Context,
-        owner: SequencerOwner,
-        *,
-        saved: PersistentState | None = None,
-        log: Log | None = None,
-    ) -> None:
-        self.topic = topic
-        self.founders = founders
-        self.turn = turn = context.turn
-        self.parameters = context.parameters
-        self.counts = context.counts
+    def __init__(self, context: Context, state: SequencerState, owner: SequencerOwner) -> None:
+        self.state = state
+        self.log = state.log
+        self.turn = context.turn
         self.owner = owner
-        self.log = Log() if log is None else log
-        self.fresh = saved is None
-        self.store = turn.rng.randbytes(STORE_BYTES) if saved is None else saved.store
-        self.term = 0 if saved is None else saved.term
-        self.voted_for = None if saved is None else saved.voted_for
-        self.committed = self.log.snapshot.index
-        self.role = Role.FOLLOWER
-        self.leader: PeerId | None = None
-        self.elections = Elections(self)
-        self.entries = Entries(self)
-        self.followers = Followers(self)
-        self.changes = Changes(self)
-        self.settled = self.log.snapshot.position
-        """The position up to which most members have every event in their histories."""
-        self.emitted = 0
-        """The position up to which events have left this sequencer, or came from others."""
-        self._requests: dict[bytes, int] = {}
-        """Requests that are in the log, and the positions of their events."""
-        self._requested: dict[int, bytes] = {}
-        """The same by position."""
-        self._unsynced = 0
-        self._stopped = False
-        for _, entry in self.log:
-            self.note(entry)
+        self.syncing = context.part(Syncing)(state)
+        self.followers = Followers(state, owner)
+        self.changes = Changes(state, self.followers)
+        self.entries = Entries(state, self.syncing)
+        self.elections = Elections(state, self.syncing, self.changes, self)
+        self._heartbeat_timer: int | None = None
 
     # Starting and stopping.
 
@@ -103,102 +74,96 @@ class Sequencer:
         `again`: earlier writes for this topic may still be on their way to the disk.
         """
         if again:
-            self._sync()
-        if self.fresh:
-            row = StateRow(STORE, self.topic, self.store)
-            self._sync(PutState(row), then=self.elections.reset_timeout)
+            self.syncing.sync()
+        if self.state.is_new:
+            row = StateRow(STORE, self.state.topic, self.state.store)
+            self.syncing.sync(PutState(row), then=self.elections.reset_timeout)
         else:
             self.elections.reset_timeout()
 
     def stop(self) -> None:
         """Send no more messages, and answer none."""
-        self._stopped = True
-        self.role = Role.FOLLOWER
+        self.state.is_stopped = True
+        self.state.role = Role.FOLLOWER
         self.elections.stop()
+        self._stop_leading()
+
+    def _stop_leading(self) -> None:
+        self.turn.cancel(self._heartbeat_timer)
         self.followers.stop()
-
-    @property
-    def leads(self) -> bool:
-        """Whether this sequencer is the leader."""
-        return self.role is Role.LEADER
-
-    @property
-    def has_vote(self) -> bool:
-        """Whether this sequencer votes, with its store; before the founding every founder does."""
-        config = self.log.config()
-        if not config.members:
-            return self.turn.me in self.founders
-        return config.has(Member(self.turn.me, self.store))
-
-    def participants(self) -> tuple[PeerId, ...]:
-        """The peers that messages go to: those that vote, and those that are to vote."""
-        peers = self.log.config().peers or self.owner.named()
-        return tuple(dict.fromkeys((*peers, *self.owner.wanted().peers)))
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the history holds all events that the log has dropped."""
-        return self.owner.held() >= self.log.snapshot.position
 
     # Terms.
 
-    def sync_vote(self, then: Callable[[], None]) -> None:
-        """A vote and a term are on the disk before any peer hears of them (figure 2)."""
-        self._sync(self._vote_row(), then=then)
-
-    def _vote_row(self) -> Write:
-        value = self.term.to_bytes(8, "big") + (self.voted_for or b"")
-        return PutState(StateRow(VOTE, self.topic, value))
-
-    def become_leader(self, votes: dict[PeerId, bytes]) -> None:
+    def elected(self, votes: dict[PeerId, bytes]) -> None:
         """Most have voted for this sequencer: append the first entry of its term."""
-        self.role = Role.LEADER
-        self.leader = self.turn.me
-        self.emitted = max(self.owner.held(), self.log.snapshot.position)
+        state = self.state
+        state.role = Role.LEADER
+        state.leader = self.turn.me
+        state.emitted = max(state.events.held(), self.log.snapshot.position)
         self.elections.stop()
         self.followers.begin(votes)
+        self._heartbeat()
         if self.log.config().members:
             self._add(EntryKind.NOTHING, b"")
         else:
-            self.change(Config(tuple(Member(peer, votes[peer]) for peer in self.founders)))
+            self._change(Config(tuple(Member(peer, votes[peer]) for peer in state.founders)))
         self.owner.leader_changed()
 
-    def become_follower(self, term: int) -> None:
+    def _heartbeat(self) -> None:
+        """Send all followers a heartbeat, or step down if most are silent."""
+        turn = self.turn
+        turn.cancel(self._heartbeat_timer)
+        interval_s = self.state.parameters.leader_heartbeat_s
+        self._heartbeat_timer = turn.after(interval_s, self._heartbeat)
+        if self.followers.hears_most:
+            self.followers.send_heartbeats()
+        else:
+            self._step_down()
+
+    def _become_follower(self, term: int) -> None:
         """A later term has begun, or the leader steps down: be a follower (5.1)."""
-        was = (self.role, self.leader)
-        if self.leads:
-            self.followers.stop()
-        if self.leads or term > self.term:
+        state = self.state
+        was = (state.role, state.leader)
+        if state.leads:
+            self._stop_leading()
+        if state.leads or term > state.term:
             self.elections.reset_timeout()
-        if term > self.term:
-            self.term = term
-            self.voted_for = None
+        if term > state.term:
+            state.term = term
+            state.voted_for = None
             self.entries.signed_to = 0
-            self.sync_vote(lambda: None)
-        self.role = Role.FOLLOWER
-        self.leader = None
-        if was != (self.role, self.leader):
+            self.syncing.sync_vote(lambda: None)
+        state.role = Role.FOLLOWER
+        state.leader = None
+        if was != (state.role, state.leader):
             self.owner.leader_changed()
 
-    def step_down(self) -> None:
-        """Most followers were silent for too long: let them elect another leader."""
-        self.counts["stepped_down"] += 1
-        self.become_follower(self.term)
+    def _step_down(self) -> None:
+        """Let the followers elect another leader."""
+        self.state.counts["stepped_down"] += 1
+        self._become_follower(self.state.term)
+
+    def follow(self, leader: PeerId | None) -> None:
+        """The sequencer knows another leader, or none."""
+        if self.state.leader != leader:
+            self.state.leader = leader
+            self.owner.leader_changed()
 
     def renewed(self) -> None:
         """There is a newer version of the topic, which may name other sequencers."""
-        if self._stopped:
+        if self.state.is_stopped:
             return
-        if self.leads:
+        if self.state.leads:
             self.followers.add_followers()
-            self.changes.advance()
+            self._change_members()
         else:
-            self.changes.leave_if_removed()
+            self._leave_if_removed()
 
     # Messages.
 
     def receive(self, sender: PeerId, message: SequencerMessage) -> None:
         """Take a message of another sequencer."""
+        state = self.state
         if message.term > NUMBER_MAX:
             raise RemoteError("a term out of range", code=Rejection.INVALID_LOG)
         if not self._is_heard(sender):
@@ -206,202 +171,213 @@ class Sequencer:
             return
         match message:
             case RequestVote():
+                if message.term > state.term and not message.pre_vote:
+                    self._become_follower(message.term)
                 self.elections.receive_request(sender, message)
-                return
             case Append():
-                self.entries.receive(sender, message)
-                return
-            case _:
-                pass
-        if message.term > self.term:
-            self.become_follower(message.term)
-            return
-        match message:
+                self._receive_entries(sender, message)
+            case _ if message.term > state.term:
+                self._become_follower(message.term)
             case Vote():
                 self.elections.receive_vote(sender, message)
             case Appended():
-                if self.leads and message.term == self.term:
-                    self.followers.receive(sender, message)
+                self._receive_answer(sender, message)
 
     def _is_heard(self, sender: PeerId) -> bool:
         """Whether the log, or a version later than it, names a peer as a sequencer."""
-        if self._stopped or sender == self.turn.me:
+        if self.state.is_stopped or sender == self.turn.me:
             return False
         config = self.log.config()
-        return sender in config.peers or self.owner.is_named(sender, config.version)
+        return sender in config.peers or sender in self.state.versions.named_since(config.version)
 
     def _receive_former(self, sender: PeerId, message: SequencerMessage) -> None:
         """Tell a former sequencer that it was removed; its messages change nothing."""
-        is_former = not self._stopped and self.owner.is_named(sender, None)
+        state = self.state
+        is_former = not state.is_stopped and sender in state.versions.named_since(None)
         if not is_former or sender == self.turn.me:
             # A version that is not known here yet may name it.
             raise RemoteError(
                 "not a sequencer of this topic", Verdict.IGNORE, code=Rejection.NOT_A_MEMBER
             )
-        if isinstance(message, RequestVote) and message.pre_vote and self.leads:
+        if isinstance(message, RequestVote) and message.pre_vote and state.leads:
             self.followers.add_follower(sender)
-        elif isinstance(message, Appended) and self.leads and message.term == self.term:
-            self.followers.receive(sender, message)
+        elif isinstance(message, Appended):
+            self._receive_answer(sender, message)
+
+    def _receive_entries(self, sender: PeerId, message: Append) -> None:
+        """A leader sends entries, or a heartbeat."""
+        state = self.state
+        if message.term < state.term:
+            self.entries.refuse(sender)
+            return
+        if message.term == state.term and state.leads:
+            raise RemoteError("a second leader in one term", code=Rejection.TWO_LEADERS)
+        self.entries.check(message)
+        if message.term > state.term or state.role is not Role.FOLLOWER:
+            self._become_follower(message.term)
+        self.elections.heard_leader()
+        self.follow(sender)
+        if self.entries.take(sender, message):
+            self.settle()
+            self._leave_if_removed()
+
+    def _receive_answer(self, sender: PeerId, message: Appended) -> None:
+        if not self.state.leads or message.term != self.state.term:
+            return
+        if self.followers.receive(sender, message):
+            self._advance()
+            if self.state.leads:
+                self.followers.send_more(sender)
 
     # The leader's log.
-
-    def position_of(self, request_id: bytes) -> int | None:
-        """The position of the event that answers a request, if it is in the log."""
-        return self._requests.get(request_id)
 
     @property
     def may_propose(self) -> bool:
         """Whether the sequencer can give events their places now."""
-        if not self.leads or not self.is_whole or not self.changes.may_certify:
+        state, log = self.state, self.log
+        if not state.leads or state.events.held() < log.snapshot.position:
+            # Its history lacks events that the log has dropped.
             return False
-        if self.log.bytes_after(self.committed) >= PENDING_BYTES_MAX:
+        if not self.changes.may_certify:
             return False
-        if self.log.bytes_after_event(self.settled) >= UNSETTLED_BYTES_MAX:
+        if log.bytes_after(state.committed) >= PENDING_BYTES_MAX:
             return False
-        return self.log.last_index - self.committed < PENDING_MAX
+        if log.bytes_after_event(state.settled) >= UNSETTLED_BYTES_MAX:
+            return False
+        return log.last_index - state.committed < PENDING_MAX
 
-    def propose(self, make: Callable[[int, int, Cid | None], bytes]) -> None:
-        """Put an event into the log; `make` gets its term, its position and its parent."""
+    def propose(self, make: Callable[[Place], bytes]) -> None:
+        """Put an event into the log, which `make` makes for its place."""
         assert self.may_propose
-        position = self.log.last_position + 1
-        self._add(EntryKind.EVENT, make(self.term, position, self.log.last_cid()))
-
-    def change(self, config: Config) -> None:
-        """Put a change of members into the log: it counts from there on, committed or not (6)."""
-        self._add(EntryKind.MEMBERS, pack_config(config))
-        self.followers.add_followers()
-
-    def hand_over(self, to: Cid) -> None:
-        """Append the event that hands the order over to another version's sequencers."""
-        position = self.log.last_position + 1
-        block = self.owner.hand_over(self.term, position, self.log.last_cid(), to)
-        if block is None:
-            self.cannot_hand_over()
-        else:
-            self._add(EntryKind.EVENT, block)
-
-    def cannot_hand_over(self) -> None:
-        """No version names the outgoing sequencers: a leader lied, and the topic stays as it is."""
-        self.counts["handover_without_version"] += 1
+        self._add(EntryKind.EVENT, make(self.log.next_place(self.state.term)))
 
     def _add(self, kind: EntryKind, body: bytes) -> None:
+        state = self.state
         position = self.log.last_position + (kind is EntryKind.EVENT)
-        entry = Entry(self.term, position, kind, body)
-        self.note(entry)
-        write = self.log.append(self.topic, entry)
-        self._sync(write, then=partial(self._kept, self.term, self.log.last_index))
+        entry = Entry(state.term, position, kind, body)
+        state.note(entry)
+        write = self.log.append(state.topic, entry)
+        self.syncing.sync(write, then=partial(self._kept, state.term, self.log.last_index))
 
     def _kept(self, term: int, index: int) -> None:
-        if self.leads and self.term == term:
+        if self.state.leads and self.state.term == term:
             self.followers.kept(index)
+            self._advance()
 
-    def commit(self, index: int) -> None:
-        """Most members have everything up to an index on their disks."""
-        self.committed = index
+    def _advance(self) -> None:
+        """A follower, or the leader itself, has more entries on its disk."""
+        self.followers.commit()
+        self.certify()
+        self.settle()
+        self._change_members()
 
     def certify(self) -> None:
         """Let events leave that are committed and signed by most sequencers, in their order."""
+        state = self.state
         while True:
-            position = self.emitted + 1
+            position = state.emitted + 1
             found = self.log.event_at(position)
             if found is None or not self.is_committed(found[0]):
                 return
             _, entry = found
             signatures = self.followers.signatures.setdefault(position, {})
             if self.turn.me not in signatures:
-                signatures[self.turn.me] = self.owner.sign(entry)
+                signatures[self.turn.me] = state.events.sign(entry)
             if not self.is_proven(entry, signatures):
                 return
-            self.emitted = position
+            state.emitted = position
             del self.followers.signatures[position]
             self.owner.certified(entry, signatures)
 
     def is_committed(self, index: int) -> bool:
         """Whether most members have an entry on their disks."""
-        return index <= self.committed
+        return index <= self.state.committed
 
     def is_proven(self, entry: Entry, signatures: dict[PeerId, bytes]) -> bool:
         """Whether most sequencers have signed an event's place."""
-        signers = self.owner.signers_of(entry)
+        signers = self.state.events.signers_of(entry)
         return sum(peer in signatures for peer in signers) > len(signers) // 2
+
+    # Changes of members.
+
+    def _change_members(self) -> None:
+        """Begin a change, or take its next step."""
+        match self.changes.next_step():
+            case Config() as config:
+                self._change(config)
+            case Step.HAND_OVER:
+                self._hand_over()
+            case Step.RESIGN:
+                self._resign()
+            case Step.LEAVE:
+                self._leave()
+            case None:
+                pass
+
+    def _change(self, config: Config) -> None:
+        """Put a change of members into the log: it counts from there on, committed or not (6)."""
+        self._add(EntryKind.MEMBERS, pack_config(config))
+        self.followers.add_followers()
+        if self.changes.awaits_handover:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Append the event that hands the order over to another version's sequencers."""
+        config, block = self.log.config(), None
+        # No change without a version is taken over now, but the disk may hold one that was.
+        if config.version is not None:
+            place = self.log.next_place(self.state.term)
+            block = self.owner.hand_over(place, peers_of(config.outgoing), config.version)
+        if block is None:
+            # No version names the outgoing sequencers: a leader lied, and the topic stays as it is.
+            self.state.counts["handover_without_version"] += 1
+        else:
+            self._add(EntryKind.EVENT, block)
+
+    def _leave_if_removed(self) -> None:
+        if self.changes.is_removed:
+            self._leave()
+
+    def _leave(self) -> None:
+        """A committed change has removed this sequencer."""
+        if self.state.leads:
+            self._resign()
+        self.owner.removed()
+
+    def _resign(self) -> None:
+        self.followers.send_last_heartbeat()
+        self._step_down()
 
     # Compaction.
 
     def settle(self) -> None:
         """The history has grown, or more is committed: drop from the log what it need not keep."""
-        if self._stopped:
+        state, log = self.state, self.log
+        if state.is_stopped:
             return
-        held = self.owner.held()
-        if self.leads and held > self.emitted:
-            for position in range(self.emitted + 1, held + 1):
+        held = state.events.held()
+        if state.leads and held > state.emitted:
+            for position in range(state.emitted + 1, held + 1):
                 self.followers.signatures.pop(position, None)
-            self.emitted = held
+            state.emitted = held
             self.certify()
-        kept = self.parameters.sequencer_log
+        kept = state.parameters.sequencer_log
         # An event that only this history has could lose its proof with the disk. No other could be
         # made: followers that installed the snapshot do not know the event.
-        droppable = min(held, self.settled)
-        size = self.log.bytes_after(self.log.snapshot.index)
-        is_long = len(self.log) >= 2 * kept or size >= 2 * KEPT_BYTES_MAX
-        if not is_long or droppable <= self.log.snapshot.position:
+        droppable = min(held, state.settled)
+        size = log.bytes_after(log.snapshot.index)
+        is_long = len(log) >= 2 * kept or size >= 2 * KEPT_BYTES_MAX
+        if not is_long or droppable <= log.snapshot.position:
             return
-        lagging = max(self.log.last_index - kept, self.log.last_bytes(KEPT_BYTES_MAX))
-        index = min(self.committed, lagging)
-        if self.log.config().is_joint:
+        lagging = max(log.last_index - kept, log.last_bytes(KEPT_BYTES_MAX))
+        index = min(state.committed, lagging)
+        if log.config().is_joint:
             # A snapshot has one list of members: a follower that installs it knows of no change.
-            index = min(index, (self.log.last_change() or 0) - 1)
-        beyond = self.log.event_at(droppable + 1)
+            index = min(index, (log.last_change() or 0) - 1)
+        beyond = log.event_at(droppable + 1)
         if beyond is not None:
             index = min(index, beyond[0] - 1)
-        if index > self.log.snapshot.index:
-            for gone in range(self.log.snapshot.index + 1, index + 1):
-                self.forget(self.log.at(gone))
-            self._sync(*self.log.drop_to(self.topic, index))
-
-    def note(self, entry: Entry) -> None:
-        """An entry is in the log."""
-        if entry.kind is EntryKind.EVENT:
-            request_id = self.owner.request_of(entry.body)
-            self._requests[request_id] = entry.position
-            self._requested[entry.position] = request_id
-
-    def forget(self, entry: Entry) -> None:
-        """An entry is not in the log any more."""
-        if entry.kind is EntryKind.EVENT:
-            self._requests.pop(self._requested.pop(entry.position, b""), None)
-
-    def forget_requests(self) -> None:
-        """The log begins at a new snapshot."""
-        self._requests.clear()
-        self._requested.clear()
-
-    # The disk.
-
-    def _sync(self, *writes: Write, then: Callable[[], None] | None = None) -> None:
-        self._unsynced += 1
-
-        def synced() -> None:
-            self._unsynced -= 1
-            if then is not None and not self._stopped:
-                then()
-
-        self.turn.persist(*writes, then=synced)
-
-    def reply(self, to: PeerId, message: SequencerMessage) -> None:
-        """Answer once all that the answer depends on is synced."""
-        self.sync_reply(to, [], lambda: message)
-
-    def sync_reply(
-        self, to: PeerId, writes: list[Write], answer: Callable[[], SequencerMessage | None]
-    ) -> None:
-        """Write, and answer once that is synced; None: there is nothing to answer any more."""
-
-        def send() -> None:
-            message = answer()
-            if message is not None:
-                self.turn.send(to, message)
-
-        if writes or self._unsynced:
-            self._sync(*writes, then=send)
-        else:
-            send()
+        if index > log.snapshot.index:
+            for gone in range(log.snapshot.index + 1, index + 1):
+                state.forget(log.at(gone))
+            self.syncing.sync(*log.drop_to(state.topic, index))

@@ -8,6 +8,7 @@ may).
 """
 
 from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 from pulsarcast.model.errors import Rejection, RemoteError, Verdict
 from pulsarcast.model.events import EventDescriptor
@@ -27,6 +28,13 @@ POSITION_MAX = 1 << 63
 UNTIL_MAX = 8192
 """Bounds the marks in a version of publishers that it forbids: half a megabyte of the one that a
 version may have."""
+
+
+class Wanted(NamedTuple):
+    """The sequencers that the newest version names."""
+
+    version: Cid
+    peers: tuple[PeerId, ...]
 
 
 def valid_until(held: Iterable[Mark], allowed: Collection[PeerId] | None) -> list[Mark]:
@@ -172,10 +180,27 @@ class Versions:
         """Whether a peer is, or is to be, one of several sequencers that agree."""
         return self.first.is_sequenced and peer in self.sequencers()
 
+    def wanted(self) -> Wanted:
+        """The sequencers that the newest version names."""
+        return Wanted(self.current.cid, self.current.sequencers)
+
+    def named_by(self, version: Cid | None) -> tuple[PeerId, ...] | None:
+        """The sequencers that a version names, None meaning the first; None if it is unknown."""
+        known = self._find(version)
+        return None if known is None else known.sequencers
+
+    def is_later(self, version: Cid, than: Cid | None) -> bool:
+        """Whether one version comes after another, as far as both are known; None is the first."""
+        one, other = self._find(version), self._find(than)
+        return one is not None and other is not None and one.number > other.number
+
+    def _find(self, version: Cid | None) -> TopicDescriptor | None:
+        return self.first if version is None else self.by_cid.get(version)
+
     def named_since(self, version: Cid | None) -> tuple[PeerId, ...]:
         """All peers that versions name as sequencers, from a version on or, with None, from the
         first. From an unknown version: none."""
-        since = self.first if version is None else self.by_cid.get(version)
+        since = self._find(version)
         if since is None:
             return ()
         lists = (each.sequencers for each in self.by_cid.values() if each.number >= since.number)

@@ -17,7 +17,7 @@ from pulsarcast.model.errors import Rejection, RemoteError, Verdict
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.sequencing.configs import NO_CONFIG, Config, Member, unpack_config
 from pulsarcast.protocol.sequencing.log import Entry, EntryKind
-from pulsarcast.protocol.sequencing.roles import Role
+from pulsarcast.protocol.sequencing.state import Role
 from pulsarcast.simulation.findings import Findings
 from pulsarcast.simulation.sequencers.events import handover_of, version_of
 
@@ -63,25 +63,25 @@ class Checkers:
 
     def look(self, peer: Peer) -> None:
         """A sequencer has taken a step."""
-        sequencer = peer.sequencer
-        log = sequencer.log
+        state = peer.state
+        log = state.log
         seen, seen_term, seen_commit = self._seen[peer.index]
-        now = (log.last_index, log.last_term, sequencer.committed)
+        now = (log.last_index, log.last_term, state.committed)
         if (seen, seen_term) != now[:2]:
             self._match(peer, seen, seen_term)
         if seen_commit != now[2]:
             self._commit(peer, seen_commit)
         self._seen[peer.index] = now
-        if sequencer.role is Role.LEADER and sequencer.term not in self.leaders:
-            self.leaders[sequencer.term] = peer.index
+        if state.role is Role.LEADER and state.term not in self.leaders:
+            self.leaders[state.term] = peer.index
             self._complete(peer)
             if self.on_leader is not None:
                 self.on_leader(peer)
-        elif sequencer.role is Role.LEADER and self.leaders[sequencer.term] != peer.index:
-            self._object(peer, "election", f"a second leader in term {sequencer.term}")
+        elif state.role is Role.LEADER and self.leaders[state.term] != peer.index:
+            self._object(peer, "election", f"a second leader in term {state.term}")
 
     def _match(self, peer: Peer, seen: int, seen_term: int) -> None:
-        log = peer.sequencer.log
+        log = peer.state.log
         if seen <= log.last_index and log.term_at(seen) == seen_term:
             first = seen + 1
         else:
@@ -95,16 +95,16 @@ class Checkers:
                 self._object(peer, "log_matching", f"index {index}, term {entry.term}")
 
     def _commit(self, peer: Peer, seen: int) -> None:
-        sequencer = peer.sequencer
-        log = sequencer.log
+        state = peer.state
+        log = state.log
         if log.snapshot.index > self.committed_to:
             # Committed and dropped in one step: the snapshot says all that counts of it.
             self.committed_to = log.snapshot.index
             if log.snapshot.config != self.config:
                 self._change(peer.group.peers, log.snapshot.config)
-        for index in range(max(seen, log.snapshot.index) + 1, sequencer.committed + 1):
+        for index in range(max(seen, log.snapshot.index) + 1, state.committed + 1):
             entry = log.at(index)
-            known = self.committed.setdefault(index, (sequencer.term, entry))
+            known = self.committed.setdefault(index, (state.term, entry))
             if known[1] != entry:
                 self._object(peer, "state_machine", f"another entry is committed at {index}")
             elif index > self.committed_to:
@@ -118,15 +118,15 @@ class Checkers:
         if not config.is_joint and config.version is not None:
             self.version = self.group.numbers[config.version]
         for each in peers:
-            is_in = each.up and Member(each.id, each.sequencer.store) in config.members
+            is_in = each.up and Member(each.id, each.state.store) in config.members
             if is_in and not config.is_joint:
                 each.wiped = False
 
     def _complete(self, peer: Peer) -> None:
-        sequencer = peer.sequencer
-        log = sequencer.log
+        state = peer.state
+        log = state.log
         for index, (term, entry) in self.committed.items():
-            if term >= sequencer.term or index <= log.snapshot.index:
+            if term >= state.term or index <= log.snapshot.index:
                 continue
             if index > log.last_index or log.at(index) != entry:
                 self._object(peer, "leader_completeness", f"it lacks what is committed at {index}")

@@ -1,6 +1,7 @@
 """Events and versions among sequencers alone: as little as the machine and its checkers need."""
 
 from pulsarcast.model.ids import Cid, cid_of
+from pulsarcast.protocol.sequencing.log import Place
 
 
 def version_cid(number: int) -> Cid:
@@ -8,10 +9,10 @@ def version_cid(number: int) -> Cid:
     return cid_of(b"version %d" % number)
 
 
-def make_event(request: bytes, term: int, position: int, version: int, parent: Cid | None) -> bytes:
+def make_event(request: bytes, place: Place, version: int) -> bytes:
     """An event: its request, its place, its version, and a link to the one before."""
-    link = (parent or b"").hex().encode()
-    return b"%s/%d/%d/%d/%s" % (request, term, position, version, link)
+    link = (place.parent or b"").hex().encode()
+    return b"%s/%d/%d/%d/%s" % (request, place.term, place.position, version, link)
 
 
 def version_of(block: bytes) -> int:

@@ -19,12 +19,13 @@ from pulsarcast.model.ids import PEER_ID_PREFIX, Cid, PeerId, cid_of
 from pulsarcast.protocol.context import NO_PARTS, Context, Parts
 from pulsarcast.protocol.effects import Effect, Persist, Send, SetTimer
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.sequencing.log import ENTRY, INDEX_BYTES, SNAPSHOT, Entry, read_log
+from pulsarcast.protocol.sequencing.log import ENTRY, INDEX_BYTES, SNAPSHOT, Entry, Place, read_log
 from pulsarcast.protocol.sequencing.messages import SequencerMessage
-from pulsarcast.protocol.sequencing.owner import Wanted
 from pulsarcast.protocol.sequencing.persistent_state import STORE, VOTE, read_persistent_state
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
+from pulsarcast.protocol.sequencing.state import SequencerState
 from pulsarcast.protocol.store import DropState, PutState, StateRow
+from pulsarcast.protocol.topic.versions import Wanted
 from pulsarcast.protocol.turn import Turn
 from pulsarcast.simulation.clocks import NodeClock
 from pulsarcast.simulation.loop import Loop
@@ -61,6 +62,40 @@ def _signature(peer: PeerId, entry: Entry) -> bytes:
     return blake2b(place + entry.cid, key=peer[-32:], digest_size=8).digest()
 
 
+class HeardVersions:
+    """The versions of the topic that a sequencer has heard of, and the sequencers they name."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.newest = 0
+
+    def wanted(self) -> Wanted:
+        """The newest version."""
+        return Wanted(version_cid(self.newest), self.group.versions[self.newest])
+
+    def _number_of(self, version: Cid | None) -> int | None:
+        if version is None:
+            return 0
+        known = range(1, self.newest + 1)
+        return next((each for each in known if version_cid(each) == version), None)
+
+    def named_by(self, version: Cid | None) -> tuple[PeerId, ...] | None:
+        """Whom a version names."""
+        number = self._number_of(version)
+        return None if number is None else self.group.versions[number]
+
+    def named_since(self, version: Cid | None) -> tuple[PeerId, ...]:
+        """Everyone whom a version names, from one on."""
+        first = self._number_of(version)
+        known = () if first is None else self.group.versions[first : self.newest + 1]
+        return tuple(dict.fromkeys(peer for each in known for peer in each))
+
+    def is_later(self, version: Cid, than: Cid | None) -> bool:
+        """Whether one version comes after another."""
+        one, other = self._number_of(version), self._number_of(than)
+        return one is not None and other is not None and one > other
+
+
 class Peer:
     """One sequencer: its disk, and its process while it has one."""
 
@@ -75,10 +110,10 @@ class Peer:
         self.paused = False
         self.wiped = False
         """Its store was lost, and its new one was not admitted yet."""
-        self.version = 0
-        """The newest version of the topic that it has heard of."""
+        self.versions = HeardVersions(group)
         self.seated = False
         """Whether it takes part: it is named as a sequencer, and was not replaced."""
+        self.state: SequencerState
         self.sequencer: Sequencer
         self.history: dict[int, tuple[Cid, bytes]] = {}
         """By position: the event, and its request."""
@@ -118,17 +153,18 @@ class Peer:
         }
         context = Context(self._turn, self.group.parameters, parts=self.group.parts)
         context.counts = self.group.counts
-        self.sequencer = context.part(Sequencer)(
-            TOPIC,
-            self.group.versions[0],
+        self.state = SequencerState(
             context,
+            TOPIC,
+            self.versions,
             self,
             saved=read_persistent_state(rows.get((STORE, TOPIC)), rows.get((VOTE, TOPIC))),
             log=read_log(entries, rows.get((SNAPSHOT, TOPIC))),
         )
+        self.sequencer = context.part(Sequencer)(context, self.state, self)
         self.group.checkers.began(self)
         self.group.note(self, trace.NodeStarted())
-        self.seated = self.is_named(self.id, None)
+        self.seated = self.id in self.versions.named_since(None)
         if self.seated:
             self.step(self.sequencer.start)
         self._after(SPREAD_S, self._spread, None)
@@ -196,7 +232,7 @@ class Peer:
                 self.disk.pop((write.table, write.key), None)
         self.step(lambda: self._turn.persisted(persist.token))
 
-    # What the sequencer asks of its topic.
+    # What the sequencer asks of its events, and of its topic.
 
     def held(self) -> int:
         """The position up to which we have everything."""
@@ -224,56 +260,17 @@ class Peer:
 
     def leader_changed(self) -> None:
         """Who leads has changed."""
-        sequencer = self.sequencer
-        self.group.note(self, trace.LeaderChanged(TOPIC, sequencer.term, sequencer.leader))
+        change = trace.LeaderChanged(TOPIC, self.state.term, self.state.leader)
+        self.group.note(self, change)
 
     def signers_of(self, entry: Entry) -> tuple[PeerId, ...]:
         """The sequencers by the version that an event names."""
         return self.group.versions[version_of(entry.body)]
 
-    def wanted(self) -> Wanted:
-        """The newest version that we have heard of."""
-        return Wanted(version_cid(self.version), self.group.versions[self.version])
-
-    def _number_of(self, version: Cid | None) -> int | None:
-        if version is None:
-            return 0
-        known = range(1, self.version + 1)
-        return next((each for each in known if version_cid(each) == version), None)
-
-    def named_by(self, version: Cid | None) -> tuple[PeerId, ...] | None:
-        """Whom a version names, if we have heard of it."""
-        number = self._number_of(version)
-        return None if number is None else self.group.versions[number]
-
-    def is_named(self, peer: PeerId, since: Cid | None) -> bool:
-        """Whether a version that we have heard of names a peer."""
-        first = self._number_of(since)
-        if first is None:
-            return False
-        return any(peer in each for each in self.group.versions[first : self.version + 1])
-
-    def named(self) -> tuple[PeerId, ...]:
-        """Everyone whom a version that we have heard of names."""
-        known = self.group.versions[: self.version + 1]
-        return tuple(dict.fromkeys(peer for each in known for peer in each))
-
-    def is_later(self, version: Cid, than: Cid | None) -> bool:
-        """Whether one version comes after another."""
-        one, other = self._number_of(version), self._number_of(than)
-        return one is not None and other is not None and one > other
-
-    def hand_over(self, term: int, position: int, parent: Cid | None, to: Cid) -> bytes:
+    def hand_over(self, place: Place, outgoing: tuple[PeerId, ...], to: Cid) -> bytes:
         """An event that says whose certificates count from here on."""
-        counting = self.sequencer.changes.sequencers_before_handover()
-        number = self.group.numbers[to]
-        return make_event(
-            b"handover %d %d %d" % (number, term, position),
-            term,
-            position,
-            self.group.versions.index(counting),
-            parent,
-        )
+        request = b"handover %d %d %d" % (self.group.numbers[to], place.term, place.position)
+        return make_event(request, place, self.group.versions.index(outgoing))
 
     def handed_over(self, entry: Entry) -> Cid | None:
         """Whose, if it says so."""
@@ -290,9 +287,9 @@ class Peer:
 
     def learn(self, version: int) -> None:
         """Hear of a version: it may name us."""
-        if version <= self.version:
+        if version <= self.versions.newest:
             return
-        self.version = version
+        self.versions.newest = version
         if not self.up:
             return
         if not self.seated and self.id in self.group.versions[version]:
@@ -317,7 +314,7 @@ class Peer:
         self._synced[position] = None
         self._count_held()
         self.sequencer.settle()
-        if self.sequencer.leads:
+        if self.state.leads:
             self.group.acknowledge(self.history[position][1], position)
 
     def _count_held(self) -> None:
@@ -348,13 +345,11 @@ class Peer:
         position = self.requests.get(request)
         if position in self._synced:
             self.group.acknowledge(request, position)
-        if position is not None or sequencer.position_of(request) is not None:
+        if position is not None or self.state.position_of(request) is not None:
             return
         if sequencer.may_propose:
             counting = self.group.versions.index(sequencer.changes.certifying())
-            sequencer.propose(
-                lambda term, position, parent: make_event(request, term, position, counting, parent)
-            )
+            sequencer.propose(lambda place: make_event(request, place, counting))
 
 
 class Group:
@@ -461,7 +456,7 @@ class Group:
         living = [peer for peer in self.peers if peer.up and peer.seated]
         if living:
             peer = self.rng.choice(living)
-            leader = peer.sequencer.leader
+            leader = peer.state.leader
             if leader is not None and self.by_id[leader].up and self.by_id[leader].seated:
                 peer = self.by_id[leader]
             peer.submit(request)
@@ -475,7 +470,7 @@ class Group:
         sides: dict[int, dict[PeerId, bytes]] = {}
         for peer in self.peers:
             if peer.up and not peer.paused:
-                sides.setdefault(self.side[peer.index], {})[peer.id] = peer.sequencer.store
+                sides.setdefault(self.side[peer.index], {})[peer.id] = peer.state.store
 
         def is_quorum(stores: dict[PeerId, bytes]) -> bool:
             if not config.members:

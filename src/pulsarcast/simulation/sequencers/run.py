@@ -162,7 +162,7 @@ class _Play:
             return
         rng = self.rng
         peer = rng.choice(self.group.peers)
-        leaders = [each for each in self.group.peers if each.up and each.sequencer.leads]
+        leaders = [each for each in self.group.peers if each.up and each.state.leads]
         if leaders and rng.random() < 0.5:
             # It is the leader that matters most.
             peer = rng.choice(leaders)
@@ -198,7 +198,7 @@ class _Play:
         if self._calm or rng.random() < 0.4:
             return
         voters = [peer for peer in self.group.peers if peer is not leader and peer.up]
-        others = [peer for peer in voters if peer.sequencer.voted_for == leader.id]
+        others = [peer for peer in voters if peer.state.voted_for == leader.id]
         lasts_s = rng.uniform(2.0, 6.0)
 
         def strike(_: None) -> None:

@@ -106,7 +106,7 @@ def members_entry(
 
 
 def both(solo: Solo) -> tuple[Member, ...]:
-    return (Member(ME, sequencer(solo).store), Member(HER, HER_STORE))
+    return (Member(ME, sequencer(solo).state.store), Member(HER, HER_STORE))
 
 
 def counted(version: TopicDescriptor, payload: bytes) -> Entry:
@@ -142,7 +142,7 @@ def test_an_entry_that_a_later_version_forbids_does_not_keep_us_from_starting() 
     again = start(solo.store)
     assert sequencer(again).log.last_index == 2
     again.advance(30.0)
-    assert sequencer(again).leads
+    assert sequencer(again).state.leads
 
 
 def test_an_entry_that_a_version_we_know_forbids_is_not_taken() -> None:
@@ -161,7 +161,7 @@ def test_a_change_of_the_list_without_a_version_is_not_taken() -> None:
     assert sequencer(solo).log.last_index == 0
     assert "invalid_log" in solo.reasons()
     solo.advance(30.0)
-    assert sequencer(solo).leads
+    assert sequencer(solo).state.leads
 
 
 def test_a_change_from_others_than_those_before_it_is_not_taken() -> None:
@@ -199,7 +199,7 @@ def test_who_knows_no_version_of_those_who_go_does_not_hand_over() -> None:
     solo.hear(HER, Append(TOPIC.cid, 5, HER_STORE, 7, 5, (), 7, 1, 0, snapshot))
     assert sequencer(solo).log.config() == config
     solo.advance(30.0)
-    assert sequencer(solo).leads
+    assert sequencer(solo).state.leads
     assert solo.node.counts["handover_without_version"] > 0
     assert sequencer(solo).log.last_position == 0
 
@@ -213,7 +213,7 @@ def test_a_list_that_its_version_does_not_name_begins_no_change() -> None:
     solo.hear(HER, append(0, members_entry((me,), version=flipped.cid)))
     announce(solo, flipped, newer)
     solo.advance(30.0)
-    assert sequencer(solo).leads
+    assert sequencer(solo).state.leads
     assert solo.node.counts["handover_without_version"] > 0
     assert not sequencer(solo).log.config().is_joint
 
@@ -247,7 +247,7 @@ def test_a_lie_about_what_is_committed_lasts_until_a_restart() -> None:
     solo = summoned()
     members, event = members_entry(both(solo)), counted(TOPIC, b"hers")
     solo.hear(HER, replace(append(0, members, event), committed=1 << 20))
-    assert sequencer(solo).committed == 2, "no more than we have"
+    assert sequencer(solo).state.committed == 2, "no more than we have"
     instead = replace(append(1, Entry(6, 0, EntryKind.NOTHING, b"")), term=6)
     solo.hear(HER, instead)
     assert solo.reasons() == ["lost_entries"]
@@ -307,7 +307,7 @@ def any_append(rng: Random, solo: Solo, events: list[bytes]) -> Append:
     log = sequencer(solo).log
     before = rng.choice((log.last_index, rng.randint(0, log.last_index + 1)))
     before_term = log.term_at(before)
-    term = max(5, sequencer(solo).term) + (rng.random() < 0.2)
+    term = max(5, sequencer(solo).state.term) + (rng.random() < 0.2)
     entry_term = max(5, before_term or 0)
     position = log.position_at(before) if before_term is not None else rng.randint(0, 5)
     position += rng.random() < 0.1

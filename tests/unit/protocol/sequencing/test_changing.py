@@ -155,7 +155,7 @@ def test_who_is_named_again_has_the_store_that_it_had() -> None:
     """A leader may have counted on it before we knew of the version that names us again."""
     lab, topic = make_lab(0, 1, 2)
     stores = [
-        lab.world.node(index).sequencer_registry.by_topic[topic].sequencer.store
+        lab.world.node(index).sequencer_registry.by_topic[topic].sequencer.state.store
         for index in (0, 1, 2)
     ]
     change(lab, topic, 3, 4, 5)
@@ -164,7 +164,7 @@ def test_who_is_named_again_has_the_store_that_it_had() -> None:
     lab.world.restart(1)
     change(lab, topic, 0, 1, 2)
     again = [
-        lab.world.node(index).sequencer_registry.by_topic[topic].sequencer.store
+        lab.world.node(index).sequencer_registry.by_topic[topic].sequencer.state.store
         for index in (0, 1, 2)
     ]
     assert again == stores

@@ -6,7 +6,7 @@ from pulsarcast.model.errors import RemoteError
 from pulsarcast.protocol.sequencing.entries import Entries
 from pulsarcast.protocol.sequencing.log import Entry, EntryKind
 from pulsarcast.protocol.sequencing.messages import Append, Appended
-from pulsarcast.protocol.sequencing.roles import Role
+from pulsarcast.protocol.sequencing.state import Role
 from tests.unit.protocol.sequencing.work import HIM, HIS_STORE, TOPIC, Bench
 
 NOTHING = Entry(1, 0, EntryKind.NOTHING, b"")
@@ -24,8 +24,7 @@ def answers(bench: Bench) -> list[tuple[bool, int]]:
 
 def test_an_entry_is_on_the_disk_before_the_leader_hears_of_it() -> None:
     bench = Bench()
-    Entries(bench.sequencer).receive(HIM, append(NOTHING))
-    assert bench.sequencer.leader == HIM
+    assert Entries(bench.state, bench.syncing).take(HIM, append(NOTHING))
     assert answers(bench) == []
     bench.core.sync()
     assert answers(bench) == [(True, 1)]
@@ -33,18 +32,19 @@ def test_an_entry_is_on_the_disk_before_the_leader_hears_of_it() -> None:
 
 def test_entries_behind_a_gap_are_not_taken_over() -> None:
     bench = Bench()
-    Entries(bench.sequencer).receive(HIM, append(NOTHING, before=3, before_term=1))
+    entries = Entries(bench.state, bench.syncing)
+    assert not entries.take(HIM, append(NOTHING, before=3, before_term=1))
     bench.core.sync()
     assert answers(bench) == [(False, 0)]
-    assert len(bench.sequencer.log) == 0
+    assert len(bench.state.log) == 0
 
 
 def test_a_leader_of_an_earlier_term_is_told_so_and_changes_nothing() -> None:
     bench = Bench()
-    bench.sequencer.term = 2
-    Entries(bench.sequencer).receive(HIM, append(NOTHING))
+    bench.state.term = 2
+    bench.sequencer().receive(HIM, append(NOTHING))
     assert answers(bench) == [(False, 0)]
-    assert (bench.sequencer.leader, len(bench.sequencer.log)) == (None, 0)
+    assert (bench.state.leader, len(bench.state.log)) == (None, 0)
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,12 @@ def test_a_leader_of_an_earlier_term_is_told_so_and_changes_nothing() -> None:
 def test_an_entry_that_no_leader_sends_leaves_the_log_as_it_was(entry: Entry) -> None:
     bench = Bench()
     with pytest.raises(RemoteError):
-        Entries(bench.sequencer).receive(HIM, append(entry))
-    assert len(bench.sequencer.log) == 0
+        bench.sequencer().receive(HIM, append(entry))
+    assert len(bench.state.log) == 0
 
 
 def test_two_leaders_in_one_term_are_one_too_many() -> None:
     bench = Bench()
-    bench.sequencer.term, bench.sequencer.role = 1, Role.LEADER
+    bench.state.term, bench.state.role = 1, Role.LEADER
     with pytest.raises(RemoteError):
-        Entries(bench.sequencer).receive(HIM, append(NOTHING))
+        bench.sequencer().receive(HIM, append(NOTHING))

@@ -28,7 +28,7 @@ from pulsarcast.protocol.messages import (
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.publishing.waiting_requests import Waiting
 from pulsarcast.protocol.sequencing import sequencer
-from pulsarcast.protocol.sequencing.log import Entry, EntryKind, Log
+from pulsarcast.protocol.sequencing.log import Entry, EntryKind, Log, Place
 from pulsarcast.protocol.sequencing.messages import Appended
 from pulsarcast.protocol.sequencing.proposals import Proposals
 from pulsarcast.protocol.topic.published_requests import PublishedRequests
@@ -56,15 +56,16 @@ def hear(pair: Pair, who: Identity, signed: SignedRequest, *, settled: int = 0) 
 
 def in_log(pair: Pair) -> list[bytes]:
     """The requests in the log, by position."""
-    owner = pair.sequencer.owner
+    events = pair.sequencer.state.events
     entries = [entry for _, entry in pair.sequencer.log if entry.kind is EntryKind.EVENT]
-    return [owner.request_of(entry.body) for entry in entries]
+    return [events.request_of(entry.body) for entry in entries]
 
 
 class Leader:
     """A sequencer that puts all that it is given into its log, and never commits it."""
 
     def __init__(self, descriptor: TopicDescriptor) -> None:
+        self.state = self
         self.leads = self.may_propose = True
         self.leader = MALLORY.peer_id
         self.changes = SimpleNamespace(certifying=lambda: descriptor.sequencers)
@@ -74,8 +75,8 @@ class Leader:
         ids = [decode_event(block).request_id for block in self.blocks]
         return ids.index(request_id) + 1 if request_id in ids else None
 
-    def propose(self, make: Callable[[int, int, Cid | None], bytes]) -> None:
-        self.blocks.append(make(1, len(self.blocks) + 1, None))
+    def propose(self, make: Callable[[Place], bytes]) -> None:
+        self.blocks.append(make(Place(1, len(self.blocks) + 1, None)))
 
 
 def test_a_leader_takes_a_number_until_it_is_in_the_history() -> None:
@@ -164,7 +165,7 @@ def sign(pair: Pair) -> Cid:
     assert event.position is not None
     signature = sign_place(MALLORY, pair.topic, event.position, event.cid)
     signatures = ((event.position.number, signature),)
-    answer = Appended(pair.topic, pair.sequencer.term, STORE, True, index, 0, signatures)
+    answer = Appended(pair.topic, pair.sequencer.state.term, STORE, True, index, 0, signatures)
     pair.solo.hear(MALLORY.peer_id, answer)
     return event.cid
 
@@ -197,7 +198,7 @@ def test_who_waits_for_replicas_of_an_event_that_others_let_out_is_answered() ->
     }
     certificate = make_certificate(pair.descriptor.sequencers, both)
     pair.solo.hear(MALLORY.peer_id, EventMessage(event.block, 1, certificate=certificate))
-    assert pair.sequencer.owner.held() == 1
+    assert pair.sequencer.state.events.held() == 1
     pair.solo.advance(60.0)
     (answer,) = pair.solo.sent_to(BOB.peer_id, RequestAnswered)
     assert answer.event == event.cid
@@ -225,10 +226,10 @@ def test_a_leader_knows_the_numbers_that_one_before_it_has_taken() -> None:
     first, other = (request_of(BOB, pair.topic, 1, payload=each) for each in (b"one", b"other"))
     hear(pair, BOB, first)
     pair.solo.advance(30.0)
-    assert not pair.sequencer.leads or pair.sequencer.term > 1
+    assert not pair.sequencer.state.leads or pair.sequencer.state.term > 1
     pair.keeps = True
     pair.solo.advance(30.0)
-    assert pair.sequencer.leads
+    assert pair.sequencer.state.leads
     hear(pair, BOB, other)
     assert in_log(pair) == [first.request_id]
 
@@ -299,7 +300,7 @@ def test_who_waits_with_a_leader_that_steps_down_is_sent_elsewhere() -> None:
     hear(pair, BOB, signed)
     pair.solo.peers.clear()
     pair.solo.advance(30.0)
-    assert not pair.sequencer.leads
+    assert not pair.sequencer.state.leads
     (answer,) = pair.solo.sent_to(BOB.peer_id, RequestReferred)
     assert answer.request_id == signed.request_id
     assert pair.solo.node.footprint()["requests"] == 0
@@ -313,10 +314,13 @@ def test_an_answer_costs_a_leader_no_more_where_its_log_is_long(
     pair.keeps = False
     leading = pair.sequencer
     for _ in range(500):
-        leading.log._put(Entry(leading.term, leading.log.last_position, EntryKind.NOTHING, b""))
+        leading.log._put(
+            Entry(leading.state.term, leading.log.last_position, EntryKind.NOTHING, b"")
+        )
     last = leading.followers._synced = leading.log.last_index
     answers = [
-        Appended(pair.topic, leading.term, STORE, True, index, 0, ()) for index in (last - 1, last)
+        Appended(pair.topic, leading.state.term, STORE, True, index, 0, ())
+        for index in (last - 1, last)
     ]
     pair.solo.hear(MALLORY.peer_id, answers[0])
     looked: list[int] = []
@@ -329,5 +333,5 @@ def test_an_answer_costs_a_leader_no_more_where_its_log_is_long(
     monkeypatch.setattr(Log, "at", counted)
     monkeypatch.setattr(Log, "__iter__", None)
     pair.solo.hear(MALLORY.peer_id, answers[1])
-    assert leading.committed == last
+    assert leading.state.committed == last
     assert len(looked) < 10

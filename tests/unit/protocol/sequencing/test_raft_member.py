@@ -44,7 +44,7 @@ def member(lab: Lab, index: int, topic: Cid) -> RaftMember:
 
 def leader_of(lab: Lab, topic: Cid) -> int:
     living = [index for index in SEQUENCERS if lab.world.is_up(index)]
-    leaders = [index for index in living if member(lab, index, topic).sequencer.leads]
+    leaders = [index for index in living if member(lab, index, topic).sequencer.state.leads]
     assert len(leaders) == 1, leaders
     return leaders[0]
 
@@ -56,7 +56,7 @@ def identity(lab: Lab, index: int) -> Identity:
 def test_sequencers_are_summoned_and_one_of_them_leads() -> None:
     lab, topic = make_lab()
     leader = leader_of(lab, topic)
-    told = {member(lab, index, topic).sequencer.leader for index in SEQUENCERS}
+    told = {member(lab, index, topic).sequencer.state.leader for index in SEQUENCERS}
     assert told == {lab.peer(leader)}
 
 
@@ -111,7 +111,7 @@ def test_one_that_returns_steps_back_and_catches_up() -> None:
     lab.world.restart(old)
     lab.run(20.0)
     assert leader_of(lab, topic) != old
-    assert member(lab, old, topic).held() == 2
+    assert member(lab, old, topic).events.held() == 2
     third = lab.publish(old, topic, b"from the old leader")
     lab.run(5.0)
     assert lab.delivered(READER, topic)[-1] == third
@@ -127,8 +127,8 @@ def test_one_that_lost_its_store_votes_again_once_it_is_admitted() -> None:
     lab.publish(AUTHOR, topic, b"meanwhile")
     lab.run(30.0)
     back = member(lab, victim, topic)
-    assert back.sequencer.has_vote
-    assert back.held() == 2
+    assert back.sequencer.state.has_vote
+    assert back.events.held() == 2
     assert lab.world.node(leader_of(lab, topic)).counts["readmitted"] == 1
     # Now the other one may be lost as well.
     lab.world.kill(leader_of(lab, topic))
@@ -270,7 +270,7 @@ def test_a_leader_remembers_no_author_whose_requests_are_in_its_history() -> Non
         lab.publish(index, topic, b"again from %d" % index)
     lab.run(10.0)
     leading = member(lab, leader, topic)
-    assert leading.held() == 8
+    assert leading.events.held() == 8
     assert (len(leading.proposals), len(leading.queue)) == (0, 0)
 
 

@@ -1,22 +1,24 @@
-"""The node as a sequencer of one topic, on its own: what its signature covers."""
+"""The node as a sequencer of one topic, on its own: the handover that it makes."""
 
 from typing import Any, cast
 
+from pulsarcast.model.events import Position, decode_event
 from pulsarcast.model.topics import DeliveryOrder, TopicSettings
-from pulsarcast.protocol.sequencing.log import Entry, EntryKind
+from pulsarcast.protocol.sequencing.log import Place
 from pulsarcast.protocol.sequencing.raft_member import RaftMember
 from tests.support.parts import Core
 from tests.support.people import ALICE, BOB, topic_of
 
 
-def test_a_member_signs_an_events_place_and_knows_who_signed_another() -> None:
+def test_a_handover_is_made_only_for_sequencers_that_a_version_names() -> None:
     core = Core()
-    settings = TopicSettings(order=DeliveryOrder.TOTAL, sequencers=(ALICE.peer_id, BOB.peer_id))
-    topic = core.topic(topic_of(ALICE, settings))
+    sequencers = (ALICE.peer_id, BOB.peer_id)
+    descriptor = topic_of(ALICE, TopicSettings(order=DeliveryOrder.TOTAL, sequencers=sequencers))
+    topic = core.topic(descriptor)
     member = RaftMember(core.context, topic, core.publisher, core.outbox, cast("Any", core.owner))
-    entry = Entry(1, 1, EntryKind.EVENT, b"event")
-    signature = member.sign(entry)
-    assert member.is_signed(ALICE.peer_id, entry, signature)
-    assert not member.is_signed(BOB.peer_id, entry, signature)
-    assert not member.is_signed(ALICE.peer_id, entry._replace(position=2), signature)
-    assert not member.is_signed(ALICE.peer_id, entry._replace(term=2), signature)
+    place = Place(2, 7, None)
+    block = member.hand_over(place, sequencers, descriptor.cid)
+    assert block is not None
+    event = decode_event(block)
+    assert (event.position, event.hands_over_to) == (Position(2, 7), descriptor.cid)
+    assert member.hand_over(place, sequencers[:1], descriptor.cid) is None

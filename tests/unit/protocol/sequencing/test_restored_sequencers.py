@@ -41,7 +41,7 @@ def first_life() -> tuple[MemoryStore, Sequencer]:
     solo = start(MemoryStore(), seed=1)
     solo.hear(ANN, Summon(TOPIC.cid))
     sequencer = solo.node.sequencer_registry.by_topic[TOPIC.cid].sequencer
-    members = (Member(ME, sequencer.store), Member(ANN, ANNS_STORE))
+    members = (Member(ME, sequencer.state.store), Member(ANN, ANNS_STORE))
     snapshot = Snapshot(3, 6, 0, None, Config(members))
     nothing = Entry(7, 0, EntryKind.NOTHING, b"")
     solo.hear(
@@ -64,12 +64,12 @@ def test_a_sequencer_that_left_comes_back_with_its_store() -> None:
     """What the next test is compared with."""
     store, before = first_life()
     again = join_as_sequencer(sequencer_state_alone(store))
-    assert (again.store, again.term, again.log.last_index) == (before.store, 7, 4)
+    assert (again.state.store, again.state.term, again.log.last_index) == (before.state.store, 7, 4)
 
 
 def test_who_had_not_voted_in_its_term_may_still_vote_in_it_after_a_restart() -> None:
     store, before = first_life()
-    assert before.voted_for is None
+    assert before.state.voted_for is None
     again = start(store)
     again.hear(ANN, RequestVote(TOPIC.cid, 7, ANNS_STORE, 4, 7, False))
     (vote,) = again.sent_to(ANN, Vote)
@@ -85,8 +85,8 @@ def test_a_restored_disk_never_gets_its_old_store_and_vote_back(lives: int) -> N
         start(store)
         assert RESTORED not in store.rows()
     again = join_as_sequencer(store)
-    assert again.store != before.store
-    assert (again.term, again.log.last_index) == (0, 0)
+    assert again.state.store != before.state.store
+    assert (again.state.term, again.log.last_index) == (0, 0)
 
 
 def test_a_restored_disk_says_so_until_the_new_store_is_on_it() -> None:
