@@ -11,11 +11,15 @@ from pulsarcast.protocol.dissemination.tree_heartbeat import Heartbeat
 
 
 def choose_overlay(
-    topic: TopicDescriptor, context: Context, dht: Kademlia, owner: OverlayOwner
+    topic: TopicDescriptor, context: Context, dht: Kademlia, owner: OverlayOwner, *, started: bool
 ) -> tuple[Overlay, Conversation]:
     """A tree or a cube, as the topic's first version says: it never changes."""
     if topic.dissemination is Dissemination.CUBE:
-        cube = context.part(DisseminationCube)(topic.cid, topic.root_peer, context, dht, owner)
+        cube = context.part(DisseminationCube)(
+            topic.cid, topic.root_peer, context, dht, owner, started=started
+        )
         return cube, context.part(CubeHeartbeat)(topic.cid, context, cube, owner)
-    tree = context.part(DisseminationTree)(topic.cid, topic.root_peer, context, dht, owner)
+    tree = context.part(DisseminationTree)(
+        topic.cid, topic.root_peer, context, dht, owner, started=started
+    )
     return tree, context.part(Heartbeat)(topic.cid, context, tree, owner)

@@ -63,6 +63,8 @@ class DisseminationCube:
         context: Context,
         dht: Kademlia,
         owner: OverlayOwner,
+        *,
+        started: bool = True,
     ) -> None:
         self.topic = topic
         self.root_peer = root
@@ -78,8 +80,7 @@ class DisseminationCube:
         )
         self.links: dict[PeerId, Link] = {}
         """All members that the node has met, kept among `members` or not."""
-        self.fresh = False
-        self.open = True
+        self.open = started
         self.leaving = False
         self.search = JoinSearch(topic, root, context, dht, self)
         self.candidates = Candidates(
@@ -129,10 +130,6 @@ class DisseminationCube:
     def _knows_closer(self) -> bool:
         key = self.search.walk.root_key
         return any(is_closer(member, self.turn.me, key) for member in self.members)
-
-    def is_neighbour(self, peer: PeerId) -> bool:
-        """Whether events flow between the node and this peer."""
-        return peer in self.links
 
     def path_from_here(self) -> tuple[PeerId, ...]:
         """The node itself."""
@@ -188,7 +185,7 @@ class DisseminationCube:
         if by is not None and message is not None:
             self._unexplored = KEY_BITS - 1
             self.candidates.hear_of((by, *(contact.peer for contact in message.members)), by)
-            if self.fresh:
+            if not self.open:
                 self._expect_start()
         self.owner.attached(by, None if message is None else message.digest)
         if self.open:
@@ -202,7 +199,7 @@ class DisseminationCube:
 
     def look_elsewhere(self) -> None:
         """The member that let the node in does not help: find another."""
-        if self.fresh and not self.leaving:
+        if not self.open and not self.leaving:
             self._rejoin(without=self._host)
 
     def _rejoin(self, without: PeerId | None = None) -> None:
@@ -255,9 +252,11 @@ class DisseminationCube:
 
     # Meeting.
 
-    def receive(self, sender: PeerId, message: OverlayMessage) -> None:
-        """A peer says something about the node's place or its own."""
+    def receive(self, sender: PeerId, message: Join | OverlayMessage) -> None:
+        """A peer wants to join, or says something about the node's place or its own."""
         match message:
+            case Join():
+                self.receive_join(sender, message)
             case Meet():
                 self._receive_meet(sender, message)
             case Members():

@@ -145,9 +145,6 @@ class CubeHeartbeat:
             self.counts["cube_difference"] += 1
             self.owner.differs_from(sender)
 
-    def learn(self, contacts: tuple[Contact, ...]) -> None:
-        """A peer names members: the cube has heard of them already."""
-
     def lost(self, peer: PeerId) -> None:
         """A connection ended, or a member has left."""
         self._asked.pop(peer, None)

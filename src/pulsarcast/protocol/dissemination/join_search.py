@@ -25,7 +25,8 @@ REJOIN_S = 0.2
 class JoinOwner(Protocol):
     """What the search asks of the overlay in which the node looks for a place."""
 
-    fresh: bool
+    open: bool
+    """Whether the node has its start."""
     leaving: bool
 
     @property
@@ -64,7 +65,7 @@ class JoinSearch:
     @property
     def fresh(self) -> bool:
         """Whether the node holds nothing yet, and asks for a start."""
-        return self._owner.fresh
+        return not self._owner.open
 
     @property
     def _may_stay(self) -> bool:

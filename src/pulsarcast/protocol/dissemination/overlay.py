@@ -2,7 +2,8 @@
 
 A topic's author chooses: the tree, for many subscribers and few publishers, or the cube, where
 every publisher is the root of its own tree (docs/spec/pulsarcast.md and cube.md). This file holds
-what a topic asks of either, and what either asks of the topic.
+what a topic asks of either, and what either asks of the topic. A part of a topic gets no more of it
+than the protocol that it uses.
 """
 
 from collections.abc import Collection, Mapping
@@ -10,7 +11,6 @@ from typing import NamedTuple, Protocol
 
 from pulsarcast.model.ids import PeerId
 from pulsarcast.protocol.messages import (
-    Contact,
     EventMessage,
     Join,
     OverlayMessage,
@@ -72,9 +72,6 @@ class OverlayOwner(Protocol):
     def attached(self, parent: PeerId | None, digest: bytes | None) -> None:
         """The node has a place now: let in by `parent`, or as the first."""
 
-    def learn(self, members: tuple[Contact, ...]) -> None:
-        """The member that let the node in names others."""
-
     def welcome(self, child: PeerId, *, fresh: bool) -> None:
         """A newcomer was let in: tell it what the node holds."""
 
@@ -88,17 +85,27 @@ class OverlayOwner(Protocol):
         """The node is out of the overlay, and no child depends on it."""
 
 
-class Overlay(Protocol):
-    """What a topic asks of the way in which its events travel."""
+class Forwarding(Protocol):
+    """The flow of events between the node and its neighbours."""
 
-    root_peer: PeerId
-    """The peer towards whose key joins travel."""
     links: dict[PeerId, Link]
     """The neighbours: events flow between each of them and the node."""
-    fresh: bool
-    """Whether the node holds nothing yet, and asks the member that lets it in for a start."""
-    open: bool
-    """Whether the node knows enough of the topic to let others in."""
+
+    def forward(
+        self, message: EventMessage, *, source: PeerId | None, via_overlay: bool = True
+    ) -> None:
+        """Forward an event, never back to `source`, the peer that sent it.
+
+        `via_overlay` says whether a member sent it live, so that other members forward it too. If
+        not, it was recovered, or its publisher handed it in from outside.
+        """
+
+    def receive_from_stranger(self, sender: PeerId) -> None:
+        """A peer that is no neighbour has passed an event on: it takes the node for one."""
+
+
+class Neighbourhood(Protocol):
+    """The node's place among the members."""
 
     @property
     def upstream(self) -> PeerId | None:
@@ -116,14 +123,18 @@ class Overlay(Protocol):
     def keeps_together(self) -> bool:
         """Whether there are members that would not find each other without the node."""
 
-    def is_neighbour(self, peer: PeerId) -> bool:
-        """Whether events flow between the node and this peer."""
-
-    def path_from_here(self) -> tuple[PeerId, ...]:
-        """The node's path as others hear it: the node first, then the peers above it."""
-
     def first_to_hear(self, count: int) -> tuple[PeerId, ...]:
         """Some of the members that get an event of the node from it."""
+
+    def view(self, *, subscribed: bool, lazy: tuple[PeerId, ...]) -> TreeView | CubeView:
+        """The node's place, for checkers and for people."""
+
+    def footprint(self) -> dict[str, int]:
+        """How much is kept in memory."""
+
+
+class Membership(Protocol):
+    """How the node becomes a member, stays one, and leaves."""
 
     def join(self) -> None:
         """Find a place, or be the first."""
@@ -140,39 +151,29 @@ class Overlay(Protocol):
     def lost(self, peer: PeerId) -> None:
         """A connection ended."""
 
-    def receive_join(self, sender: PeerId, message: Join) -> None:
-        """A peer wants to join, or only looks for a member."""
-
-    def receive(self, sender: PeerId, message: OverlayMessage) -> None:
-        """A peer says something about the node's place or its own."""
-
-    def receive_from_stranger(self, sender: PeerId) -> None:
-        """A peer that is no neighbour has passed an event on: it takes the node for one."""
-
-    def forward(
-        self, message: EventMessage, *, source: PeerId | None, via_overlay: bool = True
-    ) -> None:
-        """Forward an event, never back to `source`, the peer that sent it.
-
-        `via_overlay` says whether a member sent it live, so that other members forward it too. If
-        not, it was recovered, or its publisher handed it in from outside.
-        """
-
-    def view(self, *, subscribed: bool, lazy: tuple[PeerId, ...]) -> TreeView | CubeView:
-        """The node's place, for checkers and for people."""
-
-    def footprint(self) -> dict[str, int]:
-        """How much is kept in memory."""
+    def receive(self, sender: PeerId, message: Join | OverlayMessage) -> None:
+        """A peer wants to join, or says something about the node's place or its own."""
 
 
-class Conversation(Protocol):
-    """What a topic asks of the heartbeats between members."""
+class Overlay(Forwarding, Neighbourhood, Membership, Protocol):
+    """The way in which a topic's events travel, whole: a tree or a cube."""
+
+
+class Acquaintances(Protocol):
+    """The members that the node knows beside its neighbours, from heartbeats."""
 
     round_trip_s: float
 
     @property
     def lazy(self) -> Mapping[PeerId, None]:
         """The members, beside the main neighbour, that the node compares frontiers with."""
+
+    def members(self) -> list[PeerId]:
+        """Members that can be asked for something."""
+
+
+class Conversation(Acquaintances, Protocol):
+    """The heartbeats between members."""
 
     def start(self) -> None:
         """Begin to send heartbeats."""
@@ -183,17 +184,11 @@ class Conversation(Protocol):
     def hurry(self) -> None:
         """Something changed: send heartbeats at the normal interval again."""
 
+    def announce(self) -> None:
+        """The node has a place, or another one: tell the members that it concerns."""
+
     def receive(self, sender: PeerId, message: Status) -> None:
         """A member says what it holds."""
 
-    def learn(self, contacts: tuple[Contact, ...]) -> None:
-        """A peer names some members."""
-
     def lost(self, peer: PeerId) -> None:
         """A connection ended, or a member has left."""
-
-    def members(self) -> list[PeerId]:
-        """Members that can be asked for something."""
-
-    def announce(self) -> None:
-        """The node has a place, or another one: tell the members that it concerns."""

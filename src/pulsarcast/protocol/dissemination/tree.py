@@ -37,6 +37,8 @@ from pulsarcast.protocol.messages import (
 
 PATH_MAX = 255
 """Peers between a node and the root; a longer path is a cycle, or a lie."""
+MEMBERS_MAX = 16
+"""Members remembered to choose lazy neighbours from: bounds memory."""
 WAITING_MAX = 64
 """Joiners that wait until the node is attached itself: bounds memory."""
 
@@ -51,6 +53,8 @@ class DisseminationTree:
         context: Context,
         dht: Kademlia,
         owner: OverlayOwner,
+        *,
+        started: bool = True,
     ) -> None:
         self.topic = topic
         self.root_peer = root
@@ -64,10 +68,10 @@ class DisseminationTree:
         self.children: dict[PeerId, None] = {}
         self.links: dict[PeerId, Link] = {}
         self.is_root = False
-        self.fresh = False
-        """Whether the node holds nothing yet, and asks its parent for a start."""
-        self.open = True
-        """Whether the node knows enough of the topic to take children in."""
+        self.members: dict[PeerId, None] = {}
+        """Members that the node has heard of, the latest last."""
+        self.open = started
+        """Whether the node has its start, and takes children in; if not, it asks for one."""
         self.leaving = False
         self.search = JoinSearch(topic, root, context, dht, self)
         self._waiting: dict[PeerId, Join] = {}
@@ -100,10 +104,6 @@ class DisseminationTree:
         """Some of the neighbours that get an event of the node from it."""
         return tuple(self.links)[:count]
 
-    def is_neighbour(self, peer: PeerId) -> bool:
-        """Whether events flow between the node and this peer."""
-        return peer in self.links
-
     # Joining.
 
     def join(self) -> None:
@@ -124,9 +124,11 @@ class DisseminationTree:
 
     # Answers.
 
-    def receive(self, sender: PeerId, message: OverlayMessage) -> None:
-        """A peer says something about the node's place or its own."""
+    def receive(self, sender: PeerId, message: Join | OverlayMessage) -> None:
+        """A peer wants to join, or says something about the node's place or its own."""
         match message:
+            case Join():
+                self.receive_join(sender, message)
             case JoinAccepted():
                 self.accepted(sender, message)
             case JoinReferred():
@@ -165,14 +167,14 @@ class DisseminationTree:
         self.search.end_lookout()
         if merged:
             self.counts["tree_merge"] += 1
-        self.owner.learn(message.members)
+        self.hear_of(message.members)
         self._settled(sender, message.digest)
         self._expect_start()
 
     def _expect_start(self) -> None:
         """A fresh node's parent owes it a start; without one, look for another parent."""
         self.turn.cancel(self._start_timer)
-        if self.fresh and not self.leaving:
+        if not self.open and not self.leaving:
             wait_s = 2 * self.parameters.join_timeout_s
             so_far = self.owner.digest()
             self._start_timer = self.turn.after(wait_s, lambda: self._check_start(so_far))
@@ -181,7 +183,7 @@ class DisseminationTree:
         if self.owner.digest() != so_far:
             # A long one, and still coming.
             self._expect_start()
-        elif self.fresh:
+        elif not self.open:
             self.look_elsewhere()
 
     def is_cycle(self, path: tuple[PeerId, ...]) -> bool:
@@ -263,6 +265,15 @@ class DisseminationTree:
 
     def _refuse(self, sender: PeerId, message: Join, code: JoinCode) -> None:
         self.turn.send(sender, JoinRefused(self.topic, message.attempt, code))
+
+    def hear_of(self, contacts: tuple[Contact, ...]) -> None:
+        """Remember some members, the latest heard of first to stay."""
+        for contact in contacts:
+            if contact.peer != self.turn.me:
+                self.members.pop(contact.peer, None)
+                self.members[contact.peer] = None
+        while len(self.members) > MEMBERS_MAX:
+            del self.members[next(iter(self.members))]
 
     # Losing neighbours.
 

@@ -14,8 +14,6 @@ from pulsarcast.protocol.dissemination.overlay import Link
 from pulsarcast.protocol.dissemination.tree import DisseminationTree
 from pulsarcast.protocol.messages import Contact, Leave, Status
 
-MEMBERS_MAX = 16
-"""Members remembered to choose lazy neighbours from: bounds memory."""
 MEMBERS_TOLD = 3
 """Members named in a heartbeat: enough to spread names, and a small message."""
 SILENT_S = 60.0
@@ -49,7 +47,6 @@ class Heartbeat:
         self.counts = context.counts
         self.lazy: dict[PeerId, None] = {}
         self.round_trip_s = 0.0
-        self._members: dict[PeerId, None] = {}
         self._asked: dict[PeerId, float] = {}
         self._unanswered = 0
         self._timer = HeartbeatTimer(context, self)
@@ -126,7 +123,7 @@ class Heartbeat:
             if self._unfit(peer) or self.turn.now - self._asked.get(peer, self.turn.now) > SILENT_S:
                 del self.lazy[peer]
                 self._asked.pop(peer, None)
-        fit = [peer for peer in self._members if peer not in before and not self._unfit(peer)]
+        fit = [peer for peer in self.tree.members if peer not in before and not self._unfit(peer)]
         while fit and len(self.lazy) < self.parameters.lazy_neighbours:
             self.lazy[fit.pop(self.turn.rng.randrange(len(fit)))] = None
 
@@ -137,8 +134,7 @@ class Heartbeat:
 
     def receive(self, sender: PeerId, message: Status) -> None:
         """A neighbour says what it holds."""
-        self.learn(message.members)
-        self.learn((Contact(sender),))
+        self.tree.hear_of((*message.members, Contact(sender)))
         link = self.tree.links.get(sender)
         if link is not None:
             self._hear_link(sender, link, message.path)
@@ -167,15 +163,6 @@ class Heartbeat:
         if elsewhere and self.turn.now - link.since_s > self.parameters.status_interval_s:
             self.tree.drop_child(sender)
 
-    def learn(self, contacts: tuple[Contact, ...]) -> None:
-        """Remember some members, the latest heard of first to stay."""
-        for contact in contacts:
-            if contact.peer != self.turn.me:
-                self._members.pop(contact.peer, None)
-                self._members[contact.peer] = None
-        while len(self._members) > MEMBERS_MAX:
-            del self._members[next(iter(self._members))]
-
     def lost(self, peer: PeerId) -> None:
         """A connection ended."""
         self._forget(peer)
@@ -183,18 +170,17 @@ class Heartbeat:
     def _forget(self, peer: PeerId | None) -> None:
         if peer is not None:
             self.lazy.pop(peer, None)
-            self._members.pop(peer, None)
+            self.tree.members.pop(peer, None)
             self._asked.pop(peer, None)
 
     def members(self) -> list[PeerId]:
         """Members that can be asked for something, latest heard of first."""
-        return list(reversed(self._members))
+        return list(reversed(self.tree.members))
 
     def announce(self) -> None:
         """Tell all children the node's path."""
         self.tree.send_children(lambda: self._status(answer=False))
 
     def _status(self, *, answer: bool) -> Status:
-        members = self._members
-        told = tuple(Contact(peer) for peer in list(members)[-MEMBERS_TOLD:])
+        told = tuple(Contact(peer) for peer in list(self.tree.members)[-MEMBERS_TOLD:])
         return Status(self.topic, self.owner.digest(), self.tree.path_from_here(), told, answer)

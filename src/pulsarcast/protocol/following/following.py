@@ -422,7 +422,7 @@ class Following:
         if topic.barrier is not None:
             forgotten += topic.barrier.forget()
         marks = topic.frontier.marks()
-        self._forget_later(topic.id, topic.overlay.root_peer, marks, forgotten)
+        self._forget_later(topic.id, topic.versions.first.root_peer, marks, forgotten)
 
     def _forget_later(
         self, cid: Cid, root: PeerId, marks: Iterable[MarkState], forgotten: Iterable[Write]

@@ -34,7 +34,7 @@ class Joiners:
         """A peer looks for a place in a topic: take it in, refer it, or keep the tree for it."""
         topic = self.following.topics.get(message.topic)
         if topic is not None:
-            topic.overlay.receive_join(sender, message)
+            topic.overlay.receive(sender, message)
             return
         self.dht.saw(Contact(sender))
         if self.following.is_stopping:
@@ -55,7 +55,7 @@ class Joiners:
         def found(contacts: list[Contact]) -> None:
             topic = self.following.topics.get(message.topic)
             if topic is not None:
-                topic.overlay.receive_join(sender, message)
+                topic.overlay.receive(sender, message)
                 return
             for contact in contacts:
                 if contact.peer != sender and is_closer(contact.peer, self.turn.me, key):

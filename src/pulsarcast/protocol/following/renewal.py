@@ -58,7 +58,7 @@ class Renewal:
             self.adopt(main, version)
         else:
             # The author may have crashed before it announced the version in between.
-            self.find(main, version.cid, meta.overlay.root_peer)
+            self.find(main, version.cid, meta.versions.first.root_peer)
 
     def adopt(self, topic: Topic, version: TopicDescriptor) -> None:
         """Adopt a newer version of a followed topic."""

@@ -4,10 +4,11 @@ Frontiers are compared with a new parent, with neighbours whose hash differs, an
 ask. `sharing` shows the node's frontier; `recovery` fetches (docs/spec/pulsarcast.md, Recover).
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from pulsarcast.model.ids import PeerId
-from pulsarcast.protocol.dissemination.overlay import Conversation, Overlay
+from pulsarcast.protocol.dissemination.overlay import Acquaintances, Link
 from pulsarcast.protocol.messages import FrontierPage
 from pulsarcast.protocol.store import MarkState
 from pulsarcast.protocol.topic.sharing import Sharing
@@ -31,11 +32,13 @@ class Shown(NamedTuple):
 class Comparing:
     """Judges the frontiers that peers show of one topic."""
 
-    def __init__(self, overlay: Overlay, heartbeat: Conversation, sharing: Sharing) -> None:
+    def __init__(
+        self, links: Mapping[PeerId, Link], known: Acquaintances, sharing: Sharing
+    ) -> None:
         self.lacks_start = False
         """Whether a keeper, which wants no history, has yet to take its start from a neighbour."""
-        self._overlay = overlay
-        self._heartbeat = heartbeat
+        self._links = links
+        self._known = known
         self._sharing = sharing
         self._urgent: dict[PeerId, None] = {}
         """New parents whose frontier is known to differ from the node's."""
@@ -52,7 +55,7 @@ class Comparing:
 
     def starts_at(self, sender: PeerId, message: FrontierPage) -> bool:
         """Whether a keeper starts at the frontier that a neighbour shows."""
-        if not self.lacks_start or not self._overlay.is_neighbour(sender):
+        if not self.lacks_start or sender not in self._links:
             return False
         self.lacks_start = message.more
         return True
@@ -60,9 +63,9 @@ class Comparing:
     def consider(self, sender: PeerId, message: FrontierPage) -> Shown:
         """The marks of a peer's page that are compared, and how urgently."""
         urgent = sender in self._urgent
-        patience_s = 0.0 if urgent else PATIENCE_S + 3 * self._heartbeat.round_trip_s
+        patience_s = 0.0 if urgent else PATIENCE_S + 3 * self._known.round_trip_s
         if not message.more:
             self._urgent.pop(sender, None)
-        is_known = self._overlay.is_neighbour(sender) or sender in self._heartbeat.lazy
+        is_known = sender in self._links or sender in self._known.lazy
         marks = message.marks if is_known else message.marks[:VISITOR_MARKS_MAX]
         return Shown(marks, patience_s, is_known)

@@ -13,7 +13,7 @@ from pulsarcast.model.certificates import check_certificate
 from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
-from pulsarcast.protocol.dissemination.overlay import Overlay
+from pulsarcast.protocol.dissemination.overlay import Forwarding
 from pulsarcast.protocol.messages import EventMessage
 from pulsarcast.protocol.store import (
     Block,
@@ -43,7 +43,7 @@ class OwnEvents(Protocol):
 class Equivocation:
     """Knows one topic's events by their numbers, and proves that two have the same."""
 
-    def __init__(self, state: TopicState, overlay: Overlay, own: OwnEvents) -> None:
+    def __init__(self, state: TopicState, overlay: Forwarding, own: OwnEvents) -> None:
         self._state = state
         self._turn = state.context.turn
         self._versions = state.versions

@@ -6,7 +6,7 @@ frontiers.
 """
 
 from pulsarcast.model.ids import PeerId
-from pulsarcast.protocol.dissemination.overlay import Overlay
+from pulsarcast.protocol.dissemination.overlay import Forwarding
 from pulsarcast.protocol.messages import Credit
 from pulsarcast.protocol.topic.sharing import Sharing
 from pulsarcast.protocol.topic.state import TopicState
@@ -18,7 +18,7 @@ UNSYNCED_MAX = 4096
 class FlowControl:
     """Gives credit to neighbours, and takes it from them."""
 
-    def __init__(self, state: TopicState, overlay: Overlay, sharing: Sharing) -> None:
+    def __init__(self, state: TopicState, overlay: Forwarding, sharing: Sharing) -> None:
         self._topic = state.id
         self._turn = state.context.turn
         self._window = state.context.parameters.window

@@ -19,7 +19,7 @@ from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.choosing import choose_overlay
 from pulsarcast.protocol.dissemination.overlay import CubeView, TreeView
-from pulsarcast.protocol.messages import Contact, EventMessage, FrontierPage
+from pulsarcast.protocol.messages import EventMessage, FrontierPage
 from pulsarcast.protocol.store import MarkState, PutMark
 from pulsarcast.protocol.topic.arrivals import (
     Accepted,
@@ -118,9 +118,9 @@ class Topic:
         self.is_ready = state.started and log_index == 0
         """Whether the start frontier is on the disk and, after a restart, the log's newest event is
         known: the node may link to it, and callers that waited have been told."""
-        self.overlay, self.heartbeat = choose_overlay(versions.first, context, dht, self)
-        self.overlay.fresh = not state.started
-        self.overlay.open = state.started
+        self.overlay, self.heartbeat = choose_overlay(
+            versions.first, context, dht, self, started=state.started
+        )
         self.sharing = context.part(Sharing)(state)
         self.flow = FlowControl(state, self.overlay, self.sharing)
         self.equivocation = context.part(Equivocation)(state, self.overlay, own)
@@ -130,7 +130,7 @@ class Topic:
         self.retirement = Retirement(state, self.keeping)
         witnesses = Witnesses(state, self.overlay, self.heartbeat, self.sharing)
         self.recovery = context.part(Recovery)(state, self.retirement, witnesses, self)
-        self.comparing = Comparing(self.overlay, self.heartbeat, self.sharing)
+        self.comparing = Comparing(self.overlay.links, self.heartbeat, self.sharing)
         self.awaited_own: Sequence | None = None
         """Causal order: the node's own last event from before it followed the topic. While it has
         not arrived, the node does not publish."""
@@ -240,7 +240,6 @@ class Topic:
         """The start frontier is complete: from here on every event is due."""
         self.state.started = True
         self._start_peer = None
-        self.overlay.fresh = False
         self.retirement.begin()
         self._persist_marks()
         self.owner.started(self)
@@ -248,10 +247,6 @@ class Topic:
 
     def _persist_marks(self) -> None:
         self.turn.persist(*(PutMark(self.id, mark) for mark in self.frontier.marks()))
-
-    def learn(self, members: tuple[Contact, ...]) -> None:
-        """The parent names other members."""
-        self.heartbeat.learn(members)
 
     def welcome(self, child: PeerId, *, fresh: bool) -> None:
         """A child was taken in: a `fresh` one has no start frontier yet, and gets the node's."""
@@ -432,8 +427,8 @@ class Topic:
         yield from self.heartbeat.lazy
         yield from self.overlay.children
         yield from self.heartbeat.members()
-        if self.overlay.root_peer != self.turn.me:
-            yield self.overlay.root_peer
+        if self.versions.first.root_peer != self.turn.me:
+            yield self.versions.first.root_peer
 
     # For checkers.
 

@@ -29,7 +29,7 @@ needs no witness.)
 from collections.abc import Mapping
 
 from pulsarcast.model.ids import PeerId
-from pulsarcast.protocol.dissemination.overlay import Conversation, Overlay
+from pulsarcast.protocol.dissemination.overlay import Acquaintances, Neighbourhood
 from pulsarcast.protocol.store import MarkState
 from pulsarcast.protocol.topic.frontier import Source
 from pulsarcast.protocol.topic.sharing import Sharing
@@ -47,13 +47,17 @@ class Witnesses:
     """The members that have a say in whether events of one topic are retired."""
 
     def __init__(
-        self, state: TopicState, overlay: Overlay, heartbeat: Conversation, sharing: Sharing
+        self,
+        state: TopicState,
+        neighbourhood: Neighbourhood,
+        known: Acquaintances,
+        sharing: Sharing,
     ) -> None:
         self._turn = state.context.turn
         self._parameters = state.context.parameters
         self._versions = state.versions
-        self._overlay = overlay
-        self._heartbeat = heartbeat
+        self._neighbourhood = neighbourhood
+        self._acquaintances = known
         self._sharing = sharing
         self._drawn: list[PeerId] = []
         """Members that have a say besides the neighbours, until the next draw."""
@@ -63,8 +67,8 @@ class Witnesses:
 
     def chosen(self) -> list[PeerId]:
         """Members of the node's own choice: the parent, the lazy neighbours, the drawn members."""
-        parent = self._overlay.upstream
-        kept = (*(() if parent is None else (parent,)), *self._heartbeat.lazy)
+        parent = self._neighbourhood.upstream
+        kept = (*(() if parent is None else (parent,)), *self._acquaintances.lazy)
         return list(dict.fromkeys((*kept, *self._drawn)))
 
     def _speakers(self, publisher: PeerId) -> tuple[PeerId, ...]:
@@ -109,7 +113,7 @@ class Witnesses:
         """Draw members at random, like lazy neighbours: no other peer can choose them."""
         self._drawn = []
         neighbours = {self._turn.me, *self.chosen()}
-        known = [peer for peer in self._heartbeat.members() if peer not in neighbours]
+        known = [peer for peer in self._acquaintances.members() if peer not in neighbours]
         self._drawn = self._turn.rng.sample(known, min(DRAWN, len(known)))
 
 

@@ -10,7 +10,7 @@ from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.cube import DisseminationCube
 from pulsarcast.protocol.dissemination.cube_heartbeat import FAR, CubeHeartbeat
 from pulsarcast.protocol.effects import Send, SetTimer
-from pulsarcast.protocol.messages import Contact, EventMessage, Meet, Members, Message, Status
+from pulsarcast.protocol.messages import EventMessage, Meet, Members, Message, Status
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.turn import Turn
 from tests.support.people import ALICE, identity
@@ -42,9 +42,6 @@ class Member:
 
     def attached(self, parent: PeerId | None, digest: bytes | None) -> None:
         """Nothing to catch up with."""
-
-    def learn(self, members: tuple[Contact, ...]) -> None:
-        """Nothing to remember."""
 
     def welcome(self, child: PeerId, *, fresh: bool) -> None:
         """Nothing to show."""

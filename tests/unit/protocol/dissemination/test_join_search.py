@@ -18,7 +18,7 @@ from tests.support.people import ALICE, BOB
 class Overlay:
     """An overlay of which we are the only member that we know, and a DHT that takes its time."""
 
-    fresh = False
+    open = True
     leaving = False
     attached = True
     is_root = True

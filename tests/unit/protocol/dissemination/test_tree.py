@@ -12,7 +12,7 @@ from pulsarcast.model.ids import PeerId, cid_of, peer_key
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.member_search import FORGIVEN_S, REFERRALS_MAX
-from pulsarcast.protocol.dissemination.tree import DisseminationTree
+from pulsarcast.protocol.dissemination.tree import MEMBERS_MAX, DisseminationTree
 from pulsarcast.protocol.effects import Send, SetTimer
 from pulsarcast.protocol.inputs import Subscribe
 from pulsarcast.protocol.messages import (
@@ -69,7 +69,6 @@ class Member:
         self.turn = Turn(identity(f"member {number}"), Random(number))
         self.me = self.turn.me
         self.has_left = False
-        self.learned: list[PeerId] = []
         self.known = known
         knowledge = Knowledge(self.me, known, lambda: list(grove.members))
         self.tree = DisseminationTree(
@@ -85,9 +84,6 @@ class Member:
 
     def attached(self, parent: PeerId | None, digest: bytes | None) -> None:
         """Nothing to catch up with."""
-
-    def learn(self, members: tuple[Contact, ...]) -> None:
-        self.learned.extend(contact.peer for contact in members)
 
     def welcome(self, child: PeerId, *, fresh: bool) -> None:
         """Nothing to show."""
@@ -351,10 +347,17 @@ def test_members_that_a_peer_names_count_only_once_it_is_our_parent() -> None:
     stranger, friend = (identity(f"member {number}").peer_id for number in (5, 6))
     uninvited = JoinAccepted(TOPIC, join.attempt, (stranger,), (Contact(stranger),), DIGEST)
     grove.act(member, lambda: member.hear(stranger, uninvited))
-    assert member.learned == []
+    assert not member.tree.members
     accepted = JoinAccepted(TOPIC, join.attempt, (root,), (Contact(friend),), DIGEST)
     grove.act(member, lambda: member.hear(root, accepted))
-    assert member.learned == [friend]
+    assert list(member.tree.members) == [friend]
+
+
+def test_the_members_that_a_tree_remembers_are_bounded() -> None:
+    tree = alone()[1].tree
+    named = [identity(f"other {number}").peer_id for number in range(MEMBERS_MAX + 1)]
+    tree.hear_of(tuple(Contact(each) for each in named))
+    assert list(tree.members) == named[1:]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import cast
 from pulsarcast.model.ids import PeerId
 from pulsarcast.protocol.dissemination.overlay import Link
 from pulsarcast.protocol.dissemination.tree import DisseminationTree
-from pulsarcast.protocol.dissemination.tree_heartbeat import MEMBERS_MAX, SILENT_S, Heartbeat
+from pulsarcast.protocol.dissemination.tree_heartbeat import SILENT_S, Heartbeat
 from pulsarcast.protocol.inputs import PeerLost
 from pulsarcast.protocol.messages import Contact, Join, Message, Role, Status
 from pulsarcast.protocol.parameters import Parameters
@@ -193,6 +193,10 @@ class Trunk:
         self.path = (parent,)
         self.links: dict[PeerId, Link] = {}
         self.children: dict[PeerId, None] = {}
+        self.members: dict[PeerId, None] = {}
+
+    def hear_of(self, contacts: tuple[Contact, ...]) -> None:
+        self.members.update(dict.fromkeys(contact.peer for contact in contacts))
 
     def path_from_here(self) -> tuple[PeerId, ...]:
         return (ME.peer_id, *self.path)
@@ -242,10 +246,3 @@ def test_a_parent_that_answers_in_time_is_kept() -> None:
         heartbeat.watch()
     assert trunk.parent == BOB
     assert owner.differing == [BOB] * 3
-
-
-def test_the_members_that_a_heartbeat_remembers_are_bounded() -> None:
-    heartbeat = heartbeat_of(Core(ME), Trunk(BOB), Compared())
-    named = [peer(f"member {number}") for number in range(MEMBERS_MAX + 1)]
-    heartbeat.learn(tuple(Contact(each) for each in named))
-    assert heartbeat.members() == named[:0:-1]

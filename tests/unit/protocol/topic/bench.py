@@ -45,9 +45,6 @@ class Members:
         link = self.links[peer] = Link(0, 0.0)
         return link
 
-    def is_neighbour(self, peer: PeerId) -> bool:
-        return peer in self.links
-
     def members(self) -> list[PeerId]:
         return self.known
 
