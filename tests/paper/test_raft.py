@@ -17,10 +17,8 @@ from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config
 from pulsarcast.protocol.sequencing.log import Entry, EntryKind, Log, Place
 from pulsarcast.protocol.sequencing.messages import Append, Appended, RequestVote, Vote
-from pulsarcast.protocol.sequencing.persistent_state import PersistentState
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
-from pulsarcast.protocol.sequencing.state import SequencerState
-from pulsarcast.protocol.topic.versions import Wanted
+from pulsarcast.protocol.sequencing.state import PersistentState, SequencerState
 from pulsarcast.protocol.turn import Turn
 from tests.support.people import identity
 
@@ -115,8 +113,8 @@ class Bench:
     def signers_of(self, entry: Entry) -> tuple[PeerId, ...]:
         return self.lists[1] if entry.body.startswith(b"new") else PEERS
 
-    def wanted(self) -> Wanted:
-        return Wanted(VERSIONS[len(self.lists) - 1], self.lists[-1])
+    def newest(self) -> Cid:
+        return VERSIONS[len(self.lists) - 1]
 
     def named_by(self, version: Cid | None) -> tuple[PeerId, ...] | None:
         number = 0 if version is None else VERSIONS.index(version)

@@ -174,7 +174,7 @@ class Node:
             self.following,
         )
         self.sequencer_registry = SequencerRegistry(
-            context, self.descriptors, self.following, self.renewal, self.publisher, self.outbox
+            context, self.descriptors, self.following, self.publisher, self.outbox
         )
         self.intake = RequestIntake(
             context, self.followed, self.fencing, self.requests, self.sequencer_registry

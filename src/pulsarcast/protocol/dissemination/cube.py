@@ -42,8 +42,6 @@ from pulsarcast.protocol.messages import (
     Role,
 )
 
-WAITING_MAX = 64
-"""Newcomers that wait until the node has its own start: bounds memory."""
 LINKS_MAX = 512
 """Members that the node takes events from: far more than its parents, which are about as many as
 its children."""
@@ -91,7 +89,6 @@ class DisseminationCube:
         self._host: PeerId | None = None
         """The member that let the node in."""
         self._start_timer: int | None = None
-        self._waiting: dict[PeerId, Join] = {}
         self._unexplored = -1
         """The highest bucket that the node has yet to ask about."""
         self._refreshed = 0
@@ -211,8 +208,7 @@ class DisseminationCube:
         """The node has its start: answer the peers that waited, and introduce it to the members."""
         self.open = True
         self.turn.cancel(self._start_timer)
-        waiting, self._waiting = self._waiting, {}
-        for sender, message in waiting.items():
+        for sender, message in self.search.take_waiting():
             self.receive_join(sender, message)
         self.candidates.open()
         self.owner.path_changed()
@@ -224,31 +220,18 @@ class DisseminationCube:
         if message.role is Role.VISITOR:
             self._answer(sender, message)
         elif self.leaving:
-            self._refuse(sender, message, JoinCode.LEAVING)
+            self.search.refuse(sender, message, JoinCode.LEAVING)
         elif not (self.attached and self.open):
-            self._wait(sender, message)
+            self.search.wait(sender, message)
         else:
             self._answer(sender, message)
             self.owner.welcome(sender, fresh=message.fresh)
-
-    def _wait(self, sender: PeerId, message: Join) -> None:
-        walk = self.search.walk
-        if walk.is_asking(sender) and is_closer(sender, self.turn.me, walk.root_key):
-            # Both asked each other: the one closer to the root's key goes on, the other waits.
-            self._refuse(sender, message, JoinCode.WAITING_FOR_YOU)
-        elif len(self._waiting) < WAITING_MAX or sender in self._waiting:
-            self._waiting[sender] = message
-        else:
-            self._refuse(sender, message, JoinCode.BUSY)
 
     def _answer(self, sender: PeerId, message: Join) -> None:
         members = self._closest(peer_key(sender), INTRODUCED_MAX, sender)
         digest = self.owner.digest()
         accepted = JoinAccepted(self.topic, message.attempt, (self.turn.me,), members, digest)
         self.turn.send(sender, accepted)
-
-    def _refuse(self, sender: PeerId, message: Join, code: JoinCode) -> None:
-        self.turn.send(sender, JoinRefused(self.topic, message.attempt, code))
 
     # Meeting.
 
@@ -388,8 +371,7 @@ class DisseminationCube:
 
     def lost(self, peer: PeerId) -> None:
         """A connection ended."""
-        self._waiting.pop(peer, None)
-        self.search.walk.lost(peer)
+        self.search.lost(peer)
         self.candidates.failed(peer)
         if peer in self.members:
             self.candidates.lost_member(peer)
@@ -448,9 +430,6 @@ class DisseminationCube:
         self.search.stop()
         self.candidates.close()
         self.turn.cancel(self._start_timer)
-        for sender, message in self._waiting.items():
-            self._refuse(sender, message, JoinCode.LEAVING)
-        self._waiting.clear()
         self._farewells = dict.fromkeys(self.links)
         for peer in self._farewells:
             self.turn.send(peer, Leave(self.topic))

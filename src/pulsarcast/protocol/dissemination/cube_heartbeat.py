@@ -10,8 +10,7 @@ to some members of far buckets too. The member that finds a gap passes on what w
 from pulsarcast.model.ids import Cid, PeerId, peer_key
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dissemination.cube import DisseminationCube
-from pulsarcast.protocol.dissemination.heartbeat_timer import HeartbeatTimer
-from pulsarcast.protocol.dissemination.overlay import OverlayOwner
+from pulsarcast.protocol.dissemination.heartbeat_timer import HeartbeatOwner, HeartbeatTimer
 from pulsarcast.protocol.messages import Contact, Status
 
 FAR = 2
@@ -33,7 +32,7 @@ class CubeHeartbeat:
         topic: Cid,
         context: Context,
         cube: DisseminationCube,
-        owner: OverlayOwner,
+        owner: HeartbeatOwner,
     ) -> None:
         self.topic = topic
         self.turn = context.turn
@@ -42,7 +41,7 @@ class CubeHeartbeat:
         self.owner = owner
         self.counts = context.counts
         self.round_trip_s = 0.0
-        self._timer = HeartbeatTimer(context, self)
+        self.timer = HeartbeatTimer(context, owner, self)
         self._asked: dict[PeerId, float] = {}
         """Members that were asked, and when first without an answer since."""
         self._missed: dict[PeerId, int] = {}
@@ -58,30 +57,14 @@ class CubeHeartbeat:
 
     # Beating.
 
-    def start(self) -> None:
-        """Begin to send heartbeats."""
-        self._timer.start()
-
     def announce(self) -> None:
         """The node became a member: its first heartbeats find what it has missed."""
         for delay_s in FIRST_BEATS_S:
             self.turn.after(self.turn.jitter(delay_s), self._beat_early)
 
     def _beat_early(self) -> None:
-        if self._timer.is_beating:
+        if self.timer.is_beating:
             self._talk()
-
-    def stop(self) -> None:
-        """Send no more heartbeats."""
-        self._timer.stop()
-
-    def hurry(self) -> None:
-        """Something changed: send heartbeats at the normal interval again."""
-        self._timer.hurry()
-
-    def digest(self) -> bytes:
-        """A hash of what the node holds."""
-        return self.owner.digest()
 
     def watch(self) -> None:
         """A cube has no parent to watch: each heartbeat looks for silent members."""
@@ -89,7 +72,7 @@ class CubeHeartbeat:
     def beat(self) -> None:
         """Ask some members what they hold."""
         if self._miss_the_silent():
-            self._timer.hurry()
+            self.timer.hurry()
         self._talk()
         self.cube.refresh()
 

@@ -2,14 +2,22 @@
 
 from typing import Protocol
 
+from pulsarcast.model.ids import PeerId
 from pulsarcast.protocol.context import Context
 
 
-class HeartbeatTimerOwner(Protocol):
-    """What the timer asks of the heartbeats that it belongs to."""
+class HeartbeatOwner(Protocol):
+    """What heartbeats ask of the topic that they belong to."""
 
     def digest(self) -> bytes:
         """A hash of what the node holds."""
+
+    def differs_from(self, peer: PeerId) -> None:
+        """A neighbour holds other events than the node."""
+
+
+class Beating(Protocol):
+    """What the timer asks of the heartbeats that it belongs to."""
 
     def watch(self) -> None:
         """The next heartbeat is about to be set: `HeartbeatTimer.quicken` may bring it nearer."""
@@ -21,9 +29,10 @@ class HeartbeatTimerOwner(Protocol):
 class HeartbeatTimer:
     """Fires at random points of an interval that doubles while the digest stays the same."""
 
-    def __init__(self, context: Context, owner: HeartbeatTimerOwner) -> None:
+    def __init__(self, context: Context, topic: HeartbeatOwner, owner: Beating) -> None:
         self.turn = context.turn
         self.parameters = context.parameters
+        self.topic = topic
         self.owner = owner
         self._interval_s = context.parameters.status_interval_s
         self._last_digest = b""
@@ -57,7 +66,7 @@ class HeartbeatTimer:
         self._interval_s = self.parameters.status_interval_s
 
     def _on_time(self) -> None:
-        digest = self.owner.digest()
+        digest = self.topic.digest()
         if digest == self._last_digest:
             self._interval_s = min(2 * self._interval_s, self.parameters.status_interval_s_max)
         else:

@@ -6,18 +6,21 @@ alive the overlay needs a root: the node. An acting root goes on looking for a c
 parts of a topic that lost each other merge again.
 """
 
+from collections.abc import Iterable
 from typing import Protocol
 
-from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.ids import Cid, PeerId, is_closer
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.member_search import DeadEnd, MemberSearch, NobodyFound
-from pulsarcast.protocol.messages import Contact, Role
+from pulsarcast.protocol.messages import Contact, Join, JoinCode, JoinRefused, Role
 
 FAILURES_MAX = 3
 """Failed searches after which the node acts as root, if no closer peer is left to ask."""
 BACKOFF_MAX = 16
 """The longest back-off, in first back-offs."""
+WAITING_MAX = 64
+"""Joiners that wait until the node has a place and a start itself: bounds memory."""
 REJOIN_S = 0.2
 """Peers that lost the same neighbour at the same time spread their searches over so long."""
 
@@ -59,6 +62,7 @@ class JoinSearch:
         self._failures = 0
         self._moving = False
         """Whether the parent is about to leave: it forwards while the node looks for another."""
+        self._waiting: dict[PeerId, Join] = {}
         self._retry_timer: int | None = None
         self._lookout_timer: int | None = None
 
@@ -106,11 +110,41 @@ class JoinSearch:
         self.walk.avoided.clear()
         self.walk.below.clear()
 
+    def lost(self, peer: PeerId) -> None:
+        """A connection ended."""
+        self._waiting.pop(peer, None)
+        self.walk.lost(peer)
+
     def stop(self) -> None:
         """The node is about to leave."""
         self.walk.end()
         self._turn.cancel(self._retry_timer)
         self.end_lookout()
+        for sender, message in self.take_waiting():
+            self.refuse(sender, message, JoinCode.LEAVING)
+
+    # Peers that want a place before the node has its own.
+
+    def wait(self, sender: PeerId, message: Join) -> None:
+        """Let a joiner wait, if there is room.
+
+        If both asked each other, the one closer to the root's key goes on, and the other waits.
+        """
+        if self.walk.is_asking(sender) and is_closer(sender, self._turn.me, self.walk.root_key):
+            self.refuse(sender, message, JoinCode.WAITING_FOR_YOU)
+        elif len(self._waiting) < WAITING_MAX or sender in self._waiting:
+            self._waiting[sender] = message
+        else:
+            self.refuse(sender, message, JoinCode.BUSY)
+
+    def take_waiting(self) -> Iterable[tuple[PeerId, Join]]:
+        """The joiners that waited, with what they said."""
+        waiting, self._waiting = self._waiting, {}
+        return waiting.items()
+
+    def refuse(self, sender: PeerId, message: Join, code: JoinCode) -> None:
+        """Tell a joiner that it gets no place here."""
+        self._turn.send(sender, JoinRefused(self.walk.topic, message.attempt, code))
 
     # Failing.
 

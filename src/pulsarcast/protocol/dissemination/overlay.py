@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple, Protocol
 
 from pulsarcast.model.ids import PeerId
+from pulsarcast.protocol.dissemination.heartbeat_timer import HeartbeatTimer
 from pulsarcast.protocol.messages import (
     EventMessage,
     Join,
@@ -175,14 +176,7 @@ class Acquaintances(Protocol):
 class Conversation(Acquaintances, Protocol):
     """The heartbeats between members."""
 
-    def start(self) -> None:
-        """Begin to send heartbeats."""
-
-    def stop(self) -> None:
-        """Send no more heartbeats."""
-
-    def hurry(self) -> None:
-        """Something changed: send heartbeats at the normal interval again."""
+    timer: HeartbeatTimer
 
     def announce(self) -> None:
         """The node has a place, or another one: tell the members that it concerns."""

@@ -12,7 +12,7 @@ key acts as root and keeps looking for a closer one, so that trees split by a pa
 from collections.abc import Callable
 from typing import assert_never
 
-from pulsarcast.model.ids import Cid, PeerId, is_closer
+from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.join_search import JoinSearch
@@ -39,8 +39,6 @@ PATH_MAX = 255
 """Peers between a node and the root; a longer path is a cycle, or a lie."""
 MEMBERS_MAX = 16
 """Members remembered to choose lazy neighbours from: bounds memory."""
-WAITING_MAX = 64
-"""Joiners that wait until the node is attached itself: bounds memory."""
 
 
 class DisseminationTree:
@@ -74,7 +72,6 @@ class DisseminationTree:
         """Whether the node has its start, and takes children in; if not, it asks for one."""
         self.leaving = False
         self.search = JoinSearch(topic, root, context, dht, self)
-        self._waiting: dict[PeerId, Join] = {}
         self._turn_of_child = 0
         self._leave_timer: int | None = None
         self._start_timer: int | None = None
@@ -202,11 +199,11 @@ class DisseminationTree:
             self._answer(sender, message)
             return
         if self.leaving:
-            self._refuse(sender, message, JoinCode.LEAVING)
+            self.search.refuse(sender, message, JoinCode.LEAVING)
         elif self.is_above(sender):
-            self._refuse(sender, message, JoinCode.BELOW_YOU)
+            self.search.refuse(sender, message, JoinCode.BELOW_YOU)
         elif not (self.attached and self.open):
-            self._wait(sender, message)
+            self.search.wait(sender, message)
         elif sender in self.children or len(self.children) < self.parameters.fanout:
             self._take_in(sender, message)
         else:
@@ -215,20 +212,8 @@ class DisseminationTree:
     def let_in(self) -> None:
         """The node has a place and a start: answer the peers that waited for it."""
         self.open = True
-        waiting, self._waiting = self._waiting, {}
-        for sender, message in waiting.items():
+        for sender, message in self.search.take_waiting():
             self.receive_join(sender, message)
-
-    def _wait(self, sender: PeerId, message: Join) -> None:
-        walk = self.search.walk
-        if walk.is_asking(sender) and is_closer(sender, self.turn.me, walk.root_key):
-            # Both asked each other: the one closer to the root's key goes on, the other waits.
-            self._refuse(sender, message, JoinCode.WAITING_FOR_YOU)
-            return
-        if len(self._waiting) < WAITING_MAX or sender in self._waiting:
-            self._waiting[sender] = message
-        else:
-            self._refuse(sender, message, JoinCode.BUSY)
 
     def _take_in(self, sender: PeerId, message: Join) -> None:
         self.children[sender] = None
@@ -263,9 +248,6 @@ class DisseminationTree:
             sender, JoinReferred(self.topic, message.attempt, Contact(child), handed_down=True)
         )
 
-    def _refuse(self, sender: PeerId, message: Join, code: JoinCode) -> None:
-        self.turn.send(sender, JoinRefused(self.topic, message.attempt, code))
-
     def hear_of(self, contacts: tuple[Contact, ...]) -> None:
         """Remember some members, the latest heard of first to stay."""
         for contact in contacts:
@@ -279,10 +261,9 @@ class DisseminationTree:
 
     def lost(self, peer: PeerId) -> None:
         """A connection ended."""
-        self._waiting.pop(peer, None)
         self.links.pop(peer, None)
         self.children.pop(peer, None)
-        self.search.walk.lost(peer)
+        self.search.lost(peer)
         if peer == self.parent:
             self._orphaned(avoid=peer)
         elif self.leaving:
@@ -310,17 +291,13 @@ class DisseminationTree:
         self._unlink(child)
         self.turn.send(child, Leave(self.topic))
 
-    def leave_parent(self) -> None:
-        """The parent is silent, or below the node: look for another."""
+    def look_elsewhere(self) -> None:
+        """The parent is silent, below the node, or does not help: look for another."""
         parent = self.parent
         if parent is not None:
             self.turn.send(parent, Leave(self.topic))
             self.links.pop(parent, None)
             self._orphaned(avoid=parent)
-
-    def look_elsewhere(self) -> None:
-        """The parent does not help: look for another."""
-        self.leave_parent()
 
     def receive_from_stranger(self, sender: PeerId) -> None:
         """The sender takes the node for a neighbour, and would send everything twice."""
@@ -332,7 +309,7 @@ class DisseminationTree:
             return
         if self.is_cycle(path):
             self.counts["cycle_broken"] += 1
-            self.leave_parent()
+            self.look_elsewhere()
         elif path != self.path:
             self.path = path
             self.owner.path_changed()
@@ -343,9 +320,6 @@ class DisseminationTree:
         """Hand the children over to the parent, then leave (docs/spec/pulsarcast.md)."""
         self.leaving = True
         self.search.stop()
-        for sender, message in self._waiting.items():
-            self._refuse(sender, message, JoinCode.LEAVING)
-        self._waiting.clear()
         self._hand_children_over()
         self._leave_if_free()
 

@@ -5,11 +5,9 @@ now and then, so that neither a silent parent nor a lost last event goes unnotic
 changes the interval grows (docs/spec/pulsarcast.md, Heartbeats and lazy neighbours).
 """
 
-from typing import Protocol
-
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.context import Context
-from pulsarcast.protocol.dissemination.heartbeat_timer import HeartbeatTimer
+from pulsarcast.protocol.dissemination.heartbeat_timer import HeartbeatOwner, HeartbeatTimer
 from pulsarcast.protocol.dissemination.overlay import Link
 from pulsarcast.protocol.dissemination.tree import DisseminationTree
 from pulsarcast.protocol.messages import Contact, Leave, Status
@@ -18,15 +16,6 @@ MEMBERS_TOLD = 3
 """Members named in a heartbeat: enough to spread names, and a small message."""
 SILENT_S = 60.0
 """A lazy neighbour that has not answered for so long gives its place to another."""
-
-
-class HeartbeatOwner(Protocol):
-    """What heartbeats ask of the topic that they belong to."""
-
-    def digest(self) -> bytes: ...
-
-    def differs_from(self, peer: PeerId) -> None:
-        """A neighbour holds other events than the node."""
 
 
 class Heartbeat:
@@ -49,25 +38,9 @@ class Heartbeat:
         self.round_trip_s = 0.0
         self._asked: dict[PeerId, float] = {}
         self._unanswered = 0
-        self._timer = HeartbeatTimer(context, self)
+        self.timer = HeartbeatTimer(context, owner, self)
 
     # Beating.
-
-    def start(self) -> None:
-        """Begin to send heartbeats, at a random point of the interval."""
-        self._timer.start()
-
-    def stop(self) -> None:
-        """Send no more heartbeats."""
-        self._timer.stop()
-
-    def hurry(self) -> None:
-        """Something changed: send heartbeats at the normal interval again."""
-        self._timer.hurry()
-
-    def digest(self) -> bytes:
-        """A hash of what the node holds."""
-        return self.owner.digest()
 
     def beat(self) -> None:
         """Ask the parent and the lazy neighbours what they hold."""
@@ -92,17 +65,16 @@ class Heartbeat:
     def watch(self) -> None:
         """A parent that did not answer the last two heartbeats counts as lost."""
         parent = self.tree.parent
-        asked = None if parent is None else self._asked.get(parent)
-        if asked is None:
+        if parent is None or parent not in self._asked:
             self._unanswered = 0
             return
         self._unanswered += 1
-        self._timer.quicken()
+        self.timer.quicken()
         if self._unanswered >= 2:
             self._unanswered = 0
-            self._forget(parent)
+            self.lost(parent)
             self.counts["silent_parent"] += 1
-            self.tree.leave_parent()
+            self.tree.look_elsewhere()
 
     def _prune_children(self) -> None:
         """A child that was silent for long has another parent by now, or is dead."""
@@ -164,14 +136,10 @@ class Heartbeat:
             self.tree.drop_child(sender)
 
     def lost(self, peer: PeerId) -> None:
-        """A connection ended."""
-        self._forget(peer)
-
-    def _forget(self, peer: PeerId | None) -> None:
-        if peer is not None:
-            self.lazy.pop(peer, None)
-            self.tree.members.pop(peer, None)
-            self._asked.pop(peer, None)
+        """A connection ended, or a member has left."""
+        self.lazy.pop(peer, None)
+        self.tree.members.pop(peer, None)
+        self._asked.pop(peer, None)
 
     def members(self) -> list[PeerId]:
         """Members that can be asked for something, latest heard of first."""

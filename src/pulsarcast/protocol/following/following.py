@@ -13,7 +13,6 @@ from pulsarcast.model import trace
 from pulsarcast.model.errors import NotFollowed
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import CID_BYTES, Cid, PeerId
-from pulsarcast.model.requests import Sequence
 from pulsarcast.model.topics import META, Mark, TopicDescriptor
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
@@ -25,7 +24,6 @@ from pulsarcast.protocol.store import (
     DropState,
     DropTopic,
     MarkState,
-    PutMark,
     PutState,
     StateRow,
     Write,
@@ -167,19 +165,20 @@ class Following:
         if FollowReason.KEEPER not in why:
             self.follow_below(topic)
 
+    def _build(
+        self, versions: Versions, reasons: FollowReason, resumed: Resumed | None = None
+    ) -> Topic:
+        of_node = (self.context, self.dht, self, self.handing_in.fencing)
+        is_wanted = FollowReason.SUBSCRIBED in reasons
+        topic = self.context.part(Topic)(versions, *of_node, subscribed=is_wanted, resumed=resumed)
+        self.topics[topic.id] = topic
+        return topic
+
     def _open(
         self, versions: Versions, life: Life, why: FollowReason, *, from_start: bool
     ) -> Topic:
         self.descriptors.follow(versions)
-        topic = self.context.part(Topic)(
-            versions,
-            self.context,
-            self.dht,
-            self,
-            self.handing_in.fencing,
-            subscribed=FollowReason.SUBSCRIBED in life.reasons,
-        )
-        self.topics[topic.id] = topic
+        topic = self._build(versions, life.reasons)
         self.handing_in.follow(topic.id)
         if FollowReason.KEEPER in why:
             topic.comparing.lacks_start = True
@@ -361,11 +360,7 @@ class Following:
     def started(self, topic: Topic) -> None:
         """A subscription has its start frontier."""
         self.followed.life(topic.id).step(Step.STARTED)
-        # Own events from before that are retired are due to no subscriber.
-        retired = [
-            PutMark(topic.id, topic.frontier.retire(self.turn.me, epoch, number))
-            for epoch, number in self.handing_in.retired(topic.id).items()
-        ]
+        retired = self.handing_in.retire_own(topic)
         start = _start_of(topic.frontier.marks())
 
         def synced() -> None:
@@ -383,10 +378,7 @@ class Following:
 
     def _wait_for_own(self, topic: Topic) -> None:
         """In causal order the node's next event follows its last one, which has to come first."""
-        own = self.handing_in.last_of(topic.id)
-        if own is None or topic.barrier is None:
-            return
-        topic.awaited_own = Sequence(*own)
+        topic.awaited_own = self.handing_in.last_own(topic)
         self._look_for_own(topic, self.turn.now + OWN_AWAITED_S)
 
     def _look_for_own(self, topic: Topic, until_s: float) -> None:
@@ -512,19 +504,9 @@ class Following:
                 continue
             reasons = FollowReason(value[0])
             self.followed.lives[cid] = Life(Stage.MEMBER, reasons)
-            self.topics[cid] = self.context.part(Topic)(
-                versions,
-                self.context,
-                self.dht,
-                self,
-                self.handing_in.fencing,
-                subscribed=FollowReason.SUBSCRIBED in reasons,
-                resumed=Resumed(
-                    Frontier(disk.marks.get(cid, [])),
-                    disk.logs.get(cid, 0),
-                    int.from_bytes(cursors.get(key, b""), "big"),
-                ),
-            )
+            frontier = Frontier(disk.marks.get(cid, []))
+            cursor = int.from_bytes(cursors.get(key, b""), "big")
+            self._build(versions, reasons, Resumed(frontier, disk.logs.get(cid, 0), cursor))
             self.descriptors.follow(versions)
         for key, value in requests.items():
             held = self.followed.get(topic_of_request(key))
@@ -538,9 +520,7 @@ class Following:
             if is_left and self.followed.get(cid) is None:
                 keys = [key for key in requests if key.startswith(cid)]
                 self._finish_leaving(cid, marks, keys)
-        for cid, marks in disk.marks.items():
-            if cid not in self.topics:
-                self.handing_in.remember(cid, marks)
+        self.handing_in.restore(disk.marks)
         for key, value in disk.rows(HANDOVER).items():
             if (found := self.topics.get(Cid(key[:CID_BYTES]))) is not None:
                 restore_handover(found.versions, key, value)

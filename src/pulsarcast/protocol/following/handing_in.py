@@ -8,7 +8,7 @@ a restart the node does not know how far its own events had come: it traces them
 replicates them, and hands them in.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -144,9 +144,10 @@ class HandingIn:
                 self._own_offers.setdefault(topic, {})[cid] = None
             self.receive_again(cid)
 
-    def last_of(self, topic: Cid) -> tuple[int, int] | None:
-        """The node's numbering in a topic: its epoch and its last number."""
-        return self.numberings.last_of(topic)
+    def last_own(self, topic: Topic) -> Sequence | None:
+        """In causal order: the node's own last event, which its next one follows."""
+        own = self.numberings.last_of(topic.id)
+        return None if own is None or topic.barrier is None else Sequence(*own)
 
     def marks_with_own(self, topic: Topic) -> list[MarkState]:
         """What the log holds, with own events that are not synced yet."""
@@ -156,13 +157,16 @@ class HandingIn:
             marks.retire(self.turn.me, *own)
         return marks.marks()
 
-    def retired(self, topic: Cid) -> dict[int, int]:
-        """Up to which number each of the node's epochs in a topic is retired."""
-        return self.outside.retired(topic)
+    def retire_own(self, topic: Topic) -> list[Write]:
+        """Own events from before the node followed a topic that are retired are due to no one."""
+        retire = partial(topic.frontier.retire, self.turn.me)
+        return [PutMark(topic.id, retire(*own)) for own in self.outside.retired(topic.id).items()]
 
-    def remember(self, topic: Cid, marks: Iterable[MarkState]) -> None:
-        """Remember what the disk holds of a topic that the node does not follow."""
-        self.outside.remember(topic, marks)
+    def restore(self, marks: Mapping[Cid, Iterable[MarkState]]) -> None:
+        """Remember, after a restart, the numberings in topics that the node does not follow."""
+        for topic, theirs in marks.items():
+            if topic not in self.followed.members:
+                self.outside.remember(topic, theirs)
 
     def begin(self, topic: Topic) -> list[Write]:
         """The node begins to follow a topic; returns rows of the head that its next event follows.

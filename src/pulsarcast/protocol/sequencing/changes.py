@@ -15,12 +15,11 @@ on; and when the handover is certified, the old sequencers are removed.
 
 import enum
 
-from pulsarcast.model.ids import PeerId
+from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.sequencing.configs import Config, Member, peers_of
 from pulsarcast.protocol.sequencing.followers import Followers
 from pulsarcast.protocol.sequencing.log import EntryKind
 from pulsarcast.protocol.sequencing.state import SequencerState
-from pulsarcast.protocol.topic.versions import Wanted
 
 
 class Step(enum.Enum):
@@ -136,10 +135,11 @@ class Changes:
         if state.turn.me not in peers_of(config.members):
             # Named again by a later version: the present members go on meanwhile.
             return Step.RESIGN
-        wanted = state.versions.wanted()
-        is_later = state.versions.is_later(wanted.version, config.version)
-        if is_later and wanted.peers != peers_of(config.members):
-            return self._begin(config, wanted)
+        newest = state.versions.newest()
+        wanted = state.versions.named_by(newest) or ()
+        is_later = state.versions.is_later(newest, config.version)
+        if is_later and wanted != peers_of(config.members):
+            return self._begin(config, newest, wanted)
         return self._readmit(config)
 
     def _readmit(self, config: Config) -> Config | None:
@@ -151,7 +151,7 @@ class Changes:
                 return Config(members, config.members, config.version)
         return None
 
-    def _begin(self, config: Config, wanted: Wanted) -> Config | None:
+    def _begin(self, config: Config, newest: Cid, wanted: tuple[PeerId, ...]) -> Config | None:
         """The joint configuration, once all new sequencers are up and have caught up.
 
         Also one that stays must be up: it may have lost its store, and of a short list be most.
@@ -163,13 +163,13 @@ class Changes:
             return None
         self.followers.add_followers()
         members: list[Member] = []
-        for peer in wanted.peers:
+        for peer in wanted:
             member = self.followers.caught_up(peer)
             if member is None:
                 return None
             members.append(member)
         state.counts["sequencers_changed"] += 1
-        return Config(tuple(members), config.members, wanted.version)
+        return Config(tuple(members), config.members, newest)
 
     def _finish(self, config: Config) -> Config | Step | None:
         """The new configuration, once most of each list hold all that the old ones certified.

@@ -77,20 +77,22 @@ class Elections:
 
     def _ask_whether_removed(self) -> None:
         """A replaced sequencer does not know whether that is committed: the leader will say."""
-        state = self.state
-        last = (state.log.last_index, state.log.last_term)
-        ask = RequestVote(state.topic, state.term + 1, state.store, *last, True)
-        for peer in state.participants():
+        ask = self._request(self.state.term + 1, pre_vote=True)
+        for peer in self.state.participants():
             self.turn.send(peer, ask)
+
+    def _request(self, term: int, *, pre_vote: bool) -> RequestVote:
+        state, log = self.state, self.state.log
+        last = (log.last_index, log.last_term)
+        return RequestVote(state.topic, term, state.store, *last, pre_vote)
 
     def _ask(self, term: int) -> None:
         """Ask all that have not answered, and again until they have."""
-        state = self.state
-        log, turn = state.log, self.turn
+        state, turn = self.state, self.turn
+        request = self._request(term, pre_vote=self._pre_vote)
         for peer in state.participants():
             if peer not in self.votes and peer != turn.me:
-                last = (log.last_index, log.last_term)
-                turn.send(peer, RequestVote(state.topic, term, state.store, *last, self._pre_vote))
+                turn.send(peer, request)
         again = partial(self._ask_again, state.term, self._pre_vote)
         turn.cancel(self._asking)
         self._asking = turn.after(state.parameters.leader_heartbeat_s, again)

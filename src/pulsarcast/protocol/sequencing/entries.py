@@ -17,6 +17,7 @@ NUMBER_MAX = 1 << 62
 UNHELD_BYTES_MAX = 256 << 20
 """Bytes of entries that the follower's history lacks: a leader may lie about what is committed, but
 the history is certified. An honest leader takes no requests beyond half of it ahead of most."""
+LACKS_COMMITTED = "a leader lacks what was committed"
 OUT_OF_POSITION = "an entry out of its position"
 
 
@@ -68,13 +69,11 @@ class Entries:
     def _check_entries(self, message: Append) -> None:
         state = self.state
         snapshot = message.snapshot
-        if snapshot is not None and message.entries:
-            raise RemoteError("entries beside a snapshot", code=Rejection.INVALID_LOG)
-        if (
-            snapshot is not None
-            and max(snapshot.index, snapshot.term, snapshot.position) > NUMBER_MAX
-        ):
-            raise RemoteError("a snapshot with numbers out of range", code=Rejection.INVALID_LOG)
+        if snapshot is not None:
+            if message.entries:
+                raise RemoteError("entries beside a snapshot", code=Rejection.INVALID_LOG)
+            if max(snapshot.index, snapshot.term, snapshot.position) > NUMBER_MAX:
+                raise RemoteError("a snapshot out of range", code=Rejection.INVALID_LOG)
         if any(entry.position > NUMBER_MAX for entry in message.entries):
             raise RemoteError(OUT_OF_POSITION, code=Rejection.INVALID_LOG)
         size = sum(ENTRY_BYTES + len(entry.body) for entry in message.entries)
@@ -149,9 +148,7 @@ class Entries:
                 None,
             ):
                 if snapshot.index <= state.committed:
-                    raise RemoteError(
-                        "a leader lacks what was committed", code=Rejection.LOST_ENTRIES
-                    )
+                    raise RemoteError(LACKS_COMMITTED, code=Rejection.LOST_ENTRIES)
                 writes += log.install(state.topic, snapshot)
                 state.forget_requests()
                 state.counts["snapshot_installed"] += 1
@@ -176,7 +173,7 @@ class Entries:
         if first.position != log.position_at(index) + (first.kind is EntryKind.EVENT):
             raise RemoteError(OUT_OF_POSITION, code=Rejection.INVALID_LOG)
         if index < min(state.committed, log.last_index):
-            raise RemoteError("a leader lacks what was committed", code=Rejection.LOST_ENTRIES)
+            raise RemoteError(LACKS_COMMITTED, code=Rejection.LOST_ENTRIES)
         # All was checked: an entry refused from here on would leave the log ahead of the disk.
         if index < log.last_index:
             for cut in range(index + 1, log.last_index + 1):

@@ -130,18 +130,9 @@ class Followers:
         if not (entries or always):
             return
         follower.next_index = before + len(entries) + 1
-        message = Append(
-            state.topic,
-            state.term,
-            state.store,
-            before,
-            before_term,
-            entries,
-            state.committed,
-            state.emitted + 1,
-            state.settled,
-            snapshot,
-        )
+        mine = (state.topic, state.term, state.store)
+        reached = (state.committed, state.emitted + 1, state.settled)
+        message = Append(*mine, before, before_term, entries, *reached, snapshot)
         self.turn.send(peer, message)
 
     def kept(self, index: int) -> None:

@@ -8,14 +8,13 @@ from typing import Protocol
 
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.sequencing.log import Entry, Place
-from pulsarcast.protocol.topic.versions import Wanted
 
 
 class NamedSequencers(Protocol):
     """The sequencers that a topic's versions name; None stands for its first version."""
 
-    def wanted(self) -> Wanted:
-        """The sequencers that the newest version names."""
+    def newest(self) -> Cid:
+        """The newest version: its sequencers are wanted."""
 
     def named_by(self, version: Cid | None) -> tuple[PeerId, ...] | None:
         """The sequencers that a version names; None if it is unknown."""

@@ -21,10 +21,9 @@ from pulsarcast.protocol.publishing.request_queue import RequestQueue
 from pulsarcast.protocol.sequencing.events import EventsUnderWay
 from pulsarcast.protocol.sequencing.log import Entry, EntryKind, Log, Place
 from pulsarcast.protocol.sequencing.messages import Summon
-from pulsarcast.protocol.sequencing.persistent_state import PersistentState
 from pulsarcast.protocol.sequencing.proposals import Proposals
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
-from pulsarcast.protocol.sequencing.state import SequencerState
+from pulsarcast.protocol.sequencing.state import PersistentState, SequencerState
 from pulsarcast.protocol.topic.topic import Topic
 
 
@@ -53,8 +52,6 @@ class RaftMember:
         self.topic = topic
         self.context = context
         self.turn = context.turn
-        self.parameters = context.parameters
-        self.counts = context.counts
         self.publisher = publisher
         self.versions = topic.versions
         self.events = EventsUnderWay(context, topic)

@@ -16,19 +16,18 @@ from pulsarcast.model.topics import TopicDescriptor
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.following.descriptors import Descriptors
 from pulsarcast.protocol.following.following import Following
-from pulsarcast.protocol.following.renewal import Renewal
 from pulsarcast.protocol.messages import RequestReferred, RequestToPublish
 from pulsarcast.protocol.publishing.outbox import Outbox
 from pulsarcast.protocol.publishing.publisher import Publisher
 from pulsarcast.protocol.sequencing.log import ENTRY, SNAPSHOT, Log, read_log
 from pulsarcast.protocol.sequencing.messages import SequencerMessage, Summon
-from pulsarcast.protocol.sequencing.persistent_state import (
+from pulsarcast.protocol.sequencing.raft_member import RaftMember
+from pulsarcast.protocol.sequencing.state import (
     STORE,
     VOTE,
     PersistentState,
     read_persistent_state,
 )
-from pulsarcast.protocol.sequencing.raft_member import RaftMember
 from pulsarcast.protocol.store import DropState, Write
 from pulsarcast.protocol.topic.life import FollowReason
 from pulsarcast.protocol.topic.topic import Topic
@@ -51,7 +50,6 @@ class SequencerRegistry:
         context: Context,
         descriptors: Descriptors,
         following: Following,
-        renewal: Renewal,
         publisher: Publisher,
         outbox: Outbox,
     ) -> None:
@@ -59,7 +57,6 @@ class SequencerRegistry:
         self.turn = context.turn
         self.descriptors = descriptors
         self.following = following
-        self.renewal = renewal
         self.publisher = publisher
         self.outbox = outbox
         self.by_topic: dict[Cid, RaftMember] = {}
@@ -235,7 +232,7 @@ class SequencerRegistry:
             def newer(chain: list[TopicDescriptor]) -> None:
                 try:
                     for each in chain:
-                        self._add(versions, each)
+                        self.following.add_version(versions, each)
                 except RemoteError:
                     pass  # A version that breaks the rules names no sequencer.
                 decide(versions)
@@ -250,13 +247,6 @@ class SequencerRegistry:
                     del self._not_named_by[next(iter(self._not_named_by))]
 
         self.descriptors.find(topic, found)
-
-    def _add(self, versions: Versions, version: TopicDescriptor) -> None:
-        topic = self.following.topics.get(versions.first.cid)
-        if topic is not None:
-            self.renewal.adopt(topic, version)
-        else:
-            versions.add(version)  # On the disk once the node follows the topic.
 
     def _names_this_node(self, versions: Versions) -> bool:
         """Whether a topic names the node; if it removed it before, in a newer version than then."""

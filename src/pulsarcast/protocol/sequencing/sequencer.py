@@ -36,8 +36,7 @@ from pulsarcast.protocol.sequencing.messages import (
     Vote,
 )
 from pulsarcast.protocol.sequencing.owner import SequencerOwner
-from pulsarcast.protocol.sequencing.persistent_state import STORE
-from pulsarcast.protocol.sequencing.state import Role, SequencerState
+from pulsarcast.protocol.sequencing.state import STORE, Role, SequencerState
 from pulsarcast.protocol.sequencing.syncing import Syncing
 from pulsarcast.protocol.store import PutState, StateRow
 
@@ -235,16 +234,15 @@ class Sequencer:
     def may_propose(self) -> bool:
         """Whether the sequencer can give events their places now."""
         state, log = self.state, self.log
-        if not state.leads or state.events.held() < log.snapshot.position:
-            # Its history lacks events that the log has dropped.
-            return False
-        if not self.changes.may_certify:
-            return False
-        if log.bytes_after(state.committed) >= PENDING_BYTES_MAX:
-            return False
-        if log.bytes_after_event(state.settled) >= UNSETTLED_BYTES_MAX:
-            return False
-        return log.last_index - state.committed < PENDING_MAX
+        return (
+            state.leads
+            # The history must hold all events that the log has dropped.
+            and state.events.held() >= log.snapshot.position
+            and self.changes.may_certify
+            and log.bytes_after(state.committed) < PENDING_BYTES_MAX
+            and log.bytes_after_event(state.settled) < UNSETTLED_BYTES_MAX
+            and log.last_index - state.committed < PENDING_MAX
+        )
 
     def propose(self, make: Callable[[Place], bytes]) -> None:
         """Put an event into the log, which `make` makes for its place."""

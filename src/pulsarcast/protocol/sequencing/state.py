@@ -4,14 +4,37 @@ Figure 2 of Raft lists most of it. A part gets this state and the parts below it
 """
 
 import enum
+from typing import Final, NamedTuple
 
-from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.ids import PEER_ID_BYTES, Cid, PeerId
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.limits import STORE_BYTES
 from pulsarcast.protocol.sequencing.configs import Member
 from pulsarcast.protocol.sequencing.log import Entry, EntryKind, Log
 from pulsarcast.protocol.sequencing.owner import NamedSequencers, OrderedEvents
-from pulsarcast.protocol.sequencing.persistent_state import PersistentState
+
+VOTE: Final = "vote"
+STORE: Final = "store"
+
+
+class PersistentState(NamedTuple):
+    """The persistent state of a sequencer, without its log."""
+
+    store: bytes
+    term: int = 0
+    voted_for: PeerId | None = None
+
+
+def read_persistent_state(store: bytes | None, vote: bytes | None) -> PersistentState | None:
+    """The state from its rows on the disk; None if the disk has no store of the topic."""
+    if store is None:
+        return None
+    if vote is None:
+        return PersistentState(store)
+    voted_for = vote[8 : 8 + PEER_ID_BYTES]
+    return PersistentState(
+        store, int.from_bytes(vote[:8], "big"), PeerId(voted_for) if voted_for else None
+    )
 
 
 class Role(enum.Enum):
@@ -79,7 +102,8 @@ class SequencerState:
     def participants(self) -> tuple[PeerId, ...]:
         """The peers that messages go to: those that vote, and those that are to vote."""
         peers = self.log.config().peers or self.versions.named_since(None)
-        return tuple(dict.fromkeys((*peers, *self.versions.wanted().peers)))
+        wanted = self.versions.named_by(self.versions.newest()) or ()
+        return tuple(dict.fromkeys((*peers, *wanted)))
 
     # Requests in the log.
 

@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 from pulsarcast.model.ids import PeerId
 from pulsarcast.protocol.sequencing.messages import SequencerMessage
-from pulsarcast.protocol.sequencing.persistent_state import VOTE
-from pulsarcast.protocol.sequencing.state import SequencerState
+from pulsarcast.protocol.sequencing.state import VOTE, SequencerState
 from pulsarcast.protocol.store import PutState, StateRow, Write
 
 

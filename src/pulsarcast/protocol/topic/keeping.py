@@ -10,7 +10,7 @@ from typing import Protocol
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
-from pulsarcast.protocol.dissemination.overlay import Conversation
+from pulsarcast.protocol.dissemination.heartbeat_timer import HeartbeatTimer
 from pulsarcast.protocol.store import MarkState, PutMark, Write
 from pulsarcast.protocol.topic.flow import FlowControl
 from pulsarcast.protocol.topic.handovers import Handovers
@@ -35,7 +35,7 @@ class Keeping:
         state: TopicState,
         handovers: Handovers,
         flow: FlowControl,
-        heartbeat: Conversation,
+        heartbeat: HeartbeatTimer,
         owner: KeepingOwner,
     ) -> None:
         self._state = state

@@ -12,12 +12,14 @@ requests in flight are reserved for the parent's.
 for them for ever. If no peer has the events, `witnesses` says whether the node may skip them.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Protocol
 
 from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import Mark
+from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.dissemination.overlay import Neighbourhood
 from pulsarcast.protocol.messages import FetchRange, Range
 from pulsarcast.protocol.store import MarkState
 from pulsarcast.protocol.topic.frontier import Source
@@ -81,15 +83,8 @@ class _Want:
 class RecoveryOwner(Protocol):
     """Asked of the topic whose events are recovered."""
 
-    @property
-    def parent(self) -> PeerId | None:
-        """The upstream neighbour: in a tree the parent."""
-
     def neighbours(self) -> Iterable[PeerId]:
         """Members to ask for a missing event, best first."""
-
-    def find_block(self, cid: Cid, then: Callable[[bytes | None], None]) -> None:
-        """Look an event up in the DHT."""
 
     def take_recovered(self, block: bytes, sender: PeerId, certificate: bytes = b"") -> None:
         """An event was fetched: it arrives like any other."""
@@ -101,12 +96,16 @@ class Recovery:
     def __init__(
         self,
         state: TopicState,
+        dht: Kademlia,
+        place: Neighbourhood,
         retirement: Retirement,
         witnesses: Witnesses,
         owner: RecoveryOwner,
     ) -> None:
         self.state = state
         self.topic = state.id
+        self.dht = dht
+        self.place = place
         self.turn = state.context.turn
         self.parameters = state.context.parameters
         self.counts = state.context.counts
@@ -191,7 +190,7 @@ class Recovery:
                 return None
             want = self._wants[source] = _Want(sender, *missing, due_s)
             self._wanted_by[sender] = self._wanted_by.get(sender, 0) + 1
-        elif sender == self.owner.parent != want.sponsor:
+        elif sender == self.place.upstream != want.sponsor:
             self._release(want.sponsor)
             want.sponsor = sender
             self._wanted_by[sender] = self._wanted_by.get(sender, 0) + 1
@@ -208,7 +207,7 @@ class Recovery:
         """Whether a peer's share has room for one more want."""
         if len(self._wants) >= WANTS_MAX:
             return False
-        parent = self.owner.parent
+        parent = self.place.upstream
         from_parent = 0 if parent is None else self._wanted_by.get(parent, 0)
         if sender == parent:
             return from_parent < WANTS_MAX - WANTS_MAX // KEPT_SHARE
@@ -245,7 +244,7 @@ class Recovery:
 
     def _fetch_in_turns(self, due: dict[PeerId, list[Source]]) -> None:
         """Share the requests between the peers that showed missing events."""
-        parent = self.owner.parent
+        parent = self.place.upstream
         flying: dict[PeerId, int] = {}
         for source in self._requests.values():
             sponsor = self._wants[source].sponsor
@@ -347,7 +346,7 @@ class Recovery:
         """Fetch the event that a peer claims under a number where the node has another."""
         if not self.state.is_sequenced:
             assert claimed.cid is not None, "a claim names an event"
-            self.owner.find_block(claimed.cid, self._take_found)
+            self.dht.find_block(claimed.cid, self._take_found)
             return
         # It proves something only with its certificate, which the DHT does not keep.
         self._request += 1
@@ -407,7 +406,7 @@ class Recovery:
                     return
                 self.witnesses.ask_around(source)
         if want.cid is not None:
-            self.owner.find_block(want.cid, self._found)
+            self.dht.find_block(want.cid, self._found)
 
     def _retired(self, source: Source, want: _Want, first: int) -> int:
         return self.witnesses.retired(source[0], first, want.voices)

@@ -7,7 +7,7 @@ of an arriving event can be read in `Topic.receive`. The parts that timers or th
 topic through one narrow protocol each.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Protocol, assert_never
 
 from pulsarcast.model.errors import Refusal, Rejection, RemoteError
@@ -126,10 +126,12 @@ class Topic:
         self.equivocation = context.part(Equivocation)(state, self.overlay, own)
         self.handovers = Handovers(state)
         self.arrivals = context.part(Arrivals)(state, self.equivocation, self.handovers)
-        self.keeping = Keeping(state, self.handovers, self.flow, self.heartbeat, self)
+        self.keeping = Keeping(state, self.handovers, self.flow, self.heartbeat.timer, self)
         self.retirement = Retirement(state, self.keeping)
         witnesses = Witnesses(state, self.overlay, self.heartbeat, self.sharing)
-        self.recovery = context.part(Recovery)(state, self.retirement, witnesses, self)
+        self.recovery = context.part(Recovery)(
+            state, dht, self.overlay, self.retirement, witnesses, self
+        )
         self.comparing = Comparing(self.overlay.links, self.heartbeat, self.sharing)
         self.awaited_own: Sequence | None = None
         """Causal order: the node's own last event from before it followed the topic. While it has
@@ -166,7 +168,7 @@ class Topic:
         if from_start and not self.started:
             self._complete_start()
         self.overlay.join()
-        self.heartbeat.start()
+        self.heartbeat.timer.start()
         self.retirement.start()
         self.log.open(replay=self.started)
 
@@ -219,7 +221,7 @@ class Topic:
 
     def overlay_left(self) -> None:
         """The node is out of the overlay: stop all timers."""
-        self.heartbeat.stop()
+        self.heartbeat.timer.stop()
         self.recovery.stop()
         self.retirement.stop()
         self.owner.stopped(self)
@@ -411,15 +413,6 @@ class Topic:
     def want_version(self, version: Cid, sender: PeerId) -> None:
         """An event can only be judged by a version that the node does not know."""
         self.owner.want_version(self, version, sender)
-
-    def find_block(self, cid: Cid, then: Callable[[bytes | None], None]) -> None:
-        """Look an event up in the DHT."""
-        self.dht.find_block(cid, then)
-
-    @property
-    def parent(self) -> PeerId | None:
-        """The upstream neighbour: in a tree the parent."""
-        return self.overlay.upstream
 
     def neighbours(self) -> Iterable[PeerId]:
         """Members to ask for a missing event, best first."""

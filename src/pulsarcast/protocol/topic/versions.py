@@ -8,7 +8,6 @@ may).
 """
 
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
 
 from pulsarcast.model.errors import Rejection, RemoteError, Verdict
 from pulsarcast.model.events import EventDescriptor
@@ -28,13 +27,6 @@ POSITION_MAX = 1 << 63
 UNTIL_MAX = 8192
 """Bounds the marks in a version of publishers that it forbids: half a megabyte of the one that a
 version may have."""
-
-
-class Wanted(NamedTuple):
-    """The sequencers that the newest version names."""
-
-    version: Cid
-    peers: tuple[PeerId, ...]
 
 
 def valid_until(held: Iterable[Mark], allowed: Collection[PeerId] | None) -> list[Mark]:
@@ -180,9 +172,9 @@ class Versions:
         """Whether a peer is, or is to be, one of several sequencers that agree."""
         return self.first.is_sequenced and peer in self.sequencers()
 
-    def wanted(self) -> Wanted:
-        """The sequencers that the newest version names."""
-        return Wanted(self.current.cid, self.current.sequencers)
+    def newest(self) -> Cid:
+        """The newest version."""
+        return self.current.cid
 
     def named_by(self, version: Cid | None) -> tuple[PeerId, ...] | None:
         """The sequencers that a version names, None meaning the first; None if it is unknown."""

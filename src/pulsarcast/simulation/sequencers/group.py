@@ -21,11 +21,9 @@ from pulsarcast.protocol.effects import Effect, Persist, Send, SetTimer
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.sequencing.log import ENTRY, INDEX_BYTES, SNAPSHOT, Entry, Place, read_log
 from pulsarcast.protocol.sequencing.messages import SequencerMessage
-from pulsarcast.protocol.sequencing.persistent_state import STORE, VOTE, read_persistent_state
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
-from pulsarcast.protocol.sequencing.state import SequencerState
+from pulsarcast.protocol.sequencing.state import STORE, VOTE, SequencerState, read_persistent_state
 from pulsarcast.protocol.store import DropState, PutState, StateRow
-from pulsarcast.protocol.topic.versions import Wanted
 from pulsarcast.protocol.turn import Turn
 from pulsarcast.simulation.clocks import NodeClock
 from pulsarcast.simulation.loop import Loop
@@ -67,16 +65,16 @@ class HeardVersions:
 
     def __init__(self, group: Group) -> None:
         self.group = group
-        self.newest = 0
+        self.number = 0
 
-    def wanted(self) -> Wanted:
+    def newest(self) -> Cid:
         """The newest version."""
-        return Wanted(version_cid(self.newest), self.group.versions[self.newest])
+        return version_cid(self.number)
 
     def _number_of(self, version: Cid | None) -> int | None:
         if version is None:
             return 0
-        known = range(1, self.newest + 1)
+        known = range(self.number + 1)
         return next((each for each in known if version_cid(each) == version), None)
 
     def named_by(self, version: Cid | None) -> tuple[PeerId, ...] | None:
@@ -87,7 +85,7 @@ class HeardVersions:
     def named_since(self, version: Cid | None) -> tuple[PeerId, ...]:
         """Everyone whom a version names, from one on."""
         first = self._number_of(version)
-        known = () if first is None else self.group.versions[first : self.newest + 1]
+        known = () if first is None else self.group.versions[first : self.number + 1]
         return tuple(dict.fromkeys(peer for each in known for peer in each))
 
     def is_later(self, version: Cid, than: Cid | None) -> bool:
@@ -287,9 +285,9 @@ class Peer:
 
     def learn(self, version: int) -> None:
         """Hear of a version: it may name us."""
-        if version <= self.versions.newest:
+        if version <= self.versions.number:
             return
-        self.versions.newest = version
+        self.versions.number = version
         if not self.up:
             return
         if not self.seated and self.id in self.group.versions[version]:

@@ -92,7 +92,7 @@ def test_a_beat_goes_to_the_nearest_and_a_few_far_members_unless_they_took_an_ev
     member = Member()
     children = member.cube.children
     assert len(children) > 1 + FAR, "the test is void unless there are more"
-    member.heartbeat.start()
+    member.heartbeat.timer.start()
     member.heartbeat.announce()
     timers = [each for each in member.turn.effects if isinstance(each, SetTimer)]
     member.sent()

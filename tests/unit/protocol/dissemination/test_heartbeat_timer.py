@@ -2,6 +2,7 @@
 
 from random import Random
 
+from pulsarcast.model.ids import PeerId
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dissemination.heartbeat_timer import HeartbeatTimer
 from pulsarcast.protocol.effects import SetTimer
@@ -18,13 +19,16 @@ class Heart:
 
     def __init__(self) -> None:
         self.turn = Turn(BOB, Random(1))
-        self.timer = HeartbeatTimer(Context(self.turn, Parameters()), self)
+        self.timer = HeartbeatTimer(Context(self.turn, Parameters()), self, self)
         self.held = b"something"
         self.is_worried = False
         self.beats = 0
 
     def digest(self) -> bytes:
         return self.held
+
+    def differs_from(self, peer: PeerId) -> None:
+        """No heart compares anything."""
 
     def watch(self) -> None:
         if self.is_worried:

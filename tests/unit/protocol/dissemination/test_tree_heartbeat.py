@@ -204,7 +204,7 @@ class Trunk:
     def heard_path(self, peer: PeerId, path: tuple[PeerId, ...]) -> None:
         """The path stays as it is."""
 
-    def leave_parent(self) -> None:
+    def look_elsewhere(self) -> None:
         self.parent = None
 
 

@@ -13,7 +13,6 @@ def registry_of(core: Core) -> SequencerRegistry:
         core.context,
         core.descriptors,
         core.following,
-        core.renewal,
         core.publisher,
         core.outbox,
     )

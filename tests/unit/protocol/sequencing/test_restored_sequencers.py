@@ -8,8 +8,8 @@ from pulsarcast.protocol.inputs import Now, Start
 from pulsarcast.protocol.sequencing.configs import Config, Member
 from pulsarcast.protocol.sequencing.log import ENTRY, SNAPSHOT, Entry, EntryKind, Snapshot
 from pulsarcast.protocol.sequencing.messages import Append, RequestVote, Summon, Vote
-from pulsarcast.protocol.sequencing.persistent_state import STORE, VOTE
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
+from pulsarcast.protocol.sequencing.state import STORE, VOTE
 from pulsarcast.protocol.store import RESTORED, DropState, PutState
 from pulsarcast.storage.memory import MemoryStore
 from tests.support.people import ALICE, CREATED_US, meta_of, peer, topic_of

@@ -1,7 +1,7 @@
 """Syncing, on its own: no peer hears of what a crash could take back."""
 
 from pulsarcast.protocol.sequencing.messages import Vote
-from pulsarcast.protocol.sequencing.persistent_state import VOTE
+from pulsarcast.protocol.sequencing.state import VOTE
 from pulsarcast.protocol.store import PutState, StateRow
 from tests.unit.protocol.sequencing.work import HIM, TOPIC, Bench
 

@@ -5,7 +5,6 @@ from pulsarcast.protocol.sequencing.log import Entry, Log, Place
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
 from pulsarcast.protocol.sequencing.state import SequencerState
 from pulsarcast.protocol.sequencing.syncing import Syncing
-from pulsarcast.protocol.topic.versions import Wanted
 from tests.support.parts import Core
 from tests.support.people import ALICE, BOB, CAROL, topic_of
 
@@ -20,8 +19,8 @@ class Named:
     def __init__(self, peers: tuple[PeerId, ...]) -> None:
         self.peers = peers
 
-    def wanted(self) -> Wanted:
-        return Wanted(TOPIC, self.peers)
+    def newest(self) -> Cid:
+        return TOPIC
 
     def named_by(self, version: Cid | None) -> tuple[PeerId, ...] | None:
         return self.peers

@@ -8,6 +8,7 @@ from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import TopicDescriptor
 from pulsarcast.protocol.context import Context
+from pulsarcast.protocol.dissemination.heartbeat_timer import HeartbeatTimer
 from pulsarcast.protocol.dissemination.overlay import Conversation, Link, Overlay
 from pulsarcast.protocol.effects import Effect, Persist, Send
 from pulsarcast.protocol.messages import EventMessage, Message
@@ -40,6 +41,7 @@ class Members:
         self.strangers: list[PeerId] = []
         self.overlay = cast("Overlay", self)
         self.heartbeat = cast("Conversation", self)
+        self.timer = cast("HeartbeatTimer", self)
 
     def add_neighbour(self, peer: PeerId) -> Link:
         link = self.links[peer] = Link(0, 0.0)

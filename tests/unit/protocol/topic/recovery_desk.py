@@ -1,7 +1,7 @@
 """A `Recovery` and its `Witnesses` with their surroundings played by a test."""
 
 from collections.abc import Callable, Collection, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from pulsarcast.model.ids import Cid, PeerId, cid_of
 from pulsarcast.model.topics import Retention
@@ -64,7 +64,6 @@ class Desk(Bench):
     ) -> None:
         near = Members(parent=parent, lazy=lazy, known=members)
         super().__init__(RETIRING if retires else TOPIC, members=near)
-        self.parent = parent
         self.looked_up: list[tuple[Cid, Callable[[bytes | None], None]]] = []
         self.taken: list[bytes] = []
         self._neighbours = neighbours
@@ -72,11 +71,13 @@ class Desk(Bench):
         self.consulted = sharing.consulted = []
         flow = FlowControl(self.state, near.overlay, sharing)
         handovers = Handovers(self.state)
-        keeping = Keeping(self.state, handovers, flow, near.heartbeat, self.owner)
+        keeping = Keeping(self.state, handovers, flow, near.timer, self.owner)
         retirement = _Retirement(self.state, keeping)
         self.retired = retirement.retired = []
         witnesses = Witnesses(self.state, near.overlay, near.heartbeat, sharing)
-        self.recovery = Recovery(self.state, retirement, witnesses, self)
+        self.recovery = Recovery(
+            self.state, cast("Any", self), near.overlay, retirement, witnesses, self
+        )
 
     def neighbours(self) -> Iterable[PeerId]:
         return self._neighbours

@@ -104,7 +104,7 @@ def keeper(topic: TopicDescriptor = ORDERED) -> tuple[Bench, Keeping]:
     members = bench.members
     flow = FlowControl(bench.state, members.overlay, Sharing(bench.state))
     handovers = Handovers(bench.state)
-    return bench, Keeping(bench.state, handovers, flow, members.heartbeat, bench.owner)
+    return bench, Keeping(bench.state, handovers, flow, members.timer, bench.owner)
 
 
 def test_an_event_is_delivered_and_reported_once_it_is_on_the_disk() -> None:

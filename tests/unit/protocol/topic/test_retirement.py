@@ -192,7 +192,7 @@ def retiring() -> tuple[Bench, Retirement]:
     members = bench.members
     flow = FlowControl(bench.state, members.overlay, Sharing(bench.state))
     handovers = Handovers(bench.state)
-    keeping = Keeping(bench.state, handovers, flow, members.heartbeat, bench.owner)
+    keeping = Keeping(bench.state, handovers, flow, members.timer, bench.owner)
     return bench, Retirement(bench.state, keeping)
 
 
