@@ -1,5 +1,6 @@
 """A node that holds a place of a content tree, with its peers played by a test."""
 
+from itertools import count
 from random import Random
 from typing import TypeVar
 
@@ -9,7 +10,7 @@ from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import PeerId, peer_key
 from pulsarcast.model.requests import Sequence
 from pulsarcast.model.subscriptions import decode_subscription, sign_subscription
-from pulsarcast.model.topics import AttributeRule
+from pulsarcast.model.topics import AttributeRule, TopicDescriptor
 from pulsarcast.protocol.content.messages import Held
 from pulsarcast.protocol.content.place import PieceKey, Place, kept_of
 from pulsarcast.protocol.effects import Send
@@ -21,9 +22,35 @@ from tests.support.people import ALICE, BOB, CREATED_US, EPOCH, nonce, peer, top
 
 SCHEMA = (AttributeRule("price", "float", 0.0, 100.0),)
 SETTINGS = unordered(attributes=SCHEMA, content_routing=True, publishers=(BOB.peer_id,))
-TOPIC = topic_of(BOB, SETTINGS)
 WHERE = "price < 50"
 AT = 9
+PEERS = [peer(f"peer {number}") for number in range(40)]
+
+
+def distance(who: PeerId, topic: TopicDescriptor, at: int = AT) -> int:
+    """How far a peer is from the key of a node of the tree, the held one if none is said."""
+    return peer_key(who) ^ Place(topic.topic, "price", at).key
+
+
+def _in_the_middle() -> TopicDescriptor:
+    """A topic with peers on both sides of the place's holder, so that tests have both.
+
+    Of the farther ones some are closer to the nodes above the place: questions go there.
+    """
+    for number in count():
+        topic = topic_of(BOB, SETTINGS, name=f"news {number}")
+        ours = distance(ALICE.peer_id, topic)
+        farther = [each for each in PEERS if distance(each, topic) > ours]
+        if len(farther) == len(PEERS) // 2 and all(
+            min(distance(each, topic, above) for each in farther)
+            < distance(ALICE.peer_id, topic, above)
+            for above in (AT >> 1, AT >> 2)
+        ):
+            return topic
+    raise AssertionError
+
+
+TOPIC = _in_the_middle()
 MessageT = TypeVar("MessageT")
 
 
@@ -58,13 +85,13 @@ class Stage:
         self.node.descriptors.keep(Versions(TOPIC))
         self.content = self.node.content
         self.place = self.hold(AT)
-        ours = peer_key(self.node.turn.me) ^ self.place.key
-        peers = sorted((peer(f"peer {number}") for number in range(40)), key=self._far)
+        ours = self._far(self.node.turn.me)
+        peers = sorted(PEERS, key=self._far)
         self.closer = [each for each in peers if self._far(each) < ours]
         self.farther = [each for each in peers if self._far(each) > ours]
 
     def _far(self, who: PeerId) -> int:
-        return peer_key(who) ^ self.place.key
+        return distance(who, TOPIC)
 
     def hold(self, at: int) -> Place:
         """Be the home of a node, with one piece in it."""
