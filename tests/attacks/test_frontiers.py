@@ -388,7 +388,7 @@ def test_who_publishes_under_very_many_epochs_is_forbidden_to_all_the_same() -> 
     for bob in (EPOCH, EPOCH + 1):
         frontier.adopt(MarkState(BOB.peer_id, bob, 0, 7, None))
     frontier.adopt(MarkState(CAROL.peer_id, EPOCH, 0, 3, None))
-    only = TopicSettings(publishers=(CAROL.peer_id,))
+    only = unordered(publishers=(CAROL.peer_id,))
     reply = solo.ask(lambda call: UpdateTopic(call, topic, only))
     assert reply.refusal is None, reply.refusal
     version = solo.version(topic)

@@ -48,7 +48,7 @@ MEMBERS = list(range(1, SIZE))
 
 def only(lab: Lab, *indices: int) -> TopicSettings:
     peers = tuple(lab.peer(index) for index in indices)
-    return TopicSettings(publishers=peers, request_to_publish=False)
+    return unordered(publishers=peers, request_to_publish=False)
 
 
 def number_of(lab: Lab, index: int, topic: Cid) -> int:
@@ -146,7 +146,7 @@ def member() -> Solo:
 
 OPEN = topic_of(ALICE)
 META_TOPIC = meta_of(ALICE)
-ONLY_ALICE = TopicSettings(publishers=(ALICE.peer_id,))
+ONLY_ALICE = unordered(publishers=(ALICE.peer_id,))
 
 
 def announce(solo: Solo, block: bytes, number: int = 1) -> None:
