@@ -69,17 +69,21 @@ def test_a_strangers_event_of_a_request_that_the_author_signed_is_refused() -> N
     assert_nothing_came_of_it(lab, topic)
 
 
-def test_a_strangers_event_that_replicas_were_made_to_keep_is_refused_by_members() -> None:
+@pytest.mark.parametrize("is_open", [False, True], ids=["default", "open"])
+def test_a_strangers_event_that_replicas_were_made_to_keep_is_refused_by_members(
+    is_open: bool,
+) -> None:
     """A replica hands in what it keeps (docs/spec/pulsarcast.md): members judge that too."""
-    lab, topic = scene(TopicSettings())
+    lab, topic = scene(TopicSettings(open=is_open))
     stranger = lab.puppets[STRANGER].identity
     forged = event_of(stranger, lab.topic(topic))
     for index in (AUTHOR, *MEMBERS, OUTSIDER):
-        lab.say(STRANGER, lab.peer(index), StoreBlocks(7, (forged.block,)))
+        lab.say(STRANGER, lab.peer(index), StoreBlocks(2, (forged.block,)))
     lab.run(120.0)
+    wanted = [forged.cid] if is_open else []
     for index in (AUTHOR, *MEMBERS):
-        assert lab.delivered(index, topic) == []
-        assert lab.log(index, topic) == []
+        assert lab.delivered(index, topic) == wanted
+        assert [event.cid for event in lab.log(index, topic)] == wanted
 
 
 def test_a_strangers_request_is_published_by_the_author_with_both_names() -> None:
