@@ -14,14 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsarcast.model.filters.domains import Domain
+from pulsarcast.model.ids import cid_of
 from pulsarcast.protocol.content.homes import _jump
 from pulsarcast.protocol.content.shape import Shape
 from pulsarcast.protocol.content.space import (
     CUT_OFF,
+    DEPTH_MAX,
     REACH,
     WIDENING,
     Area,
     area,
+    key_of_node,
     level,
     node_at,
     pieces,
@@ -114,6 +117,21 @@ def test_section_3_3_a_guess_that_is_too_deep_jumps_to_half_the_level() -> None:
     assert _jump(node("0")) == 1
 
 
+def test_section_3_3_jumping_to_half_the_level_is_a_binary_search() -> None:
+    at, jumps = node("01" * (DEPTH_MAX // 2)), 0
+    while at != 1:
+        at, jumps = _jump(at), jumps + 1
+    assert jumps == DEPTH_MAX.bit_length()
+
+
+def test_section_3_1_topics_with_schemas_of_their_own_share_one_network() -> None:
+    """Chapter 3: a platform to host multiple services; a tree's nodes are hashed to the DHT."""
+    one, other = cid_of(b"one schema"), cid_of(b"another")
+    roots = {key_of_node(topic, name, 1) for topic in (one, other) for name in ("price", "size")}
+    assert len(roots) == 4, "equal attributes of two topics have two trees"
+    assert key_of_node(one, "price", 2) not in roots
+
+
 @given(ranges, shares, st.integers(0, 3), st.integers(3, 8), st.randoms(use_true_random=False))
 def test_section_3_4_1_probes_cover_every_subscription_that_holds_the_value_once(
     point: tuple[float, float], share: float, first: int, last: int, rng: Random
@@ -155,6 +173,14 @@ def test_section_3_5_a_value_is_in_one_piece_and_its_leaf_is_searched(
     x, y = point_of(holding[0], b"somebody")
     for depth in range(12):
         assert touches(node_at(x, y, depth), value, REACH)
+
+
+def test_section_3_5_the_corner_that_nearly_every_event_searched_is_searched_by_none() -> None:
+    corner = node("0101")  # ranges that begin in the first quarter and end in the last
+    values = [number / 100 for number in range(101)]
+    without = [value for value in values if touches(corner, value, NO_CUT_OFF)]
+    assert len(without) / len(values) > 0.9
+    assert not [value for value in values if touches(corner, value)]
 
 
 def test_section_3_3_equal_ranges_are_told_apart_by_widening_them_a_little() -> None:

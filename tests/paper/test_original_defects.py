@@ -1,4 +1,4 @@
-"""What broke in the original implementation, one named test each (shared/reference/original.md).
+"""What broke in the original implementation, one named test each (docs/decisions/0001).
 
 The numbers are those of that list; T there means tested on the original, R read in its source.
 """

@@ -345,7 +345,7 @@ def test_an_event_costs_one_transmission_for_each_member_but_its_publisher() -> 
 
 
 def test_a_forwarded_event_is_the_same_bytes() -> None:
-    """Figure 3.2 and design 4: what is disseminated is the descriptor that was stored."""
+    """Figure 3.2: what is disseminated is the descriptor that was stored."""
     lab = Lab(8)
     topic = lab.create(AUTHOR)
     lab.subscribe([1, 2, 3], topic)

@@ -253,6 +253,32 @@ def test_a_new_subscriber_learns_all_members_and_is_known_to_all() -> None:
     assert all(4 in cube.nodes[each].topics[TOPIC].view for each in members)
 
 
+def test_a_subscription_goes_to_all_nodes_and_the_rest_to_subscribers_alone() -> None:
+    """3.3: trees of SUB are composed of all nodes, those of UNS and PUB of the topic's subscribers.
+
+    And nothing else is ever sent: neither building nor maintaining a tree costs a message (1).
+    """
+    cube = Cube(8, [0, 3, 5])
+    got: dict[Kind, list[int]] = {kind: [] for kind in Kind}
+
+    def settle() -> None:
+        while cube.under_way:
+            sender, to, message = cube.under_way[0]
+            got[message.kind].append(to)
+            cube.carry(sender, to, message)
+
+    cube.send(6, cube.nodes[6].subscribe(TOPIC))
+    settle()
+    assert sorted(got[Kind.SUB]) == [0, 1, 2, 3, 4, 5, 7]
+    cube.send(3, cube.nodes[3].publish(TOPIC))
+    settle()
+    assert sorted(got[Kind.PUB]) == [0, 5, 6]
+    cube.send(0, cube.nodes[0].unsubscribe(TOPIC))
+    settle()
+    assert sorted(got[Kind.UNS]) == [3, 5, 6]
+    assert len(got[Kind.ACK]) == 7 + 3 + 3
+
+
 def test_only_subscribers_publish_and_nobody_subscribes_twice() -> None:
     """Algorithm 1: NOK."""
     cube = Cube(4, [0, 1])

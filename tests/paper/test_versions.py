@@ -1,4 +1,4 @@
-"""New versions of a topic: thesis, 3.2.2 and 3.3.1, and what design 5 makes of them."""
+"""New versions of a topic: thesis, 3.2.2 and 3.3.1, and docs/spec/pulsarcast.md, Versions."""
 
 from collections.abc import Iterable
 
@@ -89,7 +89,7 @@ def test_a_new_version_reaches_a_subscriber_that_was_away() -> None:
 
 
 def test_a_version_outlives_a_restart() -> None:
-    """Design 5: versions are numbered, and a node that was told remembers."""
+    """Versions: versions are numbered, and a node that was told remembers."""
     lab = Lab(SIZE)
     topic = lab.create(AUTHOR)
     lab.subscribe([1, 2], topic)
@@ -113,7 +113,7 @@ def test_a_new_subscriber_learns_of_every_version() -> None:
 
 
 def test_the_newest_version_is_found_by_author_and_name() -> None:
-    """Design 6: a mutable pointer leads from author and name to the newest version."""
+    """6.2: a mutable pointer leads from author and name to the newest version."""
     lab = Lab(SIZE)
     topic = lab.create(AUTHOR, name="news")
     lab.update(AUTHOR, topic, unordered(payload_bytes_max=100))
@@ -165,7 +165,7 @@ def announce(solo: Solo, block: bytes, number: int = 1) -> None:
 
 
 def test_a_version_by_another_author_is_rejected() -> None:
-    """Design 5: REJECT, whoever announces it."""
+    """Versions: REJECT, whoever announces it."""
     solo = member()
     theirs = version_of(topic_of(MALLORY, name="theirs"), signer=MALLORY)
     forged = topic_of(MALLORY)
@@ -179,7 +179,7 @@ def test_a_version_by_another_author_is_rejected() -> None:
 
 
 def test_nobody_but_the_author_is_heard_in_a_meta_topic() -> None:
-    """Design 5: only the author publishes in a meta topic."""
+    """Versions: only the author publishes in a meta topic."""
     solo = member()
     version = version_of(OPEN, ONLY_ALICE, signer=ALICE)
     event = event_of(MALLORY, META_TOPIC, payload=version.block)
@@ -190,7 +190,7 @@ def test_nobody_but_the_author_is_heard_in_a_meta_topic() -> None:
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["lower first", "higher first"])
 def test_of_two_versions_with_one_number_the_lower_cid_wins(order: tuple[int, int]) -> None:
-    """Design 5: the lower CID wins, and both are kept as proof."""
+    """Versions: the lower CID wins, and both are kept as proof."""
     twins = sorted(
         (version_of(OPEN, unordered(payload_bytes_max=size), signer=ALICE) for size in (100, 200)),
         key=lambda version: version.cid,
@@ -204,7 +204,7 @@ def test_of_two_versions_with_one_number_the_lower_cid_wins(order: tuple[int, in
 
 
 def test_an_event_under_a_revoked_right_is_ignored_by_all_and_history_stays_valid() -> None:
-    """Design 5: each version names the frontier up to which the previous one is valid."""
+    """Versions: each version names the frontier up to which the previous one is valid."""
     lab = Lab(SIZE)
     topic = lab.create(AUTHOR)
     lab.subscribe(MEMBERS, topic)
@@ -233,7 +233,7 @@ def test_an_event_under_a_revoked_right_is_ignored_by_all_and_history_stays_vali
 
 
 def test_a_void_event_leaves_no_gap_behind() -> None:
-    """Design 6: what nobody delivers still takes its number, or it would be asked for for ever."""
+    """Versions: what nobody delivers still takes its number, or it would be asked for for ever."""
     solo = member()
     until = (Mark(BOB.peer_id, EPOCH, 1),)
     announce(solo, version_of(OPEN, ONLY_ALICE, signer=ALICE, until=until).block)
@@ -246,7 +246,7 @@ def test_a_void_event_leaves_no_gap_behind() -> None:
 
 
 def test_an_event_that_names_an_unknown_version_waits_for_it() -> None:
-    """Design 5: an event names its version; the DHT keeps versions, also those in between."""
+    """Versions: an event names its version; the DHT keeps versions, also those in between."""
     second = version_of(OPEN, signer=ALICE)
     third = version_of(second, ONLY_ALICE, signer=ALICE)
     blocks = [OPEN.block, META_TOPIC.block, second.block, third.block]
@@ -261,7 +261,7 @@ def test_an_event_that_names_an_unknown_version_waits_for_it() -> None:
 
 
 def test_an_event_under_a_version_that_nobody_has_is_not_delivered() -> None:
-    """Design 5: nor does it wait for ever."""
+    """Versions: nor does it wait for ever."""
     solo = member()
     unknown = version_of(version_of(OPEN, signer=ALICE), signer=ALICE)
     solo.hear(ALICE.peer_id, EventMessage(event_of(ALICE, unknown).block, 1))
