@@ -16,6 +16,9 @@ from pulsarcast.wire.codec import decode
 if TYPE_CHECKING:
     from pulsarcast.simulation.network import Network
 
+WRITE_BYTES = 30
+"""What a write costs besides its frames: the header of a Yamux frame (12 bytes), length and tag of
+a Noise message (2 and 16). Counted where bandwidth is limited."""
 STALLED_BYTES_MAX = 2 * 1024 * 1024
 """Bytes that wait for a process that does not read before its writer is reset, as in libp2p."""
 
@@ -70,6 +73,7 @@ class Line:
         "traffic",
         "up",
         "waiting",
+        "write_s",
     )
 
     back: Line
@@ -106,6 +110,8 @@ class Line:
         """When the last message arrives: the next one may not be earlier."""
         self.free_s = 0.0
         """When the last byte has left, where bandwidth is limited."""
+        self.write_s = -1.0
+        """When the last write leaves: what is sent until then travels with it."""
         self.steady_s: float | None = None
         self.stalled_bytes = 0
         self.waiting: list[Message] = []
@@ -127,7 +133,13 @@ class Line:
             tally.events += traffic.events
         loop = self.loop
         steady_s = self.steady_s
-        when_s = self._arrival_s(traffic.size) if steady_s is None else loop.now + steady_s
+        if steady_s is None:
+            when_s = self._arrival_s(traffic.size)
+        else:
+            when_s = loop.now + steady_s
+            if loop.now > self.write_s:
+                self.write_s = loop.now
+                traffic.writes += 1
         if when_s < self.last_s:  # noqa: PLR1730  (max() would take twice as long)
             when_s = self.last_s
         self.last_s = when_s
@@ -177,13 +189,17 @@ class Line:
         return self.network.links.latency_s(self.source, self.target, self.network.rng)
 
     def _arrival_s(self, size: int) -> float:
-        loop = self.loop
-        bandwidth = self.network.links.bandwidth
-        if bandwidth is None:
-            return loop.now + self.latency_s()
+        now = self.loop.now
         # Bytes leave one after the other: a long queue is what makes a slow link slow.
-        self.free_s = max(self.free_s, loop.now) + size / bandwidth
-        return self.free_s + self.latency_s()
+        begins_s = max(self.free_s, now)
+        if now > self.write_s:
+            self.write_s = begins_s
+            self.traffic.writes += 1
+            size += WRITE_BYTES
+        bandwidth = self.network.links.bandwidth
+        if bandwidth is not None:
+            begins_s = self.free_s = begins_s + size / bandwidth
+        return begins_s + self.latency_s()
 
     def _send_later(self, message: Message) -> None:
         if self.broken:

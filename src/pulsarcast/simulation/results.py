@@ -50,6 +50,8 @@ class Result(msgspec.Struct, kw_only=True):
     """Event messages, events in ranges, and requests to publish; the DHT apart."""
     bytes_per_delivery: float = 0.0
     all_bytes_per_delivery: float = 0.0
+    messages_per_write: float = 0.0
+    """Messages of all kinds that leave for one peer in one piece."""
     dht_messages: int = 0
     all_messages: int = 0
     messages: dict[str, int] = {}

@@ -107,6 +107,7 @@ class Run:
         self._messages_before: dict[str, int] = {}
         self._bytes_before: dict[str, int] = {}
         self._range_events_before = 0
+        self._writes_before = 0
 
     def _prepare(self, node: Any) -> None:
         # Only the counts are kept: nodes of earlier lives must not stay in memory.
@@ -133,6 +134,7 @@ class Run:
         self._messages_before = dict(self.world.messages)
         self._bytes_before = dict(self.world.bytes)
         self._range_events_before = self.world.range_events
+        self._writes_before = self.world.writes
 
     def settle(self) -> None:
         """Let time pass until everything is delivered and every topic has its one tree."""
@@ -233,6 +235,8 @@ class Run:
         result.messages_per_delivery = round(event_messages / deliveries, 4)
         result.bytes_per_delivery = round(event_bytes / deliveries, 1)
         result.all_bytes_per_delivery = round(sum(sizes.values()) / deliveries, 1)
+        writes = max(1, self.world.writes - self._writes_before)
+        result.messages_per_write = round(sum(sent.values()) / writes, 4)
         result.dht_messages = sum(sent.get(name, 0) for name in DHT_MESSAGES)
 
     def _tree_findings(self) -> tuple[Findings, int]:

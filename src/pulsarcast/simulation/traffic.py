@@ -36,6 +36,7 @@ class Traffic:
         "size",
         "tally",
         "through_wire",
+        "writes",
     )
 
     def __init__(self, *, through_wire: bool) -> None:
@@ -43,6 +44,8 @@ class Traffic:
         self._tallies: dict[type, Tally] = {}
         self.lost = 0
         """Messages that were said and never heard: the connection broke."""
+        self.writes = 0
+        """Pieces in which all messages left: those that wait on one line travel together."""
         # About the last message.
         self.message: Message | None = None
         self.carried: Any = None

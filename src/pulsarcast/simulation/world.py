@@ -229,6 +229,11 @@ class World:
         return self._network.traffic.range_events
 
     @property
+    def writes(self) -> int:
+        """Pieces in which messages left: those that wait on one line travel together."""
+        return self._network.traffic.writes
+
+    @property
     def messages_lost(self) -> int:
         """Messages that were said and never heard."""
         return self._network.traffic.lost

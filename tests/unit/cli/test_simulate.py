@@ -21,6 +21,7 @@ FIGURES: dict[str, type | tuple[type, ...]] = {
     "lost_acknowledged": int,
     "messages_per_delivery": float,
     "bytes_per_delivery": float,
+    "messages_per_write": float,
     "hops_mean": float,
     "hops_max": int,
     "fanout_max": int,

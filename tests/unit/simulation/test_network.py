@@ -1,5 +1,7 @@
 """How connections open, carry and end (design 4: ordered messages, peer up and down)."""
 
+from functools import partial
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from pulsarcast.model.identity import Identity
 from pulsarcast.protocol.effects import DropPeer, Send
 from pulsarcast.protocol.inputs import MessageReceived, PeerLost, PeerUp, Start
+from pulsarcast.simulation.lines import WRITE_BYTES
 from pulsarcast.simulation.links import Constant, Jittered
 from tests.unit.simulation.puppets import Strings, number_of, word
 
@@ -115,9 +118,33 @@ def test_bytes_wait_for_each_other_where_bandwidth_is_limited() -> None:
     before = sum(strings.world.bytes.values())
     strings.say(0, 1, *range(10))
     strings.world.run(10.0)
-    size = sum(strings.world.bytes.values()) - before
+    size = sum(strings.world.bytes.values()) - before + WRITE_BYTES
     assert strings.times(1)[-1] == pytest.approx(1.0 + 0.1 + size / 1_000.0, abs=1e-5)
     assert strings.words(1) == list(range(10))
+
+
+def test_what_waits_on_a_line_leaves_in_one_write_and_in_order() -> None:
+    strings = Strings(2, links=Constant(0.1, bandwidth=1_000.0))
+    strings.connect(0, 1)
+    before = strings.world.writes
+    strings.say(0, 1, 0)
+    for number in range(1, 5):  # while the first is still leaving
+        strings.world.at(strings.world.now + 0.005 * number, partial(strings.say, 0, 1, number))
+    strings.world.run(10.0)
+    assert strings.world.writes - before == 2
+    assert strings.words(1) == list(range(5))
+
+
+def test_what_does_not_wait_leaves_at_once() -> None:
+    strings = Strings(2, links=Constant(0.1))
+    strings.connect(0, 1)
+    began_s, before = strings.world.now, strings.world.writes
+    for number in range(5):
+        strings.world.at(began_s + 0.005 * number, partial(strings.say, 0, 1, number))
+    strings.world.run(10.0)
+    assert strings.world.writes - before == 5
+    arrivals_s = [began_s + 0.1 + 0.005 * number for number in range(5)]
+    assert strings.times(1)[-5:] == pytest.approx(arrivals_s)
 
 
 # Ending.
