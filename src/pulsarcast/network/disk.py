@@ -1,8 +1,8 @@
 """A node's disk: all writes of a turn in one commit, and no acknowledgement before it.
 
 Events are delivered after the sync (docs/decisions/0004), and the loop itself commits
-(docs/decisions/0015). What comes meanwhile waits in the kernel and makes
-the next commit larger; events were forwarded before the commit begins.
+(docs/decisions/0015). What peers send meanwhile waits in the kernel and makes the next commit
+larger (docs/decisions/0031); events were forwarded before the commit begins.
 """
 
 from __future__ import annotations

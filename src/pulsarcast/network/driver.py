@@ -2,9 +2,10 @@
 
 Everything happens on one loop. Whatever wakes it (bytes from a peer, a timer, a caller) hands over
 its inputs and then lets the driver settle: the trace reaches the kernel, messages leave, the disk
-commits, and what the core says to that is done likewise, until nothing is left to do. So one commit
-and one write per peer serve all that came in together. Only where the core reads on and on, as
-through a whole log, others have their turn in between. docs/architecture.md has the loop.
+commits, and what the core says to that is done likewise, until nothing is left to do. So one write
+per peer serves all that one peer sent at once, and one commit all that the peers sent while the
+node was busy. Only where the core reads on and on, as through a whole log, others have their turn
+in between. docs/architecture.md has the loop.
 """
 
 from __future__ import annotations
@@ -77,6 +78,9 @@ STOP_S_MAX: Final = 10.0
 SAMPLE_S: Final = 10.0
 GIVE_WAY_S: Final = 0.01
 """How long the core may read from the disk before others have their turn."""
+GATHERED_BYTES_MAX: Final = 1024 * 1024
+"""Frames of all peers that one commit gathers: bounds what a crash loses, and how long the first of
+their events waits for its delivery. Sixteen connections fill it with what they read at once."""
 REMEMBERED_MAX: Final = 256
 """Events whose signatures need not be looked at again."""
 
@@ -162,6 +166,8 @@ class Driver:
         self._frame = b""
         self._size = 0
         self._settling = False
+        self._gathered_bytes = 0
+        """What peers sent since the node last settled."""
         self._gave_way = trio.Event()
         """Set where there is something left to do."""
         self._at_rest = trio.Event()
@@ -272,6 +278,7 @@ class Driver:
 
     def received(self, peer: PeerId, frames: list[bytes]) -> None:
         """A peer said something."""
+        self._gathered_bytes += sum(map(len, frames))
         for frame in frames:
             try:
                 message = decode(frame)
@@ -372,13 +379,11 @@ class Driver:
         if self._settling:
             return  # Whoever settles already will see to it.
         self._settling = True
+        self._gathered_bytes = 0
         until_s: float | None = None
         try:
             while True:
-                while self._inputs:
-                    self.take(self._inputs.popleft())
-                self._flush_trace()
-                self.neighbours.flush()
+                self._hand_over()
                 if self._inputs:
                     continue
                 if self.disk.is_idle:
@@ -394,6 +399,25 @@ class Driver:
                 self._inputs.extend(self.disk.settle())
         finally:
             self._settling = False
+
+    def gather(self) -> None:
+        """Let messages leave now, and commit once what other peers have sent by now is taken.
+
+        The commit does not wait for more to come: where nothing is there to be read, it is now.
+        """
+        self._hand_over()
+        has_room = self._gathered_bytes < GATHERED_BYTES_MAX
+        if has_room and not self.disk.is_idle and self.host.has_arrivals():
+            self._give_way()
+        else:
+            self.settle()
+
+    def _hand_over(self) -> None:
+        """Let the core handle what waits for it; the trace and its messages leave."""
+        while self._inputs:
+            self.take(self._inputs.popleft())
+        self._flush_trace()
+        self.neighbours.flush()
 
     async def rest(self) -> None:
         """Wait until there is nothing left to do.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
+import selectors
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
@@ -75,12 +76,18 @@ class Host:
         """Of several addresses that the machine has, the one to dial from."""
         self._handshakes = trio.Semaphore(handshakes_max)
         self._listeners: list[socket.socket] = []
-        self._links: dict[Link, None] = {}
+        self._links: dict[Link, socket.socket] = {}
+        self._arrivals = selectors.DefaultSelector()
+        """Sees which of their sockets have something to read."""
 
     @property
     def connection_count(self) -> int:
         """Authenticated connections that are open, dialled and accepted."""
         return len(self._links)
+
+    def has_arrivals(self) -> bool:
+        """Whether bytes of any peer have arrived that nobody has read yet."""
+        return bool(self._arrivals.select(0))
 
     async def listen(self, address: str) -> tuple[str, ...]:
         """Listen at a multiaddr such as /ip4/127.0.0.1/tcp/0; return where that really is."""
@@ -222,7 +229,8 @@ class Host:
             bytes_out=wire.bytes_out,
             on_close=self._forget,
         )
-        self._links[link] = None
+        self._links[link] = connection
+        self._arrivals.register(connection, selectors.EVENT_READ)
         return link
 
     async def _shake_hands(self, wire: _Wire, wanted: PeerId | None) -> tuple[PeerId, NoiseFraming]:
@@ -240,7 +248,9 @@ class Host:
         return listener.finish(await wire.read_message())
 
     def _forget(self, link: Link) -> None:
-        self._links.pop(link, None)
+        connection = self._links.pop(link, None)
+        if connection is not None:
+            self._arrivals.unregister(connection)
 
 
 class _Wire:

@@ -58,8 +58,8 @@ class Listener(Protocol):
     def met_double(self, address: str) -> None:
         """Somebody else has our key."""
 
-    def settle(self) -> None:
-        """Do what has come together."""
+    def gather(self) -> None:
+        """Do what has come together, with what other peers have sent by now."""
 
 
 class Connection:
@@ -241,7 +241,7 @@ class Neighbours:
         await trio.sleep(SEARCH_S_MAX)
         if neighbour.connection is None and neighbour.dial is None:
             self._give_up(neighbour)
-            self._listener.settle()
+            self._listener.gather()
 
     def _start_dial(self, neighbour: Neighbour) -> None:
         assert self._nursery is not None
@@ -263,7 +263,7 @@ class Neighbours:
                         self._adopt(neighbour, neighbour.spare)
                     else:
                         self._give_up(neighbour)
-                    self._listener.settle()
+                    self._listener.gather()
         if link is None:
             return
         if link.reached_at is not None:
@@ -311,7 +311,7 @@ class Neighbours:
                 neighbour.heard_s = trio.current_time()
                 self._listener.received(link.peer, frames)
             # Nobody may speak before it has our Hello; what comes over any other link is not heard.
-            self._listener.settle()
+            self._listener.gather()
 
         try:
             await link.run(receive)
@@ -327,7 +327,7 @@ class Neighbours:
                 dialling.dial = None
             self._ended(connection, dialling)
             # Also what was said before the peer broke a rule, and waits to be done.
-            self._listener.settle()
+            self._listener.gather()
 
     async def _expect_hello(self, connection: Connection) -> None:
         with connection.patience:

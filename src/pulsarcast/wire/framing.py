@@ -1,7 +1,7 @@
 """Frames on a stream: writes each behind its length, and cuts arriving bytes into frames.
 
-docs/spec/wire.md. All frames due in a turn leave in one write: a stream of small writes carries a
-twentieth of what coalesced ones do.
+docs/spec/wire.md. All frames that wait for one peer leave in one write: a stream of small writes
+carries a twentieth of what coalesced ones do.
 """
 
 from collections.abc import Iterable

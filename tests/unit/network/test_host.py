@@ -458,3 +458,34 @@ def test_what_comes_right_behind_the_handshake_is_not_lost() -> None:
             link.close()
 
     run(play)
+
+
+def test_a_host_sees_what_has_arrived_until_it_is_read_and_forgets_closed_links() -> None:
+    async def play() -> None:
+        ann, ben = Host(ANN), Host(BEN)
+        accepted, reading = trio.Event(), trio.Event()
+        inbox = Inbox()
+
+        async def hold(link: Link) -> None:
+            accepted.set()
+            await reading.wait()
+            await link.run(inbox.receive)
+
+        async with serving(ben, hold) as addresses:
+            link = await ann.dial(BEN.peer_id, addresses)
+            await accepted.wait()
+            link.send(write_frames(FRAMES))
+            link.flush()
+            while not ben.has_arrivals():
+                await trio.sleep(0.001)
+            assert not ann.has_arrivals()
+            reading.set()
+            await inbox.holds(len(FRAMES))
+            assert not ben.has_arrivals()
+            link.close()
+            assert not ann.has_arrivals()
+            while ben.connection_count:
+                await trio.sleep(0.001)
+            assert not ben.has_arrivals()
+
+    run(play)

@@ -43,7 +43,7 @@ class Ear:
     def met_double(self, address: str) -> None:
         self.story.append("met a double")
 
-    def settle(self) -> None:
+    def gather(self) -> None:
         self.neighbours.flush()
 
     neighbours: Neighbours
