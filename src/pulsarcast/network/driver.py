@@ -25,7 +25,7 @@ from pulsarcast.model import trace
 from pulsarcast.model.errors import LocalError, Refusal, RemoteError, Verdict
 from pulsarcast.model.events import EventDescriptor, decode_event
 from pulsarcast.model.identity import Identity
-from pulsarcast.model.ids import PeerId
+from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.remembering import RememberedVerification
 from pulsarcast.network.addresses import AddressBook
 from pulsarcast.network.disk import Disk
@@ -38,6 +38,7 @@ from pulsarcast.protocol.commands.commands import STOPPING
 from pulsarcast.protocol.effects import (
     Deliver,
     DropPeer,
+    Ended,
     Know,
     Load,
     Persist,
@@ -92,6 +93,9 @@ class Application(Protocol):
 
     def deliver(self, event: EventDescriptor, record: trace.Delivered) -> None:
         """An event has come."""
+
+    def ended(self, driver: Driver, topic: Cid) -> None:
+        """No subscription wants a topic's events any more."""
 
     def before_commit(self, driver: Driver) -> None:
         """The disk is about to commit: what is worth no commit of its own may join."""
@@ -366,6 +370,8 @@ class Driver:
                 self._know(effect.contact)
             elif isinstance(effect, DropPeer):
                 neighbours.close(effect.peer)
+            elif isinstance(effect, Ended):
+                self._application.ended(self, effect.topic)
             elif isinstance(effect, Stopped):
                 self.stopped.set()
             else:

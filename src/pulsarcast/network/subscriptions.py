@@ -4,6 +4,8 @@ Every topic that we follow has a log on disk, and a subscription is a place in i
 while somebody waits for them are handed over from memory; whoever is slow reads on from the log,
 so nothing grows with it.
 
+A subscription that takes in sub-topics is one of these per topic (`below`).
+
 A subscription with a filter is handed what matches. Which ones an event matches is looked up in an
 index, so those that it does not match cost nothing; their places move on all the same.
 """
@@ -11,18 +13,21 @@ index, so those that it does not match cost nothing; their places move on all th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import trio
 
-from pulsarcast.model.errors import Closed, Refusal
+from pulsarcast.model.errors import Closed, LocalError, Refusal
 from pulsarcast.model.events import Attribute, EventDescriptor
 from pulsarcast.model.filters import Filter, FilterIndex
 from pulsarcast.model.ids import Cid, cid_text, peer_text
 from pulsarcast.model.topic_types import AttributeRule
+
+if TYPE_CHECKING:
+    from pulsarcast.network.below import BelowSubscription
 
 CLOSED: Final = Closed("the subscription is closed").refusal
 MEMORY_MAX: Final = 256
@@ -48,6 +53,11 @@ class Event:
     """Everything that its author and its publisher signed."""
     redelivery: bool = False
     """Whether the same subscriber may have been given it before, and never said it was done."""
+
+    @property
+    def topic(self) -> str:
+        """The content id of its topic."""
+        return cid_text(self.descriptor.topic)
 
     @property
     def payload(self) -> bytes:
@@ -85,13 +95,44 @@ class Event:
         return tuple(cid_text(parent) for parent in self.descriptor.parents)
 
 
+Begin: TypeAlias = Literal["now", "beginning"]
+"""Where a subscription begins in a topic of which it has no place yet."""
+_BELOW: Final[tuple[Begin | None, ...]] = (None, "now", "beginning")
+"""How the disk has it."""
+
+
+class Memory:
+    """Events in memory for a subscriber that is behind, and their bytes."""
+
+    __slots__ = ("bytes", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.bytes = 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another event may be kept."""
+        return self.count < MEMORY_MAX and self.bytes < MEMORY_BYTES_MAX
+
+    def add(self, event: Event) -> None:
+        """An event is kept."""
+        self.count += 1
+        self.bytes += len(event.descriptor.block)
+
+    def remove(self, event: Event) -> None:
+        """An event is kept no longer."""
+        self.count -= 1
+        self.bytes -= len(event.descriptor.block)
+
+
 ReadPage = Callable[[Cid, int, int], Awaitable[list[Event]]]
 
 
 class Reader:
     """The place of one name in a topic, whether somebody listens under it now or not."""
 
-    __slots__ = ("cursor", "given", "is_promised", "reserved", "subscription", "unwritten")
+    __slots__ = ("below", "cursor", "given", "is_promised", "reserved", "subscription", "unwritten")
 
     def __init__(self, cursor: int | None = None, reserved: int = 0) -> None:
         self.cursor: int | None = cursor
@@ -103,6 +144,8 @@ class Reader:
         self.subscription: Subscription | None = None
         self.unwritten: bool = False
         """Whether the disk does not know its place yet."""
+        self.below: Begin | None = None
+        """Where it begins in sub-topics that the node followed before; None: it reads none."""
         self.is_promised: bool = False
         """Whether somebody was told that it has this place: else it goes with the last who asks."""
 
@@ -113,12 +156,14 @@ class Reader:
 
     def to_bytes(self) -> bytes:
         """As the disk has it."""
-        return (self.cursor or 0).to_bytes(8, "big") + self.reserved.to_bytes(8, "big")
+        places = (self.cursor or 0).to_bytes(8, "big") + self.reserved.to_bytes(8, "big")
+        return places + bytes([_BELOW.index(self.below)])
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Reader:
         """From the disk."""
-        reader = cls(int.from_bytes(data[:8], "big"), int.from_bytes(data[8:], "big"))
+        reader = cls(int.from_bytes(data[:8], "big"), int.from_bytes(data[8:16], "big"))
+        reader.below = _BELOW[data[16]]
         reader.is_promised = True
         return reader
 
@@ -130,6 +175,8 @@ class Feed:
         self.topic: Cid = topic
         self.newest: int = 0
         self.readers: dict[str, Reader] = {}
+        self.parts: dict[str, Cid] = {}
+        """The readers that read this topic below another one, and that one."""
         self._unwritten = unwritten
         """Where topics stand of whose readers the disk does not know everything."""
         self.has_unplaced = True
@@ -223,9 +270,13 @@ class Subscription:
         start: int | None = None,
         manual: bool = False,
         wanted: Filter | None = None,
+        whole: BelowSubscription | None = None,
+        memory: Memory | None = None,
     ) -> None:
         self.name = name
         self.wanted: Final = wanted
+        self.whole: Final = whole
+        """The subscription that this one is a part of, if it takes in sub-topics."""
         self._feed = feed
         self._reader = feed.readers[name]
         self._read = read
@@ -236,7 +287,7 @@ class Subscription:
         # Who says where to begin knows what it has: nothing comes to it again.
         self._given_before = self._reader.given if start is None else 0
         self._ready: deque[Event] = deque()
-        self._ready_bytes = 0
+        self._memory = Memory() if memory is None else memory
         self._taken = 0
         """The last index in memory; what is not handed out is passed over behind it."""
         self._is_current = False
@@ -268,19 +319,24 @@ class Subscription:
     def offer(self, event: Event) -> None:
         """Take an event that has just come, if it is the next one and we are not far behind."""
         expected = self._taken + 1 if self._ready else self._next
-        if event.index == expected and self._has_room:
+        if event.index == expected and self._memory.has_room:
             self._keep(event)
-        self._arrived.set()
+        self._wake()
 
     def offer_match(self, event: Event) -> None:
         """Take an event that has just come and matches; what came before and did not is passed."""
         if self._is_current and event.index >= self._next:
-            if self._has_room:
+            if self._memory.has_room:
                 self._keep(event)
             else:
                 self._is_current = False  # From here on the log knows.
                 self._taken = event.index - 1
+        self._wake()
+
+    def _wake(self) -> None:
         self._arrived.set()
+        if self.whole is not None:
+            self.whole.wake(self)
 
     @property
     def done(self) -> int | None:
@@ -296,10 +352,6 @@ class Subscription:
         if done is not None and cursor is not None and done > cursor + slack:
             self._feed.move(self._reader, done)
 
-    @property
-    def _has_room(self) -> bool:
-        return len(self._ready) < MEMORY_MAX and self._ready_bytes < MEMORY_BYTES_MAX
-
     def _keep(self, event: Event) -> None:
         self._taken = event.index
         if not is_wanted(self.wanted, event.descriptor):
@@ -307,7 +359,7 @@ class Subscription:
                 self._next = event.index + 1
             return
         self._ready.append(event)
-        self._ready_bytes += len(event.descriptor.block)
+        self._memory.add(event)
 
     def close(self, refusal: Refusal = CLOSED) -> None:
         """Listen no more; the place is kept."""
@@ -317,11 +369,15 @@ class Subscription:
                 self.settle(0)
                 self._reader.subscription = None
                 self._feed.unlisten(self.name)
+            for event in self._ready:
+                self._memory.remove(event)
             self._ready.clear()
-        self._arrived.set()
+        self._wake()
 
-    def acknowledge(self, index: int | None = None) -> None:
+    def acknowledge(self, index: int | None = None, subtopic: str | None = None) -> None:
         """Say that everything up to the last event, or up to an index, is done."""
+        if subtopic is not None and subtopic != self.topic:
+            raise LocalError("the subscription takes in no sub-topics: give below=True")
         given = self._next - 1
         done = given if index is None else min(index, given)
         reader = self._reader
@@ -330,26 +386,45 @@ class Subscription:
 
     async def wait(self) -> None:
         """Wait until there is something to be had at once."""
-        while not self._ready:
+        while not await self.look():
             if self._closed is not None:
                 raise self._closed.error()
-            if self._next <= self._feed.newest and not self._is_current:
-                # Memory was too small for us, or the program has just begun: the log knows.
-                await self._read_on()
-                continue
             self._is_current = self.wanted is not None
             self._arrived = trio.Event()
             await self._arrived.wait()
 
+    async def look(self) -> bool:
+        """Whether there is something to be had at once, in memory or in the log."""
+        while not self._ready and self._closed is None:
+            if self._next > self._feed.newest or self._is_current:
+                return False
+            # Memory was too small for us, or the program has just begun: the log knows.
+            await self._read_on()
+        return bool(self._ready)
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether there is something to be had from memory."""
+        return bool(self._ready)
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """Why nothing comes any more, for programs."""
+        return self._closed
+
     def ready(self, bytes_max: int) -> int:
         """How many events can be had at once, up to some bytes, but one if there is any."""
         count = size = 0
-        for event in self._ready:
-            size += len(event.descriptor.block)
+        for event_bytes in self.sizes():
+            size += event_bytes
             if count and size > bytes_max:
                 break
             count += 1
         return count
+
+    def sizes(self) -> Iterator[int]:
+        """The bytes of each event that can be had at once."""
+        return (len(event.descriptor.block) for event in self._ready)
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """Iterate over what comes."""
@@ -360,8 +435,12 @@ class Subscription:
         if not self._manual:
             self.acknowledge()
         await self.wait()
+        return self.take()
+
+    def take(self) -> Event:
+        """The next event, which is there."""
         event = self._ready.popleft()
-        self._ready_bytes -= len(event.descriptor.block)
+        self._memory.remove(event)
         reader = self._reader
         if event.index > reader.reserved:
             self._feed.reserve(reader, event.index + RESERVED)

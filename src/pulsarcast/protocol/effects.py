@@ -29,6 +29,15 @@ class Deliver(Struct, frozen=True):
     record: trace.Delivered
 
 
+class Ended(Struct, frozen=True):
+    """No application wants a topic's events any more: places in its log are void.
+
+    The next log of the topic counts anew.
+    """
+
+    topic: Cid
+
+
 class SetTimer(Struct, frozen=True):
     """Answer with `TimerFired(timer)` after `delay_s`."""
 
@@ -87,5 +96,5 @@ class Stopped(Struct, frozen=True):
 
 
 Effect: TypeAlias = (
-    Send | Deliver | SetTimer | Persist | Load | Know | DropPeer | Trace | Reply | Stopped
+    Send | Deliver | Ended | SetTimer | Persist | Load | Know | DropPeer | Trace | Reply | Stopped
 )

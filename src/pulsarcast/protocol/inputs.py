@@ -66,10 +66,7 @@ class UpdateTopic(Struct, frozen=True):
 
 
 class Subscribe(Struct, frozen=True):
-    """Join a topic's dissemination tree; `below` takes in every sub-topic too (thesis, 3.1).
-
-    No program can ask a node for `below` yet: its readers listen to one topic each.
-    """
+    """Join a topic's dissemination tree; `below` takes in every sub-topic too (thesis, 3.1)."""
 
     call: int
     topic: Cid

@@ -468,7 +468,7 @@ class Node:
 
     def renewed(self, topic: Topic) -> None:
         """A followed topic has another version, perhaps with other sub-topics or sequencers."""
-        self.following.follow_below(topic)
+        self.following.follow_links(topic)
         self.sequencer_registry.renewed(topic)
 
     # What the DHT keeps for others.
@@ -515,6 +515,7 @@ class Node:
             "offers": len(self.outside),
             "numberings": len(self.numberings),
             "descriptors": len(self.descriptors),
+            "subtopics": len(self.following.below),
             **self.turn.footprint(),
             **self.dht.footprint(),
             **self.content.footprint(),

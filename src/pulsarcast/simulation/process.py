@@ -17,6 +17,7 @@ from pulsarcast.protocol.effects import (
     Deliver,
     DropPeer,
     Effect,
+    Ended,
     Know,
     Load,
     Persist,
@@ -144,8 +145,8 @@ class Process:
             elif isinstance(effect, Stopped):
                 if self.on_stopped is not None:
                     loop.after(0.0, _call, self.on_stopped)
-            elif isinstance(effect, Know):
-                pass  # every peer of this world can be dialled by its id alone
+            elif isinstance(effect, (Know, Ended)):
+                pass  # every peer of this world can be dialled by its id alone; no reader is here
             else:
                 assert_never(effect)
 

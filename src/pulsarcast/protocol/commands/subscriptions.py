@@ -60,7 +60,10 @@ class SubscriptionCommands(Commands[SubscriptionCommand]):
                 )
                 self.refuse(given.call, refused.refusal)
                 return
-            why = FollowReason.SUBSCRIBED | (FollowReason.BELOW if given.below else NO_REASON)
+            why = FollowReason.SUBSCRIBED
+            if given.below:
+                why |= FollowReason.BELOW
+                why |= FollowReason.FROM_START if given.from_start else NO_REASON
             self.following.follow(
                 versions, why, from_start=given.from_start, then=lambda: self._subscribed(given)
             )

@@ -1,8 +1,10 @@
 """Following: which topics a node is a member of, and why (docs/spec/pulsarcast.md, State).
 
-A node follows a topic as a subscriber, as its author, as one of its sequencers, because it follows
-the topic whose meta topic this is, or as a keeper: the closest live peer to the root's key, which
-holds the tree together. The stages of a topic's life are the table in `topic.life`.
+A node follows a topic as a subscriber, below a topic that it subscribes to, as its author, as one
+of its sequencers, because it follows the topic whose meta topic this is, or as a keeper: the
+closest live peer to the root's key, which holds the tree together. Each reason ends by itself, and
+the node leaves a topic with the last one. The stages of a topic's life are the table in
+`topic.life`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -16,6 +18,8 @@ from pulsarcast.model.ids import CID_BYTES, Cid, PeerId
 from pulsarcast.model.topics import META, Mark, TopicDescriptor
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.effects import Ended
+from pulsarcast.protocol.following.below import Below
 from pulsarcast.protocol.following.descriptors import Descriptors
 from pulsarcast.protocol.following.handing_in import HandingIn
 from pulsarcast.protocol.following.renewal import Renewal
@@ -34,7 +38,7 @@ from pulsarcast.protocol.topic.followed import FollowedTopics
 from pulsarcast.protocol.topic.frontier import Frontier
 from pulsarcast.protocol.topic.halts import TwoCertificates
 from pulsarcast.protocol.topic.handovers import HANDOVER, restore_handover
-from pulsarcast.protocol.topic.life import LASTING, NO_REASON, FollowReason, Life, Stage, Step
+from pulsarcast.protocol.topic.life import NO_REASON, OWN, READ, FollowReason, Life, Stage, Step
 from pulsarcast.protocol.topic.published_requests import topic_of_request
 from pulsarcast.protocol.topic.state import Resumed
 from pulsarcast.protocol.topic.topic import Topic
@@ -109,6 +113,7 @@ class Following:
         self.handing_in = handing_in
         self.renewal = renewal
         self.owner = owner
+        self.below = Below(context, followed, descriptors, self)
         self._stopped: Callable[[], None] | None = None
         self.is_stopping = False
         """Whether the node stops: it leaves overlays now, and forgets no subscription."""
@@ -135,7 +140,7 @@ class Following:
             life.on_forgotten.append(again)
             return
         topic = self.topics.get(cid)
-        subscribes = FollowReason.SUBSCRIBED in why
+        subscribes = bool(why & READ)
         if topic is not None and subscribes and topic.must_begin_anew(from_start):
             # A keeper has no start frontier, and may lack history that the subscriber wants.
             life.step(Step.BEGIN_ANEW)
@@ -163,13 +168,13 @@ class Following:
             self.turn.persist(*self._rows(cid))
             self._run_on_start(cid)
         if FollowReason.KEEPER not in why:
-            self.follow_below(topic)
+            self.follow_links(topic)
 
     def _build(
         self, versions: Versions, reasons: FollowReason, resumed: Resumed | None = None
     ) -> Topic:
         of_node = (self.context, self.dht, self, self.handing_in.fencing)
-        is_wanted = FollowReason.SUBSCRIBED in reasons
+        is_wanted = bool(reasons & READ)
         topic = self.context.part(Topic)(versions, *of_node, subscribed=is_wanted, resumed=resumed)
         self.topics[topic.id] = topic
         return topic
@@ -243,40 +248,47 @@ class Following:
             for then in life.take_on_start():
                 then()
 
-    def follow_below(self, topic: Topic) -> None:
-        """Follow the meta topic, and all sub-topics where the subscription takes them in."""
-        takes_all = FollowReason.BELOW in self.followed.reasons(topic.id)
-        for name, cid in topic.descriptor.subtopics.items():
-            if self.followed.is_followed(cid):
-                continue
-            if name == META:
-                self.descriptors.find(cid, partial(self._follow_meta, topic.id))
-            elif takes_all:
-                self.descriptors.find(cid, partial(self._follow_sub_topic, topic.id))
+    def follow_links(self, topic: Topic) -> None:
+        """Follow the meta topic, and the sub-topics where a subscription takes them in."""
+        meta = topic.descriptor.subtopics.get(META)
+        if meta is not None and not self.followed.is_followed(meta):
+            self.descriptors.find(meta, partial(self._follow_meta, topic.id))
+        self._links_changed(topic.id)
+
+    def _links_changed(self, cid: Cid) -> None:
+        if self.followed.reasons(cid) & (FollowReason.BELOW | FollowReason.SUBTOPIC):
+            self.below.changed()
 
     def _follow_meta(self, above: Cid, versions: Versions | None) -> None:
         # The topic above may have been left during the lookup.
         if versions is not None and versions.first.is_meta and self.followed.is_followed(above):
             self.follow(versions, FollowReason.META)
 
-    def _follow_sub_topic(self, above: Cid, versions: Versions | None) -> None:
-        takes_all = FollowReason.BELOW in self.followed.reasons(above)
-        is_wanted = self.followed.is_followed(above) and takes_all
-        if versions is not None and not versions.first.is_meta and is_wanted:
-            self.follow(versions, FollowReason.SUBSCRIBED | FollowReason.BELOW)
-
-    def unfollow(self, topic: Topic, then: Callable[[], None] | None = None) -> None:
-        """Leave a topic, and its meta topic with it."""
+    def unfollow(
+        self, topic: Topic, then: Callable[[], None] | None = None, *, dropped: FollowReason = OWN
+    ) -> None:
+        """Drop reasons to follow a topic; with the last one leave it, and its meta topic."""
         life = self.followed.life(topic.id)
         if life.is_waiting:
             # The node may be asked to follow again before it is out, and then to leave again.
-            life.on_forgotten.append(partial(self._unfollow_again, topic.id, then))
+            life.on_forgotten.append(partial(self._unfollow_again, topic.id, dropped, then))
             return
+        had_below = FollowReason.BELOW in life.reasons & dropped
+        life.reasons &= ~(dropped | FollowReason.KEEPER)
+        if life.reasons & READ or (life.reasons and not dropped & READ):
+            # An application still gets the events, or got none for this reason.
+            self.turn.persist(*self._rows(topic.id), then=then)
+        else:
+            self._end(topic, life, then)
+        if had_below:
+            self.below.walk()
+
+    def _end(self, topic: Topic, life: Life, then: Callable[[], None] | None) -> None:
+        """No application wants the events any more; leave, unless another reason is left."""
         life.subscribing = None
         if then is not None:
             life.on_forgotten.append(then)
         was_subscribed, topic.log.subscribed = topic.subscribed, False
-        life.reasons &= LASTING
         stays = bool(life.reasons)
         # A subscriber that comes from now on waits for a subscription of its own.
         waiting = life.take_on_start()
@@ -299,31 +311,34 @@ class Following:
                 life.on_forgotten.extend(life.take_on_ready())
                 topic.leave()
 
+        if was_subscribed:
+            self.turn.effects.append(Ended(topic.id))
         self.turn.persist(*rows, *self._rows(topic.id), then=synced)
         if stays:
             return
         meta = self.topics.get(topic.descriptor.subtopics.get(META, topic.id))
         if meta is not None and meta is not topic:
-            self.unfollow(meta)
+            self.unfollow(meta, dropped=FollowReason.META)
 
-    def _unfollow_again(self, cid: Cid, then: Callable[[], None] | None) -> None:
+    def _unfollow_again(
+        self, cid: Cid, dropped: FollowReason, then: Callable[[], None] | None
+    ) -> None:
         topic = self.topics.get(cid)
         if topic is not None:
-            self.unfollow(topic, then)
+            self.unfollow(topic, then, dropped=dropped)
         elif then is not None:
             then()
 
-    def release(self, cid: Cid) -> None:
-        """The node is no sequencer of a topic any more: leave it, unless another reason is left."""
+    def drop_reason(self, cid: Cid, reason: FollowReason) -> None:
+        """A reason to follow a topic is gone: leave it, unless another one is left."""
         topic = self.topics.get(cid)
-        if topic is None or FollowReason.SEQUENCER not in self.followed.reasons(cid):
-            return
-        life = self.followed.life(cid)
-        life.reasons &= ~FollowReason.SEQUENCER
-        if life.reasons:
-            self.turn.persist(*self._rows(cid))
-        else:
-            self.unfollow(topic)
+        if topic is not None and reason in self.followed.reasons(cid):
+            self.unfollow(topic, dropped=reason)
+
+    def add_mark(self, cid: Cid, mark: FollowReason) -> None:
+        """Remember something of a subscription, on the disk too."""
+        self.followed.life(cid).reasons |= mark
+        self.turn.persist(*self._rows(cid))
 
     def member(self, cid: Cid) -> Topic:
         """A topic that the node is a member of; raises NotFollowed where it is not."""
@@ -361,6 +376,7 @@ class Following:
         """A subscription has its start frontier."""
         self.followed.life(topic.id).step(Step.STARTED)
         retired = self.handing_in.retire_own(topic)
+        self._links_changed(topic.id)
         start = _start_of(topic.frontier.marks())
 
         def synced() -> None:
@@ -532,7 +548,13 @@ class Following:
             self.handing_in.say_again(topic)
             topic.open()
             self.owner.opened(topic)
-            self.follow_below(topic)
+            self.follow_links(topic)
+        linked = {topic.descriptor.subtopics.get(META): None for topic in self.topics.values()}
+        for cid in list(self.topics):
+            if cid not in linked:
+                # The topic above was left just before the restart.
+                self.drop_reason(cid, FollowReason.META)
+        self.below.walk()  # Now: deliveries from the log are for the readers above, too.
 
     def _finish_leaving(
         self, cid: Cid, marks: Iterable[MarkState], request_keys: Iterable[bytes]

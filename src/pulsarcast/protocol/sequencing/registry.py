@@ -152,7 +152,7 @@ class SequencerRegistry:
 
         def released() -> None:
             if topic not in self.by_topic:  # Else a version has named the node again meanwhile.
-                self.following.release(topic)
+                self.following.drop_reason(topic, FollowReason.SEQUENCER)
 
         self.turn.persist(*self._forget_oldest(), then=released)
 

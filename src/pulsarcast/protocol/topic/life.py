@@ -29,7 +29,7 @@ class FollowReason(enum.IntFlag):
 
     SUBSCRIBED = 1
     BELOW = 2
-    """The subscription takes in all sub-topics."""
+    """The subscription takes in all sub-topics (`following.below`)."""
     META = 4
     """It tells of new versions of a topic that the node follows."""
     AUTHOR = 8
@@ -38,11 +38,18 @@ class FollowReason(enum.IntFlag):
     """The node is the closest live peer to the root's key. Not remembered over a restart."""
     SEQUENCER = 32
     """The node is one of its sequencers, and so holds all of it."""
+    SUBTOPIC = 64
+    """The subscription to a topic above takes it in."""
+    FROM_START = 128
+    """No reason by itself: sub-topics that BELOW takes in from now on begin at their first event.
+    """
 
 
 NO_REASON = FollowReason(0)
-LASTING = FollowReason.AUTHOR | FollowReason.SEQUENCER
-"""Reasons that do not end with a subscription."""
+OWN = FollowReason.SUBSCRIBED | FollowReason.BELOW | FollowReason.FROM_START
+"""What an application asked for, and ends with its word."""
+READ = FollowReason.SUBSCRIBED | FollowReason.SUBTOPIC
+"""Reasons for which an application is given the topic's events."""
 
 
 class Stage(enum.Enum):
