@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         Retention,
         TopicSettings,
     )
+    from pulsarcast.network.below import BelowSubscription
     from pulsarcast.network.node import Node
     from pulsarcast.network.subscriptions import Event, Subscription
     from pulsarcast.network.values import Publication, Published, Topic
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BelowSubscription",
     "Busy",
     "Closed",
     "Conflict",
@@ -85,6 +87,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "BelowSubscription": "network.below",
     "Busy": "model.errors",
     "Closed": "model.errors",
     "Conflict": "model.errors",

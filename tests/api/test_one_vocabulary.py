@@ -82,14 +82,15 @@ def test_an_operation_over_http_is_called_as_the_clients_method(name: str) -> No
 
 COMMANDS = {
     "topic create": ("create_topic", set()),
-    "topic update": ("update_topic", set()),
+    "topic update": ("update_topic", {"drop_subtopic"}),
     "topic readers": ("readers", set()),
     "publish": ("publish", {"text", "file", "lines"}),
     "subscribe": ("subscribe", {"count"}),
     "history": ("history", set()),
     "unsubscribe": ("unsubscribe", {"name"}),
 }
-"""Which method a command calls, and what else it takes: sources, an end, one reader alone."""
+"""Which method a command calls, and what else it takes: sources, an end, one reader alone,
+a sub-topic to remove."""
 SAID_OF_SETTINGS = {"is_open", "retention_days", "retention_count", "retention_bytes"}
 CONNECTION = {"context", "url", "token", "home", "wait", "as_json"}
 

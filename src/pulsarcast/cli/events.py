@@ -138,6 +138,11 @@ def _attribute(text: str) -> tuple[str, Any]:
 )
 @click.option("--count", type=click.IntRange(min=1), help="Exit after N events.", metavar="N")
 @_WHERE
+@click.option(
+    "--below",
+    is_flag=True,
+    help="Include all sub-topics, and those that later versions add.",
+)
 @remote
 def subscribe(
     client: Client,
@@ -146,18 +151,21 @@ def subscribe(
     name: str,
     count: int | None,
     where: str | None,
+    below: bool,
     as_json: bool,
 ) -> None:
     """Print the events of TOPIC as they arrive, until Ctrl-C."""  # fmt: skip
     left = count
     try:
-        with client.subscribe(topic, name, start=start, patience_s=None, where=where) as events:
+        with client.subscribe(
+            topic, name, start=start, patience_s=None, where=where, below=below
+        ) as events:
             for event in events:
-                _print(event, as_json=as_json)
+                _print(event, as_json=as_json, topic=event.topic if below else "")
                 if left is not None:
                     left -= 1
                     if not left:
-                        events.acknowledge(event.index)
+                        events.acknowledge()
                         return
     except KeyboardInterrupt:
         return
@@ -192,7 +200,7 @@ def history(
         _print(event, as_json=as_json)
 
 
-def _print(event: EventView, *, as_json: bool) -> None:
+def _print(event: EventView, *, as_json: bool, topic: str = "") -> None:
     if as_json:
         click.echo(msgspec.json.encode(event))
         return
@@ -202,7 +210,8 @@ def _print(event: EventView, *, as_json: bool) -> None:
         # What strangers wrote must not move our cursor.
         text = "".join(each if each.isprintable() or each == "\n" else "�" for each in text)
         text = text[:PREVIEW_MAX]
-        head = click.style(f"{event.index} {short(event.author)}{again}", dim=True)
+        where = f"{short(topic)} " if topic else ""
+        head = click.style(f"{where}{event.index} {short(event.author)}{again}", dim=True)
         click.echo(f"{head} {text}")
     else:
         click.echo(text)

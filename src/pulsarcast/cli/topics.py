@@ -11,7 +11,7 @@ import msgspec
 from pulsarcast.cli.output import emit
 from pulsarcast.cli.remote import parent_of, remote, table
 from pulsarcast.model import api
-from pulsarcast.model.topic_types import ATTRIBUTE_TYPES
+from pulsarcast.model.topic_types import ATTRIBUTE_TYPES, META
 
 if TYPE_CHECKING:
     from pulsarcast.client import Client
@@ -280,7 +280,7 @@ def list_topics(client: Client, as_json: bool) -> None:
             " ".join(each.aliases) or each.name,
             each.order,
             str(each.newest),
-            "yes" if each.subscribed else "no",
+            _subscribed(each),
             parent_of(each),
             str(len(each.children)),
             each.id,
@@ -288,7 +288,23 @@ def list_topics(client: Client, as_json: bool) -> None:
         for each in found
     ]
     text = table(rows, "TOPIC", "ORDER", "EVENTS", "SUBSCRIBED", "PARENT", "CHILDREN", "ID")
+    text += "".join(f"\n{line}" for each in found for line in _left_out(each))
     emit(found, text or "no topics yet: pulsarcast topic create NAME", as_json=as_json)
+
+
+def _subscribed(topic: api.FollowedView) -> str:
+    if topic.below is None:
+        return "yes" if topic.subscribed else "no"
+    joining = f", {topic.below.joining} to join" if topic.below.joining else ""
+    return f"with {topic.below.followed} below{joining}"
+
+
+def _left_out(topic: api.FollowedView) -> list[str]:
+    """What to say of sub-topics that the node does not follow."""
+    if topic.below is None or not topic.below.left_out_count:
+        return []
+    named = [f"{cid}: {why}" for cid, why in topic.below.left_out.items()]
+    return [f"{topic.name}: {topic.below.left_out_count} sub-topics are not followed", *named]
 
 
 @topic.command("readers")
@@ -308,21 +324,29 @@ def readers(client: Client, topic: str, as_json: bool) -> None:
 @topic.command("update")
 @click.argument("topic")
 @click.option("--flush", is_flag=True, help="Retire all events of the topic up to now.")
+@click.option(
+    "--drop-subtopic", multiple=True, metavar="NAME", help="Sub-topic to remove. May be repeated."
+)
 @setting_options
 @remote
 def update(
     client: Client,
     topic: str,
     flush: bool,
+    drop_subtopic: tuple[str, ...],
     subtopic: tuple[str, ...],
     as_json: bool,
     **chosen: Any,
 ) -> None:
     """Publish a new version of a topic; the node is its author."""
     current = client.topic(topic)
-    subtopics = {**current.subtopics, **_named(subtopic)} if subtopic else None
+    subtopics = {**current.subtopics, **_named(subtopic)}
+    for name in drop_subtopic:
+        if name == META or subtopics.pop(name, None) is None:
+            raise click.UsageError(f"the topic has no sub-topic {name!r}")
     settings = _changed(current.settings, **chosen)
-    made = client.update_topic(topic, settings, flush=flush, subtopics=subtopics)
+    changed = subtopics if subtopic or drop_subtopic else None
+    made = client.update_topic(topic, settings, flush=flush, subtopics=changed)
     emit(made, f"{made.name} has version {made.version} now", as_json=as_json)
 
 

@@ -18,7 +18,7 @@ from pulsarcast.client import calls, http
 from pulsarcast.client.calls import Ask, Start, TopicRef
 from pulsarcast.client.connect import find_target
 from pulsarcast.client.errors import UnexpectedResponse, Unreachable
-from pulsarcast.client.following import PATIENCE_S, Backoff, Following
+from pulsarcast.client.following import PATIENCE_S, Backoff, Following, follow
 from pulsarcast.model import api
 from pulsarcast.model.errors import LocalError, PulsarcastError
 from pulsarcast.model.pages import Page
@@ -131,12 +131,21 @@ class AsyncClient:
         ask = calls.update_topic(topic, settings, flush=flush, below=subtopics)
         return await self._ask(ask)
 
-    async def follow(self, topic: TopicRef, *, start: Literal["now", "beginning"] = "now") -> None:
-        """Keep a topic's log, from now on or from its beginning, with or without readers."""
-        await self._ask(calls.follow(topic, start))
+    async def follow(
+        self, topic: TopicRef, *, start: Literal["now", "beginning"] = "now", below: bool = False
+    ) -> None:
+        """Keep a topic's log, from now on or from its beginning, with or without readers.
+
+        With `below`, the logs of all its sub-topics, too.
+        """
+        await self._ask(calls.follow(topic, start, below=below))
 
     async def unsubscribe(self, topic: TopicRef) -> None:
-        """Leave a topic: the subscriptions of all its readers end, and their offsets are lost."""
+        """Leave a topic: the subscriptions of all its readers end, and their offsets are lost.
+
+        The node also leaves the topics that it followed below this one alone. It stays in a topic
+        that another subscription takes in.
+        """
         await self._ask(calls.unsubscribe(topic))
 
     async def aliases(self) -> dict[str, str]:
@@ -236,6 +245,7 @@ class AsyncClient:
         manual: bool = False,
         patience_s: float | None = PATIENCE_S,
         where: str | None = None,
+        below: bool = False,
     ) -> AsyncSubscription:
         """Listen to a topic (`async with await`); a name goes on where it stopped before.
 
@@ -243,9 +253,11 @@ class AsyncClient:
         already, `now` and `beginning` mean that place. With `manual` only `acknowledge` says
         what is done. After a broken connection it goes on, and gives up with `Unreachable` when
         that takes longer than `patience_s` (None: never). `where` is a filter on the topic's
-        attributes: what does not match does not come, and counts as done.
+        attributes: what does not match does not come, and counts as done. With `below`, events of
+        all sub-topics come, too, and of those that later versions add; a filter or an index is for
+        one topic alone.
         """
-        following = Following(topic, name, start, manual=manual, where=where)
+        following = follow(topic, name, start, manual=manual, where=where, below=below)
         subscription = AsyncSubscription(self, following, patience_s)
         await subscription._connect()
         return subscription
@@ -254,9 +266,14 @@ class AsyncClient:
         """The readers of a topic, and their offsets."""
         return await self._ask(calls.readers(topic))
 
-    async def acknowledge(self, topic: TopicRef, name: str, index: int) -> None:
-        """Move a reader's offset up to an index; raises ReaderNotFound."""
-        await self._ask(calls.acknowledge(topic, name, index))
+    async def acknowledge(
+        self, topic: TopicRef, name: str, index: int, *, subtopic: TopicRef | None = None
+    ) -> None:
+        """Move a reader's offset up to an index; raises ReaderNotFound.
+
+        For a reader with sub-topics, `subtopic` is the topic of the event with this index.
+        """
+        await self._ask(calls.acknowledge(topic, name, index, subtopic))
 
     async def forget(self, topic: TopicRef, name: str) -> None:
         """Delete a reader, and end its subscription; raises ReaderNotFound."""
@@ -365,9 +382,12 @@ class AsyncSubscription:
         """The index of the event that was handed out last."""
         return self._following.last
 
-    async def acknowledge(self, index: int | None = None) -> None:
-        """Say now that everything up to the last event, or up to an index, is done."""
-        ask = self._following.finish(index)
+    async def acknowledge(self, index: int | None = None, subtopic: str | None = None) -> None:
+        """Say now that everything up to the last event, or up to an index, is done.
+
+        With sub-topics, an index is one of `subtopic`, the topic of the event.
+        """
+        ask = self._following.finish(index, subtopic)
         if ask is not None:
             await self._client._ask(ask, self._patience_s)
             self._following.say(time.monotonic())
@@ -382,6 +402,12 @@ class AsyncSubscription:
             # Also if the caller was cancelled: else all these events would come again.
             with anyio.move_on_after(http.SAY_S_MAX, shield=True):
                 await self._say()
+        if (ask := self._following.end()) is not None:
+            with (
+                anyio.move_on_after(http.SAY_S_MAX, shield=True),
+                suppress(LocalError, UnexpectedResponse, Unreachable),
+            ):
+                await self._client._ask(ask, timeout=http.SAY_TIMEOUT)
 
     def __aiter__(self) -> AsyncSubscription:
         """Iterate over what comes."""

@@ -6,6 +6,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, TypeVar
@@ -16,7 +17,7 @@ from pulsarcast.client import calls, http
 from pulsarcast.client.calls import Ask, Start, TopicRef
 from pulsarcast.client.connect import find_target
 from pulsarcast.client.errors import UnexpectedResponse, Unreachable
-from pulsarcast.client.following import PATIENCE_S, Backoff, Following
+from pulsarcast.client.following import PATIENCE_S, Backoff, Following, follow
 from pulsarcast.model import api
 from pulsarcast.model.errors import LocalError, PulsarcastError
 from pulsarcast.model.pages import Page
@@ -131,12 +132,21 @@ class Client:
         ask = calls.update_topic(topic, settings, flush=flush, below=subtopics)
         return self._ask(ask)
 
-    def follow(self, topic: TopicRef, *, start: Literal["now", "beginning"] = "now") -> None:
-        """Keep a topic's log, from now on or from its beginning, with or without readers."""
-        self._ask(calls.follow(topic, start))
+    def follow(
+        self, topic: TopicRef, *, start: Literal["now", "beginning"] = "now", below: bool = False
+    ) -> None:
+        """Keep a topic's log, from now on or from its beginning, with or without readers.
+
+        With `below`, the logs of all its sub-topics, too.
+        """
+        self._ask(calls.follow(topic, start, below=below))
 
     def unsubscribe(self, topic: TopicRef) -> None:
-        """Leave a topic: the subscriptions of all its readers end, and their offsets are lost."""
+        """Leave a topic: the subscriptions of all its readers end, and their offsets are lost.
+
+        The node also leaves the topics that it followed below this one alone. It stays in a topic
+        that another subscription takes in.
+        """
         self._ask(calls.unsubscribe(topic))
 
     def aliases(self) -> dict[str, str]:
@@ -236,6 +246,7 @@ class Client:
         manual: bool = False,
         patience_s: float | None = PATIENCE_S,
         where: str | None = None,
+        below: bool = False,
     ) -> Subscription:
         """Listen to a topic; a name goes on where it stopped before.
 
@@ -243,18 +254,25 @@ class Client:
         already, `now` and `beginning` mean that place. With `manual` only `acknowledge` says
         what is done. After a broken connection it goes on, and gives up with `Unreachable` when
         that takes longer than `patience_s` (None: never). `where` is a filter on the topic's
-        attributes: what does not match does not come, and counts as done.
+        attributes: what does not match does not come, and counts as done. With `below`, events of
+        all sub-topics come, too, and of those that later versions add; a filter or an index is for
+        one topic alone.
         """
-        following = Following(topic, name, start, manual=manual, where=where)
+        following = follow(topic, name, start, manual=manual, where=where, below=below)
         return Subscription(self, following, patience_s)
 
     def readers(self, topic: TopicRef) -> list[api.ReaderView]:
         """The readers of a topic, and their offsets."""
         return self._ask(calls.readers(topic))
 
-    def acknowledge(self, topic: TopicRef, name: str, index: int) -> None:
-        """Move a reader's offset up to an index; raises ReaderNotFound."""
-        self._ask(calls.acknowledge(topic, name, index))
+    def acknowledge(
+        self, topic: TopicRef, name: str, index: int, *, subtopic: TopicRef | None = None
+    ) -> None:
+        """Move a reader's offset up to an index; raises ReaderNotFound.
+
+        For a reader with sub-topics, `subtopic` is the topic of the event with this index.
+        """
+        self._ask(calls.acknowledge(topic, name, index, subtopic))
 
     def forget(self, topic: TopicRef, name: str) -> None:
         """Delete a reader, and end its subscription; raises ReaderNotFound."""
@@ -347,9 +365,12 @@ class Subscription:
         """The index of the event that was handed out last."""
         return self._following.last
 
-    def acknowledge(self, index: int | None = None) -> None:
-        """Say now that everything up to the last event, or up to an index, is done."""
-        ask = self._following.finish(index)
+    def acknowledge(self, index: int | None = None, subtopic: str | None = None) -> None:
+        """Say now that everything up to the last event, or up to an index, is done.
+
+        With sub-topics, an index is one of `subtopic`, the topic of the event.
+        """
+        ask = self._following.finish(index, subtopic)
         if ask is not None:
             self._client._ask(ask, self._patience_s)
             self._following.say(time.monotonic())
@@ -366,6 +387,9 @@ class Subscription:
             timer.join()
         if self._following.due_s(time.monotonic()) is not None:
             self._say()
+        if (ask := self._following.end()) is not None:
+            with suppress(LocalError, UnexpectedResponse, Unreachable):
+                self._client._ask(ask, timeout=http.SAY_TIMEOUT)
 
     def __iter__(self) -> Subscription:
         """Iterate over what comes."""

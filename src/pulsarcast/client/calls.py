@@ -106,9 +106,9 @@ def update_topic(
     return _with_json(Ask("PUT", _path(ref), _json(api.TopicView)), update)
 
 
-def follow(ref: TopicRef, start: Literal["now", "beginning"]) -> Ask[None]:
+def follow(ref: TopicRef, start: Literal["now", "beginning"], *, below: bool) -> Ask[None]:
     """Let the node keep a topic's log, even if no subscription listens."""
-    given = api.Follow(start)
+    given = api.Follow(start, below)
     return _with_json(Ask("POST", _path(ref, "subscription"), _nothing), given)
 
 
@@ -222,13 +222,24 @@ class Pages:
 
 
 def subscribe(
-    ref: TopicRef, name: str, start: Start, last: int | None, where: str | None = None
+    ref: TopicRef,
+    name: str,
+    start: Start,
+    last: int | None,
+    where: str | None = None,
+    *,
+    below: bool = False,
 ) -> Ask[None]:
     """A stream of events, behind the last one that was seen."""
     headers = {"Accept": STREAM, "Accept-Encoding": "identity", "Cache-Control": "no-store"}
     if last is not None:
         headers["Last-Event-ID"] = str(last)
-    query = {"start": str(start), **({"name": name} if name else {}), **_where(where)}
+    query = {
+        "start": str(start),
+        **({"name": name} if name else {}),
+        **_where(where),
+        **({"below": "true"} if below else {}),
+    }
     return Ask("GET", _path(ref, "subscribe"), _nothing, query, headers)
 
 
@@ -237,10 +248,18 @@ def readers(ref: TopicRef) -> Ask[list[api.ReaderView]]:
     return Ask("GET", _path(ref, "readers"), _json(api.Readers, lambda found: found.readers))
 
 
-def acknowledge(ref: TopicRef, name: str, index: int) -> Ask[None]:
+def acknowledge(
+    ref: TopicRef, name: str, index: int, subtopic: TopicRef | None = None
+) -> Ask[None]:
     """A reader is done with everything up to an index."""
+    done = api.Done(index) if subtopic is None else api.Done(0, {_text(subtopic): index})
+    return acknowledge_all(ref, name, done)
+
+
+def acknowledge_all(ref: TopicRef, name: str, done: api.Done) -> Ask[None]:
+    """A reader is done with everything up to an index, in one topic or in many."""
     path = _path(ref, "readers", name, "done")
-    return _with_json(Ask("POST", path, _nothing), api.Done(index))
+    return _with_json(Ask("POST", path, _nothing), done)
 
 
 def forget(ref: TopicRef, name: str) -> Ask[None]:

@@ -103,9 +103,10 @@ async def follow_topic(call: Call) -> Response:
     service = call.service
     cid = await call.topic()
     given = await read_json(call.request, api.Follow, service.settings["http.body_bytes_max"])
+    call.check_below(below=given.below)
     if not service.insight.is_subscribed(cid):
         service.check_room()
-    await service.node.follow(cid, start=given.start)
+    await service.node.follow(cid, start=given.start, below=given.below)
     return nothing()
 
 

@@ -94,6 +94,11 @@ class Call:
         """The topic that the path names, if the token is for it."""
         return await self.allowed(self.path("topic"))
 
+    def check_below(self, *, below: bool) -> None:
+        """Refuse sub-topics to a token for some topics: their authors choose what is below."""
+        if below and self.token.topics is not None:
+            raise InsufficientScope("sub-topics need a token for all topics")
+
     async def allowed(self, text: str) -> Cid:
         """A topic by its content id, an alias, or `author/name`, if the token is for it."""
         cid = await resolve(self.service, text)

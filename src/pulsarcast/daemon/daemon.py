@@ -35,7 +35,7 @@ from pulsarcast.daemon.settings import (
     host_and_port,
     load_settings,
 )
-from pulsarcast.daemon.streams import forget_nameless
+from pulsarcast.daemon.streams import forget_left, forget_nameless
 from pulsarcast.daemon.tokens import TokenBook, operator_token
 from pulsarcast.model.errors import Closed, LocalError
 from pulsarcast.model.ids import peer_text
@@ -189,6 +189,7 @@ async def _serve(
             http_is_over.set()
 
         await nursery.start(serve_http)
+        nursery.start_soon(forget_left, node)
         nursery.start_soon(_bound_traces, node.home / "traces", settings["trace.bytes_max"])
         place = node.home / ADDRESS
         write_whole(place, f"{service.url}\n".encode())

@@ -33,6 +33,7 @@ async def serve_socket(service: Service, socket: WebSocket) -> None:
         call = Call(service, request, STREAMS[0])
         topic = await call.topic()
         query = read_query(request, StreamQuery)
+        call.check_below(below=query.below)
         start = await begin(service, request, topic, query)
     except LocalError as error:
         await _refuse(socket, error)
@@ -50,8 +51,12 @@ async def serve_socket(service: Service, socket: WebSocket) -> None:
             async def gone() -> None:
                 while True:
                     try:
-                        events.acknowledge(_done.decode(await socket.receive_text()).index)
-                    except (WebSocketDisconnect, msgspec.DecodeError, KeyError):
+                        done = _done.decode(await socket.receive_text())
+                        if done.index:
+                            events.acknowledge(done.index, events.topic)
+                        for subtopic, index in done.subtopics.items():
+                            events.acknowledge(index, subtopic)
+                    except (WebSocketDisconnect, msgspec.DecodeError, KeyError, LocalError):
                         return
 
             why = await relay(service, call.token, events, give, gone)

@@ -3,7 +3,8 @@
 A subscriber with a name has an offset that outlives it; one without goes on from where it says it
 was (`Last-Event-ID`, or `start`). Either reads from the node's log, so a slow one costs nobody
 anything; one that takes nothing is cut off (see `serving`). Whoever comes back under a name takes
-it over: the connection that was cut may still look alive to us.
+it over: the connection that was cut may still look alive to us. One that takes in sub-topics has an
+offset in each, which no single number says: its client chooses a name for a while (`~~…`).
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from pulsarcast.model.errors import (
     Unavailable,
 )
 from pulsarcast.model.ids import Cid, parse_cid
+from pulsarcast.network.below import BelowSubscription
 from pulsarcast.network.insight import Insight
 from pulsarcast.network.node import Node
 from pulsarcast.network.subscriptions import Event, Subscription
@@ -54,6 +56,10 @@ NAME_MAX: Final = 100
 LINES_BYTES_MAX: Final = 1 << 20
 ANONYMOUS: Final = "~"
 """What the names begin with that nobody chose."""
+FOR_A_WHILE: Final = "~~"
+"""What the names begin with that a client chose for one subscription, which may be cut off."""
+WHILE_S: Final = 600.0
+"""How long such a reader outlives its connection, at least; twice as long at most."""
 
 _log = logging.getLogger(__name__)
 _encode = msgspec.json.Encoder().encode
@@ -65,6 +71,7 @@ class StreamQuery(msgspec.Struct, forbid_unknown_fields=True):
     name: Annotated[str, msgspec.Meta(max_length=NAME_MAX)] = ""
     start: str = "now"
     where: Where = None
+    below: bool = False
 
 
 class Lines:
@@ -93,7 +100,7 @@ LINES: Final = Lines()
 @asynccontextmanager
 async def subscribed(
     service: Service, topic: Cid, query: StreamQuery, start: Start
-) -> AsyncIterator[Subscription]:
+) -> AsyncIterator[Subscription | BelowSubscription]:
     """Listen for as long as a connection lasts."""
     name = query.name
     chosen = name or ANONYMOUS + secrets.token_hex(8)
@@ -104,6 +111,7 @@ async def subscribed(
         manual=True,
         take_over=True,
         where=query.where,
+        below=query.below,
     )
     service.readers += 1
     try:
@@ -120,8 +128,26 @@ async def forget_nameless(node: Node) -> None:
     """Delete the readers without a name that a crash left behind: no client can resume them."""
     for topic in Insight(node).topics_read:
         for reader in await node.readers(topic):
-            if reader.name.startswith(ANONYMOUS):
+            if reader.name.startswith(ANONYMOUS) and not reader.name.startswith(FOR_A_WHILE):
                 await node.forget(topic, reader.name)
+
+
+async def forget_left(node: Node) -> None:
+    """Delete now and then the readers whose client chose a name for a while and is gone."""
+    before: dict[tuple[Cid, str], None] = {}
+    while True:
+        await trio.sleep(WHILE_S)
+        left = {
+            (topic, reader.name): None
+            for topic in Insight(node).topics_read
+            for reader in await node.readers(topic)
+            if reader.name.startswith(FOR_A_WHILE) and not reader.connected
+        }
+        for topic, name in left:
+            if (topic, name) in before:
+                with suppress(ReaderNotFound):
+                    await node.forget(topic, name)
+        before = left
 
 
 async def start_of(service: Service, topic: Cid, text: str) -> Start:
@@ -171,13 +197,14 @@ class EventStream(Response):
                 await problem(error)(scope, receive, send)
                 return
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            if not self.query.name:
+            if not self.query.name and not self.query.below:
                 # Who has no name, and is cut off before the first event, must know where it was.
                 place = b"id: %d\n\n" % await self._offset(subscription)
                 await send({"type": "http.response.body", "body": place, "more_body": True})
 
             async def give(events: list[Event]) -> None:
-                lines = b"".join(map(_event_lines, events)) if events else b": here\n\n"
+                write = _below_lines if self.query.below else _event_lines
+                lines = b"".join(map(write, events)) if events else b": here\n\n"
                 await send({"type": "http.response.body", "body": lines, "more_body": True})
 
             async def gone() -> None:
@@ -189,7 +216,7 @@ class EventStream(Response):
             with trio.move_on_after(1):
                 await send({"type": "http.response.body", "body": last, "more_body": False})
 
-    async def _offset(self, subscription: Subscription) -> int:
+    async def _offset(self, subscription: Subscription | BelowSubscription) -> int:
         """The index behind which the stream begins."""
         if isinstance(self.start, int):
             return self.start - 1
@@ -205,10 +232,15 @@ def _event_lines(event: Event) -> bytes:
     return b"id: %d\ndata: %b\n\n" % (event.index, LINES.json(event))
 
 
+def _below_lines(event: Event) -> bytes:
+    """Without an id: the index of one topic says nothing of the others."""
+    return b"data: %b\n\n" % LINES.json(event)
+
+
 async def relay(
     service: Service,
     token: Token,
-    subscription: Subscription,
+    subscription: Subscription | BelowSubscription,
     give: Callable[[list[Event]], Awaitable[None]],
     gone: Callable[[], Awaitable[None]],
 ) -> Refusal | None:
@@ -231,7 +263,7 @@ async def relay(
 async def _hand_on(
     service: Service,
     token: Token,
-    subscription: Subscription,
+    subscription: Subscription | BelowSubscription,
     give: Callable[[list[Event]], Awaitable[None]],
 ) -> Refusal:
     await give([])
@@ -255,6 +287,7 @@ async def subscribe(call: Call) -> Response:
     """A stream of events."""
     topic = await call.topic()
     query = read_query(call.request, StreamQuery)
+    call.check_below(below=query.below)
     start = await begin(call.service, call.request, topic, query)
     return EventStream(call.service, call.token, topic, query, start)
 
@@ -263,10 +296,13 @@ async def begin(
     service: Service, connection: HTTPConnection, topic: Cid, query: StreamQuery
 ) -> Start:
     """Where a subscription begins, by its query and by what its reader saw last."""
-    if query.name.startswith(ANONYMOUS) or not query.name.isprintable():
+    is_chosen = not query.name.startswith(ANONYMOUS) or (
+        query.below and query.name.startswith(FOR_A_WHILE)
+    )
+    if not is_chosen or not query.name.isprintable():
         raise Malformed(f"a reader's name is printable and does not begin with {ANONYMOUS}")
     start = await start_of(service, topic, query.start)
-    seen = connection.headers.get("last-event-id", "")
+    seen = "" if query.below else connection.headers.get("last-event-id", "")
     if seen.isascii() and seen.isdigit() and len(seen) < 19:
         start = int(seen) + 1
         if start > service.insight.newest(topic) + 1:
@@ -289,6 +325,10 @@ async def acknowledge(call: Call) -> Response:
     topic, name = await call.topic(), call.path("name")
     done = await read_json(call.request, api.Done, call.service.settings["http.body_bytes_max"])
     await call.service.node.acknowledge(topic, name, done.index)
+    for subtopic, index in done.subtopics.items():
+        # A topic that is not below any more has no place to move.
+        with suppress(ReaderNotFound):
+            await call.service.node.acknowledge(topic, name, index, subtopic=subtopic)
     return nothing()
 
 

@@ -148,7 +148,10 @@ class ReaderView(msgspec.Struct, kw_only=True):
     done: int
     """The index up to which it is done."""
     behind: int
+    """Events that it has left to read, with those of sub-topics that it takes in."""
     connected: bool
+    below: bool = False
+    """Whether it takes in sub-topics."""
 
 
 class Readers(msgspec.Struct):
@@ -169,6 +172,17 @@ class SequencingView(msgspec.Struct, kw_only=True):
     """Whether this node votes. With a new store it does not until it is admitted again."""
     held: int
     """The position up to which the node has every event."""
+
+
+class BelowView(msgspec.Struct, kw_only=True):
+    """The sub-topics that a subscription takes in."""
+
+    followed: int
+    joining: int
+    left_out: dict[str, str]
+    """Topics that the node does not follow, and why: not found, too deep, too many, …"""
+    left_out_count: int
+    """How many these are; `left_out` names the first ones."""
 
 
 class FollowedView(msgspec.Struct, kw_only=True):
@@ -203,6 +217,10 @@ class FollowedView(msgspec.Struct, kw_only=True):
     """Why the topic is halted; null if it is not."""
     filters: list[str] = []
     """The filters of a node that is no member and receives matching events only."""
+    below: BelowView | None = None
+    """The sub-topics that the subscription takes in; null if it takes in none."""
+    above: list[str] = []
+    """The topics whose subscriptions take this one in as a sub-topic."""
 
 
 class Topics(msgspec.Struct):
@@ -341,12 +359,16 @@ class Follow(msgspec.Struct, forbid_unknown_fields=True):
     """A wish to follow a topic, and the position from which on."""
 
     start: Literal["now", "beginning"] = "now"
+    below: bool = False
+    """Whether all its sub-topics are followed, too."""
 
 
-class Done(msgspec.Struct, forbid_unknown_fields=True):
+class Done(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A reader's word that it is done with everything up to an index."""
 
-    index: int
+    index: int = 0
+    subtopics: dict[str, int] = {}
+    """The same for sub-topics that the reader takes in, by their content ids."""
 
 
 # The node.

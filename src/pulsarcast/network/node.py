@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, M
 from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, overload
 
 import trio
 
@@ -26,7 +26,6 @@ from pulsarcast.model.api import FollowedView, PeerView, ReaderView
 from pulsarcast.model.errors import (
     Closed,
     LocalError,
-    NotFollowed,
     NotFound,
     ReaderNotFound,
     RemoteError,
@@ -39,12 +38,15 @@ from pulsarcast.model.topic_types import EventLinking
 from pulsarcast.model.topics import META, TopicDescriptor, TopicSettings, decode_topic
 from pulsarcast.network import views
 from pulsarcast.network.addresses import parse_contact
+from pulsarcast.network.below import BelowSubscription, part_name
 from pulsarcast.network.driver import NETWORK, Driver
 from pulsarcast.network.filters import Filters, end_of, sid_of
 from pulsarcast.network.offsets import Offsets
 from pulsarcast.network.subscriptions import (
     PAGE,
+    Begin,
     Event,
+    Feed,
     Subscription,
     is_wanted,
 )
@@ -139,6 +141,7 @@ class Node:
                 parameters=parameters,
                 trace_to=tracing,
             )
+            node._offsets.tops_of = driver.core.following.below.tops_of
             driver.recall()  # Here: a nursery would wrap what it raises.
             await driver.listen()
             async with trio.open_nursery() as nursery:
@@ -202,11 +205,19 @@ class Node:
         return views.topics_of(self._running.core, self._offsets.by_topic)
 
     async def create_topic(
-        self, name: str, settings: TopicSettings | None = None, *, subtopics: Mapping[str, Cid] = {}
+        self,
+        name: str,
+        settings: TopicSettings | None = None,
+        *,
+        subtopics: Mapping[str, TopicRef] = {},
     ) -> Topic:
-        """Create a topic; peers find it by the node's peer id and the name."""
+        """Create a topic; peers find it by the node's peer id and the name.
+
+        `subtopics` are topics below it, by the names that they have there.
+        """
         chosen = settings or TopicSettings()
-        reply = await self._ask(lambda call: CreateTopic(call, name, chosen, dict(subtopics)))
+        below = await self._resolve_all(subtopics)
+        reply = await self._ask(lambda call: CreateTopic(call, name, chosen, below))
         assert reply.block is not None
         return Topic(decode_topic(reply.block))
 
@@ -215,15 +226,15 @@ class Node:
         topic: TopicRef,
         settings: TopicSettings,
         *,
-        subtopics: Mapping[str, Cid] | None = None,
+        subtopics: Mapping[str, TopicRef] | None = None,
         flush: bool = False,
     ) -> Topic:
         """Publish a new version of a topic of this node; `flush` retires all events up to now.
 
-        Its sub-topics stay as they are, unless others are given.
+        Its sub-topics stay as they are, unless `subtopics` names all that shall be.
         """
         cid = await self._resolve(topic)
-        below = None if subtopics is None else dict(subtopics)
+        below = None if subtopics is None else await self._resolve_all(subtopics)
         reply = await self._ask(lambda call: UpdateTopic(call, cid, settings, below, flush=flush))
         assert reply.block is not None
         return Topic(decode_topic(reply.block))
@@ -316,14 +327,45 @@ class Node:
             await answered.wait()
         return [_published(replies[place]) for place in range(len(events))]
 
-    async def follow(self, topic: TopicRef, *, start: Literal["now", "beginning"] = "now") -> None:
-        """Keep a topic's log, from now on or from its beginning, with or without readers."""
+    async def follow(
+        self, topic: TopicRef, *, start: Literal["now", "beginning"] = "now", below: bool = False
+    ) -> None:
+        """Keep a topic's log, from now on or from its beginning, with or without readers.
+
+        With `below`, the logs of all its sub-topics, too.
+        """
         _check_start(start)
         cid = await self._resolve(topic)
         await self._running.rest()
         self._filters.make_way(self._running, cid, None)
         from_start = start == "beginning"
-        await self._ask(lambda call: Subscribe(call, cid, from_start=from_start))
+        await self._ask(lambda call: Subscribe(call, cid, below=below, from_start=from_start))
+
+    @overload
+    async def subscribe(
+        self,
+        topic: TopicRef,
+        name: str = "",
+        start: Start = "now",
+        *,
+        manual: bool = False,
+        take_over: bool = False,
+        where: str | None = None,
+        below: Literal[False] = False,
+    ) -> Subscription: ...
+
+    @overload
+    async def subscribe(
+        self,
+        topic: TopicRef,
+        name: str = "",
+        start: Start = "now",
+        *,
+        manual: bool = False,
+        take_over: bool = False,
+        where: str | None = None,
+        below: bool,
+    ) -> Subscription | BelowSubscription: ...
 
     async def subscribe(
         self,
@@ -334,33 +376,29 @@ class Node:
         manual: bool = False,
         take_over: bool = False,
         where: str | None = None,
-    ) -> Subscription:
+        below: bool = False,
+    ) -> Subscription | BelowSubscription:
         """Subscribe as the reader `name`, which continues behind its last acknowledged event.
 
         Several readers of one topic are independent. `start` is `now`, `beginning` or an index;
         for a reader that has an offset, `now` and `beginning` mean that offset. With `manual`,
         only `acknowledge` moves the offset. With `take_over`, a subscription that is open under
         the same name ends. `where` is a filter on the topic's attributes: other events are not
-        handed out, and count as done.
+        handed out, and count as done. With `below`, events of all sub-topics come, too, and of
+        those that later versions add; a filter or an index is for one topic alone.
         """
         _check_start(start)
+        if below and (where is not None or isinstance(start, int)):
+            raise LocalError("a filter or an index is for one topic: give none with below=True")
         cid = await self._resolve(topic)
         wanted = await self._filter_of(cid, where)
         await self._running.rest()
         self._filters.make_way(self._running, cid, wanted)
         reader = self._offsets.take(cid, name, start=start, take_over=take_over)
         feed = self._offsets.feed(cid)
-        subscription = Subscription(
-            feed,
-            name,
-            self._read_page,
-            partial(self._offsets.write, self._running),
-            start=start if isinstance(start, int) else None,
-            manual=manual,
-            wanted=wanted,
-        )
+        subscription = self._listen(feed, name, start, manual=manual, wanted=wanted, below=below)
         try:
-            reply = await self._follow(cid, name, wanted, start)
+            reply = await self._follow(cid, name, wanted, start, below=below)
         except BaseException:
             # Refused, or cancelled: the name is free again.
             subscription.close()
@@ -376,7 +414,38 @@ class Node:
             self._offsets.write(self._running)
         return subscription
 
-    async def _follow(self, cid: Cid, name: str, wanted: Filter | None, start: Start) -> Reply:
+    def _listen(
+        self,
+        feed: Feed,
+        name: str,
+        start: Start,
+        *,
+        manual: bool,
+        wanted: Filter | None,
+        below: bool,
+    ) -> Subscription | BelowSubscription:
+        """Begin to take events for a reader."""
+        sync = partial(self._offsets.write, self._running)
+        begin: Begin = "beginning" if start == "beginning" else "now"
+        subtopics = self._running.core.following.below.subtopics(feed.topic)
+        self._offsets.take_below(feed.topic, name, begin if below else None, subtopics)
+        if below:
+            whole = BelowSubscription(feed, name, self._read_page, sync, manual=manual)
+            self._offsets.add_parts(feed.topic, whole)
+            return whole
+        return Subscription(
+            feed,
+            name,
+            self._read_page,
+            sync,
+            start=start if isinstance(start, int) else None,
+            manual=manual,
+            wanted=wanted,
+        )
+
+    async def _follow(
+        self, cid: Cid, name: str, wanted: Filter | None, start: Start, *, below: bool
+    ) -> Reply:
         """Become a member; or, where events are routed by content, have the matching ones sent."""
         core = self._running.core
         is_new = cid not in core.topics and start == "now"
@@ -387,7 +456,10 @@ class Node:
                 )
             except LocalError:
                 pass  # It cannot be routed: a member gets all events, and filters them itself.
-        return await self._ask(lambda call: Subscribe(call, cid, from_start=start == "beginning"))
+        from_start = start == "beginning"
+        return await self._ask(
+            lambda call: Subscribe(call, cid, below=below, from_start=from_start)
+        )
 
     async def _filter_of(self, topic: TopicRef, where: str | None) -> Filter | None:
         """A filter on a topic's attributes, by the schema of its newest known version."""
@@ -397,7 +469,11 @@ class Node:
         return parse(where, known.attributes)
 
     async def unsubscribe(self, topic: TopicRef) -> None:
-        """Leave a topic: the subscriptions of all its readers end, and their offsets are lost."""
+        """Leave a topic: the subscriptions of all its readers end, and their offsets are lost.
+
+        The node also leaves the topics that it followed below this one alone. It stays in a topic
+        that another subscription takes in.
+        """
         cid = await self._resolve(topic)
         await self._running.rest()
         core = self._running.core
@@ -406,11 +482,10 @@ class Node:
         if is_followed and core.halted is None and not core.following.is_stopping:
             # The topic's next log counts anew: no place must outlive this one, whether or not
             # the caller, or the node, still waits when we are out.
-            for reader in self._offsets.drop_topic(self._running, cid):
-                if reader.subscription is not None:
-                    reader.subscription.close(
-                        NotFollowed("the node has unsubscribed from the topic").refusal
-                    )
+            if core.following.below.tops_of(cid):
+                self._offsets.drop_own(self._running, cid)  # Its log goes on.
+            else:
+                self._offsets.ended(self._running, cid)
         if routed is None:
             await self._ask(lambda call: Unsubscribe(call, cid))
             return
@@ -450,11 +525,19 @@ class Node:
     async def readers(self, topic: TopicRef) -> list[ReaderView]:
         """The readers of a topic, and their offsets."""
         feed = self._offsets.by_topic.get(await self._resolve(topic))
-        return [] if feed is None else views.readers_of(feed)
+        return [] if feed is None else views.readers_of(feed, self._offsets.by_topic)
 
-    async def acknowledge(self, topic: TopicRef, name: str, index: int) -> None:
-        """Move a reader's offset up to an index; raises ReaderNotFound."""
-        if not self._offsets.acknowledge(await self._resolve(topic), name, index):
+    async def acknowledge(
+        self, topic: TopicRef, name: str, index: int, *, subtopic: TopicRef | None = None
+    ) -> None:
+        """Move a reader's offset up to an index; raises ReaderNotFound.
+
+        For a reader with sub-topics, `subtopic` is the topic of the event with this index.
+        """
+        cid = await self._resolve(topic)
+        below = cid if subtopic is None else await self._resolve(subtopic)
+        place = name if below == cid else part_name(name, cid)
+        if not self._offsets.acknowledge(below, place, index):
             raise ReaderNotFound(f"the topic has no reader {name!r}: check the name")
 
     async def forget(self, topic: TopicRef, name: str) -> None:
@@ -517,6 +600,9 @@ class Node:
         if above:
             return (await self._find_by_name(topic)).topic
         return parse_cid(topic)
+
+    async def _resolve_all(self, topics: Mapping[str, TopicRef]) -> dict[str, Cid]:
+        return {name: await self._resolve(topic) for name, topic in topics.items()}
 
     async def _newest_known(self, cid: Cid) -> TopicDescriptor:
         """A topic as we follow it, or else as we find it."""

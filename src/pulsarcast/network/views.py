@@ -6,29 +6,37 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from pulsarcast.model.api import FollowedView, MayPublish, PeerView, ReaderView, SequencingView
+from pulsarcast.model.api import (
+    BelowView,
+    FollowedView,
+    MayPublish,
+    PeerView,
+    ReaderView,
+    SequencingView,
+)
 from pulsarcast.model.ids import Cid, PeerId, cid_text, peer_text
 from pulsarcast.model.topic_types import Dissemination, TopicDescriptor
+from pulsarcast.network.below import part_name
 from pulsarcast.network.neighbours import Neighbours
-from pulsarcast.network.subscriptions import Feed
+from pulsarcast.network.subscriptions import Feed, Reader
 from pulsarcast.protocol.content.following import ContentTopic
 from pulsarcast.protocol.node import Node as Core
 from pulsarcast.protocol.sequencing.raft_member import RaftMember
+from pulsarcast.protocol.topic.life import FollowReason
 from pulsarcast.protocol.topic.log import TopicLog
 from pulsarcast.protocol.topic.topic import Topic
 
 
 def topic_view(
-    me: PeerId,
-    topic: Topic,
-    feed: Feed | None,
-    aliases: Mapping[str, str],
-    member: RaftMember | None = None,
+    core: Core, topic: Topic, feeds: Mapping[Cid, Feed], aliases: Mapping[str, str]
 ) -> FollowedView:
     """A topic that the node follows as a member."""
     tree, footprint = topic.view(), topic.footprint()
+    member = core.sequencer_registry.by_topic.get(topic.id)
     return replace(
-        _view(me, topic.id, topic.descriptor, topic.log, feed, aliases),
+        _view(core.turn.me, topic.id, topic.descriptor, topic.log, feeds, aliases),
+        below=below_of(core, topic.id),
+        above=[cid_text(top) for top in core.following.below.tops_of(topic.id)],
         subscribed=tree.subscribed,
         parent=None if tree.parent is None else peer_text(tree.parent),
         children=_texts(tree.children),
@@ -54,43 +62,69 @@ def sequencing_of(member: RaftMember) -> SequencingView:
     )
 
 
-def readers_of(feed: Feed) -> list[ReaderView]:
+def below_of(core: Core, topic: Cid) -> BelowView | None:
+    """The sub-topics that the node's subscription to a topic takes in, if it does."""
+    if FollowReason.BELOW not in core.followed.reasons(topic):
+        return None
+    found = core.following.below.view(topic)
+    return BelowView(
+        followed=found.followed,
+        joining=found.joining,
+        left_out={cid_text(cid): why for cid, why in found.left_out.items()},
+        left_out_count=found.left_out_count,
+    )
+
+
+def readers_of(feed: Feed, feeds: Mapping[Cid, Feed]) -> list[ReaderView]:
     """The readers of a topic, and their offsets."""
     return [
         ReaderView(
             name=name,
             done=feed.newest if done is None else done,
-            behind=0 if done is None else max(0, feed.newest - done),
+            behind=_behind(feed, reader) + _behind_below(feed.topic, name, reader, feeds),
             connected=reader.subscription is not None,
+            below=reader.below is not None,
         )
         for name, reader in feed.readers.items()
+        if name not in feed.parts
         for done in (reader.done,)
     ]
+
+
+def _behind(feed: Feed, reader: Reader) -> int:
+    done = reader.done
+    return 0 if done is None else max(0, feed.newest - done)
+
+
+def _behind_below(top: Cid, name: str, reader: Reader, feeds: Mapping[Cid, Feed]) -> int:
+    if reader.below is None:
+        return 0
+    key = part_name(name, top)
+    return sum(_behind(feed, feed.readers[key]) for feed in feeds.values() if key in feed.parts)
 
 
 def topics_of(
     core: Core, feeds: Mapping[Cid, Feed], aliases: Mapping[str, str] = {}
 ) -> list[FollowedView]:
     """All topics that the node follows, but for those that only announce versions of others."""
-    me, members = core.turn.me, core.sequencer_registry.by_topic
     return [
         *(
-            topic_view(me, topic, feeds.get(cid), aliases, members.get(cid))
-            for cid, topic in core.topics.items()
+            topic_view(core, topic, feeds, aliases)
+            for topic in core.topics.values()
             if not topic.is_meta
         ),
         *(
-            _content_view(me, topic, feeds.get(cid), aliases)
-            for cid, topic in core.content.topics.items()
+            _content_view(core.turn.me, topic, feeds, aliases)
+            for topic in core.content.topics.values()
         ),
     ]
 
 
 def _content_view(
-    me: PeerId, topic: ContentTopic, feed: Feed | None, aliases: Mapping[str, str]
+    me: PeerId, topic: ContentTopic, feeds: Mapping[Cid, Feed], aliases: Mapping[str, str]
 ) -> FollowedView:
     return replace(
-        _view(me, topic.id, topic.versions.current, topic.log, feed, aliases),
+        _view(me, topic.id, topic.versions.current, topic.log, feeds, aliases),
         held_back=topic.held_back,
         filters=[wanted.text() for wanted in topic.wanted.values()],
     )
@@ -101,11 +135,12 @@ def _view(
     topic: Cid,
     descriptor: TopicDescriptor,
     log: TopicLog,
-    feed: Feed | None,
+    feeds: Mapping[Cid, Feed],
     aliases: Mapping[str, str],
 ) -> FollowedView:
     """A topic, as if the node had no neighbours in its tree."""
     topic_id = cid_text(topic)
+    feed = feeds.get(topic)
     return FollowedView(
         id=topic_id,
         name=descriptor.name,
@@ -124,7 +159,7 @@ def _view(
         is_root=False,
         held_back=0,
         missing=0,
-        readers=[] if feed is None else readers_of(feed),
+        readers=[] if feed is None else readers_of(feed, feeds),
     )
 
 
