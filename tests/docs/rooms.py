@@ -15,6 +15,7 @@ ROOMS = (
     "protocol/commands",
     "protocol/content",
     "protocol/sequencing",
+    "protocol/history",
     "protocol/following",
     "protocol/publishing",
     "protocol/topic",

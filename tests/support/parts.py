@@ -15,6 +15,7 @@ from pulsarcast.protocol.following.descriptors import Descriptors
 from pulsarcast.protocol.following.following import Following
 from pulsarcast.protocol.following.handing_in import HandingIn
 from pulsarcast.protocol.following.renewal import Renewal
+from pulsarcast.protocol.history.walks import Walks
 from pulsarcast.protocol.messages import Contact, Message
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.publishing.fencing import EpochFencing
@@ -112,6 +113,7 @@ class Core:
         )
         self.outbox = Outbox(self.context, self.followed, node)
         self.descriptors = Descriptors(self.context, self.dht, self.outbox, self.outside)
+        self.walks = Walks(self.context, self.dht, self.descriptors, self.followed)
         self.handing_in = HandingIn(
             self.context,
             self.followed,

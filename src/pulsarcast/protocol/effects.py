@@ -8,6 +8,7 @@ from pulsarcast.model import trace
 from pulsarcast.model.errors import Refusal
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.lineage import Gap
 from pulsarcast.protocol.messages import Contact, Message
 from pulsarcast.protocol.store import Query, Write
 
@@ -89,6 +90,10 @@ class Reply(Struct, frozen=True):
     events: tuple[EventDescriptor, ...] = ()
     places: tuple[int, ...] = ()
     """The log index of each event; of a new subscription, the index up to which it is served."""
+    gaps: tuple[Gap, ...] = ()
+    """What is missing among the events of a walk."""
+    cursor: bytes = b""
+    """Where a walk goes on; empty: there is nothing before."""
 
 
 class Stopped(Struct, frozen=True):

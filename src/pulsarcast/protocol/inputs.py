@@ -128,10 +128,24 @@ class Acknowledge(Struct, frozen=True):
 
 
 class FetchBlock(Struct, frozen=True):
-    """Find a descriptor by its CID: locally, then in the DHT."""
+    """Find a descriptor by its CID: locally, in the DHT, then at members of `topic`, if given."""
 
     call: int
     cid: Cid
+    topic: Cid | None = None
+
+
+class Walk(Struct, frozen=True):
+    """Give up to `limit` events before an event, newest first: itself, or those behind a cursor.
+
+    `topic` names the members to ask for the event itself, where the DHT has it no more.
+    """
+
+    call: int
+    event: Cid
+    limit: int
+    cursor: bytes = b""
+    topic: Cid | None = None
 
 
 class Resolve(Struct, frozen=True):
@@ -207,7 +221,7 @@ class PersistFailed(Struct, frozen=True):
 
 TopicCommand: TypeAlias = CreateTopic | UpdateTopic
 SubscriptionCommand: TypeAlias = Subscribe | Unsubscribe | SubscribeContent | UnsubscribeContent
-ReadCommand: TypeAlias = FetchBlock | Resolve | ReadHistory
+ReadCommand: TypeAlias = FetchBlock | Walk | Resolve | ReadHistory
 Call: TypeAlias = TopicCommand | SubscriptionCommand | Publish | ReadCommand
 """A command that is answered, once."""
 Command: TypeAlias = Call | Acknowledge

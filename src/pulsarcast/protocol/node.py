@@ -44,6 +44,7 @@ from pulsarcast.protocol.following.handing_in import HandingIn
 from pulsarcast.protocol.following.joiners import Joiners
 from pulsarcast.protocol.following.renewal import Renewal
 from pulsarcast.protocol.following.republishing import Republishing
+from pulsarcast.protocol.history.walks import Walks
 from pulsarcast.protocol.inputs import (
     Acknowledge,
     CreateTopic,
@@ -69,6 +70,7 @@ from pulsarcast.protocol.inputs import (
     Unsubscribe,
     UnsubscribeContent,
     UpdateTopic,
+    Walk,
 )
 from pulsarcast.protocol.messages import (
     Contact,
@@ -191,7 +193,8 @@ class Node:
         self.subscriptions = SubscriptionCommands(
             context, self.following, self.descriptors, self.content
         )
-        self.reading = ReadCommands(context, self.following, self.dht)
+        self.walks = Walks(context, self.dht, self.descriptors, self.followed)
+        self.reading = ReadCommands(context, self.following, self.dht, self.walks)
         self.publications = PublishCommands(
             context,
             self.following,
@@ -252,7 +255,7 @@ class Node:
                 self.subscriptions.handle(given)
             case CreateTopic() | UpdateTopic():
                 self.topic_commands.handle(given)
-            case FetchBlock() | Resolve() | ReadHistory():
+            case FetchBlock() | Walk() | Resolve() | ReadHistory():
                 self.reading.handle(given)
             case _ as unreachable:
                 assert_never(unreachable)
@@ -287,6 +290,7 @@ class Node:
                     topic.receive_page(sender, message)
                 else:
                     self.outside.receive_page(sender, message)
+                    self.walks.receive_page(sender, message)
             case FetchRange():
                 topic = self.topics.get(message.topic)
                 if topic is not None:
@@ -295,7 +299,7 @@ class Node:
                     self.outside.serve(sender, message)
             case Range():
                 topic = self.topics.get(message.topic)
-                if topic is not None:
+                if not self.walks.receive_range(sender, message) and topic is not None:
                     topic.recovery.receive(sender, message)
             case Join():
                 self.joiners.receive_join(sender, message)
@@ -367,6 +371,7 @@ class Node:
         if topic is not None:
             topic.overlay.receive(sender, message)
             return
+        self.walks.answer_joiner(sender, message)
         match message:
             case JoinAccepted():
                 self.outside.accepted(sender, message)
@@ -375,7 +380,7 @@ class Node:
                 self.outside.referred(sender, message)
                 self.content.referred(sender, message)
             case JoinRefused():
-                pass  # The node is no member; a timer tries the search for one again.
+                pass  # The node is no member; a timer tries the other searches again.
             case _ as unreachable:
                 assert_never(unreachable)
 
@@ -385,6 +390,7 @@ class Node:
         self.fencing.lost(peer)
         self.outbox.lost(peer)
         self.content.lost(peer)
+        self.walks.lost(peer)
         for topic in list(self.topics.values()):
             topic.lost(peer)
 
@@ -516,6 +522,7 @@ class Node:
             "numberings": len(self.numberings),
             "descriptors": len(self.descriptors),
             "subtopics": len(self.following.below),
+            "walks": len(self.walks),
             **self.turn.footprint(),
             **self.dht.footprint(),
             **self.content.footprint(),

@@ -1,10 +1,13 @@
-"""Reading: blocks, names and history."""
+"""Reading: blocks, names, history and walks."""
 
 from collections.abc import Callable
 from typing import assert_never
 
 from pulsarcast.model.errors import (
+    LocalError,
     NotFound,
+    Refusal,
+    RemoteError,
     TopicNotFound,
 )
 from pulsarcast.model.ids import Cid
@@ -14,36 +17,38 @@ from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.following.following import Following
+from pulsarcast.protocol.history.walk import Page
+from pulsarcast.protocol.history.walks import Walks
 from pulsarcast.protocol.inputs import (
     FetchBlock,
     ReadCommand,
     ReadHistory,
     Resolve,
+    Walk,
 )
-from pulsarcast.protocol.store import (
-    Block,
-    Events,
-    LoadBlock,
-    LoadLog,
-)
+from pulsarcast.protocol.store import Events, LoadLog
 
 NO_NAME = TopicNotFound(
     "no topic with this author and name was found: check both, and that peers are connected"
 ).refusal
-NO_BLOCK = NotFound("no peer has this block").refusal
+NO_BLOCK = NotFound("no peer that was asked has this content id").refusal
+NO_EVENT = LocalError("the content id is not that of a valid event").refusal
 
 
 class ReadCommands(Commands[ReadCommand]):
     """Carries out what readers ask."""
 
-    def __init__(self, context: Context, following: Following, dht: Kademlia) -> None:
+    def __init__(self, context: Context, following: Following, dht: Kademlia, walks: Walks) -> None:
         super().__init__(context, following)
         self.dht = dht
+        self.walks = walks
 
     def carry_out(self, given: ReadCommand) -> None:
         match given:
-            case FetchBlock(call, cid):
-                self._fetch(call, cid)
+            case FetchBlock():
+                self._fetch(given)
+            case Walk():
+                self._walk(given)
             case Resolve():
                 self._resolve(given)
             case ReadHistory():
@@ -53,23 +58,40 @@ class ReadCommands(Commands[ReadCommand]):
 
     def find_block(self, cid: Cid, then: Callable[[bytes | None], None]) -> None:
         """A block from the disk, or from the DHT."""
+        self.walks.fetch(cid, None, then)
 
-        def loaded(answer: Block) -> None:
-            if answer.block is not None:
-                then(answer.block)
-            else:
-                self.dht.find_block(cid, then)
-
-        self.turn.load(LoadBlock(cid), Block, loaded)
-
-    def _fetch(self, call: int, cid: Cid) -> None:
+    def _fetch(self, given: FetchBlock) -> None:
         def found(block: bytes | None) -> None:
             if block is None:
-                self.refuse(call, NO_BLOCK)
+                self.refuse(given.call, NO_BLOCK)
             else:
-                self.answer(Reply(call, cid=cid, block=block))
+                self.answer(Reply(given.call, cid=given.cid, block=block))
 
-        self.find_block(cid, found)
+        self.walks.fetch(given.cid, given.topic, found)
+
+    def _walk(self, given: Walk) -> None:
+        def walked(page: Page | Refusal) -> None:
+            if isinstance(page, Refusal):
+                self.refuse(given.call, page)
+                return
+            events, gaps, cursor = page
+            self.answer(Reply(given.call, cid=given.event, events=events, gaps=gaps, cursor=cursor))
+
+        def fetched(block: bytes | None) -> None:
+            if block is None:
+                self.refuse(given.call, NO_BLOCK)
+                return
+            try:
+                event = self.context.decode(block)
+            except RemoteError:
+                self.refuse(given.call, NO_EVENT)
+                return
+            self.walks.begin(event, given.limit, walked)
+
+        if given.cursor:
+            self.walks.go_on(given.cursor, given.limit, walked)
+        else:
+            self.walks.fetch(given.event, given.topic, fetched)
 
     def _resolve(self, given: Resolve) -> None:
         def found(block: bytes | None) -> None:

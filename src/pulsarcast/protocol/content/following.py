@@ -23,12 +23,12 @@ from pulsarcast.model.filters import Filter
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import DeliveryOrder, Mark
 from pulsarcast.protocol.content.comparing import START_MARKS_MAX, Comparing
-from pulsarcast.protocol.content.member_finder import MemberFinder
 from pulsarcast.protocol.content.members import id_of
 from pulsarcast.protocol.content.messages import ID_BYTES, ContentCompared
 from pulsarcast.protocol.content.spaces import Spaces
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.dissemination.member_finder import MemberFinder
 from pulsarcast.protocol.store import MarkState, PutMark, PutState, StateRow, Write
 from pulsarcast.protocol.topic.barrier import CausalBarrier
 from pulsarcast.protocol.topic.frontier import Frontier, Source

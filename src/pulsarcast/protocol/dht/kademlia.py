@@ -174,6 +174,16 @@ class Kademlia:
             count=min(self._parameters.bucket_size, 2 * self._parameters.replicas + 2),
         )
 
+    def want_blocks(
+        self, peer: PeerId, cids: Sequence[Cid], then: Callable[[tuple[bytes, ...] | None], None]
+    ) -> None:
+        """Ask one peer for blocks; `then` gets those that it sends, or None without an answer."""
+
+        def answered(answer: DhtMessage | None) -> None:
+            then(answer.blocks if isinstance(answer, StoreBlocks) else None)
+
+        self._calls.ask(Contact(peer), WantBlocks(0, tuple(cids)), answered)
+
     # Storing.
 
     def store(

@@ -6,7 +6,7 @@ children: distance proves nothing from there on, and the number of hops is bound
 
 Every search for a member takes this way. Its owner says what follows an acceptance, and what
 follows a search that failed: a place in a tree or a cube (`join_search`), events that are handed in
-from outside (`publishing.outside`), members to compare with (`content.member_finder`).
+from outside (`publishing.outside`), members to compare with or to read from (`member_finder`).
 """
 
 from functools import partial

@@ -61,6 +61,16 @@ class Versions:
         """By position: the version whose sequencers are in force after it."""
         self._valid_until: dict[Cid, dict[tuple[PeerId, int], int]] = {}
 
+    def copy(self) -> "Versions":
+        """The same versions, to which others can be added."""
+        same = Versions(self.first)
+        same.by_cid = dict(self.by_cid)
+        same._chain = list(self._chain)
+        same.current = self.current
+        same.handovers = dict(self.handovers)
+        same._valid_until = dict(self._valid_until)
+        return same
+
     def knows_parent_of(self, version: TopicDescriptor) -> bool:
         """Whether a version can be judged: the one it follows is here."""
         return version.parent in self.by_cid

@@ -29,7 +29,7 @@ class Desk:
             core.context,
             core.following,
             core.descriptors,
-            ReadCommands(core.context, core.following, core.dht),
+            ReadCommands(core.context, core.following, core.dht, core.walks),
             core.fencing,
             core.publisher,
             core.outbox,

@@ -15,7 +15,7 @@ CID = cid_of(BLOCK)
 
 
 def commands_of(core: Core) -> ReadCommands:
-    return ReadCommands(core.context, core.following, core.dht)
+    return ReadCommands(core.context, core.following, core.dht, core.walks)
 
 
 def test_a_block_on_the_disk_is_not_looked_for_in_the_dht() -> None:

@@ -1,6 +1,7 @@
-"""Finds full members of a topic that the node follows by content.
+"""Finds full members of a topic whose overlay the node is not in.
 
-docs/spec/content.md, Compare.
+A content subscriber compares with them (docs/spec/content.md, Compare), and a walk reads their
+stored events (docs/spec/pulsarcast.md, Walk).
 """
 
 from collections.abc import Callable
@@ -17,10 +18,10 @@ LOOK_UP_EVERY = 3
 
 
 class MemberFinder:
-    """Finds members of one topic to compare with."""
+    """Finds members of one topic to compare with, or to read from."""
 
     fresh = False
-    """Whether the search asks for a start: no, the comparison does."""
+    """Whether the search asks for a start: no, the node takes no place."""
 
     def __init__(self, topic: Cid, root: PeerId, context: Context, dht: Kademlia) -> None:
         self.search = MemberSearch(topic, root, Role.VISITOR, context, dht, self)

@@ -3,7 +3,7 @@
 from random import Random
 
 from pulsarcast.model.ids import PeerId, cid_of
-from pulsarcast.protocol.content.member_finder import MemberFinder
+from pulsarcast.protocol.dissemination.member_finder import MemberFinder
 from pulsarcast.protocol.effects import Send, SetTimer
 from pulsarcast.protocol.messages import Contact, Join, JoinAccepted
 from pulsarcast.protocol.node import Node
