@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pulsarcast.network.below import BelowSubscription
     from pulsarcast.network.node import Node
     from pulsarcast.network.subscriptions import Event, Subscription
-    from pulsarcast.network.values import Publication, Published, Topic
+    from pulsarcast.network.values import Publication, Published, Topic, Walked
     from pulsarcast.protocol.parameters import Parameters
 
 __version__ = "0.1.0"
@@ -84,6 +84,7 @@ __all__ = [
     "TopicNotFound",
     "TopicSettings",
     "Unavailable",
+    "Walked",
 ]
 
 _HOMES = {
@@ -120,6 +121,7 @@ _HOMES = {
     "TopicNotFound": "model.errors",
     "TopicSettings": "model.topic_types",
     "Unavailable": "model.errors",
+    "Walked": "network.values",
 }
 
 

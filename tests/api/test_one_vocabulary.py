@@ -75,7 +75,10 @@ def test_a_subscription_over_http_has_the_clients_options() -> None:
     assert set(StreamQuery.__struct_fields__) == options(Client.subscribe).keys() - of_the_caller
 
 
-@pytest.mark.parametrize("name", ["publish", "publish_many", "subscribe", "unsubscribe", "history"])
+@pytest.mark.parametrize(
+    "name",
+    ["publish", "publish_many", "subscribe", "unsubscribe", "history", "fetch", "walk"],
+)
 def test_an_operation_over_http_is_called_as_the_clients_method(name: str) -> None:
     assert name in {each.name for each in ALL}
 
@@ -87,6 +90,9 @@ COMMANDS = {
     "publish": ("publish", {"text", "file", "lines"}),
     "subscribe": ("subscribe", {"count"}),
     "history": ("history", set()),
+    "fetch": ("fetch", set()),
+    "walk": ("walk", set()),
+    "rebuild": ("rebuild", set()),
     "unsubscribe": ("unsubscribe", {"name"}),
 }
 """Which method a command calls, and what else it takes: sources, an end, one reader alone,

@@ -1,4 +1,4 @@
-"""Commands about events: `publish`, `subscribe`, `history`."""
+"""Commands about events: `publish`, `subscribe`, `history`, `fetch`, `walk`, `rebuild`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,17 @@ from pulsarcast.model.topics import decode_topic
 
 if TYPE_CHECKING:
     from pulsarcast.client import Client
-    from pulsarcast.model.api import EventView
+    from pulsarcast.model.api import EventView, GapView
 
 PREVIEW_MAX = 2000
+PAGE = 500
+"""Events of a walk that are asked for at a time."""
+GAPS = {
+    "retention": "gone by the topic's retention",
+    "not_found": "not found, no peer that was asked has it",
+    "refused": "refused, the topic does not allow it",
+    "branches": "left out, the walk has too many branches",
+}
 _WHERE = click.option(
     "--where",
     metavar="FILTER",
@@ -200,6 +208,89 @@ def history(
         _print(event, as_json=as_json)
 
 
+_TOPIC = click.option(
+    "--topic",
+    help="Topic of the event. Its members are asked for an event that is older than 30 days.",
+)
+
+
+@click.command()
+@click.argument("event")
+@_TOPIC
+@remote
+def fetch(client: Client, event: str, topic: str | None, as_json: bool) -> None:
+    """Print the event with the content id EVENT, of any topic."""
+    _print(client.fetch(event, topic=topic), as_json=as_json)
+
+
+@click.command()
+@click.argument("event")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="Print at most N events.",
+)
+@click.option(
+    "--forward", is_flag=True, help="Print the events after EVENT in the node's log instead."
+)
+@_TOPIC
+@remote
+def walk(
+    client: Client, event: str, limit: int, forward: bool, topic: str | None, as_json: bool
+) -> None:
+    """Print EVENT and the events before it, newest first, of any topic.
+
+    Missing events are reported on standard error, with the reason.
+    """
+    left, cursor = limit, ""
+    while left:
+        size = min(left, PAGE)
+        page = client.walk(event, limit=size, cursor=cursor, forward=forward, topic=topic)
+        for each in page.events:
+            _print(each, as_json=as_json)
+        for gap in page.gaps:
+            _print_gap(gap, as_json=as_json)
+        left, cursor = left - len(page.events), page.cursor
+        if not cursor:
+            return
+
+
+@click.command()
+@click.argument("event")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=10_000,
+    show_default=True,
+    metavar="N",
+    help="Print the last N events up to EVENT.",
+)
+@_TOPIC
+@remote
+def rebuild(client: Client, event: str, limit: int, topic: str | None, as_json: bool) -> None:
+    """Print the history of a topic up to EVENT, oldest first.
+
+    No event comes before one that it follows. Missing events are reported on standard error.
+    """
+    found = client.rebuild(event, limit=limit, topic=topic)
+    for gap in found.gaps:
+        _print_gap(gap, as_json=as_json)
+    for each in found.events:
+        _print(each, as_json=as_json)
+
+
+def _print_gap(gap: GapView, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(msgspec.json.encode(gap), err=True)
+        return
+    which = f"event {gap.id}" if gap.id else f"{gap.count} events of {short(gap.publisher)}"
+    numbers = f", numbers {gap.first} to {gap.last}" if gap.last else ""
+    click.echo(f"missing: {which}{numbers}: {GAPS[gap.reason]}", err=True)
+
+
 def _print(event: EventView, *, as_json: bool, topic: str = "") -> None:
     if as_json:
         click.echo(msgspec.json.encode(event))
@@ -211,7 +302,8 @@ def _print(event: EventView, *, as_json: bool, topic: str = "") -> None:
         text = "".join(each if each.isprintable() or each == "\n" else "�" for each in text)
         text = text[:PREVIEW_MAX]
         where = f"{short(topic)} " if topic else ""
-        head = click.style(f"{where}{event.index} {short(event.author)}{again}", dim=True)
+        place = event.index or short(event.id)
+        head = click.style(f"{where}{place} {short(event.author)}{again}", dim=True)
         click.echo(f"{head} {text}")
     else:
         click.echo(text)

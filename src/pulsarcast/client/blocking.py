@@ -203,6 +203,44 @@ class Client:
         while (ask := pages.next(topic)) is not None:
             yield from pages.take(self._ask(ask))
 
+    def fetch(self, event: str, *, topic: TopicRef | None = None) -> api.EventView:
+        """An event by its content id, whether or not the node follows its topic.
+
+        It comes from the node's disk or from the DHT, which keeps an event for 30 days. An older
+        one comes from members of its topic, if `topic` names it.
+        """
+        return self._ask(calls.fetch(event, topic))
+
+    def walk(
+        self,
+        event: str,
+        *,
+        limit: int = 100,
+        cursor: str = "",
+        forward: bool = False,
+        topic: TopicRef | None = None,
+    ) -> api.WalkView:
+        """One page of the events before an event, newest first, beginning with itself.
+
+        Each is verified by the node, and reached by links from the event. What is missing is in
+        `gaps`, with its reason. `cursor`, from the page before, goes on. With `forward` the page is
+        from the node's own log instead, oldest first. `topic` is as with `fetch`.
+        """
+        ask = calls.walk(event, limit, cursor, forward=forward, ref=topic)
+        return self._ask(ask)
+
+    def rebuild(
+        self, event: str, *, limit: int = 10_000, topic: TopicRef | None = None
+    ) -> api.WalkView:
+        """The history of a topic up to an event, oldest first: the last `limit` events of it.
+
+        No event comes before one that it follows. With an empty `cursor` it is the whole history.
+        """
+        rebuilding = calls.Rebuilding(event, limit, topic)
+        while (ask := rebuilding.next()) is not None:
+            rebuilding.take(self._ask(ask))
+        return rebuilding.done()
+
     def publish_many(
         self,
         topic: TopicRef,

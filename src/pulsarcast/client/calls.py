@@ -13,6 +13,7 @@ import msgspec
 from pulsarcast.client.errors import UnexpectedResponse
 from pulsarcast.model import api, pages
 from pulsarcast.model.errors import REFUSALS, LocalError, Refusal, RemoteError
+from pulsarcast.model.lineage import oldest_first
 from pulsarcast.model.requests import Attribute
 
 T = TypeVar("T")
@@ -219,6 +220,53 @@ class Pages:
         if self._left is not None:
             self._left -= len(found.events)
         return found.events
+
+
+def fetch(event: str, ref: TopicRef | None) -> Ask[api.EventView]:
+    """An event by its content id."""
+    query = {} if ref is None else {"topic": _text(ref)}
+    return Ask("GET", f"/v1/events/{_segment(event)}", _json(api.EventView), query)
+
+
+def walk(
+    event: str, limit: int, cursor: str, *, forward: bool, ref: TopicRef | None
+) -> Ask[api.WalkView]:
+    """One page of a walk from an event."""
+    path = f"/v1/events/{_segment(event)}/walk"
+    topic = None if ref is None else _text(ref)
+    given = api.WalkFrom(limit=limit, cursor=cursor, forward=forward, topic=topic)
+    return _with_json(Ask("POST", path, _json(api.WalkView)), given)
+
+
+class Rebuilding:
+    """The way back through a history, page by page, and all of it in one order."""
+
+    def __init__(self, event: str, limit: int, ref: TopicRef | None) -> None:
+        self._event = event
+        self._limit = limit
+        self._ref = ref
+        self._found = api.WalkView(events=[], gaps=[], cursor="")
+        self._is_over = False
+
+    def next(self) -> Ask[api.WalkView] | None:
+        """The next page to ask for, if there is one."""
+        left = self._limit - len(self._found.events)
+        if self._is_over or left <= 0:
+            return None
+        size = min(api.WALK_MAX, left)
+        return walk(self._event, size, self._found.cursor, forward=False, ref=self._ref)
+
+    def take(self, page: api.WalkView) -> None:
+        """Take a page in."""
+        self._found.events += page.events
+        self._found.gaps += page.gaps
+        self._found.cursor = page.cursor
+        self._is_over = not page.cursor
+
+    def done(self) -> api.WalkView:
+        """All events, oldest first."""
+        self._found.events = oldest_first(self._found.events, api.links_of)
+        return self._found
 
 
 def subscribe(

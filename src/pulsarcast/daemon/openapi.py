@@ -30,6 +30,7 @@ _REFUSALS: Final = {
 _BINARY: Final = {"type": "string", "format": "binary"}
 _PARAMETERS: Final = {
     "topic": "A topic: its content id, an alias, or author/name with the slash as %2F.",
+    "event": "An event, by its content id.",
     "alias": "An alias.",
     "name": "The name of a reader.",
     "token": "The id of a token.",

@@ -46,6 +46,12 @@ class PublishQuery(msgspec.Struct, forbid_unknown_fields=True):
     ack: api.Ack | None = None
 
 
+class FetchQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Where to look for an event besides the node's disk and the DHT."""
+
+    topic: str | None = None
+
+
 class Health(msgspec.Struct):
     """How the daemon does."""
 
@@ -200,6 +206,37 @@ async def read_history(call: Call) -> Response:
     return answer(api.Page(events=events, next=following, newest=newest))
 
 
+async def fetch(call: Call) -> Response:
+    """An event of any topic, by its content id."""
+    event = _event_named(call)
+    query = read_query(call.request, FetchQuery)
+    named = None if query.topic is None else await resolve(call.service, query.topic)
+    fetched = await call.service.node.fetch(event, topic=named)
+    return answer(api.event_view(fetched.index, fetched.descriptor))
+
+
+async def walk(call: Call) -> Response:
+    """A page of the events before an event, or of those after it in the node's log."""
+    event = _event_named(call)
+    bytes_max = call.service.settings["http.body_bytes_max"]
+    given = await read_json(call.request, api.WalkFrom, bytes_max)
+    named = None if given.topic is None else await resolve(call.service, given.topic)
+    walked = await call.service.node.walk(
+        event,
+        limit=given.limit,
+        cursor=given.cursor,
+        forward=given.forward,
+        topic=named,
+    )
+    events = [api.event_view(event.index, event.descriptor) for event in walked.events]
+    return answer(api.WalkView(events=events, gaps=list(walked.gaps), cursor=walked.cursor))
+
+
+def _event_named(call: Call) -> Cid:
+    """The event that the path names."""
+    return parse_cid(call.path("event"))
+
+
 # The node.
 
 
@@ -315,6 +352,16 @@ OPERATIONS: Final = (
         summary="What the node keeps of a topic, page by page.", scope="read",
         handle=read_history, query=HistoryQuery, answer=api.Page, errors=(404,),
         of_one_topic=True,
+    ),
+    Operation(
+        method="GET", path="/v1/events/{event}", name="fetch",
+        summary="An event of any topic, by its content id.", scope="read", handle=fetch,
+        query=FetchQuery, answer=api.EventView, errors=(404,),
+    ),
+    Operation(
+        method="POST", path="/v1/events/{event}/walk", name="walk",
+        summary="A page of the events before an event, newest first.", scope="read", handle=walk,
+        body=api.WalkFrom, answer=api.WalkView, errors=(404,),
     ),
     Operation(
         method="GET", path="/v1/aliases", name="list_aliases",

@@ -16,6 +16,7 @@ import msgspec
 from pulsarcast.model.errors import REFUSALS, LocalError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import cid_text, parse_peer, peer_text
+from pulsarcast.model.lineage import Gap, Links
 from pulsarcast.model.requests import Attribute
 from pulsarcast.model.topic_types import (
     AttributeRule,
@@ -36,9 +37,13 @@ Encoding: TypeAlias = Literal["utf-8", "base64"]
 Ack: TypeAlias = Literal["accepted", "replicated"]
 AttributeType: TypeAlias = Literal["int", "float", "str", "bool", "timestamp"]
 
+MissingReason: TypeAlias = Literal["retention", "not_found", "refused", "branches"]
+
 SCOPES: Final[tuple[Scope, ...]] = ("read", "publish", "admin")
 BATCH_MAX: Final = 1000
 """Bounds the events of one publish call."""
+WALK_MAX: Final = 1000
+"""Bounds the events of one page of a walk."""
 PORT: Final = 8420
 """The default port of the daemon's HTTP API."""
 
@@ -303,6 +308,7 @@ class EventView(msgspec.Struct, kw_only=True, omit_defaults=True):
     """An event. `index` is the node's own count of the topic's events, in order of delivery."""
 
     index: int
+    """0: the event does not come from the node's log of the topic."""
     id: str
     topic: str
     author: str
@@ -333,6 +339,43 @@ class Page(msgspec.Struct, kw_only=True):
     events: list[EventView]
     next: int | None
     newest: int
+
+
+class WalkFrom(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """How to walk from an event: one page of it."""
+
+    limit: Annotated[int, msgspec.Meta(ge=1, le=WALK_MAX)] = 100
+    cursor: str = ""
+    """Where the page before ended; empty: the page begins with the event."""
+    forward: bool = False
+    """Whether to walk forward, in the node's own log."""
+    topic: str | None = None
+    """A topic whose members are asked for the event, if the DHT no longer has it."""
+
+
+class GapView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Events that a walk misses: one by its id, or the numbers first..last of a publisher."""
+
+    reason: MissingReason
+    id: str = ""
+    publisher: str = ""
+    epoch: str = ""
+    first: int = 0
+    last: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many events are missing."""
+        return self.last - self.first + 1 if self.last else 1
+
+
+class WalkView(msgspec.Struct, kw_only=True):
+    """Events on a walk, what is missing among them, and where to go on."""
+
+    events: list[EventView]
+    gaps: list[GapView]
+    cursor: str
+    """Where to go on; empty: there is nothing more."""
 
 
 class LogView(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -513,6 +556,38 @@ def event_view(index: int, event: EventDescriptor, *, redelivery: bool = False) 
         redelivery=redelivery,
         merge=event.is_silent,
     )
+
+
+def gap_view(gap: Gap) -> GapView:
+    """A gap for a program in any language."""
+    return GapView(
+        reason=gap.reason.value,
+        id="" if gap.event is None else cid_text(gap.event),
+        publisher="" if gap.publisher is None else peer_text(gap.publisher),
+        epoch="" if gap.publisher is None else str(gap.epoch),
+        first=gap.first,
+        last=gap.last,
+    )
+
+
+def links_of(event: EventView) -> Links:
+    """What an event says about its place among others."""
+    parents = [parent.encode() for parent in event.parents]
+    numbering = (event.publisher, event.epoch)
+    return Links(event.id.encode(), numbering, event.number, parents, event.created_us)
+
+
+def cursor_text(cursor: bytes) -> str:
+    """A walk's cursor as JSON says it."""
+    return base64.urlsafe_b64encode(cursor).decode()
+
+
+def cursor_from(text: str) -> bytes:
+    """A walk's cursor as the model has it."""
+    try:
+        return base64.b64decode(text, altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise LocalError("the cursor is not one that a walk gave") from error
 
 
 def settings_view(settings: TopicSettings) -> SettingsView:

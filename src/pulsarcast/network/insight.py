@@ -8,16 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pulsarcast.model.api import FollowedView
-from pulsarcast.model.errors import Refusal, RemoteError
-from pulsarcast.model.events import read_own_event
+from pulsarcast.model.errors import Refusal
 from pulsarcast.model.filters import Filter
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.topics import TopicDescriptor
-from pulsarcast.network import views
+from pulsarcast.network import views, walking
 from pulsarcast.network.driver import Counters
 from pulsarcast.network.node import Node
 from pulsarcast.network.values import Ack, Publication, Published, TopicRef
-from pulsarcast.protocol.store import Block, Events, LoadBlock, LoadNumbers
 from pulsarcast.storage.logs import LogState
 
 
@@ -117,14 +115,7 @@ class Insight:
 
     def index_of(self, topic: Cid, event: Cid) -> int | None:
         """The index of an event in the node's log of a topic, if the log has the event."""
-        found = self._home.store.answer(LoadBlock(event))
-        if not isinstance(found, Block) or found.block is None:
+        descriptor = walking.kept_event(self._home.store, event)
+        if descriptor is None or descriptor.topic != topic:
             return None
-        try:
-            descriptor = read_own_event(found.block)
-        except RemoteError:
-            return None  # It is a block of another kind.
-        source, (epoch, number) = descriptor.numbered_by, descriptor.sequence
-        held = self._home.store.answer(LoadNumbers(topic, source, epoch, number, number, 1))
-        assert isinstance(held, Events)
-        return next((index for index, each in held.events if index and each.cid == event), None)
+        return walking.index_of(self._home.store, descriptor)

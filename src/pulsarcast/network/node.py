@@ -22,7 +22,15 @@ from typing import Final, Literal, overload
 
 import trio
 
-from pulsarcast.model.api import FollowedView, PeerView, ReaderView
+from pulsarcast.model.api import (
+    WALK_MAX,
+    FollowedView,
+    PeerView,
+    ReaderView,
+    cursor_from,
+    cursor_text,
+    gap_view,
+)
 from pulsarcast.model.errors import (
     Closed,
     LocalError,
@@ -31,12 +39,12 @@ from pulsarcast.model.errors import (
     RemoteError,
     TopicNotFound,
 )
-from pulsarcast.model.events import Attribute
+from pulsarcast.model.events import Attribute, decode_event
 from pulsarcast.model.filters import Filter, parse
 from pulsarcast.model.ids import Cid, PeerId, parse_cid, parse_peer, peer_text
 from pulsarcast.model.topic_types import EventLinking
 from pulsarcast.model.topics import META, TopicDescriptor, TopicSettings, decode_topic
-from pulsarcast.network import views
+from pulsarcast.network import views, walking
 from pulsarcast.network.addresses import parse_contact
 from pulsarcast.network.below import BelowSubscription, part_name
 from pulsarcast.network.driver import NETWORK, Driver
@@ -51,7 +59,16 @@ from pulsarcast.network.subscriptions import (
     is_wanted,
 )
 from pulsarcast.network.tracing import NodeTrace
-from pulsarcast.network.values import Ack, Publication, Published, Start, Topic, TopicRef
+from pulsarcast.network.values import (
+    Ack,
+    EventRef,
+    Publication,
+    Published,
+    Start,
+    Topic,
+    TopicRef,
+    Walked,
+)
 from pulsarcast.protocol.commands.commands import NO_TOPIC
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import (
@@ -64,6 +81,7 @@ from pulsarcast.protocol.inputs import (
     SubscribeContent,
     Unsubscribe,
     UpdateTopic,
+    Walk,
 )
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.storage.home import Home
@@ -520,6 +538,71 @@ class Node:
                 return
             start = page[-1].index + 1
 
+    # History by content id.
+
+    async def fetch(self, event: EventRef, *, topic: TopicRef | None = None) -> Event:
+        """An event by its content id, whether or not the node follows its topic.
+
+        It comes from the node's disk or from the DHT, which keeps an event for 30 days. An older
+        one comes from members of its topic, if `topic` names it.
+        """
+        cid, named = _parse_event(event), await self._resolve_named(topic)
+        reply = await self._ask(lambda call: FetchBlock(call, cid, named))
+        assert reply.block is not None
+        try:
+            return Event(0, decode_event(reply.block))
+        except RemoteError as error:
+            raise LocalError("the content id is not that of a valid event") from error
+
+    async def walk(
+        self,
+        event: EventRef,
+        *,
+        limit: int = 100,
+        cursor: str = "",
+        forward: bool = False,
+        topic: TopicRef | None = None,
+    ) -> Walked:
+        """One page of the events before an event, newest first, beginning with itself.
+
+        Each is verified, and reached by links from the event. What is missing is in `gaps`, with
+        its reason. `cursor`, from the page before, goes on. With `forward` the page is from the
+        node's own log instead, oldest first; raises NotFollowed if the log lacks the event. `topic`
+        is as with `fetch`.
+        """
+        if not 1 <= limit <= WALK_MAX:
+            raise LocalError(f"a page of a walk has 1 to {WALK_MAX} events")
+        cid = _parse_event(event)
+        if forward:
+            return await self._walk_forward(cid, limit, cursor)
+        place, named = cursor_from(cursor), await self._resolve_named(topic)
+        reply = await self._ask(lambda call: Walk(call, cid, limit, place, named))
+        events = tuple(Event(0, each) for each in reply.events)
+        return Walked(events, tuple(map(gap_view, reply.gaps)), cursor_text(reply.cursor))
+
+    async def rebuild(
+        self, event: EventRef, *, limit: int = 10_000, topic: TopicRef | None = None
+    ) -> Walked:
+        """The history of a topic up to an event, oldest first: the last `limit` events of it.
+
+        No event comes before one that it follows. All of it is in memory; for more, or to begin
+        before all is here, `walk`. With an empty `cursor` it is the whole history.
+        """
+        return await walking.put_together(
+            lambda size, cursor: self.walk(event, limit=size, cursor=cursor, topic=topic), limit
+        )
+
+    async def _walk_forward(self, cid: Cid, limit: int, cursor: str) -> Walked:
+        topic, start = walking.start_forward(self._home.store, cid, cursor)
+        page = await self._read_page(topic, start, limit)
+        core = self._running.core
+        followed = core.topics.get(topic) or core.content.topics.get(topic)
+        is_over = not page or followed is None or page[-1].index >= followed.log.newest
+        return Walked(tuple(page), (), "" if is_over else str(page[-1].index + 1))
+
+    async def _resolve_named(self, topic: TopicRef | None) -> Cid | None:
+        return None if topic is None else await self._resolve(topic)
+
     # Readers.
 
     async def readers(self, topic: TopicRef) -> list[ReaderView]:
@@ -646,6 +729,11 @@ class Node:
             await find_locally(driver.me, driver.addresses or driver.bound, driver.meet)
         except LocalError as error:
             logging.getLogger(__name__).warning("%s", error)
+
+
+def _parse_event(event: EventRef) -> Cid:
+    """An event's content id, given as bytes or as text."""
+    return parse_cid(event) if isinstance(event, str) else event
 
 
 def _check_start(start: Start) -> None:

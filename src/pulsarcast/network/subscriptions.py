@@ -48,7 +48,9 @@ class Event:
     """An event as an application gets it."""
 
     index: int
-    """Our own count of this topic's events, in the order in which they were delivered."""
+    """Our own count of this topic's events, in the order in which they were delivered.
+
+    0: the event does not come from the node's log of the topic."""
     descriptor: EventDescriptor
     """Everything that its author and its publisher signed."""
     redelivery: bool = False

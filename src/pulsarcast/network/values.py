@@ -1,4 +1,4 @@
-"""What the library is given and gives back: topics, and things to publish."""
+"""What the library is given and gives back: topics, things to publish, and walks."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from pulsarcast.model.api import GapView
 from pulsarcast.model.events import Attribute
 from pulsarcast.model.ids import Cid, cid_text, peer_text
 from pulsarcast.model.topics import TopicDescriptor
+from pulsarcast.network.subscriptions import Event
 from pulsarcast.protocol.inputs import Publish
 
 Ack: TypeAlias = Literal["accepted", "replicated"]
@@ -41,6 +43,8 @@ class Topic:
         return peer_text(self.descriptor.author)
 
 
+EventRef: TypeAlias = Cid | str
+"""An event: its content id, as bytes or as text."""
 TopicRef: TypeAlias = Topic | Cid | str
 """A topic, its content id, or `author/name`; `/meta` behind one of these is its meta topic."""
 Start: TypeAlias = Literal["now", "beginning"] | int
@@ -59,6 +63,16 @@ class Published:
     def id(self) -> str:
         """The event's content id."""
         return cid_text(self.cid)
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """Events on a walk, what is missing among them, and where to go on."""
+
+    events: tuple[Event, ...]
+    gaps: tuple[GapView, ...]
+    cursor: str
+    """Where to go on; empty: there is nothing more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
