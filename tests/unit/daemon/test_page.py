@@ -68,11 +68,12 @@ def test_nothing_comes_from_elsewhere() -> None:
 
 def test_every_path_that_it_asks_for_is_in_the_api() -> None:
     asked = {
-        re.sub(r"\$\{\w+\}", "{topic}", path).partition("?")[0]
+        re.sub(r"\$\{\w+\}", "{topic}", path.replace("${cid}", "{event}")).partition("?")[0]
         for path in re.findall(r"ask\([\"`]([^\"`]+)[\"`]\)", JS)
     }
     offered = {each.path for each in ALL if each.method == "GET" and each.scope == "read"}
-    assert asked == {"/v1/status", "/v1/topics", "/v1/peers", "/v1/topics/{topic}/events"}
+    events = {"/v1/topics/{topic}/events", "/v1/events/{event}"}
+    assert asked == {"/v1/status", "/v1/topics", "/v1/peers", *events}
     assert asked <= offered
     assert JS.count("fetch(") == 1
     assert JS.count("ask(") == len(asked) + 1, "one more is its definition"
@@ -202,6 +203,7 @@ def _look_at_hostile_events(program: str, url: str) -> None:
             browser.press("ArrowRight")
         # As it was written, but for signs that would change what is around them.
         assert shown == [*HOSTILE[:5], "\ufffd\ufffd\ufffdgnp.exe", HOSTILE[6]]
+        _walk_back(browser)
         assert HOSTILE[0] in browser.evaluate("document.getElementById('topics').textContent")
         assert "reader" in browser.evaluate("document.getElementById('topics').textContent")
         assert browser.evaluate("typeof window.ran") == "undefined"
@@ -209,6 +211,16 @@ def _look_at_hostile_events(program: str, url: str) -> None:
         # The check sees what it is there to see.
         browser.evaluate("document.querySelector('main').append(new Image())")
         assert browser.evaluate(STRANGERS) == 1
+
+
+def _walk_back(browser: Browser) -> None:
+    """From the newest event to its parent, and from there to the first."""
+    browser.evaluate("document.querySelector('#event-parents button').click()")
+    browser.wait_for("document.querySelectorAll('#walk > li').length === 1")
+    browser.evaluate("document.getElementById('walk-on').click()")
+    browser.wait_for("document.querySelectorAll('#walk > li').length === 6")
+    assert HOSTILE[0] in browser.evaluate("document.getElementById('walk').textContent")
+    assert browser.evaluate(STRANGERS) == 0
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ const APART_S = 0.5;
 const RATE_S = 3;
 const EVENTS_MAX = 60;
 const ROWS_MAX = 300;
+const WALK_STEPS = 10;
 const READERS_MAX = 4;
 const LATE_S = 10;
 const FILTER_FROM = 10;
@@ -499,6 +500,7 @@ function showEvent() {
   $("event-author").hidden = isOwn;
   $("event-name").hidden = !event.name;
   $("event-attributes").hidden = attributes.length === 0;
+  showParents($("event-parents"), event);
   fill($("event"), {
     "event-index": `Event ${count(event.index)}`,
     "event-which": event === log.pinned ? "pinned" : event === newest ? "newest" : "",
@@ -507,12 +509,57 @@ function showEvent() {
     "event-author": event.author,
     "event-number": count(event.number),
     "event-created": timeText(event.created_us),
-    "event-parents": count(event.parents.length),
     "event-name": visible(event.name ?? ""),
     "event-attributes": visible(attributes.join(", ").slice(0, PAYLOAD_MAX)),
     "event-id": event.id,
     "event-size": `${bytesText(event.size)}${event.isText ? "" : ", not text"}`,
     "event-payload": visible(event.payload),
+  });
+}
+
+// The way back from an event, along its parents: the first of them, or the one that is clicked.
+
+const walked = { events: [], isBusy: false };
+
+function showParents(element, event) {
+  const parents = event.parents ?? [];
+  if (element.dataset.key === event.id) return;
+  element.dataset.key = event.id;
+  element.replaceChildren(...(parents.length ? parents.map((id) =>
+    html("button", { class: "step id", "data-to": id, title: `${id} (walk back from it)` }, `…${short(id)}`)) : ["none"]));
+}
+
+async function walkTo(id, rows, steps = 1) {
+  if (walked.isBusy) return;
+  Object.assign(walked, { events: walked.events.slice(0, rows), isBusy: true });
+  let note = "";
+  for (let next = id; next && steps > 0; steps -= 1) {
+    const cid = encodeURIComponent(next);
+    write($("walk-note"), `Looking for …${short(next)} …`);
+    const event = await ask(`/v1/events/${cid}`).then(begin).catch(({ message }) => {
+      note = `…${short(next)}: ${message}`;
+    });
+    if (!event) break;
+    walked.events = [...walked.events, event].slice(-ROWS_MAX);
+    next = event.parents[0];
+    if (!next) note = "This is a first event: it names no parents.";
+  }
+  walked.isBusy = false;
+  write($("walk-note"), visible(note));
+  showWalk();
+}
+
+function showWalk() {
+  $("walk-on").hidden = !walked.events.at(-1)?.parents.length;
+  fillRows($("walk"), "walk-row", walked.events.map((event) => [event.id, event]), (row, event) => {
+    row.querySelector(".dot").className = dotOf(event.publisher);
+    showParents(row.querySelector(".links"), event);
+    fill(row, {
+      "walk-id": event.id,
+      "walk-number": count(event.number),
+      "walk-created": timeText(event.created_us),
+      "walk-payload": visible(event.isText ? event.payload : `${bytesText(event.size)}, not text`),
+    });
   });
 }
 
@@ -648,6 +695,19 @@ document.addEventListener("visibilitychange", () => wake());
 $("filter").addEventListener("input", () => wake());
 $("topics").addEventListener("click", ({ target }) => {
   location.hash = target.closest("tr").dataset.key;
+});
+
+$("walk-from").addEventListener("change", ({ target }) => {
+  const id = target.value.trim();
+  if (id) walkTo(id, 0);
+});
+$("walk-on").addEventListener("click", () => {
+  walkTo(walked.events.at(-1).parents[0], ROWS_MAX, WALK_STEPS);
+});
+document.addEventListener("click", ({ target }) => {
+  const id = target.closest("[data-to]")?.dataset.to;
+  const row = target.closest("#walk > li");
+  if (id) walkTo(id, row ? [...$("walk").children].indexOf(row) + 1 : 0);
 });
 
 document.addEventListener("click", async ({ target }) => {
