@@ -12,7 +12,7 @@ from pulsarcast.model.events import EventDescriptor, decode_event
 from pulsarcast.model.ids import Cid, peer_key
 from pulsarcast.model.topics import META, DeliveryOrder, EventLinking, TopicSettings, decode_topic
 from pulsarcast.protocol.effects import Send
-from pulsarcast.protocol.inputs import FetchBlock, MessageReceived, Publish, Subscribe
+from pulsarcast.protocol.inputs import FetchBlock, MessageReceived, Publish, Subscribe, Walk
 from pulsarcast.protocol.messages import (
     EventMessage,
     FindBlock,
@@ -579,6 +579,10 @@ def test_history_can_be_rebuilt_by_walking_parents_through_the_dht() -> None:
     lab.run(30.0)
     history = walk_back(lab, 19, cids[-1])
     assert [event.cid for event in history] == cids[::-1]
+    # The node does the same for a caller that has one content id (figure 3.3).
+    walked = lab.ask(18, lambda call: Walk(call, cids[-1], 100))
+    assert [event.cid for event in walked.events] == cids[::-1]
+    assert (walked.gaps, walked.cursor) == ((), b"")
 
 
 def test_a_subscription_from_the_start_gets_what_was_published_before_it() -> None:
