@@ -135,9 +135,11 @@ def attribute_rule(text: str) -> api.AttributeRuleView:
         ) from None
 
 
-def _bound(kind: str, text: str) -> int | float | None:
+def _bound(kind: str, text: str) -> int | float | str | None:
     if not text:
         return None
+    if kind == "str":
+        return text
     if kind != "float":
         return int(text)
     bound = float(text)

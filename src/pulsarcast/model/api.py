@@ -83,8 +83,9 @@ class AttributeRuleView(msgspec.Struct, omit_defaults=True, forbid_unknown_field
 
     name: str
     type: AttributeType
-    min: int | float | None = None
-    max: int | float | None = None
+    min: int | float | str | None = None
+    """Smallest value; of a `str`, the first text."""
+    max: int | float | str | None = None
 
 
 class SettingsView(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -71,8 +71,8 @@ class AttributeRule(msgspec.Struct, frozen=True):
 
     name: str
     type: str  # one of ATTRIBUTE_TYPES
-    min: int | float | None = None
-    max: int | float | None = None
+    min: int | float | str | None = None  # both bounds belong to it; a text's are texts
+    max: int | float | str | None = None
 
 
 ATTRIBUTE_TYPES: Final = ("int", "float", "str", "bool", "timestamp")

@@ -301,14 +301,16 @@ def _read_rule(value: object) -> AttributeRule:
         raise RemoteError("an attribute of unknown type")
     low = _read_bound(fields["min"], kind) if "min" in fields else None
     high = _read_bound(fields["max"], kind) if "max" in fields else None
-    if low is not None and high is not None and low > high:
+    if low is not None and high is not None and low > high:  # type: ignore[operator]
         raise RemoteError("an attribute's bounds leave no value", code=Rejection.INVALID_TOPIC)
     return AttributeRule(name, kind, low, high)
 
 
-def _read_bound(value: object, kind: str) -> int | float:
+def _read_bound(value: object, kind: str) -> int | float | str:
     if kind in ("int", "timestamp") and type(value) is int:
         return value
+    if kind == "str" and isinstance(value, str):
+        return read_name(value, "an attribute's bound")
     if kind == "float" and isinstance(value, (int, float)) and not isinstance(value, bool):
         return value
     raise RemoteError(f"a bound that an attribute of type {kind} cannot have")

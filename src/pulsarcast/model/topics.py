@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
@@ -384,11 +384,18 @@ def check_attributes(rules: tuple[AttributeRule, ...], attributes: Mapping[str, 
 def _fits(rule: AttributeRule, value: Attribute) -> bool:
     """Whether an attribute's value is of its rule's type and within its bounds."""
     if rule.type == "str":
-        return isinstance(value, str)
+        return isinstance(value, str) and _is_within(rule, value)
     if isinstance(value, bool) or rule.type == "bool":
         return rule.type == "bool" and isinstance(value, bool)
     if not isinstance(value, int) and not (rule.type == "float" and isinstance(value, float)):
         return False
     if rule.type == "timestamp" and not 0 <= value <= TIME_US_MAX:
         return False
-    return (rule.min is None or rule.min <= value) and (rule.max is None or value <= rule.max)
+    return _is_within(rule, value)
+
+
+def _is_within(rule: AttributeRule, value: float | str) -> bool:
+    """Whether a value of the rule's type is within its bounds; texts compare by code point."""
+    low, high = cast("float | None", rule.min), cast("float | None", rule.max)
+    number = cast("float", value)
+    return (low is None or low <= number) and (high is None or number <= high)

@@ -15,11 +15,12 @@ from pulsarcast.model.topics import AttributeRule, TopicSettings
         ("price=float:0:", ("price", "float", 0.0, None)),
         ("number=int::-5", ("number", "int", None, -5)),
         ("symbol=str", ("symbol", "str", None, None)),
+        ("sensor=str:s-0:s-9", ("sensor", "str", "s-0", "s-9")),
         ("a=b=bool", ("a=b", "bool", None, None)),
     ],
 )
 def test_an_attribute_is_given_as_name_type_and_bounds(
-    text: str, rule: tuple[str, api.AttributeType, float | None, float | None]
+    text: str, rule: tuple[str, api.AttributeType, float | str | None, float | str | None]
 ) -> None:
     assert attribute_rule(text) == api.AttributeRuleView(*rule)
 

@@ -275,8 +275,11 @@ def _peer_lists(least: int = 0) -> st.SearchStrategy[tuple[PeerId, ...]]:
 def rules(draw: st.DrawFn) -> AttributeRule:
     """Any attribute rule."""
     kind = draw(st.sampled_from(["int", "float", "str", "bool", "timestamp"]))
-    if kind in ("str", "bool"):
+    if kind == "bool":
         return AttributeRule(draw(names), kind)
+    if kind == "str":
+        first, last = sorted((draw(names), draw(names)))
+        return AttributeRule(draw(names), kind, draw(st.sampled_from([None, first])), last)
     bounds = sorted((draw(floats | int64), draw(floats | int64)))
     if kind != "float":
         bounds = sorted((draw(int64), draw(int64)))

@@ -513,6 +513,7 @@ RULES = (
     AttributeRule("symbol", "str"),
     AttributeRule("open", "bool"),
     AttributeRule("at", "timestamp"),
+    AttributeRule("sensor", "str", "s-0", "s-9"),
 )
 
 
@@ -523,6 +524,9 @@ RULES = (
         {"price": 10.5, "size": 1, "symbol": "", "open": False, "at": 0},
         {"price": 10},
         {"size": 1 << 62},
+        {"sensor": "s-0"},
+        {"sensor": "s-9"},
+        {"sensor": "s-5 and more"},
     ],
 )
 def test_attributes_that_fit_the_schema_are_taken(attributes: dict[str, Attribute]) -> None:
@@ -547,6 +551,10 @@ def test_attributes_that_fit_the_schema_are_taken(attributes: dict[str, Attribut
         {"at": 1 << 62},
         {"at": 1.0},
         {"undeclared": 1},
+        {"sensor": "s-"},
+        {"sensor": "s-9a"},
+        {"sensor": "S-5"},
+        {"sensor": 5},
     ],
 )
 def test_attributes_that_do_not_fit_the_schema_are_rejected(

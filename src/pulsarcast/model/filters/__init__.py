@@ -7,7 +7,7 @@ an event matches without testing all of them. docs/spec/filters.md has the gramm
 
 from __future__ import annotations
 
-from pulsarcast.model.filters.cover import Box, Number, Point, Range, point_of
+from pulsarcast.model.filters.cover import Box, Point, Range, point_of
 from pulsarcast.model.filters.errors import FilterError
 from pulsarcast.model.filters.filter import Filter, parse, parse_received
 from pulsarcast.model.filters.index import FilterIndex
@@ -17,7 +17,6 @@ __all__ = [
     "Filter",
     "FilterError",
     "FilterIndex",
-    "Number",
     "Point",
     "Range",
     "parse",

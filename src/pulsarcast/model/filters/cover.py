@@ -1,42 +1,44 @@
 """The cover of a filter: boxes of the logical space by which a subscription is routed.
 
-The space has one dimension per numeric attribute of the schema. An event is a point of it, with
-the dimensions missing that the event does not have. A cover is a set of boxes that holds every
-event that matches, and often others: what no range can say (texts, bools, missing attributes) is
-left to the matcher. Boxes may overlap: a node that routes by them delivers once.
+The space has one dimension per attribute of the schema that has an order: numbers and texts. An
+event is a point of it, with the dimensions missing that the event does not have. A cover is a set
+of boxes that holds every event that matches, and often others: what no range can say (the end of a
+text, patterns, bools, missing attributes) is left to the matcher. Boxes may overlap: a node that
+routes by them delivers once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import product
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias
 
 import msgspec
 
 from pulsarcast.model.filters.bounds import FILTER_BOXES_MAX
-from pulsarcast.model.filters.domains import Domains, domains_of, views
-from pulsarcast.model.filters.intervals import Cut, Interval, Intervals, asked, common, hull
+from pulsarcast.model.filters.domains import NUMERIC, Domains, Value, domains_of, views
+from pulsarcast.model.filters.intervals import END, Cut, Interval, Intervals, asked, common, hull
 from pulsarcast.model.filters.terms import Presence, Question
 from pulsarcast.model.topic_types import AttributeRule
 
-Number: TypeAlias = int | float
-Point: TypeAlias = Mapping[str, Number]
+Point: TypeAlias = Mapping[str, Value]
 
 
 class Range(msgspec.Struct, frozen=True):
     """The values between two, of one dimension; both are within the schema's bounds."""
 
-    low: Number
-    high: Number
+    low: Any  # a number or a text
+    high: Any  # of texts None where they have no last one
     low_open: bool = False  # whether `low` itself is left out
     high_open: bool = False
 
-    def contains(self, value: Number) -> bool:
+    def contains(self, value: Any) -> bool:
         """Whether a value lies in it."""
         if value <= self.low:
-            return value == self.low and not self.low_open
-        return value < self.high or (value == self.high and not self.high_open)
+            return bool(value == self.low and not self.low_open)
+        return bool(
+            self.high is None or value < self.high or (value == self.high and not self.high_open)
+        )
 
 
 class Box(msgspec.Struct, frozen=True):
@@ -63,12 +65,10 @@ class Box(msgspec.Struct, frozen=True):
         return None
 
 
-def point_of(
-    schema: Iterable[AttributeRule], attributes: Mapping[str, object]
-) -> dict[str, Number]:
-    """An event's point: its numeric attributes; those missing, or not allowed, are left out."""
-    numeric = {name: each for name, each in domains_of(schema).items() if each.is_numeric}
-    return cast("dict[str, Number]", views(numeric, attributes))
+def point_of(schema: Iterable[AttributeRule], attributes: Mapping[str, object]) -> dict[str, Value]:
+    """An event's point: its numbers and texts; those missing, or not allowed, are left out."""
+    ordered = {name: each for name, each in domains_of(schema).items() if each.is_ordered}
+    return views(ordered, attributes)
 
 
 class Constraint(msgspec.Struct, frozen=True):
@@ -112,24 +112,30 @@ def cover_of(conjunctions: Iterable[Iterable[Question]], domains: Domains) -> tu
         routed = {
             name: one.intervals
             for name, one in sorted(each.items())
-            if one.intervals and domains[name].is_numeric
+            if one.intervals and domains[name].is_ordered
         }
-        boxes.update(_boxes(routed, FILTER_BOXES_MAX // len(possible)))
+        boxes.update(_boxes(routed, FILTER_BOXES_MAX // len(possible), domains))
     return tuple(_box(each) for each in sorted(_fewest(boxes)))
 
 
 _Cuts: TypeAlias = tuple[tuple[str, Interval], ...]
 
 
-def _boxes(routed: dict[str, Intervals], count_max: int) -> Iterable[_Cuts]:
-    """Every combination of intervals; where there are too many, attributes become one range."""
+def _boxes(routed: dict[str, Intervals], count_max: int, domains: Domains) -> Iterable[_Cuts]:
+    """Every combination of intervals; where there are too many, attributes become one range.
+
+    Texts do first, as they are often listed beside a range of numbers that is selective enough.
+    """
     while True:
         count = 1
         for intervals in routed.values():
             count *= len(intervals)
         if count <= max(1, count_max):
             break
-        widest = max(routed, key=lambda name: len(routed[name]))
+        widest = max(
+            (name for name in routed if len(routed[name]) > 1),
+            key=lambda name: (domains[name].kind not in NUMERIC, len(routed[name])),
+        )
         routed = routed | {widest: hull(routed[widest])}
     names = tuple(routed)
     return (tuple(zip(names, each, strict=True)) for each in product(*routed.values()))
@@ -174,4 +180,6 @@ def _box(cuts: _Cuts) -> Box:
 
 
 def _range(low: Cut, high: Cut) -> Range:
+    if high == END:
+        return Range(low[1], None, low_open=low[2] == 1)
     return Range(low[1], high[1], low_open=low[2] == 1, high_open=high[2] == 0)

@@ -6,7 +6,8 @@ All other values are of one type, whose order is the same everywhere:
 
 - int and timestamp: integers of 64 bits; a timestamp is microseconds since 1970, never negative;
 - float: finite numbers of 64 bits; integers become the nearest of them, and -0.0 is 0.0;
-- str: by code point, which is the order of its UTF-8 bytes too; upper and lower case differ;
+- str: by code point, which is the order of its UTF-8 bytes too; upper and lower case differ. With
+  bounds, the texts from the first to the last in that order;
 - bool: false before true.
 """
 
@@ -17,7 +18,7 @@ import math
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pulsarcast.model.cbor import INT_MAX, INT_MIN
 from pulsarcast.model.fields import TIME_US_MAX
@@ -37,28 +38,31 @@ class Domain:
 
     name: str
     kind: str  # one of ATTRIBUTE_TYPES
-    low: int | float = 0  # of numeric ones: both ends belong to it, and are finite
-    high: int | float = 0
+    low: Any = ""  # both ends belong to it; those of numbers are finite
+    high: Any = None  # of texts None where there is no last one
 
     @property
-    def is_numeric(self) -> bool:
-        """Whether its values are numbers, which can be routed by."""
-        return self.kind in NUMERIC
+    def is_ordered(self) -> bool:
+        """Whether its values have an order to route by: numbers and texts."""
+        return self.kind in NUMERIC or self.kind == "str"
 
     def view(self, value: object) -> Value | None:
         """A value as filters see it; None if the schema does not allow it."""
         kind = type(value)
         if self.kind == "str":
-            return value if isinstance(value, str) else None
+            return value if isinstance(value, str) and self._has(value) else None
         if self.kind == "bool":
             return value if isinstance(value, bool) else None
         if self.kind == "float":
             if kind is int or kind is float:
                 return self._float(value)  # type: ignore[arg-type]
             return None
-        if kind is int and self.low <= value <= self.high:  # type: ignore[operator]
+        if kind is int and self.low <= value <= self.high:
             return value  # type: ignore[return-value]
         return None
+
+    def _has(self, text: str) -> bool:
+        return bool(self.low <= text and (self.high is None or text <= self.high))
 
     def _float(self, value: int | float) -> float | None:
         try:
@@ -73,15 +77,19 @@ Domains: TypeAlias = Mapping[str, Domain]
 
 def domain_of(rule: AttributeRule) -> Domain:
     """The domain that a rule describes."""
+    first: Any = rule.min  # of the rule's type, as the descriptor was checked
+    last: Any = rule.max
     if rule.type == "float":
-        low = -sys.float_info.max if rule.min is None else _finite(rule.min)
-        high = sys.float_info.max if rule.max is None else _finite(rule.max)
+        low = -sys.float_info.max if first is None else _finite(first)
+        high = sys.float_info.max if last is None else _finite(last)
         return Domain(rule.name, rule.type, low, high)
     if rule.type in NUMERIC:
         least, most = (0, TIME_US_MAX) if rule.type == "timestamp" else (INT_MIN, INT_MAX)
-        low = least if rule.min is None else max(least, math.ceil(rule.min))
-        high = most if rule.max is None else min(most, math.floor(rule.max))
+        low = least if first is None else max(least, math.ceil(first))
+        high = most if last is None else min(most, math.floor(last))
         return Domain(rule.name, rule.type, low, high)
+    if rule.type == "str":
+        return Domain(rule.name, rule.type, first or "", last)
     return Domain(rule.name, rule.type)
 
 

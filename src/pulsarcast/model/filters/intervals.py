@@ -33,8 +33,8 @@ def after(value: Value) -> Cut:
 
 def whole(domain: Domain) -> Intervals:
     """All values of a domain."""
-    if domain.kind == "str":
-        return ((before(""), END),)
+    if domain.kind == "str" and domain.high is None:
+        return ((before(domain.low), END),)
     if domain.kind == "bool":
         return ((before(False), after(True)),)
     low, high = before(domain.low), after(domain.high)
@@ -89,7 +89,7 @@ def asked(question: Question, domain: Domain) -> tuple[Intervals, bool]:
         return common(full, found), True
     if question.how == "starts with":
         found = ((before(question.part), _behind(question.part)),)
-        return complement(found, domain) if question.negated else found, True
+        return common(full, complement(found, domain) if question.negated else found), True
     return full, False
 
 

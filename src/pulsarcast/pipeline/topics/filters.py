@@ -43,7 +43,9 @@ def _view(domain: Domain, attributes: Column) -> Column:
     """An attribute as filters see it; null where it is missing or not what the schema allows."""
     value = F.try_element_at(attributes, F.lit(domain.name))
     if domain.kind == "str":
-        return value["text"]
+        text = value["text"]
+        within = text >= F.lit(domain.low)
+        return F.when(within if domain.high is None else within & (text <= domain.high), text)
     if domain.kind == "bool":
         return value["bool"]
     number = value["int"]

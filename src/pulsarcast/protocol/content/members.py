@@ -13,6 +13,7 @@ attribute, so that a filter meets only the events in its ranges.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
+from typing import Any
 
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.filters import Filter
@@ -53,7 +54,7 @@ class _Page:
 
     def __init__(self, events: tuple[tuple[int, EventDescriptor], ...]) -> None:
         self.events = events
-        self._columns: dict[str, tuple[list[float], list[int]]] = {}
+        self._columns: dict[tuple[str, bool], tuple[list[Any], list[int]]] = {}
 
     def matching(self, wanted: Filter, after: int, until: int) -> list[int]:
         """The events between two places that a filter matches, by their place in the page."""
@@ -61,8 +62,9 @@ class _Page:
         for box in wanted.cover():
             candidates: range | list[int] = range(len(self.events))
             for name, each in box.ranges:
-                values, order = self._column(name)
-                first, last = bisect_left(values, each.low), bisect_right(values, each.high)
+                values, order = self._column(name, of_texts=isinstance(each.low, str))
+                first = bisect_left(values, each.low)
+                last = len(values) if each.high is None else bisect_right(values, each.high)
                 if last - first < len(candidates):
                     candidates = order[first:last]
             near.update(candidates)
@@ -72,15 +74,18 @@ class _Page:
         place, event = self.events[at]
         return after < place <= until and wanted.matches(event.request.attributes)
 
-    def _column(self, name: str) -> tuple[list[float], list[int]]:
-        column = self._columns.get(name)
+    def _column(self, name: str, *, of_texts: bool) -> tuple[list[Any], list[int]]:
+        """The events that have an attribute of a type, in its order."""
+        column = self._columns.get((name, of_texts))
         if column is None:
-            pairs = sorted(
+            kind = str if of_texts else (int, float)
+            pairs: list[tuple[Any, int]] = sorted(
                 (value, at)
                 for at, (_, event) in enumerate(self.events)
-                if isinstance(value := event.request.attributes.get(name), (int, float))
+                if isinstance(value := event.request.attributes.get(name), kind)
             )
-            column = self._columns[name] = ([v for v, _ in pairs], [at for _, at in pairs])
+            column = ([v for v, _ in pairs], [at for _, at in pairs])
+            self._columns[name, of_texts] = column
         return column
 
 

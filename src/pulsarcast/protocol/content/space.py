@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 from pulsarcast.model.filters.domains import Domain
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.keys import Key
+from pulsarcast.protocol.content.text_code import place_of
 
 ROOT: Final = 1
 DEPTH_MAX: Final = 40
@@ -63,8 +64,13 @@ class Piece(NamedTuple):
         return self.low <= place < self.high or (self.closed and place == self.high)
 
 
-def unit(domain: Domain, value: float) -> float:
-    """The place of a value in its domain, from 0 to 1; it keeps the order of values."""
+def unit(domain: Domain, value: float | str | None) -> float:
+    """The place of a value in its domain, from 0 to 1; it keeps the order of values.
+
+    None lies behind all texts.
+    """
+    if value is None or isinstance(value, str):
+        return place_of(domain, value)
     low, high = float(domain.low), float(domain.high)
     if high <= low:
         return 0.0

@@ -9,7 +9,7 @@ that has it, and values that a later version allows beyond it count as its ends 
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard, cast
 
 from pulsarcast.model.errors import LocalError, RemoteError
 from pulsarcast.model.events import Attribute
@@ -26,13 +26,16 @@ KNOWN_CHARS_MAX = 256
 """Bounds the length of filters whose parsed form is cached: strangers could fill the memory."""
 WAITING_MAX = 256
 """Bounds the messages that wait for the version that they name: strangers can make versions up."""
+TEXT_WIDTH_MIN = 1 / 64
+"""Least width that a range of texts counts for: many events may share a text, however long it is.
+So a narrower range of numbers is routed by instead."""
 SCHEMAS_MAX = 8
 """Bounds the schemas of a topic by which a filter is tried, the newest first."""
 
 
 def is_routed(topic: TopicDescriptor) -> bool:
     """Whether a topic's author wants its events routed by content."""
-    return topic.content_routing and any(domain_of(rule).is_numeric for rule in topic.attributes)
+    return topic.content_routing and any(domain_of(rule).is_ordered for rule in topic.attributes)
 
 
 class Spaces:
@@ -93,7 +96,7 @@ class Spaces:
             then(versions)
 
     def domains(self, versions: Versions) -> dict[str, Domain]:
-        """The numeric attributes of a topic, each with its first domain."""
+        """The attributes of a topic that have an order, each with its first domain."""
         topic, known = versions.first.cid, len(versions.by_cid)
         cached = self._domains.get(topic)
         if cached is not None and cached[0] == known:
@@ -102,7 +105,7 @@ class Spaces:
         for version in versions.all():
             for rule in version.attributes:
                 domain = domain_of(rule)
-                if domain.is_numeric:
+                if domain.is_ordered:
                     domains.setdefault(rule.name, domain)
         self._domains[topic] = (known, domains)
         if len(self._domains) > 1024:
@@ -114,8 +117,8 @@ class Spaces:
         places: dict[str, float] = {}
         for name, domain in self.domains(versions).items():
             value = attributes.get(name)
-            if isinstance(value, (int, float)) and not isinstance(value, bool):
-                places[name] = unit(domain, value)
+            if isinstance(value, str) if domain.kind == "str" else is_number(value):
+                places[name] = unit(domain, cast("float | str", value))
         return places
 
 
@@ -155,6 +158,11 @@ def own_filter(version: TopicDescriptor, where: str) -> Filter:
     return parse(where, version.attributes)
 
 
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether an event's attribute is a number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 class Routed(NamedTuple):
     """How one alternative of a filter is routed: by which attribute, and its range."""
 
@@ -166,19 +174,23 @@ class Routed(NamedTuple):
 def routes_of(wanted: Filter, domains: Mapping[str, Domain]) -> list[Routed]:
     """The attribute by which each box of a filter's cover is routed: the most selective one.
 
-    Raises LocalError if a box has no numeric attribute: such a filter cannot be routed.
+    Raises LocalError if a box has no range: such a filter cannot be routed.
     """
-    routes: list[Routed] = []
+    routes: dict[Routed, None] = {}
     for box in wanted.cover():
         found: Routed | None = None
+        narrowest = 2.0
         for name, each in box.ranges:
             domain = domains.get(name)
-            if domain is None:
+            if domain is None or (domain.kind == "str") is not isinstance(each.low, str):
                 continue
             low, high = unit(domain, each.low), unit(domain, each.high)
-            if found is None or high - low < found.high - found.low:
-                found = Routed(name, low, high)
+            width = max(high - low, TEXT_WIDTH_MIN) if domain.kind == "str" else high - low
+            if width < narrowest:
+                found, narrowest = Routed(name, low, high), width
         if found is None:
-            raise LocalError("a filter that asks about no number cannot be routed by content")
-        routes.append(found)
-    return routes
+            raise LocalError(
+                "a filter that asks about no number and no text cannot be routed by content"
+            )
+        routes[found] = None
+    return list(routes)

@@ -38,8 +38,11 @@ SCHEMA = (
     AttributeRule("price", "float", 0.0, 100.0),
     AttributeRule("number", "int", 0, 1000),
     AttributeRule("kind", "str"),
+    AttributeRule("sensor", "str", "sensor-0000", "sensor-9999"),
 )
 KINDS = ("ask", "bid", "trade")
+TEXTS_SHARE = 0.4
+"""Of the filters, those that ask about texts."""
 JOINS_ONLY_SHARE = 0.3
 ORDERED_SHARE = 0.3
 ORDERS = (DeliveryOrder.PER_PUBLISHER, DeliveryOrder.CAUSAL, DeliveryOrder.TOTAL)
@@ -61,6 +64,8 @@ class _Play:
         self.options = options
         self._began = (time.perf_counter(), time.process_time())
         self.joins_only = rng.random() < JOINS_ONLY_SHARE
+        self.text_rng = Random(f"random-content/texts/{options.seed}")
+        """Draws what was added later, so that a seed's faults stay the same."""
         order_rng = Random(f"random-content/order/{options.seed}")
         self.order = DeliveryOrder.NONE
         if not self.joins_only and rng.random() < ORDERED_SHARE:
@@ -203,7 +208,7 @@ class _Play:
         )
         number = f"number >= {first} and number <= {last}"
         kind = f'kind = "{rng.choice(KINDS)}"'
-        return rng.choice(
+        where = rng.choice(
             (
                 price,
                 number,
@@ -213,6 +218,31 @@ class _Play:
                 f"not ({price}) and {number}",
             )
         )
+        asks_texts = self.text_rng.random() < TEXTS_SHARE
+        return self._where_text(kind, price) if asks_texts else where
+
+    def _where_text(self, kind: str, price: str) -> str:
+        """A filter that is routed by texts: equality, prefixes, ranges, and what no range says."""
+        rng = self.text_rng
+        first, last = sorted((self._sensor(), self._sensor()))
+        prefix = first[: rng.randint(6, 10)]
+        return rng.choice(
+            (
+                kind,
+                f"kind starts with '{rng.choice(KINDS)[:1]}'",
+                f"sensor starts with '{prefix}'",
+                f"sensor in '{first}'..'{last}'",
+                f"sensor < '{first}'",
+                f"not sensor starts with '{prefix}'",
+                f"sensor in ('{first}', '{last}') or {kind}",
+                f"sensor starts with '{prefix}' and {kind}",
+                f"sensor > '{first}' and {price}",
+                f"sensor ends with '{first[-1]}'",
+            )
+        )
+
+    def _sensor(self) -> str:
+        return f"sensor-{self.text_rng.randrange(10_000):04}"
 
     def _want(self, index: int) -> None:
         """A node wants one filter more."""
@@ -257,6 +287,7 @@ class _Play:
             "price": rng.uniform(0, 100),
             "number": rng.randint(0, 1000),
             "kind": rng.choice(KINDS),
+            "sensor": self._sensor(),
         }
         for name in list(attributes):
             if rng.random() < 0.15:

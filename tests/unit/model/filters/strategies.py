@@ -30,6 +30,7 @@ SCHEMA = (
     AttributeRule("at", "timestamp"),
     AttributeRule("in", "int", 0, 5),  # a keyword, and a space below: names in backticks
     AttributeRule("odd `name", "str"),
+    AttributeRule("bound", "str", "IBM", "b"),
 )
 TYPES = {rule.name: rule.type for rule in SCHEMA}
 
@@ -98,7 +99,9 @@ def seen(name: str, attributes: Mapping[str, Any]) -> Any:
     rule = next(rule for rule in SCHEMA if rule.name == name)
     kind = rule.type
     if kind == "str":
-        return value if isinstance(value, str) else None
+        low, high = str(rule.min or ""), rule.max
+        allowed = isinstance(value, str) and low <= value and (high is None or value <= str(high))
+        return value if allowed else None
     if kind == "bool":
         return value if isinstance(value, bool) else None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -109,10 +112,11 @@ def seen(name: str, attributes: Mapping[str, Any]) -> Any:
             return None
     elif not isinstance(value, int):
         return None
-    low, high = rule.min, rule.max
+    least: Any = rule.min
+    most: Any = rule.max
     if kind == "timestamp":
-        low, high = 0, 253_402_300_799_999_999
-    if (low is not None and value < low) or (high is not None and value > high):
+        least, most = 0, 253_402_300_799_999_999
+    if (least is not None and value < least) or (most is not None and value > most):
         return None
     return value
 

@@ -421,11 +421,11 @@ def test_a_filter_is_held_against_an_event_once_however_many_boxes_it_lies_in() 
 
 def test_a_filter_that_cannot_be_routed_leaves_the_one_before_it_in_its_place() -> None:
     made = Lab(4)
-    rule = AttributeRule("name", "str")
+    rule = AttributeRule("hot", "bool")
     topic = made.create(AUTHOR, structs.replace(SETTINGS, attributes=(*SETTINGS.attributes, rule)))
     made.subscribe([AUTHOR, MEMBER], topic)
     read(made, topic)
-    reply = made.ask(READER, lambda call: SubscribeContent(call, topic, "name = 'x'", 1))
+    reply = made.ask(READER, lambda call: SubscribeContent(call, topic, "hot", 1))
     assert reply.refusal is not None
     made.run(5.0)
     event = publish(made, AUTHOR, topic, 5.0)
