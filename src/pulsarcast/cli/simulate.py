@@ -44,7 +44,6 @@ WITHOUT_USE = {
         "order",
         "dissemination",
         "faults",
-        "workload",
         "subscribers",
         "trace",
         "trace_level",
@@ -78,7 +77,7 @@ WITHOUT_USE = {
 )
 @click.option("--latency-matrix", type=str, help="File of measured round trips.")
 @click.option("--faults", type=str, help="Name of a fault plan (see --list).")
-@click.option("--workload", type=str, help="Workload file (Listing 5.1; .zst or plain).")
+@click.option("--workload", type=str, help="Workload file (Listing 5.1), or, of content, names.")
 @click.option("--subscribers", type=click.IntRange(min=1), help="Number of subscribers.")
 @click.option("--events", type=click.IntRange(min=1), help="Only the first N events.", metavar="N")
 @click.option("--subscriptions", type=click.IntRange(min=1), help="Content: filters per node.")
@@ -88,9 +87,9 @@ WITHOUT_USE = {
     help="Content: one probe per next hop, or one per target.",
 )
 @click.option(
-    "--cut-off/--no-cut-off",
-    default=None,
-    help="Content: cut wide ranges into pieces below the cut-off line.",
+    "--cut-off",
+    type=click.Choice(["follows", "fixed", "none"]),
+    help="Content: cut-off line that follows the filters, stays, or is absent.",
 )
 @click.option(
     "--skew",

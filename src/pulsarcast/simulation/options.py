@@ -44,8 +44,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Of content: per node."""
     probing: Literal["multicast", "unicast"] = "multicast"
     """Of content: whether an event's targets with one next hop travel together."""
-    cut_off: bool = True
-    """Of content: whether wide ranges are cut into pieces below the cut-off line."""
+    cut_off: Literal["follows", "fixed", "none"] = "follows"
+    """Of content: whether the cut-off line follows the subscriptions, stays, or is not there."""
     skew: float = 1.0
     """Of content: the share of every attribute's range that all events fall into."""
     follow_load: bool = False

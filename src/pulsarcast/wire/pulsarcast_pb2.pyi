@@ -688,7 +688,7 @@ class Installed(_message.Message):
     def __init__(self, topic: _Optional[bytes] = ..., sid: _Optional[int] = ..., number: _Optional[int] = ..., piece: _Optional[int] = ..., attribute: _Optional[str] = ..., leaf: _Optional[int] = ..., hops: _Optional[int] = ..., token: _Optional[int] = ...) -> None: ...
 
 class PlaceState(_message.Message):
-    __slots__ = ("topic", "attribute", "at", "purpose", "is_split", "held", "shape", "token", "home", "hops")
+    __slots__ = ("topic", "attribute", "at", "purpose", "is_split", "held", "shape", "token", "home", "hops", "cut", "reach")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     AT_FIELD_NUMBER: _ClassVar[int]
@@ -699,6 +699,8 @@ class PlaceState(_message.Message):
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     HOME_FIELD_NUMBER: _ClassVar[int]
     HOPS_FIELD_NUMBER: _ClassVar[int]
+    CUT_FIELD_NUMBER: _ClassVar[int]
+    REACH_FIELD_NUMBER: _ClassVar[int]
     topic: bytes
     attribute: str
     at: int
@@ -709,7 +711,9 @@ class PlaceState(_message.Message):
     token: int
     home: bytes
     hops: int
-    def __init__(self, topic: _Optional[bytes] = ..., attribute: _Optional[str] = ..., at: _Optional[int] = ..., purpose: _Optional[int] = ..., is_split: bool = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., shape: _Optional[bytes] = ..., token: _Optional[int] = ..., home: _Optional[bytes] = ..., hops: _Optional[int] = ...) -> None: ...
+    cut: int
+    reach: int
+    def __init__(self, topic: _Optional[bytes] = ..., attribute: _Optional[str] = ..., at: _Optional[int] = ..., purpose: _Optional[int] = ..., is_split: bool = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., shape: _Optional[bytes] = ..., token: _Optional[int] = ..., home: _Optional[bytes] = ..., hops: _Optional[int] = ..., cut: _Optional[int] = ..., reach: _Optional[int] = ...) -> None: ...
 
 class PlaceTaken(_message.Message):
     __slots__ = ("topic", "attribute", "at", "token")
@@ -754,18 +758,26 @@ class AskShape(_message.Message):
     def __init__(self, topic: _Optional[bytes] = ..., attribute: _Optional[str] = ..., at: _Optional[int] = ..., token: _Optional[int] = ..., asker: _Optional[bytes] = ..., hops: _Optional[int] = ...) -> None: ...
 
 class TreeShape(_message.Message):
-    __slots__ = ("topic", "attribute", "below", "shape", "token")
+    __slots__ = ("topic", "attribute", "below", "shape", "token", "cut", "reach", "widths", "parts")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     BELOW_FIELD_NUMBER: _ClassVar[int]
     SHAPE_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
+    CUT_FIELD_NUMBER: _ClassVar[int]
+    REACH_FIELD_NUMBER: _ClassVar[int]
+    WIDTHS_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
     topic: bytes
     attribute: str
     below: int
     shape: bytes
     token: int
-    def __init__(self, topic: _Optional[bytes] = ..., attribute: _Optional[str] = ..., below: _Optional[int] = ..., shape: _Optional[bytes] = ..., token: _Optional[int] = ...) -> None: ...
+    cut: int
+    reach: int
+    widths: bytes
+    parts: int
+    def __init__(self, topic: _Optional[bytes] = ..., attribute: _Optional[str] = ..., below: _Optional[int] = ..., shape: _Optional[bytes] = ..., token: _Optional[int] = ..., cut: _Optional[int] = ..., reach: _Optional[int] = ..., widths: _Optional[bytes] = ..., parts: _Optional[int] = ...) -> None: ...
 
 class CompareContent(_message.Message):
     __slots__ = ("request", "topic", "where", "log", "place", "base", "have", "marks", "fresh")

@@ -278,6 +278,10 @@ class Content:
         """A leaf keeps a piece of a subscription of this node."""
         self.subscriber.installed(sender, message)
 
+    def heard_line(self, topic: Cid, attribute: str) -> None:
+        """The root's home has told the cut-off line."""
+        self.subscriber.follow_line(topic, attribute)
+
     def deliver(self, message: MatchedEvent) -> None:
         """A subscription of this node matches an event."""
         event = self.decode(message.block)

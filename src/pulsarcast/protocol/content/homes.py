@@ -41,7 +41,7 @@ from pulsarcast.protocol.content.routing import HOPS_MAX, Routing, grouped
 from pulsarcast.protocol.content.rules import ContentRules
 from pulsarcast.protocol.content.shape import Shape
 from pulsarcast.protocol.content.shape_hints import ShapeHints
-from pulsarcast.protocol.content.space import ROOT, is_below, key_of_node, level
+from pulsarcast.protocol.content.space import ROOT, Line, is_below, key_of_node, level
 from pulsarcast.protocol.content.spaces import Spaces, filter_of
 from pulsarcast.protocol.content.splitting import Splitting
 from pulsarcast.protocol.content.trees import Trees
@@ -65,6 +65,9 @@ class HomesOwner(Protocol):
 
     def installed(self, sender: PeerId, message: Installed) -> None:
         """A leaf keeps a piece of a subscription of this node."""
+
+    def heard_line(self, topic: Cid, attribute: str) -> None:
+        """The root's home has told the cut-off line."""
 
 
 class Homes:
@@ -163,7 +166,9 @@ class Homes:
         place.is_owner = True
         place.used_s = self._turn.now
         # A tree node that is known to have split is no leaf, even if its last home was lost.
-        place.is_split = self._trees.shape(topic, attribute).is_split(at)
+        shape = self._trees.shape(topic, attribute)
+        place.is_split = shape.is_split(at)
+        place.line, place.line_moved_s = shape.line, self._turn.now
         self.upkeep.touched(place)
         return place
 
@@ -275,6 +280,10 @@ class Homes:
             self.shape_hints.hear(TreeHint(place.topic, place.attribute, place.at, at))
         self.upkeep.touched(place)
 
+    def heard_line(self, topic: Cid, attribute: str) -> None:
+        """The root's home has told the cut-off line."""
+        self._owner.heard_line(topic, attribute)
+
     # Events.
 
     def probe(self, message: ProbeEvent, sender: PeerId | None) -> None:
@@ -370,7 +379,8 @@ class Homes:
         shape.split(place.at)
         wanted = target.wanted if is_below(target.wanted, place.at) else place.at
         leaf = shape.leaf_towards(wanted, place.at)
-        leaves = shape.leaves(value, wanted, self._rules.reach) if leaf is None else [leaf]
+        reach = self._rules.known_reach(shape, self._turn.now)
+        leaves = shape.leaves(value, wanted, reach) if leaf is None else [leaf]
         return [Target(place.attribute, each, each, Stage.ASSURED) for each in leaves]
 
     def _hand_out(self, place: Place, event: EventDescriptor, value: float, hops: int) -> None:
@@ -454,6 +464,9 @@ class Homes:
             if message.shape:
                 shape.merge(message.at, message.shape)
             place.is_split = True
+            if message.purpose is Purpose.HAND_OVER or not place.is_owner:
+                place.line = Line(max(message.cut, message.reach), message.reach)
+                place.line_moved_s = self._turn.now
         if place.is_owner:
             if place.is_split and place.kept:
                 self.splitting.send_down(place)

@@ -26,7 +26,7 @@ from pulsarcast.model.fields import NAME_BYTES_MAX
 from pulsarcast.model.filters.bounds import FILTER_BYTES_MAX
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.subscriptions import LEASE_S_MAX, SUBSCRIPTION_BYTES_MAX
-from pulsarcast.protocol.content.space import DEPTH_MAX
+from pulsarcast.protocol.content.space import CUT_OFFS, DEPTH_MAX
 from pulsarcast.protocol.fields import (
     Block,
     Blocks,
@@ -51,6 +51,8 @@ from pulsarcast.protocol.limits import (
 )
 from pulsarcast.protocol.store import MarkState
 
+COUNTED_MAX: Final = 64
+"""Bounds the pieces of one width that a leaf tells of: more than a leaf usually holds in all."""
 ID_BYTES: Final = 8
 """Length of the CID's part that names an event here. It is short, since a publisher whose events
 collide only hides its own."""
@@ -58,6 +60,8 @@ TREE_NODE_MAX: Final = (2 << DEPTH_MAX) - 1
 
 Attribute: TypeAlias = Annotated[str, Size(1, NAME_BYTES_MAX)]
 TreeNode: TypeAlias = Annotated[int, Bound(1, TREE_NODE_MAX)]
+LineLevel: TypeAlias = Annotated[int, Bound(0, len(CUT_OFFS) - 1)]
+PieceCount: TypeAlias = Annotated[int, Bound(0, COUNTED_MAX)]
 ShapeBytes: TypeAlias = Annotated[bytes, Size(0, SHAPE_BYTES_MAX)]
 Filters: TypeAlias = Annotated[
     tuple[Annotated[str, Size(0, FILTER_BYTES_MAX)], ...], Many(FILTERS_MAX)
@@ -196,6 +200,10 @@ class PlaceState(Struct, frozen=True):
     home: PeerId | None = None
     """The peer to answer, if it is not the sender."""
     hops: Hops = 0
+    cut: LineLevel = 0
+    """Of the root: the levels of the cut-off line, by which subscribers cut"""
+    reach: LineLevel = 0
+    """and up to which publishers search."""
 
 
 class PlaceTaken(Struct, frozen=True):
@@ -239,6 +247,14 @@ class TreeShape(Struct, frozen=True):
     below: TreeNode
     shape: ShapeBytes
     token: Number
+    cut: LineLevel = 0
+    """Of the root: the levels of the cut-off line, by which subscribers cut"""
+    reach: LineLevel = 0
+    """and up to which publishers search."""
+    widths: Annotated[bytes, Size(0, len(CUT_OFFS))] = b""
+    """Of a leaf: its pieces by the lowest level of the line that leaves them whole, a byte each,"""
+    parts: PieceCount = 0
+    """and those that are there because a range was cut."""
 
 
 MARKS_LEFT_OUT = 1

@@ -13,8 +13,16 @@ from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.keys import Key
 from pulsarcast.model.subscriptions import SubscriptionRecord
 from pulsarcast.model.topic_types import AttributeRule
-from pulsarcast.protocol.content.messages import Held
-from pulsarcast.protocol.content.space import SPLIT_DEPTH_MAX, Piece, key_of_node, level, point_of
+from pulsarcast.protocol.content.messages import COUNTED_MAX, Held
+from pulsarcast.protocol.content.space import (
+    SPLIT_DEPTH_MAX,
+    Line,
+    Piece,
+    Widths,
+    key_of_node,
+    level,
+    point_of,
+)
 
 SEEN_MAX = 256
 """Bounds the events remembered to have been matched at a leaf: guesses may lead to it twice."""
@@ -84,7 +92,11 @@ class Place:
         "kept",
         "key",
         "leaving",
+        "line",
+        "line_moved_s",
         "needless",
+        "sample",
+        "sampled_s",
         "tells_up",
         "told_up",
         "topic",
@@ -117,6 +129,11 @@ class Place:
         """For how many rounds of upkeep enough other peers have been closer to the key."""
         self.used_s = 0.0
         """When a message last used it."""
+        self.line = Line()
+        """Of a root: the cut-off line of its tree, when it moved, and by what it moves next."""
+        self.line_moved_s = 0.0
+        self.sample = Widths()
+        self.sampled_s = 0.0
         self._seen: dict[Cid, None] = {}
         self._indices: dict[Cid, FilterIndex[PieceKey]] = {}
         """By topic version: a filter is read by the schema of its version."""
@@ -183,6 +200,19 @@ class Place:
                 if self.kept[key].piece.holds(place):
                     found[key[0]] = None
         return list(found)
+
+    def widths(self, cut_offs: tuple[float, ...]) -> Widths:
+        """How wide its pieces are; cancelled ones do not count.
+
+        No count is above `COUNTED_MAX`, so that no leaf outvotes all others.
+        """
+        counts, parts = [0] * len(cut_offs), 0
+        for kept in self.kept.values():
+            if kept.wanted is not None:
+                width = kept.piece.high - kept.piece.low
+                counts[sum(width <= cut_off for cut_off in cut_offs[1:])] += 1
+                parts += not kept.piece.closed
+        return Widths(tuple(min(COUNTED_MAX, each) for each in counts), min(COUNTED_MAX, parts))
 
     def all_held(self, now: float) -> Iterator[Held]:
         """All pieces, as they are passed on."""

@@ -12,12 +12,14 @@ it to every peer that asks.
 """
 
 from collections.abc import Iterator
+from math import inf
 
 from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.protocol.content.space import (
     DEPTH_MAX,
     REACH,
     ROOT,
+    Line,
     child_towards,
     level,
     touches,
@@ -32,12 +34,17 @@ SHAPE_BITS_MAX = 8 * 1024
 class Shape:
     """The tree nodes of one attribute's tree that have split."""
 
-    __slots__ = ("_is_told", "_splits")
+    __slots__ = ("_is_told", "_line_asked_s", "_splits", "line", "searches")
 
     def __init__(self) -> None:
         self._splits: set[int] = set()
         self._is_told = False
         """Whether the root's home has answered. If it named no split, the root is the only leaf."""
+        self.line = Line()
+        """The cut-off line as the root's home last told it."""
+        self._line_asked_s = -inf
+        self.searches = 0
+        """Events of this node since it last asked about the line."""
 
     def __len__(self) -> int:
         """How many splits are known."""
@@ -47,6 +54,15 @@ class Shape:
     def is_known(self) -> bool:
         """Whether leaves can be named, from the root downwards."""
         return self._is_told or ROOT in self._splits
+
+    def line_age_s(self, now: float) -> float:
+        """How long ago the root's home was asked for the line; infinity if it never was."""
+        return now - self._line_asked_s
+
+    def hear_line(self, line: Line, asked_s: float) -> None:
+        """The root's home has told the line, when it was asked at this time."""
+        if asked_s >= self._line_asked_s:
+            self.line, self._line_asked_s = line, asked_s
 
     def is_split(self, identifier: int) -> bool:
         """Whether a tree node is known to have split."""

@@ -13,11 +13,12 @@ from typing import Protocol
 import msgspec
 
 from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.protocol.content.line import Lines
 from pulsarcast.protocol.content.messages import TreeHint
 from pulsarcast.protocol.content.place import Place, PlaceId
 from pulsarcast.protocol.content.routing import HOPS_MAX, Routing
 from pulsarcast.protocol.content.shape_queries import ShapeQueries
-from pulsarcast.protocol.content.space import ROOT, is_below, key_of_node, level
+from pulsarcast.protocol.content.space import ROOT, Widths, is_below, key_of_node, level
 from pulsarcast.protocol.content.trees import Trees
 from pulsarcast.protocol.context import Context
 
@@ -42,6 +43,9 @@ class ShapeHintsOwner(Protocol):
     def halve(self, place: Place) -> None:
         """A tree node has split."""
 
+    def heard_line(self, topic: Cid, attribute: str) -> None:
+        """The root's home has told the cut-off line."""
+
 
 class ShapeHints:
     """Sends hints about trees to other peers, and takes theirs."""
@@ -61,6 +65,7 @@ class ShapeHints:
         """Places that this node holds."""
         self._owner = owner
         self.queries = ShapeQueries(context, routing, trees, places, self)
+        self.lines = Lines(context, trees, places, self.queries)
         self._told: dict[tuple[PeerId, Cid, str, int], tuple[int, float]] = {}
         """By peer and tree node: the size of the shape that the last hint told of, and its time."""
 
@@ -123,6 +128,18 @@ class ShapeHints:
         """The node guesses where leaves are: query the deepest known tree node on the way there."""
         leaf = self._trees.shape(topic, attribute).leaf_towards(about, ROOT)
         self.queries.ask(topic, attribute, about if leaf is None else leaf)
+
+    def ask_line(self, topic: Cid, attribute: str) -> None:
+        """Ask the root's home for the tree's shape and its cut-off line."""
+        self.queries.ask(topic, attribute, ROOT)
+
+    def heard_line(self, topic: Cid, attribute: str) -> None:
+        """The root's home has told the cut-off line."""
+        self._owner.heard_line(topic, attribute)
+
+    def sampled(self, topic: Cid, attribute: str, widths: Widths) -> None:
+        """A leaf's home has told how wide its pieces are."""
+        self.lines.sampled(topic, attribute, widths)
 
     def learnt(self, where: PlaceId, asked: int) -> None:
         """A home has answered: a place held here has split, or a tree node below it has."""

@@ -19,8 +19,9 @@ from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.content.messages import AskShape, TreeShape
 from pulsarcast.protocol.content.place import Place, PlaceId
 from pulsarcast.protocol.content.routing import HOPS_MAX, Routing
+from pulsarcast.protocol.content.rules import ContentRules
 from pulsarcast.protocol.content.shape import SPLITS_MAX, Shape
-from pulsarcast.protocol.content.space import key_of_node
+from pulsarcast.protocol.content.space import ROOT, Line, Widths, key_of_node
 from pulsarcast.protocol.content.trees import Trees
 from pulsarcast.protocol.context import Context
 
@@ -35,11 +36,12 @@ FOR_MAX = 16
 class _Question:
     """A query to the home of one tree node."""
 
-    __slots__ = ("again", "on_behalf", "token")
+    __slots__ = ("again", "asked_s", "on_behalf", "token")
 
-    def __init__(self, token: int, on_behalf: dict[int, None]) -> None:
+    def __init__(self, token: int, on_behalf: dict[int, None], asked_s: float) -> None:
         self.token = token
         """0: it is answered."""
+        self.asked_s = asked_s
         self.again = False
         self.on_behalf = on_behalf
         """Tree nodes that this node is the home of, and that may have split."""
@@ -50,6 +52,12 @@ class ShapeQueriesOwner(Protocol):
 
     def learnt(self, where: PlaceId, asked: int) -> None:
         """The home of `asked` has answered a query on behalf of a place that this node holds."""
+
+    def heard_line(self, topic: Cid, attribute: str) -> None:
+        """The root's home has told the cut-off line."""
+
+    def sampled(self, topic: Cid, attribute: str, widths: Widths) -> None:
+        """A leaf's home has told how wide its pieces are."""
 
 
 class ShapeQueries:
@@ -69,6 +77,7 @@ class ShapeQueries:
         self._places = places
         """Places that this node holds."""
         self._owner = owner
+        self._cut_offs = context.part(ContentRules)().cut_offs
         self._questions: dict[PlaceId, _Question] = {}
 
     def __len__(self) -> int:
@@ -87,7 +96,9 @@ class ShapeQueries:
             question.again = True
 
     def _send(self, where: PlaceId, on_behalf: dict[int, None]) -> None:
-        question = self._questions[where] = _Question(self._turn.new_secret(), on_behalf)
+        question = self._questions[where] = _Question(
+            self._turn.new_secret(), on_behalf, self._turn.now
+        )
         self._turn.after(self._turn.jitter(ASK_AGAIN_S), partial(self._forget, where))
         self.asked(AskShape(*where, question.token), None)
 
@@ -112,7 +123,11 @@ class ShapeQueries:
             known = self._trees.shape(*where[:2]) if place.is_split else Shape()
             if place.is_split:
                 known.split(place.at)
-            answer = TreeShape(*where, known.to_bytes(place.at), message.token)
+            line = place.line if place.at == ROOT else Line()
+            counts, parts = Widths() if place.is_split else place.widths(self._cut_offs)
+            answer = TreeShape(
+                *where, known.to_bytes(place.at), message.token, *line, bytes(counts), parts
+            )
             if asker == self._turn.me:
                 self.answered(answer)
             else:
@@ -128,5 +143,11 @@ class ShapeQueries:
         if len(shape) > SPLITS_MAX // 2 and not shape.exists(message.below):
             return  # Nodes without a way from the root take no room from others.
         shape.merge(message.below, message.shape)
+        if message.below == ROOT:
+            shape.hear_line(Line(message.cut, message.reach), question.asked_s)
+            self._owner.heard_line(message.topic, message.attribute)
+        if message.widths:
+            widths = Widths(tuple(message.widths), message.parts)
+            self._owner.sampled(message.topic, message.attribute, widths)
         for at in question.on_behalf:
             self._owner.learnt((message.topic, message.attribute, at), message.below)

@@ -8,12 +8,14 @@ An **identifier** is those halves as bits behind a leading 1: the root is 1, the
 2n and 2n + 1. The thesis writes the same bits behind the attribute's name.
 
 The corner of wide ranges would be searched for nearly every event. The **cut-off line** takes it
-away: a range wider than `CUT_OFF` is cut into pieces, half-open so that a value is in one of them.
+away: a range wider than it is cut into pieces, half-open so that a value is in one of them. Each
+attribute has a line of its own, at one of the levels `CUT_OFFS` (`line`).
 """
 
 from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import blake2b, sha256
+from itertools import zip_longest
 from math import copysign, log1p
 from random import Random
 from typing import Final, NamedTuple
@@ -29,7 +31,10 @@ DEPTH_MAX: Final = 40
 SPLIT_DEPTH_MAX: Final = DEPTH_MAX - 2
 """Level from which a leaf is not halved any more: its halves' halves still have names."""
 CUT_OFF: Final = 0.2
-"""c of the line y = x + c, as a share of the attribute's domain. The thesis gives no number."""
+"""Highest c of the line y = x + c, as a share of the domain. The thesis gives no number."""
+CUT_OFFS: Final = tuple(CUT_OFF / (1 << level) for level in range(7))
+"""The levels of the line, each half as high as the one before. The lowest bounds the pieces that a
+range over all of a domain becomes to 640, whatever a root's home says."""
 PIECE_MIN: Final = 0.5
 """Shortest piece, as a share of the cut-off; its length h is drawn from there up to all of it."""
 WIDENING: Final = 1 / 4096
@@ -37,8 +42,6 @@ WIDENING: Final = 1 / 4096
 
 A larger number than the width of narrow ranges makes events visit leaves in vain; a smaller one
 puts equal ranges deep in the tree."""
-REACH: Final = CUT_OFF + 2 * WIDENING
-"""Largest distance of a point above the diagonal."""
 WIDE: Final = float(1 << 53)
 """A domain wider than this is measured by logarithms: it has no useful middle."""
 
@@ -50,6 +53,29 @@ class Area(NamedTuple):
     x_high: float
     y_low: float
     y_high: float
+
+
+class Line(NamedTuple):
+    """The cut-off line of an attribute: two levels, which are the same unless it is moving."""
+
+    cut: int = 0
+    """Level by which subscribers cut ranges."""
+    reach: int = 0
+    """Level up to which publishers search: never lower a line than the subscribers'."""
+
+
+class Widths(NamedTuple):
+    """How wide the pieces of leaves are."""
+
+    counts: tuple[int, ...] = ()
+    """By level: the pieces that this level of the line leaves whole, and the next does not."""
+    parts: int = 0
+    """Pieces that are there because a range was cut: all but the last of each range."""
+
+    def with_those(self, other: "Widths") -> "Widths":
+        """The pieces of both."""
+        pairs = zip_longest(self.counts, other.counts, fillvalue=0)
+        return Widths(tuple(one + another for one, another in pairs), self.parts + other.parts)
 
 
 class Piece(NamedTuple):
@@ -125,6 +151,15 @@ def is_below(identifier: int, ancestor: int) -> bool:
     """Whether a tree node is an ancestor's descendant, or the ancestor itself."""
     depth = level(identifier) - level(ancestor)
     return depth >= 0 and identifier >> depth == ancestor
+
+
+def reach_of(cut_off: float) -> float:
+    """Largest distance above the diagonal of the points of pieces that are no wider than this."""
+    return min(1.0, cut_off + 2 * WIDENING)
+
+
+REACH: Final = reach_of(CUT_OFF)
+"""Distance up to which events search where nothing is known of the line."""
 
 
 def touches(identifier: int, place: float, reach: float = REACH) -> bool:

@@ -11,7 +11,6 @@ texts, but texts that differ late may share a place: the leaf asks the filter it
 """
 
 from functools import lru_cache
-from os.path import commonprefix
 from typing import Final, NamedTuple
 
 from pulsarcast.model.filters.domains import Domain
@@ -85,7 +84,8 @@ class _Ends(NamedTuple):
 def _ends(low: str, high: str | None) -> _Ends:
     if high is None:
         return _Ends(0, _code(low), 1.0)
-    skipped = len(commonprefix((low, high)))
+    pairs = enumerate(zip(low, high, strict=False))
+    skipped = next((at for at, (one, other) in pairs if one != other), min(len(low), len(high)))
     return _Ends(skipped, _code(low[skipped:]), _code(high[skipped:]))
 
 

@@ -92,6 +92,8 @@ class Upkeep:
                 if closer is not None:
                     self.hand_over(place, closer)
                 else:
+                    if place.at == ROOT and self._hints.lines.tend(place):
+                        place.copies.clear()
                     self._replicate(place)
                 if place.at != ROOT and (self._round + place.at) % TELL_UP_ROUNDS == 0:
                     self._hints.tell_up(place)
@@ -175,5 +177,7 @@ class Upkeep:
                     tuple(page),
                     told if last else b"",
                     token if last else 0,
+                    cut=place.line.cut,
+                    reach=place.line.reach,
                 ),
             )

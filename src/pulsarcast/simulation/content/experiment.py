@@ -3,6 +3,9 @@
 Nodes join, subscriptions are installed, events are published. Everything is ten times as fast as in
 its table 4.1, which changes nothing: no simulated link queues. A few nodes are full members of the
 topic, with whom content subscribers compare; the thesis has none, and delivers what routing finds.
+
+With a workload of names, subscriptions are prefixes and ranges of texts instead of the thesis'
+ranges of numbers.
 """
 
 from __future__ import annotations
@@ -19,8 +22,8 @@ from msgspec import structs
 from pulsarcast.model.filters import parse
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topic_types import DeliveryOrder, TopicSettings
-from pulsarcast.protocol.content.rules import ContentRules
-from pulsarcast.protocol.content.space import CUT_OFF, REACH
+from pulsarcast.protocol.content.rules import LINE_S, ContentRules
+from pulsarcast.protocol.content.space import CUT_OFF, CUT_OFFS, ROOT
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import CreateTopic, Publish, Subscribe, SubscribeContent
 from pulsarcast.protocol.parameters import Parameters
@@ -36,6 +39,7 @@ from pulsarcast.simulation.content.counting import (
     count_in,
 )
 from pulsarcast.simulation.content.generator import Generator
+from pulsarcast.simulation.content.names import read_names
 from pulsarcast.simulation.content.recorder import Ledger
 from pulsarcast.simulation.hosts import Seat, make_node
 from pulsarcast.simulation.options import Options
@@ -46,6 +50,8 @@ from pulsarcast.simulation.world import World
 
 MEMBERS = 8
 """Full members besides the author."""
+FASTER = 10
+"""How many times as fast as in table 4.1 everything is."""
 SUBSCRIBE_S = 0.2
 """Mean time between subscriptions (the thesis: 2 s)."""
 PUBLISH_S = 0.1
@@ -74,7 +80,8 @@ class Experiment:
         self.nodes = options.nodes or 100
         self.events = options.events or 1000
         self._spoilt = sabotage.find(options.without)
-        self.generator = Generator(Random(f"content/{options.seed}"))
+        rng = Random(f"content/{options.seed}")
+        self.generator = Generator(rng) if options.workload is None else read_names(options, rng)
         self.ledger = Ledger(self.generator.schema)
         load_max = LOAD_MAX if options.follow_load else 0.0
         self.world = World(
@@ -118,9 +125,9 @@ class Experiment:
         experiment, options = self, self.options
 
         class Rules(ContentRules):
+            line_s = LINE_S / FASTER
             multicast = options.probing == "multicast"
-            cut_off = CUT_OFF if options.cut_off else 1.0
-            reach = REACH if options.cut_off else 1.0
+            cut_offs = {"follows": CUT_OFFS, "fixed": (CUT_OFF,), "none": (1.0,)}[options.cut_off]
 
             def taken(self, subscriber: PeerId, sid: int, piece: int) -> None:
                 pieces = experiment._pieces.setdefault((subscriber, sid), {})
@@ -195,7 +202,21 @@ class Experiment:
         pieces = sum(len(place.kept) for place in leaves)
         depth = max((place.at.bit_length() - 1 for place in leaves), default=0)
         self._figure("the trees", f"{len(leaves)} leaves with {pieces:,} pieces, depth {depth}")
-        world.run(world.now + CALM_S)
+        # Until the line has fallen: the first sample, the move, and its second half.
+        calm_s = CALM_S + (0 if self.options.cut_off != "follows" else 4 * LINE_S / FASTER)
+        world.run(world.now + calm_s)
+        if self.options.cut_off == "follows":
+            self._figure("cut-off lines", self._lines())
+
+    def _lines(self) -> str:
+        """The line of each attribute, as the home of its tree's root has it."""
+        found = {
+            place.attribute: f"{place.attribute} {CUT_OFFS[place.line.cut]:g}"
+            for index in range(self.nodes)
+            for place in self.world.node(index).content.homes.places.values()
+            if place.is_owner and place.at == ROOT
+        }
+        return ", ".join(found[name] for name in sorted(found))
 
     def _installed(self) -> None:
         """How long it took until the leaves had it, which is what the thesis' nodes wait for."""
@@ -225,13 +246,14 @@ class Experiment:
         """Events of publishers drawn by chance; meanwhile nodes may come and go."""
         world, rng = self.world, self.world.stream("publishing")
         self.counted.clear()
+        publishers = max(1, round(self.nodes * self.generator.publishing))
         self._ends_s = world.now + self.events * PUBLISH_S
         if self.options.churn is not None:
             self._churn()
         for number in range(self.events):
-            node = rng.randrange(self.nodes)
+            node = rng.randrange(publishers)
             while not world.is_up(node):
-                node = rng.randrange(self.nodes)
+                node = rng.randrange(publishers)
             self._inject(node, number)
             world.run(world.now + rng.expovariate(1 / PUBLISH_S))
             self.progress("events", number + 1, self.events)
@@ -285,12 +307,13 @@ class Experiment:
             (True, "unicast"): "mean 1,480 B; max 12.2 kB",
             (False, "multicast"): "mean 2,120 B",
         }
-        how = (self.options.cut_off, self.options.probing)
+        how = (self.options.cut_off != "none", self.options.probing)
         self._figure("of which probing", probing, theirs.get(how, ""))
         self._figure("of which delivering", delivering)
-        flooding = self.nodes - 1
+        flooding, due = self.nodes - 1, ledger.due_count / self.events
         self._figure(
-            "messages per event", f"{messages:.1f}; flooding the topic: {flooding} at least"
+            "messages per event",
+            f"{messages:.1f} for {due:.1f} deliveries; flooding the topic: {flooding} at least",
         )
         busiest, total = max(sent.values()), sum(sent.values())
         times = busiest * self.nodes / max(1, total)
@@ -373,8 +396,7 @@ class Experiment:
         if self._moved:
             self.faults["nodes that left"] = len(self._moved)
         delays = ledger.delays_s()
-        cut = f"cut-off at {CUT_OFF}" if options.cut_off else "no cut-off"
-        self._figure("probing", f"{options.probing}, {cut}")
+        self._figure("probing", f"{options.probing}; cut-off line: {options.cut_off}")
         cpu_s = time.process_time() - self._began[1]
         self._figure("time", f"{world.now:,.0f} s simulated in {cpu_s:,.0f} s of CPU")
         return Result(

@@ -13,6 +13,7 @@ from itertools import accumulate
 from random import Random
 from typing import Final, NamedTuple
 
+from pulsarcast.model.events import Attribute
 from pulsarcast.model.topic_types import AttributeRule
 
 SIZE_STEPS: Final = 100
@@ -53,6 +54,9 @@ class Zipf:
 class Generator:
     """Draws subscriptions and events."""
 
+    publishing: float = 1.0
+    """Share of the nodes that publish."""
+
     def __init__(self, rng: Random, columns: tuple[Column, ...] = THESIS) -> None:
         self._rng = rng
         self.columns = columns
@@ -73,7 +77,7 @@ class Generator:
         """The topic's schema (table 4.2)."""
         return tuple(AttributeRule(c.name, "float", c.low, c.high) for c in self.columns)
 
-    def event(self, within: float = 1.0) -> dict[str, float]:
+    def event(self, within: float = 1.0) -> dict[str, Attribute]:
         """An event's attributes; `within` leaves it only a share of each range, the first one."""
         return {
             column.name: column.low + (self._value(at) - column.low) * within

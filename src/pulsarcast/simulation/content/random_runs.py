@@ -16,6 +16,7 @@ from pulsarcast.model import trace
 from pulsarcast.model.filters import parse
 from pulsarcast.model.ids import Cid, peer_text
 from pulsarcast.model.topic_types import AttributeRule, DeliveryOrder, TopicSettings
+from pulsarcast.protocol.content.rules import LINE_S, ContentRules
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import (
     Command,
@@ -104,7 +105,7 @@ class _Play:
             observer=self.ledger,
             trace_rpc=self.trace is not None and options.trace_level == "rpc",
             prepare=self._prepare,
-            parts=self._spoilt.parts,
+            parts={ContentRules: self._rules(), **self._spoilt.parts},
         )
         self.topic: Cid | None = None
         self.faults: dict[str, int] = {}
@@ -115,6 +116,14 @@ class _Play:
         self._events = 0
         self._calm = False
         self._late = 0
+
+    def _rules(self) -> type[ContentRules]:
+        """A line that moves while events flow, in some of the worlds."""
+
+        class Rules(ContentRules):
+            line_s = self.text_rng.choice((LINE_S, 5.0, 10.0))
+
+        return Rules
 
     def _prepare(self, node: Any) -> None:
         self._counts.append(node.counts)

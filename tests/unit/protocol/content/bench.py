@@ -10,6 +10,7 @@ from pulsarcast.model.subscriptions import decode_subscription
 from pulsarcast.protocol.content.messages import Held, Installed, MatchedEvent, PlaceState
 from pulsarcast.protocol.content.place import Place, kept_of
 from pulsarcast.protocol.content.routing import Routing
+from pulsarcast.protocol.content.space import Widths
 from pulsarcast.protocol.content.spaces import filter_of
 from pulsarcast.protocol.context import NO_PARTS, Context, Parts
 from pulsarcast.protocol.dht.kademlia import Kademlia
@@ -55,6 +56,8 @@ class Home:
         self.halved: list[Place] = []
         self.routed: list[PlaceState] = []
         self.learnt_of: list[tuple[tuple[Cid, str, int], int]] = []
+        self.lines_heard = 0
+        self.samples: list[Widths] = []
         self.answers: list[tuple[PeerId, Installed]] = []
         self.matched: list[MatchedEvent] = []
 
@@ -71,6 +74,12 @@ class Home:
 
     def learnt(self, where: tuple[Cid, str, int], asked: int) -> None:
         self.learnt_of.append((where, asked))
+
+    def heard_line(self, topic: Cid, attribute: str) -> None:
+        self.lines_heard += 1
+
+    def sampled(self, topic: Cid, attribute: str, widths: Widths) -> None:
+        self.samples.append(widths)
 
     def installed(self, sender: PeerId, message: Installed) -> None:
         self.answers.append((sender, message))

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from pulsarcast.model import trace
 from pulsarcast.model.errors import RemoteError
-from pulsarcast.model.ids import PeerId, cid_of
+from pulsarcast.model.ids import Cid, PeerId, cid_of
 from pulsarcast.model.subscriptions import sign_subscription
 from pulsarcast.protocol.content import homes as homes_module
 from pulsarcast.protocol.content.homes import NEW_S, Homes
@@ -368,6 +368,9 @@ class Subscribing:
 
     def installed(self, sender: PeerId, message: Installed) -> None:
         """Only the leaves of others are looked at."""
+
+    def heard_line(self, topic: Cid, attribute: str) -> None:
+        """Nothing of this node is cut by a line."""
 
 
 def homes_of(parts: Parts, owner: Subscribing) -> Homes:

@@ -134,6 +134,9 @@ class Halved:
         place.is_split = True
         self.halved.append(place.at)
 
+    def heard_line(self, topic: Cid, attribute: str) -> None:
+        """Nothing of this node is cut by a line."""
+
 
 def test_a_place_splits_where_the_home_of_its_child_has_answered_and_no_other() -> None:
     parts, owner = Parts(), Halved()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from pulsarcast.model.ids import Cid
 from pulsarcast.protocol.content.homes import NEW_S
 from pulsarcast.protocol.content.messages import (
     AskShape,
@@ -14,7 +15,7 @@ from pulsarcast.protocol.content.place import PlaceId
 from pulsarcast.protocol.content.routing import HOPS_MAX
 from pulsarcast.protocol.content.shape import SPLITS_MAX, Shape
 from pulsarcast.protocol.content.shape_queries import ASK_AGAIN_S, ASKED_MAX, ShapeQueries
-from pulsarcast.protocol.content.space import ROOT
+from pulsarcast.protocol.content.space import CUT_OFFS, ROOT, Line, Widths
 from pulsarcast.protocol.content.trees import TREES_MAX
 from tests.support.people import CAROL
 from tests.unit.protocol.content.parts import Parts, closest_to
@@ -184,7 +185,10 @@ def test_a_home_answers_of_what_it_holds_whoever_asks(stage: Stage, shape: Shape
     question = AskShape(TOPIC.topic, "price", AT, 77, asker, 2)
     stage.content.receive(stage.farther[0], question)
     leaf = Shape().to_bytes()
-    assert stage.told(TreeShape) == [(asker, TreeShape(TOPIC.topic, "price", AT, leaf, 77))]
+    told = TreeShape(
+        TOPIC.topic, "price", AT, leaf, 77, widths=b"\1" + bytes(len(CUT_OFFS) - 1), parts=1
+    )
+    assert stage.told(TreeShape) == [(asker, told)]
     shape.split(AT)
     stage.content.receive(stage.farther[0], question)
     ((_, told),) = stage.told(TreeShape)
@@ -261,9 +265,17 @@ class Learner:
 
     def __init__(self) -> None:
         self.heard: list[tuple[int, int]] = []
+        self.lines = 0
+        self.samples: list[Widths] = []
 
     def learnt(self, where: PlaceId, asked: int) -> None:
         self.heard.append((where[2], asked))
+
+    def heard_line(self, topic: Cid, attribute: str) -> None:
+        self.lines += 1
+
+    def sampled(self, topic: Cid, attribute: str, widths: Widths) -> None:
+        self.samples.append(widths)
 
 
 def test_a_shape_is_believed_once_and_only_with_the_token_of_the_question() -> None:
@@ -281,6 +293,26 @@ def test_a_shape_is_believed_once_and_only_with_the_token_of_the_question() -> N
         queries.answered(TreeShape(TOPIC.topic, "price", ROOT, splits(ROOT), question.token))
     assert known.is_split(ROOT)
     assert learner.heard == [(AT, ROOT)]
+    assert learner.lines == 1
+
+
+def test_the_line_is_as_old_as_the_question_and_only_the_roots_home_tells_it() -> None:
+    parts, learner = Parts(closest_to(ROOT)), Learner()
+    queries = ShapeQueries(parts.context, parts.routing, parts.trees, parts.places, learner)
+    known = parts.trees.shape(TOPIC.topic, "price")
+    asked_s = parts.turn.now
+    for at, line in ((2, Line()), (ROOT, Line(3, 2))):
+        queries.ask(TOPIC.topic, "price", at)
+        question = parts.core.sent()[-1][1]
+        assert isinstance(question, AskShape)
+        parts.turn.now += 2.0
+        leaf = Shape().to_bytes()
+        queries.answered(
+            TreeShape(TOPIC.topic, "price", at, leaf, question.token, 3, 2, b"\1\2", 1)
+        )
+        assert known.line == line
+    assert known.line_age_s(parts.turn.now) == parts.turn.now - asked_s - 2.0
+    assert learner.samples == [Widths((1, 2), 1)] * 2
 
 
 def test_a_new_reason_asks_the_same_home_again_after_a_while() -> None:

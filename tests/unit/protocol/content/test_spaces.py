@@ -95,9 +95,7 @@ def test_a_text_counts_as_less_selective_than_a_narrow_range_of_numbers() -> Non
 
 
 def test_texts_listed_beside_a_number_make_one_route() -> None:
-    assert routes("name in ('a', 'b', 'c') and price in 10..10.5") == [
-        Routed("price", 0.1, 0.105)
-    ]
+    assert routes("name in ('a', 'b', 'c') and price in 10..10.5") == [Routed("price", 0.1, 0.105)]
 
 
 def test_an_event_lies_in_the_spaces_of_its_texts() -> None:

@@ -11,9 +11,9 @@ from pulsarcast.model.ids import PeerId
 from pulsarcast.model.subscriptions import decode_subscription
 from pulsarcast.protocol.content.homes import Homes
 from pulsarcast.protocol.content.messages import Installed, PlaceSubscription
-from pulsarcast.protocol.content.rules import ContentRules
+from pulsarcast.protocol.content.rules import LINE_S, ContentRules
 from pulsarcast.protocol.content.shape import Shape
-from pulsarcast.protocol.content.space import ROOT
+from pulsarcast.protocol.content.space import CUT_OFF, CUT_OFFS, ROOT, Line
 from pulsarcast.protocol.content.subscriber import HOME_LOST_S, RENEW_SHARE, Subscriber
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.effects import Send, SetTimer
@@ -37,7 +37,7 @@ class Post:
         self.turn = node.turn
         self.routed: list[PlaceSubscription] = []
         """Sent by way of whoever is closer."""
-        self.hints: list[tuple[str, int]] = []
+        self.lines_asked: list[str] = []
         self.installed = 0
         self.subscriber = Subscriber(
             Context(node.turn, node.parameters, parts={ContentRules: self._rules()}),
@@ -68,9 +68,14 @@ class Post:
         """As `Homes` has it."""
         return self
 
-    def hint(self, topic: object, attribute: str, about: int) -> None:
+    def ask_line(self, topic: object, attribute: str) -> None:
         """As `ShapeHints` does."""
-        self.hints.append((attribute, about))
+        self.lines_asked.append(attribute)
+
+    def hear_line(self, line: Line) -> None:
+        """The root's home tells the line."""
+        self.trees.shape(TOPIC.cid, "price").hear_line(line, self.turn.now)
+        self.subscriber.follow_line(TOPIC.cid, "price")
 
     def answer(self, message: PlaceSubscription, home: PeerId = HOME, leaf: int = 9) -> None:
         """A home keeps a piece."""
@@ -202,8 +207,9 @@ def test_a_leaf_makes_us_ask_of_its_tree_where_we_know_nothing(post: Post, is_kn
     shape = post.trees.shape(TOPIC.cid, "price")
     if is_known:
         shape.merge(ROOT, Shape().to_bytes())
+        shape.hear_line(Line(), post.turn.now)
     post.answer_all()
-    assert post.hints == [] if is_known else set(post.hints) == {("price", 9)}
+    assert set(post.lines_asked) == (set() if is_known else {"price"})
     assert shape.is_known is is_known, "nobody is believed unasked"
     assert post.installed == 1
 
@@ -220,6 +226,65 @@ def test_who_ends_a_subscription_says_so_to_those_that_keep_it(post: Post) -> No
     assert len(post.subscriber) == 0
     assert post.advance(2 * LEASE_S) == []
     assert post.take() == []
+
+
+def widths(pieces: list[PlaceSubscription]) -> list[float]:
+    return [each.held.high - each.held.low for each in pieces]
+
+
+def test_a_range_is_cut_anew_where_the_line_has_moved_and_old_pieces_end_last(post: Post) -> None:
+    old = post.take()
+    for each in old:
+        post.answer(each)
+    post.hear_line(Line(2, 0))
+    new = post.take()
+    assert max(widths(new)) <= CUT_OFFS[2]
+    assert sum(widths(new)) == pytest.approx(sum(widths(old)))
+    assert not {each.held.piece for each in new} & {each.held.piece for each in old}
+    *first, last = new
+    for each in first:
+        post.answer(each)
+    assert post.sent() == [], "the old pieces are needed until all new ones are kept"
+    post.answer(last)
+    ends = post.sent()
+    assert {each.held.piece for _, each in ends} == {each.held.piece for each in old}
+    assert all(decode_subscription(each.held.record).where == "" for _, each in ends)
+    post.hear_line(Line(2, 2))
+    assert post.take() == [], "nothing has changed for subscribers"
+    post.hear_line(Line())
+    assert max(widths(post.take())) > CUT_OFFS[1]
+
+
+def test_a_range_that_no_line_cuts_stays_as_it_is_and_asks_for_no_line() -> None:
+    post = Post("price in 10..10.1")
+    post.answer_all()
+    post.lines_asked.clear()
+    post.advance(LINE_S)
+    assert post.lines_asked == []
+    post.take()
+    post.hear_line(Line(6, 6))
+    assert post.take() == []
+
+
+def test_a_line_is_asked_for_before_it_is_too_old(post: Post) -> None:
+    post.answer_all()
+    post.lines_asked.clear()
+    post.advance(LINE_S)
+    assert post.lines_asked[0] == "price"
+    post.subscriber.cancel(TOPIC.cid, SID)
+    post.advance(LINE_S)
+    post.lines_asked.clear()
+    post.advance(5 * LINE_S)
+    assert post.lines_asked == []
+
+
+def test_a_subscription_begins_below_the_line_that_is_known() -> None:
+    post = Post()
+    assert max(widths(post.take())) <= CUT_OFF
+    post.hear_line(Line(3, 3))
+    post.take()
+    post.subscriber.install(Versions(TOPIC), SID + 1, 1, WHERE)
+    assert max(widths(post.take())) <= CUT_OFFS[3]
 
 
 def test_a_filter_that_nothing_can_match_is_installed_at_once() -> None:
