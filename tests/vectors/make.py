@@ -25,6 +25,7 @@ from pulsarcast.model.events import (
     publish_request,
     sign_request,
 )
+from pulsarcast.model.filters.domains import domain_of
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import cid_of, cid_text, peer_text
 from pulsarcast.model.pointers import Pointer, decode_pointer, sign_pointer
@@ -43,6 +44,7 @@ from pulsarcast.model.topics import (
     decode_topic,
     next_version,
 )
+from pulsarcast.protocol.content.space import unit
 
 FOLDER = Path(__file__).parent
 
@@ -67,7 +69,11 @@ TOTAL = create_topic(
         sequencers=(ALICE.peer_id, BOB.peer_id),
         recovery_keys=(BOB.peer_id,),
         retention=Retention(age_s=86_400, count=1_000, bytes=1 << 30),
-        attributes=(AttributeRule("price", "float", 0, 99.5), AttributeRule("at", "timestamp")),
+        attributes=(
+            AttributeRule("price", "float", 0, 99.5),
+            AttributeRule("at", "timestamp"),
+            AttributeRule("sensor", "str", "sensor-0000", "sensor-9999"),
+        ),
         payload_bytes_max=4096,
         content_routing=True,
         extensions={"colour": "red"},
@@ -241,6 +247,33 @@ def requests() -> list[dict[str, str]]:
 
 def _request(what: str, signed: SignedRequest) -> dict[str, str]:
     return {"what": what, "request_id": signed.request_id.hex(), "block": signed.block.hex()}
+
+
+def places() -> list[dict[str, Any]]:
+    """Where texts lie in the domain of their attribute: all peers must agree."""
+    domains = {"all texts": (None, None), "sensors": ("sensor-0000", "sensor-9999")}
+    texts = {
+        "all texts": (
+            "",
+            "0",
+            "Ann",
+            "a",
+            "ab",
+            "b",
+            "sensor-1234",
+            "ß",
+            "Я",
+            "日本",
+            "\U0001f600",
+        ),
+        "sensors": ("sensor-0000", "sensor-1234", "sensor-5", "sensor-50", "sensor-9999"),
+    }
+    return [
+        {"what": f"{text!r} among {name}", "min": low, "max": high, "text": text, "place": place}
+        for name, (low, high) in domains.items()
+        for text in texts[name]
+        for place in (unit(domain_of(AttributeRule("name", "str", low, high)), text),)
+    ]
 
 
 # What nobody may take
@@ -439,6 +472,7 @@ FILES: dict[str, Callable[[], object]] = {
     "identities.json": identities,
     "golden.json": golden,
     "requests.json": requests,
+    "places.json": places,
     "rejected.json": rejected,
 }
 

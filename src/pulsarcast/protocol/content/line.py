@@ -48,9 +48,8 @@ def wanted_level(widths: Widths, level: int) -> int:
     return level
 
 
-def moved(line: Line, widths: Widths) -> Line:
-    """The next step of a line, once all peers know the last one."""
-    level = wanted_level(widths, line.cut)
+def moved(line: Line, level: int) -> Line:
+    """The next step of a line towards a level, once all peers know the last step."""
     if line.cut != line.reach:
         # On its way: both ends are safe by now.
         end = line.reach if level < line.cut else line.cut
@@ -86,7 +85,7 @@ class Lines:
             return False
         before = place.line
         if now >= place.line_moved_s + 2 * self._period_s and any(place.sample.counts):
-            place.line = moved(before, place.sample)
+            place.line = moved(before, self.wanted(place))
         place.sampled_s = now
         place.sample = Widths()
         leaves = list(self._trees.shape(place.topic, place.attribute).all_leaves())
@@ -97,6 +96,10 @@ class Lines:
         place.line_moved_s = now
         self._counts["content_line_moved"] += 1
         return True
+
+    def wanted(self, place: Place) -> int:
+        """The level that the line of a root's tree is moved towards."""
+        return wanted_level(place.sample, place.line.cut)
 
     def sampled(self, topic: Cid, attribute: str, widths: Widths) -> None:
         """A leaf's home tells how wide its pieces are."""

@@ -65,7 +65,7 @@ class ShapeHints:
         """Places that this node holds."""
         self._owner = owner
         self.queries = ShapeQueries(context, routing, trees, places, self)
-        self.lines = Lines(context, trees, places, self.queries)
+        self.lines = context.part(Lines)(context, trees, places, self.queries)
         self._told: dict[tuple[PeerId, Cid, str, int], tuple[int, float]] = {}
         """By peer and tree node: the size of the shape that the last hint told of, and its time."""
 

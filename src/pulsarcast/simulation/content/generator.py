@@ -13,7 +13,6 @@ from itertools import accumulate
 from random import Random
 from typing import Final, NamedTuple
 
-from pulsarcast.model.events import Attribute
 from pulsarcast.model.topic_types import AttributeRule
 
 SIZE_STEPS: Final = 100
@@ -77,7 +76,7 @@ class Generator:
         """The topic's schema (table 4.2)."""
         return tuple(AttributeRule(c.name, "float", c.low, c.high) for c in self.columns)
 
-    def event(self, within: float = 1.0) -> dict[str, Attribute]:
+    def event(self, within: float = 1.0) -> dict[str, float | str]:
         """An event's attributes; `within` leaves it only a share of each range, the first one."""
         return {
             column.name: column.low + (self._value(at) - column.low) * within

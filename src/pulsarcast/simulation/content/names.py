@@ -16,7 +16,6 @@ from random import Random
 from typing import Final
 
 from pulsarcast.model.errors import LocalError
-from pulsarcast.model.events import Attribute
 from pulsarcast.model.topic_types import AttributeRule
 from pulsarcast.simulation.content.generator import Generator
 from pulsarcast.simulation.options import Options
@@ -30,20 +29,24 @@ PUBLISHING: Final = 0.1
 _LINE: Final = re.compile(r"\((\d+),(.+)\)")
 
 
-def read_names(options: Options, rng: Random) -> Names:
-    """The names of a workload's file, gzipped or plain."""
-    assert options.workload is not None
-    if options.skew != 1.0:
-        raise LocalError("--skew is for numbers: a workload of names has no ranges to narrow")
-    path = Path(options.workload)
+def names_in(path: Path) -> dict[str, int]:
+    """The names of a file, gzipped or plain, with their counts; none if it has other lines."""
     try:
         data = path.read_bytes()
         text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8", "replace")
     except (OSError, EOFError) as error:
         raise LocalError(f"{path} cannot be read: {error}") from error
-    found = {line[2]: int(line[1]) for line in map(_LINE.fullmatch, text.splitlines()) if line}
+    return {line[2]: int(line[1]) for line in map(_LINE.fullmatch, text.splitlines()) if line}
+
+
+def read_names(options: Options, rng: Random) -> Names:
+    """The names of a workload."""
+    assert options.workload is not None
+    if options.skew != 1.0:
+        raise LocalError("--skew is for numbers: a workload of names has no ranges to narrow")
+    found = names_in(Path(options.workload))
     if not found:
-        raise LocalError(f"{path} has no lines of (COUNT,NAME)")
+        raise LocalError(f"{options.workload} has no lines of (COUNT,NAME)")
     return Names(rng, found)
 
 
@@ -62,7 +65,7 @@ class Names(Generator):
         """The topic's schema: one text, without bounds."""
         return (AttributeRule("name", "str"),)
 
-    def event(self, within: float = 1.0) -> dict[str, Attribute]:
+    def event(self, within: float = 1.0) -> dict[str, float | str]:
         """A name."""
         return {"name": self._names[self._draw()]}
 

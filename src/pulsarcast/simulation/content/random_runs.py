@@ -16,7 +16,10 @@ from pulsarcast.model import trace
 from pulsarcast.model.filters import parse
 from pulsarcast.model.ids import Cid, peer_text
 from pulsarcast.model.topic_types import AttributeRule, DeliveryOrder, TopicSettings
-from pulsarcast.protocol.content.rules import LINE_S, ContentRules
+from pulsarcast.protocol.content.line import Lines
+from pulsarcast.protocol.content.place import Place
+from pulsarcast.protocol.content.rules import ContentRules
+from pulsarcast.protocol.context import Parts
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import (
     Command,
@@ -44,6 +47,9 @@ SCHEMA = (
 KINDS = ("ask", "bid", "trade")
 TEXTS_SHARE = 0.4
 """Of the filters, those that ask about texts."""
+RESTLESS_LINE_S = 4.0
+RESTLESS_LEVELS = 3
+"""Levels that a restless line takes: lower ones would make hundreds of pieces of a wide range."""
 JOINS_ONLY_SHARE = 0.3
 ORDERED_SHARE = 0.3
 ORDERS = (DeliveryOrder.PER_PUBLISHER, DeliveryOrder.CAUSAL, DeliveryOrder.TOTAL)
@@ -105,7 +111,7 @@ class _Play:
             observer=self.ledger,
             trace_rpc=self.trace is not None and options.trace_level == "rpc",
             prepare=self._prepare,
-            parts={ContentRules: self._rules(), **self._spoilt.parts},
+            parts={**self._line_parts(), **self._spoilt.parts},
         )
         self.topic: Cid | None = None
         self.faults: dict[str, int] = {}
@@ -117,13 +123,19 @@ class _Play:
         self._calm = False
         self._late = 0
 
-    def _rules(self) -> type[ContentRules]:
-        """A line that moves while events flow, in some of the worlds."""
+    def _line_parts(self) -> Parts:
+        """In half of the worlds the cut-off lines move all the time, whatever is subscribed."""
+        if self.text_rng.random() < 0.5:
+            return {}
 
         class Rules(ContentRules):
-            line_s = self.text_rng.choice((LINE_S, 5.0, 10.0))
+            line_s = RESTLESS_LINE_S
 
-        return Rules
+        class RestlessLines(Lines):
+            def wanted(self, place: Place) -> int:
+                return self._turn.rng.randrange(RESTLESS_LEVELS)
+
+        return {ContentRules: Rules, Lines: RestlessLines}
 
     def _prepare(self, node: Any) -> None:
         self._counts.append(node.counts)

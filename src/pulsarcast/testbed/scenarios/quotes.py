@@ -4,6 +4,8 @@ Every node has some filters, each with a reader of its own. The first nodes are 
 topic, with whom the others compare, and filter for themselves; the others have what matches routed
 to them. The quotes of an exchange are published by one node. Each reader must get every quote that
 its filter matches, once, and no other: what is due is worked out beforehand, filter by filter.
+
+With a file of names instead of quotes, events carry names, and filters ask for prefixes and ranges.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from pulsarcast.model import trace
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.topic_types import AttributeRule
+from pulsarcast.simulation.content.names import Names, names_in
 from pulsarcast.testbed.callers import DRIVER
 from pulsarcast.testbed.contestants.contestants import LOGGED, Volume
 from pulsarcast.testbed.hearing import hear
@@ -43,6 +46,7 @@ from pulsarcast.testbed.scenarios.compare import (
 )
 from pulsarcast.testbed.scenarios.market import (
     EXCHANGE,
+    ROWS_MADE_UP,
     Filters,
     Quote,
     due_to,
@@ -170,6 +174,22 @@ def run_quotes(options: RunOptions, *, progress: Progress = no_progress) -> Quot
 
 
 def _load(options: RunOptions, size: int) -> _Load:
+    names = {} if options.workload is None else names_in(options.workload)
+    return _load_names(options, size, names) if names else _load_quotes(options, size)
+
+
+def _load_names(options: RunOptions, size: int, counts: dict[str, int]) -> _Load:
+    """Events that carry names, of a few publishers, and filters on prefixes and ranges of names."""
+    rng = Random(f"names/{options.seed}")
+    names = Names(rng, counts)
+    filters = [names.subscription() for _ in range(size * options.filters)]
+    nodes = rng.sample(range(size), max(1, round(size * names.publishing)))
+    events: list[Quote] = [names.event() for _ in range(options.events or ROWS_MADE_UP)]
+    publishers = [rng.choice(nodes) for _ in events]
+    return _Load(names.schema, events, filters, due_to(events, filters, names.schema), publishers)
+
+
+def _load_quotes(options: RunOptions, size: int) -> _Load:
     everything = (
         make_up_quotes(options.seed) if options.workload is None else read_quotes(options.workload)
     )

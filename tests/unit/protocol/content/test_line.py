@@ -19,21 +19,20 @@ LOWEST = len(CUT_OFFS) - 1
 def widths(level: int, ranges: list[float], seed: int = 1) -> Widths:
     """Those of ranges that are cut at a level of the line."""
     rng = Random(seed)
-    found = Widths((0,) * len(CUT_OFFS))
+    counts, parts = [0] * len(CUT_OFFS), 0
     for width in ranges:
         for piece in pieces(0.0, width, rng, CUT_OFFS[level]):
             wide = piece.high - piece.low
-            counts = [0] * len(CUT_OFFS)
-            counts[sum(wide <= cut_off for cut_off in CUT_OFFS[1:])] = 1
-            found = found.with_those(Widths(tuple(counts), int(not piece.closed)))
-    return found
+            counts[sum(wide <= cut_off for cut_off in CUT_OFFS[1:])] += 1
+            parts += not piece.closed
+    return Widths(tuple(counts), parts)
 
 
 def settled(ranges: list[float], start: int = 0) -> list[int]:
     """The levels that a line takes, for ranges that stay the same."""
     line, levels = Line(start, start), [start]
-    for turn in range(40):
-        line = moved(line, widths(line.cut, ranges, turn))
+    for turn in range(20):
+        line = moved(line, wanted_level(widths(line.cut, ranges, turn), line.cut))
         assert line.reach <= line.cut, "publishers never search below what subscribers cut by"
         if line.cut == line.reach != levels[-1]:
             levels.append(line.cut)
@@ -62,23 +61,24 @@ def test_the_line_rises_level_by_level_where_most_pieces_are_parts() -> None:
     assert levels[-1] == 0
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(6))
 def test_the_line_never_swings_for_the_same_ranges(seed: int) -> None:
     rng = Random(seed)
     widest = rng.choice((0.005, 0.05, 0.5))
-    ranges = [rng.random() ** rng.choice((1, 3, 6)) * widest for _ in range(200)]
-    for start in (0, 3, LOWEST):
+    ranges = [rng.random() ** rng.choice((1, 3, 6)) * widest for _ in range(80)]
+    for start in (0, LOWEST):
         levels = settled(ranges, start)
         rises = [later < earlier for earlier, later in pairwise(levels)]
         assert len(set(rises)) <= 1, levels
 
 
 def test_a_line_that_falls_is_told_to_subscribers_first_and_one_that_rises_to_publishers() -> None:
-    narrow, wide = widths(0, [0.001] * 50), widths(LOWEST, [1.0] * 5)
-    assert moved(Line(0, 0), narrow) == Line(LOWEST, 0)
-    assert moved(Line(LOWEST, 0), narrow) == Line(LOWEST, LOWEST)
-    assert moved(Line(LOWEST, LOWEST), wide) == Line(LOWEST, LOWEST - 1)
-    assert moved(Line(LOWEST, LOWEST - 1), wide) == Line(LOWEST - 1, LOWEST - 1)
+    assert moved(Line(1, 1), 4) == Line(4, 1)
+    assert moved(Line(4, 1), 4) == Line(4, 4)
+    assert moved(Line(4, 1), 3) == Line(1, 1), "nobody cuts higher yet"
+    assert moved(Line(4, 4), 3) == Line(4, 3)
+    assert moved(Line(4, 3), 3) == Line(3, 3)
+    assert moved(Line(4, 4), 4) == Line(4, 4)
 
 
 def test_a_handful_of_pieces_moves_nothing() -> None:
