@@ -130,8 +130,9 @@ class Experiment:
             cut_offs = {"follows": CUT_OFFS, "fixed": (CUT_OFF,), "none": (1.0,)}[options.cut_off]
 
             def taken(self, subscriber: PeerId, sid: int, piece: int) -> None:
-                pieces = experiment._pieces.setdefault((subscriber, sid), {})
-                pieces.setdefault(piece, experiment.world.now)
+                if (subscriber, sid) not in experiment.kept:  # else its range was cut anew
+                    pieces = experiment._pieces.setdefault((subscriber, sid), {})
+                    pieces.setdefault(piece, experiment.world.now)
 
             def kept(self, subscriber: PeerId, sid: int) -> None:
                 experiment.kept.setdefault((subscriber, sid), experiment.world.now)

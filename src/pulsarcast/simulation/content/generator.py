@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from itertools import accumulate
 from random import Random
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pulsarcast.model.topic_types import AttributeRule
 
@@ -76,7 +76,7 @@ class Generator:
         """The topic's schema (table 4.2)."""
         return tuple(AttributeRule(c.name, "float", c.low, c.high) for c in self.columns)
 
-    def event(self, within: float = 1.0) -> dict[str, float | str]:
+    def event(self, within: float = 1.0) -> dict[str, Any]:
         """An event's attributes; `within` leaves it only a share of each range, the first one."""
         return {
             column.name: column.low + (self._value(at) - column.low) * within

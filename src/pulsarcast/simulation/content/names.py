@@ -13,7 +13,7 @@ from bisect import bisect_left
 from itertools import accumulate
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.topic_types import AttributeRule
@@ -65,7 +65,7 @@ class Names(Generator):
         """The topic's schema: one text, without bounds."""
         return (AttributeRule("name", "str"),)
 
-    def event(self, within: float = 1.0) -> dict[str, float | str]:
+    def event(self, within: float = 1.0) -> dict[str, Any]:
         """A name."""
         return {"name": self._names[self._draw()]}
 

@@ -47,7 +47,8 @@ SCHEMA = (
 KINDS = ("ask", "bid", "trade")
 TEXTS_SHARE = 0.4
 """Of the filters, those that ask about texts."""
-RESTLESS_LINE_S = 4.0
+RESTLESS_LINE_S = 12.0
+"""Short, and still twice as long as a node waits between two questions to the same home."""
 RESTLESS_LEVELS = 3
 """Levels that a restless line takes: lower ones would make hundreds of pieces of a wide range."""
 JOINS_ONLY_SHARE = 0.3
