@@ -14,13 +14,15 @@ from pulsarcast.protocol.content.messages import (
     TreeHint,
     TreeShape,
 )
+from pulsarcast.protocol.content.place import Place
 from pulsarcast.protocol.content.shape import Shape
 from pulsarcast.protocol.content.shape_hints import SAY_MAX
-from pulsarcast.protocol.content.space import ROOT, key_of_node, level
+from pulsarcast.protocol.content.space import ROOT, Line, key_of_node, level
 from pulsarcast.protocol.inputs import Publish, SubscribeContent
 from pulsarcast.protocol.messages import FindPeers, Message, Peers
 from tests.support.lab import Lab
 from tests.support.people import unordered
+from tests.unit.protocol.content.stage import TOPIC, Stage
 
 NODES, LIAR = 20, 19
 PRICE = AttributeRule("price", "float", 0.0, 100.0)
@@ -119,3 +121,44 @@ def test_a_stranger_grows_no_tree() -> None:
     event = publish(lab, 6, topic)
     assert all(event in lab.delivered(reader, topic) for reader in (1, 2, 3))
     assert len(lab.messages(ProbeEvent)) - before < 40, "a guess of some nodes, not thousands"
+
+
+def root_of(stage: Stage) -> Place:
+    place = stage.hold(ROOT)
+    place.is_split = True
+    stage.node.turn.now += NEW_S + 1
+    return place
+
+
+def line_told(purpose: Purpose) -> PlaceState:
+    return PlaceState(TOPIC.topic, "price", ROOT, purpose, True, (), cut=6, reach=6, token=7)
+
+
+def test_a_stranger_moves_no_line() -> None:
+    """A line that is too low makes hundreds of pieces of a range, and hides pieces from events."""
+    stage = Stage()
+    place = root_of(stage)
+    place.is_owner = False
+    stage.meet(*stage.closer, *stage.farther)
+    key = key_of_node(TOPIC.topic, "price", ROOT)
+    far = max((*stage.closer, *stage.farther), key=lambda each: peer_key(each) ^ key)
+    stage.content.receive(far, line_told(Purpose.REPLICA))
+    assert place.line == Line()
+    near = min((*stage.closer, *stage.farther), key=lambda each: peer_key(each) ^ key)
+    stage.content.receive(near, line_told(Purpose.REPLICA))
+    assert place.line == Line(6, 6), "copies know the line of the home"
+
+
+def test_a_copy_does_not_tell_the_home_its_line() -> None:
+    stage = Stage()
+    place = root_of(stage)
+    stage.meet(stage.farther[0])
+    stage.content.receive(stage.farther[0], line_told(Purpose.REPLICA))
+    assert place.line == Line()
+
+
+def test_a_line_that_nobody_asked_for_is_not_believed() -> None:
+    stage = Stage()
+    told = TreeShape(TOPIC.topic, "price", ROOT, Shape().to_bytes(), 5, cut=6, reach=6)
+    stage.content.receive(stage.farther[0], told)
+    assert stage.content.trees.shape(TOPIC.topic, "price").line == Line()

@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 
 from pulsarcast.model.ids import Cid, PeerId
-from pulsarcast.protocol.content.messages import AskShape, TreeShape
+from pulsarcast.protocol.content.messages import COUNTED_MAX, AskShape, TreeShape
 from pulsarcast.protocol.content.place import Place, PlaceId
 from pulsarcast.protocol.content.routing import HOPS_MAX, Routing
 from pulsarcast.protocol.content.rules import ContentRules
@@ -147,7 +147,8 @@ class ShapeQueries:
             shape.hear_line(Line(message.cut, message.reach), question.asked_s)
             self._owner.heard_line(message.topic, message.attribute)
         if message.widths:
-            widths = Widths(tuple(message.widths), message.parts)
+            counts = tuple(min(COUNTED_MAX, each) for each in message.widths)
+            widths = Widths(counts, message.parts)
             self._owner.sampled(message.topic, message.attribute, widths)
         for at in question.on_behalf:
             self._owner.learnt((message.topic, message.attribute, at), message.below)

@@ -5,6 +5,7 @@ import pytest
 from pulsarcast.model.ids import Cid
 from pulsarcast.protocol.content.homes import NEW_S
 from pulsarcast.protocol.content.messages import (
+    COUNTED_MAX,
     AskShape,
     PlaceState,
     Purpose,
@@ -297,7 +298,7 @@ def test_a_shape_is_believed_once_and_only_with_the_token_of_the_question() -> N
 
 
 def test_the_line_is_as_old_as_the_question_and_only_the_roots_home_tells_it() -> None:
-    parts, learner = Parts(closest_to(ROOT)), Learner()
+    parts, learner = Parts(closest_to(ROOT), closest_to(2)), Learner()
     queries = ShapeQueries(parts.context, parts.routing, parts.trees, parts.places, learner)
     known = parts.trees.shape(TOPIC.topic, "price")
     asked_s = parts.turn.now
@@ -308,11 +309,11 @@ def test_the_line_is_as_old_as_the_question_and_only_the_roots_home_tells_it() -
         parts.turn.now += 2.0
         leaf = Shape().to_bytes()
         queries.answered(
-            TreeShape(TOPIC.topic, "price", at, leaf, question.token, 3, 2, b"\1\2", 1)
+            TreeShape(TOPIC.topic, "price", at, leaf, question.token, 3, 2, b"\1\xff", 1)
         )
         assert known.line == line
     assert known.line_age_s(parts.turn.now) == parts.turn.now - asked_s - 2.0
-    assert learner.samples == [Widths((1, 2), 1)] * 2
+    assert learner.samples == [Widths((1, COUNTED_MAX), 1)] * 2, "no leaf outvotes all others"
 
 
 def test_a_new_reason_asks_the_same_home_again_after_a_while() -> None:
