@@ -40,7 +40,7 @@ def test_an_event_goes_straight_to_a_root_that_has_not_split() -> None:
     assert (dict(each[:2] for each in result.table))["the trees"].startswith("4 leaves")
     (per_event,) = (ours for name, ours, _ in result.table if name == "messages per event")
     # Four attributes, each a way of a hop or two; guessing anew every time takes 43.
-    assert float(per_event.split(";")[0]) < 12
+    assert float(per_event.split()[0]) < 12
     assert result.counts.get("content_by_comparison", 0) == 0
 
 

@@ -26,6 +26,7 @@ SETTINGS = unordered(
     content_routing=True,
 )
 WHERE = "price < 10 and symbol starts with 'I'"
+UNROUTED = "price is missing or symbol = 'IBM'"
 
 
 async def _publish(node: Node, topic: Topic, *prices: float) -> None:
@@ -73,8 +74,11 @@ def test_a_content_subscriber_that_was_away_gets_what_it_missed(tmp_path: Path) 
     trio.run(scene)
 
 
-def test_a_filter_that_asks_about_no_number_makes_a_member_that_filters_itself(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("where", "is_routed"), [("symbol starts with 'I'", True), (UNROUTED, False)]
+)
+def test_a_filter_on_texts_is_routed_and_one_without_a_range_makes_a_member(
+    tmp_path: Path, where: str, is_routed: bool
 ) -> None:
     async def scene() -> None:
         async with (
@@ -82,12 +86,11 @@ def test_a_filter_that_asks_about_no_number_makes_a_member_that_filters_itself(
             Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben,
         ):
             topic = await ann.create_topic("ticks", SETTINGS)
-            where = "symbol starts with 'I'"
             async with await ben.subscribe(topic, "me", where=where) as events:
                 await _publish(ann, topic, 50)
                 assert (await anext(events)).payload == b"50"
-            assert len(ben._running.core.content.topics) == 0
-            assert ben._running.core.topics
+            assert len(ben._running.core.content.topics) == is_routed
+            assert bool(ben._running.core.topics) is not is_routed
 
     trio.run(scene)
 
@@ -232,7 +235,7 @@ def test_who_wants_everything_is_not_kept_out_by_filters_that_nobody_reads(tmp_p
             Node.open(tmp_path / "ann") as ann,
             Node.open(tmp_path / "ben", bootstrap=ann.addresses) as ben,
         ):
-            for where in (None, "symbol starts with 'I'"):
+            for where in (None, UNROUTED):
                 topic = await ann.create_topic(f"ticks {where}", SETTINGS)
                 async with await ben.subscribe(topic, "~a", where=WHERE) as events:
                     await _publish(ann, topic, 5, 6)
