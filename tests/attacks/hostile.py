@@ -19,6 +19,7 @@ from pulsarcast.model.events import (
 )
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import CID_PREFIX, PEER_ID_PREFIX, Cid, PeerId, cid_of
+from pulsarcast.model.listings import sign_listing, term_key
 from pulsarcast.model.pointers import sign_pointer
 from pulsarcast.model.subscriptions import sign_subscription
 from pulsarcast.model.topics import (
@@ -97,11 +98,13 @@ class Hostile:
             "event": lambda: rng.choice((None, self.cid())),
             "first": self.key,
             "fresh": self.flip,
+            "full": self.flip,
             "handed_down": self.flip,
             "if_closest": self.flip,
             "hops": lambda: rng.choice((0, 1, 2, HOPS_MAX)),
             "key": self.key,
             "last": self.key,
+            "listings": lambda: tuple(self.listing() for _ in range(rng.choice((0, 1, 3, 9)))),
             "marks": lambda: tuple(self.mark() for _ in range(rng.choice((0, 1, 3, 20)))),
             "members": self.contacts,
             "more": self.flip,
@@ -493,6 +496,22 @@ class Hostile:
             self.who(), name, self.rng.choice((0, 1, INTEGER_MAX)), self.cid()
         ).block
 
+    def listing(self) -> bytes:
+        """A listing of a topic that need not be the signer's; or something else."""
+        rng = self.rng
+        if rng.random() < 0.2:
+            return self.block()
+        who = self.who()
+        settings = TopicSettings(
+            description=rng.choice(("", "of a hostile", "w " * 200)),
+            tags=rng.choice(((), ("weather",), tuple("abcdefgh"))),
+        )
+        created = CREATED_US + rng.randrange(1000)
+        topic = create_topic(who, "t", settings, created=created, meta=None)
+        expires_us = CREATED_US + rng.choice((-1, 3600, 86_400, 3 * 86_400, 10**9)) * 10**6
+        made = sign_listing(who, topic, expires_us)
+        return made.block if rng.random() < 0.9 else self.mutated(made.block)
+
     def block(self) -> bytes:
         chance = self.rng.random()
         if chance < 0.6:
@@ -537,6 +556,8 @@ class Hostile:
             fields["block"] = None
         elif kind is messages.PointerFound and self.flip():
             fields["pointer"] = None
+        elif kind is messages.StoreListings and self.flip():
+            fields["key"] = term_key(self.rng.choice(("weather", "hostile", "a", "t")))
         elif kind is messages.HandOver and self.flip():
             fields["contact"] = None
         frame = codec.encode(kind(**fields))
@@ -558,6 +579,11 @@ class Hostile:
             case messages.FindPointer(request, _):
                 pointer = self.pointer() if self.flip() else None
                 made = messages.PointerFound(request, pointer, self.contacts())
+            case messages.FindListings(request, _):
+                listings = tuple(self.listing() for _ in range(self.rng.choice((0, 3, 20))))
+                made = messages.ListingsFound(request, listings, self.flip(), self.contacts())
+            case messages.StoreListings(request, _, listings):
+                made = messages.Stored(request, tuple(map(cid_of, listings)))
             case messages.StoreBlocks(request, blocks):
                 made = messages.Stored(request, (*map(cid_of, blocks), self.cid()))
             case messages.StorePointer(request, pointer):

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, cast
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid, PeerId, peer_key
 from pulsarcast.model.keys import Key
+from pulsarcast.model.listings import Listing
 from pulsarcast.model.topics import TopicDescriptor
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
@@ -14,6 +15,7 @@ from pulsarcast.protocol.effects import Load, Persist, Reply, Send, SetTimer
 from pulsarcast.protocol.following.descriptors import Descriptors
 from pulsarcast.protocol.following.following import Following
 from pulsarcast.protocol.following.handing_in import HandingIn
+from pulsarcast.protocol.following.own_listings import OwnListings
 from pulsarcast.protocol.following.renewal import Renewal
 from pulsarcast.protocol.history.walks import Walks
 from pulsarcast.protocol.messages import Contact, Message
@@ -42,6 +44,8 @@ class Dht:
         self.storing: list[tuple[list[bytes], Callable[[list[int]], None]]] = []
         self.pointing: list[tuple[bytes, Callable[[int], None]]] = []
         self.resolving: list[Callable[[bytes | None], None]] = []
+        self.listing: list[tuple[Key, list[Listing], Callable[[int], None]]] = []
+        self.searching: list[tuple[list[Key], Callable[[list[Listing], bool], None]]] = []
         self.lookups: list[tuple[Key, Callable[[list[Contact]], None]]] = []
 
     @property
@@ -73,6 +77,16 @@ class Dht:
 
     def get_pointer(self, author: PeerId, name: str, then: Callable[[bytes | None], None]) -> None:
         self.resolving.append(then)
+
+    def put_listings(
+        self, key: Key, listings: Sequence[Listing], then: Callable[[int], None]
+    ) -> None:
+        self.listing.append((key, list(listings), then))
+
+    def find_listings(
+        self, keys: Sequence[Key], then: Callable[[list[Listing], bool], None]
+    ) -> None:
+        self.searching.append((list(keys), then))
 
     def found(self, block: bytes | None) -> Cid:
         """Answer the oldest search for a block; returns what was searched for."""
@@ -132,6 +146,7 @@ class Core:
             self.renewal,
             node,
         )
+        self.listings = OwnListings(self.context, self.dht, self.followed)
 
     def topic(self, first: TopicDescriptor) -> Topic:
         """A topic that the node follows, whose owner is a fake."""

@@ -28,6 +28,7 @@ from pulsarcast.model.events import (
 from pulsarcast.model.filters.domains import domain_of
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import cid_of, cid_text, peer_text
+from pulsarcast.model.listings import Listing, decode_listing, sign_listing
 from pulsarcast.model.pointers import Pointer, decode_pointer, sign_pointer
 from pulsarcast.model.readable import to_readable
 from pulsarcast.model.topics import (
@@ -196,6 +197,14 @@ ANSWERED = publish_request(
     parents=(CAUSAL.cid,),
     marks=(Mark(ALICE.peer_id, EPOCH, 4),),
 )
+LISTED = create_topic(
+    ALICE,
+    "lisbon/temperature",
+    TopicSettings(description="Température à Lisbonne", tags=("Weather", "Air quality")),
+    created=CREATED,
+    meta=META.cid,
+)
+LISTING = sign_listing(ALICE, LISTED, CREATED + 259_200_000_000)
 POINTER = sign_pointer(ALICE, "news", 3, RESCUED.cid)
 
 
@@ -214,11 +223,15 @@ def golden() -> list[dict[str, Any]]:
         _golden("a topic with the thesis' settings", TOPIC),
         _golden("a topic with every setting", TOTAL),
         _golden("a next version, signed by a recovery key", RESCUED),
+        _golden("a topic that is listed", LISTED),
         _golden("a pointer", POINTER),
+        _golden("a listing", LISTING),
     ]
 
 
-def _golden(what: str, made: EventDescriptor | TopicDescriptor | Pointer) -> dict[str, Any]:
+def _golden(
+    what: str, made: EventDescriptor | TopicDescriptor | Pointer | Listing
+) -> dict[str, Any]:
     readable = to_readable(made)
     vector: dict[str, Any] = {"what": what, "kind": readable["descriptor"]}
     if isinstance(made, EventDescriptor):
@@ -330,6 +343,17 @@ def rejected() -> list[dict[str, str]]:
         ("who may request, where nobody may", {**topic, "request": False, "ask": []}),
         ("a first version with one before it", {**topic, "parent": META.cid}),
         ("a meta topic in which everyone publishes", {**topic, "meta": True}),
+        ("a meta topic that is listed", {**_fields(META.block), "tags": ["weather"]}),
+        ("a description that is empty and not left out", {**topic, "about": ""}),
+        ("a description of more than 512 bytes", {**topic, "about": "é" * 257}),
+        ("a description of two lines", {**topic, "about": "one\ntwo"}),
+        ("a description with a terminal's escape", {**topic, "about": "\x1b[2J"}),
+        ("tags that are none and not left out", {**topic, "tags": []}),
+        ("tags that do not ascend", {**topic, "tags": ["b", "a"]}),
+        ("a tag twice", {**topic, "tags": ["a", "a"]}),
+        ("a tag of more than 32 bytes", {**topic, "tags": ["x" * 33]}),
+        ("more than 8 tags", {**topic, "tags": list("abcdefghi")}),
+        ("a listed topic whose name has a control", {**topic, "name": "a\x07", "tags": ["a"]}),
         (
             "a frontier out of order",
             {**later, "until": later["until"][::-1], "signer": BOB.peer_id},
@@ -345,6 +369,10 @@ def rejected() -> list[dict[str, str]]:
         *(_rejected("event", why, block, decode_event) for why, block in _badly_signed()),
         _rejected(
             "pointer", "another's signature", _sign("pointer", _bobs_pointer()), decode_pointer
+        ),
+        *(
+            _rejected("listing", why, _sign("listing", fields), decode_listing)
+            for why, fields in _spoilt_listings()
         ),
     ]
 
@@ -428,6 +456,17 @@ def _badly_signed() -> list[tuple[str, bytes]]:
 def _bobs_pointer() -> dict[str, Any]:
     """A pointer that names Bob as its author; Alice signs it."""
     return {**_fields(POINTER.block), "a": BOB.peer_id}
+
+
+def _spoilt_listings() -> list[tuple[str, dict[str, Any]]]:
+    fields = _fields(LISTING.block)
+    return [
+        ("another's signature", {**fields, "a": BOB.peer_id}),
+        ("no expiry", _without(fields, "e")),
+        ("a name with a terminal's escape", {**fields, "m": "\x1b[2J"}),
+        ("tags that do not ascend", {**fields, "g": fields["g"][::-1]}),
+        ("the reserved field encryption", {**fields, "encryption": {}}),
+    ]
 
 
 def _fields(block: bytes) -> dict[str, Any]:

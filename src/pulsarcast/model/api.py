@@ -17,6 +17,7 @@ from pulsarcast.model.errors import REFUSALS, LocalError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import cid_text, parse_peer, peer_text
 from pulsarcast.model.lineage import Gap, Links
+from pulsarcast.model.listings import Listing
 from pulsarcast.model.requests import Attribute
 from pulsarcast.model.topic_types import (
     AttributeRule,
@@ -112,6 +113,11 @@ class SettingsView(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unkn
     recovery_keys: list[str] | None = None
     """The peers that may make versions if the author's key is lost; left out: unchanged, or in a
     new topic none. A version may drop some of them, and adds none."""
+    description: str | None = None
+    """A line for people. A topic that has one, or a tag, is listed: every peer can find it by its
+    words. Left out: unchanged, or in a new topic none; empty: none."""
+    tags: list[str] | None = None
+    """Up to 8 tags by which the topic is found; left out: unchanged, or in a new topic none."""
 
 
 class NewTopic(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -221,6 +227,8 @@ class FollowedView(msgspec.Struct, kw_only=True):
     """The state of sequencing, if the node is one of several sequencers of the topic."""
     halted: str | None = None
     """Why the topic is halted; null if it is not."""
+    description: str = ""
+    tags: list[str] = []
     filters: list[str] = []
     """The filters of a node that is no member and receives matching events only."""
     below: BelowView | None = None
@@ -233,6 +241,27 @@ class Topics(msgspec.Struct):
     """All topics that the node follows."""
 
     topics: list[FollowedView]
+
+
+class ListingView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A listed topic, by its author's own words: nobody else has checked them."""
+
+    id: str
+    name: str
+    author: str
+    version: int
+    description: str = ""
+    tags: list[str] = []
+    expires_us: int = 0
+    """Until when it is listed, unless its author lists it again."""
+
+
+class Listings(msgspec.Struct):
+    """The listed topics that were found, with their authors in turn."""
+
+    listings: list[ListingView]
+    cut: bool
+    """Whether there are, or may be, more: search for more words, or for an author."""
 
 
 class Alias(msgspec.Struct, forbid_unknown_fields=True):
@@ -608,6 +637,8 @@ def settings_view(settings: TopicSettings) -> SettingsView:
         attributes=rules_view(settings.attributes) or None,
         content_routing=settings.content_routing,
         recovery_keys=_peer_texts(settings.recovery_keys) or None,
+        description=settings.description or None,
+        tags=list(settings.tags) or None,
     )
 
 
@@ -631,6 +662,10 @@ def settings_from(view: SettingsView, base: TopicSettings) -> TopicSettings:
         changes["attributes"] = rules_from(view.attributes)
     if view.recovery_keys is not None:
         changes["recovery_keys"] = _parse_peers(view.recovery_keys)
+    if view.description is not None:
+        changes["description"] = view.description
+    if view.tags is not None:
+        changes["tags"] = tuple(view.tags)
     if order is not DeliveryOrder.TOTAL:
         changes["sequencers"] = ()
     elif view.sequencers is not None:
@@ -664,6 +699,19 @@ def topic_view(topic: TopicDescriptor, aliases: Mapping[str, str]) -> TopicView:
         settings=settings_view(topic.settings),
         subtopics={name: cid_text(cid) for name, cid in topic.subtopics.items()},
         aliases=[alias for alias, named in aliases.items() if named == topic_id],
+    )
+
+
+def listing_view(listing: Listing) -> ListingView:
+    """A listed topic for a program in any language."""
+    return ListingView(
+        id=cid_text(listing.topic),
+        name=listing.name,
+        author=peer_text(listing.author),
+        version=listing.number,
+        description=listing.description,
+        tags=list(listing.tags),
+        expires_us=listing.expires_us,
     )
 
 

@@ -7,6 +7,7 @@ quotes a received value: reasons are counted, and a peer must not invent new one
 
 from __future__ import annotations
 
+import re
 from typing import Final, TypeAlias
 
 from pulsarcast.model.errors import Rejection, RemoteError, Verdict
@@ -19,6 +20,10 @@ PROTOCOL_VERSION: Final = 1
 NAME_BYTES_MAX: Final = 256
 NONCE_BYTES: Final = 16
 TIME_US_MAX: Final = 253_402_300_799_999_999  # the end of the year 9999: the last that ISO 8601 has
+_HIDDEN: Final = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
+)
+"""Controls, line ends, and marks that turn the direction of text: what a terminal would obey."""
 
 
 def read_map(value: object, keys: frozenset[str], what: str) -> Fields:
@@ -63,6 +68,15 @@ def read_name(value: object, what: str) -> str:
     if isinstance(value, str) and value and len(value.encode()) <= NAME_BYTES_MAX:
         return value
     raise RemoteError(f"{what} is not a text of 1 to {NAME_BYTES_MAX} bytes")
+
+
+def read_line(value: object, bytes_max: int, what: str) -> str:
+    """A text that is present, hence not empty, not long, and that a terminal only shows."""
+    if not isinstance(value, str) or not 0 < len(value.encode()) <= bytes_max:
+        raise RemoteError(f"{what} is not a text of 1 to {bytes_max} bytes")
+    if _HIDDEN.search(value):
+        raise RemoteError(f"{what} is not one line without control characters")
+    return value
 
 
 def read_opaque(value: object, size: int, what: str) -> bytes:

@@ -36,6 +36,7 @@ from pulsarcast.model.ids import (
     parse_peer,
     peer_text,
 )
+from pulsarcast.model.listings import Listing
 from pulsarcast.model.pointers import Pointer
 from pulsarcast.model.topic_types import (
     AttributeRule,
@@ -56,7 +57,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-def to_readable(descriptor: EventDescriptor | TopicDescriptor | Pointer) -> Readable:
+def to_readable(descriptor: EventDescriptor | TopicDescriptor | Pointer | Listing) -> Readable:
     """A descriptor as JSON for people."""
     match descriptor:
         case EventDescriptor():
@@ -65,6 +66,8 @@ def to_readable(descriptor: EventDescriptor | TopicDescriptor | Pointer) -> Read
             return _topic_to_readable(descriptor)
         case Pointer():
             return _pointer_to_readable(descriptor)
+        case Listing():
+            return _listing_to_readable(descriptor)
 
 
 def from_readable(readable: Mapping[str, Any]) -> EventDescriptor | TopicDescriptor:
@@ -191,6 +194,8 @@ def _topic_to_readable(topic: TopicDescriptor) -> Readable:
         ],
         "contentRouting": topic.content_routing,
         "payloadBytesMax": topic.payload_bytes_max,
+        "description": topic.description,
+        "tags": list(topic.tags),
         "nonce": _bytes_out(topic.nonce),
         "meta": topic.is_meta,
         "validUntil": [_mark_out(mark) for mark in topic.valid_until],
@@ -251,6 +256,8 @@ def _settings_from_readable(metadata: Mapping[str, Any]) -> TopicSettings:
         attributes=tuple(AttributeRule(**rule) for rule in metadata["attributes"]),
         content_routing=metadata["contentRouting"],
         payload_bytes_max=metadata["payloadBytesMax"],
+        description=metadata["description"],
+        tags=tuple(metadata["tags"]),
         extensions=_extensions_in(metadata["extensions"]),
     )
 
@@ -263,6 +270,20 @@ def _pointer_to_readable(pointer: Pointer) -> Readable:
         "number": pointer.number,
         "newest": _link(pointer.cid),
         "signature": _bytes_out(pointer.signature),
+    }
+
+
+def _listing_to_readable(listing: Listing) -> Readable:
+    return {
+        "descriptor": "listing",
+        "name": listing.name,
+        "author": peer_text(listing.author),
+        "topic": _link(listing.topic),
+        "number": listing.number,
+        "description": listing.description,
+        "tags": list(listing.tags),
+        "expires": _time_text(listing.expires_us),
+        "signature": _bytes_out(listing.signature),
     }
 
 

@@ -91,6 +91,8 @@ class _Settings(msgspec.Struct, frozen=True, kw_only=True):
     attributes: tuple[AttributeRule, ...] = ()
     content_routing: bool = False  # events travel to those whose filters on attributes they match
     payload_bytes_max: int = PAYLOAD_BYTES_MAX
+    description: str = ""  # for people; a topic that has one, or a tag, is listed
+    tags: tuple[str, ...] = ()  # ascending, as `words.tag_of` gives them
     extensions: dict[str, object] = {}
 
 
@@ -154,6 +156,11 @@ class TopicDescriptor(_Settings, frozen=True, kw_only=True):
     def is_sequenced(self) -> bool:
         """Whether several sequencers agree on the order, so that it outlives some of them."""
         return self.delivery_order is DeliveryOrder.TOTAL and len(self.sequencers) > 1
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether this version may be found by its words and tags (docs/spec/discovery.md)."""
+        return bool(self.description or self.tags)
 
     def may_publish(self, peer: PeerId) -> bool:
         """Whether this version lets a peer publish."""

@@ -13,6 +13,7 @@ letters. A field at its default is left out:
     root      root of the tree                 sequencers, recovery
     keep      retention: age, count, bytes     payload          most bytes of a payload
     attributes  list of name, type, min, max   content          true: they route events
+    about     description                      tags             ascending
     x         extensions
     until, flush    frontiers: [publisher, epoch, number], ascending
     signer    where it is not the author       s                signature over all the rest
@@ -33,6 +34,7 @@ from pulsarcast.model.fields import (
     check_version,
     read_extensions,
     read_int,
+    read_line,
     read_list,
     read_map,
     read_name,
@@ -55,6 +57,7 @@ from pulsarcast.model.topic_types import (
     TopicDescriptor,
     TopicSettings,
 )
+from pulsarcast.model.words import DESCRIPTION_BYTES_MAX, TAG_BYTES_MAX, TAGS_MAX
 
 # A new version travels as the payload of an event in the meta topic.
 TOPIC_BYTES_MAX: Final = PAYLOAD_BYTES_MAX
@@ -62,7 +65,7 @@ ATTRIBUTE_RULES_MAX: Final = 64
 
 _SETTING_KEYS = frozenset(
     ("allow", "request", "ask", "link", "order", "travel", "root", "sequencers", "recovery")
-).union(("keep", "payload", "attributes", "content", "x"))
+).union(("keep", "payload", "attributes", "content", "about", "tags", "x"))
 _TOPIC_KEYS = _SETTING_KEYS.union(
     ("v", "name", "author", "created", "nonce", "number", "first", "parent", "#", "meta"),
     ("until", "flush", "signer", "s"),
@@ -143,6 +146,10 @@ def _settings_fields(settings: TopicSettings) -> Fields:
         fields["content"] = True
     if settings.payload_bytes_max != PAYLOAD_BYTES_MAX:
         fields["payload"] = settings.payload_bytes_max
+    if settings.description:
+        fields["about"] = settings.description
+    if settings.tags:
+        fields["tags"] = list(settings.tags)
     if settings.extensions:
         fields["x"] = dict(settings.extensions)
     return fields
@@ -224,6 +231,8 @@ def _read_settings(fields: Fields) -> dict[str, Any]:
         "attributes": _read_rules(get("attributes")) if "attributes" in fields else (),
         "content_routing": _read_flag(fields, "content", default=False),
         "payload_bytes_max": _read_payload_max(fields),
+        "description": read_description(get("about")) if "about" in fields else "",
+        "tags": read_tags(get("tags")) if "tags" in fields else (),
         "extensions": read_extensions(get("x")) if "x" in fields else {},
     }
 
@@ -314,6 +323,21 @@ def _read_bound(value: object, kind: str) -> int | float | str:
     if kind == "float" and isinstance(value, (int, float)) and not isinstance(value, bool):
         return value
     raise RemoteError(f"a bound that an attribute of type {kind} cannot have")
+
+
+def read_description(value: object) -> str:
+    """A description, of a topic or in its listing."""
+    return read_line(value, DESCRIPTION_BYTES_MAX, "a description")
+
+
+def read_tags(value: object) -> tuple[str, ...]:
+    """Tags, of a topic or in its listing: ascending, each at most once."""
+    tags = tuple(
+        read_line(tag, TAG_BYTES_MAX, "a tag") for tag in read_list(value, TAGS_MAX, "tags")
+    )
+    if any(before >= after for before, after in pairwise(tags)):
+        raise RemoteError("tags is not in ascending order", code=Rejection.NOT_CANONICAL)
+    return tags
 
 
 def _read_marks(value: object, what: str) -> tuple[Mark, ...]:

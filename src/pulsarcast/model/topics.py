@@ -18,7 +18,7 @@ import msgspec
 from pulsarcast.model.cbor import encode, opaque
 from pulsarcast.model.errors import LocalError, Rejection, RemoteError, caller_to_blame
 from pulsarcast.model.events import Attribute, EventDescriptor
-from pulsarcast.model.fields import NONCE_BYTES, TIME_US_MAX, Fields
+from pulsarcast.model.fields import NAME_BYTES_MAX, NONCE_BYTES, TIME_US_MAX, Fields, read_line
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topic_types import (
@@ -39,6 +39,7 @@ from pulsarcast.model.topic_wire import (
     read_topic,
     topic_fields,
 )
+from pulsarcast.model.words import tags_of
 
 __all__ = [
     "ATTRIBUTE_TYPES",
@@ -188,6 +189,7 @@ def settled(settings: TopicSettings, author: PeerId) -> TopicSettings:
         root=None if settings.root == author else settings.root,
         sequencers=sequencers,
         publishers=publishers,
+        tags=tags_of(settings.tags),
     )
 
 
@@ -240,6 +242,10 @@ def _check_rules(topic: TopicDescriptor) -> None:
             )
         if META in topic.subtopics:
             raise RemoteError("a meta topic has no meta topic", code=Rejection.INVALID_TOPIC)
+        if topic.is_listed:
+            raise RemoteError("a meta topic is not listed", code=Rejection.INVALID_TOPIC)
+    if topic.is_listed:
+        read_line(topic.name, NAME_BYTES_MAX, "a listed topic's name")
 
 
 def _check_place(topic: TopicDescriptor) -> None:

@@ -9,6 +9,7 @@ from pulsarcast.model.errors import Refusal
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.lineage import Gap
+from pulsarcast.model.listings import Listing
 from pulsarcast.protocol.messages import Contact, Message
 from pulsarcast.protocol.store import Query, Write
 
@@ -80,7 +81,7 @@ class Trace(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """Answer a command: a CID, a block, or why it is refused."""
+    """Answer a command: a CID, a block, listings, or why it is refused."""
 
     call: int
     refusal: Refusal | None = None
@@ -94,6 +95,9 @@ class Reply(Struct, frozen=True):
     """What is missing among the events of a walk."""
     cursor: bytes = b""
     """Where a walk goes on; empty: there is nothing before."""
+    listings: tuple[Listing, ...] = ()
+    cut: bool = False
+    """Whether there are, or may be, more listings than these."""
 
 
 class Stopped(Struct, frozen=True):

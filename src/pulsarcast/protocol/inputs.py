@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from pulsarcast.model.events import Attribute
 from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.listings import Search
 from pulsarcast.model.topics import TopicSettings
 from pulsarcast.protocol.messages import Contact, Message
 from pulsarcast.protocol.store import Answer, MarkState, StateRow
@@ -156,6 +157,14 @@ class Resolve(Struct, frozen=True):
     name: str
 
 
+class FindTopics(Struct, frozen=True):
+    """Find listed topics by words, tags and author: at most `limit`, with the authors in turn."""
+
+    call: int
+    search: Search
+    limit: int
+
+
 class ReadHistory(Struct, frozen=True):
     """Read up to `limit` events of the node's log of a topic, from `index` on."""
 
@@ -221,7 +230,7 @@ class PersistFailed(Struct, frozen=True):
 
 TopicCommand: TypeAlias = CreateTopic | UpdateTopic
 SubscriptionCommand: TypeAlias = Subscribe | Unsubscribe | SubscribeContent | UnsubscribeContent
-ReadCommand: TypeAlias = FetchBlock | Walk | Resolve | ReadHistory
+ReadCommand: TypeAlias = FetchBlock | Walk | Resolve | FindTopics | ReadHistory
 Call: TypeAlias = TopicCommand | SubscriptionCommand | Publish | ReadCommand
 """A command that is answered, once."""
 Command: TypeAlias = Call | Acknowledge

@@ -57,6 +57,7 @@ from pulsarcast.protocol.limits import (
     BLOCKS_MAX,
     CONTACTS_MAX,
     INTEGER_MAX,
+    LISTINGS_MAX,
     MARKS_MAX,
     RANGES_MAX,
 )
@@ -358,6 +359,34 @@ class StorePointer(Struct, frozen=True):
     pointer: Block
 
 
+Listings: TypeAlias = Annotated[tuple[Block, ...], Many(LISTINGS_MAX)]
+
+
+class FindListings(Struct, frozen=True):
+    """Ask for the listings under a key: a word's, a tag's or an author's."""
+
+    request: Number
+    key: FullKey
+
+
+class ListingsFound(Struct, frozen=True):
+    """The listings that the sender keeps under the key, authors in turn, and closer peers."""
+
+    request: Number
+    listings: Listings
+    full: bool
+    """Whether the sender keeps as many as it may, so that there may be others."""
+    contacts: Contacts
+
+
+class StoreListings(Struct, frozen=True):
+    """Ask a peer to keep listings under a key, unless it knows newer ones or they have no room."""
+
+    request: Number
+    key: FullKey
+    listings: Listings
+
+
 KeyRange: TypeAlias = Annotated[
     tuple[FullKey, FullKey, Count, FullKey], Parts(("first", "last", "count", "digest"))
 ]
@@ -405,6 +434,9 @@ DhtMessage: TypeAlias = (
     | FindPointer
     | PointerFound
     | StorePointer
+    | FindListings
+    | ListingsFound
+    | StoreListings
     | CompareKeys
     | KeysDiffer
     | WantBlocks

@@ -42,6 +42,7 @@ from pulsarcast.protocol.following.descriptors import Descriptors
 from pulsarcast.protocol.following.following import Following, OnDisk
 from pulsarcast.protocol.following.handing_in import HandingIn
 from pulsarcast.protocol.following.joiners import Joiners
+from pulsarcast.protocol.following.own_listings import OwnListings
 from pulsarcast.protocol.following.renewal import Renewal
 from pulsarcast.protocol.following.republishing import Republishing
 from pulsarcast.protocol.history.walks import Walks
@@ -50,6 +51,7 @@ from pulsarcast.protocol.inputs import (
     CreateTopic,
     FetchBlock,
     FindPeer,
+    FindTopics,
     Halt,
     Input,
     Loaded,
@@ -165,7 +167,8 @@ class Node:
             self.renewal,
             self,
         )
-        self.republishing = Republishing(context, self.dht, self.descriptors)
+        self.own_listings = OwnListings(context, self.dht, self.followed)
+        self.republishing = Republishing(context, self.dht, self.descriptors, self.own_listings)
         self.joiners = Joiners(context, self.dht, self.descriptors, self.following)
         self.content = Content(
             context,
@@ -189,6 +192,7 @@ class Node:
             self.renewal,
             self.publisher,
             self.fencing,
+            self.own_listings,
         )
         self.subscriptions = SubscriptionCommands(
             context, self.following, self.descriptors, self.content
@@ -255,7 +259,7 @@ class Node:
                 self.subscriptions.handle(given)
             case CreateTopic() | UpdateTopic():
                 self.topic_commands.handle(given)
-            case FetchBlock() | Walk() | Resolve() | ReadHistory():
+            case FetchBlock() | Walk() | Resolve() | FindTopics() | ReadHistory():
                 self.reading.handle(given)
             case _ as unreachable:
                 assert_never(unreachable)
@@ -438,6 +442,7 @@ class Node:
             self.handing_in.offer_again(decode_event(block))
         self.descriptors.trim()
         self.republishing.start()
+        self.own_listings.start()
         if disk_was_restored:
             self.fencing.clear_restored_flag()
 

@@ -9,6 +9,7 @@ import pytest
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import Position, decode_event, decode_request
 from pulsarcast.model.ids import cid_of
+from pulsarcast.model.listings import decode_listing, sign_listing
 from pulsarcast.model.pointers import decode_pointer, sign_pointer
 from pulsarcast.model.topics import (
     AttributeRule,
@@ -42,12 +43,14 @@ BLOCKS = [
     FIRST.block,
     next_version(ALICE, FIRST, RICH, created=CREATED, valid_until=[Mark(BOB.peer_id, 1, 2)]).block,
     sign_pointer(ALICE, "news", 7, FIRST.cid).block,
+    sign_listing(ALICE, FIRST, 7).block,
 ]
 READERS: list[Callable[[bytes], object]] = [
     decode_event,
     decode_request,
     decode_topic,
     decode_pointer,
+    decode_listing,
 ]
 # Heads of CBOR items that claim much, nest, or end early.
 LARGE = ["9bffffffffffffffff", "bb7fffffffffffffff", "5affffffff", "7bffffffffffffffff"]

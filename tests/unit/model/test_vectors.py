@@ -10,6 +10,7 @@ from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import decode_event, decode_request
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import cid_of, cid_text, peer_text
+from pulsarcast.model.listings import decode_listing
 from pulsarcast.model.pointers import decode_pointer
 from pulsarcast.model.readable import from_readable, to_readable
 from pulsarcast.model.topics import decode_topic
@@ -19,6 +20,7 @@ READERS: dict[str, Callable[[bytes], Any]] = {
     "event": decode_event,
     "topic": decode_topic,
     "pointer": decode_pointer,
+    "listing": decode_listing,
 }
 
 
@@ -31,7 +33,9 @@ def what(vector: dict[str, Any]) -> str:
     return str(vector["what"])
 
 
-WRITTEN_BY_PEOPLE = [vector for vector in load("golden.json") if vector["kind"] != "pointer"]
+WRITTEN_BY_PEOPLE = [
+    vector for vector in load("golden.json") if vector["kind"] not in ("pointer", "listing")
+]
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -25,11 +25,13 @@ from pulsarcast.protocol.messages import (
     Credit,
     EventMessage,
     FetchRange,
+    FindListings,
     FindPeers,
     FrontierPage,
     HandOver,
     Join,
     JoinRefused,
+    ListingsFound,
     Meet,
     Members,
     Message,
@@ -39,6 +41,7 @@ from pulsarcast.protocol.messages import (
     Status,
     StoreBlocks,
     Stored,
+    StoreListings,
 )
 from pulsarcast.protocol.store import MarkState
 from pulsarcast.wire import codec, derive
@@ -122,6 +125,9 @@ GOLDEN: list[tuple[Message, str]] = [
     (HandOver(TOPIC, None), f"aa0126 0a24{X}"),
     (Meet(TOPIC, 1, 8), f"82024a 0a24{X} 1220{'00' * 31}01 1808"),
     (Members(TOPIC, (Contact(PEER),)), f"8a0250 0a24{X} 12280a26{P}"),
+    (FindListings(7, 1), f"b20424 0807 1220{'00' * 31}01"),
+    (ListingsFound(7, (b"a", b"bc"), True, ()), "ba040b 0807 120161 12026263 1801"),
+    (StoreListings(8, 1, (b"a",)), f"c20427 0808 1220{'00' * 31}01 1a0161"),
 ]
 
 

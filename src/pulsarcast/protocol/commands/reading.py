@@ -1,4 +1,4 @@
-"""Reading: blocks, names, history and walks."""
+"""Reading: blocks, names, listed topics, history and walks."""
 
 from collections.abc import Callable
 from typing import assert_never
@@ -11,6 +11,7 @@ from pulsarcast.model.errors import (
     TopicNotFound,
 )
 from pulsarcast.model.ids import Cid
+from pulsarcast.model.listings import Listing
 from pulsarcast.model.pointers import decode_pointer
 from pulsarcast.protocol.commands.commands import Commands
 from pulsarcast.protocol.context import Context
@@ -21,6 +22,7 @@ from pulsarcast.protocol.history.walk import Page
 from pulsarcast.protocol.history.walks import Walks
 from pulsarcast.protocol.inputs import (
     FetchBlock,
+    FindTopics,
     ReadCommand,
     ReadHistory,
     Resolve,
@@ -31,6 +33,7 @@ from pulsarcast.protocol.store import Events, LoadLog
 NO_NAME = TopicNotFound(
     "no topic with this author and name was found: check both, and that peers are connected"
 ).refusal
+NO_PEER = NotFound("nothing was found, and no peer is reached yet: try again").refusal
 NO_BLOCK = NotFound("no peer that was asked has this content id").refusal
 NO_EVENT = LocalError("the content id is not that of a valid event").refusal
 
@@ -51,6 +54,8 @@ class ReadCommands(Commands[ReadCommand]):
                 self._walk(given)
             case Resolve():
                 self._resolve(given)
+            case FindTopics():
+                self._find_topics(given)
             case ReadHistory():
                 self._read_history(given)
             case _ as unreachable:
@@ -101,6 +106,17 @@ class ReadCommands(Commands[ReadCommand]):
                 self.answer(Reply(given.call, cid=decode_pointer(block).cid))
 
         self.dht.get_pointer(given.author, given.name, found)
+
+    def _find_topics(self, given: FindTopics) -> None:
+        def found(listings: list[Listing], is_cut: bool) -> None:
+            if not listings and self.dht.is_joining:
+                self.refuse(given.call, NO_PEER)
+                return
+            chosen, leaves_out = given.search.choose(listings, given.limit)
+            cut = is_cut or leaves_out
+            self.answer(Reply(given.call, listings=tuple(chosen), cut=cut))
+
+        self.dht.find_listings(given.search.keys, found)
 
     def _read_history(self, given: ReadHistory) -> None:
         def found(answer: Events) -> None:

@@ -26,6 +26,7 @@ from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.following.descriptors import Descriptors
 from pulsarcast.protocol.following.following import Following
+from pulsarcast.protocol.following.own_listings import OwnListings
 from pulsarcast.protocol.following.renewal import Renewal
 from pulsarcast.protocol.inputs import (
     CreateTopic,
@@ -52,6 +53,7 @@ class TopicCommands(Commands[TopicCommand]):
         renewal: Renewal,
         publisher: Publisher,
         fencing: EpochFencing,
+        listings: OwnListings,
     ) -> None:
         super().__init__(context, following)
         self.dht = dht
@@ -59,6 +61,7 @@ class TopicCommands(Commands[TopicCommand]):
         self.renewal = renewal
         self.publisher = publisher
         self.fencing = fencing
+        self.listings = listings
 
     def carry_out(self, given: TopicCommand) -> None:
         match given:
@@ -112,6 +115,7 @@ class TopicCommands(Commands[TopicCommand]):
             )
             if topic.is_sequenced:
                 summon(self.turn, versions)
+            self.listings.changed(topic)
             self.following.follow(
                 versions,
                 FollowReason.AUTHOR,
@@ -157,6 +161,7 @@ class TopicCommands(Commands[TopicCommand]):
             self.renewal.adopt(topic, version)
         if is_author:  # A name is its author's: without that key it leads to the version it led to.
             self._point_to(version, lambda: None)
+            self.listings.changed(version, current)
         announcement = Publish(given.call, meta.id, version.block, replicated=True)
         done = Reply(given.call, cid=version.cid, block=version.block)
 

@@ -18,13 +18,16 @@ from pulsarcast.protocol.messages import (
     Contact,
     DhtMessage,
     FindBlock,
+    FindListings,
     FindPeers,
     FindPointer,
     KeysDiffer,
+    ListingsFound,
     Peers,
     PointerFound,
     StoreBlocks,
     Stored,
+    StoreListings,
     StorePointer,
     WantBlocks,
 )
@@ -34,15 +37,25 @@ TIMER_GRAIN_S = 0.001
 
 Answered = Callable[[DhtMessage | None], None]
 Question = (
-    FindPeers | FindBlock | FindPointer | StoreBlocks | StorePointer | CompareKeys | WantBlocks
+    FindPeers
+    | FindBlock
+    | FindPointer
+    | FindListings
+    | StoreBlocks
+    | StorePointer
+    | StoreListings
+    | CompareKeys
+    | WantBlocks
 )
 """It gets its number when it is sent."""
 ANSWERS: dict[type[Question], type[DhtMessage]] = {
     FindPeers: Peers,
     FindBlock: BlockFound,
     FindPointer: PointerFound,
+    FindListings: ListingsFound,
     StoreBlocks: Stored,
     StorePointer: Stored,
+    StoreListings: Stored,
     CompareKeys: KeysDiffer,
     WantBlocks: StoreBlocks,
 }

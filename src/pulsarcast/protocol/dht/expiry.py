@@ -17,6 +17,9 @@ from pulsarcast.protocol.parameters import Parameters
 TOPIC_FACTOR = 10
 """A topic's version is kept this many times longer than an event: members have the events too, but
 a newcomer finds the topic itself only in the DHT. Versions are few, and change less often."""
+LISTING_SHARE = 10
+"""A listing is kept for this part of the time of an event: three days, by default. Its author signs
+it anew every day, so that a topic that its author lists no longer is soon found no longer."""
 AHEAD_US_MAX = 86_400_000_000
 """Bounds how far another clock may be ahead: a day, the largest mistake about a time zone."""
 
@@ -54,3 +57,8 @@ def topic_lifetime(version: TopicDescriptor, parameters: Parameters) -> Lifetime
     """How long the DHT keeps a version of a topic."""
     prolonged_us = int(parameters.block_expiry_s * 1_000_000)
     return Lifetime(version.created, version.created + TOPIC_FACTOR * prolonged_us, prolonged_us)
+
+
+def listing_lifetime_us(parameters: Parameters) -> int:
+    """How long the DHT keeps a listing from when its author signs it."""
+    return int(parameters.block_expiry_s * 1_000_000) // LISTING_SHARE

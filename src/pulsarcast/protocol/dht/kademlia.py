@@ -2,37 +2,43 @@
 
 The parts are: known peers (`routing`, `membership`), finding closer peers (`lookup`, `lookups`),
 waiting for answers (`calls`), placing blocks (`placing`), keeping them (`blocks`), keeping replicas
-alike (`replication`) and mutable `pointers`. All that it holds is bounded.
+alike (`replication`), mutable `pointers`, and `listings` of topics. All that it holds is bounded.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import assert_never
 
 from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of
 from pulsarcast.model.keys import Key
+from pulsarcast.model.listings import Listing
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.blocks import Blocks, BlocksOwner
 from pulsarcast.protocol.dht.calls import Calls
+from pulsarcast.protocol.dht.listings import Listings
 from pulsarcast.protocol.dht.lookups import Lookups
 from pulsarcast.protocol.dht.membership import Membership
 from pulsarcast.protocol.dht.placing import Placing
 from pulsarcast.protocol.dht.pointers import Pointers
 from pulsarcast.protocol.dht.replication import ANNOUNCED, Replication
 from pulsarcast.protocol.dht.routing import RoutingTable, Seen
+from pulsarcast.protocol.dht.showing import Showing
 from pulsarcast.protocol.messages import (
     BlockFound,
     CompareKeys,
     Contact,
     DhtMessage,
     FindBlock,
+    FindListings,
     FindPeers,
     FindPointer,
     KeysDiffer,
+    ListingsFound,
     Peers,
     PointerFound,
     StoreBlocks,
     Stored,
+    StoreListings,
     StorePointer,
     WantBlocks,
 )
@@ -45,6 +51,7 @@ class Kademlia:
     __slots__ = (
         "_blocks",
         "_calls",
+        "_listings",
         "_lookups",
         "_membership",
         "_parameters",
@@ -73,13 +80,16 @@ class Kademlia:
         self._membership = Membership(context, table, calls, lookups)
         self._placing = Placing(context, calls, lookups, table, blocks)
         self._replication = Replication(context, table, calls, blocks)
-        self._pointers = Pointers(context, table, calls, lookups)
+        showing = Showing(context, table, calls, lookups)
+        self._pointers = Pointers(context, table, lookups, showing)
+        self._listings = Listings(context, table, lookups, showing)
 
     # Known peers.
 
-    def start(self, contacts: Sequence[Contact], rows: Iterable[StateRow] = ()) -> None:
+    def start(self, contacts: Sequence[Contact], rows: Sequence[StateRow] = ()) -> None:
         """Find the node's place among the peers; `rows` are what the disk remembers."""
         self._pointers.restore(rows)
+        self._listings.restore(rows)
         self._membership.start(contacts)
         self._replication.start()
         self._tend_later()
@@ -124,6 +134,7 @@ class Kademlia:
             "dht_lookups": len(self._lookups),
             "dht_held": len(self._blocks),
             "dht_pointers": len(self._pointers),
+            "dht_listings": len(self._listings),
         }
 
     def _failed(self, contact: Contact) -> None:
@@ -137,6 +148,7 @@ class Kademlia:
         self._tend_later()
         self._membership.tend()
         self._pointers.spread_next()
+        self._listings.tend()
 
     # Looking up.
 
@@ -208,6 +220,18 @@ class Kademlia:
         """Find the newest pointer of an author and name, and store it at replicas that lack it."""
         self._pointers.find(author, name, then)
 
+    def put_listings(
+        self, key: Key, listings: Sequence[Listing], then: Callable[[int], None]
+    ) -> None:
+        """Place listings on the r peers closest to a key; `then` gets how many keep some."""
+        self._listings.place(key, listings, then)
+
+    def find_listings(
+        self, keys: Sequence[Key], then: Callable[[list[Listing], bool], None]
+    ) -> None:
+        """Find the listings under any of the keys, and whether there may be others."""
+        self._listings.find(keys, then)
+
     # Messages.
 
     def receive(self, sender: PeerId, message: DhtMessage) -> None:
@@ -223,6 +247,7 @@ class Kademlia:
                 | BlockFound(request=request)
                 | Stored(request=request)
                 | PointerFound(request=request)
+                | ListingsFound(request=request)
             ):
                 self._calls.answer(sender, request, message)
             case FindBlock():
@@ -235,6 +260,10 @@ class Kademlia:
                 self._pointers.answer(sender, message)
             case StorePointer():
                 self._pointers.receive(sender, message)
+            case FindListings():
+                self._listings.answer(sender, message)
+            case StoreListings():
+                self._listings.receive(sender, message)
             case CompareKeys():
                 self._replication.answer_compare(sender, message)
             case WantBlocks():

@@ -15,6 +15,7 @@ from pulsarcast.protocol.messages import (
     Contact,
     DhtMessage,
     FindPeers,
+    ListingsFound,
     Peers,
     PointerFound,
 )
@@ -108,7 +109,7 @@ class Lookups:
     def _answered(self, lookup: Lookup, contact: Contact, answer: DhtMessage | None) -> None:
         if lookup.finished:
             return
-        if not isinstance(answer, Peers | BlockFound | PointerFound):
+        if not isinstance(answer, Peers | BlockFound | PointerFound | ListingsFound):
             lookup.failed(contact)
             self._advance(lookup)
             return

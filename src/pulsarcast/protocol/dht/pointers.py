@@ -10,15 +10,14 @@ Each keeper shows its pointers to the other keepers in turn, so that pointers ou
 from collections.abc import Callable, Iterable
 
 from pulsarcast.model.errors import Rejection, RemoteError
-from pulsarcast.model.ids import Cid, PeerId, cid_of, peer_key
+from pulsarcast.model.ids import PeerId, cid_of
 from pulsarcast.model.keys import Key
 from pulsarcast.model.pointers import Pointer, decode_pointer, pointer_key
 from pulsarcast.protocol.context import Context
-from pulsarcast.protocol.dht.calls import Calls
 from pulsarcast.protocol.dht.lookup import Lookup
 from pulsarcast.protocol.dht.lookups import Lookups
-from pulsarcast.protocol.dht.placing import PATIENCE
 from pulsarcast.protocol.dht.routing import RoutingTable
+from pulsarcast.protocol.dht.showing import Showing
 from pulsarcast.protocol.messages import (
     Contact,
     DhtMessage,
@@ -44,16 +43,16 @@ def is_newer(pointer: Pointer, than: Pointer) -> bool:
 class Pointers:
     """The pointers that a node keeps, places and looks for."""
 
-    __slots__ = ("_calls", "_kept", "_lookups", "_parameters", "_shown", "_table", "_turn")
+    __slots__ = ("_kept", "_lookups", "_parameters", "_showing", "_shown", "_table", "_turn")
 
     def __init__(
-        self, context: Context, table: RoutingTable, calls: Calls, lookups: Lookups
+        self, context: Context, table: RoutingTable, lookups: Lookups, showing: Showing
     ) -> None:
         self._turn = context.turn
         self._parameters = context.parameters
         self._table = table
-        self._calls = calls
         self._lookups = lookups
+        self._showing = showing
         self._kept: dict[Key, Pointer] = {}
         self._shown = 0
 
@@ -116,13 +115,7 @@ class Pointers:
             return
         self._shown = (self._shown + 1) % len(self._kept)
         key = list(self._kept)[self._shown]
-        for contact in self._table.closest(key, self._parameters.replicas):
-            self._show(contact, self._kept[key], _nothing)
-
-    def _show(
-        self, contact: Contact, pointer: Pointer, then: Callable[[DhtMessage | None], None]
-    ) -> None:
-        self._calls.ask(contact, StorePointer(0, pointer.block), then)
+        self._showing.show_to_known(key, StorePointer(0, self._kept[key].block))
 
     # Placing.
 
@@ -131,62 +124,8 @@ class Pointers:
         pointer = decode_pointer(pointer_block)
         key = pointer_key(pointer.author, pointer.name)
 
-        def found(lookup: Lookup) -> None:
-            contacts = lookup.candidates(2 * self._parameters.bucket_size)
-            self._place_at(key, pointer, contacts, then)
-
-        self._lookups.find_peers(key, found, count=self._parameters.replicas)
-
-    def _place_at(
-        self, key: Key, pointer: Pointer, contacts: list[Contact], then: Callable[[int], None]
-    ) -> None:
-        replicas = self._parameters.replicas
-        cid: Cid = cid_of(pointer.block)
-        places = contacts[::-1]
-        count = 0
-        pending = 0
-        refused = 0  # By peers that know a newer one: asking others would not help.
-        ended = False
-
-        def end() -> None:
-            nonlocal ended
-            if not ended:
-                ended = True
-                self._turn.cancel(timer)
-                then(count)
-
-        def advance() -> None:
-            nonlocal pending
-            while not ended and count + refused + pending < replicas and places:
-                pending += 1
-                self._show(places.pop(), pointer, answered)
-            if not pending:
-                end()
-
-        def answered(answer: DhtMessage | None) -> None:
-            nonlocal count, pending, refused
-            pending -= 1
-            if isinstance(answer, Stored):
-                kept = cid in answer.cids
-                count += kept
-                refused += not kept
-            advance()
-
-        def synced() -> None:
-            nonlocal count, pending
-            pending -= 1
-            count += 1
-            advance()
-
-        timer = self._turn.after(PATIENCE * self._parameters.rpc_timeout_s, end)
-        away = self._table.me ^ key
-        closer = sum(peer_key(contact.peer) ^ key < away for contact in contacts[:replicas])
-        if closer < replicas:
-            if self.keep(pointer, synced):
-                pending += 1
-            else:
-                refused += 1
-        advance()
+        question = StorePointer(0, pointer_block)
+        self._showing.place(key, question, lambda synced: self.keep(pointer, synced), then)
 
     # Finding.
 
@@ -216,7 +155,7 @@ class Pointers:
                 return
             for contact in lookup.closest(self._parameters.replicas):
                 if seen[contact.peer] != newest.block:
-                    self._show(contact, newest, _nothing)
+                    self._showing.show(contact, StorePointer(0, newest.block))
             ours = self._kept.get(key)
             if ours is not None and is_newer(newest, ours):
                 self.keep(newest, lambda: None)
@@ -224,10 +163,6 @@ class Pointers:
 
         count = self._parameters.replicas
         self._lookups.find(key, FindPointer(0, key), found, judge=judge, count=count)
-
-
-def _nothing(_: DhtMessage | None) -> None:
-    """It does not matter whether it was kept: it will be shown again."""
 
 
 def _row_key(key: Key) -> bytes:

@@ -2,7 +2,8 @@
 
 A newcomer finds a topic's versions in the DHT alone, and a replica keeps a version for a time that
 is counted from its creation. A node that follows the topic asks in time for it to be kept longer. A
-topic that no node follows is forgotten: replicas do not ask.
+topic that no node follows is forgotten: replicas do not ask. Listings of the node's own topics are
+renewed with every round.
 """
 
 from collections import deque
@@ -11,6 +12,7 @@ from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.expiry import topic_lifetime
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.following.descriptors import Descriptors
+from pulsarcast.protocol.following.own_listings import OwnListings
 
 ROUNDS = 30
 """Rounds in the time by which a replica prolongs a version: one a day, by default."""
@@ -24,10 +26,13 @@ PAUSE_S = 1.0
 class Republishing:
     """Asks the DHT to keep the topics that the node follows."""
 
-    def __init__(self, context: Context, dht: Kademlia, descriptors: Descriptors) -> None:
+    def __init__(
+        self, context: Context, dht: Kademlia, descriptors: Descriptors, listings: OwnListings
+    ) -> None:
         self.turn = context.turn
         self.dht = dht
         self.descriptors = descriptors
+        self.listings = listings
         self.parameters = context.parameters
         self._due: deque[bytes] = deque()
 
@@ -40,6 +45,7 @@ class Republishing:
         return self.parameters.block_expiry_s / ROUNDS
 
     def _begin_round(self) -> None:
+        self.listings.renew()
         now_us = self.turn.wall_us
         self._due.extend(
             version.block

@@ -17,6 +17,7 @@ def commands_of(core: Core) -> TopicCommands:
         core.renewal,
         core.publisher,
         core.fencing,
+        core.listings,
     )
 
 

@@ -14,6 +14,7 @@ from pulsarcast.protocol.dht.placing import Placing
 from pulsarcast.protocol.dht.pointers import Pointers
 from pulsarcast.protocol.dht.replication import Replication
 from pulsarcast.protocol.dht.routing import RoutingTable
+from pulsarcast.protocol.dht.showing import Showing
 from pulsarcast.protocol.effects import Load, Persist, Send
 from pulsarcast.protocol.messages import (
     CompareKeys,
@@ -108,7 +109,8 @@ def test_a_node_that_knows_nobody_is_the_one_replica_of_its_block() -> None:
 
 def test_a_node_that_knows_nobody_keeps_and_finds_its_own_pointer() -> None:
     bench = Bench()
-    pointers = Pointers(bench.context, bench.table, bench.calls, bench.lookups)
+    showing = Showing(bench.context, bench.table, bench.calls, bench.lookups)
+    pointers = Pointers(bench.context, bench.table, bench.lookups, showing)
     block = sign_pointer(CAROL, "news", 1, topic_of(CAROL).cid).block
     counted: list[int] = []
     pointers.place(block, counted.append)

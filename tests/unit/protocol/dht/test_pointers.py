@@ -8,6 +8,7 @@ from pulsarcast.model.ids import Cid, cid_of
 from pulsarcast.model.pointers import Pointer, decode_pointer, pointer_key, sign_pointer
 from pulsarcast.protocol.dht import pointers
 from pulsarcast.protocol.dht.pointers import Pointers, is_newer
+from pulsarcast.protocol.dht.showing import Showing
 from pulsarcast.protocol.effects import Persist, Send
 from pulsarcast.protocol.messages import Stored, StorePointer
 from pulsarcast.protocol.store import DropState, PutState
@@ -145,7 +146,8 @@ def test_a_full_node_keeps_the_pointers_closest_to_itself(
 
 
 def pointers_of(parts: Parts) -> Pointers:
-    return Pointers(parts.context, parts.table, parts.calls, parts.lookups)
+    showing = Showing(parts.context, parts.table, parts.calls, parts.lookups)
+    return Pointers(parts.context, parts.table, parts.lookups, showing)
 
 
 def test_a_pointer_is_confirmed_once_on_disk_and_an_older_one_declined() -> None:
