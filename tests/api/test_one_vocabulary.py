@@ -77,7 +77,16 @@ def test_a_subscription_over_http_has_the_clients_options() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["publish", "publish_many", "subscribe", "unsubscribe", "history", "fetch", "walk"],
+    [
+        "find_topics",
+        "publish",
+        "publish_many",
+        "subscribe",
+        "unsubscribe",
+        "history",
+        "fetch",
+        "walk",
+    ],
 )
 def test_an_operation_over_http_is_called_as_the_clients_method(name: str) -> None:
     assert name in {each.name for each in ALL}
@@ -87,6 +96,7 @@ COMMANDS = {
     "topic create": ("create_topic", set()),
     "topic update": ("update_topic", {"drop_subtopic"}),
     "topic readers": ("readers", set()),
+    "topic find": ("find_topics", set()),
     "publish": ("publish", {"text", "file", "lines"}),
     "subscribe": ("subscribe", {"count"}),
     "history": ("history", set()),
@@ -97,7 +107,7 @@ COMMANDS = {
 }
 """Which method a command calls, and what else it takes: sources, an end, one reader alone,
 a sub-topic to remove."""
-SAID_OF_SETTINGS = {"is_open", "retention_days", "retention_count", "retention_bytes"}
+SAID_OF_SETTINGS = {"is_open", "unlist", "retention_days", "retention_count", "retention_bytes"}
 CONNECTION = {"context", "url", "token", "home", "wait", "as_json"}
 
 

@@ -1,4 +1,4 @@
-"""Commands about topics: `topic create|show|list|update|alias`, `unsubscribe`."""
+"""Commands about topics: `topic create|show|list|find|update|alias`, `unsubscribe`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from pulsarcast.cli.output import emit
-from pulsarcast.cli.remote import parent_of, remote, table
+from pulsarcast.cli.output import emit, plain
+from pulsarcast.cli.remote import parent_of, remote, short, table
 from pulsarcast.model import api
 from pulsarcast.model.topic_types import ATTRIBUTE_TYPES, META
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 ORDERS = ("none", "per-publisher", "causal", "total")
 DISSEMINATIONS = ("tree", "cube")
 LINKINGS = ("LAST_SEEN", "CUSTOM")
-_REPEATED = {"requester": "requesters", "recovery_key": "recovery_keys"}
+_REPEATED = {"requester": "requesters", "recovery_key": "recovery_keys", "tag": "tags"}
+LISTED_MAX = 1000
+"""Listed topics that the daemon names in one answer, at most."""
 
 
 @click.group()
@@ -95,6 +97,15 @@ def setting_options(command: Any) -> Any:
             help="Send an event only to peers whose filters it matches.",
         ),
         click.option(
+            "--description", help="A line for people. It lists the topic, for all peers to find."
+        ),
+        click.option(
+            "--tag",
+            multiple=True,
+            help="Tag by which the topic is found. It lists the topic. May be repeated.",
+        ),
+        click.option("--unlist", is_flag=True, help="Remove the description and all tags."),
+        click.option(
             "--subtopic",
             multiple=True,
             metavar="NAME=TOPIC",
@@ -158,6 +169,7 @@ def _changed(
     retention_days: int | None,
     retention_count: int | None,
     retention_bytes: int | None,
+    unlist: bool,
     **chosen: Any,
 ) -> api.SettingsView:
     """The settings with what was chosen; an option that is left out changes nothing."""
@@ -177,6 +189,10 @@ def _changed(
         changes |= {"publishers": list(publisher) or None, "open": is_open}
     if attribute:
         changes["attributes"] = list(map(attribute_rule, attribute))
+    if unlist:
+        if "tags" in changes or "description" in changes:
+            raise click.UsageError("give --unlist, or --description and --tag")
+        changes |= {"description": "", "tags": []}
     kept = base.retention
     changes["retention"] = api.RetentionView(
         age_s=kept.age_s if retention_days is None else retention_days * 86_400,
@@ -236,8 +252,10 @@ def show(client: Client, topic: str, as_json: bool) -> None:
     ]
     lines = [
         ("id", found.id),
-        ("name", found.name),
+        ("name", plain(found.name)),
         ("author", found.author),
+        *([("description", plain(settings.description))] if settings.description else []),
+        *([("tags", plain(" ".join(settings.tags)))] if settings.tags else []),
         ("version", str(found.version)),
         ("order", settings.order),
         ("dissemination", settings.dissemination),
@@ -273,13 +291,17 @@ def _rule_text(rule: api.AttributeRuleView) -> str:
 
 
 @topic.command("list")
+@click.option("--author", metavar="PEER", help="List the listed topics of this author instead.")
 @remote
-def list_topics(client: Client, as_json: bool) -> None:
-    """List the topics that the node follows."""
+def list_topics(client: Client, author: str | None, as_json: bool) -> None:
+    """List the topics that the node follows, or those that an author lists."""
+    if author is not None:
+        _show_listings(client.find_topics(author=author, limit=LISTED_MAX), as_json=as_json)
+        return
     found = client.topics()
     rows = [
         (
-            " ".join(each.aliases) or each.name,
+            " ".join(each.aliases) or plain(each.name),
             each.order,
             str(each.newest),
             _subscribed(each),
@@ -306,7 +328,48 @@ def _left_out(topic: api.FollowedView) -> list[str]:
     if topic.below is None or not topic.below.left_out_count:
         return []
     named = [f"{cid}: {why}" for cid, why in topic.below.left_out.items()]
-    return [f"{topic.name}: {topic.below.left_out_count} sub-topics are not followed", *named]
+    return [
+        f"{plain(topic.name)}: {topic.below.left_out_count} sub-topics are not followed",
+        *named,
+    ]
+
+
+@topic.command("find")
+@click.argument("words", nargs=-1)
+@click.option("--tag", multiple=True, help="Tag that the topics have. May be repeated.")
+@click.option("--author", metavar="PEER", help="Author of the topics.")
+@click.option(
+    "--limit", type=click.IntRange(1, LISTED_MAX), default=100, help="Topics to show at most."
+)
+@remote
+def find(
+    client: Client,
+    words: tuple[str, ...],
+    tag: tuple[str, ...],
+    author: str | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Find listed topics of the whole network that have all WORDS."""
+    found = client.find_topics(" ".join(words), tags=tag, author=author, limit=limit)
+    _show_listings(found, as_json=as_json)
+
+
+def _show_listings(found: api.Listings, *, as_json: bool) -> None:
+    rows = [
+        (
+            plain(each.name),
+            plain(" ".join(each.tags)),
+            short(each.author),
+            each.id,
+            plain(each.description),
+        )
+        for each in found.listings
+    ]
+    text = table(rows, "TOPIC", "TAGS", "AUTHOR", "ID", "DESCRIPTION") or "no listed topic found"
+    if found.cut:
+        text += "\nthere may be more: search for more words, or for one author"
+    emit(found, text, as_json=as_json)
 
 
 @topic.command("readers")

@@ -98,6 +98,20 @@ class AsyncClient:
         """The topics that the node follows."""
         return await self._ask(calls.topics())
 
+    async def find_topics(
+        self,
+        words: str = "",
+        *,
+        tags: Sequence[str] = (),
+        author: str | None = None,
+        limit: int = 100,
+    ) -> api.Listings:
+        """Find listed topics that have all of these words and tags, or those of an author.
+
+        What a listing says is its author's own word; `cut` says whether there may be more.
+        """
+        return await self._ask(calls.find_topics(words, tags, author, limit))
+
     async def create_topic(
         self,
         name: str,

@@ -99,6 +99,20 @@ class Client:
         """The topics that the node follows."""
         return self._ask(calls.topics())
 
+    def find_topics(
+        self,
+        words: str = "",
+        *,
+        tags: Sequence[str] = (),
+        author: str | None = None,
+        limit: int = 100,
+    ) -> api.Listings:
+        """Find listed topics that have all of these words and tags, or those of an author.
+
+        What a listing says is its author's own word; `cut` says whether there may be more.
+        """
+        return self._ask(calls.find_topics(words, tags, author, limit))
+
     def create_topic(
         self,
         name: str,

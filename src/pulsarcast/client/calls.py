@@ -75,6 +75,23 @@ def topics() -> Ask[list[api.FollowedView]]:
     return Ask("GET", "/v1/topics", _json(api.Topics, lambda found: found.topics))
 
 
+def find_topics(
+    words: str, tags: Sequence[str], author: str | None, limit: int
+) -> Ask[api.Listings]:
+    """Listed topics, wherever they are."""
+    if isinstance(tags, str):
+        raise LocalError("give tags as a list, such as ['weather']")
+    query = {
+        "words": words,
+        "tags": ",".join(tags),
+        "limit": str(limit),
+        **({} if author is None else {"author": author}),
+    }
+    for text in query.values():
+        api.to_bytes(text, "utf-8")  # A text that is not Unicode cannot be said.
+    return Ask("GET", "/v1/listings", _json(api.Listings), query)
+
+
 def create_topic(
     name: str,
     settings: api.SettingsView | None,

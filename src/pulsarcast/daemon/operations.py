@@ -39,6 +39,16 @@ class HistoryQuery(msgspec.Struct, forbid_unknown_fields=True):
     where: Where = None
 
 
+class FindQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which listed topics: those that have all of these words and tags, or are of this author."""
+
+    words: str = ""
+    tags: str = ""
+    """With commas between them."""
+    author: str | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=PAGE_MAX)] = 100
+
+
 class PublishQuery(msgspec.Struct, forbid_unknown_fields=True):
     """What goes with a payload that is sent as it is; it goes before what JSON says in its body."""
 
@@ -70,6 +80,16 @@ async def list_topics(call: Call) -> Response:
     if topics is not None:
         found = [each for each in found if each.id in topics]
     return answer(api.Topics(found))
+
+
+async def find_topics(call: Call) -> Response:
+    """Listed topics, wherever they are."""
+    query = read_query(call.request, FindQuery)
+    tags = [tag for tag in query.tags.split(",") if tag]
+    found = await call.service.node.find_topics(
+        query.words, tags=tags, author=query.author, limit=query.limit
+    )
+    return answer(found)
 
 
 async def create_topic(call: Call) -> Response:
@@ -320,6 +340,11 @@ OPERATIONS: Final = (
         method="GET", path="/v1/topics", name="list_topics",
         summary="The topics that the node follows.", scope="read", handle=list_topics,
         answer=api.Topics, of_one_topic=True,
+    ),
+    Operation(
+        method="GET", path="/v1/listings", name="find_topics",
+        summary="Listed topics by words, tags and author, from the whole network.", scope="read",
+        handle=find_topics, query=FindQuery, answer=api.Listings, errors=(404, 422),
     ),
     Operation(
         method="POST", path="/v1/topics", name="create_topic", summary="Create a topic.",

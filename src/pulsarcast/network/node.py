@@ -25,11 +25,13 @@ import trio
 from pulsarcast.model.api import (
     WALK_MAX,
     FollowedView,
+    Listings,
     PeerView,
     ReaderView,
     cursor_from,
     cursor_text,
     gap_view,
+    listing_view,
 )
 from pulsarcast.model.errors import (
     Closed,
@@ -42,6 +44,7 @@ from pulsarcast.model.errors import (
 from pulsarcast.model.events import Attribute, decode_event
 from pulsarcast.model.filters import Filter, parse
 from pulsarcast.model.ids import Cid, PeerId, parse_cid, parse_peer, peer_text
+from pulsarcast.model.listings import search_for
 from pulsarcast.model.topic_types import EventLinking
 from pulsarcast.model.topics import META, TopicDescriptor, TopicSettings, decode_topic
 from pulsarcast.network import views, walking
@@ -75,6 +78,7 @@ from pulsarcast.protocol.inputs import (
     Command,
     CreateTopic,
     FetchBlock,
+    FindTopics,
     ReadHistory,
     Resolve,
     Subscribe,
@@ -271,6 +275,26 @@ class Node:
         # A member may know a version that no name leads to: a recovery key has signed it.
         is_newer = member is not None and member.descriptor.number > found.number
         return Topic(member.descriptor if member is not None and is_newer else found)
+
+    async def find_topics(
+        self,
+        words: str = "",
+        *,
+        tags: Sequence[str] = (),
+        author: str | None = None,
+        limit: int = 100,
+    ) -> Listings:
+        """Find listed topics that have all of these words and tags, or those of an author.
+
+        A topic is listed if it has a description or a tag. What a listing says is its author's own
+        word. `cut` says whether there are, or may be, more than these.
+        """
+        if isinstance(tags, str):
+            raise LocalError("give tags as a list, such as ['weather']")
+        by = None if author is None else parse_peer(author)
+        search = search_for(words, tags, by)
+        reply = await self._ask(lambda call: FindTopics(call, search, limit))
+        return Listings([listing_view(each) for each in reply.listings], reply.cut)
 
     # Events.
 

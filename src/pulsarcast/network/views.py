@@ -150,6 +150,8 @@ def _view(
         dissemination=descriptor.dissemination.value,
         open=descriptor.allowed_publishers is None,
         may_publish=_may_publish(descriptor, me),
+        description=descriptor.description,
+        tags=list(descriptor.tags),
         aliases=[alias for alias, named in aliases.items() if named == topic_id],
         subscribed=True,
         newest=log.newest,

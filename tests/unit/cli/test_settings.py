@@ -17,6 +17,7 @@ NOTHING: dict[str, Any] = {
     "dissemination": None,
     "sequencer": (),
     "publisher": (),
+    "unlist": False,
     "is_open": False,
     "attribute": (),
     "request_to_publish": None,

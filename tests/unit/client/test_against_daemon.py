@@ -18,6 +18,7 @@ from pulsarcast.model.errors import (
     InsufficientScope,
     InvalidFilter,
     InvalidToken,
+    LocalError,
     NotFollowed,
     TakenOver,
     TopicNotFound,
@@ -57,6 +58,24 @@ def wait_for(condition: Callable[[], bool], s_max: float = 20.0) -> None:
     while not condition():
         assert time.monotonic() < deadline_s, "it did not come about"
         time.sleep(0.02)
+
+
+def test_both_clients_find_a_listed_topic(client: Client, daemon: DaemonProcess) -> None:
+    settings = SettingsView(description="In Lisbon & Porto", tags=["Air quality"])
+    made = client.create_topic(next(_names), settings)
+    wait_for(lambda: bool(client.find_topics("porto").listings))
+    found = client.find_topics("lisbon", tags=["air quality"], author=made.author)
+    assert [listing.id for listing in found.listings] == [made.id]
+    assert client.topic(found.listings[0].id).settings.description == "In Lisbon & Porto"
+
+    async def again() -> None:
+        async with AsyncClient(daemon.url, daemon.token) as other:
+            assert await other.find_topics("lisbon", limit=1) == found
+
+    anyio.run(again)
+    for wrong in ({"tags": "weather"}, {"words": "!"}, {"author": "nobody"}):
+        with pytest.raises(LocalError):
+            client.find_topics(**wrong)  # type: ignore[arg-type]
 
 
 # Round trips.

@@ -52,6 +52,40 @@ def test_a_topic_is_created_shown_listed_and_changed(tmp_path: Path) -> None:
     play(scene)
 
 
+def test_a_listed_topic_is_found_and_one_that_is_unlisted_is_not(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with daemon(tmp_path) as desk, desk.client() as client:
+            settings = {"description": "In Lisbon", "tags": ["Weather", "IoT"]}
+            topic = await made(client, settings=settings)
+            shown = (await client.get(f"/v1/topics/{topic}")).json()
+            assert shown["settings"]["tags"] == ["iot", "weather"]
+            for query in ("words=lisbon", "tags=IoT,weather", f"author={desk.running.peer}"):
+                found = (await client.get(f"/v1/listings?{query}")).json()
+                assert found["cut"] is False
+                (listing,) = found["listings"]
+                assert (listing["id"], listing["description"]) == (topic, "In Lisbon")
+            assert (await client.get("/v1/listings?words=paris")).json()["listings"] == []
+            # What a view does not name stays as it is.
+            kept = await client.put(f"/v1/topics/{topic}", json={"settings": {}})
+            assert kept.json()["settings"]["description"] == "In Lisbon"
+            ended = {"settings": {"description": "", "tags": []}}
+            assert (await client.put(f"/v1/topics/{topic}", json=ended)).status_code == 200
+            assert (await client.get("/v1/listings?words=lisbon")).json()["listings"] == []
+            for wrong in (
+                "",
+                "words=%1b",
+                "author=nobody",
+                "words=a&words=b",
+                "limit=1001&words=a",
+            ):
+                answer = await client.get(f"/v1/listings?{wrong}")
+                assert answer.status_code in (400, 422), wrong
+            bad = {"name": "bad", "settings": {"description": "\x1b[2J"}}
+            assert (await client.post("/v1/topics", json=bad)).status_code == 422
+
+    play(scene)
+
+
 def test_what_is_published_is_in_the_history_as_it_was(tmp_path: Path) -> None:
     async def scene() -> None:
         async with daemon(tmp_path) as desk, desk.client() as client:
