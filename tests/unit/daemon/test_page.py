@@ -73,7 +73,7 @@ def test_every_path_that_it_asks_for_is_in_the_api() -> None:
     }
     offered = {each.path for each in ALL if each.method == "GET" and each.scope == "read"}
     events = {"/v1/topics/{topic}/events", "/v1/events/{event}"}
-    assert asked == {"/v1/status", "/v1/topics", "/v1/peers", *events}
+    assert asked == {"/v1/status", "/v1/topics", "/v1/listings", "/v1/peers", *events}
     assert asked <= offered
     assert JS.count("fetch(") == 1
     assert JS.count("ask(") == len(asked) + 1, "one more is its definition"
@@ -93,7 +93,7 @@ def test_no_text_becomes_markup_or_code(way: str) -> None:
 def test_what_the_script_names_is_on_the_page() -> None:
     ids = PAGE.values("id")
     assert len(ids) == len(set(ids))
-    named = set(re.findall(r"\$\(\"([\w-]+)\"\)", JS)) | {"topic-row", "peer-row"}
+    named = set(re.findall(r"\$\(\"([\w-]+)\"\)", JS)) | {"topic-row", "found-row", "peer-row"}
     assert named <= set(ids)
     # Every blank is filled in: its name stands before a colon, quoted where it must be.
     for name in set(PAGE.values("data-is")):

@@ -315,8 +315,31 @@ function showTopic(topic) {
     "topic-author": topic.author,
     "topic-version": count(topic.version),
     "topic-publishers": topic.open ? "every peer" : `named peers; this node: ${topic.may_publish}`,
+    "topic-tags": topic.tags.map(visible).join(" "),
+    "topic-about": visible(topic.description),
   });
+  $("topic-tags").hidden = topic.tags.length === 0;
+  $("topic-about").hidden = topic.description === "";
   drawTree($("tree"), topic);
+}
+
+// Listed topics of the whole network, when somebody asks.
+async function findTopics() {
+  const words = $("words").value.trim();
+  write($("found-note"), words ? "Searching …" : "");
+  const { listings, cut } = words
+    ? await ask(`/v1/listings?words=${encodeURIComponent(words)}`)
+    : { listings: [], cut: false };
+  const rows = listings.map((each) => [`${each.author} ${each.id}`, each]);
+  fillRows($("found"), "found-row", rows, (row, each) => fill(row, {
+    name: nameOf(each),
+    tags: (each.tags ?? []).map(visible).join(" "),
+    about: visible(each.description ?? ""),
+    author: each.author,
+    id: each.id,
+  }));
+  write($("found-note"), cut ? "There may be more: search for more words."
+    : words && listings.length === 0 ? "No listed topic has all of these words." : "");
 }
 
 // Our place in a topic's tree: parent above, children below, lazy neighbours at our sides.
@@ -693,6 +716,9 @@ async function run() {
 addEventListener("hashchange", () => wake());
 document.addEventListener("visibilitychange", () => wake());
 $("filter").addEventListener("input", () => wake());
+$("words").addEventListener("change", () => {
+  findTopics().catch((error) => write($("found-note"), error.message));
+});
 $("topics").addEventListener("click", ({ target }) => {
   location.hash = target.closest("tr").dataset.key;
 });
