@@ -91,8 +91,8 @@ _log = logging.getLogger(__name__)
 class Application(Protocol):
     """What hands the events on, and joins the commits."""
 
-    def deliver(self, event: EventDescriptor, record: trace.Delivered) -> None:
-        """An event has come."""
+    def deliver(self, event: EventDescriptor, record: trace.Delivered, tops: Sequence[Cid]) -> None:
+        """An event has come; the subscriptions to the topics `tops` take its topic in."""
 
     def ended(self, driver: Driver, topic: Cid) -> None:
         """No subscription wants a topic's events any more."""
@@ -352,7 +352,8 @@ class Driver:
                 self._deliveries += 1
                 if self._trace is not None:
                     self._trace.record(now, effect.record)
-                self._application.deliver(effect.event, effect.record)
+                tops = self.core.following.below.tops_of(effect.event.topic)
+                self._application.deliver(effect.event, effect.record, tops)
             elif isinstance(effect, Trace):
                 if self._trace is not None:
                     self._trace.record(now, effect.record)

@@ -163,7 +163,6 @@ class Node:
                 parameters=parameters,
                 trace_to=tracing,
             )
-            node._offsets.tops_of = driver.core.following.below.tops_of
             driver.recall()  # Here: a nursery would wrap what it raises.
             await driver.listen()
             async with trio.open_nursery() as nursery:

@@ -6,7 +6,7 @@ second. After a crash the events of that second come again, marked as redelivere
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import trio
@@ -44,8 +44,6 @@ class Offsets:
         self._dropped: list[tuple[Cid, str]] = []
         """Readers that the next commit forgets."""
         self._written_s = 0.0
-        self.tops_of: Callable[[Cid], list[Cid]] = lambda topic: []
-        """The topics above whose subscriptions take a topic in."""
         self.halted: str | None = None
         """Why the node can promise nothing any more, where that is so."""
         rows = home.store.rows()
@@ -70,15 +68,14 @@ class Offsets:
 
     # What the driver calls, with `before_commit`.
 
-    def deliver(self, event: EventDescriptor, record: trace.Delivered) -> None:
+    def deliver(self, event: EventDescriptor, record: trace.Delivered, tops: Sequence[Cid]) -> None:
         """Hand an event to the readers of its topic, and of the topics above that take it in."""
         feed = self.feed(event.topic)
-        tops = self.tops_of(event.topic)
         if tops or feed.parts:
             self._see_below(feed, tops, record.index)
         feed.deliver(record.index, event)
 
-    def _see_below(self, feed: Feed, tops: list[Cid], index: int) -> None:
+    def _see_below(self, feed: Feed, tops: Sequence[Cid], index: int) -> None:
         """Give the readers above a place where the topic has its first event for them."""
         for name, top in list(feed.parts.items()):
             if top not in tops:

@@ -188,7 +188,6 @@ class Node:
             context,
             self.following,
             self.dht,
-            self.descriptors,
             self.renewal,
             self.publisher,
             self.fencing,

@@ -24,7 +24,6 @@ from pulsarcast.protocol.commands.commands import Commands
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.effects import Reply
-from pulsarcast.protocol.following.descriptors import Descriptors
 from pulsarcast.protocol.following.following import Following
 from pulsarcast.protocol.following.own_listings import OwnListings
 from pulsarcast.protocol.following.renewal import Renewal
@@ -49,7 +48,6 @@ class TopicCommands(Commands[TopicCommand]):
         context: Context,
         following: Following,
         dht: Kademlia,
-        descriptors: Descriptors,
         renewal: Renewal,
         publisher: Publisher,
         fencing: EpochFencing,
@@ -57,7 +55,6 @@ class TopicCommands(Commands[TopicCommand]):
     ) -> None:
         super().__init__(context, following)
         self.dht = dht
-        self.descriptors = descriptors
         self.renewal = renewal
         self.publisher = publisher
         self.fencing = fencing
@@ -94,10 +91,10 @@ class TopicCommands(Commands[TopicCommand]):
             subtopics=given.subtopics,
         )
         for descriptor in (meta, topic):
-            self.descriptors.keep(Versions(descriptor))
+            self.renewal.descriptors.keep(Versions(descriptor))
 
         def pointed(counts: list[int]) -> None:
-            versions = self.descriptors.get(topic.cid) or Versions(topic)
+            versions = self.renewal.descriptors.get(topic.cid) or Versions(topic)
             turn.trace(
                 trace.TopicCreated(
                     topic.cid,

@@ -13,7 +13,6 @@ def commands_of(core: Core) -> TopicCommands:
         core.context,
         core.following,
         core.dht,
-        core.descriptors,
         core.renewal,
         core.publisher,
         core.fencing,
