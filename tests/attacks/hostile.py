@@ -37,6 +37,7 @@ from pulsarcast.model.topics import (
 )
 from pulsarcast.protocol import messages
 from pulsarcast.protocol.content.messages import (
+    COUNTED_MAX,
     AskShape,
     CompareContent,
     Held,
@@ -49,6 +50,7 @@ from pulsarcast.protocol.content.messages import (
     TreeHint,
     TreeShape,
 )
+from pulsarcast.protocol.content.space import CUT_OFFS
 from pulsarcast.protocol.limits import COUNT_MAX, HOPS_MAX, INTEGER_MAX
 from pulsarcast.protocol.messages import Contact, Message, Role
 from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config
@@ -139,6 +141,10 @@ class Hostile:
             "place": self.small,
             "purpose": lambda: rng.choice(list(Purpose)),
             "shape": lambda: rng.choice((b"", b"\x01", b"\x0c", rng.randbytes(rng.randrange(64)))),
+            "cut": lambda: rng.randrange(len(CUT_OFFS)),
+            "reach": lambda: rng.randrange(len(CUT_OFFS)),
+            "widths": lambda: rng.randbytes(rng.randrange(len(CUT_OFFS) + 1)),
+            "parts": lambda: rng.choice((0, 1, COUNTED_MAX)),
             "sid": self.small,
             "stage": lambda: rng.choice(list(Stage)),
             "targets": lambda: tuple(

@@ -196,7 +196,7 @@ def test_a_total_order_has_its_creator_as_sequencer_and_takes_requests() -> None
     assert settings.order is DeliveryOrder.TOTAL
     assert settings.publishers == settings.sequencers == (peer(1),)
     assert settings.request_to_publish
-    assert settings_for("none", peer(1)).publishers is None
+    assert settings_for("none", peer(1)).open
 
 
 def test_a_made_up_workload_is_whole() -> None:

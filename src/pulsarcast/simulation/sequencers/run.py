@@ -15,6 +15,7 @@ from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import peer_text
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.sequencing.sequencer import Sequencer
+from pulsarcast.protocol.sequencing.syncing import Syncing
 from pulsarcast.simulation.options import Options
 from pulsarcast.simulation.results import Result
 from pulsarcast.simulation.sabotage import find
@@ -25,6 +26,8 @@ TIMEOUT_S = 1.0
 TIMEOUTS_MAX = 10
 """How many election timeouts a group that can talk may take to make progress."""
 LOOK_S = 0.25
+PARTS = {Sequencer, Syncing}
+"""The parts that safeguards of sequencers replace."""
 AMBUSH_SHARE = 0.3
 """Seeds that wait for a leader to be elected, and then break what it stands on."""
 CHANGING_SHARE = 0.4
@@ -35,7 +38,7 @@ SEQUENCERS = (1, 2, 3, 3, 4, 5, 5, 6, 7)
 
 def run_sequencers(options: Options) -> Result:
     """Play one seed."""
-    if options.without is not None and Sequencer not in find(options.without).parts:
+    if options.without is not None and PARTS.isdisjoint(find(options.without).parts):
         raise LocalError(f"sequencers alone have no {options.without} to go without")
     wall_s, cpu_s = time.perf_counter(), time.process_time()
     tracer = open_trace(options, lambda index: peer_text(play.group.peers[index].id))
