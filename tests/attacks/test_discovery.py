@@ -241,6 +241,16 @@ def test_listings_that_one_peer_makes_up_come_behind_those_that_several_keep() -
     assert found(solo)[0] == ALICE.peer_id
 
 
+def test_a_listing_that_one_peer_repeats_comes_behind_one_that_several_keep() -> None:
+    honest, liar = (peer("one"), peer("two"), peer("three")), MALLORY.peer_id
+    solo = Solo(contacts=(liar, *honest))
+    solo.peers[liar] = Holder([listing_of(identity("sybil")).block] * 64)
+    for each in honest:
+        solo.peers[each] = Holder([listing_of(ALICE).block])
+    solo.start()
+    assert found(solo)[0] == ALICE.peer_id
+
+
 def test_holders_without_end_are_heard_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pulsarcast.protocol.dht.listings.FOUND_MAX", 60)
     liars = [identity(f"liar {number}") for number in range(15)]

@@ -8,7 +8,6 @@ older one under every key, also where the newer one does not belong there any mo
 is not listed any longer, or lost a word, is not found by what it was.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pulsarcast.model.errors import Rejection, RemoteError, Verdict
@@ -182,39 +181,45 @@ class Listings:
         `then` also hears whether a peer keeps as many as it may, so that there may be others.
         """
         newest: dict[tuple[PeerId, Cid], Listing] = {}
-        keepers: Counter[tuple[PeerId, Cid]] = Counter()
+        keepers: dict[tuple[PeerId, Cid], set[PeerId]] = {}
+        """Who keeps a topic's listing: a peer that repeats one counts once."""
+        verified: dict[bytes, Listing] = {}
+        """By block: several peers keep the same one."""
         is_cut = False
         left = len(keys)
 
-        def take(listing: Listing) -> None:
+        def take(keeper: PeerId, listing: Listing) -> None:
             place = (listing.author, listing.topic)
             known = newest.get(place)
             if known is None or listing.is_newer(known):
                 newest[place] = listing
-            keepers[place] += 1
+            keepers.setdefault(place, set()).add(keeper)
 
-        def judge(_: Contact, answer: DhtMessage) -> bool:
+        def judge(contact: Contact, answer: DhtMessage) -> bool:
             nonlocal is_cut
             assert isinstance(answer, ListingsFound)
-            for listing in map(decode_listing, answer.listings):
+            for block in answer.listings:
+                listing = verified.get(block)
+                if listing is None:
+                    listing = verified[block] = decode_listing(block)
                 if self._is_in_time(listing):
-                    take(listing)
-            is_cut = is_cut or answer.full or len(newest) >= FOUND_MAX
-            return len(newest) >= FOUND_MAX
+                    take(contact.peer, listing)
+            is_cut = is_cut or answer.full or len(verified) >= FOUND_MAX
+            return len(verified) >= FOUND_MAX
 
         def found(_: Lookup) -> None:
             nonlocal left
             left -= 1
             if not left:
                 # One peer that makes listings up comes behind those that several peers keep.
-                places = sorted(newest, key=lambda place: -keepers[place])
+                places = sorted(newest, key=lambda place: -len(keepers[place]))
                 then([newest[place] for place in places], is_cut)
 
         count = min(self._parameters.bucket_size, 2 * self._parameters.replicas + 2)
         for key in keys:
             for listing in self._shelf.under(key):
                 if self._is_in_time(listing):
-                    take(listing)
+                    take(self._turn.me, listing)
             is_cut = is_cut or self._shelf.is_full(key)
             self._lookups.find(key, FindListings(0, key), found, judge=judge, count=count)
 
