@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from pulsarcast.cli.output import emit
+from pulsarcast.cli.output import emit, plain
 from pulsarcast.cli.remote import remote, short
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.ids import peer_text
@@ -299,8 +299,7 @@ def _print(event: EventView, *, as_json: bool, topic: str = "") -> None:
     text = event.payload if event.encoding == "utf-8" else _bytes_text(event.data)
     if sys.stdout.isatty():
         # What strangers wrote must not move our cursor.
-        text = "".join(each if each.isprintable() or each == "\n" else "�" for each in text)
-        text = text[:PREVIEW_MAX]
+        text = plain(text[:PREVIEW_MAX], allowed="\n")
         where = f"{short(topic)} " if topic else ""
         place = event.index or short(event.id)
         head = click.style(f"{where}{place} {short(event.author)}{again}", dim=True)

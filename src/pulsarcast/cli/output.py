@@ -27,9 +27,9 @@ def emit(value: Any, text: str, *, as_json: bool) -> None:
     click.echo(msgspec.json.encode(value).decode() if as_json else text)
 
 
-def plain(text: str) -> str:
-    """A text of somebody else, without what a terminal would obey."""
-    return "".join(each if each.isprintable() else "\ufffd" for each in text)
+def plain(text: str, allowed: str = "") -> str:
+    """A text of somebody else, without what a terminal would obey; `allowed` signs stay."""
+    return "".join(each if each.isprintable() or each in allowed else "\ufffd" for each in text)
 
 
 def fail(error: Exception | str, code: int = FAILED) -> NoReturn:

@@ -65,8 +65,8 @@ def setting_options(command: Any) -> Any:
         click.option(
             "--linking",
             type=click.Choice(LINKINGS, case_sensitive=False),
-            help="The one that links events to parents: each node, to the last event that it saw, "
-            "or the author of an event.",
+            help="Choice of an event's parents: by the node, the last event that it saw, "
+            "or by the author of the event.",
         ),
         click.option(
             "--recovery-key",
@@ -94,7 +94,7 @@ def setting_options(command: Any) -> Any:
         click.option(
             "--content-routing/--no-content-routing",
             default=None,
-            help="Send an event only to peers whose filters it matches.",
+            help="Route events by their attributes to peers that subscribe with a filter.",
         ),
         click.option(
             "--description", help="A line for people. It lists the topic, for all peers to find."
@@ -403,7 +403,7 @@ def update(
     as_json: bool,
     **chosen: Any,
 ) -> None:
-    """Publish a new version of a topic; the node is its author."""
+    """Publish a new version of a topic, as its author or by a recovery key."""
     current = client.topic(topic)
     subtopics = {**current.subtopics, **_named(subtopic)}
     for name in drop_subtopic:

@@ -138,7 +138,7 @@ class AsyncClient:
         flush: bool = False,
         subtopics: Mapping[str, TopicRef] | None = None,
     ) -> api.TopicView:
-        """Publish a new version of one of the node's topics; `flush` forgets all events up to now.
+        """Publish a new version, as author or by a recovery key; `flush` retires all events so far.
 
         Its sub-topics stay as they are, unless `subtopics` names all that shall be.
         """

@@ -250,7 +250,7 @@ class Node:
         subtopics: Mapping[str, TopicRef] | None = None,
         flush: bool = False,
     ) -> Topic:
-        """Publish a new version of a topic of this node; `flush` retires all events up to now.
+        """Publish a new version, as author or by a recovery key; `flush` retires all events so far.
 
         Its sub-topics stay as they are, unless `subtopics` names all that shall be.
         """

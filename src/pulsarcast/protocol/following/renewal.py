@@ -1,7 +1,8 @@
 """Renewal: newer versions of followed topics (docs/spec/descriptors.md, Topic).
 
-A topic's author announces a version in the topic's meta topic. A member that meets an event of an
-unknown version looks that version up in the DHT, which keeps them all.
+A topic's author, or the holder of a recovery key, announces a version in the topic's meta topic. A
+member that meets an event of an unknown version looks that version up in the DHT, which keeps them
+all.
 """
 
 from typing import Protocol
