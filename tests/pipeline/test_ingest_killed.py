@@ -96,19 +96,6 @@ def places(rows: list[dict[str, object]]) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_kills_inside_a_batch_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    tables = tmp_path / "tables"
-    with traces_being_written(tmp_path / "traces") as traces:
-        for point in ("within the write", "between the renames"):
-            wait_for_a_segment(traces)
-            assert ingest(traces, tables, point) == -signal.SIGKILL
-            assert state(tables) == point
-    assert ingest(traces, tables, "") == 0
-    check(spark, traces, tables, tmp_path / "clean")
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_ten_kills_at_all_points_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
     tables = tmp_path / "tables"
