@@ -13,7 +13,7 @@ from tests.docs.guides import NOT_RUN, ROOT, Shell, Step, first_missing, section
 
 GUIDES = (
     "first-topic", "ordering", "history", "access", "operating", "troubleshooting", "http", "spark",
-    "archive", "filters",
+    "archive", "filters", "erasing",
 )  # fmt: skip
 QUICK_START = "Install and try"
 
