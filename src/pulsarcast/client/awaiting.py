@@ -84,6 +84,13 @@ class AsyncClient:
         """The peers that the node is connected to."""
         return await self._ask(calls.peers())
 
+    async def add_bootstrap(self, addresses: Sequence[str]) -> None:
+        """Join the network through more peers, given as `/ip4/…/tcp/…/p2p/PEER`.
+
+        The node dials them now, and keeps them: it tries them after every restart too.
+        """
+        await self._ask(calls.add_bootstrap(addresses))
+
     async def metrics(self) -> str:
         """Meters, as Prometheus reads them."""
         return await self._ask(calls.metrics())

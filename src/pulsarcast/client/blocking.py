@@ -85,6 +85,13 @@ class Client:
         """The peers that the node is connected to."""
         return self._ask(calls.peers())
 
+    def add_bootstrap(self, addresses: Sequence[str]) -> None:
+        """Join the network through more peers, given as `/ip4/…/tcp/…/p2p/PEER`.
+
+        The node dials them now, and keeps them: it tries them after every restart too.
+        """
+        self._ask(calls.add_bootstrap(addresses))
+
     def metrics(self) -> str:
         """Meters, as Prometheus reads them."""
         return self._ask(calls.metrics())

@@ -57,6 +57,13 @@ def peers() -> Ask[list[api.PeerView]]:
     return Ask("GET", "/v1/peers", _json(api.Peers, lambda found: found.peers))
 
 
+def add_bootstrap(addresses: Sequence[str]) -> Ask[None]:
+    """Join the network through more peers."""
+    if isinstance(addresses, str):
+        raise LocalError("give addresses as a list, such as ['/ip4/…/tcp/…/p2p/PEER']")
+    return _with_json(Ask("POST", "/v1/bootstrap", _nothing), api.MoreBootstrap(list(addresses)))
+
+
 def metrics() -> Ask[str]:
     """Meters, as Prometheus reads them."""
     return Ask("GET", "/metrics", lambda body: body.decode("utf-8", "replace"))

@@ -281,6 +281,14 @@ async def peers(call: Call) -> Response:
     return answer(api.Peers(call.service.node.peers()))
 
 
+async def add_bootstrap(call: Call) -> Response:
+    """Join the network through more peers, now and after every restart."""
+    bytes_max = call.service.settings["http.body_bytes_max"]
+    given = await read_json(call.request, api.MoreBootstrap, bytes_max)
+    await call.service.node.add_bootstrap(given.addresses)
+    return nothing()
+
+
 async def open_page(call: Call) -> Response:
     """An address that opens the page in a browser, once."""
     code = call.service.sessions.new_code()
@@ -335,6 +343,11 @@ OPERATIONS: Final = (
     Operation(
         method="GET", path="/v1/peers", name="peers", summary="Whom the node is connected to.",
         scope="read", handle=peers, answer=api.Peers,
+    ),
+    Operation(
+        method="POST", path="/v1/bootstrap", name="add_bootstrap",
+        summary="Join the network through more peers, now and after every restart.",
+        scope="admin", handle=add_bootstrap, body=api.MoreBootstrap, status=204,
     ),
     Operation(
         method="GET", path="/v1/topics", name="list_topics",

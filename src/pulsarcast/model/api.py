@@ -459,6 +459,13 @@ class PeerView(msgspec.Struct, kw_only=True):
     queued_bytes: int
 
 
+class MoreBootstrap(msgspec.Struct, forbid_unknown_fields=True):
+    """Peers to join the network through."""
+
+    addresses: list[str]
+    """Each as /ip4/ADDRESS/tcp/PORT/p2p/PEER."""
+
+
 class Peers(msgspec.Struct):
     """All of them."""
 

@@ -55,7 +55,6 @@ class AddressBook:
         self._own: dict[PeerId, tuple[str, ...]] = {}
         self._reached: dict[PeerId, tuple[str, ...]] = {}
         self._given: dict[PeerId, tuple[str, ...]] = {}
-        """As many as the operator likes: they are never forgotten."""
         self._hearsay: dict[PeerId, tuple[str, ...]] = {}
         self._tables = (self._own, self._reached, self._given, self._hearsay)
         """The surest first."""
@@ -68,10 +67,10 @@ class AddressBook:
         """Where to dial a peer, the surest first."""
         return tuple(dict.fromkeys(text for each in self._tables for text in each.get(peer, ())))
 
-    def given(self, contact: Contact) -> None:
-        """The operator says where a peer is."""
-        known = self._given.get(contact.peer, ())
-        self._given[contact.peer] = tuple(dict.fromkeys((*known, *contact.addresses)))
+    def given(self, contacts: Iterable[Contact]) -> None:
+        """The operator says where these peers are, and no others."""
+        self._given.clear()
+        self._given.update(contacts)
 
     def reached(self, peer: PeerId, address: str) -> None:
         """We dialled a peer at an address, and there it was."""

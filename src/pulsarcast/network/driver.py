@@ -226,8 +226,6 @@ class Driver:
 
     async def run(self) -> None:
         """Start, and go on until cancelled."""
-        for contact in self._contacts:
-            self.book.given(contact)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.neighbours.run)
             nursery.start_soon(self._timers.run)
@@ -238,6 +236,7 @@ class Driver:
             start, self._start = self._start, None
             assert start is not None, "nothing was recalled"
             self.take(start)
+            self.book.given(self.core.dht.bootstrap)
             del start  # It may be large.
             self.settle()
             self.started.set()

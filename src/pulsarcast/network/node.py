@@ -75,6 +75,7 @@ from pulsarcast.network.values import (
 from pulsarcast.protocol.commands.commands import NO_TOPIC
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import (
+    AddBootstrap,
     Command,
     CreateTopic,
     FetchBlock,
@@ -131,11 +132,11 @@ class Node:
     ) -> AsyncIterator[Node]:
         """Start the node that lives in a folder, or a new one, and stop it at the end.
 
-        `bootstrap` names the first peers to dial, as `/ip4/…/tcp/…/p2p/PEER`; with `mdns` the node
-        finds peers of its local network itself. `announce` lists the addresses to advertise, and
-        `dial_from` is an address of this machine to dial from, where it has several. With a
-        `trace_level` (`delivery` or `rpc`) the node writes a trace, below its folder or
-        `trace_folder`.
+        `bootstrap` names peers to dial, as `/ip4/…/tcp/…/p2p/PEER`, now and after every restart;
+        with `mdns` the node finds peers of its local network itself. `announce` lists the addresses
+        to advertise, and `dial_from` is an address of this machine to dial from, where it has
+        several. With a `trace_level` (`delivery` or `rpc`) the node writes a trace, below its
+        folder or `trace_folder`.
         """
         with Home.open(path) as home, ExitStack() as ending:
             incarnation = home.start()
@@ -208,6 +209,18 @@ class Node:
     def peers(self) -> list[PeerView]:
         """The peers that the node is connected to."""
         return views.peers_of(self._running.neighbours)
+
+    async def add_bootstrap(self, addresses: Sequence[str]) -> None:
+        """Join the network through more peers, given as `/ip4/…/tcp/…/p2p/PEER`.
+
+        The node dials them now, and keeps them: it tries them after every restart too.
+        """
+        if isinstance(addresses, str):
+            raise LocalError("give addresses as a list, such as ['/ip4/…/tcp/…/p2p/PEER']")
+        driver = self._running
+        contacts = tuple(parse_contact(text) for text in addresses)
+        await self._ask(lambda call: AddBootstrap(call, contacts))
+        driver.book.given(driver.core.dht.bootstrap)
 
     @property
     def halted(self) -> str | None:

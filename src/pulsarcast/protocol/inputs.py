@@ -121,6 +121,13 @@ class Publish(Struct, frozen=True):
     injection: str = ""
 
 
+class AddBootstrap(Struct, frozen=True):
+    """Try more bootstrap peers, now and after every restart."""
+
+    call: int
+    contacts: tuple[Contact, ...]
+
+
 class Acknowledge(Struct, frozen=True):
     """The application is done with every delivery of a topic up to `index`."""
 
@@ -231,7 +238,7 @@ class PersistFailed(Struct, frozen=True):
 TopicCommand: TypeAlias = CreateTopic | UpdateTopic
 SubscriptionCommand: TypeAlias = Subscribe | Unsubscribe | SubscribeContent | UnsubscribeContent
 ReadCommand: TypeAlias = FetchBlock | Walk | Resolve | FindTopics | ReadHistory
-Call: TypeAlias = TopicCommand | SubscriptionCommand | Publish | ReadCommand
+Call: TypeAlias = TopicCommand | SubscriptionCommand | Publish | ReadCommand | AddBootstrap
 """A command that is answered, once."""
 Command: TypeAlias = Call | Acknowledge
 

@@ -37,7 +37,7 @@ from pulsarcast.protocol.context import NO_PARTS, Context, Parts
 from pulsarcast.protocol.dht.expiry import Lifetime, event_lifetime, topic_lifetime
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.overlay import CubeView, TreeView
-from pulsarcast.protocol.effects import Effect, Know, Stopped
+from pulsarcast.protocol.effects import Effect, Know, Reply, Stopped
 from pulsarcast.protocol.following.descriptors import Descriptors
 from pulsarcast.protocol.following.following import Following, OnDisk
 from pulsarcast.protocol.following.handing_in import HandingIn
@@ -48,6 +48,7 @@ from pulsarcast.protocol.following.republishing import Republishing
 from pulsarcast.protocol.history.walks import Walks
 from pulsarcast.protocol.inputs import (
     Acknowledge,
+    AddBootstrap,
     CreateTopic,
     FetchBlock,
     FindPeer,
@@ -254,6 +255,8 @@ class Node:
                 topic = self.followed.get(cid)
                 if topic is not None:
                     topic.log.acknowledge(index)
+            case AddBootstrap(call, contacts):
+                self.dht.add_bootstrap(contacts, lambda: turn.effects.append(Reply(call)))
             case Subscribe() | Unsubscribe() | SubscribeContent() | UnsubscribeContent():
                 self.subscriptions.handle(given)
             case CreateTopic() | UpdateTopic():

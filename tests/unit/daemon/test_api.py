@@ -7,6 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import trio
 
 from pulsarcast import __version__
 from pulsarcast.daemon import aliases
@@ -334,5 +335,24 @@ def test_the_id_of_an_event_is_no_topic(tmp_path: Path) -> None:
             for path in ("", "/events?where=price%20%3C%205", "/subscribe?where=price%20%3C%205"):
                 answer = await client.get(f"/v1/topics/{event}{path}")
                 assert (answer.status_code, answer.json()["code"]) == (404, "topic_not_found"), path
+
+    play(scene)
+
+
+def test_a_daemon_is_given_bootstrap_peers_while_it_runs(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with (
+            daemon(tmp_path / "ann") as ann,
+            daemon(tmp_path / "ben") as ben,
+            ben.client() as client,
+        ):
+            given = {"addresses": list(ann.running.addresses)}
+            answer = await client.post("/v1/bootstrap", json=given)
+            assert answer.status_code == 204, answer.text
+            while (await client.get("/v1/status")).json()["peers"] != 1:
+                await trio.sleep(0.05)
+            for wrong in ({}, {"addresses": "here"}, {"addresses": ["here"]}):
+                answer = await client.post("/v1/bootstrap", json=wrong)
+                assert answer.status_code in (400, 422), answer.text
 
     play(scene)

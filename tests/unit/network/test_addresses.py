@@ -36,8 +36,7 @@ def test_hearsay_is_bounded_and_the_newest_is_kept() -> None:
 
 def test_no_hearsay_pushes_out_what_we_were_given_or_reached_a_peer_by() -> None:
     book = AddressBook()
-    book.given(Contact(peer(1), ("/given",)))
-    book.given(Contact(peer(1), ("/given too",)))
+    book.given([Contact(peer(1), ("/given", "/given too"))])
     book.heard(Contact(peer(1), ("/true",)))
     book.reached(peer(1), "/true")
     lies = tuple(f"/lie {number}" for number in range(HEARSAY_MAX))

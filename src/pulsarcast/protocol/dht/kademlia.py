@@ -90,7 +90,7 @@ class Kademlia:
         """Find the node's place among the peers; `rows` are what the disk remembers."""
         self._pointers.restore(rows)
         self._listings.restore(rows)
-        self._membership.start(contacts)
+        self._membership.start(contacts, rows)
         self._replication.start()
         self._tend_later()
 
@@ -112,6 +112,15 @@ class Kademlia:
     def known_count(self) -> int:
         """How many peers are known to be alive."""
         return len(self._table)
+
+    @property
+    def bootstrap(self) -> tuple[Contact, ...]:
+        """The peers that the operator named, the newest first."""
+        return self._membership.bootstrap
+
+    def add_bootstrap(self, contacts: Sequence[Contact], then: Callable[[], None]) -> None:
+        """Try more bootstrap peers, now and after every restart; `then` runs once that is kept."""
+        self._membership.add_bootstrap(contacts, then)
 
     @property
     def is_joining(self) -> bool:

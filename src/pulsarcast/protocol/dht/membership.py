@@ -4,18 +4,19 @@ A node looks up its own key at its start, and once more a little later, to find 
 the same time. It does so again when lost contacts return: half of the network may have.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.calls import Calls
+from pulsarcast.protocol.dht.first_contacts import FirstContacts
 from pulsarcast.protocol.dht.lookup import Lookup
 from pulsarcast.protocol.dht.lookups import Lookups
 from pulsarcast.protocol.dht.routing import RoutingTable
 from pulsarcast.protocol.messages import Contact, FindPeers
+from pulsarcast.protocol.store import StateRow
 
 RETRIES = 8
 """Bounds the failed contacts that are tried at a time."""
-BOOTSTRAP_MAX = 64
 JOIN_RETRY_S = 1.0
 JOIN_RETRY_S_MAX = 60.0
 REJOIN_S_MIN = 5.0
@@ -26,14 +27,15 @@ class Membership:
     """Finds the node's neighbours, and goes on finding them."""
 
     __slots__ = (
-        "_bootstrap",
         "_calls",
+        "_first",
         "_found",
         "_joining",
         "_lookups",
         "_parameters",
         "_rejoin_after_s",
         "_renew_s",
+        "_retry",
         "_retry_s",
         "_table",
         "_turn",
@@ -47,8 +49,10 @@ class Membership:
         self._table = table
         self._calls = calls
         self._lookups = lookups
-        self._bootstrap: tuple[Contact, ...] = ()
+        self._first = FirstContacts(context.turn.me)
         self._joining = True  # Until the start, nothing may cause a join.
+        self._retry: int | None = None
+        """The timer of the next join, where the last one found nobody."""
         self._retry_s = JOIN_RETRY_S
         self._rejoin_after_s = 0.0
         self._renew_s = 0.0
@@ -57,15 +61,36 @@ class Membership:
     @property
     def is_joining(self) -> bool:
         """Whether the node has first contacts, and no peer has shown it its place yet."""
-        return bool(self._bootstrap) and not self._found
+        return bool(self._first.bootstrap) and not self._found
 
-    def start(self, contacts: Sequence[Contact]) -> None:
-        """Join through the first contacts."""
-        self._bootstrap = tuple(c for c in contacts if c.peer != self._turn.me)[:BOOTSTRAP_MAX]
-        for contact in self._bootstrap:
-            self._table.keep(contact)
+    @property
+    def bootstrap(self) -> tuple[Contact, ...]:
+        """The peers that the operator named."""
+        return self._first.bootstrap
+
+    def start(self, contacts: Sequence[Contact], rows: Iterable[StateRow] = ()) -> None:
+        """Join through the first contacts: those named now, and those that the disk remembers."""
+        self._first.restore(rows)
+        writes = self._first.add(contacts)
+        if writes:
+            self._turn.persist(*writes)
+        self._table.keep(self._first.bootstrap)
         self._joining = False
         self._join()
+
+    def add_bootstrap(self, contacts: Sequence[Contact], then: Callable[[], None]) -> None:
+        """Try more bootstrap peers, now and after every restart; `then` runs once that is kept."""
+        writes = self._first.add(contacts)
+        self._table.keep(self._first.bootstrap)
+        named = {contact.peer for contact in contacts}
+        for contact in self._first.bootstrap:
+            if contact.peer in named:
+                self._calls.ask(contact, FindPeers(0, self._table.me), lambda _: self._join())
+        self._retry_s = JOIN_RETRY_S
+        if writes:
+            self._turn.persist(*writes, then=then)
+        else:
+            then()
 
     def returned(self) -> None:
         """A lost contact came back: perhaps many did."""
@@ -98,7 +123,7 @@ class Membership:
             self._joined,
             count=bucket_size,
             thorough=True,
-            also=self._bootstrap if len(self._table) < bucket_size else (),
+            also=self._first.bootstrap if len(self._table) < bucket_size else (),
         )
 
     def _joined(self, lookup: Lookup) -> None:
@@ -108,8 +133,9 @@ class Membership:
             self._retry_s = JOIN_RETRY_S
             for index in self._table.empty():
                 self._refresh(index)
-        elif self._bootstrap:
-            self._turn.after(self._turn.jitter(self._retry_s), self._join)
+        elif self._first.bootstrap:
+            self._turn.cancel(self._retry)
+            self._retry = self._turn.after(self._turn.jitter(self._retry_s), self._join)
             self._retry_s = min(2 * self._retry_s, JOIN_RETRY_S_MAX)
 
     def _refresh_quietest(self) -> None:

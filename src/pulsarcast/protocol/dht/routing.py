@@ -12,7 +12,7 @@ upwards, and only a few buckets of k have to be sorted.
 
 import enum
 from bisect import insort
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 
 from pulsarcast.model.ids import PeerId, peer_key
@@ -109,9 +109,9 @@ class RoutingTable:
         bucket = self._buckets.get((key ^ self.me).bit_length() - 1)
         return None if bucket is None else bucket.live.get(key)
 
-    def keep(self, contact: Contact) -> None:
-        """Never forget this contact: it is one of the first contacts."""
-        self._kept[contact.peer] = contact
+    def keep(self, contacts: Iterable[Contact]) -> None:
+        """Never forget these contacts: they are the bootstrap peers."""
+        self._kept = {contact.peer: contact for contact in contacts}
 
     def saw(self, contact: Contact, now: float) -> Seen:
         """A peer sent a message."""

@@ -146,7 +146,7 @@ def test_a_contact_that_keeps_failing_is_tried_ever_more_rarely_but_for_ever() -
 def test_failed_contacts_are_bounded_and_those_given_at_the_start_are_not_forgotten() -> None:
     table = a_table()
     given_at_start = Contact(a_contact(0).peer, ("/ip4/10.0.0.1/tcp/1",))
-    table.keep(given_at_start)
+    table.keep([given_at_start])
     table.failed(Contact(given_at_start.peer), 0.0)
     for number in range(1, 3 * FAILED_MAX):
         table.saw(a_contact(number), 0.0)
