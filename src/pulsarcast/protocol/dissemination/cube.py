@@ -285,9 +285,13 @@ class DisseminationCube:
         """Ask which members are closest to a key: the closest known member, or others in turn.
 
         Of an empty bucket the nearest member should know best, and its own may be empty as well.
+        The last in turn are members that were met and not kept: in the one bucket where the node
+        lacks a member, all members that it keeps may have room for the node alone.
         """
         known = self.members.closest(key, len(self.members))
         if known:
+            others = (peer for peer in self.links if peer not in self.members)
+            known += sorted(others, key=lambda peer: peer_key(peer) ^ key)
             peer = known[turn % len(known)]
             if not self.candidates.is_asked(peer):
                 self.candidates.expect(peer)

@@ -23,9 +23,9 @@ OTHERS = [identity(f"member {number}").peer_id for number in range(32)]
 class Member:
     """The cube of the topic's author, and the little of a topic that it needs around it."""
 
-    def __init__(self) -> None:
+    def __init__(self, parameters: Parameters = PARAMETERS) -> None:
         self.turn = Turn(ALICE, Random(1))
-        context = Context(self.turn, PARAMETERS)
+        context = Context(self.turn, parameters)
         self.counts = context.counts
         self.differing: list[PeerId] = []
         dht = cast(Kademlia, self)
@@ -75,6 +75,21 @@ def test_a_member_asks_about_each_of_its_buckets_in_turn_and_then_about_its_own_
         cube.receive(peer, Members(TOPIC, ()))
         member.sent()
     assert keys == turns
+
+
+def test_members_that_were_met_and_not_kept_are_asked_in_their_turn_too() -> None:
+    """All members that a node keeps may have room for the node alone, where it lacks a member."""
+    member = Member(Parameters(cube_nearest=1, cube_view=2, cube_bucket=1))
+    assert len(member.cube.members) < len(OTHERS)
+    asked = set()
+    span = KEY_BITS - member.cube.members.lowest + 1
+    for _ in range(span * len(OTHERS)):
+        member.cube.refresh()
+        ((peer, _),) = member.sent()
+        asked.add(peer)
+        member.cube.receive(peer, Members(TOPIC, ()))
+        member.sent()
+    assert asked == set(OTHERS)
 
 
 def test_what_a_lost_child_may_not_have_passed_on_the_next_of_its_bucket_is_asked_for() -> None:
