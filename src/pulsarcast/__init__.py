@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         Halted,
         InsufficientScope,
         InvalidFilter,
+        InvalidPayload,
         InvalidToken,
         LocalError,
         LogChanged,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         TopicNotFound,
         Unavailable,
     )
+    from pulsarcast.model.publications import Publication
     from pulsarcast.model.topic_types import (
         DeliveryOrder,
         Dissemination,
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from pulsarcast.network.below import BelowSubscription
     from pulsarcast.network.node import Node
     from pulsarcast.network.subscriptions import Event, Subscription
-    from pulsarcast.network.values import Publication, Published, Topic, Walked
+    from pulsarcast.network.values import Published, Topic, Walked
     from pulsarcast.protocol.parameters import Parameters
 
 __version__ = "0.1.0"
@@ -64,6 +66,7 @@ __all__ = [
     "Halted",
     "InsufficientScope",
     "InvalidFilter",
+    "InvalidPayload",
     "InvalidToken",
     "LocalError",
     "LogChanged",
@@ -101,6 +104,7 @@ _HOMES = {
     "Halted": "model.errors",
     "InsufficientScope": "model.errors",
     "InvalidFilter": "model.errors",
+    "InvalidPayload": "model.errors",
     "InvalidToken": "model.errors",
     "LocalError": "model.errors",
     "LogChanged": "model.errors",
@@ -109,7 +113,7 @@ _HOMES = {
     "NotFollowed": "model.errors",
     "NotFound": "model.errors",
     "Parameters": "protocol.parameters",
-    "Publication": "network.values",
+    "Publication": "model.publications",
     "Published": "network.values",
     "PulsarcastError": "model.errors",
     "ReaderNotFound": "model.errors",

@@ -64,6 +64,8 @@ def _fields(thing: type[msgspec.Struct]) -> Iterator[str]:
     """A structure's fields: their order matters, for they may be given by place."""
     hints = inspect.get_annotations(thing)
     for field in msgspec.structs.fields(thing):
+        if field.name.startswith("_"):
+            continue  # JSON has it under another name, and a program by a property.
         default = f" = {field.default!r}" if field.default is not msgspec.NODEFAULT else ""
         if field.default_factory is not msgspec.NODEFAULT:
             default = f" = {field.default_factory()!r}"

@@ -95,7 +95,7 @@ def test_a_row_says_what_the_model_says(events: list[EventDescriptor]) -> None:
         assert row["sequence"] == {"epoch": int(view.epoch), "number": view.number}
         assert row["parents"] == view.parents
         assert row["name"] == view.name
-        assert row["payload"] == view.data
+        assert row["payload"] == view.payload
         attributes = model.request.attributes
         expected = {name: attribute(value) for name, value in attributes.items()}
         assert dict(row["attributes"]) == expected

@@ -45,7 +45,7 @@ class Place:
         return list(self.client.history(topic or self.topic))
 
     def said(self, topic: str | None = None) -> list[str]:
-        return [event.payload for event in self.events(topic)]
+        return [event.text() for event in self.events(topic)]
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_rows_become_events_in_their_order(spark: SparkSession, place: Place) ->
     table = spark.createDataFrame(rows, columns + "created timestamp, parents array<string>")
     place.write(table.coalesce(1), topic=linked.id)
     _, *events = place.events(linked.id)
-    assert [event.payload for event in events] == [f"{n}" for n in range(1200)]
+    assert [event.text() for event in events] == [f"{n}" for n in range(1200)]
     last = events[-1]
     assert (last.name, last.attributes, last.parents) == ("name 1199", {"n": "1199"}, [first.id])
     assert last.created_us == round(made.timestamp() * 1e6)
@@ -96,7 +96,7 @@ def test_what_the_source_has_read_can_be_written_again(spark: SparkSession, plac
     for _ in range(2):
         place.write(chosen, topic=other, idempotencyKey="event_id")
     (one,), (copy,) = place.events(), place.events(other)
-    assert (copy.data, copy.name, copy.created_us) == (b"\xff", "n", one.created_us)
+    assert (copy.payload, copy.name, copy.created_us) == (b"\xff", "n", one.created_us)
     assert copy.attributes == one.attributes
     assert [type(value) for value in copy.attributes.values()] == [
         type(value) for value in one.attributes.values()
@@ -124,11 +124,11 @@ def test_keys_make_events_and_not_what_they_say(spark: SparkSession, place: Plac
 
 def test_a_rerun_adds_what_is_missing(spark: SparkSession, place: Place) -> None:
     place.write(numbered(spark, 3000).where("idempotencyKey % 3 > 0").coalesce(1))
-    before = {event.payload: event for event in place.events()}
+    before = {event.text(): event for event in place.events()}
     assert len(before) == 2000
     place.write(numbered(spark, 3000).repartition(3, F.rand(7)), sinkName="spark")
     after = place.events()
-    assert Counter(event.payload for event in after) == Counter(str(n) for n in range(3000))
+    assert Counter(event.text() for event in after) == Counter(str(n) for n in range(3000))
     assert after[:2000] == list(before.values())
     # Somebody else may use the same keys.
     place.write(numbered(spark, 2), sinkName="another")

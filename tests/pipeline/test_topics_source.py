@@ -62,7 +62,7 @@ def test_a_table_has_what_the_daemon_says(
         assert row.version == topic
         assert tuple(row.sequence) == (int(view.epoch), view.number)
         assert list(row.parents) == view.parents
-        assert (row.name, bytes(row.payload)) == (view.name, view.data)
+        assert (row.name, bytes(row.payload)) == (view.name, view.payload)
         assert abs(row.received.timestamp() - time.time()) < 600
     found = {name: value.asDict() for name, value in rows[0].attributes.items()}
     assert {

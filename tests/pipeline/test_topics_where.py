@@ -10,9 +10,10 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
+from pulsarcast import Publication
 from pulsarcast.cli import main
 from pulsarcast.client import Client, Unreachable
-from pulsarcast.model.api import AttributeRuleView, BatchEvent, SettingsView, rules_from
+from pulsarcast.model.api import AttributeRuleView, SettingsView, rules_from
 from pulsarcast.model.filters import parse
 from pulsarcast.model.topic_types import AttributeRule
 from pulsarcast.pipeline.archive import Archiving
@@ -43,7 +44,7 @@ def topic(daemon: TopicDaemon) -> str:
         for number in range(100)
     ]
     attributes[7].pop("symbol")
-    events = [BatchEvent(payload=str(at), attributes=each) for at, each in enumerate(attributes)]
+    events = [Publication(payload=str(at), attributes=each) for at, each in enumerate(attributes)]
     daemon.client.publish_many(made, events, ack="accepted")
     daemon.client.follow(made, start="beginning")
     return made

@@ -12,8 +12,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from pulsarcast import Publication
 from pulsarcast.client import Client
-from pulsarcast.model.api import BATCH_MAX, BatchEvent, SettingsView, TopicView
+from pulsarcast.model.api import BATCH_MAX, SettingsView, TopicView
 from pulsarcast.pipeline.topics.options import ReadOptions, read_options
 from pulsarcast.pipeline.topics.stream import TopicStreamReader
 from tests.support.daemons import DaemonProcess
@@ -58,7 +59,7 @@ class TopicDaemon:
         for begin in range(first, first + count, BATCH_MAX):
             end = min(begin + BATCH_MAX, first + count)
             events = [
-                BatchEvent(payload=str(number), attributes={"n": number}, name=f"event {number}")
+                Publication(payload=str(number), attributes={"n": number}, name=f"event {number}")
                 for number in range(begin, end)
             ]
             found = self.client.publish_many(topic, events, ack="accepted")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,11 @@ import click
 import msgspec
 
 from pulsarcast.cli.output import emit, plain
-from pulsarcast.cli.remote import remote, short
-from pulsarcast.model.errors import RemoteError
+from pulsarcast.cli.remote import remote
+from pulsarcast.model.errors import InvalidPayload, RemoteError
 from pulsarcast.model.ids import peer_text
+from pulsarcast.model.payloads import decode_json
+from pulsarcast.model.shown import short
 from pulsarcast.model.topics import decode_topic
 
 if TYPE_CHECKING:
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from pulsarcast.model.api import EventView, GapView
 
 PREVIEW_MAX = 2000
+LINE_MAX = 80
+"""Characters of a JSON payload that are shown on one line."""
 PAGE = 500
 """Events of a walk that are asked for at a time."""
 GAPS = {
@@ -46,6 +51,12 @@ _WHERE = click.option(
 )
 @click.option(
     "--stdin", "lines", is_flag=True, help="Publish each line of standard input as an event."
+)
+@click.option(
+    "--json-payload",
+    "json",
+    is_flag=True,
+    help="Publish as JSON, in its shortest form; refuse what is not JSON.",
 )
 @click.option("--name", default="", help="Name of the event.")
 @click.option(
@@ -79,6 +90,7 @@ def publish(
     text: str | None,
     file: Path | None,
     lines: bool,
+    json: bool,
     name: str,
     attribute: tuple[str, ...],
     parent: tuple[str, ...],
@@ -95,7 +107,7 @@ def publish(
         for number, line in enumerate(sys.stdin.buffer, 1):
             done = client.publish(
                 topic,
-                line.rstrip(b"\r\n"),
+                **_payload(line.rstrip(b"\r\n"), f"line {number}" if json else None),
                 name=name,
                 attributes=attributes,
                 parents=parent,
@@ -108,7 +120,7 @@ def publish(
     payload = file.read_bytes() if file is not None else os.fsencode(text or "")
     done = client.publish(
         topic,
-        payload,
+        **_payload(payload, (str(file) if file is not None else "TEXT") if json else None),
         name=name,
         attributes=attributes,
         parents=parent,
@@ -117,6 +129,11 @@ def publish(
     )
     kept = f"{done.replicas} {'peer keeps' if done.replicas == 1 else 'peers keep'} it"
     emit(done, f"{done.id}\n{kept}", as_json=as_json)
+
+
+def _payload(data: bytes, json_of: str | None) -> dict[str, Any]:
+    """What to publish: bytes, or the JSON value that they are; `json_of` names them."""
+    return {"payload": data} if json_of is None else {"json": decode_json(data, json_of)}
 
 
 def _attribute(text: str) -> tuple[str, Any]:
@@ -296,16 +313,31 @@ def _print(event: EventView, *, as_json: bool, topic: str = "") -> None:
         click.echo(msgspec.json.encode(event))
         return
     again = " (again)" if event.redelivery else ""
-    text = event.payload if event.encoding == "utf-8" else _bytes_text(event.data)
+    try:
+        text = event.text()
+    except InvalidPayload:
+        text = _bytes_text(event.payload)
     if sys.stdout.isatty():
         # What strangers wrote must not move our cursor.
-        text = plain(text[:PREVIEW_MAX], allowed="\n")
+        text = plain(_readable(text)[:PREVIEW_MAX], allowed="\n")
         where = f"{short(topic)} " if topic else ""
         place = event.index or short(event.id)
         head = click.style(f"{where}{place} {short(event.author)}{again}", dim=True)
         click.echo(f"{head} {text}")
     else:
         click.echo(text)
+
+
+def _readable(text: str) -> str:
+    """A JSON object or list with spaces, on lines of its own if it is long; other text as it is."""
+    if not text.startswith(("{", "[")) or len(text) > PREVIEW_MAX:
+        return text
+    try:
+        value = decode_json(text.encode())
+    except InvalidPayload:
+        return text
+    line = dumps(value, ensure_ascii=False)
+    return line if len(line) <= LINE_MAX else "\n" + dumps(value, ensure_ascii=False, indent=2)
 
 
 def _bytes_text(data: bytes) -> str:

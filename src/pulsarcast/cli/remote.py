@@ -17,6 +17,7 @@ from pulsarcast.cli.fast_imports import import_http
 from pulsarcast.cli.homes import home_option
 from pulsarcast.cli.output import FORBIDDEN, UNKNOWN, UNREACHABLE, fail, needs_extra
 from pulsarcast.model.errors import InvalidToken, LocalError, NotAllowed, NotFound
+from pulsarcast.model.shown import short
 
 if TYPE_CHECKING:
     from pulsarcast.client import Target
@@ -124,11 +125,6 @@ def refusals_told() -> Iterator[None]:
         fail(error, UNKNOWN)
     except (LocalError, UnexpectedResponse) as error:
         fail(error)
-
-
-def short(peer: str) -> str:
-    """A peer id as a table has room for it: its end, which differs."""
-    return f"…{peer[-8:]}"
 
 
 def parent_of(topic: FollowedView) -> str:

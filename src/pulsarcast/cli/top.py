@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from pulsarcast.cli.output import emit
-from pulsarcast.cli.remote import parent_of, remote, short, size
+from pulsarcast.cli.remote import parent_of, remote, size
+from pulsarcast.model.shown import short
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

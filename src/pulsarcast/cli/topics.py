@@ -9,8 +9,9 @@ import click
 import msgspec
 
 from pulsarcast.cli.output import emit, plain
-from pulsarcast.cli.remote import parent_of, remote, short, table
+from pulsarcast.cli.remote import parent_of, remote, table
 from pulsarcast.model import api
+from pulsarcast.model.shown import short
 from pulsarcast.model.topic_types import ATTRIBUTE_TYPES, META
 
 if TYPE_CHECKING:

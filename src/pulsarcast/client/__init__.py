@@ -5,7 +5,7 @@
         client.publish(topic, "sunny")
         with client.subscribe(topic, "dashboard", start="beginning") as events:
             for event in events:
-                print(event.index, event.payload)
+                print(event.index, event.text())
 
 `AsyncClient` is the same, awaited, under asyncio and Trio. Both need the extra `client` and know a
 node only by what its daemon says (`pulsarcast.model.api`). What the daemon refuses raises

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import anyio
 import httpx
+from msgspec import UNSET
 
 from pulsarcast.client import calls, http
 from pulsarcast.client.calls import Ask, Start, TopicRef
@@ -22,6 +23,7 @@ from pulsarcast.client.following import PATIENCE_S, Backoff, Following, follow
 from pulsarcast.model import api
 from pulsarcast.model.errors import LocalError, PulsarcastError
 from pulsarcast.model.pages import Page
+from pulsarcast.model.publications import EventRef, Publication
 from pulsarcast.model.requests import Attribute
 
 T = TypeVar("T")
@@ -186,26 +188,32 @@ class AsyncClient:
     async def publish(
         self,
         topic: TopicRef,
-        payload: bytes | str,
+        payload: bytes | str | None = None,
         *,
+        json: object = UNSET,
         name: str = "",
         attributes: Mapping[str, Attribute] = {},
-        parents: Sequence[str] = (),
+        parents: Sequence[EventRef] = (),
         ack: api.Ack = "replicated",
         idempotency_key: str | None = None,
         patience_s: float | None = PATIENCE_S,
     ) -> api.PublishedView:
         """Publish, or ask a peer that may; returns once the promise that was asked for holds.
 
-        Where the connection breaks it is tried again for `patience_s` (None: for ever), and
-        published once; with an idempotency key of one's own that holds for later calls, too. A
-        daemon that never answered this client is not waited for.
+        A payload is bytes, or a text, which is published as UTF-8; `json` is a value to publish
+        as JSON instead. Where the connection breaks it is tried again for `patience_s` (None: for
+        ever), and published once; with an idempotency key of one's own that holds for later calls,
+        too. A daemon that never answered this client is not waited for.
         """
-        ask = calls.publish(
-            topic, payload, name=name, attributes=attributes, parents=parents, ack=ack,
-            key=idempotency_key,
-        )  # fmt: skip
-        return await self._ask(ask, patience_s)
+        publication = Publication(
+            payload=payload,
+            json=json,
+            name=name,
+            attributes=attributes,
+            parents=parents,
+            idempotency_key=idempotency_key,
+        )
+        return await self._ask(calls.publish(topic, publication, ack), patience_s)
 
     def history(
         self,
@@ -262,7 +270,7 @@ class AsyncClient:
     async def publish_many(
         self,
         topic: TopicRef,
-        events: Sequence[api.BatchEvent],
+        events: Sequence[Publication],
         *,
         ack: api.Ack = "replicated",
         patience_s: float | None = PATIENCE_S,
@@ -430,6 +438,11 @@ class AsyncSubscription:
         self._response: httpx.Response | None = None
         self._chunks: AsyncIterator[bytes] | None = None
         self._closed = False
+
+    def __repr__(self) -> str:
+        topic = self._following.topic
+        of = topic if isinstance(topic, str) else topic.name
+        return f"<AsyncSubscription {self.name!r} of {of}>"
 
     @property
     def name(self) -> str:

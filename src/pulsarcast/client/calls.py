@@ -14,7 +14,7 @@ from pulsarcast.client.errors import UnexpectedResponse
 from pulsarcast.model import api, pages
 from pulsarcast.model.errors import REFUSALS, LocalError, Refusal, RemoteError
 from pulsarcast.model.lineage import oldest_first
-from pulsarcast.model.requests import Attribute
+from pulsarcast.model.publications import Publication
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -162,44 +162,36 @@ def drop_alias(alias: str) -> Ask[None]:
 # Events.
 
 
-def publish(
-    ref: TopicRef,
-    payload: bytes | str,
-    *,
-    name: str,
-    attributes: Mapping[str, Attribute],
-    parents: Sequence[str],
-    ack: api.Ack,
-    key: str | None,
-) -> Ask[api.PublishedView]:
+def publish(ref: TopicRef, publication: Publication, ack: api.Ack) -> Ask[api.PublishedView]:
     """Publish, or ask a peer that may; sent again, it publishes once."""
     path = _path(ref, "events")
+    key = publication.idempotency_key
     headers = {"Idempotency-Key": secrets.token_hex(16) if key is None else _checked_key(key)}
     read = _json(api.PublishedView)
-    api.to_bytes(name, "utf-8")  # A text that is not Unicode cannot be said.
-    data = api.to_bytes(payload, "utf-8") if isinstance(payload, str) else payload
-    if not attributes and not parents:
+    api.to_bytes(publication.name, "utf-8")  # A text that is not Unicode cannot be said.
+    if not publication.attributes and not publication.parents:
         # As it is: neither client nor daemon has to escape anything.
-        query = {"name": name, "ack": ack}
-        return Ask("POST", path, read, query, {**headers, "Content-Type": OCTETS}, data)
-    text, encoding = api.from_bytes(data)
+        query = {"name": publication.name, "ack": ack}
+        octets = {**headers, "Content-Type": OCTETS}
+        return Ask("POST", path, read, query, octets, publication.data)
+    said = api.batch_event(publication)
     event = api.NewEvent(
-        payload=text,
-        encoding=encoding,
-        name=name,
-        attributes={each: api.attribute_view(value) for each, value in attributes.items()},
-        parents=list(parents),
+        payload=said.payload,
+        encoding=said.encoding,
+        name=said.name,
+        attributes=said.attributes,
+        parents=said.parents,
         ack=ack,
     )
     return _with_json(Ask("POST", path, read, headers=headers), event)
 
 
 def publish_many(
-    ref: TopicRef, events: Sequence[api.BatchEvent], ack: api.Ack
+    ref: TopicRef, events: Sequence[Publication], ack: api.Ack
 ) -> Ask[list[api.BatchResult]]:
     """Publish many, in their order; sent again, those with keys are published once."""
     read = _json(api.BatchResults, lambda found: found.events)
-    given = api.NewEvents(events=list(events), ack=ack)
+    given = api.NewEvents(events=[api.batch_event(event) for event in events], ack=ack)
     return _with_json(Ask("POST", _path(ref, "batch"), read), given)
 
 

@@ -23,7 +23,7 @@ from pulsarcast.model import api
 from pulsarcast.model.errors import Gone, LocalError, LogChanged, NotFollowed
 from pulsarcast.model.ids import Cid, cid_text, parse_cid, peer_text
 from pulsarcast.model.pages import MEDIA_TYPE, encode_page
-from pulsarcast.network.values import Publication
+from pulsarcast.model.publications import Publication
 from pulsarcast.storage.logs import LogState
 
 PAGE_BYTES: Final = 4 << 20
@@ -118,7 +118,7 @@ async def publish_many(call: Call) -> Response:
     service.check_room()
     events = [
         Publication(
-            payload=api.to_bytes(each.payload, each.encoding),
+            payload=api.payload_from(each),
             name=each.name,
             attributes={name: api.attribute_from(value) for name, value in each.attributes.items()},
             parents=[parse_cid(parent) for parent in each.parents],

@@ -180,15 +180,12 @@ async def publish(call: Call) -> Response:
     query = read_query(request, PublishQuery)
     if kind == JSON:
         given = await read_json(request, api.NewEvent, bytes_max)
+        payload = api.payload_from(given)
     elif kind == OCTETS:
-        given = api.NewEvent(payload="")
+        given = api.NewEvent()
+        payload = await read_body(request, bytes_max)
     else:
         raise UnsupportedMediaType(f"this takes {JSON} or {OCTETS}")
-    payload = (
-        api.to_bytes(given.payload, given.encoding)
-        if kind == JSON
-        else await read_body(request, bytes_max)
-    )
     service.check_room()
     published = await service.node.publish(
         cid,

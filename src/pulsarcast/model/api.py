@@ -13,12 +13,22 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 
-from pulsarcast.model.errors import REFUSALS, LocalError
+from pulsarcast.model.errors import REFUSALS, InvalidPayload, LocalError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import cid_text, parse_peer, peer_text
 from pulsarcast.model.lineage import Gap, Links
 from pulsarcast.model.listings import Listing
+from pulsarcast.model.payloads import decode_json, decode_text, encode_json
+from pulsarcast.model.publications import Publication
 from pulsarcast.model.requests import Attribute
+from pulsarcast.model.shown import (
+    brief,
+    event_shown,
+    published_shown,
+    short,
+    topic_shown,
+    walk_shown,
+)
 from pulsarcast.model.topic_types import (
     AttributeRule,
     DeliveryOrder,
@@ -45,6 +55,8 @@ BATCH_MAX: Final = 1000
 """Bounds the events of one publish call."""
 WALK_MAX: Final = 1000
 """Bounds the events of one page of a walk."""
+ESCAPED_MIN: Final = 100_000
+"""Bounds the texts that are looked at for characters to escape: larger ones might not fit."""
 PORT: Final = 8420
 """The default port of the daemon's HTTP API."""
 
@@ -119,6 +131,9 @@ class SettingsView(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unkn
     tags: list[str] | None = None
     """Up to 8 tags by which the topic is found; left out: unchanged, or in a new topic none."""
 
+    def __repr__(self) -> str:
+        return brief(self)
+
 
 class NewTopic(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A topic to create."""
@@ -151,6 +166,9 @@ class TopicView(msgspec.Struct, kw_only=True):
     settings: SettingsView
     subtopics: dict[str, str]
     aliases: list[str] = []
+
+    def __repr__(self) -> str:
+        return topic_shown(self)
 
 
 class ReaderView(msgspec.Struct, kw_only=True):
@@ -236,6 +254,9 @@ class FollowedView(msgspec.Struct, kw_only=True):
     above: list[str] = []
     """The topics whose subscriptions take this one in as a sub-topic."""
 
+    def __repr__(self) -> str:
+        return topic_shown(self)
+
 
 class Topics(msgspec.Struct):
     """All topics that the node follows."""
@@ -254,6 +275,9 @@ class ListingView(msgspec.Struct, kw_only=True, omit_defaults=True):
     tags: list[str] = []
     expires_us: int = 0
     """Until when it is listed, unless its author lists it again."""
+
+    def __repr__(self) -> str:
+        return topic_shown(self)
 
 
 class Listings(msgspec.Struct):
@@ -279,11 +303,13 @@ class Aliases(msgspec.Struct):
 # Events.
 
 
-class NewEvent(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Something to publish."""
+class NewEvent(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Something to publish: a payload, or a JSON value in its place."""
 
-    payload: str
+    payload: str | msgspec.UnsetType = msgspec.UNSET
     encoding: Encoding = "utf-8"
+    json: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    """Any JSON value; it is published in one form, with sorted keys and without white space."""
     name: str = ""
     attributes: dict[str, AttributeView] = {}
     parents: list[str] = []
@@ -291,10 +317,12 @@ class NewEvent(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class BatchEvent(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One of many things to publish."""
+    """One of many things to publish: a payload, or a JSON value in its place."""
 
-    payload: str
+    payload: str | msgspec.UnsetType = msgspec.UNSET
     encoding: Encoding = "utf-8"
+    json: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    """Any JSON value; it is published in one form, with sorted keys and without white space."""
     name: str = ""
     attributes: dict[str, AttributeView] = {}
     parents: list[str] = []
@@ -320,6 +348,9 @@ class BatchResult(msgspec.Struct, kw_only=True, omit_defaults=True):
     error: str = ""
     code: Code = ""
 
+    def __repr__(self) -> str:
+        return f"<BatchResult {self.code}: {self.error}>" if self.error else published_shown(self)
+
 
 class BatchResults(msgspec.Struct):
     """The result of each event, in the order of the request."""
@@ -332,6 +363,9 @@ class PublishedView(msgspec.Struct):
 
     id: str
     replicas: int
+
+    def __repr__(self) -> str:
+        return published_shown(self)
 
 
 class EventView(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -346,8 +380,8 @@ class EventView(msgspec.Struct, kw_only=True, omit_defaults=True):
     epoch: str
     """The publisher's epoch: 63 bits, more than a number has in JavaScript."""
     number: int
-    payload: str
-    encoding: Encoding = "utf-8"
+    _payload: str = msgspec.field(name="payload")
+    _encoding: Encoding = msgspec.field(name="encoding", default="utf-8")
     name: str = ""
     attributes: dict[str, AttributeView] = {}
     parents: list[str] = []
@@ -358,9 +392,20 @@ class EventView(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Whether it is a merge of a causal topic: it has no payload, and only joins its parents."""
 
     @property
-    def data(self) -> bytes:
-        """The payload's bytes."""
-        return to_bytes(self.payload, self.encoding)
+    def payload(self) -> bytes:
+        """What was published."""
+        return to_bytes(self._payload, self._encoding)
+
+    def text(self) -> str:
+        """The payload as text; raises InvalidPayload if it is not UTF-8."""
+        return decode_text(self.payload)
+
+    def json(self) -> Any:
+        """The payload as a JSON value; raises InvalidPayload if it is not JSON."""
+        return decode_json(self.payload)
+
+    def __repr__(self) -> str:
+        return event_shown(self, merge=self.merge)
 
 
 class Page(msgspec.Struct, kw_only=True):
@@ -407,6 +452,9 @@ class WalkView(msgspec.Struct, kw_only=True):
     cursor: str
     """Where to go on; empty: there is nothing more."""
 
+    def __repr__(self) -> str:
+        return walk_shown(self)
+
 
 class LogView(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The part of a topic's history that the node keeps. An index is valid within one log only."""
@@ -426,6 +474,9 @@ class LogView(msgspec.Struct, kw_only=True, omit_defaults=True):
     newest: int
     attributes: list[AttributeRuleView] = []
     """The attributes that its events may carry, for filters."""
+
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 class Follow(msgspec.Struct, forbid_unknown_fields=True):
@@ -457,6 +508,9 @@ class PeerView(msgspec.Struct, kw_only=True):
     bytes_in: int
     bytes_out: int
     queued_bytes: int
+
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 class MoreBootstrap(msgspec.Struct, forbid_unknown_fields=True):
@@ -503,6 +557,10 @@ class StatusView(msgspec.Struct, kw_only=True):
     readers_connected: int
     tips: list[str] = []
 
+    def __repr__(self) -> str:
+        state = "ready" if self.ready else f"not ready: {'; '.join(self.reasons)}"
+        return f"<StatusView {short(self.peer)}, {state}, peers: {self.peers}>"
+
 
 class PageUrl(msgspec.Struct):
     """An address that opens the status page, once."""
@@ -528,6 +586,10 @@ class TokenView(msgspec.Struct, kw_only=True, omit_defaults=True):
     topics: list[str] | None = None
     created_us: int = 0
     token: str | None = None
+
+    def __repr__(self) -> str:
+        # Never the secret: this ends up in logs.
+        return f"<TokenView {self.name!r} {self.id}: {', '.join(self.scopes)}>"
 
 
 class Tokens(msgspec.Struct):
@@ -560,6 +622,34 @@ def to_bytes(text: str, encoding: Encoding) -> bytes:
         raise LocalError("the text is not Unicode") from error
 
 
+def payload_from(given: NewEvent | BatchEvent) -> bytes:
+    """The bytes that a program in any language asks to publish."""
+    if isinstance(given.json, msgspec.Raw):
+        if given.payload is not msgspec.UNSET:
+            raise InvalidPayload("give payload or json, not both")
+        return encode_json(decode_json(bytes(given.json), "json"))
+    if given.payload is msgspec.UNSET:
+        raise InvalidPayload("give payload, a text, or json, any JSON value")
+    return to_bytes(given.payload, given.encoding)
+
+
+def batch_event(publication: Publication) -> BatchEvent:
+    """An event to publish, as JSON can say it."""
+    payload, encoding = from_bytes(publication.data)
+    if len(payload) > ESCAPED_MIN and len(msgspec.json.encode(payload)) > 2 * len(payload):
+        # Of text that has to be escaped, JSON makes six times as much.
+        payload, encoding = base64.b64encode(publication.data).decode(), "base64"
+    return BatchEvent(
+        payload=payload,
+        encoding=encoding,
+        name=publication.name,
+        attributes={name: attribute_view(each) for name, each in publication.attributes.items()},
+        parents=[each if isinstance(each, str) else cid_text(each) for each in publication.parents],
+        idempotency_key=publication.idempotency_key,
+        created_us=publication.created_us,
+    )
+
+
 def attribute_from(value: AttributeView) -> Attribute:
     """An attribute as the model has it."""
     return to_bytes(value.base64, "base64") if isinstance(value, Opaque) else value
@@ -584,8 +674,8 @@ def event_view(index: int, event: EventDescriptor, *, redelivery: bool = False) 
         publisher=peer_text(event.publisher),
         epoch=str(event.sequence.epoch),
         number=event.sequence.number,
-        payload=payload,
-        encoding=encoding,
+        _payload=payload,
+        _encoding=encoding,
         name=request.name,
         attributes={name: attribute_view(value) for name, value in request.attributes.items()},
         parents=[cid_text(parent) for parent in event.parents],

@@ -61,6 +61,12 @@ class InvalidFilter(LocalError):
     code = "invalid_filter"
 
 
+class InvalidPayload(LocalError):
+    """The payload is not what the caller gives or reads it as: bytes, text or JSON."""
+
+    code = "invalid_payload"
+
+
 class Malformed(LocalError):
     """The request cannot be read."""
 
@@ -201,6 +207,7 @@ REFUSALS: Final[Mapping[str, type[LocalError]]] = {
     for kind in (
         LocalError,
         InvalidFilter,
+        InvalidPayload,
         Malformed,
         UnsupportedMediaType,
         MethodNotAllowed,

@@ -16,6 +16,7 @@ import msgspec
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.marks import Mark
 from pulsarcast.model.requests import PAYLOAD_BYTES_MAX
+from pulsarcast.model.shown import brief
 
 __all__ = [
     "ATTRIBUTE_TYPES",
@@ -107,6 +108,9 @@ class TopicSettings(_Settings, frozen=True, kw_only=True):
     open: bool = False  # every peer may publish
     publishers: tuple[PeerId, ...] = ()  # no others; none named: the author, unless it is open
     linking: EventLinking = EventLinking.LAST_SEEN
+
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 class TopicDescriptor(_Settings, frozen=True, kw_only=True):

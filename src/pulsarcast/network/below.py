@@ -15,6 +15,7 @@ import trio
 
 from pulsarcast.model.errors import LocalError, Refusal
 from pulsarcast.model.ids import Cid, cid_text
+from pulsarcast.model.shown import short
 from pulsarcast.network.subscriptions import (
     CLOSED,
     Event,
@@ -74,6 +75,9 @@ class BelowSubscription:
         self._parts: dict[str, Subscription] = {}
         self._last: Subscription | None = None
         self._top = self.add(feed, name)
+
+    def __repr__(self) -> str:
+        return f"<BelowSubscription {self.name!r} of {short(self.topic)}>"
 
     def add(self, feed: Feed, name: str) -> Subscription:
         """Read a topic, too, as the reader that has its place there."""

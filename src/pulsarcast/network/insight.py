@@ -11,11 +11,12 @@ from pulsarcast.model.api import FollowedView
 from pulsarcast.model.errors import Refusal
 from pulsarcast.model.filters import Filter
 from pulsarcast.model.ids import Cid
+from pulsarcast.model.publications import Publication
 from pulsarcast.model.topics import TopicDescriptor
 from pulsarcast.network import views, walking
 from pulsarcast.network.driver import Counters
 from pulsarcast.network.node import Node
-from pulsarcast.network.values import Ack, Publication, Published, TopicRef
+from pulsarcast.network.values import Ack, Published, TopicRef
 from pulsarcast.storage.logs import LogState
 
 

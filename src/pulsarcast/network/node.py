@@ -3,9 +3,9 @@
     async with Node.open("home") as node:
         topic = await node.create_topic("weather")
         async with await node.subscribe(topic) as events:
-            await node.publish(topic, b"sunny")
+            await node.publish(topic, "sunny")
             async for event in events:
-                print(event.payload)
+                print(event.text())
 
 Everything durable is in the folder: key, history, readers. A node that is opened again goes on
 where it stopped.
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final, Literal, overload
 
 import trio
+from msgspec import UNSET
 
 from pulsarcast.model.api import (
     WALK_MAX,
@@ -45,6 +46,8 @@ from pulsarcast.model.events import Attribute, decode_event
 from pulsarcast.model.filters import Filter, parse
 from pulsarcast.model.ids import Cid, PeerId, parse_cid, parse_peer, peer_text
 from pulsarcast.model.listings import search_for
+from pulsarcast.model.publications import EventRef, Publication
+from pulsarcast.model.shown import short
 from pulsarcast.model.topic_types import EventLinking
 from pulsarcast.model.topics import META, TopicDescriptor, TopicSettings, decode_topic
 from pulsarcast.network import views, walking
@@ -64,13 +67,13 @@ from pulsarcast.network.subscriptions import (
 from pulsarcast.network.tracing import NodeTrace
 from pulsarcast.network.values import (
     Ack,
-    EventRef,
-    Publication,
     Published,
     Start,
     Topic,
     TopicRef,
     Walked,
+    command_of,
+    parse_event,
 )
 from pulsarcast.protocol.commands.commands import NO_TOPIC
 from pulsarcast.protocol.effects import Reply
@@ -188,6 +191,9 @@ class Node:
                     nursery.cancel_scope.cancel()
             if failure is not None:
                 raise failure
+
+    def __repr__(self) -> str:
+        return f"<Node {short(self.peer_id)} in {str(self.home)!r}>"
 
     # The node.
 
@@ -313,24 +319,27 @@ class Node:
     async def publish(
         self,
         topic: TopicRef,
-        payload: bytes,
+        payload: bytes | str | None = None,
         *,
+        json: object = UNSET,
         name: str = "",
         attributes: Mapping[str, Attribute] = {},
-        parents: Sequence[Cid] = (),
+        parents: Sequence[EventRef] = (),
         ack: Ack = "replicated",
-        idempotency_key: bytes | str | None = None,
+        idempotency_key: str | None = None,
         created_us: int | None = None,
     ) -> Published:
         """Publish an event, or have a peer publish it that may; returns once `ack` holds.
 
-        `accepted`: the event is on a publisher's disk. `replicated`: several peers keep it. Parents
-        are for topics whose linking is CUSTOM; elsewhere nodes link events themselves. Calls with
-        the same idempotency key publish once, also after a crash; `created_us` is then that of the
-        first call.
+        A payload is bytes, or a text, which is published as UTF-8; `json` is a value to publish
+        as JSON instead. `accepted`: the event is on a publisher's disk. `replicated`: several peers
+        keep it. Parents are for topics whose linking is CUSTOM; elsewhere nodes link events
+        themselves. Calls with the same idempotency key publish once, also after a crash;
+        `created_us` is then that of the first call.
         """
         publication = Publication(
             payload=payload,
+            json=json,
             name=name,
             attributes=attributes,
             parents=parents,
@@ -345,7 +354,7 @@ class Node:
         cid = await self._resolve(topic)
         if publication.parents:
             await self._refuse_unless_custom(cid)
-        reply = await self._ask(lambda call: publication.command(call, cid, ack, injection))
+        reply = await self._ask(lambda call: command_of(publication, call, cid, ack, injection))
         assert reply.cid is not None
         return Published(reply.cid, reply.replicas)
 
@@ -371,7 +380,7 @@ class Node:
                 if len(replies) == len(events):
                     answered.set()
 
-            return lambda call: events[place].command(call, cid, ack), then
+            return lambda call: command_of(events[place], call, cid, ack), then
 
         for first in range(0, len(events), TOGETHER):
             some = range(first, min(first + TOGETHER, len(events)))
@@ -582,7 +591,7 @@ class Node:
         It comes from the node's disk or from the DHT, which keeps an event for 30 days. An older
         one comes from members of its topic, if `topic` names it.
         """
-        cid, named = _parse_event(event), await self._resolve_named(topic)
+        cid, named = parse_event(event), await self._resolve_named(topic)
         reply = await self._ask(lambda call: FetchBlock(call, cid, named))
         assert reply.block is not None
         try:
@@ -608,7 +617,7 @@ class Node:
         """
         if not 1 <= limit <= WALK_MAX:
             raise LocalError(f"a page of a walk has 1 to {WALK_MAX} events")
-        cid = _parse_event(event)
+        cid = parse_event(event)
         if forward:
             return await self._walk_forward(cid, limit, cursor)
         place, named = cursor_from(cursor), await self._resolve_named(topic)
@@ -765,11 +774,6 @@ class Node:
             await find_locally(driver.me, driver.addresses or driver.bound, driver.meet)
         except LocalError as error:
             logging.getLogger(__name__).warning("%s", error)
-
-
-def _parse_event(event: EventRef) -> Cid:
-    """An event's content id, given as bytes or as text."""
-    return parse_cid(event) if isinstance(event, str) else event
 
 
 def _check_start(start: Start) -> None:

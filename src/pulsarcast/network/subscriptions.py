@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import trio
 
@@ -24,6 +24,8 @@ from pulsarcast.model.errors import Closed, LocalError, Refusal
 from pulsarcast.model.events import Attribute, EventDescriptor
 from pulsarcast.model.filters import Filter, FilterIndex
 from pulsarcast.model.ids import Cid, cid_text, peer_text
+from pulsarcast.model.payloads import decode_json, decode_text
+from pulsarcast.model.shown import event_shown, short
 from pulsarcast.model.topic_types import AttributeRule
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ is marked, and at most so many too many.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Event:
     """An event as an application gets it."""
 
@@ -65,6 +67,14 @@ class Event:
     def payload(self) -> bytes:
         """What was published."""
         return self.descriptor.request.payload
+
+    def text(self) -> str:
+        """The payload as text; raises InvalidPayload if it is not UTF-8."""
+        return decode_text(self.payload)
+
+    def json(self) -> Any:
+        """The payload as a JSON value; raises InvalidPayload if it is not JSON."""
+        return decode_json(self.payload)
 
     @property
     def attributes(self) -> dict[str, Attribute]:
@@ -95,6 +105,9 @@ class Event:
     def parents(self) -> tuple[str, ...]:
         """The events that it is linked to."""
         return tuple(cid_text(parent) for parent in self.descriptor.parents)
+
+    def __repr__(self) -> str:
+        return event_shown(self, merge=self.descriptor.is_silent)
 
 
 Begin: TypeAlias = Literal["now", "beginning"]
@@ -300,6 +313,9 @@ class Subscription:
         self._closed: Refusal | None = None
         self._reader.subscription = self
         feed.listen(self)
+
+    def __repr__(self) -> str:
+        return f"<Subscription {self.name!r} of {short(self.topic)}>"
 
     @property
     def topic(self) -> str:

@@ -1,14 +1,14 @@
-"""What the library is given and gives back: topics, things to publish, and walks."""
+"""What the library gives back: topics, published events and walks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from pulsarcast.model.api import GapView
-from pulsarcast.model.events import Attribute
-from pulsarcast.model.ids import Cid, cid_text, peer_text
+from pulsarcast.model.ids import Cid, cid_text, parse_cid, peer_text
+from pulsarcast.model.publications import EventRef, Publication
+from pulsarcast.model.shown import published_shown, topic_shown, walk_shown
 from pulsarcast.model.topics import TopicDescriptor
 from pulsarcast.network.subscriptions import Event
 from pulsarcast.protocol.inputs import Publish
@@ -16,7 +16,7 @@ from pulsarcast.protocol.inputs import Publish
 Ack: TypeAlias = Literal["accepted", "replicated"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Topic:
     """A topic, as it was when it was looked up."""
 
@@ -42,16 +42,22 @@ class Topic:
         """Who made it."""
         return peer_text(self.descriptor.author)
 
+    @property
+    def version(self) -> int:
+        """The number of its version, from 0."""
+        return self.descriptor.number
 
-EventRef: TypeAlias = Cid | str
-"""An event: its content id, as bytes or as text."""
+    def __repr__(self) -> str:
+        return topic_shown(self)
+
+
 TopicRef: TypeAlias = Topic | Cid | str
 """A topic, its content id, or `author/name`; `/meta` behind one of these is its meta topic."""
 Start: TypeAlias = Literal["now", "beginning"] | int
 """The first event of a subscription: the next one, the oldest one, or one by its index."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Published:
     """A published event: its id, and how many peers keep it."""
 
@@ -64,8 +70,11 @@ class Published:
         """The event's content id."""
         return cid_text(self.cid)
 
+    def __repr__(self) -> str:
+        return published_shown(self)
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Walked:
     """Events on a walk, what is missing among them, and where to go on."""
 
@@ -74,32 +83,29 @@ class Walked:
     cursor: str
     """Where to go on; empty: there is nothing more."""
 
+    def __repr__(self) -> str:
+        return walk_shown(self)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Publication:
-    """An event to publish."""
 
-    payload: bytes
-    name: str = ""
-    attributes: Mapping[str, Attribute] = field(default_factory=dict)
-    parents: Sequence[Cid] = ()
-    idempotency_key: bytes | str | None = None
-    created_us: int | None = None
-    """When it was said, where that was not now: the author's word. Members keep it as any other;
-    the DHT keeps nothing older than 30 days or more than a day ahead, so `replicated` says 0."""
+def parse_event(event: EventRef) -> Cid:
+    """An event's content id, given as bytes or as text."""
+    return parse_cid(event) if isinstance(event, str) else event
 
-    def command(self, call: int, topic: Cid, ack: Ack, injection: str = "") -> Publish:
-        """What the core is told."""
-        key = self.idempotency_key
-        return Publish(
-            call,
-            topic,
-            self.payload,
-            name=self.name,
-            attributes=dict(self.attributes),
-            parents=tuple(self.parents),
-            replicated=ack == "replicated",
-            idempotency_key=key.encode() if isinstance(key, str) else key,
-            created_us=self.created_us,
-            injection=injection,
-        )
+
+def command_of(
+    publication: Publication, call: int, topic: Cid, ack: Ack, injection: str = ""
+) -> Publish:
+    """What the core is told of an event to publish."""
+    key = publication.idempotency_key
+    return Publish(
+        call,
+        topic,
+        publication.data,
+        name=publication.name,
+        attributes=dict(publication.attributes),
+        parents=tuple(map(parse_event, publication.parents)),
+        replicated=ack == "replicated",
+        idempotency_key=None if key is None else key.encode(),
+        created_us=publication.created_us,
+        injection=injection,
+    )

@@ -11,6 +11,6 @@ def sse_event(index: int, *, payload: str = "", redelivery: bool = False) -> byt
     """One event of a stream."""
     view = EventView(
         index=index, id=f"event-{index}", topic="topic", author="author", publisher="publisher",
-        epoch="1", number=index, payload=payload, redelivery=redelivery,
+        epoch="1", number=index, _payload=payload, redelivery=redelivery,
     )  # fmt: skip
     return b"id: %d\ndata: %b\n\n" % (index, msgspec.json.encode(view))

@@ -90,7 +90,7 @@ def test_a_program_that_waits_publishes_listens_and_looks_back(client: Client, t
         ]
         got = [next(events) for _ in range(3)]
     assert [event.id for event in got] == [each.id for each in sent]
-    assert [event.data for event in got] == [b"sunny", b"\xff\x00", b""]
+    assert [event.payload for event in got] == [b"sunny", b"\xff\x00", b""]
     assert [event.index for event in got] == [1, 2, 3]
     assert got[0].name == "n"
     assert got[0].attributes["a"] == 1
@@ -129,7 +129,7 @@ def test_whoever_stops_waiting_may_wait_again(
                     assert bounded.cancelled_caught
                     await waiting.publish(topic, f"{number}")
                     with anyio.fail_after(10):
-                        assert (await anext(events)).payload == f"{number}"
+                        assert (await anext(events)).text() == f"{number}"
 
     anyio.run(scene, backend=backend)
 
@@ -258,7 +258,7 @@ def test_by_hand_nothing_is_done_until_it_is_said(client: Client, topic: str) ->
 def test_whoever_takes_a_name_over_is_the_one(client: Client, topic: str) -> None:
     with client.subscribe(topic, "me") as first, client.subscribe(topic, "me") as second:
         client.publish(topic, "for the second")
-        assert next(second).payload == "for the second"
+        assert next(second).payload == b"for the second"
         with pytest.raises(TakenOver, match="taken over"):
             next(first)
 
@@ -374,7 +374,7 @@ def test_a_daemon_that_is_killed_loses_nothing(tmp_path: Path) -> None:
         daemon.close()
     assert len(starts) == kills
     assert [event.id for event in kept] == ids, "each was published once"
-    assert [event.payload for event in kept] == [f"{number}" for number in range(count)]
+    assert [event.text() for event in kept] == [f"{number}" for number in range(count)]
     first_time: dict[int, EventView] = {}
     for event in events:
         assert event.index not in first_time or event.redelivery
@@ -433,17 +433,17 @@ def test_both_clients_ask_for_what_matches(client: Client, daemon: DaemonProcess
     with client.subscribe(topic, "me", where=where) as events:
         for price in (5, 50, 95):
             client.publish(topic, str(price), attributes={"price": price})
-        assert [next(events).payload for _ in range(2)] == ["5", "95"]
-    assert [each.payload for each in client.history(topic, where=where)] == ["5", "95"]
-    assert [each.payload for each in client.history(topic, where=where, limit=1)] == ["5"]
+        assert [next(events).text() for _ in range(2)] == ["5", "95"]
+    assert [each.text() for each in client.history(topic, where=where)] == ["5", "95"]
+    assert [each.text() for each in client.history(topic, where=where, limit=1)] == ["5"]
     with pytest.raises(InvalidFilter, match="column 9: price is a float"):
         client.subscribe(topic, where="price < 'ten'").__enter__()
 
     async def awaiting() -> None:
         async with AsyncClient(daemon.url, daemon.token) as other:
             async with await other.subscribe(topic, start="beginning", where=where) as events:
-                assert [(await anext(events)).payload for _ in range(2)] == ["5", "95"]
-            found = [each.payload async for each in other.history(topic, where=where)]
+                assert [(await anext(events)).text() for _ in range(2)] == ["5", "95"]
+            found = [each.text() async for each in other.history(topic, where=where)]
             assert found == ["5", "95"]
 
     anyio.run(awaiting)

@@ -12,6 +12,7 @@ import httpx
 import msgspec
 import pytest
 
+from pulsarcast import Publication
 from pulsarcast.client import AsyncClient, UnexpectedResponse, Unreachable, awaiting, blocking
 from pulsarcast.daemon.answers import STATUS
 from pulsarcast.model import api
@@ -161,7 +162,7 @@ def test_a_batch_with_keys_is_sent_again_and_one_without_is_not(
         def call(client: Any) -> Any:
             client._met = True
             return client.publish_many(
-                "t", [api.BatchEvent(payload="x", idempotency_key=key) for key in keys]
+                "t", [Publication(payload="x", idempotency_key=key) for key in keys]
             )
 
         return call

@@ -72,7 +72,7 @@ def test_it_ends_in_good_order_also_while_somebody_listens(tmp_path: Path) -> No
             topic = client.create_topic("weather")
             with client.subscribe(topic.id, "bob", patience_s=1) as events:
                 client.publish(topic.id, "sunny")
-                assert next(events).payload == "sunny"
+                assert next(events).payload == b"sunny"
                 began_s = time.monotonic()
                 end(process)
                 assert time.monotonic() - began_s < 15
@@ -80,7 +80,7 @@ def test_it_ends_in_good_order_also_while_somebody_listens(tmp_path: Path) -> No
     # And it starts again where it stopped.
     with running(home) as process:
         with Client(url=(home / "http").read_text().strip(), token=token(home)) as client:
-            assert [event.payload for event in client.history(topic.id)] == ["sunny"]
+            assert [event.payload for event in client.history(topic.id)] == [b"sunny"]
             assert client.status().incarnation == 2
         end(process)
 
@@ -113,7 +113,7 @@ def test_readers_without_a_name_do_not_outlive_a_crash(tmp_path: Path) -> None:
             client.publish(topic.id, "sunny")
             named = client.subscribe(topic.id, "bob", start="beginning")
             nameless = client.subscribe(topic.id, start="beginning")
-            assert (next(named).payload, next(nameless).payload) == ("sunny", "sunny")
+            assert (next(named).payload, next(nameless).payload) == (b"sunny", b"sunny")
             assert len(client.topics()[0].readers) == 2
             process.kill()
             process.wait(10)

@@ -7,15 +7,15 @@ from pathlib import Path
 import trio
 from click.testing import CliRunner
 
+from pulsarcast import Publication
 from pulsarcast.cli.main import main
 from pulsarcast.client import AsyncClient, Client
-from pulsarcast.model import api
 from tests.support.daemon_in_process import Desk, daemon, play
 
 
 async def publish(client: AsyncClient, count: int) -> list[str]:
     topic = await client.create_topic("weather", alias="weather")
-    given = [api.BatchEvent(payload=f"{number}") for number in range(count)]
+    given = [Publication(payload=f"{number}") for number in range(count)]
     results = await client.publish_many(topic, given, ack="accepted")
     return [str(each.id) for each in results]
 
@@ -35,16 +35,16 @@ def test_every_face_fetches_walks_and_rebuilds(tmp_path: Path) -> None:
             last = ids[-1]
 
             event = await client.fetch(last)
-            assert (event.payload, event.parents) == ("11", [ids[-2]])
+            assert (event.text(), event.parents) == ("11", [ids[-2]])
             page = await client.walk(last, limit=5)
-            assert [each.payload for each in page.events] == texts[:6:-1]
+            assert [each.text() for each in page.events] == texts[:6:-1]
             page = await client.walk(last, limit=1000, cursor=page.cursor)
-            assert [each.payload for each in page.events] == texts[6::-1]
+            assert [each.text() for each in page.events] == texts[6::-1]
             assert (page.cursor, page.gaps) == ("", [])
             whole = await client.rebuild(last)
-            assert [each.payload for each in whole.events] == texts
+            assert [each.text() for each in whole.events] == texts
             ahead = await client.walk(ids[8], forward=True)
-            assert [each.payload for each in ahead.events] == texts[8:]
+            assert [each.text() for each in ahead.events] == texts[8:]
 
             def waiting() -> None:
                 with Client(desk.url, desk.secret) as other:

@@ -70,7 +70,7 @@ def test_an_event_comes_back_from_its_view() -> None:
     assert (again.index, again.id, again.topic) == (3, cid_text(event.cid), cid_text(TOPIC))
     assert (again.author, again.publisher) == (peer_text(ALICE.peer_id),) * 2
     assert (again.epoch, again.number, again.created_us) == ("7", 1, CREATED)
-    assert (again.name, again.data, again.encoding) == ("a name", b"hello", "utf-8")
+    assert (again.name, again.payload, again.text()) == ("a name", b"hello", "hello")
     assert again.parents == [cid_text(parent) for parent in parents]
     assert (again.redelivery, again.merge) == (True, False)
     assert {name: api.attribute_from(each) for name, each in again.attributes.items()} == {
@@ -84,12 +84,7 @@ def test_what_is_left_out_of_an_event_is_nothing() -> None:
     text = msgspec.json.encode({"index": 1, "number": 1, **named})
     view = msgspec.json.decode(text, type=api.EventView)
     assert (view.parents, view.attributes, view.name) == ([], {}, "")
-    assert (view.redelivery, view.merge, view.created_us, view.encoding) == (
-        False,
-        False,
-        0,
-        "utf-8",
-    )
+    assert (view.redelivery, view.merge, view.created_us, view.payload) == (False, False, 0, b"")
 
 
 def test_an_event_to_publish_needs_no_more_than_a_payload() -> None:

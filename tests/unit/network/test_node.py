@@ -21,12 +21,13 @@ import zstandard
 
 from pulsarcast.model.errors import LocalError, ReaderNotFound
 from pulsarcast.model.ids import cid_of
+from pulsarcast.model.publications import Publication
 from pulsarcast.model.topics import DeliveryOrder, TopicSettings
 from pulsarcast.network import driver, offsets
 from pulsarcast.network.insight import Insight
 from pulsarcast.network.node import Node
 from pulsarcast.network.subscriptions import MEMORY_MAX, Reader, Subscription
-from pulsarcast.network.values import Publication, Topic
+from pulsarcast.network.values import Topic
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import Halt, Stop
 from pulsarcast.protocol.store import PutState, StateRow

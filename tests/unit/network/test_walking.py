@@ -9,7 +9,7 @@ import trio
 
 from pulsarcast import LocalError, Node, NotFollowed, NotFound
 from pulsarcast.model.ids import cid_of, cid_text
-from pulsarcast.network.values import Publication
+from pulsarcast.model.publications import Publication
 from tests.support.daemon_in_process import play
 
 

@@ -5,7 +5,6 @@ What only a row shows, such as a null or an attribute with no value, is refused 
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
@@ -15,6 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from pulsarcast.model import api
+from pulsarcast.model import publications as model
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.requests import Attribute
 from pulsarcast.pipeline.topics.writable import KEY, Columns
@@ -31,7 +31,7 @@ class Publication(NamedTuple):
 
     topic: str
     key: bytes
-    event: api.BatchEvent
+    event: model.Publication
     size: int
     """Bytes of its JSON."""
 
@@ -58,17 +58,15 @@ def publications(columns: Columns, batch: pa.RecordBatch) -> Iterator[Publicatio
         payload = payloads[place]
         if payload is None:
             raise refused(key, "its payload is null; coalesce(payload, '') makes it empty")
-        text, encoding = api.from_bytes(payload)
-        event = api.BatchEvent(
-            payload=text,
-            encoding=encoding,
+        event = model.Publication(
+            payload=payload,
             name=names[place] or "",
             attributes=_attributes(key, attributes[place]),
             parents=_parents(key, parents[place]),
             idempotency_key=nonces.of(key),
             created_us=created[place],
         )
-        yield _publication(topic, key, event, payload)
+        yield Publication(topic, key, event, len(msgspec.json.encode(api.batch_event(event))))
 
 
 def _texts(columns: Columns, batch: pa.RecordBatch, name: str) -> list[Any]:
@@ -112,16 +110,6 @@ def shown(key: bytes) -> str:
     return repr(text if len(text) <= SHOWN_MAX else text[:SHOWN_MAX] + "...")
 
 
-def _publication(topic: str, key: bytes, event: api.BatchEvent, payload: bytes) -> Publication:
-    size = len(msgspec.json.encode(event))
-    if size > BODY_BYTES and event.encoding == "utf-8" and size > 2 * len(payload):
-        # Of text that has to be escaped, JSON makes six times as much.
-        text = base64.b64encode(payload).decode()
-        event = msgspec.structs.replace(event, payload=text, encoding="base64")
-        size = len(msgspec.json.encode(event))
-    return Publication(topic, key, event, size)
-
-
 def _keys(column: pa.Array) -> list[bytes | None]:
     if pa.types.is_integer(column.type):
         return [None if key is None else b"%d" % key for key in column.to_pylist()]
@@ -157,13 +145,13 @@ def _parents(key: bytes, given: list[str | None] | None) -> list[str]:
 
 def _attributes(
     key: bytes, given: list[tuple[str, str | dict[str, Any] | None]] | None
-) -> dict[str, api.AttributeView]:
-    found: dict[str, api.AttributeView] = {}
+) -> dict[str, Attribute]:
+    found: dict[str, Attribute] = {}
     for name, value in given or ():
         if isinstance(value, str):
             found[name] = value
         else:
-            found[name] = api.attribute_view(_typed(key, name, value))
+            found[name] = _typed(key, name, value)
     return found
 
 

@@ -10,12 +10,12 @@ import trio
 
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import Cid, PeerId, cid_text, parse_peer
+from pulsarcast.model.publications import Publication
 from pulsarcast.model.requests import Attribute
 from pulsarcast.model.topic_types import AttributeRule, DeliveryOrder, TopicSettings
 from pulsarcast.network.insight import Insight
 from pulsarcast.network.node import Node
 from pulsarcast.network.subscriptions import Subscription
-from pulsarcast.network.values import Publication
 from pulsarcast.simulation.applications import settings_for
 from pulsarcast.testbed.contestants.contestants import LOGGED, Receipt, Seat, Traffic
 

@@ -1,0 +1,87 @@
+"""Values as people see them in a session or a log: short, with the ends of ids."""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import Any, Final
+
+import msgspec
+
+from pulsarcast.model.ids import PEER_ID_BYTES, PEER_ID_PREFIX, PeerId, peer_text
+
+ID_END: Final = 8
+"""Characters of an id that are shown: its end, which differs."""
+PREVIEW_BYTES_MAX: Final = 60
+"""Bounds the part of a payload that a `repr` shows."""
+_CHARACTER_BYTES_MAX: Final = 4
+_IDS: Final = re.compile(r"\b(?:12D3KooW|bafyrei)\w{40,}\b")
+
+
+def short(text: str) -> str:
+    """An id as a line has room for it."""
+    return f"…{text[-ID_END:]}"
+
+
+def preview(payload: bytes) -> str:
+    """The beginning of a payload, as text where it is text."""
+    some = payload[:PREVIEW_BYTES_MAX]
+    is_cut = len(some) < len(payload)
+    try:
+        shown = repr(some.decode())
+    except UnicodeDecodeError as error:
+        # The cut may divide a character.
+        is_text = is_cut and error.start > len(some) - _CHARACTER_BYTES_MAX
+        shown = repr(some[: error.start].decode() if is_text else some)
+    return f"{shown}… ({len(payload)} bytes)" if is_cut else shown
+
+
+def topic_shown(topic: Any) -> str:
+    """A topic, of the library or of the client."""
+    kind = type(topic).__name__
+    of = f"{short(topic.id)} of {short(topic.author)}"
+    return f"<{kind} {topic.name!r} {of}, version {topic.version}>"
+
+
+def event_shown(event: Any, *, merge: bool) -> str:
+    """An event, of the library or of the client."""
+    place = f"{event.index} " if event.index else ""
+    said = "a merge" if merge else preview(event.payload)
+    kind = type(event).__name__
+    return f"<{kind} {place}{short(event.id)} of {short(event.author)}: {said}>"
+
+
+def published_shown(published: Any) -> str:
+    """A receipt, of the library or of the client."""
+    return f"<{type(published).__name__} {short(published.id)}, replicas: {published.replicas}>"
+
+
+def walk_shown(walk: Any) -> str:
+    """A page of a walk, of the library or of the client."""
+    more = ", more to come" if walk.cursor else ""
+    kind = type(walk).__name__
+    return f"<{kind} events: {len(walk.events)}, gaps: {len(walk.gaps)}{more}>"
+
+
+def brief(value: msgspec.Struct) -> str:
+    """A structure by the fields that differ from their defaults, with the ends of ids."""
+    parts = []
+    for each in msgspec.structs.fields(value):
+        found = getattr(value, each.name)
+        is_default = each.default is not msgspec.NODEFAULT and found == each.default
+        is_made = each.default_factory is not msgspec.NODEFAULT and found == each.default_factory()
+        if not is_default and not is_made:
+            parts.append(f"{each.name}={_told(found)}")
+    return f"{type(value).__name__}({', '.join(parts)})"
+
+
+def _told(value: object) -> str:
+    match value:
+        case bytes() if len(value) == PEER_ID_BYTES and value.startswith(PEER_ID_PREFIX):
+            return short(peer_text(PeerId(value)))
+        case tuple():
+            return f"({', '.join(map(_told, value))})"
+        case enum.Enum():
+            return f"{type(value).__name__}.{value.name}"
+        case _:
+            return _IDS.sub(lambda met: short(met[0]), repr(value))
