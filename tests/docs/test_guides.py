@@ -13,8 +13,10 @@ from tests.docs.guides import NOT_RUN, ROOT, Shell, Step, first_missing, section
 
 GUIDES = (
     "first-topic", "ordering", "history", "access", "operating", "troubleshooting", "http", "spark",
-    "archive", "filters", "erasing",
+    "archive", "filters", "erasing", "shared-log",
 )  # fmt: skip
+SLOW = ("shared-log",)
+"""Guides that only the slow run follows: half a minute of commands each."""
 QUICK_START = "Install and try"
 
 
@@ -45,7 +47,10 @@ def test_the_quick_start_of_the_readme_works(shell: Shell) -> None:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", GUIDES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in GUIDES],
+)
 def test_a_guide_works(name: str, shell: Shell) -> None:
     steps = steps_of_guide(name)
     assert len(steps) >= 3

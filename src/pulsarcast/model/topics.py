@@ -65,6 +65,10 @@ __all__ = [
 
 BEGAN_WITH_ONE: Final = "a topic that began with one sequencer never has several: make a new one"
 """Its events count in that one's own numbering, and several count together (decision 0024)."""
+SEQUENCERS_PUBLISH: Final = (
+    "in total order the sequencers publish, and other peers publish through them, with the same "
+    "call: leave out publishers and open. To let a peer number events itself, name it in sequencers"
+)
 _NO_SUBTOPICS: Final[Mapping[str, Cid]] = MappingProxyType({})
 _NO_NONCE: Final = bytes(NONCE_BYTES)
 
@@ -184,6 +188,8 @@ def settled(settings: TopicSettings, author: PeerId) -> TopicSettings:
     publishers = settings.publishers
     if not publishers and not settings.open:
         publishers = sequencers if is_total else (author,)
+    if is_total and publishers != sequencers:
+        raise LocalError(SEQUENCERS_PUBLISH)
     return msgspec.structs.replace(
         settings,
         root=None if settings.root == author else settings.root,

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -441,9 +443,30 @@ def test_an_open_topic_names_no_publishers() -> None:
         topic(TopicSettings(open=True, publishers=(BOB.peer_id,)))
 
 
-def test_a_topic_in_total_order_is_not_open() -> None:
-    with pytest.raises(LocalError, match="the sequencers publish"):
-        topic(TopicSettings(open=True, order=DeliveryOrder.TOTAL))
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"open": True},
+        {"publishers": (BOB.peer_id,)},
+        {"publishers": (ALICE.peer_id, BOB.peer_id)},
+        {"publishers": (ALICE.peer_id,), "sequencers": (BOB.peer_id,)},
+    ],
+)
+def test_a_second_publisher_in_total_order_is_told_how_to_publish(more: dict[str, Any]) -> None:
+    with pytest.raises(LocalError) as refused:
+        topic(TopicSettings(order=DeliveryOrder.TOTAL, **more))
+    for advice in ("through them, with the same call", "leave out publishers and open"):
+        assert advice in str(refused.value)
+    assert "sequencers" in str(refused.value).rpartition("name it in ")[2]
+
+
+def test_publishers_that_are_the_sequencers_are_taken() -> None:
+    both = (ALICE.peer_id, BOB.peer_id)
+    for chosen in (
+        TopicSettings(order=DeliveryOrder.TOTAL, publishers=both, sequencers=both),
+        TopicSettings(order=DeliveryOrder.TOTAL, publishers=both[:1]),
+    ):
+        assert topic(chosen).allowed_publishers == topic(chosen).sequencers
 
 
 def test_a_topic_in_which_no_peer_may_publish_is_rejected() -> None:
