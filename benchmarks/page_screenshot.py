@@ -52,6 +52,8 @@ TOPICS: Final[dict[str, dict[str, Any]]] = {
 RATES_HZ: Final = {SHOWN: 0.8, "orders": 1.5, "reviews": 0.5, "deployments": 0.1}
 READERS: Final = ("billing", "alerts", "replies", "audit", "search", "dashboard")
 ALIASES: Final = {"orders": "shop", "deployments": "ops"}
+PEOPLE: Final = ("ann", "ben", "cal", "lisbon-roof", "a-station-with-a-long-name")
+"""Names of peers; the last one has none."""
 PLACES: Final = ("Lisbon", "Turku", "Bergen", "Ghent", "Kraków", "Ravenna")
 
 
@@ -141,8 +143,12 @@ async def publish(
 
 
 async def load(desks: list[Desk], nursery: trio.Nursery) -> dict[str, str]:
-    """Topics, readers and publishers; the topics' ids by name."""
+    """Names, topics, readers and publishers; the topics' ids by name."""
     chance = random.Random(7)
+    peers = [(await desk.ask("GET", "/v1/status"))["peer"] for desk in desks]
+    for desk in desks:
+        for peer, person in zip(peers, PEOPLE, strict=False):
+            await desk.ask("PUT", f"/v1/peer-names/{peer}", name=person)
     ids: dict[str, str] = {}
     for number, (name, settings) in enumerate(TOPICS.items()):
         author = desks[(number + 1) % NODES]

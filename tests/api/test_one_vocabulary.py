@@ -25,7 +25,8 @@ NODE_ONLY = {
 """A client reads these from `status`, and opens no node."""
 CLIENT_ONLY = {
     "aliases", "close", "drop_alias", "log", "log_pages", "make_token", "metrics", "open_page",
-    "revoke_token", "set_alias", "status", "tokens", "url",
+    "peer_names", "revoke_token", "set_alias", "set_peer_name", "drop_peer_name", "status",
+    "tokens", "url",
 }  # fmt: skip
 """The daemon's own: local names, tokens, the page, meters, whole logs."""
 CLIENT_OPTIONS = {"alias", "patience_s"}

@@ -16,7 +16,7 @@ from pulsarcast.cli.remote import remote
 from pulsarcast.model.errors import InvalidPayload, RemoteError
 from pulsarcast.model.ids import peer_text
 from pulsarcast.model.payloads import decode_json
-from pulsarcast.model.shown import short
+from pulsarcast.model.shown import short, whole
 from pulsarcast.model.topics import decode_topic
 
 if TYPE_CHECKING:
@@ -303,7 +303,8 @@ def _print_gap(gap: GapView, *, as_json: bool) -> None:
     if as_json:
         click.echo(msgspec.json.encode(gap), err=True)
         return
-    which = f"event {gap.id}" if gap.id else f"{gap.count} events of {short(gap.publisher)}"
+    by = short(gap.publisher, gap.peer_names)
+    which = f"event {gap.id}" if gap.id else f"{gap.count} events of {by}"
     numbers = f", numbers {gap.first} to {gap.last}" if gap.last else ""
     click.echo(f"missing: {which}{numbers}: {GAPS[gap.reason]}", err=True)
 
@@ -316,13 +317,14 @@ def _print(event: EventView, *, as_json: bool, topic: str = "") -> None:
     try:
         text = event.text()
     except InvalidPayload:
-        text = _bytes_text(event.payload)
+        text = _bytes_text(event)
     if sys.stdout.isatty():
         # What strangers wrote must not move our cursor.
         text = plain(_readable(text)[:PREVIEW_MAX], allowed="\n")
         where = f"{short(topic)} " if topic else ""
         place = event.index or short(event.id)
-        head = click.style(f"{where}{place} {short(event.author)}{again}", dim=True)
+        by = short(event.author, event.peer_names)
+        head = click.style(f"{where}{place} {by}{again}", dim=True)
         click.echo(f"{head} {text}")
     else:
         click.echo(text)
@@ -340,10 +342,12 @@ def _readable(text: str) -> str:
     return line if len(line) <= LINE_MAX else "\n" + dumps(value, ensure_ascii=False, indent=2)
 
 
-def _bytes_text(data: bytes) -> str:
+def _bytes_text(event: EventView) -> str:
     """What a payload is that is no text; in a meta topic, a version."""
+    data = event.payload
     try:
         version = decode_topic(data)
     except RemoteError:
         return f"{len(data)} bytes, not text"
-    return f"version {version.number} of {version.name}, signed by {peer_text(version.signer)}"
+    signer = whole(peer_text(version.signer), event.peer_names)
+    return f"version {version.number} of {version.name}, signed by {signer}"

@@ -23,6 +23,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "rebuild": ("events:rebuild", "Print the history of a topic up to an event."),
     "status": ("operating:status", "Show the state of the node."),
     "peers": ("operating:peers", "List the peers that the node is connected to."),
+    "name": ("operating:name", "Set, delete or list the names of peers on this node."),
     "top": ("top:top", "Watch the topics, rates and peers of the node."),
     "open": ("operating:open_page", "Open the node's page in a browser."),
     "doctor": ("doctor:doctor", "Look for problems of the node, and say how to solve them."),

@@ -1,4 +1,4 @@
-"""Commands for operators of a node: `status`, `peers`, `token`, `open`, `context`."""
+"""Commands for operators of a node: `status`, `peers`, `name`, `token`, `open`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 from pulsarcast.cli.output import emit, fail
 from pulsarcast.cli.remote import remote, size, table
 from pulsarcast.model.api import SCOPES
+from pulsarcast.model.shown import whole
 
 if TYPE_CHECKING:
     from pulsarcast.client import Client
@@ -40,7 +41,7 @@ def status(client: Client, only_address: bool, as_json: bool) -> None:
     days = "everything" if kept is None else f"{kept // 86_400} days"
     retention = f"topics made here keep {days}"
     lines = [
-        ("node", now.peer),
+        ("node", whole(now.peer, {now.peer: now.name})),
         ("state", "ready" if now.ready else "; ".join(now.reasons)),
         ("up", f"{up_s} s, start {now.incarnation}, version {now.version}"),
         ("addresses", " ".join(now.addresses) or "none"),
@@ -65,6 +66,7 @@ def peers(client: Client, as_json: bool) -> None:
     found = client.peers()
     rows = [
         (
+            each.name,
             each.peer,
             each.address,
             "out" if each.dialled else "in",
@@ -74,8 +76,31 @@ def peers(client: Client, as_json: bool) -> None:
         )
         for each in found
     ]
-    text = table(rows, "PEER", "ADDRESS", "DIALLED", "IN", "OUT", "QUEUED")
+    text = table(rows, "NAME", "PEER", "ADDRESS", "DIALLED", "IN", "OUT", "QUEUED")
     emit(found, text or "no peers", as_json=as_json)
+
+
+@click.command()
+@click.argument("peer", required=False)
+@click.argument("name", required=False)
+@click.option("--drop", is_flag=True, help="Delete the name of PEER.")
+@remote
+def name(client: Client, peer: str | None, name: str | None, drop: bool, as_json: bool) -> None:
+    """Set or delete the NAME of a peer on this node, or list all names.
+
+    Every command that takes a peer id takes the name, too. No other peer sees it.
+    """
+    if drop and (peer is None or name is not None):
+        raise click.UsageError("--drop takes the peer alone")
+    if peer is not None and drop:
+        client.drop_peer_name(peer)
+    elif peer is not None and name is not None:
+        client.set_peer_name(peer, name)
+    elif peer is not None:
+        raise click.UsageError("give a name, or --drop")
+    found = client.peer_names()
+    rows = sorted((name, peer) for peer, name in found.items())
+    emit(found, table(rows, "NAME", "PEER") or "no peer has a name", as_json=as_json)
 
 
 @click.command("open")

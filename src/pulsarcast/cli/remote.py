@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,11 +127,13 @@ def refusals_told() -> Iterator[None]:
         fail(error)
 
 
-def parent_of(topic: FollowedView) -> str:
+def parent_of(topic: FollowedView, show: Callable[[str, Mapping[str, str]], str] = short) -> str:
     """The node's parent in a topic's tree, short enough for a table."""
     if topic.filters:
         return "filters"
-    return "root" if topic.is_root else short(topic.parent) if topic.parent else "none"
+    if topic.is_root:
+        return "root"
+    return show(topic.parent, topic.peer_names) if topic.parent else "none"
 
 
 def table(rows: Sequence[tuple[str, ...]], *headings: str) -> str:

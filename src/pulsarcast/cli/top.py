@@ -10,7 +10,7 @@ import click
 
 from pulsarcast.cli.output import emit
 from pulsarcast.cli.remote import parent_of, remote, size
-from pulsarcast.model.shown import short
+from pulsarcast.model.shown import label, short
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 BARS = "▁▂▃▄▅▆▇█"
 HISTORY = 40
+WIDE = 110
+"""Characters of a line that hold all columns of a topic."""
+WIDE_ONLY = ("order", "past")
+WIDTHS_MAX = {"topic": 20, "parent": 12, "peer": 24}
 
 
 @dataclass
@@ -68,7 +72,9 @@ def top(client: Client, interval: float, count: int | None, as_json: bool) -> No
                 if as_json:
                     emit({"status": status, "topics": topics, "rates": rates.now}, "", as_json=True)
                 else:
-                    live.update(picture(status, topics, peers, rates), refresh=True)
+                    live.update(
+                        picture(status, topics, peers, rates, width=console.width), refresh=True
+                    )
                 if left is not None:
                     left -= 1
                     if not left:
@@ -92,17 +98,22 @@ def counts(status: StatusView, topics: list[FollowedView]) -> dict[str, int]:
 
 
 def picture(
-    status: StatusView, topics: list[FollowedView], peers: list[PeerView], rates: Rates
+    status: StatusView,
+    topics: list[FollowedView],
+    peers: list[PeerView],
+    rates: Rates,
+    *,
+    width: int,
 ) -> RenderableType:
     """One look, for a terminal."""
-    from rich import box
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
     state = Text("ready", "green") if status.ready else Text("; ".join(status.reasons), "red")
+    node = short(status.peer, {status.peer: status.name})
     head = Text.assemble(
-        ("pulsarcast ", "bold"), (short(status.peer), "cyan"), "  ", state,
+        ("pulsarcast ", "bold"), (node, "cyan"), "  ", state,
         f"  {status.peers} peers  {status.topics} topics  {status.readers_connected} readers  "
         f"store {size(status.store_bytes)}",
     )  # fmt: skip
@@ -113,29 +124,69 @@ def picture(
         speeds.add_row(
             Text(name, "dim"), Text(shown, justify="right"), Text(rates.line(name), "blue")
         )
-    by_topic = Table(box=box.SIMPLE_HEAD, expand=True, title_justify="left")
-    for heading in ("topic", "order", "events", "rate", "", "parent", "children", "waiting",
-                    "readers (behind)"):  # fmt: skip
-        by_topic.add_column(heading, justify="right" if heading in ("events", "rate") else "left")
+    by_topic = _by_topic(topics, rates, is_wide=width >= WIDE)
+    return Group(head, "", speeds, by_topic, _by_peer(peers))
+
+
+def _by_topic(topics: list[FollowedView], rates: Rates, *, is_wide: bool) -> RenderableType:
+    """The busiest topics. In a table of peers their ids follow: a name will do here."""
+    from rich.text import Text
+
+    rows: list[dict[str, RenderableType]] = []
     for topic in sorted(topics, key=lambda topic: -rates.now.get(topic.id, 0.0))[:30]:
-        readers = " ".join(
-            f"{reader.name or '(unnamed)'} ({reader.behind})"
-            for reader in topic.readers
-            if not reader.name.startswith("~")
+        children = ", ".join(label(each, topic.peer_names) for each in topic.children[:4])
+        rows.append(
+            {
+                "topic": " ".join(topic.aliases) or topic.name,
+                "order": topic.order,
+                "events": f"{topic.newest:,}",
+                "rate": f"{rates.now.get(topic.id, 0.0):,.1f}/s",
+                "past": Text(rates.line(topic.id)[-16:], "blue"),
+                "parent": parent_of(topic, label),
+                "children": children or "none" if is_wide else str(len(topic.children)),
+                "waiting": str(topic.held_back + topic.missing),
+                "readers (behind)": " ".join(
+                    f"{reader.name or '(unnamed)'} ({reader.behind})"
+                    for reader in topic.readers
+                    if not reader.name.startswith("~")
+                ),
+            }
         )
-        by_topic.add_row(
-            " ".join(topic.aliases) or topic.name, topic.order, f"{topic.newest:,}",
-            f"{rates.now.get(topic.id, 0.0):,.1f}/s", Text(rates.line(topic.id)[-16:], "blue"),
-            parent_of(topic),
-            " ".join(map(short, topic.children[:4])) or "none",
-            str(topic.held_back + topic.missing), readers,
-        )  # fmt: skip
-    by_peer = Table(box=box.SIMPLE_HEAD, expand=True)
-    for heading in ("peer", "address", "dialled", "in", "out", "queued"):
-        by_peer.add_column(heading)
-    for peer in sorted(peers, key=lambda peer: -peer.queued_bytes)[:12]:
-        by_peer.add_row(
-            short(peer.peer), peer.address, "out" if peer.dialled else "in",
-            size(peer.bytes_in), size(peer.bytes_out), size(peer.queued_bytes),
-        )  # fmt: skip
-    return Group(head, "", speeds, by_topic, by_peer)
+    headings = ("topic", "order", "events", "rate", "past", "parent", "children", "waiting",
+                "readers (behind)")  # fmt: skip
+    return _table([each for each in headings if is_wide or each not in WIDE_ONLY], rows)
+
+
+def _by_peer(peers: list[PeerView]) -> RenderableType:
+    rows: list[dict[str, RenderableType]] = [
+        {
+            "peer": short(peer.peer, {peer.peer: peer.name}),
+            "address": peer.address,
+            "dialled": "out" if peer.dialled else "in",
+            "in": size(peer.bytes_in),
+            "out": size(peer.bytes_out),
+            "queued": size(peer.queued_bytes),
+        }
+        for peer in sorted(peers, key=lambda peer: -peer.queued_bytes)[:12]
+    ]
+    return _table(["peer", "address", "dialled", "in", "out", "queued"], rows)
+
+
+def _table(headings: list[str], rows: list[dict[str, RenderableType]]) -> RenderableType:
+    """Columns for a terminal. Those that give way where it is narrow are wrapped or cut."""
+    from rich import box
+    from rich.table import Table
+
+    found = Table(box=box.SIMPLE_HEAD, expand=True, padding=(0, 1, 0, 0))
+    for heading in headings:
+        is_number = heading in ("events", "rate", "waiting", "in", "out", "queued")
+        found.add_column(
+            "" if heading == "past" else heading,
+            justify="right" if is_number else "left",
+            no_wrap=heading not in ("children", "readers (behind)", "address"),
+            overflow="ellipsis",
+            max_width=WIDTHS_MAX.get(heading),
+        )
+    for row in rows:
+        found.add_row(*(row[heading] for heading in headings))
+    return found

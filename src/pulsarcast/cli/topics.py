@@ -11,7 +11,7 @@ import msgspec
 from pulsarcast.cli.output import emit, plain
 from pulsarcast.cli.remote import parent_of, remote, table
 from pulsarcast.model import api
-from pulsarcast.model.shown import short
+from pulsarcast.model.shown import short, whole
 from pulsarcast.model.topic_types import ATTRIBUTE_TYPES, META
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ ORDERS = ("none", "per-publisher", "causal", "total")
 DISSEMINATIONS = ("tree", "cube")
 LINKINGS = ("LAST_SEEN", "CUSTOM")
 _REPEATED = {"requester": "requesters", "recovery_key": "recovery_keys", "tag": "tags"}
+NAMED_MAX = 4
+"""Bounds the peers that one line names."""
 LISTED_MAX = 1000
 """Listed topics that the daemon names in one answer, at most."""
 
@@ -229,7 +231,10 @@ def _rights(made: api.TopicView) -> str:
     if settings.open:
         return "every peer may publish"
     named = settings.publishers or []
-    who = "only its author" if named == [made.author] else f"only the {len(named)} named peers"
+    shown = ", ".join(short(peer, made.peer_names) for peer in named[:NAMED_MAX])
+    if len(named) > NAMED_MAX:
+        shown += f" and {len(named) - NAMED_MAX} more"
+    who = "only its author" if named == [made.author] else f"only {shown}"
     asks = ", others may ask" if settings.request_to_publish else ""
     return f"{who} may publish{asks}"
 
@@ -254,21 +259,21 @@ def show(client: Client, topic: str, as_json: bool) -> None:
     lines = [
         ("id", found.id),
         ("name", plain(found.name)),
-        ("author", found.author),
+        ("author", whole(found.author, found.peer_names)),
         *([("description", plain(settings.description))] if settings.description else []),
         *([("tags", plain(" ".join(settings.tags)))] if settings.tags else []),
         ("version", str(found.version)),
         ("order", settings.order),
         ("dissemination", settings.dissemination),
+        *(_peers("sequencers", settings.sequencers, found) if settings.sequencers else []),
         *(
-            [("sequencers", " ".join(settings.sequencers))]
-            if settings.sequencers is not None
-            else []
+            [("publishers", "every peer")]
+            if settings.open
+            else _peers("publishers", settings.publishers, found)
         ),
-        ("publishers", "every peer" if settings.open else " ".join(settings.publishers or ())),
-        ("requests", _requests(settings)),
+        *_requests(found),
         ("linking", settings.linking),
-        ("recovery", " ".join(settings.recovery_keys or ()) or "none"),
+        *_peers("recovery", settings.recovery_keys, found),
         ("retention", ", ".join(bounds) or "everything"),
         *[("attribute", _rule_text(rule)) for rule in settings.attributes or ()],
         ("routing", "content" if settings.content_routing else "topic"),
@@ -278,10 +283,19 @@ def show(client: Client, topic: str, as_json: bool) -> None:
     emit(found, "\n".join(f"{name:13} {value}" for name, value in lines), as_json=as_json)
 
 
-def _requests(settings: api.SettingsView) -> str:
+def _peers(label: str, peers: list[str] | None, topic: api.TopicView) -> list[tuple[str, str]]:
+    """A line for each peer, the first one behind the label."""
+    shown = [whole(peer, topic.peer_names) for peer in peers or ()] or ["none"]
+    return [("" if at else label, each) for at, each in enumerate(shown)]
+
+
+def _requests(topic: api.TopicView) -> list[tuple[str, str]]:
+    settings = topic.settings
     if not settings.request_to_publish:
-        return "refused"
-    return "taken" if settings.requesters is None else "of " + " ".join(settings.requesters)
+        return [("requests", "refused")]
+    if settings.requesters is None:
+        return [("requests", "taken")]
+    return _peers("requests of", settings.requesters, topic)
 
 
 def _rule_text(rule: api.AttributeRuleView) -> str:
@@ -361,7 +375,7 @@ def _show_listings(found: api.Listings, *, as_json: bool) -> None:
         (
             plain(each.name),
             plain(" ".join(each.tags)),
-            short(each.author),
+            short(each.author, each.peer_names),
             each.id,
             plain(each.description),
         )

@@ -94,6 +94,21 @@ class Client:
         """
         self._ask(calls.add_bootstrap(addresses))
 
+    def peer_names(self) -> dict[str, str]:
+        """The names that peers have on this node, by peer id."""
+        return self._ask(calls.peer_names())
+
+    def set_peer_name(self, peer: str, name: str) -> dict[str, str]:
+        """Name a peer on this node, and nowhere else; all names that there are now.
+
+        A name is valid wherever the daemon takes a peer id.
+        """
+        return self._ask(calls.set_peer_name(peer, name))
+
+    def drop_peer_name(self, peer: str) -> None:
+        """Take a peer's name away."""
+        self._ask(calls.drop_peer_name(peer))
+
     def metrics(self) -> str:
         """Meters, as Prometheus reads them."""
         return self._ask(calls.metrics())

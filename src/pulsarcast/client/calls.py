@@ -64,6 +64,23 @@ def add_bootstrap(addresses: Sequence[str]) -> Ask[None]:
     return _with_json(Ask("POST", "/v1/bootstrap", _nothing), api.MoreBootstrap(list(addresses)))
 
 
+def peer_names() -> Ask[dict[str, str]]:
+    """The names that were given to peers, by peer id."""
+    return Ask("GET", "/v1/peer-names", _json(api.PeerNames, lambda found: found.peer_names))
+
+
+def set_peer_name(peer: str, name: str) -> Ask[dict[str, str]]:
+    """Give a peer a name."""
+    path = f"/v1/peer-names/{_segment(peer)}"
+    ask = Ask("PUT", path, _json(api.PeerNames, lambda found: found.peer_names))
+    return _with_json(ask, api.PeerName(name))
+
+
+def drop_peer_name(peer: str) -> Ask[None]:
+    """Take it away."""
+    return Ask("DELETE", f"/v1/peer-names/{_segment(peer)}", _nothing)
+
+
 def metrics() -> Ask[str]:
     """Meters, as Prometheus reads them."""
     return Ask("GET", "/metrics", lambda body: body.decode("utf-8", "replace"))

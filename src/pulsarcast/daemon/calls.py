@@ -18,7 +18,7 @@ from starlette.responses import Response
 from pulsarcast.model.api import Scope
 from pulsarcast.model.errors import InsufficientScope, LocalError, Malformed, TopicNotFound
 from pulsarcast.model.filters.bounds import FILTER_BYTES_MAX
-from pulsarcast.model.ids import Cid, cid_text, parse_cid, parse_peer
+from pulsarcast.model.ids import Cid, cid_text, parse_cid, peer_text
 from pulsarcast.model.topic_types import META
 
 if TYPE_CHECKING:
@@ -114,11 +114,12 @@ async def resolve(service: Service, text: str) -> Cid:
     known = service.aliases.topics.get(head, head)
     try:
         if rest not in ("", META):
-            parse_peer(head)
+            known = peer_text(service.peer_names.resolve(head))
         elif slash:
             parse_cid(known)
         else:
             return parse_cid(known)
-    except LocalError:
-        raise TopicNotFound(f"{text!r} is not a content id, an alias or author/name") from None
+    except LocalError as error:
+        why = f": {error}" if rest not in ("", META) else ""
+        raise TopicNotFound(f"{text!r} is not a content id, an alias or author/name{why}") from None
     return (await service.node.topic(known + slash + rest)).cid

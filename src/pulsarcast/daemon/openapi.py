@@ -34,6 +34,7 @@ _PARAMETERS: Final = {
     "alias": "An alias.",
     "name": "The name of a reader.",
     "token": "The id of a token.",
+    "peer": "A peer: its id, or the name that it has here.",
 }
 
 

@@ -20,9 +20,10 @@ from pulsarcast.daemon.calls import OCTETS, Call, Index, Operation, Where, resol
 from pulsarcast.daemon.service import Service
 from pulsarcast.model import api
 from pulsarcast.model.errors import Conflict, Malformed, UnsupportedMediaType
-from pulsarcast.model.ids import Cid, cid_text, parse_cid
+from pulsarcast.model.ids import Cid, cid_text, parse_cid, peer_text
 from pulsarcast.model.topic_types import TopicSettings
-from pulsarcast.network.subscriptions import is_wanted
+from pulsarcast.network.subscriptions import Event, is_wanted
+from pulsarcast.network.values import Topic
 
 PAGE_MAX: Final = 1000
 PAGE_BYTES_MAX: Final = 8 << 20
@@ -79,16 +80,20 @@ async def list_topics(call: Call) -> Response:
     topics = call.token.topics
     if topics is not None:
         found = [each for each in found if each.id in topics]
-    return answer(api.Topics(found))
+    return answer(api.Topics([call.service.peer_names.fill(each) for each in found]))
 
 
 async def find_topics(call: Call) -> Response:
     """Listed topics, wherever they are."""
     query = read_query(call.request, FindQuery)
     tags = [tag for tag in query.tags.split(",") if tag]
+    names = call.service.peer_names
+    author = None if query.author is None else peer_text(names.resolve(query.author))
     found = await call.service.node.find_topics(
-        query.words, tags=tags, author=query.author, limit=query.limit
+        query.words, tags=tags, author=author, limit=query.limit
     )
+    for each in found.listings:
+        names.fill(each)
     return answer(found)
 
 
@@ -103,18 +108,18 @@ async def create_topic(call: Call) -> Response:
         _check_free(call, given.alias)
     topic = await service.node.create_topic(
         given.name,
-        api.settings_from(given.settings, TopicSettings()),
+        api.settings_from(given.settings, TopicSettings(), service.peer_names.resolve),
         subtopics=await _below(service, given.subtopics),
     )
     if given.alias is not None:
         service.aliases.set(given.alias, topic.id)
-    return answer(api.topic_view(topic.descriptor, service.aliases.topics), 201)
+    return answer(_topic_view(service, topic), 201)
 
 
 async def show_topic(call: Call) -> Response:
     """Its newest version."""
     topic = await call.service.node.topic(await call.topic())
-    return answer(api.topic_view(topic.descriptor, call.service.aliases.topics))
+    return answer(_topic_view(call.service, topic))
 
 
 async def update_topic(call: Call) -> Response:
@@ -123,10 +128,12 @@ async def update_topic(call: Call) -> Response:
     cid = await call.topic()
     given = await read_json(call.request, api.TopicUpdate, service.settings["http.body_bytes_max"])
     current = await service.node.topic(cid)
-    settings = api.settings_from(given.settings, current.descriptor.settings)
+    settings = api.settings_from(
+        given.settings, current.descriptor.settings, service.peer_names.resolve
+    )
     below = None if given.subtopics is None else await _below(service, given.subtopics)
     topic = await service.node.update_topic(cid, settings, subtopics=below, flush=given.flush)
-    return answer(api.topic_view(topic.descriptor, service.aliases.topics))
+    return answer(_topic_view(service, topic))
 
 
 async def unsubscribe(call: Call) -> Response:
@@ -152,6 +159,11 @@ async def drop_alias(call: Call) -> Response:
     """Take it away."""
     call.service.aliases.drop(call.path("alias"))
     return nothing()
+
+
+def _topic_view(service: Service, topic: Topic) -> api.TopicView:
+    view = api.topic_view(topic.descriptor, service.aliases.topics)
+    return service.peer_names.fill(view)
 
 
 async def _below(service: Service, named: dict[str, str]) -> dict[str, Cid]:
@@ -213,7 +225,7 @@ async def read_history(call: Call) -> Response:
             last = event.index
             if wanted is not None and not is_wanted(wanted, event.descriptor):
                 continue
-            events.append(api.event_view(event.index, event.descriptor))
+            events.append(_event_view(call.service, event))
             size += len(event.descriptor.block)
             if size > PAGE_BYTES_MAX or len(events) == query.limit:
                 break
@@ -229,7 +241,7 @@ async def fetch(call: Call) -> Response:
     query = read_query(call.request, FetchQuery)
     named = None if query.topic is None else await resolve(call.service, query.topic)
     fetched = await call.service.node.fetch(event, topic=named)
-    return answer(api.event_view(fetched.index, fetched.descriptor))
+    return answer(_event_view(call.service, fetched))
 
 
 async def walk(call: Call) -> Response:
@@ -245,8 +257,13 @@ async def walk(call: Call) -> Response:
         forward=given.forward,
         topic=named,
     )
-    events = [api.event_view(event.index, event.descriptor) for event in walked.events]
-    return answer(api.WalkView(events=events, gaps=list(walked.gaps), cursor=walked.cursor))
+    events = [_event_view(call.service, each) for each in walked.events]
+    gaps = [call.service.peer_names.fill(gap) for gap in walked.gaps]
+    return answer(api.WalkView(events=events, gaps=gaps, cursor=walked.cursor))
+
+
+def _event_view(service: Service, event: Event) -> api.EventView:
+    return service.peer_names.fill(api.event_view(event.index, event.descriptor))
 
 
 def _event_named(call: Call) -> Cid:
@@ -275,7 +292,32 @@ async def status(call: Call) -> Response:
 
 async def peers(call: Call) -> Response:
     """Whom the node is connected to."""
-    return answer(api.Peers(call.service.node.peers()))
+    found = call.service.node.peers()
+    for each in found:
+        each.name = call.service.peer_names.names.get(each.peer, "")
+    return answer(api.Peers(found))
+
+
+async def list_peer_names(call: Call) -> Response:
+    """The names that peers have here."""
+    return answer(api.PeerNames(call.service.peer_names.names))
+
+
+async def set_peer_name(call: Call) -> Response:
+    """Give a peer a name."""
+    given = await read_json(
+        call.request, api.PeerName, call.service.settings["http.body_bytes_max"]
+    )
+    names = call.service.peer_names
+    names.set(names.resolve(call.path("peer")), given.name)
+    return answer(api.PeerNames(names.names))
+
+
+async def drop_peer_name(call: Call) -> Response:
+    """Take it away."""
+    names = call.service.peer_names
+    names.drop(names.resolve(call.path("peer")))
+    return nothing()
 
 
 async def add_bootstrap(call: Call) -> Response:
@@ -345,6 +387,21 @@ OPERATIONS: Final = (
         method="POST", path="/v1/bootstrap", name="add_bootstrap",
         summary="Join the network through more peers, now and after every restart.",
         scope="admin", handle=add_bootstrap, body=api.MoreBootstrap, status=204,
+    ),
+    Operation(
+        method="GET", path="/v1/peer-names", name="list_peer_names",
+        summary="The names that were given to peers here.", scope="read",
+        handle=list_peer_names, answer=api.PeerNames,
+    ),
+    Operation(
+        method="PUT", path="/v1/peer-names/{peer}", name="set_peer_name",
+        summary="Give a peer a name on this node.", scope="admin", handle=set_peer_name,
+        body=api.PeerName, answer=api.PeerNames, errors=(409,),
+    ),
+    Operation(
+        method="DELETE", path="/v1/peer-names/{peer}", name="drop_peer_name",
+        summary="Take the name of a peer away.", scope="admin", handle=drop_peer_name,
+        status=204, errors=(404,),
     ),
     Operation(
         method="GET", path="/v1/topics", name="list_topics",

@@ -11,6 +11,7 @@ from typing import Final
 
 from pulsarcast import __version__
 from pulsarcast.daemon.aliases import AliasBook
+from pulsarcast.daemon.local_names import PeerBook
 from pulsarcast.daemon.sessions import Sessions
 from pulsarcast.daemon.settings import Settings
 from pulsarcast.daemon.tokens import TokenBook
@@ -35,6 +36,7 @@ class Service:
         self.tokens = tokens
         self.sessions = sessions
         self.aliases = AliasBook(node.home)
+        self.peer_names = PeerBook(node.home)
         self.started_us = time.time_ns() // 1000
         self.readers = 0
         """Subscribers that are connected now."""
@@ -105,6 +107,7 @@ class Service:
         reasons = self.reasons()
         return StatusView(
             peer=node.peer_id,
+            name=self.peer_names.names.get(node.peer_id, ""),
             addresses=list(node.addresses),
             version=__version__,
             started_us=self.started_us,

@@ -46,7 +46,7 @@ async def serve_socket(service: Service, socket: WebSocket) -> None:
                 if not batch:
                     await socket.send_text('{"here":true}')
                 for event in batch:
-                    await socket.send_text(LINES.json(event).decode())
+                    await socket.send_text(LINES.json(event, service.peer_names).decode())
 
             async def gone() -> None:
                 while True:

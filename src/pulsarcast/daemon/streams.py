@@ -30,6 +30,7 @@ from pulsarcast.daemon.answers import (
     read_query,
 )
 from pulsarcast.daemon.calls import ANOTHER_LOG, STREAM, Call, Operation, Where
+from pulsarcast.daemon.local_names import PeerBook
 from pulsarcast.daemon.service import Service
 from pulsarcast.daemon.tokens import TOKENS_UNREADABLE, Token
 from pulsarcast.model import api
@@ -78,16 +79,17 @@ class Lines:
     """Events as JSON, each made once however many subscribers get it at about the same time."""
 
     def __init__(self) -> None:
-        self._texts: dict[tuple[Cid, int, bool], bytes] = {}
+        self._texts: dict[tuple[Cid, int, bool, str, str], bytes] = {}
         self._bytes = 0
 
-    def json(self, event: Event) -> bytes:
-        """An event as JSON."""
-        key = (event.descriptor.cid, event.index, event.redelivery)
+    def json(self, event: Event, names: PeerBook) -> bytes:
+        """An event as JSON, with the names that its peers have now."""
+        by = names.names.get(event.author, ""), names.names.get(event.publisher, "")
+        key = (event.descriptor.cid, event.index, event.redelivery, *by)
         text = self._texts.get(key)
         if text is None:
             view = api.event_view(event.index, event.descriptor, redelivery=event.redelivery)
-            text = self._texts[key] = _encode(view)
+            text = self._texts[key] = _encode(names.fill(view))
             self._bytes += len(text)
             while self._bytes > LINES_BYTES_MAX and len(self._texts) > 1:
                 self._bytes -= len(self._texts.pop(next(iter(self._texts))))
@@ -203,8 +205,9 @@ class EventStream(Response):
                 await send({"type": "http.response.body", "body": place, "more_body": True})
 
             async def give(events: list[Event]) -> None:
+                names = self.service.peer_names
                 write = _below_lines if self.query.below else _event_lines
-                lines = b"".join(map(write, events)) if events else b": here\n\n"
+                lines = b"".join(write(event, names) for event in events) or b": here\n\n"
                 await send({"type": "http.response.body", "body": lines, "more_body": True})
 
             async def gone() -> None:
@@ -228,13 +231,13 @@ def _end_lines(why: Refusal) -> bytes:
     return b"event: end\ndata: %b\n\n" % _encode(api.Problem(why.message, why.code))
 
 
-def _event_lines(event: Event) -> bytes:
-    return b"id: %d\ndata: %b\n\n" % (event.index, LINES.json(event))
+def _event_lines(event: Event, names: PeerBook) -> bytes:
+    return b"id: %d\ndata: %b\n\n" % (event.index, LINES.json(event, names))
 
 
-def _below_lines(event: Event) -> bytes:
+def _below_lines(event: Event, names: PeerBook) -> bytes:
     """Without an id: the index of one topic says nothing of the others."""
-    return b"data: %b\n\n" % LINES.json(event)
+    return b"data: %b\n\n" % LINES.json(event, names)
 
 
 async def relay(

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 
 from pulsarcast.model.errors import REFUSALS, InvalidPayload, LocalError
 from pulsarcast.model.events import EventDescriptor
-from pulsarcast.model.ids import cid_text, parse_peer, peer_text
+from pulsarcast.model.ids import PeerId, cid_text, parse_peer, peer_text
 from pulsarcast.model.lineage import Gap, Links
 from pulsarcast.model.listings import Listing
 from pulsarcast.model.payloads import decode_json, decode_text, encode_json
@@ -166,6 +166,8 @@ class TopicView(msgspec.Struct, kw_only=True):
     settings: SettingsView
     subtopics: dict[str, str]
     aliases: list[str] = []
+    peer_names: dict[str, str] = {}
+    """The local names of peers above, by their ids; never another peer's word."""
 
     def __repr__(self) -> str:
         return topic_shown(self)
@@ -253,6 +255,8 @@ class FollowedView(msgspec.Struct, kw_only=True):
     """The sub-topics that the subscription takes in; null if it takes in none."""
     above: list[str] = []
     """The topics whose subscriptions take this one in as a sub-topic."""
+    peer_names: dict[str, str] = {}
+    """The local names of peers above, by their ids; never another peer's word."""
 
     def __repr__(self) -> str:
         return topic_shown(self)
@@ -275,6 +279,8 @@ class ListingView(msgspec.Struct, kw_only=True, omit_defaults=True):
     tags: list[str] = []
     expires_us: int = 0
     """Until when it is listed, unless its author lists it again."""
+    peer_names: dict[str, str] = {}
+    """The local names of peers above, by their ids; never another peer's word."""
 
     def __repr__(self) -> str:
         return topic_shown(self)
@@ -390,6 +396,8 @@ class EventView(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Whether the same reader may have been given it before."""
     merge: bool = False
     """Whether it is a merge of a causal topic: it has no payload, and only joins its parents."""
+    peer_names: dict[str, str] = {}
+    """The local names of peers above, by their ids; never another peer's word."""
 
     @property
     def payload(self) -> bytes:
@@ -437,6 +445,8 @@ class GapView(msgspec.Struct, kw_only=True, omit_defaults=True):
     epoch: str = ""
     first: int = 0
     last: int = 0
+    peer_names: dict[str, str] = {}
+    """The local names of peers above, by their ids; never another peer's word."""
 
     @property
     def count(self) -> int:
@@ -502,6 +512,8 @@ class PeerView(msgspec.Struct, kw_only=True):
     """A peer that the node is connected to."""
 
     peer: str
+    name: str = ""
+    """The peer's local name, if it has one."""
     address: str
     dialled: bool
     """Whether the node dialled it, rather than the peer the node."""
@@ -530,6 +542,8 @@ class StatusView(msgspec.Struct, kw_only=True):
     """The node's identity, addresses and health."""
 
     peer: str
+    name: str = ""
+    """The local name of the node itself, if it has one."""
     addresses: list[str]
     version: str
     started_us: int
@@ -560,6 +574,18 @@ class StatusView(msgspec.Struct, kw_only=True):
     def __repr__(self) -> str:
         state = "ready" if self.ready else f"not ready: {'; '.join(self.reasons)}"
         return f"<StatusView {short(self.peer)}, {state}, peers: {self.peers}>"
+
+
+class PeerName(msgspec.Struct, forbid_unknown_fields=True):
+    """A name for a peer, on this node alone."""
+
+    name: str
+
+
+class PeerNames(msgspec.Struct):
+    """All of them, by peer id."""
+
+    peer_names: dict[str, str]
 
 
 class PageUrl(msgspec.Struct):
@@ -739,16 +765,25 @@ def settings_view(settings: TopicSettings) -> SettingsView:
     )
 
 
-def settings_from(view: SettingsView, base: TopicSettings) -> TopicSettings:
-    """The settings that a view asks for; settings that a view cannot express stay as in `base`."""
+def settings_from(
+    view: SettingsView, base: TopicSettings, peer: Callable[[str], PeerId] = parse_peer
+) -> TopicSettings:
+    """The settings that a view asks for; settings that a view cannot express stay as in `base`.
+
+    `peer` says which peer a text means.
+    """
+
+    def parsed(texts: list[str] | None) -> tuple[PeerId, ...] | None:
+        return None if texts is None else tuple(peer(text) for text in texts)
+
     order = DeliveryOrder(view.order)
     changes: dict[str, Any] = {
         "order": order,
         "dissemination": Dissemination(view.dissemination),
         "open": view.open,
-        "publishers": _parse_peers(view.publishers) or (),
+        "publishers": parsed(view.publishers) or (),
         "request_to_publish": view.request_to_publish,
-        "requesters": _parse_peers(view.requesters),
+        "requesters": parsed(view.requesters),
         "linking": EventLinking(view.linking),
         "content_routing": view.content_routing,
         "retention": Retention(view.retention.age_s, view.retention.count, view.retention.bytes),
@@ -758,7 +793,7 @@ def settings_from(view: SettingsView, base: TopicSettings) -> TopicSettings:
     if view.attributes is not None:
         changes["attributes"] = rules_from(view.attributes)
     if view.recovery_keys is not None:
-        changes["recovery_keys"] = _parse_peers(view.recovery_keys)
+        changes["recovery_keys"] = parsed(view.recovery_keys)
     if view.description is not None:
         changes["description"] = view.description
     if view.tags is not None:
@@ -766,7 +801,7 @@ def settings_from(view: SettingsView, base: TopicSettings) -> TopicSettings:
     if order is not DeliveryOrder.TOTAL:
         changes["sequencers"] = ()
     elif view.sequencers is not None:
-        changes["sequencers"] = _parse_peers(view.sequencers)
+        changes["sequencers"] = parsed(view.sequencers)
     return msgspec.structs.replace(base, **changes)
 
 
@@ -814,7 +849,3 @@ def listing_view(listing: Listing) -> ListingView:
 
 def _peer_texts(peers: tuple[Any, ...] | None) -> list[str] | None:
     return None if peers is None else [peer_text(peer) for peer in peers]
-
-
-def _parse_peers(texts: list[str] | None) -> tuple[Any, ...] | None:
-    return None if texts is None else tuple(parse_peer(text) for text in texts)

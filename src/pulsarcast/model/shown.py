@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -18,9 +19,20 @@ _CHARACTER_BYTES_MAX: Final = 4
 _IDS: Final = re.compile(r"\b(?:12D3KooW|bafyrei)\w{40,}\b")
 
 
-def short(text: str) -> str:
-    """An id as a line has room for it."""
-    return f"…{text[-ID_END:]}"
+def short(text: str, peer_names: Mapping[str, str] = {}) -> str:
+    """An id as a line has room for it: its end, behind the name of a peer that has one here."""
+    return f"{peer_names.get(text, '')} …{text[-ID_END:]}".lstrip()
+
+
+def whole(peer: str, peer_names: Mapping[str, str]) -> str:
+    """A peer id to copy, and the peer's name."""
+    name = peer_names.get(peer)
+    return f"{peer} ({name})" if name else peer
+
+
+def label(peer: str, peer_names: Mapping[str, str]) -> str:
+    """A peer in as few characters as will do: its name, or else the end of its id."""
+    return peer_names.get(peer) or short(peer)
 
 
 def preview(payload: bytes) -> str:
@@ -39,7 +51,7 @@ def preview(payload: bytes) -> str:
 def topic_shown(topic: Any) -> str:
     """A topic, of the library or of the client."""
     kind = type(topic).__name__
-    of = f"{short(topic.id)} of {short(topic.author)}"
+    of = f"{short(topic.id)} of {_author_shown(topic)}"
     return f"<{kind} {topic.name!r} {of}, version {topic.version}>"
 
 
@@ -48,7 +60,12 @@ def event_shown(event: Any, *, merge: bool) -> str:
     place = f"{event.index} " if event.index else ""
     said = "a merge" if merge else preview(event.payload)
     kind = type(event).__name__
-    return f"<{kind} {place}{short(event.id)} of {short(event.author)}: {said}>"
+    return f"<{kind} {place}{short(event.id)} of {_author_shown(event)}: {said}>"
+
+
+def _author_shown(thing: Any) -> str:
+    """Its name is known to a daemon, and so to clients."""
+    return short(thing.author, getattr(thing, "peer_names", {}))
 
 
 def published_shown(published: Any) -> str:

@@ -33,7 +33,7 @@ from pulsarcast.storage.home import (
 from pulsarcast.storage.sqlite import SqliteStore, StoreError
 from pulsarcast.storage.sqlite_schema import copy_to, refuse_others
 
-SETTINGS: Final = ("config.toml", "aliases.json", "tokens.json", "token")
+SETTINGS: Final = ("config.toml", "aliases.json", "peer_names.json", "tokens.json", "token")
 """What a daemon keeps beside its node, where there is one."""
 BUSY_S: Final = 30.0
 """How long we wait for a node that keeps its store to itself for a moment."""

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from pulsarcast import __version__
-from pulsarcast.daemon import aliases
+from pulsarcast.daemon import local_names
 from pulsarcast.daemon.service import Service
 from tests.support.daemon_in_process import daemon, play
 
@@ -230,7 +230,7 @@ def test_a_topic_whose_alias_is_refused_is_not_made(
         async with daemon(tmp_path) as desk, desk.client() as client:
             answer = await client.post("/v1/topics", json={"name": "x", "alias": "no/slash"})
             assert answer.status_code == 422
-            monkeypatch.setattr(aliases, "ALIASES_MAX", 0)
+            monkeypatch.setattr(local_names, "NAMES_MAX", 0)
             answer = await client.post("/v1/topics", json={"name": "x", "alias": "one-too-many"})
             assert (answer.status_code, "aliases already" in answer.text) == (422, True)
             assert (await client.get("/v1/topics")).json() == {"topics": []}

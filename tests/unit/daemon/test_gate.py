@@ -51,7 +51,13 @@ async def ask(client: httpx.AsyncClient, method: str, path: str) -> httpx.Respon
 
 
 def path_of(path: str, topic: str) -> str:
-    for name, value in (("topic", topic), ("alias", "a"), ("name", "n"), ("token", "t")):
+    for name, value in (
+        ("topic", topic),
+        ("alias", "a"),
+        ("name", "n"),
+        ("token", "t"),
+        ("peer", "p"),
+    ):
         path = path.replace(f"{{{name}}}", value)
     return path
 

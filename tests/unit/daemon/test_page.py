@@ -73,7 +73,8 @@ def test_every_path_that_it_asks_for_is_in_the_api() -> None:
     }
     offered = {each.path for each in ALL if each.method == "GET" and each.scope == "read"}
     events = {"/v1/topics/{topic}/events", "/v1/events/{event}"}
-    assert asked == {"/v1/status", "/v1/topics", "/v1/listings", "/v1/peers", *events}
+    node = {"/v1/status", "/v1/peers", "/v1/peer-names"}
+    assert asked == {*node, "/v1/topics", "/v1/listings", *events}
     assert asked <= offered
     assert JS.count("fetch(") == 1
     assert JS.count("ask(") == len(asked) + 1, "one more is its definition"

@@ -19,6 +19,7 @@ const LATE_S = 10;
 const FILTER_FROM = 10;
 const PAYLOAD_MAX = 1200;
 const COLOURS = 6;
+const NAME_SHOWN = 11;
 
 const $ = (id) => document.getElementById(id);
 
@@ -48,6 +49,12 @@ const UNSEEN = /(?![\n\t])[\p{Cc}\p{Bidi_Control}\p{Zl}\p{Zp}]/gu;
 const count = (value) => NUMBERS.format(value);
 const plural = (value, one, many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;
 const short = (id) => id.slice(-8);
+// The names that the node's user gave to peers; an id without one is shown by its end.
+let peerNames = {};
+const shortened = (text) => text.length > NAME_SHOWN ? `${text.slice(0, NAME_SHOWN - 1)}…` : text;
+const labelOf = (peer) => shortened(peerNames[peer] ?? short(peer));
+const lineOf = (id) => `${shortened(peerNames[id] ?? "")} …${short(id)}`.trim();
+const titleOf = (id) => [peerNames[id], id].filter(Boolean).join(" ");
 const visible = (text) => text.replace(UNSEEN, "\ufffd");
 
 function rateText(value) {
@@ -96,13 +103,13 @@ function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-// Put texts where `data-is` says. An id is shown by its end, and copied as a whole.
+// Put texts where `data-is` says. An id is shown by its name and its end, and copied as a whole.
 function fill(root, texts) {
   for (const [name, text] of Object.entries(texts)) {
     const element = root.querySelector(`[data-is="${name}"]`);
     const isId = element.matches(".copy");
-    if (isId) Object.assign(element, { title: `${text} (click to copy)`, value: text });
-    write(element, isId ? `…${short(text)}` : text);
+    if (isId) Object.assign(element, { title: `${titleOf(text)} (click to copy)`, value: text });
+    write(element, isId ? lineOf(text) : text);
   }
 }
 
@@ -247,7 +254,7 @@ function showNode(status, now) {
   drawSpark($("spark-events"), now, ["deliveries"]);
   drawSpark($("spark-messages"), now, ["messages_in", "messages_out"]);
   drawSpark($("spark-bytes"), now, ["bytes_in", "bytes_out"], bytesText);
-  document.title = `${status.ready ? "" : "▲ "}…${short(status.peer)} · Pulsarcast`;
+  document.title = `${status.ready ? "" : "▲ "}${lineOf(status.peer)} · Pulsarcast`;
 }
 
 // Topics.
@@ -363,8 +370,8 @@ function drawTree(picture, topic) {
     edges.push(svg("path", { class: `edge ${kind}`, d }));
   };
   const put = (peer, role, x, y) => {
-    const label = svg("text", { x, y: y + radius + 13 }, short(peer));
-    peers.push(svg("g", {}, svg("title", {}, `${role} ${peer}`), markAt(x, y, radius, peer, "fill"), label));
+    const label = svg("text", { x, y: y + radius + 13 }, labelOf(peer));
+    peers.push(svg("g", {}, svg("title", {}, `${role} ${titleOf(peer)}`), markAt(x, y, radius, peer, "fill"), label));
   };
 
   if (topic.parent) {
@@ -389,7 +396,7 @@ function drawTree(picture, topic) {
     put(peer, "child", x, y);
   });
   lazy.forEach((peer, index) => {
-    const reach = Math.min(middle - 32, 200) * (index < lazy.length - 2 ? 0.53 : 1);
+    const reach = Math.min(middle - 42, 200) * (index < lazy.length - 2 ? 0.53 : 1);
     const x = middle + (index % 2 ? -reach : reach);
     edges.push(svg("path", { class: "edge lazy", d: `M${middle} ${level}H${x}` }));
     put(peer, "lazy neighbour", x, level);
@@ -455,7 +462,7 @@ function drawLog() {
   const height = lane * publishers.length + LANE.foot;
   $("lanes").replaceChildren(...publishers.map((peer) => {
     const dot = html("i", { class: dotOf(peer) });
-    const label = html("li", { class: peer === self ? "me" : "", title: peer }, dot, short(peer));
+    const label = html("li", { class: peer === self ? "me" : "", title: titleOf(peer) }, dot, labelOf(peer));
     label.style.height = `${lane}px`;
     return label;
   }));
@@ -502,7 +509,7 @@ function eventMark({ event, x, y }, step, lane) {
   return svg("g", {
     id: `event-${event.index}`,
     role: "option",
-    "aria-label": `Event ${event.index} of ${short(event.publisher)}`,
+    "aria-label": `Event ${event.index} of ${labelOf(event.publisher)}`,
     "data-of": event.index,
   },
     svg("rect", { class: "hit", x: x - step / 2, y: y - lane / 2, width: step, height: lane }),
@@ -673,9 +680,10 @@ function choose(topics) {
 }
 
 async function refresh() {
-  const [status, { topics }, { peers }] = await Promise.all(
-    [ask("/v1/status"), ask("/v1/topics"), ask("/v1/peers")],
+  const [status, { topics }, { peers }, { peer_names }] = await Promise.all(
+    [ask("/v1/status"), ask("/v1/topics"), ask("/v1/peers"), ask("/v1/peer-names")],
   );
+  peerNames = peer_names;
   const now = performance.now() / 1000;
   self = status.peer;
   lookOf(self); // the first colour is ours
