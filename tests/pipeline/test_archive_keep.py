@@ -253,7 +253,7 @@ def test_the_command_says_what_it_did_and_never_the_token(
     assert f"{out}: 20 new events in 1 batches" in made.stdout
     assert "20 events of 1 topic: all is as it was signed" in made.stdout
 
-    token = str(daemon.client.make_token("reader", ["read"], topics=[topic]).token)
+    token = str(daemon.client.create_token("reader", ["read"], topics=[topic]).token)
     place = ("--url", daemon.process.url, "--token", token)
     assert command(topic, *place, "--out", out).exit_code == 0
     other = daemon.create()

@@ -389,7 +389,7 @@ def test_a_wrong_token_is_told_without_showing_it(
 def test_a_token_for_another_topic_does_not_open_this_one(daemon: TopicDaemon) -> None:
     mine, other = daemon.create(), daemon.create()
     daemon.fill(mine, 2)
-    token = daemon.client.make_token("spark", ["read"], topics=[mine]).token
+    token = daemon.client.create_token("spark", ["read"], topics=[mine]).token
     assert token is not None
     reader = daemon.reader(mine, token=token, startingOffsets="earliest")
     _, rows = step(reader, reader.initialOffset())

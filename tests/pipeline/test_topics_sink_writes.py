@@ -225,7 +225,7 @@ def test_a_row_that_is_refused_is_named(spark: SparkSession, place: Place) -> No
 
 def test_a_token_for_another_topic_opens_nothing(spark: SparkSession, place: Place) -> None:
     other = place.client.create_topic("mine").id
-    token = place.client.make_token("spark", ["publish"], topics=[other]).token
+    token = place.client.create_token("spark", ["publish"], topics=[other]).token
     assert token is not None
     place.write(numbered(spark, 2), topic=other, token=token)
     assert len(place.events(other)) == 2

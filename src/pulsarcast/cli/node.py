@@ -49,7 +49,7 @@ def setting_options(command: Any) -> Any:
         click.option(
             "--log-level", metavar="LEVEL", help="Log level: debug, info, warning or error."
         ),
-        click.option("--trace", metavar="LEVEL", help="Trace level: delivery or rpc."),
+        click.option("--trace-level", metavar="LEVEL", help="Trace level: delivery or rpc."),
     ):
         command = option(command)
     return command
@@ -62,7 +62,7 @@ def _chosen(
     http: str | None,
     behind_proxy: bool | None,
     log_level: str | None,
-    trace: str | None,
+    trace_level: str | None,
 ) -> dict[str, Value]:
     return _flags(
         {
@@ -72,7 +72,7 @@ def _chosen(
             "http.address": http,
             "http.behind_proxy": behind_proxy,
             "log.level": log_level,
-            "trace.level": trace,
+            "trace.level": trace_level,
         }
     )
 

@@ -140,7 +140,7 @@ def create_token(
     client: Client, name: str, scopes: tuple[Any, ...], topics: tuple[str, ...], as_json: bool
 ) -> None:
     """Create a token and print it; it cannot be printed again."""  # fmt: skip
-    made = client.make_token(name, list(scopes), topics=list(topics) or None)
+    made = client.create_token(name, list(scopes), topics=list(topics) or None)
     emit(made, f"{made.token}\nrevoke it with: pulsarcast token revoke {made.id}",
          as_json=as_json)  # fmt: skip
 

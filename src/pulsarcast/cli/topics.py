@@ -89,6 +89,11 @@ def setting_options(command: Any) -> Any:
             help="Retention by size of events, in bytes.",
         ),
         click.option(
+            "--payload-bytes-max",
+            type=click.IntRange(min=1),
+            help="Largest payload of an event, in bytes.",
+        ),
+        click.option(
             "--attribute",
             multiple=True,
             metavar="NAME=TYPE[:MIN:MAX]",

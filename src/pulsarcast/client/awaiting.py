@@ -367,15 +367,15 @@ class AsyncClient:
         """Every token that is good."""
         return await self._ask(calls.tokens())
 
-    async def make_token(
+    async def create_token(
         self,
         name: str,
-        scopes: Iterable[api.Scope],
+        scopes: Iterable[api.Scope] = ("read",),
         *,
         topics: Iterable[TopicRef] | None = None,
     ) -> api.TokenView:
         """Make a token; this is the only time that its secret is shown."""
-        return await self._ask(calls.make_token(name, scopes, topics))
+        return await self._ask(calls.create_token(name, scopes, topics))
 
     async def revoke_token(self, token_id: str) -> None:
         """Make a token worthless, at once."""

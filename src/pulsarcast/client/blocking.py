@@ -366,15 +366,15 @@ class Client:
         """Every token that is good."""
         return self._ask(calls.tokens())
 
-    def make_token(
+    def create_token(
         self,
         name: str,
-        scopes: Iterable[api.Scope],
+        scopes: Iterable[api.Scope] = ("read",),
         *,
         topics: Iterable[TopicRef] | None = None,
     ) -> api.TokenView:
         """Make a token; this is the only time that its secret is shown."""
-        return self._ask(calls.make_token(name, scopes, topics))
+        return self._ask(calls.create_token(name, scopes, topics))
 
     def revoke_token(self, token_id: str) -> None:
         """Make a token worthless, at once."""

@@ -356,7 +356,7 @@ def tokens() -> Ask[list[api.TokenView]]:
     return Ask("GET", "/v1/tokens", _json(api.Tokens, lambda found: found.tokens))
 
 
-def make_token(
+def create_token(
     name: str, scopes: Iterable[api.Scope], refs: Iterable[TopicRef] | None
 ) -> Ask[api.TokenView]:
     """A new one, whose secret is shown this once."""

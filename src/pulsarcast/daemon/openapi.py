@@ -33,7 +33,7 @@ _PARAMETERS: Final = {
     "event": "An event, by its content id.",
     "alias": "An alias.",
     "name": "The name of a reader.",
-    "token": "The id of a token.",
+    "token_id": "The id of a token.",
     "peer": "A peer: its id, or the name that it has here.",
 }
 

@@ -342,7 +342,7 @@ async def list_tokens(call: Call) -> Response:
     return answer(api.Tokens([token.view() for token in call.service.tokens.list()]))
 
 
-async def make_token(call: Call) -> Response:
+async def create_token(call: Call) -> Response:
     """A new one, whose secret is shown this once."""
     given = await read_json(
         call.request, api.NewToken, call.service.settings["http.body_bytes_max"]
@@ -356,7 +356,7 @@ async def make_token(call: Call) -> Response:
 
 async def revoke_token(call: Call) -> Response:
     """Make one worthless."""
-    call.service.tokens.revoke(call.path("token"))
+    call.service.tokens.revoke(call.path("token_id"))
     return nothing()
 
 
@@ -475,12 +475,12 @@ OPERATIONS: Final = (
         scope="admin", handle=list_tokens, answer=api.Tokens,
     ),
     Operation(
-        method="POST", path="/v1/tokens", name="make_token",
-        summary="Make a token; its secret is shown this once.", scope="admin", handle=make_token,
-        body=api.NewToken, answer=api.TokenView, status=201, errors=(404,),
+        method="POST", path="/v1/tokens", name="create_token",
+        summary="Create a token; its secret is shown this once.", scope="admin",
+        handle=create_token, body=api.NewToken, answer=api.TokenView, status=201, errors=(404,),
     ),
     Operation(
-        method="DELETE", path="/v1/tokens/{token}", name="revoke_token",
+        method="DELETE", path="/v1/tokens/{token_id}", name="revoke_token",
         summary="Make a token worthless.", scope="admin", handle=revoke_token, status=204,
         errors=(404,),
     ),

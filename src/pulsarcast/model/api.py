@@ -598,7 +598,9 @@ class NewToken(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A token to make."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
-    scopes: Annotated[list[Scope], msgspec.Meta(min_length=1)]
+    scopes: Annotated[list[Scope], msgspec.Meta(min_length=1)] = msgspec.field(
+        default_factory=lambda: ["read"]
+    )
     topics: list[str] | None = None
     """The topics that it is valid for; left out: all topics."""
 

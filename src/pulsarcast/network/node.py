@@ -120,7 +120,7 @@ class Node:
     @asynccontextmanager
     async def open(
         cls,
-        path: str | Path,
+        home: str | Path,
         *,
         listen: Sequence[str] = LISTEN,
         announce: Sequence[str] = (),
@@ -141,23 +141,23 @@ class Node:
         several. With a `trace_level` (`delivery` or `rpc`) the node writes a trace, below its
         folder or `trace_folder`.
         """
-        with Home.open(path) as home, ExitStack() as ending:
-            incarnation = home.start()
-            node = cls(home, incarnation)
+        with Home.open(home) as opened, ExitStack() as ending:
+            incarnation = opened.start()
+            node = cls(opened, incarnation)
             failure: Exception | None = None
             tracing = None
             if trace_level is not None:
                 tracing = NodeTrace(
-                    Path(trace_folder) if trace_folder is not None else home.traces,
+                    Path(trace_folder) if trace_folder is not None else opened.traces,
                     run_id=run_id,
-                    node_id=peer_text(home.identity.peer_id),
+                    node_id=peer_text(opened.identity.peer_id),
                     incarnation=incarnation,
                     level=trace_level,
                 )
                 ending.callback(_close_trace, tracing)
             driver = node._driver = Driver(
-                home.identity,
-                home.store,
+                opened.identity,
+                opened.store,
                 node._offsets,
                 listen=listen,
                 announce=announce,
@@ -327,15 +327,13 @@ class Node:
         parents: Sequence[EventRef] = (),
         ack: Ack = "replicated",
         idempotency_key: str | None = None,
-        created_us: int | None = None,
     ) -> Published:
         """Publish an event, or have a peer publish it that may; returns once `ack` holds.
 
         A payload is bytes, or a text, which is published as UTF-8; `json` is a value to publish
         as JSON instead. `accepted`: the event is on a publisher's disk. `replicated`: several peers
         keep it. Parents are for topics whose linking is CUSTOM; elsewhere nodes link events
-        themselves. Calls with the same idempotency key publish once, also after a crash;
-        `created_us` is then that of the first call.
+        themselves. Calls with the same idempotency key publish once, also after a crash.
         """
         publication = Publication(
             payload=payload,
@@ -344,7 +342,6 @@ class Node:
             attributes=attributes,
             parents=parents,
             idempotency_key=idempotency_key,
-            created_us=created_us,
         )
         return await self._publish(topic, publication, ack)
 

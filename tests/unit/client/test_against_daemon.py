@@ -143,6 +143,10 @@ def test_every_call_has_an_answer(client: Client, daemon: DaemonProcess) -> None
     assert client.set_alias("yours", "mine")["yours"] == made.id
     client.drop_alias("yours")
     assert "yours" not in client.aliases()
+    assert client.set_peer_name(made.author, "me") == {made.author: "me"}
+    assert client.topic(f"me/{name}").peer_names == client.peer_names() == {made.author: "me"}
+    client.drop_peer_name("me")
+    assert client.peer_names() == {}
     changed = client.update_topic("mine", SettingsView(order="total", payload_bytes_max=1000))
     assert changed.version == made.version + 1
     assert client.status().peer == made.author
@@ -160,7 +164,7 @@ def test_every_call_has_an_answer(client: Client, daemon: DaemonProcess) -> None
 
 
 def test_a_token_opens_what_it_is_for(client: Client, daemon: DaemonProcess, topic: str) -> None:
-    token = client.make_token("reader", ["read"], topics=[topic])
+    token = client.create_token("reader", ["read"], topics=[topic])
     assert token.token is not None
     assert token.id in [each.id for each in client.tokens()]
     with Client(daemon.url, token.token) as reader:

@@ -133,7 +133,7 @@ def test_a_connection_that_is_cut_loses_and_repeats_nothing_of_any_topic(
 @pytest.mark.slow
 def test_a_token_for_some_topics_gets_no_sub_topics(client: Client, daemon: DaemonProcess) -> None:
     top, _leaves = tree(client)
-    secret = client.make_token("some", ["read"], topics=[top]).token
+    secret = client.create_token("some", ["read"], topics=[top]).token
     with Client(daemon.url, secret) as limited:
         with pytest.raises(InsufficientScope, match="all topics"):
             limited.subscribe(top, below=True)

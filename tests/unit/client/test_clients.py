@@ -254,7 +254,7 @@ def test_of_a_code_of_a_later_version_the_status_decides(
 
 def test_what_could_happen_twice_is_not_tried_again(flavour: Flavour, clock: Clock) -> None:
     with pytest.raises(Unreachable):
-        ask(flavour, Desk(httpx.ReadError("cut")), lambda c: c.make_token("ci", ["read"]))
+        ask(flavour, Desk(httpx.ReadError("cut")), lambda c: c.create_token("ci", ["read"]))
 
 
 # Other calls.
@@ -264,6 +264,7 @@ def test_calls_go_where_they_should(flavour: Flavour) -> None:
     for call, method, path, body in (
         (lambda c: c.unsubscribe("t"), "DELETE", "/v1/topics/t/subscription", b""),
         (lambda c: c.drop_alias("a"), "DELETE", "/v1/aliases/a", b""),
+        (lambda c: c.drop_peer_name("ben"), "DELETE", "/v1/peer-names/ben", b""),
         (lambda c: c.revoke_token("i"), "DELETE", "/v1/tokens/i", b""),
         (lambda c: c.forget("t", "a/b"), "DELETE", "/v1/topics/t/readers/a%2Fb", b""),
     ):
@@ -282,6 +283,10 @@ def test_lists_come_without_their_wrapping(flavour: Flavour) -> None:
     assert ask(flavour, one(b'{"aliases":{"a":"b"}}'), lambda c: c.set_alias("a", "b")) == {
         "a": "b"
     }
+    names = one(b'{"peer_names":{"12D3":"ben"}}')
+    assert ask(flavour, names, lambda c: c.peer_names()) == {"12D3": "ben"}
+    names = one(b'{"peer_names":{"12D3":"ben"}}')
+    assert ask(flavour, names, lambda c: c.set_peer_name("12D3", "ben")) == {"12D3": "ben"}
     assert ask(flavour, one(b'{"peers":[]}'), lambda c: c.peers()) == []
     assert ask(flavour, one(b'{"url":"http://x"}'), lambda c: c.open_page()) == "http://x"
     assert ask(flavour, one(b"# HELP x\n"), lambda c: c.metrics()) == "# HELP x\n"

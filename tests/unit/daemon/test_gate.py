@@ -55,7 +55,7 @@ def path_of(path: str, topic: str) -> str:
         ("topic", topic),
         ("alias", "a"),
         ("name", "n"),
-        ("token", "t"),
+        ("token_id", "t"),
         ("peer", "p"),
     ):
         path = path.replace(f"{{{name}}}", value)

@@ -149,7 +149,7 @@ def test_logs_are_json_by_room_and_hold_nothing_secret(tmp_path: Path) -> None:
         with Client(url=url, token=token(home)) as client:
             topic = client.create_topic("weather")
             client.publish(topic.id, "a payload that nobody else may see")
-            made = client.make_token("reader", ["read"])
+            made = client.create_token("reader", ["read"])
             client.status()
         lines = end(process)
     assert {line["room"] for line in lines} >= {"daemon"}

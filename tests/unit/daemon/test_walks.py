@@ -67,7 +67,7 @@ def test_who_may_read_one_topic_alone_may_not_read_any_event(tmp_path: Path) -> 
     async def scene() -> None:
         async with daemon(tmp_path) as desk, AsyncClient(desk.url, desk.secret) as client:
             ids = await publish(client, 1)
-            token = await client.make_token("one", ["read"], topics=["weather"])
+            token = await client.create_token("one", ["read"], topics=["weather"])
             async with desk.client(token.token) as plain:
                 assert (await plain.get(f"/v1/events/{ids[0]}")).status_code == 403
                 walked = await plain.post(f"/v1/events/{ids[0]}/walk", json={})

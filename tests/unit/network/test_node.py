@@ -27,7 +27,7 @@ from pulsarcast.network import driver, offsets
 from pulsarcast.network.insight import Insight
 from pulsarcast.network.node import Node
 from pulsarcast.network.subscriptions import MEMORY_MAX, Reader, Subscription
-from pulsarcast.network.values import Topic
+from pulsarcast.network.values import Published, Topic
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import Halt, Stop
 from pulsarcast.protocol.store import PutState, StateRow
@@ -323,7 +323,10 @@ def test_members_keep_what_claims_another_time_and_the_dht_does_not(
             events = await ben.subscribe(topic)
             created_us = time.time_ns() // 1000 + days * 86_400_000_000
             now = await ann.publish(topic, b"now")
-            then = await ann.publish(topic, b"then", created_us=created_us)
+            (then,) = await ann.publish_many(
+                topic, [Publication(payload=b"then", created_us=created_us)]
+            )
+            assert isinstance(then, Published)
             assert (now.replicas, then.replicas) == (2, 0)
             assert await take(events, 2) == [b"now", b"then"]
 
