@@ -6,13 +6,15 @@ Every node is a peer; every topic and event is an immutable, signed, content-add
         topic = await node.create_topic("weather")
         await node.publish(topic, b"sunny")
 
-`Node` needs the extra `network`; it is imported when it is first asked for.
+`Node` runs under Trio and needs the extra `network`. A program under asyncio takes `asyncio_node`,
+which needs the extra `daemon`. Both are imported when they are first asked for.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pulsarcast.daemon.asyncio_node import asyncio_node
     from pulsarcast.model.errors import (
         Busy,
         Closed,
@@ -88,6 +90,7 @@ __all__ = [
     "TopicSettings",
     "Unavailable",
     "Walked",
+    "asyncio_node",
 ]
 
 _HOMES = {
@@ -126,6 +129,7 @@ _HOMES = {
     "TopicSettings": "model.topic_types",
     "Unavailable": "model.errors",
     "Walked": "network.values",
+    "asyncio_node": "daemon.asyncio_node",
 }
 
 

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Final, Literal, TypeVar
 
 import anyio
+import anyio.lowlevel
 import httpx
 from msgspec import UNSET
 
@@ -53,6 +54,8 @@ class AsyncClient:
         self.url: str = target.url
         self._met = False
         """Whether the daemon ever answered; one that never did is not waited for."""
+        self._loop: object = None
+        """The loop of the first request; the connections belong to it."""
         self._http = http.make(
             httpx.AsyncClient, target, answer_s=answer_s, verify=verify, transport=transport
         )
@@ -399,12 +402,26 @@ class AsyncClient:
             await anyio.sleep(delay_s)
 
     async def _send(self, ask: Ask[T], *, stream: bool = False, **more: Any) -> httpx.Response:
+        http.check_open(self._http)
+        self._check_loop()
         try:
             response = await self._http.send(http.build(self._http, ask, **more), stream=stream)
         except httpx.RequestError as error:
             raise http.unreachable(self.url, error) from error
         self._met = True
         return response
+
+    def _check_loop(self) -> None:
+        try:
+            loop = anyio.lowlevel.current_token()
+        except RuntimeError:
+            raise LocalError(
+                "AsyncClient needs the loop of asyncio or Trio: take Client in a program without"
+            ) from None
+        if self._loop is None:
+            self._loop = loop
+        if self._loop != loop:
+            raise LocalError("this AsyncClient belongs to another loop: make one for each loop")
 
     async def _open(self, ask: Ask[None]) -> httpx.Response:
         """Begin to read a stream."""

@@ -398,6 +398,7 @@ class Client:
             time.sleep(delay_s)
 
     def _send(self, ask: Ask[T], *, stream: bool = False, **more: Any) -> httpx.Response:
+        http.check_open(self._http)
         try:
             response = self._http.send(http.build(self._http, ask, **more), stream=stream)
         except httpx.RequestError as error:

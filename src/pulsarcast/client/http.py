@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ssl
 from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 import httpx
 
 from pulsarcast.client.calls import Ask
 from pulsarcast.client.connect import Target
 from pulsarcast.client.errors import Unreachable, is_passing
-from pulsarcast.model.errors import PulsarcastError, Refusal
+from pulsarcast.model.errors import LocalError, PulsarcastError, Refusal
 
 ClientT = TypeVar("ClientT", httpx.Client, httpx.AsyncClient)
 
@@ -38,15 +39,24 @@ def make(
     headers = {"Authorization": f"Bearer {target.token}"} if target.token else {}
     # What is said to this machine goes through no proxy.
     local = {f"all://{host}": None for host in ("127.0.0.1", "localhost", "[::1]")}
+    # Reading the certificates of the system takes as long as many requests, and here none is shown.
+    url = urlsplit(target.url)
+    is_plain = url.scheme == "http" and url.hostname in ("127.0.0.1", "localhost", "::1")
     return kind(
         base_url=target.url,
         headers=headers,
         timeout=httpx.Timeout(answer_s, connect=CONNECT_S, pool=None),
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
-        verify=verify,
+        verify=False if is_plain else verify,
         mounts=local,
         **more,
     )
+
+
+def check_open(client: httpx.Client | httpx.AsyncClient) -> None:
+    """Refuse a call of a client that was closed; it is no connection that may come back."""
+    if client.is_closed:
+        raise LocalError("the client is closed: make another one")
 
 
 def build(client: httpx.Client | httpx.AsyncClient, ask: Ask[Any], **more: Any) -> httpx.Request:

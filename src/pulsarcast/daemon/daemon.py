@@ -14,7 +14,7 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -108,8 +108,9 @@ async def run(
             shutdown = ShutdownRequest()
             await nursery.start(_wait_for_signals, shutdown)
             try:
+                opened = _open(home, settings)
                 with shutdown.start:
-                    await _live(home, settings, Listener(bound, tls), shutdown, on_ready)
+                    await live(opened, settings, Listener(bound, tls), shutdown, on_ready)
             except LocalError as error:
                 failure = error  # Raised below: a nursery would wrap it.
             nursery.cancel_scope.cancel()
@@ -133,15 +134,8 @@ class ShutdownRequest:
             self.start.cancel()
 
 
-async def _live(
-    home: Path,
-    settings: Settings,
-    listener: Listener,
-    shutdown: ShutdownRequest,
-    on_ready: Callable[[Running], None] | None,
-) -> None:
-    meters, tokens = Meters(), TokenBook(home)
-    async with Node.open(
+def _open(home: Path, settings: Settings) -> AbstractAsyncContextManager[Node]:
+    return Node.open(
         home,
         listen=settings["node.listen"],
         announce=settings["node.announce"],
@@ -149,11 +143,24 @@ async def _live(
         mdns=settings["node.mdns"],
         network=settings["node.network"],
         trace_level=settings["trace.level"] or None,
-    ) as node:
+    )
+
+
+async def live(
+    opened: AbstractAsyncContextManager[Node],
+    settings: Settings,
+    listener: Listener,
+    shutdown: ShutdownRequest,
+    on_ready: Callable[[Running], None] | None,
+) -> None:
+    """Start a node and serve its API until the shutdown is requested."""
+    meters = Meters()
+    async with opened as node:
         # One that was killed left it behind.
         (node.home / ADDRESS).unlink(missing_ok=True)
         await forget_nameless(node)
-        operator_token(home, tokens)
+        tokens = TokenBook(node.home)
+        operator_token(node.home, tokens)
         service = Service(node, settings, tokens, Sessions(node.peer_id))
         meters.watch(service)
         shutdown.is_ready = True

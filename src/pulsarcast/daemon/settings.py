@@ -129,6 +129,13 @@ class Settings:
         return [(each.name, self[each.name], self.origin(each.name)) for each in SETTINGS]
 
 
+def default_settings(values: Mapping[str, Value]) -> Settings:
+    """Settings of a program that has no file of them: the defaults, but for these values."""
+    defaults = {each.name: each.default for each in SETTINGS}
+    origins = dict.fromkeys(defaults, "default") | dict.fromkeys(values, "the program")
+    return Settings(defaults | dict(values), origins)
+
+
 def load_settings(
     home: Path, environment: Mapping[str, str], flags: Mapping[str, Value] | None = None
 ) -> Settings:

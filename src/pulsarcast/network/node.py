@@ -13,6 +13,7 @@ where it stopped.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
@@ -141,6 +142,7 @@ class Node:
         several. With a `trace_level` (`delivery` or `rpc`) the node writes a trace, below its
         folder or `trace_folder`.
         """
+        _check_loop()
         with Home.open(home) as opened, ExitStack() as ending:
             incarnation = opened.start()
             node = cls(opened, incarnation)
@@ -702,6 +704,7 @@ class Node:
         return reply
 
     async def _ask_once(self, make: Callable[[int], Command]) -> Reply:
+        _check_loop()
         answered = trio.Event()
         replies: list[Reply] = []
 
@@ -771,6 +774,23 @@ class Node:
             await find_locally(driver.me, driver.addresses or driver.bound, driver.meet)
         except LocalError as error:
             logging.getLogger(__name__).warning("%s", error)
+
+
+def _check_loop() -> None:
+    """Refuse a program that does not run under Trio, and name what it should take."""
+    with suppress(RuntimeError):
+        trio.lowlevel.current_task()
+        return
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise LocalError(
+            "a Node needs Trio: start the program with trio.run(main), or take a daemon and Client"
+        ) from None
+    raise LocalError(
+        "a Node needs Trio, and this program runs under asyncio: take `async with "
+        "pulsarcast.asyncio_node(home) as client`, which has the same methods"
+    )
 
 
 def _check_start(start: Start) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pulsarcast.model.trace import Envelope, Record, encode_line, is_written_at
+from pulsarcast.model.errors import LocalError
+from pulsarcast.model.trace import LEVELS, Envelope, Record, encode_line, is_written_at
 from pulsarcast.protocol.inputs import Now
 from pulsarcast.storage.segments import (
     FIRST_SEQ,
@@ -33,6 +34,8 @@ class NodeTrace:
         level: str = "delivery",
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
+        if level not in LEVELS:
+            raise LocalError(f"trace_level={level!r}: give {' or '.join(LEVELS)}")
         self.folder = folder
         self.run_id = run_id
         self.node_id = node_id

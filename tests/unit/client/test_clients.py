@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -13,7 +14,14 @@ import msgspec
 import pytest
 
 from pulsarcast import Publication
-from pulsarcast.client import AsyncClient, UnexpectedResponse, Unreachable, awaiting, blocking
+from pulsarcast.client import (
+    AsyncClient,
+    Client,
+    UnexpectedResponse,
+    Unreachable,
+    awaiting,
+    blocking,
+)
 from pulsarcast.daemon.answers import STATUS
 from pulsarcast.model import api
 from pulsarcast.model.errors import (
@@ -508,3 +516,28 @@ def test_whoever_is_cancelled_while_it_says_what_is_done_loses_nothing(backend: 
 
     anyio.run(scene, backend=backend)
     assert said == [b'{"index":1}', b'{"index":1}']
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_a_closed_client_says_so_and_is_not_waited_for(flavour: Flavour) -> None:
+    def use(client: Any) -> Any:
+        if isinstance(client, Client):
+            client.close()
+            return client.publish("weather", "sunny")
+
+        async def closed() -> Any:
+            await client.close()
+            return await client.publish("weather", "sunny")
+
+        return closed()
+
+    with pytest.raises(LocalError, match="the client is closed"):
+        ask(flavour, lambda request: httpx.Response(200), use)
+
+
+def test_a_client_that_awaits_belongs_to_one_loop() -> None:
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, json={"aliases": {}}))
+    client = AsyncClient(URL, "secret", transport=transport)
+    asyncio.run(client.aliases())
+    with pytest.raises(LocalError, match="another loop"):
+        asyncio.run(client.aliases())
