@@ -1,4 +1,4 @@
-"""The table of the thesis' runs in README and docs/figures.md, from the runs' own results.
+"""The table of the thesis' runs in docs/figures.md, from the runs' own results.
 
     W=workload-25k.ndjson.zst
     pulsarcast simulate thesis --workload $W --trace RUNS/plain-none --run-id plain-none

@@ -1,11 +1,10 @@
-"""What README and guides show of `pulsarcast simulate` is what it prints.
+"""What the guide shows of `pulsarcast simulate` is what it prints.
 
-Run as a program, this writes the present output into the pages.
+Run as a program, this writes the present output into the guide.
 """
 
 import re
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from click.testing import CliRunner
 from pulsarcast.cli import main
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/guides/simulating.md")
+PAGE = "docs/guides/simulating.md"
 SHOWN = re.compile(
     r"(?<=```console\n)\$ (pulsarcast simulate [^\n]*)\n([\w.]+, seed .+?)(?=```)", re.DOTALL
 )
@@ -24,17 +23,16 @@ MEASURED = ("  simulated", "  memory")
 """Lines that are about the machine."""
 
 
-def shown() -> Iterator[tuple[str, str, str]]:
-    """Page, command, and what the page says that it prints."""
-    for page in PAGES:
-        for command, output in SHOWN.findall((ROOT / page).read_text(encoding="utf-8")):
-            yield page, command, output
+def shown() -> list[tuple[str, str]]:
+    """Each command, and what the guide says that it prints."""
+    found: list[tuple[str, str]] = SHOWN.findall((ROOT / PAGE).read_text(encoding="utf-8"))
+    return found
 
 
 def printed(command: str, folder: Path) -> str:
-    """What a command prints, wrapped and cut as on the pages."""
+    """What a command prints, wrapped and cut as in the guide."""
     words = command.partition(" | ")[0].split()[1:]
-    for text in SCENARIO.findall((ROOT / PAGES[1]).read_text(encoding="utf-8")):
+    for text in SCENARIO.findall((ROOT / PAGE).read_text(encoding="utf-8")):
         (folder / "small.toml").write_text(text, encoding="utf-8")
     words = [str(folder / word) if word.endswith(".toml") else word for word in words]
     output = CliRunner().invoke(main, words).output.replace(f"{folder}/", "")
@@ -57,18 +55,17 @@ def lasting(output: str) -> list[str]:
     return [line for line in output.splitlines() if not line.startswith(MEASURED)]
 
 
-@pytest.mark.parametrize(("page", "command", "output"), list(shown()))
-def test_pages_show_what_is_printed(page: str, command: str, output: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("command", "output"), shown())
+def test_the_guide_shows_what_is_printed(command: str, output: str, tmp_path: Path) -> None:
     assert lasting(printed(command, tmp_path)) == lasting(output)
 
 
 def paste(folder: Path) -> None:
-    """Write what is printed now into the pages."""
-    for page in PAGES:
-        path = ROOT / page
-        text = path.read_text(encoding="utf-8")
-        fresh = SHOWN.sub(lambda found: f"$ {found[1]}\n{printed(found[1], folder)}", text)
-        path.write_text(fresh, encoding="utf-8")
+    """Write what is printed now into the guide."""
+    path = ROOT / PAGE
+    text = path.read_text(encoding="utf-8")
+    fresh = SHOWN.sub(lambda found: f"$ {found[1]}\n{printed(found[1], folder)}", text)
+    path.write_text(fresh, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What README and the guide to ingest say that a run's traces have, its traces have."""
+"""What the guides to simulating and to ingest say that a run's traces have, its traces have."""
 
 import io
 import re
@@ -39,11 +39,11 @@ def told(page: str, folder: Path) -> list[Size]:
     return [Size(int(lines), int(segments)) for lines, segments in LANDED.findall(text)]
 
 
-def test_the_run_of_the_readme(tmp_path: Path) -> None:
-    assert told("README.md", tmp_path) == [size(tmp_path)]
+def test_the_run_of_the_guide_to_simulating(tmp_path: Path) -> None:
+    assert told("docs/guides/simulating.md", tmp_path) == [size(tmp_path)]
 
 
-def test_the_runs_of_the_guide(tmp_path: Path) -> None:
+def test_the_runs_of_the_guide_to_ingest(tmp_path: Path) -> None:
     shown = told("docs/guides/ingest.md", tmp_path)
     one, two, three = (size(tmp_path / f"traces/random-{seed}") for seed in (1, 2, 3))
     both = Size(one.lines + two.lines, one.segments + two.segments)

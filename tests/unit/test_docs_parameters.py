@@ -1,4 +1,4 @@
-"""The documentation and the code say the same: parameters, bounds, messages, and the README."""
+"""The documentation and the code say the same: parameters, bounds, messages, examples."""
 
 import importlib
 import re
@@ -13,7 +13,8 @@ from pulsarcast.protocol.parameters import Parameters
 
 ROOT = Path(__file__).parents[2]
 SPEC = (ROOT / "docs/spec/pulsarcast.md").read_text(encoding="utf-8")
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+SIMULATING = (ROOT / "docs/guides/simulating.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"```python\n((?:(?!```).)*)```\n\n```text\n(.*?)```", SIMULATING, re.DOTALL)
 
 
 def rows(header: str) -> list[tuple[str, str]]:
@@ -66,12 +67,11 @@ def test_every_message_is_in_the_specification() -> None:
     assert {name for name, _ in rows("message")} == {kind.__name__ for kind in get_args(Message)}
 
 
-def test_the_example_of_the_readme_prints_what_the_readme_says(
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize(("code", "output"), EXAMPLES)
+def test_an_example_of_the_guide_prints_what_the_guide_says(
+    code: str, output: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    [example] = re.findall(r"```python\n((?:(?!```).)*)```\n\n```text\n(.*?)```", README, re.DOTALL)
-    code, output = example
-    exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
+    exec(compile(code, "simulating.md", "exec"), {"__name__": "guide"})
     assert capsys.readouterr().out == output
 
 
