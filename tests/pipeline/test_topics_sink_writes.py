@@ -103,6 +103,25 @@ def test_what_the_source_has_read_can_be_written_again(spark: SparkSession, plac
     ]
 
 
+@pytest.mark.slow
+def test_json_goes_from_columns_into_payloads_and_back(spark: SparkSession, place: Place) -> None:
+    rows = spark.createDataFrame([("coast", 23.5), ("hill", 9.0)], "station string, degrees double")
+    said = F.to_json(F.struct("degrees", "station"))
+    table = rows.select(F.col("station").alias("idempotencyKey"), said.alias("payload"))
+    place.write(table.coalesce(1))
+    place.client.publish(place.topic, json={"station": "city", "degrees": 15})
+    place.client.publish(place.topic, "no JSON")
+    assert [event.json()["station"] for event in place.events()[:3]] == ["coast", "hill", "city"]
+    assert place.events()[0].payload == b'{"degrees":23.5,"station":"coast"}'
+    read = {name: value for name, value in place.options.items() if name != "topic"}
+    events = spark.read.format("pulsarcast").options(**read, topics=place.topic).load()
+    reading = F.from_json(F.col("payload").cast("string"), "station string, degrees double")
+    found = events.orderBy("offset").select(reading.alias("reading")).select("reading.*").collect()
+    assert [(row.station, row.degrees) for row in found] == [
+        ("coast", 23.5), ("hill", 9.0), ("city", 15.0), (None, None),
+    ]  # fmt: skip
+
+
 def test_every_row_may_name_its_topic(spark: SparkSession, place: Place) -> None:
     other = place.client.create_topic("other").id
     named = F.when(F.col("idempotencyKey") % 2 == 0, F.lit(other))
