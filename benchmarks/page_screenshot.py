@@ -52,7 +52,7 @@ TOPICS: Final[dict[str, dict[str, Any]]] = {
 RATES_HZ: Final = {SHOWN: 0.8, "orders": 1.5, "reviews": 0.5, "deployments": 0.1}
 READERS: Final = ("billing", "alerts", "replies", "audit", "search", "dashboard")
 ALIASES: Final = {"orders": "shop", "deployments": "ops"}
-PEOPLE: Final = ("ann", "ben", "cal", "lisbon-roof", "a-station-with-a-long-name")
+PEOPLE: Final = ("ann", "ben", "cal", "lisbon-roof", "bergen")
 """Names of peers; the last one has none."""
 PLACES: Final = ("Lisbon", "Turku", "Bergen", "Ghent", "Kraków", "Ravenna")
 

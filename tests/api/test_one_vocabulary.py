@@ -20,6 +20,7 @@ from pulsarcast.cli.main import main
 from pulsarcast.client import AsyncClient, Client
 from pulsarcast.client.contexts import Contexts
 from pulsarcast.daemon.app import ALL
+from pulsarcast.daemon.asyncio_node import asyncio_node
 from pulsarcast.daemon.settings import SETTINGS
 from pulsarcast.model import api
 from pulsarcast.model.topic_types import AttributeRule, Retention
@@ -354,6 +355,13 @@ def test_a_node_is_opened_by_the_words_that_start_a_daemon() -> None:
         f"node.{each}" for each in opened
     }
     assert {"trace.level", "log.level", "http.address", "http.behind_proxy"} <= settings
+
+
+def test_a_node_is_opened_alike_under_trio_and_under_asyncio() -> None:
+    assert parameters(asyncio_node).keys() == parameters(Node.open).keys()
+    # What is written in the function: its signature is that of `Node.open`.
+    code = inspect.unwrap(asyncio_node).__code__
+    assert code.co_varnames[: code.co_argcount] == ("home",)
 
 
 @pytest.mark.parametrize(

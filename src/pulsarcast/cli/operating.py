@@ -41,7 +41,7 @@ def status(client: Client, only_address: bool, as_json: bool) -> None:
     days = "everything" if kept is None else f"{kept // 86_400} days"
     retention = f"topics made here keep {days}"
     lines = [
-        ("node", whole(now.peer, {now.peer: now.name})),
+        ("node", whole(now.peer, now.peer_names)),
         ("state", "ready" if now.ready else "; ".join(now.reasons)),
         ("up", f"{up_s} s, start {now.incarnation}, version {now.version}"),
         ("addresses", " ".join(now.addresses) or "none"),

@@ -111,7 +111,7 @@ def picture(
     from rich.text import Text
 
     state = Text("ready", "green") if status.ready else Text("; ".join(status.reasons), "red")
-    node = short(status.peer, {status.peer: status.name})
+    node = short(status.peer, status.peer_names)
     head = Text.assemble(
         ("pulsarcast ", "bold"), (node, "cyan"), "  ", state,
         f"  {status.peers} peers  {status.topics} topics  {status.readers_connected} readers  "

@@ -51,7 +51,7 @@ def _with_options_of(
 
 @_with_options_of(Node.open)
 @asynccontextmanager
-async def asyncio_node(path: str | Path, **options: Any) -> AsyncIterator[AsyncClient]:
+async def asyncio_node(home: str | Path, **options: Any) -> AsyncIterator[AsyncClient]:
     """Start the node that lives in a folder, or a new one, inside a program under asyncio.
 
     It gives an `AsyncClient`, and stops the node at the end. The options are those of `Node.open`;
@@ -68,7 +68,7 @@ async def asyncio_node(path: str | Path, **options: Any) -> AsyncIterator[AsyncC
     settings = default_settings(
         {"http.address": ADDRESS, "trace.level": options.get("trace_level") or ""}
     )
-    home = Path(path).absolute()  # noqa: ASYNC240 (it does not ask the disk)
+    home = Path(home).absolute()  # noqa: ASYNC240 (it does not ask the disk)
     thread = _NodeThread(loop, Node.open(home, **options), settings)
     thread.start()
     client: AsyncClient | None = None

@@ -12,7 +12,14 @@ from typing import ClassVar, Final, TypeVar
 
 import msgspec
 
-from pulsarcast.model.api import EventView, FollowedView, GapView, ListingView, TopicView
+from pulsarcast.model.api import (
+    EventView,
+    FollowedView,
+    GapView,
+    ListingView,
+    StatusView,
+    TopicView,
+)
 from pulsarcast.model.errors import Conflict, LocalError, NotFound
 from pulsarcast.model.ids import PeerId, parse_peer, peer_text
 from pulsarcast.storage.home import write_whole
@@ -22,7 +29,7 @@ NAMES_MAX: Final = 10_000
 _PEER_NAME: Final = re.compile(r"[a-z][a-z0-9._-]{0,31}")
 """Shorter than every form of a peer id, and without letters that look like others."""
 
-N = TypeVar("N", EventView, FollowedView, GapView, ListingView, TopicView)
+N = TypeVar("N", EventView, FollowedView, GapView, ListingView, StatusView, TopicView)
 """An answer with a field `peer_names`."""
 
 
@@ -114,7 +121,7 @@ class PeerBook(NameBook):
 
 
 def _peers_in(
-    view: EventView | FollowedView | GapView | ListingView | TopicView,
+    view: EventView | FollowedView | GapView | ListingView | StatusView | TopicView,
 ) -> Iterator[str]:
     match view:
         case EventView():
@@ -123,6 +130,8 @@ def _peers_in(
             yield view.publisher
         case ListingView():
             yield view.author
+        case StatusView():
+            yield view.peer
         case TopicView(settings=settings):
             yield view.author
             yield from settings.publishers or ()

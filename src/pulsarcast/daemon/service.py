@@ -105,9 +105,8 @@ class Service:
         counters, footprint = insight.counters, insight.footprint()
         followed = node.topics()
         reasons = self.reasons()
-        return StatusView(
+        view = StatusView(
             peer=node.peer_id,
-            name=self.peer_names.names.get(node.peer_id, ""),
             addresses=list(node.addresses),
             version=__version__,
             started_us=self.started_us,
@@ -134,6 +133,7 @@ class Service:
             readers_connected=self.readers,
             tips=self.tips(),
         )
+        return self.peer_names.fill(view)
 
 
 def store_bytes(home: Path) -> int:

@@ -542,8 +542,6 @@ class StatusView(msgspec.Struct, kw_only=True):
     """The node's identity, addresses and health."""
 
     peer: str
-    name: str = ""
-    """The local name of the node itself, if it has one."""
     addresses: list[str]
     version: str
     started_us: int
@@ -570,6 +568,8 @@ class StatusView(msgspec.Struct, kw_only=True):
     trace: str | None
     readers_connected: int
     tips: list[str] = []
+    peer_names: dict[str, str] = {}
+    """The local names of peers above, by their ids; never another peer's word."""
 
     def __repr__(self) -> str:
         state = "ready" if self.ready else f"not ready: {'; '.join(self.reasons)}"

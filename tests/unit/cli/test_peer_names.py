@@ -30,7 +30,7 @@ STATUS: dict[str, Any] = {
     },
     **dict.fromkeys(("incarnation", "deliveries", "commits", "topics", "subscriptions"), 1),
     **dict.fromkeys(("halted", "trace"), None),
-    "peer": ANN, "name": "ann", "addresses": [], "version": "1", "ready": True, "reasons": [],
+    "peer": ANN, "peer_names": NAMES, "addresses": [], "version": "1", "ready": True, "reasons": [],
     "peers": 2, "retention_default": {},
 }  # fmt: skip
 

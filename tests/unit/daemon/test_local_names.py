@@ -117,7 +117,7 @@ def test_a_name_is_taken_wherever_a_peer_id_is(tmp_path: Path) -> None:
             changed = await client.put("/v1/topics/me%2Fweather", json={"settings": settings})
             assert changed.json()["version"] == 1, changed.text
             status = (await client.get("/v1/status")).json()
-            assert (status["peer"], status["name"]) == (me, "me")
+            assert (status["peer"], status["peer_names"]) == (me, {me: "me"})
             # A name is a way to say whose name it is, too.
             await client.put("/v1/peer-names/ben", json={"name": "benjamin"})
             assert (await client.delete("/v1/peer-names/cal")).status_code == 204

@@ -169,6 +169,7 @@ def test_nothing_of_a_hostile_event_runs_or_becomes_markup(tmp_path: Path) -> No
     async def scene() -> None:
         async with daemon(tmp_path) as desk, desk.client() as client:
             await _publish_hostile(client)
+            await client.put(f"/v1/peer-names/{desk.running.peer}", json={"name": "me"})
             url = (await client.post("/v1/page")).json()["url"]
             await trio.to_thread.run_sync(_look_at_hostile_events, program, url)
 
@@ -207,6 +208,9 @@ def _look_at_hostile_events(program: str, url: str) -> None:
         _walk_back(browser)
         assert HOSTILE[0] in browser.evaluate("document.getElementById('topics').textContent")
         assert "reader" in browser.evaluate("document.getElementById('topics').textContent")
+        # Peers are shown by the names that the node's user gave them, and by no other.
+        assert browser.evaluate("document.querySelector('[data-is=peer]').innerText")[:4] == "me …"
+        assert browser.evaluate("document.querySelector('#lanes li').innerText").strip() == "me"
         assert browser.evaluate("typeof window.ran") == "undefined"
         assert browser.complaints() == []
         # The check sees what it is there to see.

@@ -49,10 +49,11 @@ const UNSEEN = /(?![\n\t])[\p{Cc}\p{Bidi_Control}\p{Zl}\p{Zp}]/gu;
 const count = (value) => NUMBERS.format(value);
 const plural = (value, one, many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;
 const short = (id) => id.slice(-8);
-// The names that the node's user gave to peers; an id without one is shown by its end.
+// The names that the node's user gave to peers. The end of an id is never without its dots: a
+// stranger can choose an id that ends like a name.
 let peerNames = {};
 const shortened = (text) => text.length > NAME_SHOWN ? `${text.slice(0, NAME_SHOWN - 1)}…` : text;
-const labelOf = (peer) => shortened(peerNames[peer] ?? short(peer));
+const labelOf = (peer) => peerNames[peer] ? shortened(peerNames[peer]) : `…${short(peer)}`;
 const lineOf = (id) => `${shortened(peerNames[id] ?? "")} …${short(id)}`.trim();
 const titleOf = (id) => [peerNames[id], id].filter(Boolean).join(" ");
 const visible = (text) => text.replace(UNSEEN, "\ufffd");
