@@ -36,7 +36,7 @@ VALUES = st.recursive(
     | st.floats(allow_nan=False, allow_infinity=False)
     | TEXTS,
     lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner),
-    max_leaves=20,
+    max_leaves=10,
 )
 
 
