@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import click
 
+from pulsarcast.cli.operating import bootstrap_line
 from pulsarcast.cli.output import FAILED, emit
 from pulsarcast.cli.remote import remote
 
 if TYPE_CHECKING:
     from pulsarcast.client import Client
-    from pulsarcast.model.api import PeerView, StatusView
+    from pulsarcast.model.api import BootstrapView, PeerView, StatusView
 
 YOUNG_S = 60
 AHEAD_S = 60
@@ -44,6 +45,7 @@ def doctor(client: Client, as_json: bool) -> None:
     findings = [
         _state(status),
         _peers(status),
+        *_bootstrap(status),
         _reachable(status, peers),
         _disk(status),
         _key(click.get_current_context().params["home"], status.peer),
@@ -66,18 +68,43 @@ def _state(status: StatusView) -> Finding:
         )
     if not status.ready:
         return Finding("state", "bad", "; ".join(status.reasons))
-    return Finding("state", "good", "ready")
+    return Finding("state", "good" if status.state == "ready" else "look", status.state)
 
 
 def _peers(status: StatusView) -> Finding:
     if not status.peers:
-        advice = "name one with `pulsarcast daemon --bootstrap ADDRESS`, or node.bootstrap"
-        return Finding("peers", "bad", f"none is connected: {advice}")
+        return Finding("peers", "bad", f"none is connected: {_how_to_find_peers(status)}")
     few = status.peers_known < 3
     text = f"{status.peers} connected, {status.peers_known} known"
     if few:
         return Finding("peers", "look", f"{text}: fewer than three cannot keep three replicas")
     return Finding("peers", "good", text)
+
+
+def _how_to_find_peers(status: StatusView) -> str:
+    named, remembered = len(status.bootstrap), status.peers_remembered
+    if named:
+        return f"the node goes on trying {named} bootstrap and {remembered} remembered peers"
+    advice = "name one with `pulsarcast daemon --bootstrap ADDRESS`, or node.bootstrap"
+    if remembered:
+        return f"none of {remembered} remembered peers answers; start one of them, or {advice}"
+    return advice
+
+
+def _bootstrap(status: StatusView) -> list[Finding]:
+    """Which of the peers that were named do not answer, and why."""
+    what, named = "bootstrap", status.bootstrap
+    silent = [each for each in named if each.state == "unreachable"]
+    if not named:
+        return []
+    if not silent:
+        return [Finding(what, "good", f"all {len(named)} answer")] if _all_answer(named) else []
+    verdict: Verdict = "look" if status.peers else "bad"
+    return [Finding(what, verdict, bootstrap_line(each, status.peer_names)) for each in silent]
+
+
+def _all_answer(named: list[BootstrapView]) -> bool:
+    return all(each.state in ("connected", "idle") for each in named)
 
 
 def _reachable(status: StatusView, peers: list[PeerView]) -> Finding:
@@ -86,12 +113,16 @@ def _reachable(status: StatusView, peers: list[PeerView]) -> Finding:
         return Finding(
             what, "bad", "the node advertises no address: set node.listen or node.announce"
         )
-    if any(not peer.dialled for peer in peers):
-        return Finding(what, "good", "others have dialled us")
+    afar = [each.address for each in status.reached if each.from_afar]
+    if afar:
+        return Finding(what, "good", f"peers on other machines have dialled {', '.join(afar)}")
+    near = ", ".join(each.address for each in status.reached)
+    here = f"peers on this machine have dialled {near}" if near else ""
     if all("/ip4/127." in each or "/ip6/::1/" in each for each in status.addresses):
-        return Finding(
-            what, "look", "we listen on this machine only: set node.listen to reach further"
-        )
+        alone = "the node listens on this machine only: set node.listen to reach further"
+        return Finding(what, "look", f"{here}; {alone}" if here else alone)
+    if here:
+        return Finding(what, "look", f"{here}, and none on another machine has")
     up_s = time.time() - status.started_us / 1e6
     if up_s < YOUNG_S or not peers:
         return Finding(what, "look", "nobody has dialled us yet, which is too early to judge")

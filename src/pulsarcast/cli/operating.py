@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,7 @@ from pulsarcast.model.shown import whole
 
 if TYPE_CHECKING:
     from pulsarcast.client import Client
+    from pulsarcast.model.api import BootstrapView, ReachedView
 
 
 @click.command()
@@ -42,10 +44,12 @@ def status(client: Client, only_address: bool, as_json: bool) -> None:
     retention = f"topics made here keep {days}"
     lines = [
         ("node", whole(now.peer, now.peer_names)),
-        ("state", "ready" if now.ready else "; ".join(now.reasons)),
+        ("state", now.state),
         ("up", f"{up_s} s, start {now.incarnation}, version {now.version}"),
         ("addresses", " ".join(now.addresses) or "none"),
         ("peers", f"{now.peers} connected, {now.peers_known} known"),
+        *(("bootstrap", bootstrap_line(each, now.peer_names)) for each in now.bootstrap),
+        *(("reached", reached_line(each)) for each in now.reached),
         ("topics", f"{now.topics}, {now.subscriptions} subscribed"),
         ("events", f"{now.deliveries} delivered, {now.replicas_held} blocks kept for others"),
         ("messages", f"{now.messages_in} in, {now.messages_out} out"),
@@ -57,6 +61,20 @@ def status(client: Client, only_address: bool, as_json: bool) -> None:
         *(("tip", tip) for tip in now.tips),
     ]  # fmt: skip
     emit(now, "\n".join(f"{name:10} {value}" for name, value in lines), as_json=as_json)
+
+
+def bootstrap_line(each: BootstrapView, peer_names: Mapping[str, str]) -> str:
+    """A bootstrap peer and its state, in words."""
+    peer = whole(each.peer, peer_names)
+    if each.since_us is None:
+        return f"{peer} {each.state}"
+    for_s = max(0, time.time_ns() // 1000 - each.since_us) // 1_000_000
+    return f"{peer} does not answer, for {for_s} s: {each.reason}"
+
+
+def reached_line(each: ReachedView) -> str:
+    """An address that others reached, in words."""
+    return f"{each.address}, from {'other machines' if each.from_afar else 'this machine'}"
 
 
 @click.command()

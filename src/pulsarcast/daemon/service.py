@@ -72,12 +72,34 @@ class Service:
         """What an operator might want to know, though it is no reason to be alarmed."""
         tips: list[str] = []
         if not self.node.peers():
-            tips.append(
-                "no peer is connected: name one with --bootstrap, or wait for a peer to dial"
-            )
+            tips.append(self._no_peer())
         if not self.node.addresses:
             tips.append("the node advertises no address: set node.listen or node.announce")
         return tips
+
+    def _no_peer(self) -> str:
+        """What to do without a peer."""
+        named, remembered = len(self.insight.bootstrap()), self.insight.peers_remembered
+        known = [
+            f"{count} {kind} peer{'' if count == 1 else 's'}"
+            for count, kind in ((named, "bootstrap"), (remembered, "remembered"))
+            if count
+        ]
+        if known:
+            return f"no peer is connected: the node goes on trying {' and '.join(known)}"
+        return "no peer is connected: name one with --bootstrap, or wait for a peer to dial"
+
+    def _state(self, reasons: list[str]) -> str:
+        """Whether the node is ready, in words."""
+        if reasons:
+            return f"not ready: {'; '.join(reasons)}"
+        insight = self.insight
+        is_expected = bool(insight.bootstrap() or insight.peers_remembered)
+        return "ready, but alone: no peer answers" if self._is_alone and is_expected else "ready"
+
+    @property
+    def _is_alone(self) -> bool:
+        return not self.node.peers() and not self.insight.peers_known
 
     def disk_complaint(self) -> str | None:
         """Why nothing new may go to the disk, if that is so."""
@@ -114,8 +136,12 @@ class Service:
             halted=node.halted,
             ready=not reasons,
             reasons=reasons,
+            state=self._state(reasons),
             peers=len(node.peers()),
             peers_known=insight.peers_known,
+            bootstrap=insight.bootstrap(),
+            peers_remembered=insight.peers_remembered,
+            reached=insight.reached(),
             topics=len(followed),
             subscriptions=sum(topic.subscribed for topic in followed),
             messages_in=counters.messages_in,

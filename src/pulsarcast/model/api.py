@@ -538,6 +538,27 @@ class Peers(msgspec.Struct):
     peers: list[PeerView]
 
 
+class BootstrapView(msgspec.Struct, kw_only=True):
+    """A bootstrap peer: one that the operator named."""
+
+    peer: str
+    addresses: list[str]
+    state: Literal["connected", "idle", "trying", "unreachable"]
+    """Idle: it answered, and nothing needs a connection to it. Trying: nothing came of it yet."""
+    since_us: int | None = None
+    """Since when it does not answer, if it is unreachable."""
+    reason: str | None = None
+    """Why it is unreachable, for each address."""
+
+
+class ReachedView(msgspec.Struct, kw_only=True):
+    """An address of the node's machine at which a peer has dialled the node."""
+
+    address: str
+    from_afar: bool
+    """Whether a peer on another machine did."""
+
+
 class StatusView(msgspec.Struct, kw_only=True):
     """The node's identity, addresses and health."""
 
@@ -550,8 +571,14 @@ class StatusView(msgspec.Struct, kw_only=True):
     ready: bool
     reasons: list[str]
     """Why the node is not ready; empty if it is."""
+    state: str = "ready"
+    """Whether it is ready, in words: a node that reaches no peer keeps its promises alone."""
     peers: int
     peers_known: int
+    bootstrap: list[BootstrapView] = []
+    peers_remembered: int = 0
+    """Peers that the node tries again after a restart, besides the bootstrap peers."""
+    reached: list[ReachedView] = []
     topics: int
     subscriptions: int
     messages_in: int

@@ -25,12 +25,13 @@ from pulsarcast.model import trace
 from pulsarcast.model.errors import LocalError, Refusal, RemoteError, Verdict
 from pulsarcast.model.events import EventDescriptor, decode_event
 from pulsarcast.model.identity import Identity
-from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.ids import Cid, PeerId, peer_text
 from pulsarcast.model.remembering import RememberedVerification
 from pulsarcast.network.addresses import AddressBook
 from pulsarcast.network.disk import Disk
-from pulsarcast.network.host import Host
-from pulsarcast.network.multiaddrs import check_address, is_everywhere
+from pulsarcast.network.host import AddressInUseError, Host
+from pulsarcast.network.link import Link
+from pulsarcast.network.multiaddrs import check_address, is_everywhere, place_of
 from pulsarcast.network.neighbours import Neighbours
 from pulsarcast.network.timers import Timers
 from pulsarcast.network.tracing import NodeTrace
@@ -66,6 +67,7 @@ from pulsarcast.protocol.limits import ADDRESSES_MAX
 from pulsarcast.protocol.messages import Contact, Message, topic_of
 from pulsarcast.protocol.node import Node as Core
 from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.store import PutState, StateRow
 from pulsarcast.storage.sqlite import SqliteStore
 from pulsarcast.wire.codec import decode, encode
 from pulsarcast.wire.framing import write_frames
@@ -82,6 +84,11 @@ GIVE_WAY_S: Final = 0.01
 GATHERED_BYTES_MAX: Final = 1024 * 1024
 """Frames of all peers that one commit gathers: bounds what a crash loses, and how long the first of
 their events waits for its delivery. Sixteen connections fill it with what they read at once."""
+FAILURES_LOGGED_MAX: Final = 256
+"""Bounds the peers of one life, bootstrap peers aside, of which the log says that they do not
+answer: strangers choose whom a node dials."""
+LISTENED: Final = "listened"
+"""The table of ports that the node took where any would do."""
 REMEMBERED_MAX: Final = 256
 """Events whose signatures need not be looked at again."""
 
@@ -179,6 +186,7 @@ class Driver:
         self._messages_in = 0
         self._messages_out = 0
         self._deliveries = 0
+        self._failures_logged = 0
 
     @property
     def has_contacts(self) -> bool:
@@ -203,7 +211,7 @@ class Driver:
         bound: list[str] = []
         try:
             for address in self._listen:
-                bound += await self.host.listen(address)
+                bound += await self._listen_at(address)
             self.bound = tuple(bound)
             self.addresses = self._announce or self._to_be_told()
             if len(self.addresses) > ADDRESSES_MAX:
@@ -213,6 +221,23 @@ class Driver:
         except BaseException:
             self.host.close()
             raise
+
+    async def _listen_at(self, address: str) -> tuple[str, ...]:
+        """Listen; where any port will do, take the one of the last life: peers remember it."""
+        if not address.endswith("/tcp/0"):
+            return await self.host.listen(address)
+        assert self._start is not None, "nothing was recalled"
+        key = address.encode()
+        rows = (row for row in self._start.rows if row.table == LISTENED)
+        last = next((row.value.decode() for row in rows if row.key == key), "0")
+        try:
+            bound = await self.host.listen(f"{address[:-1]}{last}")
+        except AddressInUseError:
+            bound = await self.host.listen(address)
+        port = bound[0].rpartition("/")[2] if bound else last
+        if port != last:
+            self.disk.note(PutState(StateRow(LISTENED, key, port.encode())))
+        return bound
 
     def _to_be_told(self) -> tuple[str, ...]:
         """The addresses we listen at that lead others to us."""
@@ -298,10 +323,22 @@ class Driver:
             self.book.learn(message)
             self.take(MessageReceived(peer, message))
 
-    def up(self, contact: Contact) -> None:
+    def up(self, contact: Contact, link: Link) -> None:
         """A peer can be spoken to."""
-        self._inputs.append(PeerUp(contact))
+        where = () if link.reached_at is None else (link.reached_at,)
+        known = Contact(contact.peer, tuple(dict.fromkeys((*where, *contact.addresses))))
+        place = place_of(link.remote_address)
+        self._inputs.append(PeerUp(known, place, link.dialled))
         self.joined.set()
+
+    def unreachable(self, peer: PeerId, reason: str) -> None:
+        """A peer cannot be reached: say so once."""
+        if any(peer == contact.peer for contact in self.core.dht.bootstrap):
+            _log.warning("bootstrap peer %s does not answer: %s", peer_text(peer), reason)
+        elif self._failures_logged < FAILURES_LOGGED_MAX:
+            # Peers name others, and can invent as many as they like.
+            self._failures_logged += 1
+            _log.info("peer %s does not answer: %s", peer_text(peer), reason)
 
     def lost(self, peer: PeerId) -> None:
         """A connection ended."""

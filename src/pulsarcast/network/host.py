@@ -37,6 +37,12 @@ HANDSHAKE_S_MAX: Final = 10.0
 DIAL_S_MAX: Final = 10.0
 """For all addresses of a peer together; each gets its share of what is left."""
 BACKLOG: Final = 256
+NO_ANSWER: Final = "no answer in time: the machine is off or away, or a firewall is between"
+SILENT: Final = "a program listens there and says nothing: it hangs, or is no node of Pulsarcast"
+NO_NODE: Final = "a program answers there that is no node of Pulsarcast"
+CLOSED: Final = (
+    "it closed the connection at once: another program listens there, or a node with too many peers"
+)
 RETRY_S: Final = 0.1
 """Until the next attempt to accept, where the process is out of file descriptors."""
 
@@ -52,6 +58,11 @@ class AddressInUseError(Conflict):
 
 class DialError(LocalError):
     """A peer could not be reached at any of its addresses, or was not the one to be reached."""
+
+    def __init__(self, message: str, reasons: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.reasons = tuple(reasons)
+        """Why not, at each address."""
 
 
 class Host:
@@ -130,25 +141,31 @@ class Host:
         deadline = trio.current_time() + self._dial_s_max
         for left, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
             now = trio.current_time()
-            reason = "no answer in time"
+            late = [NO_ANSWER]
+            reason = ""
             with trio.move_on_at(now + (deadline - now) / left):
                 try:
-                    link = await self._dial(peer, address)
+                    link = await self._dial(peer, address, late)
                     link.reached_at = address
                     return link
                 except (LocalError, OSError, ValueError) as error:
                     # ValueError: what a resolver says of names that it cannot even write down.
                     reason = _reason(error)
-            reasons.append(f"{address}: {reason}")
-        said = "; ".join(reasons) or "no address is known"
-        raise DialError(f"cannot reach {peer_text(peer)}: {said}")
+            reasons.append(reason or late[-1])
+        said = [f"{where}: {why}" for where, why in zip(addresses, reasons, strict=True)]
+        raise DialError("; ".join(said) or "no address is known", reasons)
 
-    async def _dial(self, peer: PeerId, address: str) -> Link:
-        """Connect to a peer at one address, or at the addresses behind one name."""
+    async def _dial(self, peer: PeerId, address: str, late: list[str]) -> Link:
+        """Connect to a peer at one address, or at the addresses behind one name.
+
+        The last of `late` says what it means if nothing more comes of it.
+        """
         failure: LocalError | OSError = DialError("no address behind this name")
         for family, name in await _resolve(address, peer):
             try:
+                late.append(NO_ANSWER)
                 connection = await _connect(family, name, self._dial_from)
+                late.append(SILENT)
                 return await self._secure(connection, peer)
             except (DialError, OSError) as error:
                 failure = error
@@ -207,6 +224,7 @@ class Host:
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             remote_address = _address_text(connection.getpeername())
+            local_address = _address_text(connection.getsockname())
             wire = _Wire(connection)
             await (ask_for if dialled else offer)(wire, NOISE)
             authenticated, noise = await self._shake_hands(wire, peer)
@@ -214,7 +232,8 @@ class Host:
             await (ask_for if dialled else offer)(wire, YAMUX)
         except (RemoteError, OSError) as error:
             connection.close()
-            raise DialError(_reason(error)) from error
+            is_closed = isinstance(error, OSError) or error.code is Rejection.DISCONNECTED
+            raise DialError(CLOSED if is_closed else f"{NO_NODE}: {error}") from error
         except BaseException:
             connection.close()
             raise
@@ -224,6 +243,7 @@ class Host:
             authenticated,
             dialled=dialled,
             remote_address=remote_address,
+            local_address=local_address,
             plaintext=wire.rest,
             bytes_in=wire.bytes_in,
             bytes_out=wire.bytes_out,
@@ -240,7 +260,7 @@ class Host:
             third, peer, noise = dialler.finish(await wire.read_message())
             if peer != wanted:
                 # Whoever it is does not learn who we are.
-                raise DialError(f"is {peer_text(peer)}")
+                raise DialError(f"another peer answers there: {peer_text(peer)}")
             await wire.write_message(third)
             return peer, noise
         listener = Listener(self._static)
@@ -387,6 +407,10 @@ def _address_text(name: tuple[str, int]) -> str:
 
 def _reason(error: BaseException) -> str:
     """What went wrong, for people."""
+    if isinstance(error, ConnectionRefusedError):
+        return "no program listens there (connection refused)"
+    if isinstance(error, socket.gaierror):
+        return f"the host name does not resolve ({error.strerror})"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__

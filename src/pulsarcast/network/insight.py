@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pulsarcast.model.api import FollowedView
+from pulsarcast.model.api import BootstrapView, FollowedView, ReachedView
 from pulsarcast.model.errors import Refusal
 from pulsarcast.model.filters import Filter
 from pulsarcast.model.ids import Cid
@@ -46,6 +46,19 @@ class Insight:
     def peers_known(self) -> int:
         """Number of peers in the routing table."""
         return self._driver.core.dht.known_count
+
+    @property
+    def peers_remembered(self) -> int:
+        """Number of peers that the node tries after a restart, besides the bootstrap peers."""
+        return self._driver.core.dht.remembered_count
+
+    def bootstrap(self) -> list[BootstrapView]:
+        """The peers that the operator named, and whether they answer."""
+        return views.bootstrap_of(self._driver.core, self._driver.neighbours)
+
+    def reached(self) -> list[ReachedView]:
+        """The addresses of this machine at which peers have dialled the node."""
+        return views.reached_of(self._driver.neighbours)
 
     def footprint(self) -> dict[str, int]:
         """Number of items that the core holds in memory, by kind."""

@@ -48,6 +48,7 @@ class Link:
         *,
         dialled: bool,
         remote_address: str,
+        local_address: str,
         plaintext: bytes = b"",
         bytes_in: int = 0,
         bytes_out: int = 0,
@@ -57,6 +58,7 @@ class Link:
         self.dialled = dialled
         """Whether we are the one who dialled."""
         self.remote_address = remote_address
+        self.local_address = local_address
         self.reached_at: str | None = None
         """The address that we dialled, as it was told to us."""
         self.bytes_in = bytes_in

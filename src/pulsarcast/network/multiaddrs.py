@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import socket
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final
 
 from pulsarcast.model.errors import LocalError
@@ -69,6 +69,23 @@ def is_everywhere(address: str) -> bool:
     """Whether this stands for all addresses of a machine: whoever dials it gets to itself."""
     kind, host, _ = parse_address(address, None)
     return kind in ("ip4", "ip6") and ip_address(host).is_unspecified
+
+
+def host_of(address: str) -> str:
+    """The host of an address: an IP address or a name."""
+    return parse_address(address, None)[1]
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an address leads to this machine alone."""
+    kind, host, _ = parse_address(address, None)
+    return kind in ("ip4", "ip6") and ip_address(host).is_loopback
+
+
+def place_of(address: str) -> str:
+    """The network prefix of an IP address: what one operator can be expected to have as a whole."""
+    host = ip_address(host_of(address))
+    return str(ip_network(f"{host}/{24 if host.version == 4 else 48}", strict=False))
 
 
 def _is_host(kind: str, host: str) -> bool:

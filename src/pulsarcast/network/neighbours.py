@@ -8,8 +8,8 @@ both come to the same one and nothing that was said is lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol
 
 import trio
 
@@ -18,6 +18,7 @@ from pulsarcast.model.ids import PeerId
 from pulsarcast.network.addresses import AddressBook
 from pulsarcast.network.host import DialError, Host
 from pulsarcast.network.link import Link
+from pulsarcast.network.multiaddrs import host_of, is_loopback
 from pulsarcast.protocol.messages import Contact
 from pulsarcast.wire.framing import write_frames
 from pulsarcast.wire.hello import Hello, decode_hello, encode_hello
@@ -31,6 +32,9 @@ DIALS_MAX: Final = 16
 BACKOFF_S: Final = 1.0
 BACKOFF_S_MAX: Final = 60.0
 REFUSED_MAX: Final = 4096
+REACHED_MAX: Final = 64
+"""Bounds the addresses of this machine that are noted as reached: more than a machine has."""
+HUNG_UP: Final = "it hung up: it is of another network or another version, or has too many peers"
 IDLE_S: Final = 180.0
 """Three times as long as the core's heartbeat is ever apart: tree neighbours never idle."""
 RECENT_S: Final = 5.0
@@ -43,8 +47,11 @@ class Listener(Protocol):
     def received(self, peer: PeerId, frames: list[bytes]) -> None:
         """A peer said something; RemoteError ends the connection."""
 
-    def up(self, contact: Contact) -> None:
+    def up(self, contact: Contact, link: Link) -> None:
         """A peer can be spoken to."""
+
+    def unreachable(self, peer: PeerId, reason: str) -> None:
+        """A peer cannot be reached, for a reason that is new."""
 
     def lost(self, peer: PeerId) -> None:
         """A connection ended, or could not be made: what we said may be lost."""
@@ -62,14 +69,29 @@ class Listener(Protocol):
         """Do what has come together, with what other peers have sent by now."""
 
 
+class Refused(NamedTuple):
+    """A peer that could not be reached."""
+
+    since_s: float
+    """Of the first dial in vain."""
+    until_s: float
+    """It is left alone until then."""
+    wait_s: float
+    reason: str
+    kinds: tuple[str, ...]
+    """The reason without addresses: others may tell ever new ones."""
+
+
 class Connection:
     """One connection and what is known of it."""
 
-    __slots__ = ("hello", "link", "patience")
+    __slots__ = ("fault", "hello", "link", "patience")
 
     def __init__(self, link: Link) -> None:
         self.link = link
         self.hello: Hello | None = None
+        self.fault = HUNG_UP
+        """Why it came to nothing, if it did."""
         self.patience = trio.CancelScope()
         """Ends the wait for a Hello."""
 
@@ -122,8 +144,9 @@ class Neighbours:
         self._idle_s = idle_s
         self._neighbours: dict[PeerId, Neighbour] = {}
         self._dirty: dict[PeerId, Link] = {}
-        self._refused: dict[PeerId, tuple[float, float]] = {}
-        """Peers that could not be dialled: until when they are left alone, and for how long."""
+        self._refused: dict[PeerId, Refused] = {}
+        self.reached: dict[str, bool] = {}
+        """The addresses of this machine at which peers reached the node: True from another one."""
         self._links: dict[Link, None] = {}
         self._dials = trio.CapacityLimiter(DIALS_MAX)
         self.ready = trio.Event()
@@ -198,6 +221,10 @@ class Neighbours:
         connections = [each.connection for each in self._neighbours.values()]
         return [connection.link for connection in connections if connection is not None]
 
+    def refused(self, peer: PeerId) -> Refused | None:
+        """Why a peer could not be reached, if the last dial was in vain."""
+        return self._refused.get(peer)
+
     @property
     def bytes_in(self) -> int:
         """All that came in over sockets."""
@@ -226,8 +253,8 @@ class Neighbours:
     def _begin(self, peer: PeerId) -> Neighbour:
         assert peer != self.me, "a node does not dial itself"
         neighbour = self._neighbours[peer] = Neighbour(peer, trio.current_time())
-        refused_until_s, _ = self._refused.get(peer, (0.0, 0.0))
-        if refused_until_s > trio.current_time():
+        refused = self._refused.get(peer)
+        if refused is not None and refused.until_s > trio.current_time():
             self._give_up(neighbour)
         elif self.book.of(peer):
             self._start_dial(neighbour)
@@ -255,10 +282,10 @@ class Neighbours:
             try:
                 async with self._dials:
                     link = await self.host.dial(peer, self.book.of(peer))
-            except DialError:
+            except DialError as error:
                 neighbour.dial = None
                 if neighbour.connection is None:
-                    self._put_off(peer)
+                    self._put_off(peer, str(error), error.reasons)
                     if neighbour.spare is not None:
                         self._adopt(neighbour, neighbour.spare)
                     else:
@@ -276,12 +303,17 @@ class Neighbours:
         link.flush()
         await self._listen(connection, neighbour)
 
-    def _put_off(self, peer: PeerId) -> None:
-        _, last_s = self._refused.pop(peer, (0.0, BACKOFF_S / 2))
-        wait_s = min(2 * last_s, BACKOFF_S_MAX)
-        self._refused[peer] = (trio.current_time() + wait_s, wait_s)
+    def _put_off(self, peer: PeerId, reason: str, reasons: Sequence[str]) -> None:
+        now_s = trio.current_time()
+        last = self._refused.pop(peer, None)
+        wait_s = BACKOFF_S if last is None else min(2 * last.wait_s, BACKOFF_S_MAX)
+        since_s = now_s if last is None else last.since_s
+        kinds = tuple(sorted(set(reasons)))
+        self._refused[peer] = Refused(since_s, now_s + wait_s, wait_s, reason, kinds)
         if len(self._refused) > REFUSED_MAX:
             del self._refused[next(iter(self._refused))]
+        if last is None or last.kinds != kinds:
+            self._listener.unreachable(peer, reason)
 
     def _give_up(self, neighbour: Neighbour) -> None:
         if self._neighbours.get(neighbour.peer) is neighbour:
@@ -316,6 +348,7 @@ class Neighbours:
         try:
             await link.run(receive)
         except RemoteError as error:
+            connection.fault = f"the peer there broke a rule: {error}"
             self._listener.blamed(link.peer, error)
         finally:
             link.close()
@@ -358,6 +391,8 @@ class Neighbours:
         neighbour = self._neighbours.get(link.peer)
         if neighbour is None:
             neighbour = self._neighbours[link.peer] = Neighbour(link.peer, trio.current_time())
+        if not link.dialled:
+            self._note_reached(link)
         if link.dialled:
             if neighbour.connection is None:
                 self._adopt(neighbour, connection)
@@ -375,6 +410,15 @@ class Neighbours:
             neighbour.connection = None
             self._listener.lost(link.peer)
         self._adopt(neighbour, connection)
+
+    def _note_reached(self, link: Link) -> None:
+        """A peer has dialled the node at an address of this machine."""
+        here, there = host_of(link.local_address), host_of(link.remote_address)
+        from_afar = here != there and not is_loopback(link.remote_address)
+        if link.local_address in self.reached or len(self.reached) < REACHED_MAX:
+            self.reached[link.local_address] = from_afar or self.reached.get(
+                link.local_address, False
+            )
 
     def _is_mine_first(self, neighbour: Neighbour, hello: Hello) -> bool:
         """Whether a connection that we dialled, or still dial, goes before one from the peer."""
@@ -407,7 +451,7 @@ class Neighbours:
             link.send(frame)
         neighbour.waiting, neighbour.waiting_bytes = [], 0
         self._dirty[neighbour.peer] = link
-        self._listener.up(Contact(neighbour.peer, hello.addresses))
+        self._listener.up(Contact(neighbour.peer, hello.addresses), link)
 
     # Ending.
 
@@ -427,7 +471,8 @@ class Neighbours:
             self._next_or_lost(neighbour)
         elif neighbour.connection is None and dialling is neighbour:
             # Our connection was closed before it was taken.
-            self._put_off(peer)
+            where = connection.link.reached_at or connection.link.remote_address
+            self._put_off(peer, f"{where}: {connection.fault}", (connection.fault,))
             self._next_or_lost(neighbour)
 
     def _next_or_lost(self, neighbour: Neighbour) -> None:

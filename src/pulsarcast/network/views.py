@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Container, Mapping
 
+import trio
 from msgspec.structs import replace
 
 from pulsarcast.model.api import (
     BelowView,
+    BootstrapView,
     FollowedView,
     MayPublish,
     PeerView,
+    ReachedView,
     ReaderView,
     SequencingView,
 )
@@ -20,6 +24,7 @@ from pulsarcast.network.below import part_name
 from pulsarcast.network.neighbours import Neighbours
 from pulsarcast.network.subscriptions import Feed, Reader
 from pulsarcast.protocol.content.following import ContentTopic
+from pulsarcast.protocol.messages import Contact
 from pulsarcast.protocol.node import Node as Core
 from pulsarcast.protocol.sequencing.raft_member import RaftMember
 from pulsarcast.protocol.topic.life import FollowReason
@@ -183,6 +188,36 @@ def peers_of(neighbours: Neighbours) -> list[PeerView]:
             queued_bytes=link.queued_bytes,
         )
         for link in neighbours.links()
+    ]
+
+
+def bootstrap_of(core: Core, neighbours: Neighbours) -> list[BootstrapView]:
+    """The bootstrap peers, and whether they answer."""
+    connected = set(neighbours.connected())
+    return [_bootstrap_view(core, neighbours, each, connected) for each in core.dht.bootstrap]
+
+
+def _bootstrap_view(
+    core: Core, neighbours: Neighbours, contact: Contact, connected: Container[PeerId]
+) -> BootstrapView:
+    view = BootstrapView(
+        peer=peer_text(contact.peer), addresses=list(contact.addresses), state="trying"
+    )
+    refused = neighbours.refused(contact.peer)
+    if contact.peer in connected:
+        return replace(view, state="connected")
+    if refused is not None:
+        ago_us = int((trio.current_time() - refused.since_s) * 1e6)
+        since_us = time.time_ns() // 1000 - ago_us
+        return replace(view, state="unreachable", since_us=since_us, reason=refused.reason)
+    return replace(view, state="idle") if core.dht.knows(contact.peer) else view
+
+
+def reached_of(neighbours: Neighbours) -> list[ReachedView]:
+    """The addresses of this machine at which peers have dialled the node."""
+    return [
+        ReachedView(address=address, from_afar=from_afar)
+        for address, from_afar in neighbours.reached.items()
     ]
 
 

@@ -195,6 +195,10 @@ class PeerUp(Struct, frozen=True):
     """A peer is connected."""
 
     contact: Contact
+    place: str = ""
+    """The network prefix of the peer's end of the connection; empty: peers need no addresses."""
+    reached: bool = False
+    """Whether the node dialled the peer, rather than the peer the node."""
 
 
 class PeerLost(Struct, frozen=True):

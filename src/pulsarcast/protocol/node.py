@@ -234,8 +234,8 @@ class Node:
                 turn.fired(timer)
             case Loaded(token, answer):
                 turn.loaded(token, answer)
-            case PeerUp(contact):
-                self.dht.saw(contact)
+            case PeerUp(contact, place, reached):
+                self.dht.up(contact, place, reached=reached)
             case PeerLost(peer):
                 self._lost(peer)
             case FindPeer(peer):
@@ -243,6 +243,7 @@ class Node:
             case Start():
                 self._start(given)
             case Stop():
+                self.dht.stop()
                 self.following.stop(lambda: turn.effects.append(Stopped()))
             case PersistFailed(token, reason):
                 turn.persist_failed(token)

@@ -377,7 +377,10 @@ class World:
         host.process = process
         self._network.ends[index] = process
         store = host.store
-        process.take(Start(store.rows(), store.marks(), store.logs(), host.contacts))
+        rows = store.rows()
+        # Only a new disk needs to be told: a node remembers its contacts.
+        contacts = () if rows else host.contacts
+        process.take(Start(rows, store.marks(), store.logs(), contacts))
 
     def _end(self, index: int) -> None:
         host = self._hosts[index]

@@ -12,6 +12,8 @@ import trio
 from pulsarcast import __version__
 from pulsarcast.daemon import local_names
 from pulsarcast.daemon.service import Service
+from pulsarcast.model.identity import Identity
+from pulsarcast.model.ids import peer_text
 from tests.support.daemon_in_process import daemon, play
 
 
@@ -354,5 +356,36 @@ def test_a_daemon_is_given_bootstrap_peers_while_it_runs(tmp_path: Path) -> None
             for wrong in ({}, {"addresses": "here"}, {"addresses": ["here"]}):
                 answer = await client.post("/v1/bootstrap", json=wrong)
                 assert answer.status_code in (400, 422), answer.text
+
+    play(scene)
+
+
+def test_a_daemon_that_knows_peers_and_reaches_none_says_which_and_why(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with daemon(tmp_path / "ann") as ann, ann.client() as client:
+            now = (await client.get("/v1/status")).json()
+            assert (now["state"], now["bootstrap"], now["reached"]) == ("ready", [], [])
+            peer = Identity.from_seed(bytes(32)).peer_id
+            gone = "/ip4/127.0.0.1/tcp/1"
+            given = {"addresses": [f"{gone}/p2p/{peer_text(peer)}"]}
+            await client.post("/v1/bootstrap", json=given)
+            while not (view := (await client.get("/v1/status")).json()["bootstrap"][0])["reason"]:
+                await trio.sleep(0.05)
+            assert (view["peer"], view["state"]) == (peer_text(peer), "unreachable")
+            assert view["reason"] == f"{gone}: no program listens there (connection refused)"
+            now = (await client.get("/v1/status")).json()
+            assert now["ready"], "it keeps its promises"
+            assert now["state"] == "ready, but alone: no peer answers"
+            assert "goes on trying 1 bootstrap peer" in now["tips"][0]
+            async with (
+                daemon(tmp_path / "ben", node__bootstrap=list(ann.running.addresses)) as ben,
+                ben.client() as other,
+            ):
+                there = (await other.get("/v1/status")).json()
+                assert there["bootstrap"][0]["state"] == "connected"
+                now = (await client.get("/v1/status")).json()
+                assert now["state"] == "ready"
+                address = ann.running.addresses[0].partition("/p2p/")[0]
+                assert now["reached"] == [{"address": address, "from_afar": False}]
 
     play(scene)

@@ -190,7 +190,9 @@ def test_a_peer_under_another_id_is_refused() -> None:
     async def play() -> None:
         async with serving(Host(ANN), ignore_frames) as addresses:
             host = Host(BEN)
-            with pytest.raises(DialError, match=peer_text(STOCK.peer_id)):
+            with pytest.raises(
+                DialError, match=f"another peer answers there: {peer_text(ANN.peer_id)}"
+            ):
                 await host.dial(STOCK.peer_id, addresses)
             assert host.connection_count == 0
 
@@ -248,7 +250,7 @@ def test_addresses_are_tried_in_turn() -> None:
                     ANN.peer_id, [refused, "/ip4/127.0.0.1/udp/1/quic-v1", other, *addresses]
                 )
                 link.close()
-            with pytest.raises(DialError, match=r"Connection refused.*names another peer"):
+            with pytest.raises(DialError, match=r"connection refused.*names another peer"):
                 await Host(BEN).dial(ANN.peer_id, [refused, other])
 
     run(play)
@@ -344,7 +346,7 @@ def test_an_answer_that_never_comes_ends_a_dial() -> None:
                 # Each has its share of the time: a silent address leaves the next its own.
                 link = await host.dial(ANN.peer_id, [address, *addresses])
                 link.close()
-                with pytest.raises(DialError, match="no answer in time"):
+                with pytest.raises(DialError, match="says nothing"):
                     await host.dial(ANN.peer_id, [address])
 
     run(play)

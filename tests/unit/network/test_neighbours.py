@@ -11,6 +11,7 @@ from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import PeerId
 from pulsarcast.network.addresses import AddressBook
 from pulsarcast.network.host import Host
+from pulsarcast.network.link import Link
 from pulsarcast.network.neighbours import Neighbours
 from pulsarcast.protocol.messages import Contact
 from pulsarcast.wire.framing import write_frames
@@ -23,12 +24,16 @@ class Ear:
     def __init__(self) -> None:
         self.heard: list[bytes] = []
         self.story: list[str] = []
+        self.reasons: list[str] = []
         self.looked_for: list[PeerId] = []
 
     def received(self, peer: PeerId, frames: list[bytes]) -> None:
         self.heard += frames
 
-    def up(self, contact: Contact) -> None:
+    def unreachable(self, peer: PeerId, reason: str) -> None:
+        self.reasons.append(reason)
+
+    def up(self, contact: Contact, link: Link) -> None:
         self.story.append("up")
 
     def lost(self, peer: PeerId) -> None:

@@ -228,10 +228,13 @@ function showNode(status, now) {
   for (const name of ["deliveries", "messages_in", "messages_out", "bytes_in", "bytes_out"]) {
     past.add(name, now, status[name]);
   }
-  write($("state"), status.ready ? "ready" : `not ready: ${status.reasons.join("; ")}`);
+  write($("state"), status.state);
   $("state").classList.toggle("bad", !status.ready);
-  write($("tips"), status.tips.join("; "));
-  $("tips").hidden = status.tips.length === 0;
+  const silent = status.bootstrap.filter((each) => each.state === "unreachable")
+    .map((each) => `bootstrap peer …${short(each.peer)} does not answer: ${each.reason}`);
+  const tips = [...status.tips, ...silent];
+  write($("tips"), tips.join("; "));
+  $("tips").hidden = tips.length === 0;
   fill(document, {
     peer: status.peer,
     addresses: status.addresses.map((each) => each.split("/p2p/")[0]).join("\n") || "no address",

@@ -94,6 +94,15 @@ class Kademlia:
         self._replication.start()
         self._tend_later()
 
+    def stop(self) -> None:
+        """The node stops: write down who is a good contact."""
+        self._membership.remember()
+
+    def up(self, contact: Contact, place: str, *, reached: bool) -> None:
+        """A peer is connected, from a place; `reached`: the node dialled it."""
+        self._membership.up(contact, place, reached=reached)
+        self.saw(contact)
+
     def saw(self, contact: Contact) -> None:
         """A peer is connected, or sent a message."""
         seen = self._table.saw(contact, self._turn.now)
@@ -122,6 +131,15 @@ class Kademlia:
         """Try more bootstrap peers, now and after every restart; `then` runs once that is kept."""
         self._membership.add_bootstrap(contacts, then)
 
+    def knows(self, peer: PeerId) -> bool:
+        """Whether a peer is known to be alive."""
+        return peer in self._table
+
+    @property
+    def remembered_count(self) -> int:
+        """How many peers are remembered from connections, besides the bootstrap peers."""
+        return self._membership.remembered_count
+
     @property
     def is_joining(self) -> bool:
         """Whether the node still tries to reach its first contacts."""
@@ -139,6 +157,7 @@ class Kademlia:
             **self._table.footprint(),
             **self._placing.footprint(),
             **self._replication.footprint(),
+            "dht_remembered": self._membership.remembered_count,
             "dht_calls": len(self._calls),
             "dht_lookups": len(self._lookups),
             "dht_held": len(self._blocks),
@@ -147,6 +166,7 @@ class Kademlia:
         }
 
     def _failed(self, contact: Contact) -> None:
+        self._membership.failed(contact.peer)
         if self._table.failed(contact, self._turn.now):
             self._replication.changed(contact.peer)
 

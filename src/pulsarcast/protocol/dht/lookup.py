@@ -42,6 +42,7 @@ class Lookup:
         "finished",
         "judge",
         "key",
+        "parallel",
         "question",
         "then",
         "thorough",
@@ -66,6 +67,8 @@ class Lookup:
         self.thorough = thorough
         """Whether to ask even peers that failed lately, if another peer names them."""
         self.finished = False
+        self.parallel = 1
+        """How many peers are asked at a time."""
         self._me = me
         self._count = count
         self._flying = 0

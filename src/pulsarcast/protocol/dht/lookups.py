@@ -61,12 +61,13 @@ class Lookups:
         count: int,
         thorough: bool = False,
         also: Sequence[Contact] = (),
+        parallel: int | None = None,
     ) -> None:
         """Find the `count` peers closest to a key, beginning `also` with peers not in the table."""
         # Twice as many, since some of the peers that are named will not answer.
         useful = 2 * count if 2 * count < self._bucket_size else 0
         question = FindPeers(0, key, useful)
-        self.find(key, question, then, count=count, thorough=thorough, also=also)
+        self.find(key, question, then, count=count, thorough=thorough, also=also, parallel=parallel)
 
     def find(
         self,
@@ -78,11 +79,13 @@ class Lookups:
         judge: Callable[[Contact, DhtMessage], bool] | None = None,
         thorough: bool = False,
         also: Sequence[Contact] = (),
+        parallel: int | None = None,
     ) -> None:
         """Look up a key with a question of some kind; `then` may be called at once."""
         lookup = Lookup(
             self._turn.me, key, question, then, judge=judge, count=count, thorough=thorough
         )
+        lookup.parallel = parallel or self._parallel
         lookup.heard_of(also)
         if self._running < LOOKUPS_MAX:
             self._run(lookup)
@@ -101,7 +104,7 @@ class Lookups:
         """Ask further, or end."""
         if lookup.finished:
             return
-        for contact in lookup.to_ask(self._parallel):
+        for contact in lookup.to_ask(lookup.parallel):
             self._calls.ask(contact, lookup.question, partial(self._answered, lookup, contact))
         if lookup.is_done():
             self._finish(lookup)

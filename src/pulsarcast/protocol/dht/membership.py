@@ -1,15 +1,17 @@
 """Membership: joins the DHT, and keeps the routing table current (Kademlia, 2.3).
 
-A node looks up its own key at its start, and once more a little later, to find peers that joined at
-the same time. It does so again when lost contacts return: half of the network may have.
+A node looks up its own key at its start, through its first contacts, and once more a little later,
+to find peers that joined at the same time. While no peer answers it tries again with back-off, for
+ever. It also looks its key up when lost contacts return: half of the network may have.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 
+from pulsarcast.model.ids import PeerId
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.calls import Calls
 from pulsarcast.protocol.dht.first_contacts import FirstContacts
-from pulsarcast.protocol.dht.lookup import Lookup
+from pulsarcast.protocol.dht.lookup import HEARD_MAX, Lookup
 from pulsarcast.protocol.dht.lookups import Lookups
 from pulsarcast.protocol.dht.routing import RoutingTable
 from pulsarcast.protocol.messages import Contact, FindPeers
@@ -19,6 +21,13 @@ RETRIES = 8
 """Bounds the failed contacts that are tried at a time."""
 JOIN_RETRY_S = 1.0
 JOIN_RETRY_S_MAX = 60.0
+"""Longest interval between joins of a node that no peer answers: a network that was away as a whole
+is whole again within about a minute."""
+JOIN_PARALLEL = 16
+"""First contacts that a node without peers asks at a time: most may be gone. As many as a driver
+dials at once."""
+REMEMBERED_RETRY_S_MAX = 300.0
+"""Longest interval between tries of remembered peers by a node that knows only few peers."""
 REJOIN_S_MIN = 5.0
 """Shortest interval between lookups of the node's own key that returning contacts cause."""
 
@@ -34,6 +43,8 @@ class Membership:
         "_lookups",
         "_parameters",
         "_rejoin_after_s",
+        "_remembered_after_s",
+        "_remembered_retry_s",
         "_renew_s",
         "_retry",
         "_retry_s",
@@ -54,6 +65,8 @@ class Membership:
         self._retry: int | None = None
         """The timer of the next join, where the last one found nobody."""
         self._retry_s = JOIN_RETRY_S
+        self._remembered_after_s = 0.0
+        self._remembered_retry_s = JOIN_RETRY_S
         self._rejoin_after_s = 0.0
         self._renew_s = 0.0
         self._found = False
@@ -61,7 +74,7 @@ class Membership:
     @property
     def is_joining(self) -> bool:
         """Whether the node has first contacts, and no peer has shown it its place yet."""
-        return bool(self._first.bootstrap) and not self._found
+        return bool(self._first.all(1)) and not self._found
 
     @property
     def bootstrap(self) -> tuple[Contact, ...]:
@@ -92,6 +105,25 @@ class Membership:
         else:
             then()
 
+    @property
+    def remembered_count(self) -> int:
+        """How many peers are remembered from connections, besides the bootstrap peers."""
+        return len(self._first)
+
+    def up(self, contact: Contact, place: str, *, reached: bool) -> None:
+        """A peer is connected."""
+        self._first.up(contact, place, self._turn.wall_us, reached=reached)
+
+    def failed(self, peer: PeerId) -> None:
+        """A peer did not answer, or its connection ended."""
+        self._first.failed(peer)
+
+    def remember(self) -> None:
+        """Write down who is a good contact, if that has changed."""
+        writes = self._first.writes(self._table.__contains__, self._turn.wall_us)
+        if writes:
+            self._turn.persist(*writes)
+
     def returned(self) -> None:
         """A lost contact came back: perhaps many did."""
         if self._turn.now >= self._rejoin_after_s:
@@ -100,6 +132,7 @@ class Membership:
     def tend(self) -> None:
         """Try lost contacts again, renew the neighbourhood, refresh a quiet bucket."""
         now = self._turn.now
+        self.remember()
         for contact in self._table.to_retry(now, RETRIES):
             self._ping(contact)
         if len(self._table) < self._parameters.replicas:
@@ -117,23 +150,38 @@ class Membership:
             return
         self._joining = True
         self._rejoin_after_s = self._turn.now + REJOIN_S_MIN
-        bucket_size = self._parameters.bucket_size
         self._lookups.find_peers(
             self._table.me,
             self._joined,
-            count=bucket_size,
+            count=self._parameters.bucket_size,
             thorough=True,
-            also=self._first.bootstrap if len(self._table) < bucket_size else (),
+            also=self._to_ask_too(),
+            parallel=None if len(self._table) else JOIN_PARALLEL,
         )
+
+    def _to_ask_too(self) -> tuple[Contact, ...]:
+        """The first contacts that a join asks besides the known peers."""
+        known, now = len(self._table), self._turn.now
+        if known >= self._parameters.bucket_size:
+            return ()
+        if known >= self._parameters.replicas:
+            self._remembered_retry_s = JOIN_RETRY_S
+            return self._first.bootstrap
+        if known and now < self._remembered_after_s:
+            return self._first.bootstrap
+        self._remembered_after_s = now + self._remembered_retry_s
+        self._remembered_retry_s = min(2 * self._remembered_retry_s, REMEMBERED_RETRY_S_MAX)
+        return self._first.all(HEARD_MAX)
 
     def _joined(self, lookup: Lookup) -> None:
         self._joining = False
         if lookup.closest(1):
             self._found = True
             self._retry_s = JOIN_RETRY_S
+            self.remember()
             for index in self._table.empty():
                 self._refresh(index)
-        elif self._first.bootstrap:
+        elif self._first.all(1):
             self._turn.cancel(self._retry)
             self._retry = self._turn.after(self._turn.jitter(self._retry_s), self._join)
             self._retry_s = min(2 * self._retry_s, JOIN_RETRY_S_MAX)

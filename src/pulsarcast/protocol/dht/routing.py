@@ -171,8 +171,9 @@ class RoutingTable:
                     self._count += 1
             elif bucket.spare is not None:
                 known = bucket.spare.pop(key, None)
-                if known is not None:
+                if known is not None and peer not in self._kept:
                     return False
+                known = None
         if known is None and peer not in self._kept:
             self._shunned[peer] = now + self._retry_s
             if len(self._shunned) > SHUNNED_MAX:
