@@ -92,7 +92,7 @@ class Service:
     def _state(self, reasons: list[str]) -> str:
         """Whether the node is ready, in words."""
         if reasons:
-            return f"not ready: {'; '.join(reasons)}"
+            return "; ".join(reasons)
         insight = self.insight
         is_expected = bool(insight.bootstrap() or insight.peers_remembered)
         return "ready, but alone: no peer answers" if self._is_alone and is_expected else "ready"

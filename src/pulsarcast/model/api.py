@@ -572,7 +572,7 @@ class StatusView(msgspec.Struct, kw_only=True):
     reasons: list[str]
     """Why the node is not ready; empty if it is."""
     state: str = "ready"
-    """Whether it is ready, in words: a node that reaches no peer keeps its promises alone."""
+    """Why it is not ready, or that it is: perhaps alone, where it knows peers and reaches none."""
     peers: int
     peers_known: int
     bootstrap: list[BootstrapView] = []

@@ -228,10 +228,10 @@ function showNode(status, now) {
   for (const name of ["deliveries", "messages_in", "messages_out", "bytes_in", "bytes_out"]) {
     past.add(name, now, status[name]);
   }
-  write($("state"), status.state);
+  write($("state"), status.ready ? status.state : `not ready: ${status.state}`);
   $("state").classList.toggle("bad", !status.ready);
   const silent = status.bootstrap.filter((each) => each.state === "unreachable")
-    .map((each) => `bootstrap peer …${short(each.peer)} does not answer: ${each.reason}`);
+    .map((each) => `bootstrap peer ${labelOf(each.peer)} does not answer: ${each.reason}`);
   const tips = [...status.tips, ...silent];
   write($("tips"), tips.join("; "));
   $("tips").hidden = tips.length === 0;
