@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 
 MISSING_DATA = "missing data"
+MISSING_NAMESPACES = "missing network namespaces"
 
 LONGEST = (
     # Slow: jobs with JVMs of their own.
@@ -41,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--require-data",
         action="store_true",
-        help="a test that would skip for missing data fails instead",
+        help="a test that would skip for missing data or network namespaces fails instead",
     )
 
 
@@ -116,10 +117,12 @@ def pytest_make_collect_report(
 def _refuse_missing_data(
     report: pytest.TestReport | pytest.CollectReport, config: pytest.Config
 ) -> None:
-    """With --require-data, turn a skip for missing data into a failure, whoever skipped."""
+    """With --require-data, turn a skip for what is missing into a failure, whoever skipped."""
     if not (report.skipped and config.getoption("--require-data")):
         return
     # A skip's longrepr is (path, line, reason); an expected failure's is not.
-    if isinstance(report.longrepr, tuple) and MISSING_DATA in report.longrepr[2]:
+    if isinstance(report.longrepr, tuple) and any(
+        missing in report.longrepr[2] for missing in (MISSING_DATA, MISSING_NAMESPACES)
+    ):
         report.outcome = "failed"
         report.longrepr = report.longrepr[2]

@@ -54,6 +54,17 @@ def test_a_file_that_is_missing_skips_the_test_and_is_named(project: pytest.Pyte
     result.stdout.fnmatch_lines(["SKIPPED*missing data: a.txt"])
 
 
+def test_namespaces_that_are_missing_fail_the_test_where_data_is_required(
+    project: pytest.Pytester,
+) -> None:
+    needs = """
+    def test_two_machines():
+        pytest.skip("missing network namespaces: they need root")
+    """
+    _run(project, needs).assert_outcomes(skipped=1)
+    _run(project, needs, "--require-data").assert_outcomes(failed=1)
+
+
 def test_a_file_that_is_missing_fails_the_test_where_data_is_required(
     project: pytest.Pytester,
 ) -> None:
