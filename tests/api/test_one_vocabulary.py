@@ -48,6 +48,7 @@ CLIENT_ONLY: Final = {
 NODE_OPTIONS: Final = {"subscribe take_over": "the daemon always takes a reader over"}
 CLIENT_OPTIONS: Final = {
     "create_topic alias": "the daemon keeps local names",
+    "join alias": "the daemon keeps local names",
     **dict.fromkeys(
         ("publish patience_s", "publish_many patience_s", "subscribe patience_s"),
         "a connection to a daemon may break",
@@ -103,6 +104,8 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "publish": ("publish",),
     "subscribe": ("subscribe",),
     "unsubscribe": ("unsubscribe", "forget"),
+    "invite": ("invite",),
+    "join": ("join",),
     "history": ("history",),
     "fetch": ("fetch",),
     "walk": ("walk",),
@@ -165,7 +168,6 @@ EVERYWHERE: Final = {"context", "url", "token", "home", "wait", "json"}
 
 OPEN_ONLY: Final = {
     "network": "a setting of config.toml: it never changes",
-    "mdns": "a setting of config.toml",
     "dial_from": "for tests, on machines with several addresses",
     "parameters": "for simulations and tests",
     "trace_folder": "a daemon's traces are in its home",

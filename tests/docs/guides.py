@@ -22,6 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from tests.support.namespaces import Host
+
 ROOT: Final = Path(__file__).parents[2]
 BIN: Final = ROOT / ".venv/bin"
 PORTS: Final = ("8420", "8421", "4420", "4421")
@@ -98,7 +100,9 @@ def free_ports() -> dict[str, str]:
 class Shell:
     """One bash, in a folder of its own, that ends with all that was started in it."""
 
-    def __init__(self, folder: Path, bin_folder: Path = BIN, **more: str) -> None:
+    def __init__(
+        self, folder: Path, bin_folder: Path = BIN, *, machine: Host | None = None, **more: str
+    ) -> None:
         self.folder = folder
         self._transcript = folder.parent / f"{folder.name}.out"
         self._control = folder.parent / f"{folder.name}.steps"
@@ -106,7 +110,9 @@ class Shell:
         self._count = 0
         self.command_s_max = COMMAND_S_MAX
         self.printed_s_max = PRINTED_S_MAX
-        self.ports = free_ports()
+        # A machine of its own has all ports free.
+        self.ports = free_ports() if machine is None else dict(zip(PORTS, PORTS, strict=True))
+        bash = ["bash", "--noprofile", "--norc"]
         environment = {
             name: value
             for name, value in os.environ.items()
@@ -115,7 +121,7 @@ class Shell:
         path = f"{bin_folder}:{environment.get('PATH', '')}"
         self._output = self._transcript.open("wb")
         self._bash = subprocess.Popen(
-            ["bash", "--noprofile", "--norc"],
+            bash if machine is None else machine.inside(bash),
             cwd=folder,
             env={
                 **environment,

@@ -31,6 +31,7 @@ from pulsarcast.model.ids import cid_of, cid_text, peer_text
 from pulsarcast.model.listings import Listing, decode_listing, sign_listing
 from pulsarcast.model.pointers import Pointer, decode_pointer, sign_pointer
 from pulsarcast.model.readable import to_readable
+from pulsarcast.model.tickets import Ticket, ticket_text
 from pulsarcast.model.topics import (
     AttributeRule,
     DeliveryOrder,
@@ -289,6 +290,31 @@ def places() -> list[dict[str, Any]]:
     ]
 
 
+def tickets() -> list[dict[str, Any]]:
+    """Tickets to a topic, as texts."""
+    address = "/ip4/192.0.2.1/tcp/4420"
+    plain = Ticket("main", ALICE.peer_id, (address,), TOPIC.topic, ALICE.peer_id, "news")
+    others = Ticket(
+        "trial", BOB.peer_id, (address, "/dns/example.org/tcp/443"), TOPIC.topic, ALICE.peer_id
+    )
+    return [
+        {
+            "what": what,
+            "ticket": ticket_text(ticket),
+            "network": ticket.network,
+            "peer": peer_text(ticket.peer),
+            "addresses": list(ticket.addresses),
+            "topic": cid_text(ticket.topic),
+            "author": peer_text(ticket.author),
+            "name": ticket.name,
+        }
+        for what, ticket in (
+            ("the author's own", plain),
+            ("of another peer, in another network, without a name", others),
+        )
+    ]
+
+
 # What nobody may take
 
 
@@ -512,6 +538,7 @@ FILES: dict[str, Callable[[], object]] = {
     "golden.json": golden,
     "requests.json": requests,
     "places.json": places,
+    "tickets.json": tickets,
     "rejected.json": rejected,
 }
 

@@ -180,24 +180,41 @@ def subscribe(
     as_json: bool,
 ) -> None:
     """Print the events of TOPIC as they arrive, until Ctrl-C."""  # fmt: skip
-    left = count
     try:
-        with client.subscribe(
-            topic, name, start=start, patience_s=None, where=where, below=below
-        ) as events:
-            for event in events:
-                _print(event, as_json=as_json, topic=event.topic if below else "")
-                if left is not None:
-                    left -= 1
-                    if not left:
-                        events.acknowledge()
-                        return
+        print_events(
+            client, topic, name, start=start, count=count, where=where, below=below, as_json=as_json
+        )
     except KeyboardInterrupt:
         return
     except BrokenPipeError:
         # The reader of our output has enough: Python must not complain at the end.
         sys.stderr.close()
         return
+
+
+def print_events(
+    client: Client,
+    topic: str,
+    name: str = "",
+    *,
+    start: str,
+    count: int | None = None,
+    where: str | None = None,
+    below: bool = False,
+    as_json: bool,
+) -> None:
+    """Print events of a topic as they arrive: all, or the first ones."""
+    left = count
+    with client.subscribe(
+        topic, name, start=start, patience_s=None, where=where, below=below
+    ) as events:
+        for event in events:
+            _print(event, as_json=as_json, topic=event.topic if below else "")
+            if left is not None:
+                left -= 1
+                if not left:
+                    events.acknowledge()
+                    return
 
 
 @click.command()

@@ -16,6 +16,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "topic": ("topics:topic", "Create, show and change topics."),
     "publish": ("events:publish", "Publish a text, a file, or lines of standard input."),
     "subscribe": ("events:subscribe", "Print the events of a topic as they arrive."),
+    "invite": ("machines:invite", "Print a ticket to a topic, for another machine."),
+    "join": ("machines:join", "Follow the topic of a ticket from another machine."),
     "unsubscribe": ("topics:unsubscribe", "Unsubscribe from a topic, or delete a reader of it."),
     "history": ("events:history", "Print the stored events of a topic."),
     "fetch": ("events:fetch", "Print an event of any topic by its content id."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -14,7 +15,7 @@ from pulsarcast.model.errors import LocalError
 
 if TYPE_CHECKING:
     from pulsarcast.daemon.daemon import Running
-    from pulsarcast.daemon.settings import Settings, Value
+    from pulsarcast.daemon.settings import Value
 
 
 def _flags(values: dict[str, Any]) -> dict[str, Value]:
@@ -42,6 +43,11 @@ def setting_options(command: Any) -> Any:
             metavar="PEER",
             help="Address of a peer to join the network through. May be repeated.",
         ),
+        click.option(
+            "--mdns/--no-mdns",
+            default=None,
+            help="Find nodes of the same local network, and be found.",
+        ),
         click.option("--http", metavar="HOST:PORT", help="Address of the HTTP API."),
         click.option(
             "--behind-proxy", is_flag=True, default=None, help="A reverse proxy terminates TLS."
@@ -59,6 +65,7 @@ def _chosen(
     listen: tuple[str, ...],
     announce: tuple[str, ...],
     bootstrap: tuple[str, ...],
+    mdns: bool | None,
     http: str | None,
     behind_proxy: bool | None,
     log_level: str | None,
@@ -69,6 +76,7 @@ def _chosen(
             "node.listen": list(listen) or None,
             "node.announce": list(announce) or None,
             "node.bootstrap": list(bootstrap) or None,
+            "node.mdns": mdns,
             "http.address": http,
             "http.behind_proxy": behind_proxy,
             "log.level": log_level,
@@ -108,7 +116,7 @@ def init(
         from pulsarcast.daemon.daemon import initialize
         from pulsarcast.daemon.settings import CONFIG
     is_new = not (home / "key").exists()
-    values = _chosen(listen, (), bootstrap, http, None, None, None)
+    values = _chosen(listen, (), bootstrap, None, http, None, None, None)
     try:
         peer = initialize(home, values)
     except LocalError as error:
@@ -126,6 +134,11 @@ def init(
 @setting_options
 def daemon(home: Path, **given: Any) -> None:
     """Run a node in the foreground; create its home if there is none."""
+    run_daemon(home, _chosen(**given), _greet)
+
+
+def run_daemon(home: Path, flags: dict[str, Value], on_ready: Callable[[Running], None]) -> None:
+    """Be a daemon until a signal ends it; a refusal ends the program."""
     with needs_extra("daemon"):
         import trio
 
@@ -133,18 +146,18 @@ def daemon(home: Path, **given: Any) -> None:
         from pulsarcast.daemon.daemon import initialize, run
         from pulsarcast.daemon.settings import load_settings
     try:
-        settings = load_settings(home, os.environ, _chosen(**given))
+        settings = load_settings(home, os.environ, flags)
         logs.set_up(settings)
         if not (home / "key").exists():
             initialize(home)
-        trio.run(lambda: run(home, settings, on_ready=lambda it: _greet(it, settings)))
+        trio.run(lambda: run(home, settings, on_ready=on_ready))
     except LocalError as error:
         fail(_with_advice(error, home))
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 
 
-def _greet(running: Running, settings: Settings) -> None:
+def _greet(running: Running) -> None:
     """Suggest the next commands to a new user, if this is a terminal."""
     if not os.isatty(1):
         return
@@ -154,13 +167,13 @@ def _greet(running: Running, settings: Settings) -> None:
         f"\nTry, in another terminal:\n  pulsarcast topic create weather --alias weather{home}"
     )
     click.echo(f"  pulsarcast subscribe weather{home}\n  pulsarcast publish weather sunny{home}")
+    click.echo(f"\nOn another machine, with what `pulsarcast invite weather{home}` prints:")
+    click.echo("  pulsarcast join TICKET")
     if running.addresses:
-        port = int(running.url.rpartition(":")[2]) + 1
         second = running.home.with_name(f"{running.home.name}-2")
         click.echo(
             "\nA second node on this machine:\n"
-            f"  pulsarcast daemon --home {second} --listen /ip4/127.0.0.1/tcp/0 "
-            f"--http 127.0.0.1:{port} \\\n    --bootstrap {running.addresses[0]}"
+            f"  pulsarcast daemon --home {second} \\\n    --bootstrap {running.addresses[0]}"
         )
     click.echo("\nCtrl-C stops it.\n")
 

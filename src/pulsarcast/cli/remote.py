@@ -44,7 +44,7 @@ def remote(command: Callable[..., None]) -> Any:
         if wait and (url is not None or context is not None):
             raise click.UsageError("--wait is for the daemon of a home: without --url, --context")
         if wait:
-            _wait_for(home)
+            wait_for(home)
         with refusals_told():
             target = chosen_target(home, url, token, context)
             with Client(target.url, target.token) as client:
@@ -86,14 +86,14 @@ def chosen_target(home: Path, url: str | None, token: str | None, context: str |
     return find_target(url, token, context=context, home=home if _is_named("home") else None)
 
 
-def _wait_for(home: Path) -> None:
+def wait_for(home: Path) -> None:
     """Give a daemon that is being started some time."""
     deadline_s = time.monotonic() + WAIT_S_MAX
-    while not _answers(home) and time.monotonic() < deadline_s:
+    while not answers(home) and time.monotonic() < deadline_s:
         time.sleep(0.05)
 
 
-def _answers(home: Path) -> bool:
+def answers(home: Path) -> bool:
     """Whether a daemon answers; one that was killed leaves its address behind."""
     try:
         place = urlsplit((home / "http").read_text(encoding="utf-8").strip())

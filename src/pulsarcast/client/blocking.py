@@ -199,6 +199,24 @@ class Client:
         """Take the name away."""
         self._ask(calls.drop_alias(alias))
 
+    # Other machines.
+
+    def invite(self, topic: TopicRef) -> str:
+        """A ticket: one line of text that leads another node to a topic, by way of this one.
+
+        It holds no secret, and gives no right that the topic does not give.
+        """
+        return self._ask(calls.invite(topic))
+
+    def join(self, ticket: str, *, alias: str | None = None) -> api.TopicView:
+        """Follow the topic that a ticket leads to, from its beginning.
+
+        The ticket's peer becomes one of the node's bootstrap peers. Raises Unavailable if the topic
+        is not found within ten seconds; the peer is kept, so that a later call can succeed. The
+        topic gets an alias on this node: by default its name, if no other topic has it.
+        """
+        return self._ask(calls.join(ticket, alias))
+
     # Events.
 
     def publish(

@@ -176,6 +176,20 @@ def drop_alias(alias: str) -> Ask[None]:
     return Ask("DELETE", f"/v1/aliases/{_segment(alias)}", _nothing)
 
 
+# Other machines.
+
+
+def invite(ref: TopicRef) -> Ask[str]:
+    """A ticket to a topic."""
+    return Ask("GET", _path(ref, "ticket"), _json(api.TicketView, lambda found: found.ticket))
+
+
+def join(ticket: str, alias: str | None) -> Ask[api.TopicView]:
+    """Follow the topic of a ticket."""
+    ask = Ask("POST", "/v1/join", _json(api.TopicView))
+    return _with_json(ask, api.Join(ticket=ticket, alias=alias))
+
+
 # Events.
 
 

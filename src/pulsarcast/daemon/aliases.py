@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
-from pulsarcast.daemon.local_names import NameBook
+from pulsarcast.daemon.local_names import NAMES_MAX, NameBook
 from pulsarcast.model.errors import LocalError, NotFound
 from pulsarcast.model.ids import parse_cid
 
@@ -39,6 +40,17 @@ class AliasBook(NameBook):
         if alias not in self._ids:
             raise NotFound(f"there is no alias {alias!r}")
         self._write({name: topic for name, topic in self._ids.items() if name != alias})
+
+
+def free_alias(topics: Mapping[str, str], name: str, topic: str) -> str | None:
+    """The alias that a topic gets by itself: its name; None where it has one, or that is taken."""
+    if topic in topics.values() or name in topics:
+        return None
+    try:
+        check_alias(name)
+    except LocalError:
+        return None
+    return name if len(topics) < NAMES_MAX else None
 
 
 def check_alias(alias: str) -> None:

@@ -39,12 +39,16 @@ from pulsarcast.daemon.streams import forget_left, forget_nameless
 from pulsarcast.daemon.tokens import TokenBook, operator_token
 from pulsarcast.model.errors import Closed, LocalError
 from pulsarcast.model.ids import peer_text
+from pulsarcast.network.multiaddrs import parse_address
 from pulsarcast.network.node import Node
 from pulsarcast.storage.home import Home, write_whole
 
 ADDRESS: Final = "http"
 """The file of the home that says where the daemon can be reached, while it runs."""
 BACKLOG: Final = 256
+PORTS_TRIED: Final = 16
+"""Ports that a daemon tries from its default on, where other nodes of this machine have taken it.
+A port that the operator chose is taken or refused: others may have been told of it."""
 TRACES_S: Final = 30.0
 
 _log = logging.getLogger(__name__)
@@ -137,7 +141,7 @@ class ShutdownRequest:
 def _open(home: Path, settings: Settings) -> AbstractAsyncContextManager[Node]:
     return Node.open(
         home,
-        listen=settings["node.listen"],
+        listen=_free_listen(settings),
         announce=settings["node.announce"],
         bootstrap=settings["node.bootstrap"],
         mdns=settings["node.mdns"],
@@ -261,26 +265,51 @@ def listen(settings: Settings) -> socket.socket:
             f"http.address {settings['http.address']} can be reached by others: set "
             "http.tls_certificate and http.tls_key, or --behind-proxy if a proxy of yours does TLS"
         )
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
-        listener = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise LocalError(f"http.address {host}:{port}: {error.strerror or error}") from error
+    for tried in _ports(settings, "http.address", port):
+        try:
+            return _listen_at(host, tried)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise LocalError(
+                    f"http.address {host}:{port}: {error.strerror or error}"
+                ) from error
+    raise LocalError(
+        f"{host}:{port} is taken by another program. Take another port: "
+        f"pulsarcast daemon --http {host}:{port + 1}"
+    )
+
+
+def _ports(settings: Settings, name: str, port: int) -> range:
+    """The ports to try: one that the operator chose, or some where it is the default."""
+    return range(port, port + (PORTS_TRIED if settings.origin(name) == "default" else 1))
+
+
+def _listen_at(host: str, port: int) -> socket.socket:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, kind, protocol, _, address = found[0]
+    listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(BACKLOG)
         listener.setblocking(False)
-    except OSError as error:
+    except OSError:
         listener.close()
-        if error.errno == errno.EADDRINUSE:
-            raise LocalError(
-                f"{host}:{port} is taken by another program. Take another port: "
-                f"pulsarcast daemon --http {host}:{port + 1}"
-            ) from error
-        raise LocalError(f"http.address {host}:{port}: {error.strerror or error}") from error
+        raise
     return listener
+
+
+def _free_listen(settings: Settings) -> list[str]:
+    """Addresses to listen at for peers: the default ones at the first port that is free."""
+    addresses: list[str] = settings["node.listen"]
+    _, _, port = parse_address(addresses[0], None) if addresses else ("", "", 0)
+    for tried in _ports(settings, "node.listen", port)[:-1]:
+        try:
+            _listen_at("0.0.0.0", tried).close()
+        except OSError:
+            continue
+        return [each.replace(f"/tcp/{port}", f"/tcp/{tried}") for each in addresses]
+    return addresses
 
 
 def _is_loopback(host: str) -> bool:

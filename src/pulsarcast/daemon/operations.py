@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import msgspec
 from starlette.responses import Response
 
+from pulsarcast.daemon.aliases import free_alias
 from pulsarcast.daemon.answers import (
     JSON,
     answer,
@@ -21,6 +22,7 @@ from pulsarcast.daemon.service import Service
 from pulsarcast.model import api
 from pulsarcast.model.errors import Conflict, Malformed, UnsupportedMediaType
 from pulsarcast.model.ids import Cid, cid_text, parse_cid, peer_text
+from pulsarcast.model.tickets import parse_ticket
 from pulsarcast.model.topic_types import TopicSettings
 from pulsarcast.network.subscriptions import Event, is_wanted
 from pulsarcast.network.values import Topic
@@ -175,6 +177,30 @@ def _check_free(call: Call, alias: str) -> None:
     call.service.aliases.check(alias)
     if alias in call.service.aliases.topics:
         raise Conflict(f"the alias {alias!r} is in use: drop it first, or give another")
+
+
+# Other machines.
+
+
+async def invite(call: Call) -> Response:
+    """A ticket to a topic."""
+    return answer(api.TicketView(await call.service.node.invite(await call.topic())))
+
+
+async def join(call: Call) -> Response:
+    """Follow the topic of a ticket, under an alias."""
+    service = call.service
+    given = await read_json(call.request, api.Join, service.settings["http.body_bytes_max"])
+    invited = cid_text(parse_ticket(given.ticket).topic)
+    if given.alias is not None and service.aliases.topics.get(given.alias) != invited:
+        _check_free(call, given.alias)
+    if not service.insight.is_subscribed(parse_cid(invited)):
+        service.check_room()
+    topic = await service.node.join(given.ticket)
+    alias = given.alias or free_alias(service.aliases.topics, topic.name, topic.id)
+    if alias is not None:
+        service.aliases.set(alias, topic.id)
+    return answer(_topic_view(service, topic))
 
 
 # Events.
@@ -432,6 +458,16 @@ OPERATIONS: Final = (
         method="DELETE", path="/v1/topics/{topic}/subscription", name="unsubscribe",
         summary="Unsubscribe the node from a topic, for all its readers.", scope="admin",
         handle=unsubscribe, status=204, errors=(404,),
+    ),
+    Operation(
+        method="GET", path="/v1/topics/{topic}/ticket", name="invite",
+        summary="A ticket that leads a node on another machine to a topic.", scope="read",
+        handle=invite, answer=api.TicketView, errors=(404,), of_one_topic=True,
+    ),
+    Operation(
+        method="POST", path="/v1/join", name="join",
+        summary="Follow the topic of a ticket, and give it an alias.", scope="admin",
+        handle=join, body=api.Join, answer=api.TopicView, errors=(409, 503, 507),
     ),
     Operation(
         method="POST", path="/v1/topics/{topic}/events", name="publish",

@@ -45,8 +45,9 @@ class Setting:
 SETTINGS: Final = (
     Setting(
         "node.listen",
-        ["/ip4/127.0.0.1/tcp/4420"],
-        "Addresses of this machine that other peers can dial; port 0 takes a free one.",
+        ["/ip4/0.0.0.0/tcp/4420", "/ip6/::/tcp/4420"],
+        "Addresses of this machine that other peers can dial; 0.0.0.0 and :: stand for all "
+        "interfaces, port 0 for a free one.",
     ),
     Setting(
         "node.announce",
@@ -58,7 +59,7 @@ SETTINGS: Final = (
         [],
         "Peers to join the network through, as /ip4/ADDRESS/tcp/PORT/p2p/PEER.",
     ),
-    Setting("node.mdns", False, "Discover nodes in the same local network (mDNS)."),
+    Setting("node.mdns", False, "Find nodes of the same local network, and be found (mDNS)."),
     Setting(
         "node.network", "main", "Name of the network; nodes of different networks do not connect."
     ),

@@ -306,6 +306,20 @@ class Aliases(msgspec.Struct):
     aliases: dict[str, str]
 
 
+class TicketView(msgspec.Struct):
+    """A ticket: the way to a topic, for a node on another machine."""
+
+    ticket: str
+
+
+class Join(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A ticket to follow, and the name that its topic gets here."""
+
+    ticket: str
+    alias: str | None = None
+    """Left out: the topic's own name, if no other topic has it as an alias here."""
+
+
 # Events.
 
 

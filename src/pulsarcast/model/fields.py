@@ -74,9 +74,14 @@ def read_line(value: object, bytes_max: int, what: str) -> str:
     """A text that is present, hence not empty, not long, and that a terminal only shows."""
     if not isinstance(value, str) or not 0 < len(value.encode()) <= bytes_max:
         raise RemoteError(f"{what} is not a text of 1 to {bytes_max} bytes")
-    if _HIDDEN.search(value):
+    if not is_line(value):
         raise RemoteError(f"{what} is not one line without control characters")
     return value
+
+
+def is_line(text: str) -> bool:
+    """Whether a terminal only shows a text, and obeys none of it."""
+    return _HIDDEN.search(text) is None
 
 
 def read_opaque(value: object, size: int, what: str) -> bytes:

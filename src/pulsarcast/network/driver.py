@@ -29,7 +29,8 @@ from pulsarcast.model.ids import Cid, PeerId, peer_text
 from pulsarcast.model.remembering import RememberedVerification
 from pulsarcast.network.addresses import AddressBook
 from pulsarcast.network.disk import Disk
-from pulsarcast.network.host import AddressInUseError, Host
+from pulsarcast.network.host import AddressInUseError, AddressMissingError, Host
+from pulsarcast.network.interfaces import INTERFACES_S, find_interfaces, to_announce
 from pulsarcast.network.link import Link
 from pulsarcast.network.multiaddrs import check_address, is_everywhere, place_of
 from pulsarcast.network.neighbours import Neighbours
@@ -92,6 +93,10 @@ LISTENED: Final = "listened"
 REMEMBERED_MAX: Final = 256
 """Events whose signatures need not be looked at again."""
 
+RECONNECT_S: Final = 0.5
+"""Between the end of connections from an address that is gone and new ones: what waited for the old
+ones is given up first, and a new interface is set up."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -146,6 +151,10 @@ class Driver:
         """Where others are told to dial us."""
         self.bound: tuple[str, ...] = ()
         """Where we listen."""
+        self.local: tuple[str, ...] = ()
+        """The addresses of this machine among them: `bound`, with interfaces for `0.0.0.0`."""
+        self.moved = trio.Event()
+        """Set, and replaced, when `local` changes."""
         self.instance = os.urandom(INSTANCE_BYTES)
         self.book = AddressBook()
         self.neighbours = Neighbours(self.me, self.host, self.book, self._hello, self)
@@ -165,7 +174,7 @@ class Driver:
         self._listen = tuple(listen)
         self._contacts = tuple(contacts)
         self._announce = tuple(announce)
-        self._network = network
+        self.network = network
         self._trace = trace_to
         self._traces_rpc = trace_to is not None and trace_to.level == "rpc"
         self._timers = Timers(self._fire, time.monotonic)
@@ -208,19 +217,24 @@ class Driver:
                 raise LocalError(
                     f"{address} leads peers to themselves: announce an address of this machine"
                 )
+        if len(self._announce) > ADDRESSES_MAX:
+            raise LocalError(f"more than {ADDRESSES_MAX} addresses: announce fewer")
         bound: list[str] = []
         try:
-            for address in self._listen:
-                bound += await self._listen_at(address)
-            self.bound = tuple(bound)
-            self.addresses = self._announce or self._to_be_told()
-            if len(self.addresses) > ADDRESSES_MAX:
-                raise LocalError(
-                    f"more than {ADDRESSES_MAX} addresses: listen at fewer, or announce fewer"
-                )
+            for number, address in enumerate(self._listen, 1):
+                try:
+                    bound += await self._listen_at(address)
+                except AddressMissingError as error:
+                    # `::` on a machine without IPv6 is no fault where `0.0.0.0` is there as well.
+                    if not is_everywhere(address) or (number == len(self._listen) and not bound):
+                        raise
+                    _log.info("%s", error)
         except BaseException:
             self.host.close()
             raise
+        self.bound = tuple(bound)
+        self.local = to_announce(self.bound, find_interfaces())
+        self.addresses = self._announce or self.local
 
     async def _listen_at(self, address: str) -> tuple[str, ...]:
         """Listen; where any port will do, take the one of the last life: peers remember it."""
@@ -239,15 +253,27 @@ class Driver:
             self.disk.note(PutState(StateRow(LISTENED, key, port.encode())))
         return bound
 
-    def _to_be_told(self) -> tuple[str, ...]:
-        """The addresses we listen at that lead others to us."""
-        everywhere = [address for address in self.bound if is_everywhere(address)]
-        if everywhere:
-            _log.warning(
-                "others cannot be told to dial %s: set node.announce to an address that leads here",
-                ", ".join(everywhere),
-            )
-        return tuple(address for address in self.bound if address not in everywhere)
+    async def _watch_interfaces(self) -> None:
+        """Follow the interfaces of the machine: announce its addresses, and dial from them."""
+        before = find_interfaces()
+        while True:
+            await trio.sleep(INTERFACES_S)
+            now = find_interfaces()
+            if now == before:
+                continue
+            before = now
+            local = to_announce(self.bound, now)
+            if local != self.local:
+                self.local = local
+                self.addresses = self._announce or local
+                _log.info("the addresses of this machine are now %s", ", ".join(local) or "none")
+                moved, self.moved = self.moved, trio.Event()
+                moved.set()
+            cut_off = self.host.close_links_except({str(each.ip) for each in now})
+            await trio.sleep(RECONNECT_S)
+            for peer in cut_off:
+                self.neighbours.meet(peer)
+            self.settle()
 
     async def run(self) -> None:
         """Start, and go on until cancelled."""
@@ -255,6 +281,7 @@ class Driver:
             nursery.start_soon(self.neighbours.run)
             nursery.start_soon(self._timers.run)
             nursery.start_soon(self._go_on)
+            nursery.start_soon(self._watch_interfaces)
             if self._trace is not None:
                 nursery.start_soon(self._sample)
             await self.neighbours.ready.wait()
@@ -535,7 +562,7 @@ class Driver:
         self._replies.clear()
 
     def _hello(self) -> Hello:
-        return Hello(self._network, (VERSION,), addresses=self.addresses, instance=self.instance)
+        return Hello(self.network, (VERSION,), addresses=self.addresses, instance=self.instance)
 
     async def _sample(self) -> None:
         """Say now and then what we use."""

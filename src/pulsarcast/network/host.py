@@ -14,7 +14,7 @@ import errno
 import os
 import selectors
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from typing import Final
 
 import trio
@@ -56,6 +56,10 @@ class AddressInUseError(Conflict):
     """Another program listens at this address."""
 
 
+class AddressMissingError(LocalError):
+    """This machine does not have this address, or no address of its kind, such as IPv6."""
+
+
 class DialError(LocalError):
     """A peer could not be reached at any of its addresses, or was not the one to be reached."""
 
@@ -63,6 +67,13 @@ class DialError(LocalError):
         super().__init__(message)
         self.reasons = tuple(reasons)
         """Why not, at each address."""
+
+
+_LISTENING: Final[dict[int | None, type[LocalError]]] = {
+    errno.EADDRINUSE: AddressInUseError,
+    errno.EADDRNOTAVAIL: AddressMissingError,
+    errno.EAFNOSUPPORT: AddressMissingError,
+}
 
 
 class Host:
@@ -109,8 +120,7 @@ class Host:
         except (OSError, ValueError) as error:
             for listener in opened:
                 listener.close()
-            in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-            kind = AddressInUseError if in_use else LocalError
+            kind = _LISTENING.get(getattr(error, "errno", None), LocalError)
             raise kind(f"cannot listen at {address}: {_reason(error)}") from error
         self._listeners += opened
         return tuple(_address_text(listener.getsockname()) for listener in opened)
@@ -134,6 +144,20 @@ class Host:
                 trio.lowlevel.notify_closing(listener.fileno())
                 listener.close()
         self._listeners.clear()
+
+    def close_links_except(self, addresses: Container[str]) -> list[PeerId]:
+        """Close the connections that end at an IP address of this machine which is none of these.
+
+        Nothing arrives over them any more, and TCP would take many minutes to say so. Returns the
+        peers at their other ends.
+        """
+        closed: dict[PeerId, None] = {}
+        for link, connection in list(self._links.items()):
+            host: str = connection.getsockname()[0]
+            if host.partition("%")[0] not in addresses:
+                closed[link.peer] = None
+                link.close()
+        return list(closed)
 
     async def dial(self, peer: PeerId, addresses: Sequence[str]) -> Link:
         """Connect to a peer at the first of these addresses where it answers and proves itself."""

@@ -1,7 +1,7 @@
 """Peers of the same local network, found without being named (libp2p specification, mDNS).
 
-We say where we can be dialled, under a name that means nothing, and listen for others who do. What
-they say is a hint and no more: whoever is dialled proves who it is.
+The node says where it can be dialled, under a name that means nothing, and listens for other nodes.
+What they say is a hint and no more: a peer that is dialled proves who it is.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import ipaddress
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import trio
 from zeroconf import (
@@ -23,8 +23,7 @@ from zeroconf import (
 
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import PeerId, peer_text
-from pulsarcast.network.addresses import parse_contact
-from pulsarcast.network.multiaddrs import is_everywhere
+from pulsarcast.network.addresses import HEARSAY_MAX, parse_contact
 from pulsarcast.protocol.messages import Contact
 
 SERVICE: Final = "_p2p._udp.local."
@@ -32,6 +31,12 @@ NAME_BYTES: Final = 16
 ANSWER_MS: Final = 3000
 FOUND_MAX: Final = 256
 """Peers of one life that we take from here: a neighbour can invent as many as it likes."""
+TOLD_MAX: Final = 8
+"""Addresses that the node tells: its answers stay below the size of one packet."""
+
+_ENTRY: Final = b"dnsaddr="
+_ENTRY_BYTES_MAX: Final = 255
+"""A TXT record has entries of so many bytes at most (RFC 6763, 6.1)."""
 
 
 async def find_locally(
@@ -57,7 +62,7 @@ async def find_locally(
             return
         known[name] = None
         info = zeroconf.get_service_info(service_type, name, timeout=ANSWER_MS)
-        for contact in contacts_in({} if info is None else info.properties):
+        for contact in contacts_in(b"" if info is None else info.text):
             if contact.peer != me:
                 with suppress(trio.RunFinishedError):
                     token.run_sync_soon(tell, contact)
@@ -85,18 +90,17 @@ def _begin(
         zeroconf = Zeroconf(interfaces=addressed)
     except OSError as error:
         raise LocalError(f"mDNS does not work on this machine: {error}") from error
-    if not is_everywhere(addresses[0]):
-        name = os.urandom(NAME_BYTES).hex()
-        info = ServiceInfo(
-            SERVICE,
-            f"{name}.{SERVICE}",
-            port=int(addresses[0].split("/")[4]),
-            properties={"dnsaddr": f"{addresses[0]}/p2p/{peer_text(me)}"},
-            server=f"{name}.local.",
-            parsed_addresses=addressed,
-        )
-        with suppress(NonUniqueNameException):
-            zeroconf.register_service(info)
+    name = os.urandom(NAME_BYTES).hex()
+    info = ServiceInfo(
+        SERVICE,
+        f"{name}.{SERVICE}",
+        port=int(addresses[0].split("/")[4]),
+        properties=text_of(me, addresses),
+        server=f"{name}.local.",
+        parsed_addresses=addressed,
+    )
+    with suppress(NonUniqueNameException):
+        zeroconf.register_service(info)
     return zeroconf, ServiceBrowser(zeroconf, SERVICE, handlers=[changed])
 
 
@@ -112,12 +116,27 @@ def _ip(text: str) -> ipaddress.IPv4Address | None:
         return None
 
 
-def contacts_in(properties: Any) -> list[Contact]:
-    """The peers that an answer names; anything else in it is somebody else's business."""
-    value = properties.get(b"dnsaddr")
-    if not isinstance(value, bytes):
-        return []
-    try:
-        return [parse_contact(value.decode())]
-    except (LocalError, UnicodeDecodeError):
-        return []
+def text_of(me: PeerId, addresses: Sequence[str]) -> bytes:
+    """A TXT record with one entry for each address."""
+    entries = [_ENTRY + f"{each}/p2p/{peer_text(me)}".encode() for each in addresses[:TOLD_MAX]]
+    return b"".join(
+        bytes([len(entry)]) + entry for entry in entries if len(entry) <= _ENTRY_BYTES_MAX
+    )
+
+
+def contacts_in(text: bytes) -> list[Contact]:
+    """The peers that a TXT record names; anything else in it belongs to other programs."""
+    found: dict[PeerId, tuple[str, ...]] = {}
+    at = 0
+    while at < len(text):
+        end = at + 1 + text[at]
+        entry = text[at + 1 : end]
+        at = end
+        if not entry.startswith(_ENTRY):
+            continue
+        try:
+            peer, addresses = parse_contact(entry.removeprefix(_ENTRY).decode())
+        except (LocalError, UnicodeDecodeError):
+            continue
+        found[peer] = tuple(dict.fromkeys((*found.get(peer, ()), *addresses)))[:HEARSAY_MAX]
+    return [Contact(peer, addresses) for peer, addresses in found.items()]

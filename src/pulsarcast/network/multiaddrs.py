@@ -65,6 +65,15 @@ def check_address(address: str, peer: PeerId) -> None:
         raise LocalError(f"an address of more than {ADDRESS_BYTES_MAX} bytes: {address!r}")
 
 
+def is_dialable(address: str, peer: PeerId) -> bool:
+    """Whether this node knows how to dial a peer at an address; a later version may know more."""
+    try:
+        check_address(address, peer)
+    except LocalError:
+        return False
+    return not is_everywhere(address)
+
+
 def is_everywhere(address: str) -> bool:
     """Whether this stands for all addresses of a machine: whoever dials it gets to itself."""
     kind, host, _ = parse_address(address, None)

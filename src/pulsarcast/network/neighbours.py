@@ -216,6 +216,11 @@ class Neighbours:
         """The peers that can be spoken to."""
         return [each.peer for each in self._neighbours.values() if each.connection is not None]
 
+    def is_connected(self, peer: PeerId) -> bool:
+        """Whether a peer can be spoken to."""
+        neighbour = self._neighbours.get(peer)
+        return neighbour is not None and neighbour.connection is not None
+
     def links(self) -> list[Link]:
         """The connections to them."""
         connections = [each.connection for each in self._neighbours.values()]

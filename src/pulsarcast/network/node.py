@@ -42,13 +42,16 @@ from pulsarcast.model.errors import (
     ReaderNotFound,
     RemoteError,
     TopicNotFound,
+    Unavailable,
 )
 from pulsarcast.model.events import Attribute, decode_event
+from pulsarcast.model.fields import is_line
 from pulsarcast.model.filters import Filter, parse
 from pulsarcast.model.ids import Cid, PeerId, parse_cid, parse_peer, peer_text
 from pulsarcast.model.listings import search_for
 from pulsarcast.model.publications import EventRef, Publication
 from pulsarcast.model.shown import short
+from pulsarcast.model.tickets import Ticket, parse_ticket, ticket_text
 from pulsarcast.model.topic_types import EventLinking
 from pulsarcast.model.topics import META, TopicDescriptor, TopicSettings, decode_topic
 from pulsarcast.network import views, walking
@@ -56,6 +59,7 @@ from pulsarcast.network.addresses import parse_contact
 from pulsarcast.network.below import BelowSubscription, part_name
 from pulsarcast.network.driver import NETWORK, Driver
 from pulsarcast.network.filters import Filters, end_of, sid_of
+from pulsarcast.network.multiaddrs import is_dialable
 from pulsarcast.network.offsets import Offsets
 from pulsarcast.network.subscriptions import (
     PAGE,
@@ -137,8 +141,9 @@ class Node:
         """Start the node that lives in a folder, or a new one, and stop it at the end.
 
         `bootstrap` names peers to dial, as `/ip4/…/tcp/…/p2p/PEER`, now and after every restart;
-        with `mdns` the node finds peers of its local network itself. `announce` lists the addresses
-        to advertise, and `dial_from` is an address of this machine to dial from, where it has
+        with `mdns` the node finds peers of its local network itself. A node that listens on
+        `0.0.0.0` or `::` announces the addresses of the interfaces; `announce` lists others to
+        advertise instead. `dial_from` is an address of this machine to dial from, where it has
         several. With a `trace_level` (`delivery` or `rpc`) the node writes a trace, below its
         folder or `trace_folder`.
         """
@@ -315,6 +320,64 @@ class Node:
         search = search_for(words, tags, by)
         reply = await self._ask(lambda call: FindTopics(call, search, limit))
         return Listings([listing_view(each) for each in reply.listings], reply.cut)
+
+    # Other machines.
+
+    async def invite(self, topic: TopicRef) -> str:
+        """A ticket: one line of text that leads another node to a topic, by way of this one.
+
+        It holds no secret, and gives no right that the topic does not give.
+        """
+        driver = self._running
+        if not driver.addresses:
+            raise LocalError("the node advertises no address: set node.listen or node.announce")
+        found = await self._newest_known(await self._resolve(topic))
+        ticket = Ticket(
+            network=driver.network,
+            peer=driver.me,
+            addresses=driver.addresses,
+            topic=found.topic,
+            author=found.author,
+            name=found.name if is_line(found.name) else "",
+        )
+        return ticket_text(ticket)
+
+    async def join(self, ticket: str) -> Topic:
+        """Follow the topic that a ticket leads to, from its beginning.
+
+        The ticket's peer becomes one of the node's bootstrap peers. Raises Unavailable if the topic
+        is not found within ten seconds; the peer is kept, so that a later call can succeed.
+        """
+        invited, driver = parse_ticket(ticket), self._running
+        if invited.network != driver.network:
+            raise LocalError(
+                f"the ticket is for the network {invited.network!r}, and this node is in "
+                f"{driver.network!r}: set node.network"
+            )
+        if invited.peer != driver.me:
+            await self._meet(invited)
+        try:
+            topic = await self.topic(invited.topic)
+        except TopicNotFound:
+            raise Unavailable(
+                "the topic of the ticket was not found: its peer does not answer at "
+                f"{', '.join(invited.addresses)}. The node goes on trying: repeat the call later"
+            ) from None
+        if topic.descriptor.author != invited.author or invited.name not in ("", topic.name):
+            raise LocalError("the ticket names another author or topic than it leads to")
+        await self.follow(topic, start="beginning")
+        return topic
+
+    async def _meet(self, invited: Ticket) -> None:
+        """Connect to the peer of a ticket, if it answers in time."""
+        driver = self._running
+        known = [each for each in invited.addresses if is_dialable(each, invited.peer)]
+        if not known:
+            raise LocalError("the ticket has no address that this node can dial")
+        await self.add_bootstrap([f"{each}/p2p/{peer_text(invited.peer)}" for each in known])
+        with trio.move_on_after(JOIN_S_MAX):
+            while not driver.neighbours.is_connected(invited.peer):  # noqa: ASYNC110 (as below)
+                await trio.sleep(JOIN_LOOK_S)
 
     # Events.
 
@@ -767,11 +830,20 @@ class Node:
         ]
 
     async def _find_locally(self) -> None:
+        """Find peers of the local network, and begin anew when this machine changes its own."""
+        while True:
+            moved = self._running.moved
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._find_nearby)
+                await moved.wait()
+                nursery.cancel_scope.cancel()
+
+    async def _find_nearby(self) -> None:
         from pulsarcast.network.mdns import find_locally  # noqa: PLC0415 (only if it is wanted)
 
         driver = self._running
         try:
-            await find_locally(driver.me, driver.addresses or driver.bound, driver.meet)
+            await find_locally(driver.me, driver.local, driver.meet)
         except LocalError as error:
             logging.getLogger(__name__).warning("%s", error)
 

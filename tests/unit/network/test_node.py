@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +26,9 @@ from pulsarcast.model.errors import LocalError, ReaderNotFound
 from pulsarcast.model.ids import cid_of
 from pulsarcast.model.publications import Publication
 from pulsarcast.model.topics import DeliveryOrder, TopicSettings
-from pulsarcast.network import driver, offsets
+from pulsarcast.network import driver, host, offsets
 from pulsarcast.network.insight import Insight
+from pulsarcast.network.interfaces import Interface
 from pulsarcast.network.node import Node
 from pulsarcast.network.subscriptions import MEMORY_MAX, Reader, Subscription
 from pulsarcast.network.values import Published, Topic
@@ -703,7 +707,7 @@ def test_a_folder_has_one_node_at_a_time(tmp_path: Path) -> None:
 
 PUBLISH_UNTIL_KILLED = """
 import sys, trio
-from pulsarcast.network import driver, offsets
+from pulsarcast.network import driver, host, offsets
 from pulsarcast.network.node import Node
 
 async def main():
@@ -901,34 +905,63 @@ def test_what_nobody_could_dial_is_not_announced(
 
 
 @pytest.mark.parametrize("listen", ["/ip4/0.0.0.0/tcp/0", "/ip6/::/tcp/0"])
-def test_who_listens_everywhere_tells_nobody_to_dial_themselves(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, listen: str
+def test_who_listens_everywhere_announces_the_interfaces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listen: str
 ) -> None:
-    host = "/ip4/127.0.0.1" if "ip4" in listen else "/ip6/::1"
+    there = [
+        Interface("eth0", IPv4Address("192.0.2.1")),
+        Interface("eth0", IPv6Address("2001:db8::1")),
+    ]
+    outside = "/ip4/192.0.2.1" if "ip4" in listen else "/ip6/2001:db8::1"
+    inside = "/ip4/127.0.0.1" if "ip4" in listen else "/ip6/::1"
+    monkeypatch.setattr(driver, "find_interfaces", lambda: tuple(there))
 
     async def scene() -> None:
-        async with Node.open(tmp_path / "ann", listen=[listen, f"{host}/tcp/0"]) as ann:
+        async with Node.open(tmp_path / "ann", listen=[listen, f"{inside}/tcp/0"]) as ann:
             (address,) = ann.addresses
-            assert address.startswith(f"{host}/tcp/")
-            assert "node.announce" in caplog.text
-        caplog.clear()
-        outer = f"{host}/tcp/4420"
+            assert address.startswith(f"{outside}/tcp/"), "loopback is for where nothing else is"
+        outer = f"{inside}/tcp/4420"
         async with Node.open(tmp_path / "ann", listen=[listen], announce=[outer]) as ann:
             assert ann.addresses == (f"{outer}/p2p/{ann.peer_id}",)
-            assert not caplog.text
+        there[:] = []
         async with Node.open(tmp_path / "ann", listen=[listen]) as ann:
             assert ann.addresses == ()
             port = ann._running.bound[0].rpartition("/")[2]
-            there = f"{host}/tcp/{port}/p2p/{ann.peer_id}"
+            bootstrap = [f"{inside}/tcp/{port}/p2p/{ann.peer_id}"]
             async with (
-                Node.open(tmp_path / "ben", bootstrap=[there]) as ben,
+                Node.open(tmp_path / "ben", bootstrap=bootstrap) as ben,
                 Node.open(tmp_path / "cyd", bootstrap=ben.addresses) as cyd,
             ):
-                assert cyd._running.book.of(ann.identity) in {(), (f"{host}/tcp/{port}",)}
+                assert cyd._running.book.of(ann.identity) in {(), (f"{inside}/tcp/{port}",)}
                 topic = await ann.create_topic("weather")
                 events = await ben.subscribe(topic)
                 await ann.publish(topic, b"sunny", ack="accepted")
                 assert await take(events, 1) == [b"sunny"]
+
+    play(scene)
+
+
+def test_a_machine_without_ipv6_listens_on_all_that_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listener = host._listener
+
+    def without(family: int, name: tuple[str, int]) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+        return listener(family, name)
+
+    monkeypatch.setattr(host, "_listener", without)
+    four, six = "/ip4/0.0.0.0/tcp/0", "/ip6/::/tcp/0"
+
+    async def scene() -> None:
+        for listen in ([four, six], [six, four]):
+            async with Node.open(tmp_path / "ann", listen=listen) as ann:
+                assert len(ann._running.bound) == 1
+        for refused in ([six], ["/ip6/::1/tcp/0", four]):
+            with pytest.raises(LocalError, match="not supported"):
+                async with Node.open(tmp_path / "ann", listen=refused):
+                    pass
 
     play(scene)
 
