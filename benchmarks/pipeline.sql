@@ -13,6 +13,7 @@ CREATE TEMPORARY VIEW said (
   version STRING, linking STRING, allowed ARRAY<STRING>,
   retention_age_s BIGINT, retention_count BIGINT, retention_bytes BIGINT, number BIGINT,
   flushed ARRAY<STRUCT<publisher: STRING, epoch: BIGINT, number: BIGINT>>,
+  other STRING, moves BIGINT, clash BOOLEAN,
   start ARRAY<STRUCT<publisher: STRING, epoch: BIGINT, number: BIGINT>>, filters ARRAY<STRING>,
   `end` ARRAY<STRUCT<publisher: STRING, epoch: BIGINT, number: BIGINT>>,
   injection STRING, event STRING, publisher STRING, epoch BIGINT, parents ARRAY<STRING>,

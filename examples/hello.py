@@ -16,7 +16,7 @@ async def main() -> None:
             Node.open(f"{folder}/ann") as ann,
             Node.open(f"{folder}/ben", bootstrap=ann.addresses) as ben,
         ):
-            topic = await ann.create_topic("weather")  # in which ann alone publishes
+            topic = await ann.ensure_topic("weather")  # in which ann alone publishes
             async with await ben.subscribe(topic) as events:
                 await ann.publish(topic, b"sunny, 23 degrees")
                 event = await anext(events)

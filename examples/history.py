@@ -14,7 +14,7 @@ from pulsarcast import Node
 async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         async with Node.open(f"{folder}/shop") as shop:
-            topic = await shop.create_topic("prices")
+            topic = await shop.ensure_topic("prices")
             for price in (10, 12, 9):
                 await shop.publish(
                     topic, b"tea", attributes={"price": price, "unit": "EUR"}, ack="accepted"

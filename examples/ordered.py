@@ -20,7 +20,7 @@ async def main() -> None:
             Node.open(f"{folder}/cid", bootstrap=ann.addresses) as cid,
         ):
             settings = TopicSettings(order=DeliveryOrder.TOTAL)
-            topic = await ann.create_topic("ledger", settings)
+            topic = await ann.ensure_topic("ledger", settings)
             everyone = (ann, ben, cid)
             listening = [await node.subscribe(topic) for node in everyone]
 

@@ -16,7 +16,7 @@ async def main() -> None:
             Node.open(f"{folder}/editor") as editor,
             Node.open(f"{folder}/reporter", bootstrap=editor.addresses) as reporter,
         ):
-            news = await editor.create_topic("news")
+            news = await editor.ensure_topic("news")
             async with await reporter.subscribe(news) as events:
                 await reporter.publish(news, b"it rains", idempotency_key="story-1", ack="accepted")
                 event = await anext(events)

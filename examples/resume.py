@@ -13,7 +13,7 @@ from pulsarcast import Node
 async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         async with Node.open(f"{folder}/station") as station:
-            topic = await station.create_topic("weather")
+            topic = await station.ensure_topic("weather")
 
             async with Node.open(f"{folder}/reader", bootstrap=station.addresses) as reader:
                 async with await reader.subscribe(topic, "dashboard") as events:

@@ -3,7 +3,7 @@
 Every node is a peer; every topic and event is an immutable, signed, content-addressed descriptor.
 
     async with Node.open("home") as node:
-        topic = await node.create_topic("weather")
+        topic = await node.ensure_topic("weather")
         await node.publish(topic, b"sunny")
 
 `Node` runs under Trio and needs the extra `network`. A program under asyncio takes `asyncio_node`,

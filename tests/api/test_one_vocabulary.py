@@ -95,6 +95,8 @@ METHODS_WITHOUT_OPERATION: Final = {
 
 COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "topic create": ("create_topic",),
+    "topic ensure": ("ensure_topic",),
+    "topic move": ("move_name",),
     "topic update": ("update_topic",),
     "topic show": ("topic",),
     "topic list": ("topics", "find_topics"),
@@ -138,7 +140,7 @@ METHODS_WITHOUT_COMMAND: Final = {
 }
 COMMAND_OPTIONS: Final = {
     **dict.fromkeys(
-        ("topic create unlist", "topic update unlist"),
+        ("topic create unlist", "topic ensure unlist", "topic update unlist"),
         "an empty description and no tags, which cannot be typed",
     ),
     "topic update drop_subtopics": "a program gives all sub-topics that shall be",
@@ -155,7 +157,10 @@ METHOD_OPTIONS: Final = {
     **dict.fromkeys(("publish patience_s", "subscribe patience_s"), "a command waits for ever"),
     "subscribe manual": "a command acknowledges what it has printed",
     "walk cursor": "a command goes from page to page by itself",
-    **dict.fromkeys(("topic create settings", "topic update settings"), "an option for each"),
+    **dict.fromkeys(
+        ("topic create settings", "topic ensure settings", "topic update settings"),
+        "an option for each",
+    ),
 }
 RETENTION: Final = {
     "retention_days": "age_s",

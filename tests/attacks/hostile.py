@@ -111,7 +111,7 @@ class Hostile:
             "members": self.contacts,
             "more": self.flip,
             "path": lambda: tuple(self.peer() for _ in range(rng.choice((0, 1, 2, 5, 256)))),
-            "pointer": self.pointer,
+            "pointers": self.pointers,
             "publisher": self.peer,
             "ranges": lambda: tuple(self.key_range() for _ in range(rng.randrange(4))),
             "code": lambda: "x" * rng.choice((0, 10, 32)),
@@ -499,8 +499,17 @@ class Hostile:
     def pointer(self) -> bytes:
         name = self.rng.choice(("news", "t", "m"))
         return sign_pointer(
-            self.who(), name, self.rng.choice((0, 1, INTEGER_MAX)), self.cid()
+            self.who(),
+            name,
+            self.rng.choice((0, 1, INTEGER_MAX)),
+            self.cid(),
+            topic=self.cid(),
+            moves=self.rng.choice((0, 0, 1, INTEGER_MAX)),
         ).block
+
+    def pointers(self) -> tuple[bytes, ...]:
+        """Pointers of one name, or of two; of one signer, or of two."""
+        return tuple(self.pointer() for _ in range(self.rng.choice((1, 1, 2))))
 
     def listing(self) -> bytes:
         """A listing of a topic that need not be the signer's; or something else."""
@@ -561,7 +570,7 @@ class Hostile:
         elif kind is messages.BlockFound and self.flip():
             fields["block"] = None
         elif kind is messages.PointerFound and self.flip():
-            fields["pointer"] = None
+            fields["pointers"] = ()
         elif kind is messages.StoreListings and self.flip():
             fields["key"] = term_key(self.rng.choice(("weather", "hostile", "a", "t")))
         elif kind is messages.HandOver and self.flip():
@@ -583,8 +592,8 @@ class Hostile:
                 block = self.block() if self.flip() else None
                 made = messages.BlockFound(request, block, self.contacts())
             case messages.FindPointer(request, _):
-                pointer = self.pointer() if self.flip() else None
-                made = messages.PointerFound(request, pointer, self.contacts())
+                pointers = self.pointers() if self.flip() else ()
+                made = messages.PointerFound(request, pointers, self.contacts())
             case messages.FindListings(request, _):
                 listings = tuple(self.listing() for _ in range(self.rng.choice((0, 3, 20))))
                 made = messages.ListingsFound(request, listings, self.flip(), self.contacts())
@@ -592,8 +601,8 @@ class Hostile:
                 made = messages.Stored(request, tuple(map(cid_of, listings)))
             case messages.StoreBlocks(request, blocks):
                 made = messages.Stored(request, (*map(cid_of, blocks), self.cid()))
-            case messages.StorePointer(request, pointer):
-                made = messages.Stored(request, (cid_of(pointer),))
+            case messages.StorePointer(request, pointers):
+                made = messages.Stored(request, tuple(map(cid_of, pointers)))
             case messages.WantBlocks(request, _):
                 made = messages.StoreBlocks(request, (self.block(), self.event()))
             case messages.CompareKeys(request, first, last):

@@ -300,22 +300,22 @@ def test_a_topic_that_claims_anothers_name_is_another_topic() -> None:
 def test_a_pointer_with_a_lower_number_does_not_replace_a_newer_one() -> None:
     """Roll-back: an old pointer is well signed, and still not the newest."""
     solo = Solo().start()
-    old, new = (sign_pointer(ALICE, "news", n, cid_of(b"%d" % n)) for n in (1, 2))
-    solo.hear(MALLORY.peer_id, StorePointer(2, new.block), StorePointer(4, old.block))
+    old, new = (sign_pointer(ALICE, "news", n, cid_of(b"%d" % n), topic=OPEN.cid) for n in (1, 2))
+    solo.hear(MALLORY.peer_id, StorePointer(2, (new.block,)), StorePointer(4, (old.block,)))
     stored = [message.cids for message in solo.sent_to(MALLORY.peer_id, Stored)]
     assert stored == [(cid_of(new.block),), ()]
     solo.hear(BOB.peer_id, FindPointer(6, pointer_key(ALICE.peer_id, "news")))
     (found,) = solo.sent_to(BOB.peer_id, PointerFound)
-    assert found.pointer == new.block
+    assert found.pointers == (new.block,)
 
 
 def test_a_pointer_that_its_author_did_not_sign_is_refused() -> None:
     solo = Solo().start()
-    good = sign_pointer(ALICE, "news", 1, OPEN.cid)
+    good = sign_pointer(ALICE, "news", 1, OPEN.cid, topic=OPEN.cid)
     fields = decode_cbor(good.block, size_max=1 << 20)
     assert isinstance(fields, dict)
     forged = encode_cbor({**fields, "i": 99})
-    solo.hear(MALLORY.peer_id, StorePointer(2, forged))
+    solo.hear(MALLORY.peer_id, StorePointer(2, (forged,)))
     assert solo.reasons() == ["bad_signature"]
     assert solo.node.footprint()["dht_pointers"] == 0
 

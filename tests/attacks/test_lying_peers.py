@@ -269,7 +269,7 @@ def test_a_range_with_events_of_another_topic_is_refused() -> None:
         Peers(2, tuple(Contact(peer(f"stranger {number}")) for number in range(20))),
         Stored(2, (OPEN.cid,)),
         BlockFound(2, OPEN.block, ()),
-        PointerFound(2, b"pointer", ()),
+        PointerFound(2, (b"pointer",), ()),
         KeysDiffer(2, 0, 1, (), ()),
     ],
     ids=lambda answer: type(answer).__name__,

@@ -103,6 +103,7 @@ class Lab:
         self.said: list[Said] = []
         self.puppets: dict[int, Puppet] = {}
         self._puppets = tuple(puppets)
+        self._named = 0
         self.world = World(
             seed,
             links=Constant(latency_s),
@@ -210,11 +211,14 @@ class Lab:
         index: int,
         settings: TopicSettings | None = None,
         *,
-        name: str = "news",
+        name: str | None = None,
         subtopics: Mapping[str, Cid] = NO_SUBTOPICS,
     ) -> Cid:
-        """Have a node create a topic."""
+        """Have a node create a topic; one without a name gets one that is free."""
         chosen = unordered() if settings is None else settings
+        if name is None:
+            self._named += 1
+            name = "news" if self._named == 1 else f"news {self._named}"
         reply = self.ask(index, lambda call: CreateTopic(call, name, chosen, dict(subtopics)))
         assert reply.refusal is None, reply.refusal
         assert reply.cid is not None

@@ -8,6 +8,7 @@ from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid, PeerId, peer_key
 from pulsarcast.model.keys import Key
 from pulsarcast.model.listings import Listing
+from pulsarcast.model.pointers import Named
 from pulsarcast.model.topics import TopicDescriptor
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
@@ -15,6 +16,7 @@ from pulsarcast.protocol.effects import Load, Persist, Reply, Send, SetTimer
 from pulsarcast.protocol.following.descriptors import Descriptors
 from pulsarcast.protocol.following.following import Following
 from pulsarcast.protocol.following.handing_in import HandingIn
+from pulsarcast.protocol.following.names import Names
 from pulsarcast.protocol.following.own_listings import OwnListings
 from pulsarcast.protocol.following.renewal import Renewal
 from pulsarcast.protocol.history.walks import Walks
@@ -42,8 +44,8 @@ class Dht:
         self.known: list[PeerId] = []
         self.finding: list[tuple[Cid, Callable[[bytes | None], None]]] = []
         self.storing: list[tuple[list[bytes], Callable[[list[int]], None]]] = []
-        self.pointing: list[tuple[bytes, Callable[[int], None]]] = []
-        self.resolving: list[Callable[[bytes | None], None]] = []
+        self.pointing: list[tuple[Named, Callable[[int], None]]] = []
+        self.resolving: list[Callable[[Named | None], None]] = []
         self.listing: list[tuple[Key, list[Listing], Callable[[int], None]]] = []
         self.searching: list[tuple[list[Key], Callable[[list[Listing], bool], None]]] = []
         self.lookups: list[tuple[Key, Callable[[list[Contact]], None]]] = []
@@ -72,10 +74,10 @@ class Dht:
     ) -> None:
         self.storing.append((list(blocks), then))
 
-    def put_pointer(self, pointer_block: bytes, then: Callable[[int], None]) -> None:
-        self.pointing.append((pointer_block, then))
+    def put_pointer(self, named: Named, then: Callable[[int], None]) -> None:
+        self.pointing.append((named, then))
 
-    def get_pointer(self, author: PeerId, name: str, then: Callable[[bytes | None], None]) -> None:
+    def get_pointer(self, author: PeerId, name: str, then: Callable[[Named | None], None]) -> None:
         self.resolving.append(then)
 
     def put_listings(
@@ -147,6 +149,7 @@ class Core:
             node,
         )
         self.listings = OwnListings(self.context, self.dht, self.followed)
+        self.names = Names(self.context, self.dht, self.followed, self.renewal)
 
     def topic(self, first: TopicDescriptor) -> Topic:
         """A topic that the node follows, whose owner is a fake."""

@@ -85,6 +85,7 @@ class Solo:
         self._keep_effects = keep_effects
         self._timers: list[tuple[float, int]] = []
         self._calls = 0
+        self._named = 0
         known = tuple(Contact(peer) for peer in contacts)
         rows, marks, logs = self.store.rows(), self.store.marks(), self.store.logs()
         self._contacts = known
@@ -178,9 +179,12 @@ class Solo:
 
     # Short ways.
 
-    def create(self, settings: TopicSettings | None = None, *, name: str = "news") -> Cid:
-        """Create a topic of our own."""
+    def create(self, settings: TopicSettings | None = None, *, name: str | None = None) -> Cid:
+        """Create a topic of our own; one without a name gets one that is free."""
         chosen = unordered() if settings is None else settings
+        if name is None:
+            self._named += 1
+            name = "news" if self._named == 1 else f"news {self._named}"
         reply = self.ask(lambda call: CreateTopic(call, name, chosen))
         assert reply.cid is not None, reply.refusal
         return reply.cid
@@ -247,10 +251,10 @@ class Parent:
             case FindBlock(request, cid):
                 return [BlockFound(request, self.blocks.get(cid), ())]
             case FindPointer(request, _):
-                return [PointerFound(request, None, ())]
+                return [PointerFound(request, (), ())]
             case StoreBlocks(request, blocks):
                 return [Stored(request, tuple(cid_of(block) for block in blocks))]
-            case StorePointer(request, pointer):
+            case StorePointer(request, (pointer, *_)):
                 return [Stored(request, (cid_of(pointer),))]
             case CompareKeys(request, first, last, count, digest):
                 return [KeysDiffer(request, first, last, (), ((first, last, count, digest),))]

@@ -206,7 +206,7 @@ LISTED = create_topic(
     meta=META.cid,
 )
 LISTING = sign_listing(ALICE, LISTED, CREATED + 259_200_000_000)
-POINTER = sign_pointer(ALICE, "news", 3, RESCUED.cid)
+POINTER = sign_pointer(ALICE, "news", RESCUED.number, RESCUED.cid, topic=RESCUED.topic, moves=2)
 
 
 def golden() -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Commands about topics: `topic create|show|list|find|update|alias`, `unsubscribe`."""
+"""Commands about topics: `topic create|ensure|move|show|list|find|update|alias`, `unsubscribe`."""
 
 from __future__ import annotations
 
@@ -226,8 +226,45 @@ def create(
     """Create a topic; the node is its author."""
     settings = _changed(api.SettingsView(), **chosen)
     made = client.create_topic(name, settings, alias=alias, subtopics=_named(subtopic))
-    text = f"{made.id}\nothers find it as {made.author}/{made.name}\n{_rights(made)}"
-    emit(made, text, as_json=as_json)
+    emit(made, _made_text(made, name), as_json=as_json)
+
+
+@topic.command("ensure")
+@click.argument("name")
+@setting_options
+@remote
+def ensure(
+    client: Client, name: str, subtopic: tuple[str, ...], as_json: bool, **chosen: Any
+) -> None:
+    """Create a topic unless the node has one of this name with these settings.
+
+    Without options the settings of the topic that there is are not compared.
+    """
+    left_out = {"is_open": False, "unlist": False}
+    is_given = any(
+        value not in (None, ()) and left_out.get(option) is not value
+        for option, value in chosen.items()
+    )
+    settings = _changed(api.SettingsView(), **chosen) if is_given else None
+    made = client.ensure_topic(name, settings, subtopics=_named(subtopic))
+    emit(made, _made_text(made, name), as_json=as_json)
+
+
+@topic.command("move")
+@click.argument("name")
+@click.argument("topic")
+@remote
+def move(client: Client, name: str, topic: str, as_json: bool) -> None:
+    """Let a NAME of the node lead to another of its topics, for all peers.
+
+    A peer that is subscribed to the topic that had the name goes on with that one.
+    """
+    moved = client.move_name(name, topic)
+    emit(moved, f"{moved.author}/{name} leads to {moved.id} now", as_json=as_json)
+
+
+def _made_text(made: api.TopicView, name: str) -> str:
+    return f"{made.id}\nothers find it as {made.author}/{name}\n{_rights(made)}"
 
 
 def _rights(made: api.TopicView) -> str:
@@ -284,6 +321,7 @@ def show(client: Client, topic: str, as_json: bool) -> None:
         ("routing", "content" if settings.content_routing else "topic"),
         ("aliases", " ".join(found.aliases) or "none"),
         *[(f"sub-topic {name}", cid) for name, cid in found.subtopics.items()],
+        *[("note", plain(note)) for note in found.notes],
     ]
     emit(found, "\n".join(f"{name:13} {value}" for name, value in lines), as_json=as_json)
 

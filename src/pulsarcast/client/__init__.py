@@ -1,7 +1,7 @@
 """The client: a daemon's topics and events for any program, over HTTP.
 
     with Client() as client:
-        topic = client.create_topic("weather")
+        topic = client.ensure_topic("weather")
         client.publish(topic, "sunny")
         with client.subscribe(topic, "dashboard", start="beginning") as events:
             for event in events:

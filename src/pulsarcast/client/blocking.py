@@ -145,11 +145,34 @@ class Client:
         alias: str | None = None,
         subtopics: Mapping[str, TopicRef] = {},
     ) -> api.TopicView:
-        """Create a topic of the node's own; an alias is a short name for it on this node.
+        """Create a topic of the node's own, which has `name` on this node. Raises NameInUse.
+
+        An alias is another local name for it.
 
         `subtopics` are topics below it, by the names that they have there.
         """
         return self._ask(calls.create_topic(name, settings, alias, subtopics))
+
+    def ensure_topic(
+        self,
+        name: str,
+        settings: api.SettingsView | None = None,
+        *,
+        subtopics: Mapping[str, TopicRef] = {},
+    ) -> api.TopicView:
+        """The node's own topic of this name: the one there is, or a new one.
+
+        Raises SettingsDiffer where the one there is has other settings or sub-topics than those
+        given; without any it is not compared.
+        """
+        return self._ask(calls.ensure_topic(name, settings, subtopics))
+
+    def move_name(self, name: str, topic: TopicRef) -> api.TopicView:
+        """Let a name of the node's own lead to another of its topics, for all peers.
+
+        A node that is subscribed to the topic that had the name goes on with that one, and says so.
+        """
+        return self._ask(calls.move_name(name, topic))
 
     def topic(self, topic: TopicRef) -> api.TopicView:
         """Look up a topic's newest version."""

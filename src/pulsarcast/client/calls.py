@@ -27,7 +27,8 @@ PAGE: Final = 500
 KEY_MAX: Final = 256
 
 TopicRef: TypeAlias = str | api.TopicView | api.FollowedView
-"""A topic: its content id, an alias, `author/name`, or what the daemon said of it."""
+"""A topic: its content id, a name of the node's own, an alias, `author/name`, or what the daemon
+said of it."""
 Start: TypeAlias = int | str
 """Where to begin: `now`, `beginning`, an index, or an event's content id."""
 
@@ -127,6 +128,20 @@ def create_topic(
         name=name, settings=settings or api.SettingsView(), alias=alias, subtopics=_texts(below)
     )
     return _with_json(Ask("POST", "/v1/topics", _json(api.TopicView)), new)
+
+
+def ensure_topic(
+    name: str, settings: api.SettingsView | None, below: Mapping[str, TopicRef]
+) -> Ask[api.TopicView]:
+    """The node's own topic of a name: the one there is, or a new one."""
+    ensured = api.EnsuredTopic(settings=settings, subtopics=_texts(below))
+    return _with_json(Ask("PUT", f"/v1/names/{_segment(name)}", _json(api.TopicView)), ensured)
+
+
+def move_name(name: str, ref: TopicRef) -> Ask[api.TopicView]:
+    """Let a name of the node's own lead to another of its topics."""
+    path = f"/v1/names/{_segment(name)}/move"
+    return _with_json(Ask("POST", path, _json(api.TopicView)), api.MovedName(topic=_text(ref)))
 
 
 def topic(ref: TopicRef) -> Ask[api.TopicView]:
@@ -409,7 +424,7 @@ def problem(status_code: int, body: bytes) -> LocalError | UnexpectedResponse:
     if said.code not in REFUSALS:
         # A newer daemon's: its status still says whether to try again.
         return UnexpectedResponse(status_code, f"{said.error} ({said.code})")
-    return Refusal(said.code, said.error).error()
+    return Refusal(said.code, said.error, said.topic).error()
 
 
 def check_stream(status_code: int, content_type: str) -> None:

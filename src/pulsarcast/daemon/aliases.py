@@ -24,6 +24,10 @@ class AliasBook(NameBook):
         """Every alias, and the topic's content id."""
         return self._ids
 
+    def get(self, alias: str) -> str | None:
+        """The content id that an alias stands for, if it is one."""
+        return self._ids.get(alias)
+
     def set(self, alias: str, topic: str) -> None:
         """Let an alias stand for a topic."""
         self.check(alias)

@@ -28,10 +28,12 @@ from pulsarcast.model.errors import (
     Malformed,
     MethodNotAllowed,
     Misdirected,
+    NameInUse,
     NotAllowed,
     NotFollowed,
     NotFound,
     ReaderNotFound,
+    SettingsDiffer,
     TakenOver,
     TooLarge,
     TopicNotFound,
@@ -55,6 +57,8 @@ STATUS: Final[Mapping[str, int]] = {
     ReaderNotFound.code: 404,
     MethodNotAllowed.code: 405,
     Conflict.code: 409,
+    NameInUse.code: 409,
+    SettingsDiffer.code: 409,
     TakenOver.code: 409,
     LogChanged.code: 409,
     Gone.code: 410,
@@ -82,7 +86,7 @@ def problem(error: LocalError) -> Response:
         headers["WWW-Authenticate"] = "Bearer"
     if status == 503:
         headers["Retry-After"] = "1"
-    body = msgspec.json.encode(Problem(str(error), error.code))
+    body = msgspec.json.encode(Problem(str(error), error.code, error.topic))
     return Response(body, status, headers, JSON)
 
 

@@ -16,14 +16,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pulsarcast.model.api import Scope
-from pulsarcast.model.errors import InsufficientScope, LocalError, Malformed, TopicNotFound
+from pulsarcast.model.errors import InsufficientScope, Malformed
 from pulsarcast.model.filters.bounds import FILTER_BYTES_MAX
-from pulsarcast.model.ids import Cid, cid_text, parse_cid, peer_text
-from pulsarcast.model.topic_types import META
+from pulsarcast.model.ids import Cid, cid_text
 
 if TYPE_CHECKING:
     from pulsarcast.daemon.service import Service
     from pulsarcast.daemon.tokens import Token
+    from pulsarcast.network.naming import Found
 
 OCTETS: Final = "application/octet-stream"
 STREAM: Final = "text/event-stream"
@@ -92,7 +92,11 @@ class Call:
 
     async def topic(self) -> Cid:
         """The topic that the path names, if the token is for it."""
-        return await self.allowed(self.path("topic"))
+        return (await self.found()).topic
+
+    async def found(self) -> Found:
+        """The topic that the path names, and what to know of its name."""
+        return await self._allowed(self.path("topic"))
 
     def check_below(self, *, below: bool) -> None:
         """Refuse sub-topics to a token for some topics: their authors choose what is below."""
@@ -100,26 +104,17 @@ class Call:
             raise InsufficientScope("sub-topics need a token for all topics")
 
     async def allowed(self, text: str) -> Cid:
-        """A topic by its content id, an alias, or `author/name`, if the token is for it."""
-        cid = await resolve(self.service, text)
+        """A topic by its content id, a name, an alias, or `author/name`, if the token is for it."""
+        return (await self._allowed(text)).topic
+
+    async def _allowed(self, text: str) -> Found:
+        found = await self.service.insight.naming.find(text)
         topics = self.token.topics
-        if topics is not None and cid_text(cid) not in topics:
+        if topics is not None and cid_text(found.topic) not in topics:
             raise InsufficientScope("the token is for other topics")
-        return cid
+        return found
 
 
 async def resolve(service: Service, text: str) -> Cid:
     """The topic that a text stands for."""
-    head, slash, rest = text.partition("/")
-    known = service.aliases.topics.get(head, head)
-    try:
-        if rest not in ("", META):
-            known = peer_text(service.peer_names.resolve(head))
-        elif slash:
-            parse_cid(known)
-        else:
-            return parse_cid(known)
-    except LocalError as error:
-        why = f": {error}" if rest not in ("", META) else ""
-        raise TopicNotFound(f"{text!r} is not a content id, an alias or author/name{why}") from None
-    return (await service.node.topic(known + slash + rest)).cid
+    return (await service.insight.naming.find(text)).topic

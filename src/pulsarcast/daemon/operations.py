@@ -104,23 +104,50 @@ async def create_topic(call: Call) -> Response:
     service = call.service
     given = await read_json(call.request, api.NewTopic, service.settings["http.body_bytes_max"])
     service.check_room()
-    if given.settings.retention == api.RetentionView():
-        given.settings.retention = service.retention
-    if given.alias is not None:
-        _check_free(call, given.alias)
+    await _check_local_names(service, given.name, given.alias)
     topic = await service.node.create_topic(
         given.name,
-        api.settings_from(given.settings, TopicSettings(), service.peer_names.resolve),
+        _settings_of_new(service, given.settings),
         subtopics=await _below(service, given.subtopics),
     )
-    if given.alias is not None:
+    if given.alias not in (None, given.name):
         service.aliases.set(given.alias, topic.id)
     return answer(_topic_view(service, topic), 201)
 
 
+async def ensure_topic(call: Call) -> Response:
+    """The topic of ours that has a name; a new one where there is none."""
+    service, name = call.service, call.path("name")
+    given = await read_json(call.request, api.EnsuredTopic, service.settings["http.body_bytes_max"])
+    service.check_room()
+    await _check_local_names(service, name, None)
+    topic = await service.insight.ensure_topic(
+        name,
+        _settings_of_new(service, given.settings or api.SettingsView()),
+        () if given.settings is None else api.settings_given(given.settings),
+        await _below(service, given.subtopics),
+    )
+    return answer(_topic_view(service, topic))
+
+
+async def move_name(call: Call) -> Response:
+    """Let a name of ours lead to another topic."""
+    service, name = call.service, call.path("name")
+    given = await read_json(call.request, api.MovedName, service.settings["http.body_bytes_max"])
+    topic = await service.node.move_name(name, await resolve(service, given.topic))
+    return answer(_topic_view(service, topic))
+
+
+def _settings_of_new(service: Service, given: api.SettingsView) -> TopicSettings:
+    """The settings of a topic that is made here."""
+    if given.retention == api.RetentionView():
+        given.retention = service.retention
+    return api.settings_from(given, TopicSettings(), service.peer_names.resolve)
+
+
 async def show_topic(call: Call) -> Response:
     """Its newest version."""
-    topic = await call.service.node.topic(await call.topic())
+    topic = await call.service.insight.topic(await call.found())
     return answer(_topic_view(call.service, topic))
 
 
@@ -150,11 +177,19 @@ async def list_aliases(call: Call) -> Response:
 
 
 async def set_alias(call: Call) -> Response:
-    """Give a topic a name."""
-    given = await read_json(call.request, api.Alias, call.service.settings["http.body_bytes_max"])
-    cid = await resolve(call.service, given.topic)
-    call.service.aliases.set(call.path("alias"), cid_text(cid))
-    return answer(api.Aliases(call.service.aliases.topics))
+    """Give a topic a local name."""
+    service, alias = call.service, call.path("alias")
+    given = await read_json(call.request, api.Alias, service.settings["http.body_bytes_max"])
+    cid = await resolve(service, given.topic)
+    own = await service.insight.naming.own(alias)
+    if own is not None and own.topic != cid:
+        raise Conflict(
+            f"{alias!r} is the name of a topic of this node: give another alias",
+            topic=cid_text(own.topic),
+        )
+    if own is None:  # The topic's own name needs no alias.
+        service.aliases.set(alias, cid_text(cid))
+    return answer(api.Aliases(service.aliases.topics))
 
 
 async def drop_alias(call: Call) -> Response:
@@ -164,7 +199,7 @@ async def drop_alias(call: Call) -> Response:
 
 
 def _topic_view(service: Service, topic: Topic) -> api.TopicView:
-    view = api.topic_view(topic.descriptor, service.aliases.topics)
+    view = api.topic_view(topic.descriptor, service.aliases.topics, topic.notes)
     return service.peer_names.fill(view)
 
 
@@ -173,10 +208,24 @@ async def _below(service: Service, named: dict[str, str]) -> dict[str, Cid]:
     return {name: await resolve(service, topic) for name, topic in named.items()}
 
 
-def _check_free(call: Call, alias: str) -> None:
-    call.service.aliases.check(alias)
-    if alias in call.service.aliases.topics:
+async def _check_local_names(service: Service, name: str, alias: str | None) -> None:
+    """Refuse an alias in use, and a name that would hide an alias or be hidden by one."""
+    aliases, naming = service.aliases, service.insight.naming
+    stands_for = aliases.topics.get(name)
+    if stands_for is not None:
+        own = await naming.own(name)
+        if own is None or cid_text(own.topic) != stands_for:
+            raise Conflict(
+                f"{name!r} is an alias of another topic here: drop it first, or give another name",
+                topic=stands_for,
+            )
+    if alias is None or alias == name:
+        return
+    aliases.check(alias)
+    if alias in aliases.topics:
         raise Conflict(f"the alias {alias!r} is in use: drop it first, or give another")
+    if await naming.own(alias) is not None:
+        raise Conflict(f"{alias!r} is the name of a topic of this node: give another alias")
 
 
 # Other machines.
@@ -445,6 +494,17 @@ OPERATIONS: Final = (
         errors=(404, 409, 507),
     ),
     Operation(
+        method="PUT", path="/v1/names/{name}", name="ensure_topic",
+        summary="The node's topic of a name: the one there is, or a new one.", scope="admin",
+        handle=ensure_topic, body=api.EnsuredTopic, answer=api.TopicView,
+        errors=(404, 409, 507),
+    ),
+    Operation(
+        method="POST", path="/v1/names/{name}/move", name="move_name",
+        summary="Let a name of the node lead to another of its topics.", scope="admin",
+        handle=move_name, body=api.MovedName, answer=api.TopicView, errors=(404,),
+    ),
+    Operation(
         method="GET", path="/v1/topics/{topic}", name="show_topic",
         summary="A topic in its newest version.", scope="read", handle=show_topic,
         answer=api.TopicView, errors=(404,), of_one_topic=True,
@@ -498,8 +558,8 @@ OPERATIONS: Final = (
     ),
     Operation(
         method="PUT", path="/v1/aliases/{alias}", name="set_alias",
-        summary="Give a topic a name.", scope="admin", handle=set_alias, body=api.Alias,
-        answer=api.Aliases, errors=(404,),
+        summary="Give a topic a local name.", scope="admin", handle=set_alias, body=api.Alias,
+        answer=api.Aliases, errors=(404, 409),
     ),
     Operation(
         method="DELETE", path="/v1/aliases/{alias}", name="drop_alias",

@@ -37,6 +37,8 @@ class Service:
         self.sessions = sessions
         self.aliases = AliasBook(node.home)
         self.peer_names = PeerBook(node.home)
+        self.insight.naming.alias = self.aliases.get
+        self.insight.naming.peer = self.peer_names.resolve
         self.started_us = time.time_ns() // 1000
         self.readers = 0
         """Subscribers that are connected now."""
@@ -75,6 +77,7 @@ class Service:
             tips.append(self._no_peer())
         if not self.node.addresses:
             tips.append("the node advertises no address: set node.listen or node.announce")
+        tips.extend(self.insight.naming.notes())
         return tips
 
     def _no_peer(self) -> str:

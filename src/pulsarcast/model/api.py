@@ -73,11 +73,13 @@ class Opaque(msgspec.Struct, forbid_unknown_fields=True):
 AttributeView: TypeAlias = bool | int | float | str | Opaque
 
 
-class Problem(msgspec.Struct):
+class Problem(msgspec.Struct, omit_defaults=True):
     """Why not. `code` is for programs and never changes; `error` is for people."""
 
     error: str
     code: Code
+    topic: str = ""
+    """The id of the topic that stands in the way, where one does."""
 
 
 # Topics.
@@ -145,6 +147,21 @@ class NewTopic(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Topics below it, by the names that they have there."""
 
 
+class EnsuredTopic(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A topic that shall be there, made where it is not."""
+
+    settings: SettingsView | None = None
+    """Left out: any. A field that is null, and an empty retention, are not compared."""
+    subtopics: dict[str, str] = {}
+    """Topics below it, by the names that they have there; empty: any."""
+
+
+class MovedName(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The topic that a name shall lead to."""
+
+    topic: str
+
+
 class TopicUpdate(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A new version of a topic; `flush` forgets all events up to now."""
 
@@ -168,6 +185,9 @@ class TopicView(msgspec.Struct, kw_only=True):
     aliases: list[str] = []
     peer_names: dict[str, str] = {}
     """The local names of peers above, by their ids; never another peer's word."""
+    notes: list[str] = []
+    """What a person should know of the name by which it was found: that it moved, or that two
+    topics claim it."""
 
     def __repr__(self) -> str:
         return topic_shown(self)
@@ -848,6 +868,12 @@ def settings_from(
     return msgspec.structs.replace(base, **changes)
 
 
+def settings_given(view: SettingsView) -> tuple[str, ...]:
+    """The settings that a view asks for, by name: not those that it leaves out."""
+    left_out = (None, RetentionView())
+    return tuple(field for field in view.__struct_fields__ if getattr(view, field) not in left_out)
+
+
 def rules_view(rules: Iterable[AttributeRule]) -> list[AttributeRuleView]:
     """A topic's schema for a program in any language."""
     return [
@@ -861,7 +887,9 @@ def rules_from(views: Iterable[AttributeRuleView]) -> tuple[AttributeRule, ...]:
     return tuple(AttributeRule(rule.name, rule.type, rule.min, rule.max) for rule in views)
 
 
-def topic_view(topic: TopicDescriptor, aliases: Mapping[str, str]) -> TopicView:
+def topic_view(
+    topic: TopicDescriptor, aliases: Mapping[str, str], notes: Iterable[str] = ()
+) -> TopicView:
     """A topic for a program in any language."""
     topic_id = cid_text(topic.topic)
     return TopicView(
@@ -874,6 +902,7 @@ def topic_view(topic: TopicDescriptor, aliases: Mapping[str, str]) -> TopicView:
         settings=settings_view(topic.settings),
         subtopics={name: cid_text(cid) for name, cid in topic.subtopics.items()},
         aliases=[alias for alias, named in aliases.items() if named == topic_id],
+        notes=list(notes),
     )
 
 

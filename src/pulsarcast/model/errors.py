@@ -33,10 +33,12 @@ class Refusal(NamedTuple):
 
     code: str
     message: str
+    topic: str = ""
+    """The id of the topic that stands in the way, where one does."""
 
     def error(self) -> LocalError:
         """The exception of this code; of a code that this version does not know, the base."""
-        return REFUSALS.get(self.code, LocalError)(self.message)
+        return REFUSALS.get(self.code, LocalError)(self.message, topic=self.topic)
 
 
 class LocalError(PulsarcastError):
@@ -49,10 +51,15 @@ class LocalError(PulsarcastError):
     retryable: ClassVar[bool] = False
     """Whether the same request may succeed a little later."""
 
+    def __init__(self, *message: object, topic: str = "") -> None:
+        super().__init__(*message)
+        self.topic = topic
+        """The id of the topic that stands in the way, where one does."""
+
     @property
     def refusal(self) -> Refusal:
         """The same as a value."""
-        return Refusal(self.code, str(self))
+        return Refusal(self.code, str(self), self.topic)
 
 
 class InvalidFilter(LocalError):
@@ -151,6 +158,18 @@ class Conflict(LocalError):
     code = "conflict"
 
 
+class NameInUse(Conflict):
+    """The author's name leads to a topic already; the error names it."""
+
+    code = "name_in_use"
+
+
+class SettingsDiffer(Conflict):
+    """The topic of this name has other settings; the error names the topic."""
+
+    code = "settings_differ"
+
+
 class TakenOver(Conflict):
     """Another subscription has taken over this reader."""
 
@@ -222,6 +241,8 @@ REFUSALS: Final[Mapping[str, type[LocalError]]] = {
         ReaderNotFound,
         Gone,
         Conflict,
+        NameInUse,
+        SettingsDiffer,
         TakenOver,
         LogChanged,
         Busy,

@@ -267,6 +267,8 @@ def _pointer_to_readable(pointer: Pointer) -> Readable:
         "descriptor": "pointer",
         "name": pointer.name,
         "author": peer_text(pointer.author),
+        "moves": pointer.moves,
+        "topic": _link(pointer.topic),
         "number": pointer.number,
         "newest": _link(pointer.cid),
         "signature": _bytes_out(pointer.signature),

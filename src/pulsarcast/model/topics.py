@@ -9,18 +9,33 @@ can change without rewriting events that were published under the old ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import enum
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, cast
 
 import msgspec
 
 from pulsarcast.model.cbor import encode, opaque
-from pulsarcast.model.errors import LocalError, Rejection, RemoteError, caller_to_blame
+from pulsarcast.model.errors import (
+    LocalError,
+    Rejection,
+    RemoteError,
+    SettingsDiffer,
+    caller_to_blame,
+)
 from pulsarcast.model.events import Attribute, EventDescriptor
 from pulsarcast.model.fields import NAME_BYTES_MAX, NONCE_BYTES, TIME_US_MAX, Fields, read_line
 from pulsarcast.model.identity import Identity
-from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.ids import (
+    CID_BYTES,
+    Cid,
+    PeerId,
+    cid_text,
+    parse_cid,
+    parse_peer,
+    peer_text,
+)
 from pulsarcast.model.topic_types import (
     ATTRIBUTE_TYPES,
     META,
@@ -55,6 +70,8 @@ __all__ = [
     "TopicSettings",
     "check_attributes",
     "check_event",
+    "check_name",
+    "check_same",
     "check_succession",
     "create_meta_topic",
     "create_topic",
@@ -197,6 +214,67 @@ def settled(settings: TopicSettings, author: PeerId) -> TopicSettings:
         publishers=publishers,
         tags=tags_of(settings.tags),
     )
+
+
+def check_name(name: str) -> None:
+    """Refuse a name for a new topic that would be taken for something else where it is written."""
+    head, _, rest = name.partition("/")
+    if name.rpartition("/")[2] == META:
+        raise LocalError(f"a name that ends in {META} is a meta topic's: choose another")
+    if _reads(parse_cid, head) or (rest and _reads(parse_peer, head)):
+        raise LocalError("a name must not read as a content id or as author/name: choose another")
+
+
+def _reads(parse: Callable[[str], object], text: str) -> bool:
+    try:
+        parse(text)
+    except LocalError:
+        return False
+    return True
+
+
+def check_same(
+    topic: TopicDescriptor,
+    settings: TopicSettings,
+    compared: Iterable[str],
+    subtopics: Mapping[str, Cid] = _NO_SUBTOPICS,
+) -> None:
+    """Refuse settings that differ from a topic's, and say which do, with both values."""
+    there, asked = topic.settings, settled(settings, topic.author)
+    differing = [
+        f"{field} is {_shown(getattr(there, field))}, not {_shown(getattr(asked, field))}"
+        for field in compared
+        if getattr(there, field) != getattr(asked, field)
+    ]
+    below = {name: cid for name, cid in topic.subtopics.items() if name != META}
+    if subtopics and subtopics != below:
+        differing.append(f"subtopics is {_shown(below)}, not {_shown(subtopics)}")
+    if differing:
+        raise SettingsDiffer(
+            f"the topic {topic.name!r} is there with other settings: {'; '.join(differing)}. "
+            "Ask for the ones that it has, or make a new version",
+            topic=cid_text(topic.topic),
+        )
+
+
+def _shown(value: object) -> str:
+    """A setting's value for people: ids as texts."""
+    match value:
+        case enum.Enum():
+            return str(value.value)
+        case bytes():
+            return cid_text(Cid(value)) if len(value) == CID_BYTES else peer_text(PeerId(value))
+        case tuple():
+            return "[" + ", ".join(map(_shown, value)) + "]"
+        case Mapping():
+            return "{" + ", ".join(f"{key}: {_shown(each)}" for key, each in value.items()) + "}"
+        case msgspec.Struct():
+            fields = msgspec.structs.asdict(value).items()
+            return _shown({key: each for key, each in fields if each is not None})
+        case None:
+            return "none"
+        case _:
+            return repr(value) if isinstance(value, str) else str(value).lower()
 
 
 # Reading

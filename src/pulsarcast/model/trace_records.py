@@ -121,6 +121,17 @@ class TopicVersion(Record, frozen=True):
     flushed: tuple[Mark, ...] = ()  # its author drops all events up to here
 
 
+class NameChanged(Record, frozen=True):
+    """A name led to another topic before, or two topics have it with one number of moves."""
+
+    author: PeerId
+    name: str
+    topic: Cid
+    other: Cid  # led to before, or the topic, or the version, that lost the clash
+    moves: int
+    clash: bool  # two nodes used the author's key without knowing of each other
+
+
 class Subscribed(Record, frozen=True):
     """A subscription began; events beyond its start frontier are due to it.
 
@@ -283,6 +294,7 @@ RECORDS: Final[tuple[type[Record], ...]] = (
     Fault,
     TopicCreated,
     TopicVersion,
+    NameChanged,
     Subscribed,
     Unsubscribed,
     Injected,

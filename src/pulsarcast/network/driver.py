@@ -25,7 +25,7 @@ from pulsarcast.model import trace
 from pulsarcast.model.errors import LocalError, Refusal, RemoteError, Verdict
 from pulsarcast.model.events import EventDescriptor, decode_event
 from pulsarcast.model.identity import Identity
-from pulsarcast.model.ids import Cid, PeerId, peer_text
+from pulsarcast.model.ids import Cid, PeerId, cid_text, peer_text
 from pulsarcast.model.remembering import RememberedVerification
 from pulsarcast.network.addresses import AddressBook
 from pulsarcast.network.disk import Disk
@@ -422,6 +422,8 @@ class Driver:
                     self._trace.record(now, effect.record)
                 if isinstance(effect.record, trace.NodeStopped):
                     self._see_whether_halted()
+                elif isinstance(effect.record, trace.NameChanged):
+                    _log.warning("%s", _change_of(effect.record))
             elif isinstance(effect, SetTimer):
                 self._timers.set(effect.timer, effect.delay_s)
             elif isinstance(effect, Load):
@@ -585,3 +587,12 @@ class Driver:
             bytes_in=self.neighbours.bytes_in,
             bytes_out=self.neighbours.bytes_out,
         )
+
+
+def _change_of(record: trace.NameChanged) -> str:
+    """What happened to a name, for people."""
+    name = f"{peer_text(record.author)}/{record.name}"
+    topic, other = cid_text(record.topic), cid_text(record.other)
+    if record.clash:
+        return f"two nodes with one key changed {name}: it leads to {topic}, and {other} lost"
+    return f"{name} leads to {topic} now, and led to {other} before"

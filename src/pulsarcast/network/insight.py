@@ -12,11 +12,12 @@ from pulsarcast.model.errors import Refusal
 from pulsarcast.model.filters import Filter
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.publications import Publication
-from pulsarcast.model.topics import TopicDescriptor
+from pulsarcast.model.topics import TopicDescriptor, TopicSettings
 from pulsarcast.network import views, walking
 from pulsarcast.network.driver import Counters
+from pulsarcast.network.naming import Found, Naming
 from pulsarcast.network.node import Node
-from pulsarcast.network.values import Ack, Published, TopicRef
+from pulsarcast.network.values import Ack, Published, Topic, TopicRef
 from pulsarcast.storage.logs import LogState
 
 
@@ -70,6 +71,25 @@ class Insight:
         return self._driver.core.counts
 
     # Topics and readers.
+
+    @property
+    def naming(self) -> Naming:
+        """The node's way from texts to topics."""
+        return self._node._naming
+
+    async def topic(self, named: Found) -> Topic:
+        """A topic's newest version, and what to know of the name by which it was found."""
+        return await self._node._look_up(named)
+
+    async def ensure_topic(
+        self,
+        name: str,
+        settings: TopicSettings,
+        compared: tuple[str, ...],
+        subtopics: Mapping[str, TopicRef],
+    ) -> Topic:
+        """The node's topic of this name: the one there is, where `compared` settings are alike."""
+        return await self._node._create(name, settings, subtopics, compared)
 
     def topics(self, aliases: Mapping[str, str] = {}) -> list[FollowedView]:
         """The topics that the node follows, with their local names."""

@@ -1,7 +1,7 @@
 """The library: a node that a program opens, publishes with and listens to.
 
     async with Node.open("home") as node:
-        topic = await node.create_topic("weather")
+        topic = await node.ensure_topic("weather")
         async with await node.subscribe(topic) as events:
             await node.publish(topic, "sunny")
             async for event in events:
@@ -47,8 +47,9 @@ from pulsarcast.model.errors import (
 from pulsarcast.model.events import Attribute, decode_event
 from pulsarcast.model.fields import is_line
 from pulsarcast.model.filters import Filter, parse
-from pulsarcast.model.ids import Cid, PeerId, parse_cid, parse_peer, peer_text
+from pulsarcast.model.ids import Cid, PeerId, parse_peer, peer_text
 from pulsarcast.model.listings import search_for
+from pulsarcast.model.pointers import Resolution
 from pulsarcast.model.publications import EventRef, Publication
 from pulsarcast.model.shown import short
 from pulsarcast.model.tickets import Ticket, parse_ticket, ticket_text
@@ -60,6 +61,7 @@ from pulsarcast.network.below import BelowSubscription, part_name
 from pulsarcast.network.driver import NETWORK, Driver
 from pulsarcast.network.filters import Filters, end_of, sid_of
 from pulsarcast.network.multiaddrs import is_dialable
+from pulsarcast.network.naming import Found, Naming
 from pulsarcast.network.offsets import Offsets
 from pulsarcast.network.subscriptions import (
     PAGE,
@@ -88,6 +90,7 @@ from pulsarcast.protocol.inputs import (
     CreateTopic,
     FetchBlock,
     FindTopics,
+    MoveName,
     ReadHistory,
     Resolve,
     Subscribe,
@@ -120,6 +123,7 @@ class Node:
         self._driver: Driver | None = None
         self._offsets = Offsets(home)
         self._filters = Filters(self._offsets)
+        self._naming = Naming(lambda: self._running, self._find_name, self._meta_of)
 
     @classmethod
     @asynccontextmanager
@@ -258,13 +262,47 @@ class Node:
         *,
         subtopics: Mapping[str, TopicRef] = {},
     ) -> Topic:
-        """Create a topic; peers find it by the node's peer id and the name.
+        """Create a topic; peers find it by the node's peer id and the name. Raises NameInUse.
 
         `subtopics` are topics below it, by the names that they have there.
         """
+        return await self._create(name, settings, subtopics, None)
+
+    async def ensure_topic(
+        self,
+        name: str,
+        settings: TopicSettings | None = None,
+        *,
+        subtopics: Mapping[str, TopicRef] = {},
+    ) -> Topic:
+        """The node's own topic of this name: the one there is, or a new one.
+
+        Raises SettingsDiffer where the one there is has other settings or sub-topics than those
+        given; without any it is not compared.
+        """
+        compared = () if settings is None else TopicSettings.__struct_fields__
+        return await self._create(name, settings, subtopics, compared)
+
+    async def _create(
+        self,
+        name: str,
+        settings: TopicSettings | None,
+        subtopics: Mapping[str, TopicRef],
+        ensure: tuple[str, ...] | None,
+    ) -> Topic:
         chosen = settings or TopicSettings()
         below = await self._resolve_all(subtopics)
-        reply = await self._ask(lambda call: CreateTopic(call, name, chosen, below))
+        reply = await self._ask(lambda call: CreateTopic(call, name, chosen, below, ensure))
+        assert reply.block is not None
+        return Topic(decode_topic(reply.block))
+
+    async def move_name(self, name: str, topic: TopicRef) -> Topic:
+        """Let a name of the node's own lead to another of its topics, for all peers.
+
+        A node that is subscribed to the topic that had the name goes on with that one, and says so.
+        """
+        cid = await self._resolve(topic)
+        reply = await self._ask(lambda call: MoveName(call, name, cid))
         assert reply.block is not None
         return Topic(decode_topic(reply.block))
 
@@ -287,19 +325,21 @@ class Node:
         return Topic(decode_topic(reply.block))
 
     async def topic(self, topic: TopicRef) -> Topic:
-        """Look up a topic's newest version: by its content id, or as `author/name`."""
-        if isinstance(topic, str) and "/" in topic and not topic.endswith(f"/{META}"):
-            found = await self._find_by_name(topic)
-        else:
-            found = await self._fetch_topic(await self._resolve(topic))
+        """Look up a topic's newest version: by its content id, its name, or as `author/name`."""
+        return await self._look_up(await self._naming.find(topic))
+
+    async def _look_up(self, named: Found) -> Topic:
+        found = await self._fetch_topic(named.version or named.topic)
+        if found.topic != named.topic:
+            raise NO_TOPIC.error()  # Its author points to a version of another topic.
+        if named.version is None:
             with suppress(LocalError):
-                newest = await self._find_newest(found.author, found.name)
-                # The author may have made another topic of the same name since.
-                found = newest if newest.topic == found.topic else found
+                found = await self._newest_of(found)
         member = self._running.core.topics.get(found.topic)
         # A member may know a version that no name leads to: a recovery key has signed it.
         is_newer = member is not None and member.descriptor.number > found.number
-        return Topic(member.descriptor if member is not None and is_newer else found)
+        newest = member.descriptor if member is not None and is_newer else found
+        return Topic(newest, named.notes)
 
     async def find_topics(
         self,
@@ -780,17 +820,10 @@ class Node:
         return replies[0]
 
     async def _resolve(self, topic: TopicRef) -> Cid:
-        if isinstance(topic, Topic):
-            return topic.cid
-        if isinstance(topic, bytes):
-            return topic
-        above, _, below = topic.rpartition("/")
-        if above and below == META:
-            # New versions are announced there: it can be followed alone (thesis, 4.1.3.1).
-            return (await self._newest_known(await self._resolve(above))).subtopics[META]
-        if above:
-            return (await self._find_by_name(topic)).topic
-        return parse_cid(topic)
+        return (await self._naming.find(topic)).topic
+
+    async def _meta_of(self, cid: Cid) -> Cid:
+        return (await self._newest_known(cid)).subtopics[META]
 
     async def _resolve_all(self, topics: Mapping[str, TopicRef]) -> dict[str, Cid]:
         return {name: await self._resolve(topic) for name, topic in topics.items()}
@@ -805,14 +838,15 @@ class Node:
         if (await self._newest_known(cid)).event_linking is not EventLinking.CUSTOM:
             raise LocalError("the topic takes no parents: give none, or set its linking to CUSTOM")
 
-    async def _find_by_name(self, text: str) -> TopicDescriptor:
-        author, _, name = text.partition("/")
-        return await self._find_newest(parse_peer(author), name)
+    async def _newest_of(self, found: TopicDescriptor) -> TopicDescriptor:
+        """A topic's newest version, if its name still leads to it."""
+        pointer = (await self._find_name(found.author, found.name)).pointer
+        return await self._fetch_topic(pointer.cid) if pointer.topic == found.topic else found
 
-    async def _find_newest(self, author: PeerId, name: str) -> TopicDescriptor:
+    async def _find_name(self, author: PeerId, name: str) -> Resolution:
         reply = await self._ask(lambda call: Resolve(call, author, name))
-        assert reply.cid is not None
-        return await self._fetch_topic(reply.cid)
+        assert reply.resolution is not None
+        return reply.resolution
 
     async def _fetch_topic(self, cid: Cid) -> TopicDescriptor:
         try:

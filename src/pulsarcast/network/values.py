@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from pulsarcast.model.api import GapView
@@ -21,6 +21,9 @@ class Topic:
     """A topic, as it was when it was looked up."""
 
     descriptor: TopicDescriptor
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    """What a person should know of the name by which it was found: that it moved, or that two
+    topics claim it."""
 
     @property
     def cid(self) -> Cid:
@@ -52,7 +55,8 @@ class Topic:
 
 
 TopicRef: TypeAlias = Topic | Cid | str
-"""A topic, its content id, or `author/name`; `/meta` behind one of these is its meta topic."""
+"""A topic, its content id, a name of the node's own, or `author/name`; `/meta` behind one of these
+is its meta topic."""
 Start: TypeAlias = Literal["now", "beginning"] | int
 """The first event of a subscription: the next one, the oldest one, or one by its index."""
 

@@ -10,6 +10,7 @@ from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.lineage import Gap
 from pulsarcast.model.listings import Listing
+from pulsarcast.model.pointers import Resolution
 from pulsarcast.protocol.messages import Contact, Message
 from pulsarcast.protocol.store import Query, Write
 
@@ -81,7 +82,7 @@ class Trace(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """Answer a command: a CID, a block, listings, or why it is refused."""
+    """Answer a command: a CID, a block, listings, a name, or why it is refused."""
 
     call: int
     refusal: Refusal | None = None
@@ -98,6 +99,7 @@ class Reply(Struct, frozen=True):
     listings: tuple[Listing, ...] = ()
     cut: bool = False
     """Whether there are, or may be, more listings than these."""
+    resolution: Resolution | None = None
 
 
 class Stopped(Struct, frozen=True):

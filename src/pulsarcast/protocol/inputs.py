@@ -54,6 +54,17 @@ class CreateTopic(Struct, frozen=True):
     name: str
     settings: TopicSettings
     subtopics: dict[str, Cid] = {}
+    ensure: tuple[str, ...] | None = None
+    """None: a name in use is refused. Else the topic that has it is the answer, if these of its
+    settings are as given."""
+
+
+class MoveName(Struct, frozen=True):
+    """Let a name of the node's own lead to another topic of the node's own."""
+
+    call: int
+    name: str
+    topic: Cid
 
 
 class UpdateTopic(Struct, frozen=True):
@@ -157,7 +168,7 @@ class Walk(Struct, frozen=True):
 
 
 class Resolve(Struct, frozen=True):
-    """Find the newest version of an author's topic by name."""
+    """Find the topic that an author's name leads to."""
 
     call: int
     author: PeerId
@@ -239,7 +250,7 @@ class PersistFailed(Struct, frozen=True):
     reason: str
 
 
-TopicCommand: TypeAlias = CreateTopic | UpdateTopic
+TopicCommand: TypeAlias = CreateTopic | UpdateTopic | MoveName
 SubscriptionCommand: TypeAlias = Subscribe | Unsubscribe | SubscribeContent | UnsubscribeContent
 ReadCommand: TypeAlias = FetchBlock | Walk | Resolve | FindTopics | ReadHistory
 Call: TypeAlias = TopicCommand | SubscriptionCommand | Publish | ReadCommand | AddBootstrap

@@ -34,6 +34,8 @@ BEYOND_MAX: Final = 65_536
 BLOCKS_MAX: Final = 1024
 CIDS_MAX: Final = 1024
 RANGES_MAX: Final = 1024
+NAME_POINTERS_MAX: Final = 2
+"""Bounds the pointers of one name in a message: the one that holds and one that clashes."""
 LISTINGS_MAX: Final = 256
 """Bounds the listings under one key, so that one answer holds them all: 310 KB at most."""
 

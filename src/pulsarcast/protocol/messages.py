@@ -59,6 +59,7 @@ from pulsarcast.protocol.limits import (
     INTEGER_MAX,
     LISTINGS_MAX,
     MARKS_MAX,
+    NAME_POINTERS_MAX,
     RANGES_MAX,
 )
 from pulsarcast.protocol.sequencing.messages import (
@@ -345,18 +346,18 @@ class FindPointer(Struct, frozen=True):
 
 
 class PointerFound(Struct, frozen=True):
-    """The newest pointer the sender keeps, or None, with peers closer to the key."""
+    """The pointer that the sender keeps, one that clashes with it, and peers closer to the key."""
 
     request: Number
-    pointer: Block | None
+    pointers: Annotated[tuple[Block, ...], Many(NAME_POINTERS_MAX)]
     contacts: Contacts
 
 
 class StorePointer(Struct, frozen=True):
-    """Ask a peer to keep a pointer, unless it knows a newer one."""
+    """Ask a peer to keep a pointer unless it knows a newer one, and one that clashes with it."""
 
     request: Number
-    pointer: Block
+    pointers: Annotated[tuple[Block, ...], Many(NAME_POINTERS_MAX, low=1)]
 
 
 Listings: TypeAlias = Annotated[tuple[Block, ...], Many(LISTINGS_MAX)]

@@ -13,6 +13,7 @@ from pulsarcast.model.errors import Halted, Refusal, Rejection, RemoteError
 from pulsarcast.model.events import EventDescriptor, decode_event
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid, PeerId, peer_key
+from pulsarcast.model.pointers import Named
 from pulsarcast.model.topics import DeliveryOrder, decode_topic
 from pulsarcast.protocol.commands.publications import PublishCommands
 from pulsarcast.protocol.commands.reading import ReadCommands
@@ -42,6 +43,8 @@ from pulsarcast.protocol.following.descriptors import Descriptors
 from pulsarcast.protocol.following.following import Following, OnDisk
 from pulsarcast.protocol.following.handing_in import HandingIn
 from pulsarcast.protocol.following.joiners import Joiners
+from pulsarcast.protocol.following.names import TABLE as NAMES
+from pulsarcast.protocol.following.names import Names
 from pulsarcast.protocol.following.own_listings import OwnListings
 from pulsarcast.protocol.following.renewal import Renewal
 from pulsarcast.protocol.following.republishing import Republishing
@@ -57,6 +60,7 @@ from pulsarcast.protocol.inputs import (
     Input,
     Loaded,
     MessageReceived,
+    MoveName,
     Now,
     PeerLost,
     PeerUp,
@@ -169,7 +173,10 @@ class Node:
             self,
         )
         self.own_listings = OwnListings(context, self.dht, self.followed)
-        self.republishing = Republishing(context, self.dht, self.descriptors, self.own_listings)
+        self.names = Names(context, self.dht, self.followed, self.renewal)
+        self.republishing = Republishing(
+            context, self.dht, self.descriptors, self.own_listings, self.names
+        )
         self.joiners = Joiners(context, self.dht, self.descriptors, self.following)
         self.content = Content(
             context,
@@ -193,12 +200,13 @@ class Node:
             self.publisher,
             self.fencing,
             self.own_listings,
+            self.names,
         )
         self.subscriptions = SubscriptionCommands(
             context, self.following, self.descriptors, self.content
         )
         self.walks = Walks(context, self.dht, self.descriptors, self.followed)
-        self.reading = ReadCommands(context, self.following, self.dht, self.walks)
+        self.reading = ReadCommands(context, self.following, self.dht, self.walks, self.names)
         self.publications = PublishCommands(
             context,
             self.following,
@@ -260,7 +268,7 @@ class Node:
                 self.dht.add_bootstrap(contacts, lambda: turn.effects.append(Reply(call)))
             case Subscribe() | Unsubscribe() | SubscribeContent() | UnsubscribeContent():
                 self.subscriptions.handle(given)
-            case CreateTopic() | UpdateTopic():
+            case CreateTopic() | UpdateTopic() | MoveName():
                 self.topic_commands.handle(given)
             case FetchBlock() | Walk() | Resolve() | FindTopics() | ReadHistory():
                 self.reading.handle(given)
@@ -427,6 +435,7 @@ class Node:
             self.fencing.load(Cid(key), value)
         self.dht.start(given.contacts, given.rows)
         self.descriptors.restore(disk.rows("topic").values())
+        self.names.restore(disk.rows(NAMES).values())
         asked = disk.rows("asked")
         disk_was_restored = RESTORED.table in disk.tables
         if disk_was_restored:
@@ -447,6 +456,7 @@ class Node:
         self.republishing.start()
         self.own_listings.start()
         if disk_was_restored:
+            self.names.renew_soon()
             self.fencing.clear_restored_flag()
 
     def _is_total(self, topic: Cid) -> bool:
@@ -486,6 +496,10 @@ class Node:
         self.sequencer_registry.renewed(topic)
 
     # What the DHT keeps for others.
+
+    def shown_own_name(self, named: Named) -> None:
+        """A keeper shows pointers with the node's own signature: they may clash."""
+        self.names.learn(named)
 
     def verify_block(self, block: bytes) -> tuple[Cid, Lifetime]:
         """A replica keeps events and topics that are whole and signed, and nothing else."""
@@ -529,6 +543,7 @@ class Node:
             "offers": len(self.outside),
             "numberings": len(self.numberings),
             "descriptors": len(self.descriptors),
+            "names": len(self.names),
             "subtopics": len(self.following.below),
             "walks": len(self.walks),
             **self.turn.footprint(),

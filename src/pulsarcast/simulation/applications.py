@@ -60,7 +60,7 @@ class Applications:
         settings: TopicSettings,
         then: Callable[[Cid | None], None],
     ) -> None:
-        """Create a topic; `then` hears its CID."""
+        """Create a topic, once however often it is asked for; `then` hears its CID."""
 
         def answered(reply: Reply | None) -> None:
             if reply is None or reply.cid is None:
@@ -76,7 +76,7 @@ class Applications:
             self.fleet.observer.allow(reply.cid, None if settings.open else frozenset(allowed))
             then(reply.cid)
 
-        self._insist(index, lambda call: CreateTopic(call, name, settings), answered)
+        self._insist(index, lambda call: CreateTopic(call, name, settings, ensure=()), answered)
 
     def subscribe(
         self,

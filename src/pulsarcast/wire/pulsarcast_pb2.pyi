@@ -548,22 +548,22 @@ class FindPointer(_message.Message):
     def __init__(self, request: _Optional[int] = ..., key: _Optional[bytes] = ...) -> None: ...
 
 class PointerFound(_message.Message):
-    __slots__ = ("request", "pointer", "contacts")
+    __slots__ = ("request", "pointers", "contacts")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
-    POINTER_FIELD_NUMBER: _ClassVar[int]
+    POINTERS_FIELD_NUMBER: _ClassVar[int]
     CONTACTS_FIELD_NUMBER: _ClassVar[int]
     request: int
-    pointer: bytes
+    pointers: _containers.RepeatedScalarFieldContainer[bytes]
     contacts: _containers.RepeatedCompositeFieldContainer[Contact]
-    def __init__(self, request: _Optional[int] = ..., pointer: _Optional[bytes] = ..., contacts: _Optional[_Iterable[_Union[Contact, _Mapping]]] = ...) -> None: ...
+    def __init__(self, request: _Optional[int] = ..., pointers: _Optional[_Iterable[bytes]] = ..., contacts: _Optional[_Iterable[_Union[Contact, _Mapping]]] = ...) -> None: ...
 
 class StorePointer(_message.Message):
-    __slots__ = ("request", "pointer")
+    __slots__ = ("request", "pointers")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
-    POINTER_FIELD_NUMBER: _ClassVar[int]
+    POINTERS_FIELD_NUMBER: _ClassVar[int]
     request: int
-    pointer: bytes
-    def __init__(self, request: _Optional[int] = ..., pointer: _Optional[bytes] = ...) -> None: ...
+    pointers: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, request: _Optional[int] = ..., pointers: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class FindListings(_message.Message):
     __slots__ = ("request", "key")

@@ -42,7 +42,7 @@ BLOCKS = [
     request().block,
     FIRST.block,
     next_version(ALICE, FIRST, RICH, created=CREATED, valid_until=[Mark(BOB.peer_id, 1, 2)]).block,
-    sign_pointer(ALICE, "news", 7, FIRST.cid).block,
+    sign_pointer(ALICE, "news", 7, FIRST.cid, topic=FIRST.cid).block,
     sign_listing(ALICE, FIRST, 7).block,
 ]
 READERS: list[Callable[[bytes], object]] = [

@@ -67,8 +67,10 @@ def test_a_topic_reads_like_listing_3_1() -> None:
 
 
 def test_a_pointer_is_readable() -> None:
-    readable = to_readable(sign_pointer(ALICE, "news", 3, cid_of(b"")))
+    readable = to_readable(sign_pointer(ALICE, "news", 3, cid_of(b""), topic=cid_of(b"t")))
     assert readable["newest"] == {"/": cid_text(cid_of(b""))}
+    assert readable["topic"] == {"/": cid_text(cid_of(b"t"))}
+    assert readable["moves"] == 0
 
 
 def test_what_a_person_changed_no_longer_verifies() -> None:

@@ -38,6 +38,7 @@ RECORDS: list[trace.Record] = [
     trace.TopicVersion(CID, CID, 1),
     trace.TopicVersion(CID, CID, 2, (PEER,), retention_count=7),
     trace.TopicVersion(CID, CID, 3, flushed=(Mark(PEER, 1, 9),)),
+    trace.NameChanged(PEER, "é", CID, CID, 2, clash=True),
     trace.Subscribed(CID, (Mark(PEER, (1 << 63) - 1, 2), Mark(PEER, 1, 1))),
     trace.Unsubscribed(CID),
     trace.Unsubscribed(CID, (Mark(PEER, 1, 1),)),

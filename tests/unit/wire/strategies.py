@@ -71,7 +71,8 @@ def of_type(hint: Any) -> st.SearchStrategy[Any]:
             return st.lists(st.integers(1, 300), max_size=4).map(tuple)
         case _ if get_origin(base) is tuple:
             element = of_type(get_args(base)[0])
-            return st.lists(element, min_size=checks[Many].low, max_size=4).map(tuple)
+            many = checks[Many]
+            return st.lists(element, min_size=many.low, max_size=min(4, many.high)).map(tuple)
         case _ if issubclass(base, enum.IntEnum):
             return st.sampled_from(base)
         case _ if base is bool:

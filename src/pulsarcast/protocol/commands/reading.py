@@ -12,12 +12,13 @@ from pulsarcast.model.errors import (
 )
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.listings import Listing
-from pulsarcast.model.pointers import decode_pointer
+from pulsarcast.model.pointers import Resolution
 from pulsarcast.protocol.commands.commands import Commands
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.following.following import Following
+from pulsarcast.protocol.following.names import Names
 from pulsarcast.protocol.history.walk import Page
 from pulsarcast.protocol.history.walks import Walks
 from pulsarcast.protocol.inputs import (
@@ -41,10 +42,13 @@ NO_EVENT = LocalError("the content id is not that of a valid event").refusal
 class ReadCommands(Commands[ReadCommand]):
     """Carries out what readers ask."""
 
-    def __init__(self, context: Context, following: Following, dht: Kademlia, walks: Walks) -> None:
+    def __init__(
+        self, context: Context, following: Following, dht: Kademlia, walks: Walks, names: Names
+    ) -> None:
         super().__init__(context, following)
         self.dht = dht
         self.walks = walks
+        self.names = names
 
     def carry_out(self, given: ReadCommand) -> None:
         match given:
@@ -99,13 +103,13 @@ class ReadCommands(Commands[ReadCommand]):
             self.walks.fetch(given.event, given.topic, fetched)
 
     def _resolve(self, given: Resolve) -> None:
-        def found(block: bytes | None) -> None:
-            if block is None:
+        def found(resolution: Resolution | None) -> None:
+            if resolution is None:
                 self.refuse(given.call, NO_NAME)
             else:
-                self.answer(Reply(given.call, cid=decode_pointer(block).cid))
+                self.answer(Reply(given.call, cid=resolution.pointer.cid, resolution=resolution))
 
-        self.dht.get_pointer(given.author, given.name, found)
+        self.names.find(given.author, given.name, found)
 
     def _find_topics(self, given: FindTopics) -> None:
         def found(listings: list[Listing], is_cut: bool) -> None:

@@ -1,4 +1,4 @@
-"""Topics: making them, and making new versions (thesis, algorithm 1)."""
+"""Topics: making them, naming them, and making new versions (thesis, algorithm 1)."""
 
 from collections.abc import Callable
 from typing import assert_never
@@ -7,28 +7,37 @@ from pulsarcast.model import trace
 from pulsarcast.model.errors import (
     Halted,
     LocalError,
+    NameInUse,
     NotAllowed,
+    RemoteError,
+    TopicNotFound,
+    Unavailable,
     caller_to_blame,
 )
-from pulsarcast.model.pointers import sign_pointer
+from pulsarcast.model.ids import cid_text
+from pulsarcast.model.pointers import Named, Pointer, Resolution, sign_pointer
 from pulsarcast.model.topics import (
     META,
     Mark,
     TopicDescriptor,
+    check_name,
+    check_same,
     create_meta_topic,
     create_topic,
     next_version,
     settled,
 )
-from pulsarcast.protocol.commands.commands import Commands
+from pulsarcast.protocol.commands.commands import NO_TOPIC, Commands
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.following.following import Following
+from pulsarcast.protocol.following.names import Names
 from pulsarcast.protocol.following.own_listings import OwnListings
 from pulsarcast.protocol.following.renewal import Renewal
 from pulsarcast.protocol.inputs import (
     CreateTopic,
+    MoveName,
     Publish,
     TopicCommand,
     UpdateTopic,
@@ -38,6 +47,11 @@ from pulsarcast.protocol.publishing.publisher import NONCE_BYTES, Publisher
 from pulsarcast.protocol.sequencing.registry import summon
 from pulsarcast.protocol.topic.life import FollowReason
 from pulsarcast.protocol.topic.versions import Versions, valid_until
+
+NO_OWN_NAME = TopicNotFound(
+    "the node has no name like this, and no peer that was asked knows one: check the name"
+).refusal
+NOT_OWN = NotAllowed("a name leads to topics of its author alone").refusal
 
 
 class TopicCommands(Commands[TopicCommand]):
@@ -52,6 +66,7 @@ class TopicCommands(Commands[TopicCommand]):
         publisher: Publisher,
         fencing: EpochFencing,
         listings: OwnListings,
+        names: Names,
     ) -> None:
         super().__init__(context, following)
         self.dht = dht
@@ -59,6 +74,9 @@ class TopicCommands(Commands[TopicCommand]):
         self.publisher = publisher
         self.fencing = fencing
         self.listings = listings
+        self.names = names
+        self._making: dict[str, list[CreateTopic]] = {}
+        """Names that are looked up for a new topic, and the calls that wait for the outcome."""
 
     def carry_out(self, given: TopicCommand) -> None:
         match given:
@@ -66,14 +84,54 @@ class TopicCommands(Commands[TopicCommand]):
                 self._create(given)
             case UpdateTopic():
                 self._update(given)
+            case MoveName():
+                self._move(given)
             case _ as unreachable:
                 assert_never(unreachable)
 
     def _create(self, given: CreateTopic) -> None:
-        """Meta topic first, both stored, both joined (thesis, algorithm 1)."""
+        """Make a topic, unless its name is in use: here, at a peer, or for a call under way."""
+        check_name(given.name)
+        settled(given.settings, self.turn.me)  # What is refused anyway is refused at once.
+        if given.name in self._making:
+            self._making[given.name].append(given)
+            return
+        self._making[given.name] = []
+        known = self.names.own(given.name)
+        if known is not None:
+            self._take(given, known.pointer)
+            return
+
+        def found(resolution: Resolution | None) -> None:
+            self._take(given, None if resolution is None else resolution.pointer)
+
+        self.names.find(self.turn.me, given.name, found)
+
+    def _take(self, given: CreateTopic, pointer: Pointer | None) -> None:
+        """Take a name that is free, or say which topic has it."""
+        try:
+            if pointer is None:
+                self._make(given)
+            elif given.ensure is None:
+                raise NameInUse(
+                    f"the name {given.name!r} is in use: it leads to {cid_text(pointer.topic)}. "
+                    "Ensure the topic to use it, or choose another name",
+                    topic=cid_text(pointer.topic),
+                )
+            else:
+                self._ensure(given, given.ensure, pointer)
+        except LocalError as error:
+            self._finish(given, Reply(given.call, error.refusal))
+
+    def _finish(self, given: CreateTopic, reply: Reply) -> None:
+        """Answer a call, and then those that waited for its name."""
+        self.answer(reply)
+        for waiting in self._making.pop(given.name):
+            self.handle(waiting)
+
+    def _make(self, given: CreateTopic) -> None:
+        """Meta topic first (thesis, algorithm 1), and the name with them in one write."""
         turn = self.turn
-        if given.name.rpartition("/")[2] == META:
-            raise LocalError(f"a name that ends in {META} is a meta topic's: choose another")
         nonce = turn.rng.randbytes(NONCE_BYTES)
         meta = create_meta_topic(
             turn.identity,
@@ -92,10 +150,17 @@ class TopicCommands(Commands[TopicCommand]):
         )
         for descriptor in (meta, topic):
             self.renewal.descriptors.keep(Versions(descriptor))
+        self.names.learn(Named(self._sign(given.name, topic)))
+        versions = self.renewal.descriptors.get(topic.cid)
+        assert versions is not None, "it is kept"
+        self._establish(given, versions, [meta.block])
+
+    def _establish(self, given: CreateTopic, versions: Versions, blocks: list[bytes]) -> None:
+        """Store a topic of the node's own, let its name lead to it, follow it, and answer."""
+        topic = versions.first
 
         def pointed(counts: list[int]) -> None:
-            versions = self.renewal.descriptors.get(topic.cid) or Versions(topic)
-            turn.trace(
+            self.turn.trace(
                 trace.TopicCreated(
                     topic.cid,
                     topic.name,
@@ -112,20 +177,95 @@ class TopicCommands(Commands[TopicCommand]):
             )
             if topic.is_sequenced:
                 summon(self.turn, versions)
-            self.listings.changed(topic)
+            self.listings.changed(versions.current)
+            block = versions.current.block
+            done = Reply(given.call, cid=topic.cid, block=block, replicas=min(counts))
             self.following.follow(
-                versions,
-                FollowReason.AUTHOR,
-                then=lambda: self.answer(
-                    Reply(given.call, cid=topic.cid, block=topic.block, replicas=min(counts))
-                ),
+                versions, FollowReason.AUTHOR, then=lambda: self._finish(given, done)
             )
 
         def stored(counts: list[int]) -> None:
             # Before the caller hears of the topic, its name leads to it.
-            self._point_to(topic, lambda: pointed(counts))
+            self._point_to(versions.current, lambda: pointed(counts))
 
-        self.dht.store([meta.block, topic.block], stored)
+        own = [version.block for version in versions.all()]
+        self.dht.store([*blocks, *own], stored)
+
+    def _ensure(self, given: CreateTopic, compared: tuple[str, ...], pointer: Pointer) -> None:
+        """Answer with the topic that has the name, unless its settings are others."""
+        cid = pointer.topic
+
+        def found(versions: Versions | None) -> None:
+            if versions is None or versions.first.author != self.turn.me:
+                error = Unavailable(
+                    f"the name {given.name!r} leads to {cid_text(cid)}, "
+                    "and no peer that was asked has that topic: try again",
+                    topic=cid_text(cid),
+                )
+                self._finish(given, Reply(given.call, error.refusal))
+            elif pointer.cid in versions.by_cid:
+                self._answer_with(given, compared, versions)
+            else:
+                self.renewal.descriptors.find_version(
+                    cid, pointer.cid, lambda newer: renewed(versions, newer)
+                )
+
+        def renewed(versions: Versions, newer: list[TopicDescriptor]) -> None:
+            try:
+                for version in newer:
+                    self.following.add_version(versions, version)
+            except RemoteError as error:
+                self.context.rejected(self.turn.me, cid, error)
+            self._answer_with(given, compared, versions)
+
+        self.renewal.descriptors.find(cid, found)
+
+    def _answer_with(
+        self, given: CreateTopic, compared: tuple[str, ...], versions: Versions
+    ) -> None:
+        current = versions.current
+        try:
+            check_same(current, given.settings, compared, given.subtopics)
+        except LocalError as error:
+            self._finish(given, Reply(given.call, error.refusal))
+            return
+        reasons = self.followed.reasons(current.topic)
+        if FollowReason.AUTHOR in reasons or current.topic in self.followed.by_content:
+            done = Reply(given.call, cid=current.topic, block=current.block)
+            self._finish(given, done)
+        else:
+            # The node stopped in the middle of making it, left it, or has its key from elsewhere.
+            meta = self.renewal.descriptors.get(current.subtopics[META])
+            blocks = [] if meta is None else [meta.first.block]
+            self.renewal.descriptors.keep(versions)
+            self._establish(given, versions, blocks)
+
+    def _move(self, given: MoveName) -> None:
+        """Let a name lead to another topic: by one more move than any peer knows of."""
+
+        def found(resolution: Resolution | None) -> None:
+            if resolution is None:
+                self.refuse(given.call, NO_OWN_NAME)
+                return
+            self.renewal.descriptors.find(given.topic, lambda each: move(resolution, each))
+
+        def move(resolution: Resolution, versions: Versions | None) -> None:
+            if versions is None:
+                self.refuse(given.call, NO_TOPIC)
+                return
+            version = versions.current
+            if version.author != self.turn.me or version.is_meta:
+                self.refuse(given.call, NOT_OWN)
+                return
+            done = Reply(given.call, cid=version.topic, block=version.block)
+            if resolution.pointer.topic == version.topic and resolution.rival is None:
+                self.answer(done)
+                return
+            moves = resolution.pointer.moves + 1
+            pointer = self._sign(given.name, version, moves)
+            self._point(pointer, lambda: self.answer(done))
+
+        self.names.find(self.turn.me, given.name, found)
 
     def _update(self, given: UpdateTopic) -> None:
         """Make a new version: store it, adopt it, and announce it in the meta topic."""
@@ -179,6 +319,31 @@ class TopicCommands(Commands[TopicCommand]):
         self.dht.store([version.block], stored)
 
     def _point_to(self, version: TopicDescriptor, then: Callable[[], None]) -> None:
-        """Write the mutable pointer: author and name lead to the newest version."""
-        pointer = sign_pointer(self.turn.identity, version.name, version.number, version.cid)
-        self.dht.put_pointer(pointer.block, lambda replicas: then())
+        """Let every name of a topic lead to its newest version; a name that moved away stays."""
+        pointers = [
+            self._sign(pointer.name, version, pointer.moves)
+            for pointer in self.names.own_of(version.topic)
+        ]
+        left = len(pointers)
+
+        def placed() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                then()
+
+        for pointer in pointers:
+            self._point(pointer, placed)
+        if not pointers:
+            then()
+
+    def _point(self, pointer: Pointer, then: Callable[[], None]) -> None:
+        """Keep a pointer of the node's own, and place it in the DHT."""
+        self.names.learn(Named(pointer))
+        named = self.names.own(pointer.name)
+        assert named is not None, "it was learned"
+        self.dht.put_pointer(named, lambda _: then())
+
+    def _sign(self, name: str, version: TopicDescriptor, moves: int = 0) -> Pointer:
+        number, cid, topic = version.number, version.cid, version.topic
+        return sign_pointer(self.turn.identity, name, number, cid, topic=topic, moves=moves)

@@ -6,12 +6,13 @@ alike (`replication`), mutable `pointers`, and `listings` of topics. All that it
 """
 
 from collections.abc import Callable, Collection, Sequence
-from typing import assert_never
+from typing import Protocol, assert_never
 
 from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of
 from pulsarcast.model.keys import Key
 from pulsarcast.model.listings import Listing
+from pulsarcast.model.pointers import Named
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.blocks import Blocks, BlocksOwner
 from pulsarcast.protocol.dht.calls import Calls
@@ -19,7 +20,7 @@ from pulsarcast.protocol.dht.listings import Listings
 from pulsarcast.protocol.dht.lookups import Lookups
 from pulsarcast.protocol.dht.membership import Membership
 from pulsarcast.protocol.dht.placing import Placing
-from pulsarcast.protocol.dht.pointers import Pointers
+from pulsarcast.protocol.dht.pointers import Pointers, PointersOwner
 from pulsarcast.protocol.dht.replication import ANNOUNCED, Replication
 from pulsarcast.protocol.dht.routing import RoutingTable, Seen
 from pulsarcast.protocol.dht.showing import Showing
@@ -45,6 +46,10 @@ from pulsarcast.protocol.messages import (
 from pulsarcast.protocol.store import StateRow
 
 
+class KademliaOwner(BlocksOwner, PointersOwner, Protocol):
+    """What the DHT asks of the node that it belongs to."""
+
+
 class Kademlia:
     """One node's part in the DHT."""
 
@@ -62,7 +67,7 @@ class Kademlia:
         "_turn",
     )
 
-    def __init__(self, context: Context, owner: BlocksOwner) -> None:
+    def __init__(self, context: Context, owner: KademliaOwner) -> None:
         table = RoutingTable(
             context.turn.me,
             bucket_size=context.parameters.bucket_size,
@@ -81,7 +86,7 @@ class Kademlia:
         self._placing = Placing(context, calls, lookups, table, blocks)
         self._replication = Replication(context, table, calls, blocks)
         showing = Showing(context, table, calls, lookups)
-        self._pointers = Pointers(context, table, lookups, showing)
+        self._pointers = Pointers(context, table, lookups, showing, owner)
         self._listings = Listings(context, table, lookups, showing)
 
     # Known peers.
@@ -241,11 +246,14 @@ class Kademlia:
         """
         self._placing.store(blocks, then, keep_local=keep_local)
 
-    def put_pointer(self, pointer_block: bytes, then: Callable[[int], None]) -> None:
-        """Place a pointer on the r peers closest to it; `then` gets how many keep it on disk."""
-        self._pointers.place(pointer_block, then)
+    def put_pointer(self, named: Named, then: Callable[[int], None]) -> None:
+        """Place a name's pointers on the r peers closest; `then` gets how many keep them on disk.
 
-    def get_pointer(self, author: PeerId, name: str, then: Callable[[bytes | None], None]) -> None:
+        A keeper of a newer pointer does not count.
+        """
+        self._pointers.place(named, then)
+
+    def get_pointer(self, author: PeerId, name: str, then: Callable[[Named | None], None]) -> None:
         """Find the newest pointer of an author and name, and store it at replicas that lack it."""
         self._pointers.find(author, name, then)
 

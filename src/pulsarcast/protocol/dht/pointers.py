@@ -1,18 +1,27 @@
-"""Mutable pointers: maps author and name to a topic's newest version.
+"""Mutable pointers: maps author and name to a topic and its newest version.
 
 docs/spec/pulsarcast.md, The DHT.
 
 Of a block one valid copy is enough; of a pointer the newest is wanted. So all r peers are asked,
-the highest number wins, and peers that lacked it get it. Of two with one number the lower CID wins.
-Each keeper shows its pointers to the other keepers in turn, so that pointers outlive keepers.
+the one that ranks highest wins (`model.pointers`), and peers that lacked it get it. Each keeper
+shows its pointers to the other keepers in turn, so that pointers outlive keepers. A keeper that
+meets two pointers that clash keeps both, shows both to all that ask, and shows them to the author.
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Protocol
 
 from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.ids import PeerId, cid_of
 from pulsarcast.model.keys import Key
-from pulsarcast.model.pointers import Pointer, decode_pointer, pointer_key
+from pulsarcast.model.pointers import (
+    Named,
+    decode_named,
+    join_blocks,
+    pointer_key,
+    split_blocks,
+)
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.lookup import Lookup
 from pulsarcast.protocol.dht.lookups import Lookups
@@ -30,34 +39,50 @@ from pulsarcast.protocol.store import DropState, PutState, StateRow
 from pulsarcast.protocol.turn import Then
 
 POINTERS_MAX = 4096
+"""Bounds the names whose pointers a node keeps for others: at most two pointers of each."""
 TABLE = "pointer"
 
 
-def is_newer(pointer: Pointer, than: Pointer) -> bool:
-    """Whether a pointer replaces another one of the same author and name."""
-    if pointer.number != than.number:
-        return pointer.number > than.number
-    return pointer.cid < than.cid
+class PointersOwner(Protocol):
+    """What keeping pointers asks of the node that it belongs to."""
+
+    def shown_own_name(self, named: Named) -> None:
+        """A keeper shows pointers that this node's key signed."""
 
 
 class Pointers:
     """The pointers that a node keeps, places and looks for."""
 
-    __slots__ = ("_kept", "_lookups", "_parameters", "_showing", "_shown", "_table", "_turn")
+    __slots__ = (
+        "_kept",
+        "_lookups",
+        "_owner",
+        "_parameters",
+        "_showing",
+        "_shown",
+        "_table",
+        "_turn",
+    )
 
     def __init__(
-        self, context: Context, table: RoutingTable, lookups: Lookups, showing: Showing
+        self,
+        context: Context,
+        table: RoutingTable,
+        lookups: Lookups,
+        showing: Showing,
+        owner: PointersOwner,
     ) -> None:
         self._turn = context.turn
         self._parameters = context.parameters
         self._table = table
         self._lookups = lookups
         self._showing = showing
-        self._kept: dict[Key, Pointer] = {}
+        self._owner = owner
+        self._kept: dict[Key, Named] = {}
         self._shown = 0
 
     def __len__(self) -> int:
-        """How many pointers are kept."""
+        """How many names have pointers here."""
         return len(self._kept)
 
     # Keeping.
@@ -67,21 +92,23 @@ class Pointers:
         for row in rows:
             if row.table == TABLE and len(self._kept) < POINTERS_MAX:
                 try:
-                    pointer = decode_pointer(row.value)
+                    named = decode_named(split_blocks(row.value))
                 except RemoteError:
                     continue  # Written under other rules.
-                self._kept[pointer_key(pointer.author, pointer.name)] = pointer
+                if named is not None:
+                    self._kept[_key_of(named)] = named
 
-    def keep(self, pointer: Pointer, then: Then) -> bool:
-        """Keep a pointer; False if a newer one is known or there is no room."""
-        key = pointer_key(pointer.author, pointer.name)
+    def keep(self, given: Named, then: Then) -> bool:
+        """Keep the pointers of a name; False if a newer one is known or there is no room."""
+        key = _key_of(given)
         known = self._kept.get(key)
-        if known is not None and known.block == pointer.block:
+        named = given if known is None else known.merged(given)
+        if named == known:
+            if named.pointer != given.pointer:
+                return False
             # Its sync may still be under way; syncs come in order, so an empty write waits for it.
             self._turn.persist(then=then)
             return True
-        if known is not None and not is_newer(pointer, known):
-            return False
         writes: list[PutState | DropState] = []
         if known is None and len(self._kept) >= POINTERS_MAX:
             me = self._table.me
@@ -90,80 +117,98 @@ class Pointers:
                 return False
             del self._kept[farthest]
             writes.append(DropState(TABLE, _row_key(farthest)))
-        self._kept[key] = pointer
-        writes.append(PutState(StateRow(TABLE, _row_key(key), pointer.block)))
-        self._turn.persist(*writes, then=then)
-        return True
+        self._kept[key] = named
+        writes.append(PutState(StateRow(TABLE, _row_key(key), join_blocks(named.blocks))))
+        is_kept = named.pointer == given.pointer
+        self._turn.persist(*writes, then=then if is_kept else None)
+        if named.rival is not None and (known is None or known.rival != named.rival):
+            self._tell_author(named)
+        return is_kept
+
+    def _tell_author(self, named: Named) -> None:
+        """Show pointers that clash to the node that can settle it."""
+        author = named.pointer.author
+        if author == self._turn.me:
+            self._owner.shown_own_name(named)
+        else:
+            self._showing.show(Contact(author), StorePointer(0, named.blocks))
 
     def receive(self, sender: PeerId, message: StorePointer) -> None:
-        """Keep a pointer for a peer, and say whether it is kept."""
-        pointer = decode_pointer(message.pointer)
-        stored = Stored(message.request, (cid_of(message.pointer),))
-        if not self.keep(pointer, lambda: self._turn.send(sender, stored)):
+        """Keep pointers for a peer, and say whether the one that it shows first is kept."""
+        named = decode_named(message.pointers)
+        assert named is not None, "a message has one at least"
+        if named.pointer.author == self._turn.me:
+            self._owner.shown_own_name(named)
+        stored = Stored(message.request, (cid_of(named.pointer.block),))
+        if not self.keep(named, lambda: self._turn.send(sender, stored)):
             self._turn.send(sender, Stored(message.request, ()))
 
     def answer(self, sender: PeerId, message: FindPointer) -> None:
-        """Name the pointer kept here, and peers closer to it."""
-        pointer = self._kept.get(message.key)
-        block = None if pointer is None else pointer.block
+        """Name the pointers kept here, and peers closer to them."""
+        named = self._kept.get(message.key)
+        blocks = () if named is None else named.blocks
         closest = self._table.closest(message.key, self._parameters.bucket_size, (sender,))
-        self._turn.send(sender, PointerFound(message.request, block, tuple(closest)))
+        self._turn.send(sender, PointerFound(message.request, blocks, tuple(closest)))
 
     def spread_next(self) -> None:
-        """Show the next pointer to the other peers that should keep it."""
+        """Show the pointers of the next name to the other peers that should keep them."""
         if not self._kept:
             return
         self._shown = (self._shown + 1) % len(self._kept)
         key = list(self._kept)[self._shown]
-        self._showing.show_to_known(key, StorePointer(0, self._kept[key].block))
+        self._showing.show_to_known(key, StorePointer(0, self._kept[key].blocks))
 
     # Placing.
 
-    def place(self, pointer_block: bytes, then: Callable[[int], None]) -> None:
-        """Place a pointer on the r peers closest to it, and count those that keep it."""
-        pointer = decode_pointer(pointer_block)
-        key = pointer_key(pointer.author, pointer.name)
-
-        question = StorePointer(0, pointer_block)
-        self._showing.place(key, question, lambda synced: self.keep(pointer, synced), then)
+    def place(self, named: Named, then: Callable[[int], None]) -> None:
+        """Place a name's pointers on the r peers closest to it, and count those that keep them."""
+        question = StorePointer(0, named.blocks)
+        self._showing.place(_key_of(named), question, partial(self.keep, named), then)
 
     # Finding.
 
-    def find(self, author: PeerId, name: str, then: Callable[[bytes | None], None]) -> None:
+    def find(self, author: PeerId, name: str, then: Callable[[Named | None], None]) -> None:
         """Find the newest pointer of an author and name, and store it at peers that lack it."""
         key = pointer_key(author, name)
         newest = self._kept.get(key)
-        seen: dict[PeerId, bytes | None] = {}
+        seen: dict[PeerId, tuple[bytes, ...]] = {}
 
         def judge(contact: Contact, answer: DhtMessage) -> bool:
             nonlocal newest
             assert isinstance(answer, PointerFound)
-            if answer.pointer is not None:
-                pointer = decode_pointer(answer.pointer)
-                if (pointer.author, pointer.name) != (author, name):
+            named = decode_named(answer.pointers)
+            if named is not None:
+                if (named.pointer.author, named.pointer.name) != (author, name):
                     raise RemoteError(
                         "a pointer that is not the one asked for", code=Rejection.NOT_ASKED_FOR
                     )
-                if newest is None or is_newer(pointer, newest):
-                    newest = pointer
-            seen[contact.peer] = answer.pointer
+                newest = named if newest is None else newest.merged(named)
+            seen[contact.peer] = answer.pointers
             return False
 
         def found(lookup: Lookup) -> None:
-            if newest is None:
+            named = newest
+            if named is None:
                 then(None)
                 return
             for contact in lookup.closest(self._parameters.replicas):
-                if seen[contact.peer] != newest.block:
-                    self._showing.show(contact, StorePointer(0, newest.block))
-            ours = self._kept.get(key)
-            if ours is not None and is_newer(newest, ours):
-                self.keep(newest, lambda: None)
-            then(newest.block)
+                if seen[contact.peer] != named.blocks:
+                    self._showing.show(contact, StorePointer(0, named.blocks))
+            if key in self._kept:
+                self.keep(named, _nothing)
+            then(named)
 
         count = self._parameters.replicas
         self._lookups.find(key, FindPointer(0, key), found, judge=judge, count=count)
 
 
+def _key_of(named: Named) -> Key:
+    return pointer_key(named.pointer.author, named.pointer.name)
+
+
 def _row_key(key: Key) -> bytes:
     return key.to_bytes(32, "big")
+
+
+def _nothing() -> None:
+    """The lookup does not wait for the node's own disk."""

@@ -3,7 +3,7 @@
 A newcomer finds a topic's versions in the DHT alone, and a replica keeps a version for a time that
 is counted from its creation. A node that follows the topic asks in time for it to be kept longer. A
 topic that no node follows is forgotten: replicas do not ask. Listings of the node's own topics are
-renewed with every round.
+renewed with every round, and names are looked up again.
 """
 
 from collections import deque
@@ -12,6 +12,7 @@ from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.expiry import topic_lifetime
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.following.descriptors import Descriptors
+from pulsarcast.protocol.following.names import Names
 from pulsarcast.protocol.following.own_listings import OwnListings
 
 ROUNDS = 30
@@ -27,12 +28,18 @@ class Republishing:
     """Asks the DHT to keep the topics that the node follows."""
 
     def __init__(
-        self, context: Context, dht: Kademlia, descriptors: Descriptors, listings: OwnListings
+        self,
+        context: Context,
+        dht: Kademlia,
+        descriptors: Descriptors,
+        listings: OwnListings,
+        names: Names,
     ) -> None:
         self.turn = context.turn
         self.dht = dht
         self.descriptors = descriptors
         self.listings = listings
+        self.names = names
         self.parameters = context.parameters
         self._due: deque[bytes] = deque()
 
@@ -46,6 +53,7 @@ class Republishing:
 
     def _begin_round(self) -> None:
         self.listings.renew()
+        self.names.renew()
         now_us = self.turn.wall_us
         self._due.extend(
             version.block

@@ -13,7 +13,7 @@ from msgspec import Struct
 from pulsarcast.model.errors import Busy, Refusal, RemoteError, TopicNotFound
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId, cid_of
-from pulsarcast.model.pointers import decode_pointer
+from pulsarcast.model.pointers import Named
 from pulsarcast.model.topics import TopicDescriptor
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
@@ -168,12 +168,12 @@ class Walks:
             author, name = versions.first.author, versions.first.name
             self._dht.get_pointer(author, name, partial(pointed, versions))
 
-        def pointed(versions: Versions, block: bytes | None) -> None:
-            newest = None if block is None else decode_pointer(block).cid
-            if newest is None or newest in versions.by_cid:
+        def pointed(versions: Versions, named: Named | None) -> None:
+            pointer = None if named is None else named.pointer
+            if pointer is None or pointer.topic != topic or pointer.cid in versions.by_cid:
                 then(versions)
             else:
-                self.find_version(topic, newest, partial(added, versions))
+                self.find_version(topic, pointer.cid, partial(added, versions))
 
         def added(versions: Versions, newer: list[TopicDescriptor]) -> None:
             try:

@@ -244,7 +244,8 @@ class RequestQueue:
 
     def _refuse(self, waiting: Waiting, refusal: Refusal) -> None:
         topic, request_id = waiting.signed.request.topic, waiting.signed.request_id
-        self._tell(waiting.sender, RequestAnswered(topic, request_id, None, 0, *refusal))
+        said = (refusal.code, refusal.message)
+        self._tell(waiting.sender, RequestAnswered(topic, request_id, None, 0, *said))
 
     def _refer(self, topic: Cid, to: PeerId, request_id: bytes) -> None:
         referral = self.handler.referral(topic, request_id)

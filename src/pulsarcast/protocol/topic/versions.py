@@ -100,15 +100,13 @@ class Versions:
         return True
 
     def _rebuild(self) -> None:
-        """Follow the chain: of two versions with one number the lower CID wins, both are kept."""
-        followers: dict[Cid, list[TopicDescriptor]] = {}
-        for version in self.by_cid.values():
-            if version.parent is not None:
-                followers.setdefault(version.parent, []).append(version)
-        self._chain = [self.first]
-        while next_ones := followers.get(self._chain[-1].cid):
-            self._chain.append(min(next_ones, key=lambda version: version.cid))
-        self.current = self._chain[-1]
+        """Follow the chain of the version with the highest number, of two the one with the lower
+        CID: a pointer to it ranks highest, too. The versions that lost are kept."""
+        self.current = min(self.by_cid.values(), key=lambda each: (-each.number, each.cid))
+        chain = [self.current]
+        while (parent := chain[-1].parent) is not None:
+            chain.append(self.by_cid[parent])
+        self._chain = chain[::-1]
 
     def judge(self, event: EventDescriptor) -> None:
         """Raise RemoteError unless the event was published by right."""

@@ -43,7 +43,7 @@ class OurNode:
     ) -> Cid:
         """Create an open topic that orders and spreads its events so."""
         settings = settings_for(order, self.peer, dissemination, sequencers)
-        return (await self._node.create_topic(name, settings)).cid
+        return (await self._node.ensure_topic(name, settings)).cid
 
     async def subscribe(self, topic: Cid) -> None:
         """Subscribe, or go on where an earlier life stopped."""
@@ -80,7 +80,7 @@ class OurNode:
             attributes=tuple(attributes),
             content_routing=True,
         )
-        return (await self._node.create_topic(name, settings)).cid
+        return (await self._node.ensure_topic(name, settings)).cid
 
     async def follow(self, topic: Cid) -> None:
         """Become a member."""

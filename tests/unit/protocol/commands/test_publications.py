@@ -29,7 +29,7 @@ class Desk:
             core.context,
             core.following,
             core.descriptors,
-            ReadCommands(core.context, core.following, core.dht, core.walks),
+            ReadCommands(core.context, core.following, core.dht, core.walks, core.names),
             core.fencing,
             core.publisher,
             core.outbox,

@@ -2,7 +2,7 @@
 
 from pulsarcast.model.errors import Closed, NotFound
 from pulsarcast.model.ids import cid_of
-from pulsarcast.model.pointers import sign_pointer
+from pulsarcast.model.pointers import Named, Resolution, sign_pointer
 from pulsarcast.protocol.commands.reading import ReadCommands
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import FetchBlock, ReadHistory, Resolve
@@ -15,7 +15,7 @@ CID = cid_of(BLOCK)
 
 
 def commands_of(core: Core) -> ReadCommands:
-    return ReadCommands(core.context, core.following, core.dht, core.walks)
+    return ReadCommands(core.context, core.following, core.dht, core.walks, core.names)
 
 
 def test_a_block_on_the_disk_is_not_looked_for_in_the_dht() -> None:
@@ -41,8 +41,9 @@ def test_a_name_leads_to_the_version_that_its_pointer_names() -> None:
     core = Core()
     commands_of(core).handle(Resolve(7, BOB.peer_id, "news"))
     (then,) = core.network.resolving
-    then(sign_pointer(BOB, "news", 1, CID).block)
-    assert core.replies() == [Reply(7, cid=CID)]
+    pointer = sign_pointer(BOB, "news", 1, CID, topic=topic_of(BOB).cid)
+    then(Named(pointer))
+    assert core.replies() == [Reply(7, cid=CID, resolution=Resolution(pointer))]
 
 
 def test_history_comes_with_the_place_of_each_event() -> None:

@@ -17,6 +17,7 @@ def commands_of(core: Core) -> TopicCommands:
         core.publisher,
         core.fencing,
         core.listings,
+        core.names,
     )
 
 
@@ -29,6 +30,9 @@ def refused(core: Core) -> str:
 def test_a_new_topic_is_stored_then_named_then_joined_then_answered() -> None:
     core = Core()
     commands_of(core).handle(CreateTopic(7, "news", unordered()))
+    (looked_up,) = core.network.resolving
+    assert core.network.storing == []
+    looked_up(None)
     ((blocks, stored),) = core.network.storing
     meta, topic = (decode_topic(block) for block in blocks)
     assert topic.subtopics[META] == meta.cid

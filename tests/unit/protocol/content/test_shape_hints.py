@@ -80,7 +80,7 @@ def test_a_hint_for_another_home_travels_towards_it() -> None:
 
 
 def test_homes_of_nodes_that_are_halved_in_passing_know_of_it() -> None:
-    made = Lab(5, seed=5, parameters=Parameters(content_capacity=2))
+    made = Lab(5, seed=1, parameters=Parameters(content_capacity=2))
     rule = AttributeRule("price", "float", 0.0, 100.0)
     topic = made.create(0, unordered(attributes=(rule,), content_routing=True))
     made.subscribe([0], topic)

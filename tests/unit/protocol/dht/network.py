@@ -11,6 +11,7 @@ from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of, peer_key
 from pulsarcast.model.keys import Key
+from pulsarcast.model.pointers import Named
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.expiry import Lifetime
 from pulsarcast.protocol.dht.kademlia import Kademlia
@@ -51,6 +52,9 @@ class AnyBlocks:
     def stored_block(self, block: bytes, sender: PeerId) -> None:
         self.stored.append(block)
 
+    def shown_own_name(self, named: Named) -> None:
+        """No test of blocks asks for it."""
+
 
 class Node:
     """One node with its disk, as a driver would run it."""
@@ -65,6 +69,7 @@ class Node:
         self.disk_works = True
         self.counts: Counter[str] = Counter()
         self.stored: list[tuple[Cid, PeerId]] = []
+        self.shown: list[Named] = []
         self.errors: list[RemoteError] = []
         self.incarnation = 0
         self.alive = False
@@ -91,6 +96,9 @@ class Node:
 
     def stored_block(self, block: bytes, sender: PeerId) -> None:
         self.stored.append((cid_of(block), sender))
+
+    def shown_own_name(self, named: Named) -> None:
+        self.shown.append(named)
 
     def do(self, act: Callable[[], None]) -> None:
         """Run one turn."""

@@ -3,7 +3,7 @@
 from random import Random
 
 from pulsarcast.model.ids import PeerId, cid_of
-from pulsarcast.model.pointers import sign_pointer
+from pulsarcast.model.pointers import Named, sign_pointer
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.blocks import Blocks
 from pulsarcast.protocol.dht.calls import Calls
@@ -110,17 +110,18 @@ def test_a_node_that_knows_nobody_is_the_one_replica_of_its_block() -> None:
 def test_a_node_that_knows_nobody_keeps_and_finds_its_own_pointer() -> None:
     bench = Bench()
     showing = Showing(bench.context, bench.table, bench.calls, bench.lookups)
-    pointers = Pointers(bench.context, bench.table, bench.lookups, showing)
-    block = sign_pointer(CAROL, "news", 1, topic_of(CAROL).cid).block
+    pointers = Pointers(bench.context, bench.table, bench.lookups, showing, AnyBlocks())
+    cid = topic_of(CAROL).cid
+    named = Named(sign_pointer(CAROL, "news", 1, cid, topic=cid))
     counted: list[int] = []
-    pointers.place(block, counted.append)
+    pointers.place(named, counted.append)
     assert counted == []
     bench.sync()
     assert counted == [1]
-    found: list[bytes | None] = []
+    found: list[Named | None] = []
     pointers.find(CAROL.peer_id, "news", found.append)
     pointers.find(CAROL.peer_id, "olds", found.append)
-    assert found == [block, None]
+    assert found == [named, None]
 
 
 def test_a_replica_with_the_same_digest_is_told_so_without_keys() -> None:

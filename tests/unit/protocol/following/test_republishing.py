@@ -21,7 +21,7 @@ AUTHOR, MEMBER, PUBLISHER, STRANGER = range(4)
 
 def old_topic() -> tuple[Lab, Cid]:
     """A topic with a newer version, whose time is over long since; its author is gone."""
-    lab = Lab(8, parameters=Parameters(block_expiry_s=EXPIRY_S))
+    lab = Lab(8, seed=5, parameters=Parameters(block_expiry_s=EXPIRY_S))
     topic = lab.create(AUTHOR)
     lab.subscribe([MEMBER], topic)
     lab.update(AUTHOR, topic, unordered(publishers=(lab.peer(PUBLISHER),)))
@@ -89,7 +89,7 @@ def test_versions_that_end_soon_are_asked_for_batch_by_batch(
         core.descriptors.follow(Versions(each))
     core.descriptors.keep(Versions(topic_of(ALICE, name="not followed")))
     core.turn.wall_us = CREATED_US + int((LIFE_S - EXPIRY_S + 1) * 1_000_000)
-    Republishing(core.context, core.dht, core.descriptors, core.listings).start()
+    Republishing(core.context, core.dht, core.descriptors, core.listings, core.names).start()
     core.fire()
     ((blocks, then),) = core.network.storing
     assert blocks == [each.block for each in topics[:2]]

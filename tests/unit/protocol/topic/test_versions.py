@@ -76,8 +76,8 @@ def test_of_two_versions_with_one_number_the_lower_cid_wins_whichever_came_first
         assert set(versions.all()) == {OPEN, *twins}, "all are kept, as proof"
 
 
-def test_the_whole_branch_of_a_lower_cid_wins_over_a_longer_one() -> None:
-    """Decided where they part: the loser's followers do not count, however many."""
+def test_the_branch_with_the_highest_number_wins_as_the_pointer_to_it_does() -> None:
+    """Of branches of one length the lower CID of their last versions wins."""
     twins = sorted(
         (version_of(OPEN, signer=ALICE, created=CREATED_US + n) for n in range(2)),
         key=lambda version: version.cid,
@@ -86,7 +86,11 @@ def test_the_whole_branch_of_a_lower_cid_wins_over_a_longer_one() -> None:
     versions = chain_of(twins[1], follower)
     assert versions.current is follower
     versions.add(twins[0])
-    assert versions.current is twins[0]
+    assert versions.current is follower
+    others = [version_of(twins[0], signer=ALICE, created=CREATED_US + n) for n in range(2, 4)]
+    for other in others:
+        versions.add(other)
+    assert versions.current is min(follower, *others, key=lambda version: version.cid)
 
 
 def test_a_recovery_key_may_sign_the_next_version_and_a_stranger_may_not() -> None:
