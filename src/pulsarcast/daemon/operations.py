@@ -219,12 +219,16 @@ async def _check_local_names(service: Service, name: str, alias: str | None) -> 
                 f"{name!r} is an alias of another topic here: drop it first, or give another name",
                 topic=stands_for,
             )
-    if alias is None or alias == name:
-        return
-    aliases.check(alias)
-    if alias in aliases.topics:
+    if alias not in (None, name):
+        await _check_alias(service, alias)
+
+
+async def _check_alias(service: Service, alias: str) -> None:
+    """Refuse an alias that is in use, or would be hidden by a name of this node."""
+    service.aliases.check(alias)
+    if alias in service.aliases.topics:
         raise Conflict(f"the alias {alias!r} is in use: drop it first, or give another")
-    if await naming.own(alias) is not None:
+    if await service.insight.naming.own(alias) is not None:
         raise Conflict(f"{alias!r} is the name of a topic of this node: give another alias")
 
 
@@ -242,12 +246,12 @@ async def join(call: Call) -> Response:
     given = await read_json(call.request, api.Join, service.settings["http.body_bytes_max"])
     invited = cid_text(parse_ticket(given.ticket).topic)
     if given.alias is not None and service.aliases.topics.get(given.alias) != invited:
-        _check_free(call, given.alias)
+        await _check_alias(service, given.alias)
     if not service.insight.is_subscribed(parse_cid(invited)):
         service.check_room()
     topic = await service.node.join(given.ticket)
     alias = given.alias or free_alias(service.aliases.topics, topic.name, topic.id)
-    if alias is not None:
+    if alias is not None and (given.alias or await service.insight.naming.own(alias) is None):
         service.aliases.set(alias, topic.id)
     return answer(_topic_view(service, topic))
 
