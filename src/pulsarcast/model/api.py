@@ -183,11 +183,11 @@ class TopicView(msgspec.Struct, kw_only=True):
     settings: SettingsView
     subtopics: dict[str, str]
     aliases: list[str] = []
-    peer_names: dict[str, str] = {}
-    """The local names of peers above, by their ids; never another peer's word."""
     notes: list[str] = []
     """What a person should know of the name by which it was found: that it moved, or that two
     topics claim it."""
+    peer_names: dict[str, str] = {}
+    """The local names of peers above, by their ids; never another peer's word."""
 
     def __repr__(self) -> str:
         return topic_shown(self)
