@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from pulsarcast.client.contexts import Contexts, check_url
+from pulsarcast.client.contexts import Contexts, check_token, check_url
 from pulsarcast.client.errors import Unreachable
 from pulsarcast.model.errors import LocalError
 
@@ -50,7 +50,8 @@ def find_target(
         raise LocalError("give the URL of a daemon or a context, not both")
     target = _find(url, context, home, variables)
     chosen = target.token if token is None else token
-    return Target(check_url(target.url), _check_token(chosen), target.origin)
+    check_token(chosen)
+    return Target(check_url(target.url), chosen or None, target.origin)
 
 
 def _find(
@@ -89,8 +90,9 @@ def _of_context(contexts: Contexts, name: str) -> Target:
 def _of_home(home: Path) -> Target:
     url = _read(home / ADDRESS_FILE)
     if url is None:
+        chosen = "" if home == default_home() else f" --home {home}"
         raise Unreachable(
-            f"no daemon runs in {home}: start one with `pulsarcast daemon`, "
+            f"no daemon runs in {home}: start one with `pulsarcast daemon{chosen}`, "
             f"or say where one is with {URL} and {TOKEN}"
         )
     return Target(url, _read(home / TOKEN_FILE), f"home {home}")
@@ -103,9 +105,3 @@ def _read(path: Path) -> str | None:
         return None
     except OSError as error:
         raise LocalError(f"{path}: {error.strerror or error}") from error
-
-
-def _check_token(token: str | None) -> str | None:
-    if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
-        raise LocalError("a token has printable ASCII characters and no spaces")
-    return token or None

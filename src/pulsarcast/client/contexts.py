@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from pulsarcast.model.errors import LocalError
+from pulsarcast.model.errors import LocalError, in_words
 
 CONTEXTS: Final = "pulsarcast/contexts.toml"
 FILE_MODE: Final = 0o600
@@ -66,10 +66,10 @@ class Contexts:
         except OSError as error:
             raise LocalError(f"{path}: {error.strerror or error}") from error
         except msgspec.ValidationError as error:
-            raise LocalError(f"{path}: {error}") from error
+            raise LocalError(f"{path}: {in_words(error)}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError):
             # What such an error quotes may be part of a token.
-            raise LocalError(f"{path} is damaged: it is not TOML") from None
+            raise LocalError(f"{path} is damaged: it is not TOML; mend or delete it") from None
         return cls(path, found)
 
     @property
@@ -85,19 +85,29 @@ class Contexts:
         """The context of a name."""
         found = self._found.contexts.get(name)
         if found is None:
-            known = ", ".join(self._found.contexts) or "there is none yet"
-            raise LocalError(f"there is no context {name!r} (known: {known})")
+            known = ", ".join(self._found.contexts) or "none yet"
+            raise LocalError(
+                f"there is no context {name!r} (there are: {known}): make it with "
+                f"`pulsarcast context add NAME --url URL`"
+            )
         return found
 
     def add(self, name: str, url: str, token: str | None = None) -> None:
         """Give a daemon a name, or another daemon the same; the first one is used from now on."""
-        if not _NAME.fullmatch(name):
-            raise LocalError("a context's name has up to 64 letters, digits, dashes, underscores")
-        url = check_url(url)
-        if not (token or "").isprintable():
-            raise LocalError("a token has printable characters only")
+        self.check(name, url, token)
         current = self.current or (name if not self._found.contexts else None)
-        self._write(_File(current, {**self._found.contexts, name: Context(url, token)}))
+        new = Context(check_url(url), token)
+        self._write(_File(current, {**self._found.contexts, name: new}))
+
+    def check(self, name: str, url: str, token: str | None = None) -> None:
+        """Refuse what `add` would refuse."""
+        if not _NAME.fullmatch(name):
+            raise LocalError(
+                "a context's name has 1 to 64 letters, digits, dashes and underscores, and begins "
+                f"with a letter or digit: {name!r}"
+            )
+        check_url(url)
+        check_token(token)
 
     def remove(self, name: str) -> None:
         """Forget a context; where it was in use, none is."""
@@ -128,13 +138,21 @@ def contexts_path(environment: Mapping[str, str]) -> Path:
     return base / CONTEXTS
 
 
+def check_token(token: str | None) -> None:
+    """Refuse a token that no header could carry, without showing it."""
+    if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
+        raise LocalError("a token has printable ASCII characters and no spaces")
+
+
 def check_url(url: str) -> str:
     """A checked address; an error must not show what may be secret in it."""
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018 (it complains when it is looked at)
     except ValueError:
-        raise LocalError("the URL of a daemon looks like http://127.0.0.1:8420") from None
+        raise LocalError(
+            "the URL of a daemon looks like http://127.0.0.1:8420: this one has no valid port"
+        ) from None
     if "@" in parts.netloc:
         raise LocalError("the URL of a daemon takes no user or password: give a token")
     is_plain = not parts.query and not parts.fragment and url.isprintable() and " " not in url

@@ -75,7 +75,11 @@ def unreachable(url: str, error: Exception) -> Unreachable:
     """What to do about a connection that does not work, in a sentence."""
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         why = f" ({error})" if str(error) else ""
-        text = f"no daemon answers at {url}{why}: start one with `pulsarcast daemon`"
+        if "SSL" in str(error):
+            advice = "check its certificate, or give http:// if it has none"
+        else:
+            advice = "check the URL, or start one with `pulsarcast daemon`"
+        text = f"no daemon answers at {url}{why}: {advice}"
         return Unreachable(text, is_absent=True)
     if isinstance(error, httpx.TimeoutException):
         return Unreachable(f"the daemon at {url} took too long to answer: try again")

@@ -62,5 +62,5 @@ def check_alias(alias: str) -> None:
     if not _SHAPE.fullmatch(alias) or alias.startswith("bafyrei"):
         raise LocalError(
             "an alias begins with a letter and has up to 64 letters, digits, dots, dashes and "
-            "underscores; it does not look like a content id"
+            f"underscores; it does not look like a content id: {alias!r}"
         )

@@ -39,6 +39,7 @@ from pulsarcast.model.errors import (
     TopicNotFound,
     Unavailable,
     UnsupportedMediaType,
+    in_words,
 )
 
 T = TypeVar("T")
@@ -109,7 +110,9 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
             async for piece in stream:
                 size += len(piece)
                 if size > bytes_max:
-                    raise TooLarge(f"the request has more than {bytes_max} bytes")
+                    raise TooLarge(
+                        f"the request has more than {bytes_max} bytes (http.body_bytes_max)"
+                    )
                 pieces.append(piece)
         except ClientDisconnect as error:
             # Nobody hears this; without it the log would take it for a fault of ours.
@@ -126,7 +129,7 @@ async def read_json(request: Request, kind: type[T], bytes_max: int) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Malformed(f"the body is not valid: {error}") from error
+        raise Malformed(f"the body is not valid: {in_words(error)}") from error
 
 
 def read_query(request: Request, kind: type[T]) -> T:
@@ -139,4 +142,4 @@ def read_query(request: Request, kind: type[T]) -> T:
     try:
         return msgspec.convert(values, type=kind, strict=False)
     except msgspec.ValidationError as error:
-        raise Malformed(f"the query is not valid: {error}") from error
+        raise Malformed(f"the query is not valid: {in_words(error)}") from error

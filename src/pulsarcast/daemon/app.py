@@ -156,8 +156,13 @@ def _read(name: str) -> bytes:
 
 async def _unknown(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    kind = MethodNotAllowed if error.status_code == 405 else NotFound
-    response = problem(kind(str(error.detail)))
+    path, allowed = request.scope["path"], (error.headers or {}).get("Allow", "")
+    refusal: LocalError
+    if error.status_code == 405:
+        refusal = MethodNotAllowed(f"{path} takes {allowed}, not {request.method}")
+    else:
+        refusal = NotFound(f"there is nothing at {path}: /v1/openapi.json lists every operation")
+    response = problem(refusal)
     response.headers.update(error.headers or {})
     return response
 

@@ -41,7 +41,7 @@ from pulsarcast.model.errors import Closed, LocalError
 from pulsarcast.model.ids import peer_text
 from pulsarcast.network.multiaddrs import parse_address
 from pulsarcast.network.node import Node
-from pulsarcast.storage.home import Home, write_whole
+from pulsarcast.storage.home import Home, check_not_in_use, write_whole
 
 ADDRESS: Final = "http"
 """The file of the home that says where the daemon can be reached, while it runs."""
@@ -74,10 +74,10 @@ class Listener:
 
 def initialize(home: Path, values: dict[str, Value] | None = None) -> str:
     """Make a home: key, settings with explanations, and the operator's token; its peer id."""
-    if values:
-        wanted = load_settings(home, {}, values)  # What a daemon would refuse is not written down.
-        if (home / CONFIG).exists():
-            _refuse_others(home, wanted, values)
+    # What a daemon would refuse is not written down.
+    wanted = load_settings(home, {}, values)
+    if values and (home / CONFIG).exists():
+        _refuse_others(home, wanted, values)
     try:
         settings = config_text(values).encode()
     except UnicodeEncodeError:
@@ -106,6 +106,7 @@ async def run(
 ) -> None:
     """Be a daemon until somebody says that it is enough."""
     failure: LocalError | None = None
+    check_not_in_use(home)  # It would hold the port as well, which would be the wrong advice.
     tls = _tls(settings)
     with listen(settings) as bound:
         async with trio.open_nursery() as nursery:
@@ -274,8 +275,8 @@ def listen(settings: Settings) -> socket.socket:
                     f"http.address {host}:{port}: {error.strerror or error}"
                 ) from error
     raise LocalError(
-        f"{host}:{port} is taken by another program. Take another port: "
-        f"pulsarcast daemon --http {host}:{port + 1}"
+        f"{host}:{port} is taken by another program: take another port, such as "
+        f"--http {host}:{port + 1}"
     )
 
 

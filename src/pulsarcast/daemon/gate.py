@@ -145,7 +145,10 @@ class Gate:
         if token is None:
             if kind:
                 raise InvalidToken("the token is unknown, or was revoked: give another")
-            raise InvalidToken("a token is missing: send Authorization: Bearer TOKEN")
+            raise InvalidToken(
+                "a token is missing: give --token or $PULSARCAST_TOKEN, or send the header "
+                "Authorization: Bearer TOKEN"
+            )
         return token
 
     def _by_cookie(self, headers: Headers, scope: Scope) -> Token | None:

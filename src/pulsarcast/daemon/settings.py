@@ -16,11 +16,13 @@ from typing import Any, Final, TypeAlias
 from pulsarcast.model.api import PORT
 from pulsarcast.model.errors import LocalError
 from pulsarcast.network.addresses import parse_contact
+from pulsarcast.network.multiaddrs import parse_address
 
 CONFIG: Final = "config.toml"
 PREFIX: Final = "PULSARCAST_"
 ALIKE: Final = 0.8
 """What difflib says of two names that differ by a letter or two, and of no others here."""
+PORT_MAX: Final = 65_535
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 Value: TypeAlias = str | int | bool | list[str]
@@ -165,7 +167,9 @@ def _read_file(path: Path) -> dict[str, object]:
             tables = tomllib.load(file)
     except FileNotFoundError:
         return {}
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise LocalError(f"{path}: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise LocalError(f"{path}: {error}") from error
     found: dict[str, object] = {}
     for section, table in tables.items():
@@ -237,22 +241,31 @@ def _check_together(settings: Settings) -> None:
     if bool(settings["http.tls_certificate"]) != bool(settings["http.tls_key"]):
         raise LocalError("http.tls_certificate and http.tls_key go together")
     if settings["trace.level"] not in ("", "delivery", "rpc"):
-        raise LocalError("trace.level must be delivery, rpc or nothing")
+        level = settings["trace.level"]
+        raise LocalError(f"trace.level must be delivery, rpc or empty, not {level!r}")
     for level in (settings["log.level"], *rooms(settings).values()):
         if level not in LEVELS:
             raise LocalError(f"log levels are {', '.join(LEVELS)}: not {level!r}")
     host_and_port(settings["http.address"])
-    _check_bootstrap(settings)
+    _check_addresses(settings)
 
 
-def _check_bootstrap(settings: Settings) -> None:
+def _check_addresses(settings: Settings) -> None:
     """A misspelt address is no peer that is away for a while: nobody would ever answer there."""
-    name = "node.bootstrap"
-    for text in settings[name]:
-        try:
-            parse_contact(text)
-        except LocalError as error:
-            raise LocalError(f"{settings.origin(name)}: {name}: {error}") from error
+    for name, parse in (
+        ("node.listen", _parse_own),
+        ("node.announce", _parse_own),
+        ("node.bootstrap", parse_contact),
+    ):
+        for text in settings[name]:
+            try:
+                parse(text)
+            except LocalError as error:
+                raise LocalError(f"{settings.origin(name)}: {name}: {error}") from error
+
+
+def _parse_own(text: str) -> None:
+    parse_address(text, None)
 
 
 def rooms(settings: Settings) -> dict[str, str]:
@@ -265,8 +278,11 @@ def host_and_port(address: str) -> tuple[str, int]:
     """`127.0.0.1:8420` or `[::1]:8420`, taken apart."""
     host, separator, port = address.rpartition(":")
     is_number = port.isascii() and port.isdigit() and len(port) <= 5
-    if not separator or not is_number or int(port) > 65_535:
-        raise LocalError(f"http.address must be HOST:PORT, not {address!r}")
+    is_open = ":" in host and not (host.startswith("[") and host.endswith("]"))
+    if not separator or not is_number or is_open or int(port) > PORT_MAX:
+        raise LocalError(
+            f"http.address must be HOST:PORT, with a port up to {PORT_MAX}, not {address!r}"
+        )
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 

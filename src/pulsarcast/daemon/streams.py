@@ -166,7 +166,7 @@ async def start_of(service: Service, topic: Cid, text: str) -> Start:
         raise Malformed(f"start={text!r}: give now, beginning, an index or an event's id") from None
     index = service.insight.index_of(topic, cid)
     if index is None:
-        raise NotFound("the node does not have this event")
+        raise NotFound(f"the node has no event {text} of this topic")
     return index
 
 

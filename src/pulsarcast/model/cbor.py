@@ -23,6 +23,8 @@ import libipld
 
 from pulsarcast.model.errors import LocalError, Rejection, RemoteError, blamed_on_caller
 
+SHOWN_BITS_MAX = 128
+"""Bits of an integer that a refusal shows: a program may have given one of any length."""
 DEPTH_MAX = 16
 INT_MIN = -(1 << 63)
 INT_MAX = (1 << 63) - 1
@@ -90,10 +92,12 @@ def _check(values: Iterable[object], depth_left: int) -> None:
             continue
         if isinstance(value, int):
             if not INT_MIN <= value <= INT_MAX:
-                raise RemoteError("an integer outside 64 bits")
+                bits = value.bit_length()
+                shown = value if bits <= SHOWN_BITS_MAX else f"it has {bits}"
+                raise RemoteError(f"an integer beyond 64 bits: {shown}")
         elif isinstance(value, float):
             if not math.isfinite(value):
-                raise RemoteError("a float that is no number")
+                raise RemoteError(f"a float that is no finite number: {value}")
         elif isinstance(value, (list, dict)):
             if depth_left == 0:
                 raise RemoteError(f"nested deeper than {DEPTH_MAX}")

@@ -9,6 +9,7 @@ the program.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import ClassVar, Final, NamedTuple
@@ -254,6 +255,36 @@ REFUSALS: Final[Mapping[str, type[LocalError]]] = {
     )
 }
 """The type of each code."""
+
+
+_KINDS: Final[Mapping[str, str]] = {
+    "str": "a text",
+    "int": "an integer",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+}
+
+
+def in_words(error: Exception) -> str:
+    """What msgspec finds wrong in a document, as a sentence that begins with the place."""
+    text, _, place = str(error).partition(" - at `$")
+    text = re.sub(r"Object contains unknown field `(.*)`", r"there is no field '\1'", text)
+    text = re.sub(r"Object missing required field `(.*)`", r"the field '\1' is missing", text)
+    text = text.replace("Invalid enum value", "there is no choice")
+    text = text.replace("Input data was truncated", "it ends too early")
+    text = re.sub(r"`([^`]*)`", _kinds_in_words, text).replace("Expected", "expected")
+    text = re.sub(r" of length <= (\d+)", r" of at most \1 characters", text)
+    text = re.sub(r" of length >= (\d+)", r" of at least \1 characters", text)
+    text = re.sub(r" <= (\S+)", r" of at most \1", text)
+    text = re.sub(r" >= (\S+)", r" of at least \1", text)
+    place = place.rstrip("`").lstrip(".")
+    return f"{place}: {text}" if place else text
+
+
+def _kinds_in_words(found: re.Match[str]) -> str:
+    return " or ".join(_KINDS.get(kind, kind) for kind in found[1].split(" | "))
 
 
 # Rejections of what peers sent.

@@ -94,7 +94,7 @@ def parse_cid(text: str) -> Cid:
     try:
         cid = check_cid(libipld.decode_multibase(text)[1])
     except (ValueError, RemoteError) as error:
-        raise LocalError(f"not a content id: {text!r}") from error
+        raise LocalError(f"not a content id, such as bafyrei…: {text!r}") from error
     if cid_text(cid) != text:
         raise LocalError(f"not a content id in base32: {text!r}")
     return cid

@@ -37,7 +37,7 @@ from pulsarcast.model.ids import Cid, PeerId, check_cid, check_peer_id
 from pulsarcast.model.keys import Key, key_of
 from pulsarcast.model.topic_types import TopicDescriptor
 from pulsarcast.model.topic_wire import read_description, read_tags
-from pulsarcast.model.words import tags_of, words_of
+from pulsarcast.model.words import TAG_BYTES_MAX, tags_of, words_of
 
 LISTING_BYTES_MAX: Final = 1536
 """Bounds a listing: the longest name, description and tags together take 1.2 KB."""
@@ -196,7 +196,10 @@ def search_for(words: str, tags: Iterable[str], author: PeerId | None) -> Search
     """A search as it is typed; raises LocalError where it has nothing to look for, or too much."""
     search = Search(tuple(dict.fromkeys(words_of(words))), tags_of(tags), author)
     if not search.keys:
-        raise LocalError("give words, a tag or an author to search for")
+        raise LocalError(
+            "give words, a tag or an author to search for: a word has letters and digits, at most "
+            f"{TAG_BYTES_MAX} bytes of them"
+        )
     if len(search.words) + len(search.tags) > SEARCHED_MAX:
         raise LocalError(f"a search has at most {SEARCHED_MAX} words and tags")
     return search

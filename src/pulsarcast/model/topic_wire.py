@@ -21,6 +21,7 @@ letters. A field at its default is left out:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any, Final, TypeVar
@@ -297,8 +298,12 @@ def _read_payload_max(fields: Fields) -> int:
 
 def _read_rules(value: object) -> tuple[AttributeRule, ...]:
     rules = tuple(_read_rule(rule) for rule in read_list(value, ATTRIBUTE_RULES_MAX, "attributes"))
-    if len({rule.name for rule in rules}) != len(rules):
-        raise RemoteError("attributes has two rules for one name", code=Rejection.INVALID_TOPIC)
+    names = Counter(rule.name for rule in rules)
+    for name, count in names.items():
+        if count > 1:
+            raise RemoteError(
+                f"the schema has the attribute {name!r} {count} times", code=Rejection.INVALID_TOPIC
+            )
     return rules
 
 
@@ -311,7 +316,10 @@ def _read_rule(value: object) -> AttributeRule:
     low = _read_bound(fields["min"], kind) if "min" in fields else None
     high = _read_bound(fields["max"], kind) if "max" in fields else None
     if low is not None and high is not None and low > high:  # type: ignore[operator]
-        raise RemoteError("an attribute's bounds leave no value", code=Rejection.INVALID_TOPIC)
+        raise RemoteError(
+            f"the attribute {name!r} allows no value: min is {low!r}, max is {high!r}",
+            code=Rejection.INVALID_TOPIC,
+        )
     return AttributeRule(name, kind, low, high)
 
 

@@ -86,6 +86,9 @@ SEQUENCERS_PUBLISH: Final = (
     "in total order the sequencers publish, and other peers publish through them, with the same "
     "call: leave out publishers and open. To let a peer number events itself, name it in sequencers"
 )
+SHOWN_MAX: Final = 60
+"""Characters of a value in a refusal: enough to recognize it, however long a peer made it."""
+
 _NO_SUBTOPICS: Final[Mapping[str, Cid]] = MappingProxyType({})
 _NO_NONCE: Final = bytes(NONCE_BYTES)
 
@@ -302,7 +305,8 @@ def _check_rules(topic: TopicDescriptor) -> None:
         raise RemoteError("a topic in which no peer may publish", code=Rejection.INVALID_TOPIC)
     if topic.requesters is not None and not topic.request_to_publish:
         raise RemoteError(
-            "a topic says who may request, and takes no requests", code=Rejection.INVALID_TOPIC
+            "a topic names requesters, and takes no requests: give one or the other",
+            code=Rejection.INVALID_TOPIC,
         )
     sequenced = bool(topic.sequencers) and topic.allowed_publishers == topic.sequencers
     if topic.delivery_order is DeliveryOrder.TOTAL and not sequenced:
@@ -376,7 +380,7 @@ def check_succession(previous: TopicDescriptor, candidate: TopicDescriptor) -> N
     ):
         # Members change versions at different moments: they must agree on these throughout.
         raise RemoteError(
-            "how a topic orders and spreads its events never changes",
+            "the order and the dissemination of a topic never change: create another topic",
             code=Rejection.INVALID_SUCCESSION,
         )
     if previous.number == 0 and candidate.is_sequenced and not previous.is_sequenced:
@@ -460,15 +464,33 @@ def check_attributes(rules: tuple[AttributeRule, ...], attributes: Mapping[str, 
     by_name = {rule.name: rule for rule in rules}
     for name, value in attributes.items():
         if name not in by_name:
+            known = ", ".join(map(_quoted, by_name))
             raise RemoteError(
-                "an attribute that the topic's schema does not name",
+                f"the topic's schema has no attribute {_quoted(name)}: it has {known}",
                 code=Rejection.INVALID_ATTRIBUTES,
             )
         if not _fits(by_name[name], value):
             raise RemoteError(
-                "an attribute that the topic's schema does not allow",
+                f"by the topic's schema {_quoted(name)} {_demand(by_name[name])}, "
+                f"not {_quoted(value)}",
                 code=Rejection.INVALID_ATTRIBUTES,
             )
+
+
+def _quoted(value: object) -> str:
+    """A value in a sentence: a peer may have sent one of any length."""
+    text = repr(value)
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}…"
+
+
+def _demand(rule: AttributeRule) -> str:
+    """The type and the bounds of an attribute, in words."""
+    bounds = [
+        f"{word} {_quoted(bound)}"
+        for word, bound in (("from", rule.min), ("to", rule.max))
+        if bound is not None
+    ]
+    return " ".join((f"must be of type {rule.type}", *bounds))
 
 
 def _fits(rule: AttributeRule, value: Attribute) -> bool:

@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from pulsarcast.model.errors import LocalError
+from pulsarcast.model.errors import LocalError, in_words
 from pulsarcast.simulation.links import Constant, Jittered, Links, Matrix
 
 
@@ -123,4 +123,4 @@ def load(name: str) -> Options:
     try:
         return msgspec.convert({**tomllib.loads(text), "scenario": name}, Options)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise LocalError(f"scenario {name}: {error}") from error
+        raise LocalError(f"scenario {name}: {in_words(error)}") from error

@@ -78,7 +78,12 @@ def restore(source: str | Path, home: str | Path) -> Identity:
 @contextmanager
 def _whole_or_nothing(target: Path) -> Iterator[Path]:
     """A folder that gets its name once everything is in it."""
-    folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.unfinished-"))
+    try:
+        folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.unfinished-"))
+    except OSError as error:
+        raise LocalError(
+            f"{target} cannot be made: {target.parent}: {error.strerror or error}"
+        ) from error
     try:
         yield folder
         sync_folder(folder)

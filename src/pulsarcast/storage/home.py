@@ -139,6 +139,12 @@ def _take_lock(path: Path) -> int:
     return lock
 
 
+def check_not_in_use(path: Path) -> None:
+    """Raise HomeInUseError if the node of a home runs; what else is wrong, `Home.open` says."""
+    with suppress(OSError):
+        os.close(_take_lock(path))
+
+
 # The key.
 
 
@@ -164,7 +170,9 @@ def read_key(folder: Path) -> Identity:
             raise LocalError(f"{path} can be read by others (chmod 600 it, if they have not)")
         text = path.read_bytes().decode("ascii", "replace")
     except FileNotFoundError:
-        raise LocalError(f"{path} is missing") from None
+        raise LocalError(f"{path} is missing: {folder} is no node's home, nor a backup") from None
+    except OSError as error:
+        raise LocalError(f"{path}: {error.strerror or error}") from error
     found = _KEY_PATTERN.fullmatch(text)
     if found is None:
         raise LocalError(f"{path} is damaged: it is not a key as Pulsarcast writes them")

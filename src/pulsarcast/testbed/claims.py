@@ -54,7 +54,7 @@ def claim(options: RunOptions, *, replace: bool = False) -> Iterator[int]:
         except BlockingIOError:
             raise LocalError(f"something runs in {out}") from None
         if (out / SUMMARY).exists() and not replace:
-            raise LocalError(f"{out} holds a finished run: choose another folder, or --replace it")
+            raise LocalError(f"{out} holds a finished run: choose another folder, or replace it")
         _make_place(out)
         text = scenario_text(options, _circumstances(options))
         (out / FILE).write_text(text, encoding="utf-8")

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from pulsarcast.model.errors import LocalError
+from pulsarcast.model.errors import LocalError, in_words
 from pulsarcast.model.topic_types import SEQUENCERS_MAX
 from pulsarcast.protocol.content.content import FILTERS_MAX
 from pulsarcast.simulation.links import Matrix, read_rtt_s
@@ -186,7 +186,7 @@ def read_scenario(path: Path) -> dict[str, Any]:
     try:
         scenario = msgspec.convert(tables, Scenario)
     except msgspec.ValidationError as error:
-        raise LocalError(f"{path}: {error}") from error
+        raise LocalError(f"{path}: {in_words(error)}") from error
     options: dict[str, Any] = {}
     for table in (scenario, scenario.load, scenario.network, scenario.faults):
         for key, value in msgspec.structs.asdict(table).items():

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from pulsarcast.model.errors import LocalError
+from pulsarcast.model.errors import LocalError, in_words
 from pulsarcast.pipeline.replicates import Row, Wanted, read_replicates, run_replicates
 from pulsarcast.pipeline.session import LITTLE, session
 from pulsarcast.simulation.vcube.experiments import run_written
@@ -113,7 +113,7 @@ def read_sweep(path: Path, *, seeds: int | None = None) -> Sweep:
     except OSError as error:
         raise LocalError(f"{path}: {error.strerror}") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise LocalError(f"{path}: {error}") from error
+        raise LocalError(f"{path}: {in_words(error)}") from error
     points: dict[str, Point] = {}
     for given in file.settings:
         count = given.pop("seeds", file.seeds)
@@ -123,7 +123,7 @@ def read_sweep(path: Path, *, seeds: int | None = None) -> Sweep:
             try:
                 setting = msgspec.convert(fields, Setting)
             except msgspec.ValidationError as error:
-                raise LocalError(f"{path}: {error} in {fields}") from error
+                raise LocalError(f"{path}: {in_words(error)} in {fields}") from error
             point = Point(setting=setting, seeds=count if seeds is None else seeds)
             points.setdefault(point.id, point)
     sweep = Sweep(title=file.title, points=list(points.values()), figures=file.figures)

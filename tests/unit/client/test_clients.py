@@ -220,7 +220,7 @@ def test_a_daemon_that_was_there_is_waited_for_so_long(flavour: Flavour, clock: 
 
 def test_a_daemon_that_never_answered_is_not_waited_for(flavour: Flavour, clock: Clock) -> None:
     desk = Desk(httpx.ConnectError("Connection refused"))
-    with pytest.raises(Unreachable, match="start one with `pulsarcast daemon`"):
+    with pytest.raises(Unreachable, match="start one with `pulsarcast daemon"):
         ask(flavour, desk, lambda c: c.publish("t", b"x"))
     assert clock.naps == []
 

@@ -104,7 +104,7 @@ def test_one_daemon_is_named_in_one_way(environment: dict[str, str]) -> None:
 
 
 def test_a_home_without_a_daemon_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(Unreachable, match="start one with `pulsarcast daemon`"):
+    with pytest.raises(Unreachable, match="start one with `pulsarcast daemon"):
         find_target(environment={"PULSARCAST_HOME": str(tmp_path), "XDG_CONFIG_HOME": "/nowhere"})
 
 

@@ -45,7 +45,7 @@ def test_what_nobody_knows_is_named(environment: dict[str, str]) -> None:
     contexts = Contexts.load(environment)
     contexts.add("here", "http://127.0.0.1:8420", SECRET)
     for attempt in (contexts.get, contexts.use, contexts.remove):
-        with pytest.raises(LocalError, match=r"no context 'her' \(known: here\)"):
+        with pytest.raises(LocalError, match=r"no context 'her' \(there are: here\)"):
             attempt("her")
 
 

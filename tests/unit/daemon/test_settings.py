@@ -215,7 +215,7 @@ def test_what_is_no_text_is_not_written_down(tmp_path: Path) -> None:
     """An argument of other bytes than UTF-8 comes with half of a character in it."""
     home = tmp_path / "home"
     with pytest.raises(LocalError, match="not UTF-8 text"):
-        initialize(home, {"node.listen": ["/ip4/\udcff/tcp/1"]})
+        initialize(home, {"node.network": "\udcff"})
     assert not home.exists()
 
 

@@ -35,7 +35,9 @@ NO_NAME = TopicNotFound(
     "no topic with this author and name was found: check both, and that peers are connected"
 ).refusal
 NO_PEER = NotFound("nothing was found, and no peer is reached yet: try again").refusal
-NO_BLOCK = NotFound("no peer that was asked has this content id").refusal
+NO_BLOCK = NotFound(
+    "no peer that was asked has this content id: check it, and that peers are connected"
+).refusal
 NO_EVENT = LocalError("the content id is not that of a valid event").refusal
 
 

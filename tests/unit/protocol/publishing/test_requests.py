@@ -436,7 +436,7 @@ def test_attributes_outside_the_schema_are_refused(attributes: dict[str, Attribu
     (answer,) = solo.sent_to(BOB.peer_id, RequestAnswered)
     assert answer.event is None
     assert answer.code == "invalid"
-    assert "the topic's schema does not" in answer.message
+    assert "the topic's schema" in answer.message
 
 
 def test_a_request_that_has_expired_is_refused() -> None:
