@@ -88,6 +88,7 @@ class NodeCollector(Collector):
         yield _count("messages_sent", "Messages to peers.", counters.messages_out)
         yield _count("received_bytes", "Bytes from sockets of peers.", counters.bytes_in)
         yield _count("sent_bytes", "Bytes to sockets of peers.", counters.bytes_out)
+        yield _count("publications", "Events published by programs here.", counters.publications)
         yield _count("deliveries", "Events delivered to readers' logs.", counters.deliveries)
         yield _count("commits", "Commits of the store.", counters.commits)
         queued = sum(peer.queued_bytes for peer in peers)

@@ -151,6 +151,7 @@ class Service:
             messages_out=counters.messages_out,
             bytes_in=counters.bytes_in,
             bytes_out=counters.bytes_out,
+            publications=counters.publications,
             deliveries=counters.deliveries,
             commits=counters.commits,
             replicas_held=footprint["dht_held"],

@@ -619,7 +619,10 @@ class StatusView(msgspec.Struct, kw_only=True):
     messages_out: int
     bytes_in: int
     bytes_out: int
+    publications: int
+    """Events that programs of this node published, by itself or by a request, since its start."""
     deliveries: int
+    """Events that were delivered to readers on this node since its start."""
     commits: int
     replicas_held: int
     store_bytes: int

@@ -124,6 +124,8 @@ class Counters:
     messages_out: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
+    publications: int = 0
+    """Events that programs of this node published, by itself or by a request."""
     deliveries: int = 0
     commits: int = 0
 
@@ -194,6 +196,8 @@ class Driver:
         """Set where there is not."""
         self._messages_in = 0
         self._messages_out = 0
+        self.publications = 0
+        """Publications of programs that were acknowledged."""
         self._deliveries = 0
         self._failures_logged = 0
 
@@ -519,6 +523,7 @@ class Driver:
             messages_out=self._messages_out,
             bytes_in=self.neighbours.bytes_in,
             bytes_out=self.neighbours.bytes_out,
+            publications=self.publications,
             deliveries=self._deliveries,
             commits=self.disk.commits,
         )

@@ -40,7 +40,7 @@ class Insight:
 
     @property
     def counters(self) -> Counters:
-        """Messages, bytes, deliveries and commits since the start."""
+        """Messages, bytes, publications, deliveries and commits since the start."""
         return self._driver.counters()
 
     @property

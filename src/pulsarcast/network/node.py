@@ -458,6 +458,7 @@ class Node:
             await self._refuse_unless_custom(cid)
         reply = await self._ask(lambda call: command_of(publication, call, cid, ack, injection))
         assert reply.cid is not None
+        self._running.publications += 1
         return Published(reply.cid, reply.replicas)
 
     async def publish_many(
@@ -490,7 +491,9 @@ class Node:
             await trio.lowlevel.checkpoint()
         if events:
             await answered.wait()
-        return [_published(replies[place]) for place in range(len(events))]
+        done = [_published(replies[place]) for place in range(len(events))]
+        self._running.publications += sum(isinstance(each, Published) for each in done)
+        return done
 
     async def follow(
         self, topic: TopicRef, *, start: Literal["now", "beginning"] = "now", below: bool = False

@@ -28,7 +28,8 @@ STATUS: dict[str, Any] = {
         for name in api.StatusView.__struct_fields__
         if name.endswith(("_us", "_in", "_out", "bytes", "held", "known", "connected", "max"))
     },
-    **dict.fromkeys(("incarnation", "deliveries", "commits", "topics", "subscriptions"), 1),
+    **dict.fromkeys(("incarnation", "publications", "deliveries", "commits"), 1),
+    **dict.fromkeys(("topics", "subscriptions"), 1),
     **dict.fromkeys(("halted", "trace"), None),
     "peer": ANN, "peer_names": NAMES, "addresses": [], "version": "1", "ready": True, "reasons": [],
     "peers": 2, "retention_default": {},

@@ -225,7 +225,7 @@ function markAt(x, y, radius, peer, kind) {
 let self = "";
 
 function showNode(status, now) {
-  for (const name of ["deliveries", "messages_in", "messages_out", "bytes_in", "bytes_out"]) {
+  for (const name of ["publications", "deliveries", "messages_in", "messages_out", "bytes_in", "bytes_out"]) {
     past.add(name, now, status[name]);
   }
   write($("state"), status.ready ? status.state : `not ready: ${status.state}`);
@@ -240,7 +240,8 @@ function showNode(status, now) {
     addresses: status.addresses.map((each) => each.split("/p2p/")[0]).join("\n") || "no address",
     uptime: spanText(Date.now() / 1000 - status.started_us / 1e6),
     version: status.version,
-    events: rateText(past.rate("deliveries")),
+    published: rateText(past.rate("publications")),
+    delivered: rateText(past.rate("deliveries")),
     "messages-in": rateText(past.rate("messages_in")),
     "messages-out": rateText(past.rate("messages_out")),
     "bytes-in": bytesText(past.rate("bytes_in")),
@@ -255,7 +256,7 @@ function showNode(status, now) {
     replicas: count(status.replicas_held),
   });
   $("store").value = status.store_bytes / status.disk_bytes_max;
-  drawSpark($("spark-events"), now, ["deliveries"]);
+  drawSpark($("spark-events"), now, ["publications", "deliveries"]);
   drawSpark($("spark-messages"), now, ["messages_in", "messages_out"]);
   drawSpark($("spark-bytes"), now, ["bytes_in", "bytes_out"], bytesText);
   document.title = `${status.ready ? "" : "▲ "}${lineOf(status.peer)} · Pulsarcast`;
