@@ -170,6 +170,8 @@ RETENTION: Final = {
 """A flag for each field of `retention`. People count days, and programs seconds."""
 EVERYWHERE: Final = {"context", "url", "token", "home", "wait", "json"}
 """Which daemon, and for whom the output is."""
+ASKING: Final = {"yes"}
+"""Commands ask before something is lost; programs are not asked."""
 
 OPEN_ONLY: Final = {
     "network": "a setting of config.toml: it never changes",
@@ -328,7 +330,7 @@ def test_every_command_calls_a_method_and_every_method_has_a_command() -> None:
 def test_a_command_has_the_options_of_its_method(words: str) -> None:
     first, *others = (parameters(getattr(Client, method)) for method in COMMANDS[words])
     given = typed(command(words))
-    said = given.keys() - EVERYWHERE - (RETENTION.keys() if "settings" in first else set())
+    said = given.keys() - EVERYWHERE - ASKING - (RETENTION.keys() if "settings" in first else set())
     wanted = set(first)
     if "settings" in first:
         wanted |= fields(api.SettingsView) - {"retention"}
@@ -379,7 +381,7 @@ def test_a_node_is_opened_alike_under_trio_and_under_asyncio() -> None:
 def test_a_command_of_this_machine_has_the_words_of_its_function(
     words: str, function: Callable[..., Any]
 ) -> None:
-    assert set(typed(command(words))) == set(parameters(function))
+    assert set(typed(command(words))) - ASKING == set(parameters(function))
 
 
 def test_no_entry_of_a_table_has_outlived_its_operation() -> None:

@@ -126,7 +126,7 @@ def test_a_check_that_cannot_be_made_is_not_a_broken_promise(tmp_path: Path) -> 
     out.mkdir()
     made = run("check", tmp_path, "--findings", out)
     assert made.exit_code == 3
-    assert made.stderr == f"Error: {out} is there already\n"
+    assert made.stderr == f"pulsarcast: {out} is there already\n"
 
 
 def test_a_check_that_breaks_down_is_not_a_broken_promise(
@@ -144,7 +144,7 @@ def test_a_check_that_breaks_down_is_not_a_broken_promise(
 def test_what_is_not_there_is_said_in_a_sentence(tmp_path: Path) -> None:
     made = run("metrics", tmp_path / "nothing", "--out", tmp_path / "metrics")
     assert made.exit_code == 1
-    assert made.stderr.startswith("Error: ")
+    assert made.stderr.startswith("pulsarcast: ")
     assert "Traceback" not in made.output
 
 

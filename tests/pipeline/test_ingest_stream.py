@@ -310,7 +310,7 @@ def test_the_command_says_what_it_did(
     ]
     assert run.exit_code == 0
     run = CliRunner().invoke(command, [str(traces / "none"), "--out", tables])
-    assert (run.exit_code, run.output) == (1, f"Error: there is no folder {traces / 'none'}\n")
+    assert (run.exit_code, run.output) == (1, f"pulsarcast: there is no folder {traces / 'none'}\n")
     run = CliRunner().invoke(
         command, [str(traces), "--out", tables, "--continuous", "--rebuild", "x"]
     )

@@ -76,5 +76,5 @@ def test_a_failed_replicate_ends_it_with_1(tmp_path: Path, monkeypatch: pytest.M
 def test_a_wrong_file_is_a_sentence(tmp_path: Path) -> None:
     result = run(tmp_path, text=FILE.replace("nodes = [8, 16]", "nodes = [0]"))
     assert result.exit_code == 1
-    assert result.output.startswith("Error: ")
+    assert result.output.startswith("pulsarcast: ")
     assert "Traceback" not in result.output

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
-from pulsarcast.cli.output import emit, needs_extra
+from pulsarcast.cli.output import confirm, emit, needs_extra, yes_option
 from pulsarcast.cli.remote import refusals_told, table
 
 
@@ -20,13 +22,20 @@ def context() -> None:
     "--token",
     help="Token of the daemon. Without it the command asks, so that no shell history holds it.",
 )
-def add(name: str, url: str, token: str | None) -> None:
+@yes_option
+def add(name: str, url: str, token: str | None, yes: bool) -> None:
     """Store a daemon's URL and token under NAME, in a file that only you can read."""
     with needs_extra("client"):
         from pulsarcast.client import Contexts
+    if token is None and not sys.stdin.isatty():
+        raise click.UsageError("no terminal is there to ask on: give --token")
     with refusals_told():
+        contexts = Contexts.load()
+        contexts.check(name, url, token)
+        if name in contexts.list():
+            confirm(_loss(name, contexts.get(name).url), yes=yes)
         secret = token if token is not None else click.prompt("token", hide_input=True)
-        Contexts.load().add(name, url, secret)
+        contexts.add(name, url, secret)
         click.echo(f"use it with: pulsarcast context use {name}, or --context {name}")
 
 
@@ -62,9 +71,16 @@ def use(name: str | None, nobody: bool) -> None:
 
 @context.command("remove")
 @click.argument("name")
-def remove(name: str) -> None:
+@yes_option
+def remove(name: str, yes: bool) -> None:
     """Delete a daemon's name and token."""
     with needs_extra("client"):
         from pulsarcast.client import Contexts
     with refusals_told():
-        Contexts.load().remove(name)
+        contexts = Contexts.load()
+        confirm(_loss(name, contexts.get(name).url), yes=yes)
+        contexts.remove(name)
+
+
+def _loss(name: str, url: str) -> str:
+    return f"The stored URL and token of the context {name} ({url}) are deleted"

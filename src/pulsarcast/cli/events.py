@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from pulsarcast.cli.output import emit, plain
+from pulsarcast.cli.output import emit, fail, plain
 from pulsarcast.cli.remote import remote
 from pulsarcast.model.errors import InvalidPayload, RemoteError
 from pulsarcast.model.ids import peer_text
@@ -117,7 +117,7 @@ def publish(
             emit(done, done.id, as_json=as_json)
         return
     # A command line is bytes, which need not be UTF-8: they are published as they are.
-    payload = file.read_bytes() if file is not None else os.fsencode(text or "")
+    payload = os.fsencode(text or "") if file is None else _bytes_of(file)
     done = client.publish(
         topic,
         **_payload(payload, (str(file) if file is not None else "TEXT") if json else None),
@@ -134,6 +134,13 @@ def publish(
 def _payload(data: bytes, json_of: str | None) -> dict[str, Any]:
     """What to publish: bytes, or the JSON value that they are; `json_of` names them."""
     return {"payload": data} if json_of is None else {"json": decode_json(data, json_of)}
+
+
+def _bytes_of(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        fail(f"{file}: {error.strerror}")
 
 
 def _attribute(text: str) -> tuple[str, Any]:

@@ -24,11 +24,20 @@ def shown_home(home: Path) -> str:
     return "" if home == default_home() else f" --home {home}"
 
 
+class _Folder(click.Path):
+    """A folder; an empty text, as of an unset variable of a script, is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("an empty text names no folder.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def home_option(command: Any) -> Any:
     """`--home`, as a path."""
     return click.option(
         "--home",
-        type=click.Path(path_type=Path, file_okay=False),
+        type=_Folder(path_type=Path, file_okay=False),
         default=default_home,
         show_default="~/.pulsarcast",
         help=f"Folder of the node. Also ${VARIABLE}.",

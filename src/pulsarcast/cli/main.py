@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Final
 
 import click
 
 from pulsarcast import __version__
+from pulsarcast.cli.groups import LazyGroup
 
 # Where each command is, and what it does in a line: `--help` must not import any of them.
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
@@ -42,29 +42,12 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
 }
 
 
-class Commands(click.Group):
-    """Sub-commands that are imported when they are needed."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order in which a new user needs them."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one."""
-        found = COMMANDS.get(cmd_name)
-        if found is None:
-            return None
-        module, _, name = found[0].partition(":")
-        command: click.Command = getattr(import_module(f"pulsarcast.cli.{module}"), name)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List them without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
-
-
-@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    cls=LazyGroup,
+    lazy=COMMANDS,
+    extra="all",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="pulsarcast")
 def main() -> None:
     """Publish/subscribe with no broker."""

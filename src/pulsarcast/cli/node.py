@@ -120,7 +120,7 @@ def init(
     try:
         peer = initialize(home, values)
     except LocalError as error:
-        fail(error)
+        fail(_with_advice(error, home))
     text = (
         f"{'made' if is_new else 'there is already'} node {peer} in {home}\n"
         f"settings: {home / CONFIG}\n"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pulsarcast.cli.output import emit, fail
+from pulsarcast.cli.output import confirm, emit, fail, plain, yes_option
 from pulsarcast.cli.remote import remote, size, table
 from pulsarcast.model.api import SCOPES
 from pulsarcast.model.shown import whole
@@ -42,6 +42,10 @@ def status(client: Client, only_address: bool, as_json: bool) -> None:
     )
     days = "everything" if kept is None else f"{kept // 86_400} days"
     retention = f"topics made here keep {days}"
+    events = (
+        f"{now.publications} published, {now.deliveries} delivered, "
+        f"{now.replicas_held} blocks kept for others"
+    )
     lines = [
         ("node", whole(now.peer, now.peer_names)),
         ("state", now.state),
@@ -51,7 +55,7 @@ def status(client: Client, only_address: bool, as_json: bool) -> None:
         *(("bootstrap", bootstrap_line(each, now.peer_names)) for each in now.bootstrap),
         *(("reached", reached_line(each)) for each in now.reached),
         ("topics", f"{now.topics}, {now.subscriptions} subscribed"),
-        ("events", f"{now.deliveries} delivered, {now.replicas_held} blocks kept for others"),
+        ("events", events),
         ("messages", f"{now.messages_in} in, {now.messages_out} out"),
         ("traffic", f"{size(now.bytes_in)} in, {size(now.bytes_out)} out"),
         ("store", store),
@@ -102,20 +106,26 @@ def peers(client: Client, as_json: bool) -> None:
 @click.argument("peer", required=False)
 @click.argument("name", required=False)
 @click.option("--drop", is_flag=True, help="Delete the name of PEER.")
+@yes_option
 @remote
-def name(client: Client, peer: str | None, name: str | None, drop: bool, as_json: bool) -> None:
+def name(
+    client: Client, peer: str | None, name: str | None, drop: bool, yes: bool, as_json: bool
+) -> None:
     """Set or delete the NAME of a peer on this node, or list all names.
 
     Every command that takes a peer id takes the name, too. No other peer sees it.
     """
     if drop and (peer is None or name is not None):
         raise click.UsageError("--drop takes the peer alone")
+    if peer is not None and name is None and not drop:
+        raise click.UsageError("give a name, or --drop")
+    for each, before in client.peer_names().items():
+        if peer in (each, before) and name != before:
+            confirm(f"The peer {each} is called {before} no longer", yes=yes)
     if peer is not None and drop:
         client.drop_peer_name(peer)
     elif peer is not None and name is not None:
         client.set_peer_name(peer, name)
-    elif peer is not None:
-        raise click.UsageError("give a name, or --drop")
     found = client.peer_names()
     rows = sorted((name, peer) for peer, name in found.items())
     emit(found, table(rows, "NAME", "PEER") or "no peer has a name", as_json=as_json)
@@ -178,8 +188,13 @@ def list_tokens(client: Client, as_json: bool) -> None:
 
 @token.command("revoke")
 @click.argument("token_id")
+@yes_option
 @remote
-def revoke_token(client: Client, token_id: str, as_json: bool) -> None:
-    """Revoke a token at once."""
+def revoke_token(client: Client, token_id: str, yes: bool, as_json: bool) -> None:
+    """Revoke the token with the id TOKEN_ID, which `token list` shows, at once."""
+    for each in client.tokens():
+        if each.id == token_id:
+            what = f"{token_id} ({plain(each.name)}, {', '.join(each.scopes)})"
+            confirm(f"Programs with the token {what} are refused from now on", yes=yes)
     client.revoke_token(token_id)
     emit({"revoked": token_id}, "revoked", as_json=as_json)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from tqdm import tqdm
 
-from pulsarcast.cli.output import errors_shown
+from pulsarcast.cli.output import Finite, errors_shown
 from pulsarcast.cli.progress import Bars
 from pulsarcast.model.errors import LocalError
 
@@ -69,12 +69,8 @@ WITHOUT_USE = {
 @click.option(
     "--dissemination", type=click.Choice(["tree", "cube"]), help="Overlay that carries the events."
 )
-@click.option(
-    "--latency-ms", type=click.FloatRange(min=0), help="One-way latency between any two nodes."
-)
-@click.option(
-    "--jitter-ms", type=click.FloatRange(min=0), help="Largest deviation from --latency-ms."
-)
+@click.option("--latency-ms", type=Finite(min=0), help="One-way latency between any two nodes.")
+@click.option("--jitter-ms", type=Finite(min=0), help="Largest deviation from --latency-ms.")
 @click.option("--latency-matrix", type=str, help="File of measured round trips.")
 @click.option("--faults", type=str, help="Name of a fault plan (see --list).")
 @click.option("--workload", type=str, help="Workload file (Listing 5.1), or, of content, names.")
@@ -93,7 +89,7 @@ WITHOUT_USE = {
 )
 @click.option(
     "--skew",
-    type=click.FloatRange(0.0001, 1.0),
+    type=Finite(0.0001, 1.0),
     help="Content: share of each attribute's range that events use.",
 )
 @click.option(
@@ -104,7 +100,7 @@ WITHOUT_USE = {
 @click.option("--churn", type=str, help="Content: sessions of nodes, from FILE:NAME.")
 @click.option(
     "--settle-s-max",
-    type=click.FloatRange(min=0),
+    type=Finite(min=0),
     help="Simulated seconds that the network may take to settle.",
 )
 @click.option("--trace", type=str, help="Folder for the traces of all nodes.")

@@ -8,16 +8,15 @@ from typing import Any
 
 import click
 
-from pulsarcast.cli.output import errors_shown
+from pulsarcast.cli.output import Finite, errors_shown, yes_option
 from pulsarcast.cli.progress import Bars
-from pulsarcast.cli.testbed_control import add_to, said_in
-from pulsarcast.model.errors import LocalError
+from pulsarcast.cli.testbed_control import FOLDER, add_to, is_replaced, said_in
 
 EXIT_LOST = 1
 
 _TRACE_LEVELS = click.Choice(["none", "delivery", "rpc"])
 _TRAVEL = click.Choice(["tree", "cube"])
-_SECONDS = click.FloatRange(min=0, min_open=True)
+_SECONDS = Finite(min=0, min_open=True)
 
 
 @click.group()
@@ -49,7 +48,7 @@ add_to(testbed)
     help="Events in flight.",
 )
 @click.option("--only", multiple=True, help="Run this contestant only. May be repeated.")
-@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of all randomness.")
 @click.option(
     "--dials",
     type=int,
@@ -146,9 +145,7 @@ def compare(
 
 @testbed.command()
 @click.argument("scenario")
-@click.option(
-    "--out", type=click.Path(path_type=Path), required=True, help="Folder for traces and summary."
-)
+@click.option("--out", type=FOLDER, required=True, help="Folder for traces and summary.")
 @click.option(
     "--nodes", type=click.IntRange(min=2), help="Number of nodes; the default is the scenario's."
 )
@@ -180,7 +177,7 @@ def compare(
     show_default=True,
     help="Acknowledgement that publishers wait for.",
 )
-@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of all randomness.")
 @click.option(
     "--contestant", type=str, default="ours", show_default=True, help="Implementation of the nodes."
 )
@@ -308,7 +305,7 @@ def compare(
 )
 @click.option(
     "--latency-ms",
-    type=click.FloatRange(min=0),
+    type=Finite(min=0),
     default=1.0,
     show_default=True,
     help="mirror: one-way latency of the simulated nodes.",
@@ -325,11 +322,11 @@ def compare(
 )
 @click.option("--memory-mib", type=click.IntRange(min=1), help="Memory limit of a node, in MiB.")
 @click.option("--without-limits", is_flag=True, help="Run even if memory cannot be limited.")
-@click.option("--replace", is_flag=True, help="Overwrite a finished run.")
+@yes_option
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 @click.pass_context
 def run(
-    ctx: click.Context, /, scenario: str, out: Path, replace: bool, as_json: bool, **_: Any
+    ctx: click.Context, /, scenario: str, out: Path, yes: bool, as_json: bool, **_: Any
 ) -> None:
     """Play SCENARIO on real nodes; exit 1 if an event is lost, delivered twice or refused.
 
@@ -349,11 +346,11 @@ def run(
         from pulsarcast.testbed.scenario_files import options_for
         from pulsarcast.testbed.small_disk import keep_mounts_to_ourselves, may_mount
 
-        said = said_in(ctx, "scenario", "out", "replace", "as_json")
+        said = said_in(ctx, "scenario", "out", "yes", "as_json")
         options = options_for(scenario, out=out, said=said)
         if "full-disk" in options.faults and may_mount():
             keep_mounts_to_ourselves()
-        outcome = play(options, replace=replace, progress=bars.show)
+        outcome = play(options, replace=is_replaced(out, yes=yes), progress=bars.show)
     click.echo(outcome.to_json() if as_json else outcome.to_text())
     if not outcome.ok:
         sys.exit(EXIT_LOST)
@@ -371,9 +368,7 @@ def beside(folders: tuple[Path, ...]) -> None:
 
 
 @testbed.command()
-@click.option(
-    "--out", type=click.Path(path_type=Path), required=True, help="Folder for runs and results."
-)
+@click.option("--out", type=FOLDER, required=True, help="Folder for runs and results.")
 @click.option(
     "--workload",
     type=click.Path(path_type=Path),
@@ -437,7 +432,7 @@ def thesis(
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=FOLDER,
     help="Folder for the rows; the default is sweeps/NAME, after FILE.",
 )
 @click.option("--seeds", type=click.IntRange(min=1), help="Seeds per setting; overrides FILE.")
@@ -456,12 +451,7 @@ def sweep(
     replicates are not run again: call the command again after a kill. Exit 1: a replicate failed.
     """
     with Bars() as bars, errors_shown():
-        try:
-            from pulsarcast.testbed.sweep import read_sweep, run_sweep
-        except ModuleNotFoundError as error:
-            if error.name and error.name.startswith("pulsarcast"):
-                raise
-            raise LocalError(f"{error.name} is missing: pip install 'pulsarcast[all]'") from error
+        from pulsarcast.testbed.sweep import read_sweep, run_sweep
         from pulsarcast.testbed.sweep_tables import to_markdown
 
         plan = read_sweep(file, seeds=seeds)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from pulsarcast.cli.output import errors_shown
+from pulsarcast.cli.output import Finite, confirm, errors_shown, fail, yes_option
 from pulsarcast.cli.progress import Bars
 
 if TYPE_CHECKING:
@@ -20,11 +20,10 @@ EXIT_NOT_OK = 1
 EXIT_DOWN = 3
 """There is no testbed to ask."""
 
-_folder = click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+FOLDER = click.Path(path_type=Path, file_okay=False)
+_folder = click.argument("folder", type=FOLDER)
 _json = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
-_for_s = click.option(
-    "--for-s", type=click.FloatRange(min=0), help="Seconds after which the fault ends."
-)
+_for_s = click.option("--for-s", type=Finite(min=0), help="Seconds after which the fault ends.")
 
 
 def add_to(group: click.Group) -> None:
@@ -42,11 +41,19 @@ def said_in(ctx: click.Context, *but: str) -> dict[str, Any]:
     }
 
 
+def is_replaced(out: Path, *, yes: bool) -> bool:
+    """Whether a finished run is in a folder and makes place; asks before."""
+    from pulsarcast.testbed.sessions import SUMMARY
+
+    if not (out / SUMMARY).exists():
+        return False
+    confirm(f"The finished run in {out} is overwritten", yes=yes)
+    return True
+
+
 @click.command()
 @click.argument("scenario")
-@click.option(
-    "--out", type=click.Path(path_type=Path), required=True, help="Folder of the testbed."
-)
+@click.option("--out", type=FOLDER, required=True, help="Folder of the testbed.")
 @click.option(
     "--nodes", type=click.IntRange(min=2), help="Number of nodes; overrides the scenario."
 )
@@ -54,17 +61,15 @@ def said_in(ctx: click.Context, *but: str) -> dict[str, Any]:
 @click.option("--workload", type=click.Path(path_type=Path), help="Workload file for `load`.")
 @click.option(
     "--timeout-s",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Finite(min=0, min_open=True),
     help="Seconds after which the testbed stops.",
 )
 @click.option("--memory-mib", type=click.IntRange(min=1), help="Memory limit of a node, in MiB.")
 @click.option("--without-limits", is_flag=True, help="Run even if memory cannot be limited.")
-@click.option("--replace", is_flag=True, help="Overwrite a finished run.")
+@yes_option
 @_json
 @click.pass_context
-def up(
-    ctx: click.Context, /, scenario: str, out: Path, replace: bool, as_json: bool, **_: Any
-) -> None:
+def up(ctx: click.Context, /, scenario: str, out: Path, yes: bool, as_json: bool, **_: Any) -> None:
     """Start the nodes of SCENARIO, a file, in the background; return when they are up.
 
     They run until `testbed down`, or until the scenario's timeout_s is over.
@@ -73,9 +78,9 @@ def up(
         from pulsarcast.testbed.control.control import start
         from pulsarcast.testbed.scenario_files import options_for
 
-        said = said_in(ctx, "scenario", "out", "replace", "as_json")
+        said = said_in(ctx, "scenario", "out", "yes", "as_json")
         options = options_for(scenario, out=out, said=said)
-        reported = start(options, replace=replace, progress=bars.show)
+        reported = start(options, replace=is_replaced(out, yes=yes), progress=bars.show)
     if options.faults:
         click.echo("the faults of the scenario are left to you: testbed fault", err=True)
     _show(reported, as_json)
@@ -107,10 +112,10 @@ def execute(
 @click.command()
 @_folder
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first N events.", metavar="N")
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Events per second.")
+@click.option("--rate", type=Finite(min=0, min_open=True), help="Events per second.")
 @click.option(
     "--patience-s",
-    type=float,
+    type=Finite(min=0),
     default=60.0,
     show_default=True,
     help="Seconds without a new delivery after which the load ends.",
@@ -181,7 +186,7 @@ def status(folder: Path, as_json: bool) -> None:
 @_folder
 @click.option(
     "--settle-s",
-    type=float,
+    type=Finite(min=0),
     default=60.0,
     show_default=True,
     help="Seconds without a new delivery after which the nodes stop.",
@@ -204,10 +209,9 @@ def _ask(folder: Path, request: Request, as_json: bool, *, salvage: bool = False
         try:
             reported = ask(folder, request, progress=bars.show)
         except DownError as error:
-            click.echo(f"Error: {error}", err=True)
             if salvage and (closed := close_traces(folder)):
                 click.echo(f"{closed} traces that were left open are closed now", err=True)
-            sys.exit(EXIT_DOWN)
+            fail(error, EXIT_DOWN)
     _show(reported, as_json)
     if not reported.ok:
         sys.exit(EXIT_NOT_OK)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import select
+import sys
+import termios
 import time
+import tty
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import click
 
-from pulsarcast.cli.output import emit
+from pulsarcast.cli.output import Finite, emit
 from pulsarcast.cli.remote import parent_of, remote, size
 from pulsarcast.model.shown import label, short
 
@@ -24,6 +31,15 @@ WIDE = 110
 """Characters of a line that hold all columns of a topic."""
 WIDE_ONLY = ("order", "past")
 WIDTHS_MAX = {"topic": 20, "parent": 12, "peer": 24}
+KEYS = ("? explains the figures, q ends",)
+HELP = (
+    "published  events that programs published through this node, per second",
+    "delivered  events that this node delivered to its readers, per second",
+    "rate       events that came into the node's log of a topic, per second",
+    "waiting    events that wait for others, and gaps that are being fetched",
+    "behind     events that a reader has left to read",
+    "q ends this, ? hides these lines",
+)
 
 
 @dataclass
@@ -53,41 +69,80 @@ class Rates:
 
 
 @click.command()
-@click.option("--interval", default=1.0, show_default=True, help="Seconds between two updates.")
+@click.option(
+    "--interval",
+    type=Finite(min=0.1, max=3600),
+    default=1.0,
+    show_default=True,
+    help="Seconds between two updates.",
+)
 @click.option("--count", type=click.IntRange(min=1), help="Exit after N updates.", metavar="N")
 @remote
 def top(client: Client, interval: float, count: int | None, as_json: bool) -> None:
-    """Watch the topics, rates and peers of the node, until Ctrl-C."""
+    """Watch the topics, rates and peers of the node, until q or Ctrl-C; ? explains the figures."""
     from rich.console import Console
     from rich.live import Live
 
     rates = Rates()
     console = Console()
     left = count
+    explains = False
     try:
-        with Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
+        with (
+            Live(console=console, screen=console.is_terminal, auto_refresh=False) as live,
+            keys() as pressed,
+        ):
             while True:
                 status, topics, peers = client.status(), client.topics(), client.peers()
                 rates.see(time.monotonic(), counts(status, topics))
                 if as_json:
                     emit({"status": status, "topics": topics, "rates": rates.now}, "", as_json=True)
                 else:
-                    live.update(
-                        picture(status, topics, peers, rates, width=console.width), refresh=True
-                    )
+                    foot = HELP if explains else KEYS if console.is_terminal else ()
+                    shown = picture(status, topics, peers, rates, width=console.width, foot=foot)
+                    live.update(shown, refresh=True)
                 if left is not None:
                     left -= 1
                     if not left:
                         return
-                time.sleep(max(0.1, interval))
+                key = pressed(interval)
+                if key == "q":
+                    return
+                explains ^= key == "?"
     except KeyboardInterrupt:
         return
+
+
+@contextmanager
+def keys() -> Iterator[Callable[[float], str]]:
+    """A function that waits so many seconds for a key of the terminal; empty where none came."""
+
+    def waited(wait_s: float) -> str:
+        time.sleep(wait_s)
+        return ""
+
+    if not sys.stdin.isatty():
+        yield waited
+        return
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+
+    def pressed(wait_s: float) -> str:
+        ready, _, _ = select.select([terminal], [], [], wait_s)
+        return os.read(terminal, 1).decode("ascii", "replace") if ready else ""
+
+    tty.setcbreak(terminal)
+    try:
+        yield pressed
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
 
 def counts(status: StatusView, topics: list[FollowedView]) -> dict[str, int]:
     """What rates are made of."""
     return {
-        "events": status.deliveries,
+        "published": status.publications,
+        "delivered": status.deliveries,
         "messages in": status.messages_in,
         "messages out": status.messages_out,
         "bytes in": status.bytes_in,
@@ -104,6 +159,7 @@ def picture(
     rates: Rates,
     *,
     width: int,
+    foot: Sequence[str] = (),
 ) -> RenderableType:
     """One look, for a terminal."""
     from rich.console import Group
@@ -118,14 +174,23 @@ def picture(
         f"store {size(status.store_bytes)}",
     )  # fmt: skip
     speeds = Table(box=None, show_header=False, padding=(0, 2))
-    for name in ("events", "messages in", "messages out", "bytes in", "bytes out", "commits"):
+    for name in (
+        "published",
+        "delivered",
+        "messages in",
+        "messages out",
+        "bytes in",
+        "bytes out",
+        "commits",
+    ):
         rate = rates.now.get(name, 0.0)
         shown = f"{size(rate)}/s" if name.startswith("bytes") else f"{rate:,.1f}/s"
         speeds.add_row(
             Text(name, "dim"), Text(shown, justify="right"), Text(rates.line(name), "blue")
         )
     by_topic = _by_topic(topics, rates, is_wide=width >= WIDE)
-    return Group(head, "", speeds, by_topic, _by_peer(peers))
+    lines = (Text(line, "dim") for line in foot)
+    return Group(head, "", speeds, by_topic, _by_peer(peers), *lines)
 
 
 def _by_topic(topics: list[FollowedView], rates: Rates, *, is_wide: bool) -> RenderableType:

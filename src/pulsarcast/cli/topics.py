@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from pulsarcast.cli.output import emit, plain
+from pulsarcast.cli.output import confirm, emit, plain, yes_option
 from pulsarcast.cli.remote import parent_of, remote, table
 from pulsarcast.model import api
 from pulsarcast.model.shown import short, whole
@@ -451,6 +451,7 @@ def readers(client: Client, topic: str, as_json: bool) -> None:
     "--drop-subtopic", multiple=True, metavar="NAME", help="Sub-topic to remove. May be repeated."
 )
 @setting_options
+@yes_option
 @remote
 def update(
     client: Client,
@@ -458,6 +459,7 @@ def update(
     flush: bool,
     drop_subtopic: tuple[str, ...],
     subtopic: tuple[str, ...],
+    yes: bool,
     as_json: bool,
     **chosen: Any,
 ) -> None:
@@ -469,25 +471,43 @@ def update(
             raise click.UsageError(f"the topic has no sub-topic {name!r}")
     settings = _changed(current.settings, **chosen)
     changed = subtopics if subtopic or drop_subtopic else None
+    if settings == current.settings and changed is None and not flush:
+        raise click.UsageError("nothing changes: name a setting that is another now, or --flush")
+    if flush:
+        confirm(f"All events of {topic} up to now are retired, on every node, for good", yes=yes)
+    elif _is_tighter(settings.retention, current.settings.retention):
+        confirm(f"Events of {topic} beyond the new retention are retired, for good", yes=yes)
     made = client.update_topic(topic, settings, flush=flush, subtopics=changed)
     emit(made, f"{made.name} has version {made.version} now", as_json=as_json)
+
+
+def _is_tighter(new: api.RetentionView, old: api.RetentionView) -> bool:
+    """Whether a retention keeps less than another by any of its bounds."""
+    pairs = ((new.age_s, old.age_s), (new.count, old.count), (new.bytes, old.bytes))
+    return any(most is not None and (least is None or most < least) for most, least in pairs)
 
 
 @topic.command("alias")
 @click.argument("alias", required=False)
 @click.argument("topic", required=False)
 @click.option("--drop", is_flag=True, help="Delete the alias.")
+@yes_option
 @remote
-def alias(client: Client, alias: str | None, topic: str | None, drop: bool, as_json: bool) -> None:
+def alias(
+    client: Client, alias: str | None, topic: str | None, drop: bool, yes: bool, as_json: bool
+) -> None:
     """Set or delete a local name for a topic, or list all local names."""
     if drop and (alias is None or topic is not None):
         raise click.UsageError("--drop takes the alias alone")
+    if alias is not None and topic is None and not drop:
+        raise click.UsageError("name a topic, or --drop")
+    found = client.aliases()
+    if alias is not None and alias in found and found[alias] != topic:
+        confirm(f"The alias {alias} stands for the topic {found[alias]} no longer", yes=yes)
     if alias is not None and drop:
         client.drop_alias(alias)
     elif alias is not None and topic is not None:
         client.set_alias(alias, topic)
-    elif alias is not None:
-        raise click.UsageError("name a topic, or --drop")
     found = client.aliases()
     emit(found, table(list(found.items()), "ALIAS", "TOPIC") or "no aliases", as_json=as_json)
 
@@ -495,11 +515,33 @@ def alias(client: Client, alias: str | None, topic: str | None, drop: bool, as_j
 @click.command()
 @click.argument("topic")
 @click.option("--name", help="Delete this reader only.")
+@yes_option
 @remote
-def unsubscribe(client: Client, topic: str, name: str | None, as_json: bool) -> None:
-    """Unsubscribe the node, for all its readers, from a topic, or delete one reader."""
+def unsubscribe(client: Client, topic: str, name: str | None, yes: bool, as_json: bool) -> None:
+    """Unsubscribe the node, for all its readers, from a topic, or delete one reader.
+
+    A reader that is deleted loses its place. A node that unsubscribes forgets the topic's events.
+    """
+    if loss := _loss(client, topic, name):
+        confirm(loss, yes=yes)
     if name is None:
         client.unsubscribe(topic)
     else:
         client.forget(topic, name)
     emit({"done": True}, "done", as_json=as_json)
+
+
+def _loss(client: Client, topic: str, name: str | None) -> str:
+    """What `unsubscribe` deletes, in words; empty where there is nothing."""
+    places = [
+        f"{each.name} at {each.done}" for each in client.readers(topic) if name in (None, each.name)
+    ]
+    lost = [f"the places of its readers ({', '.join(places)})"] if places else []
+    if name is None:
+        wanted = client.topic(topic).id
+        lost += [
+            f"its {each.newest} events on this node"
+            for each in client.topics()
+            if each.id == wanted and each.newest and not each.is_root
+        ]
+    return f"This deletes, of {topic}: {', '.join(lost)}" if lost else ""

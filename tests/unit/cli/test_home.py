@@ -37,6 +37,6 @@ def test_mistakes_of_the_caller_are_told_in_a_sentence(tmp_path: Path) -> None:
     for words, complaint in mistakes:
         result = run(*words)
         assert result.exit_code == 1, words
-        assert result.output.startswith("Error: ")
+        assert result.output.startswith("pulsarcast: ")
         assert complaint in result.output
     assert [path.name for path in tmp_path.iterdir()] == ["home"]

@@ -92,7 +92,7 @@ def test_all_else_of_a_random_run_is_said_by_its_seed() -> None:
     ]:
         result = simulate(*words)
         assert result.exit_code == 1
-        assert result.stderr == f"Error: a random run takes these from its seed: {named}\n"
+        assert result.stderr == f"pulsarcast: a random run takes these from its seed: {named}\n"
 
 
 def test_what_a_scenario_would_not_look_at_is_refused() -> None:
@@ -125,7 +125,7 @@ def test_a_workload_that_cannot_be_unpacked_is_told_in_a_sentence(tmp_path: Path
     path.write_bytes(b"not packed")
     result = simulate("thesis", "--workload", str(path))
     assert result.exit_code == 1
-    assert result.stderr.startswith(f"Error: {path} is no workload: ")
+    assert result.stderr.startswith(f"pulsarcast: {path} is no workload: ")
 
 
 def test_events_whose_topic_the_workload_does_not_have_are_objected_to(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_folder_has_the_traces_of_one_run(tmp_path: Path) -> None:
         assert simulate(*words).exit_code == 0
     another = simulate(*words, "--seed", "2")
     assert another.exit_code == 1
-    assert another.stderr.startswith(f"Error: {tmp_path} holds the traces of another run")
+    assert another.stderr.startswith(f"pulsarcast: {tmp_path} holds the traces of another run")
     assert json.loads((tmp_path / "result.json").read_text())["seed"] == 1
 
 

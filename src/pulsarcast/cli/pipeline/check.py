@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pulsarcast.cli.output import errors_shown
+from pulsarcast.cli.output import Failure, errors_shown
 from pulsarcast.model.errors import LocalError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ LINE_CHARACTERS_MAX = 240
 """How much of a line people are shown: the rest is in the segment."""
 
 
-class NotChecked(click.ClickException):
+class NotChecked(Failure):
     """Nothing could be checked, so nothing is said about the traces."""
 
     exit_code = 3
@@ -71,10 +71,10 @@ def command(
     Exits 0 if every promise was kept, 1 if one was broken, 2 if the traces are incomplete and show
     no broken promise, and 3 if they could not be checked.
     """
-    from pulsarcast.pipeline.scratch import open_scratch
-    from pulsarcast.pipeline.session import session
+    with _breaking_down(), errors_shown(NotChecked, "pipeline"):
+        from pulsarcast.pipeline.scratch import open_scratch
+        from pulsarcast.pipeline.session import session
 
-    with errors_shown(NotChecked), _breaking_down():
         if out is not None and Path(out).exists():
             # Said before anything is judged: that may take long.
             raise LocalError(f"{out} is there already")
@@ -92,7 +92,7 @@ def _breaking_down() -> Iterator[None]:
     """Whatever else goes wrong is shown in full, and is no finding either: Python would exit 1."""
     try:
         yield
-    except (LocalError, click.ClickException):
+    except click.ClickException:
         raise
     except Exception:
         traceback.print_exc()

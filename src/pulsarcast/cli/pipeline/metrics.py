@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pulsarcast.cli.output import errors_shown
+from pulsarcast.cli.output import confirm, errors_shown, yes_option
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,7 +44,8 @@ COUNTED = (
 @click.option(
     "--master", help="URL of the Spark master; without it $SPARK_MASTER, or this machine."
 )
-def command(tables_or_traces: str, out: str, as_json: bool, master: str | None) -> None:
+@yes_option
+def command(tables_or_traces: str, out: str, as_json: bool, master: str | None, yes: bool) -> None:
     """Compute the quality of service of all runs in TABLES_OR_TRACES.
 
     This is the output of `pipeline ingest`, or a folder with raw traces below it. The command
@@ -56,6 +57,8 @@ def command(tables_or_traces: str, out: str, as_json: bool, master: str | None) 
     from pulsarcast.pipeline.traces import open_lines
 
     target = Path(out)
+    if (target / "runs").exists():
+        confirm(f"The tables of metrics in {out} are overwritten", yes=yes)
     with (
         errors_shown(),
         session("metrics", master=master, inputs=[tables_or_traces]) as spark,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pulsarcast.cli.output import errors_shown
+from pulsarcast.cli.output import confirm, errors_shown, yes_option
 from pulsarcast.model.errors import LocalError
 
 if TYPE_CHECKING:
@@ -35,12 +35,14 @@ if TYPE_CHECKING:
 @click.option(
     "--master", help="URL of the Spark master; without it $SPARK_MASTER, or this machine."
 )
+@yes_option
 def command(
     tables_or_traces: tuple[str, ...],
     out: str,
     title: str,
     beside: str | None,
     master: str | None,
+    yes: bool,
 ) -> None:
     """Draw charts of all runs in TABLES_OR_TRACES side by side.
 
@@ -55,6 +57,8 @@ def command(
     from pulsarcast.pipeline.session import session
     from pulsarcast.pipeline.traces import open_lines
 
+    if (Path(out) / "report.html").exists():
+        confirm(f"The report in {out} is overwritten", yes=yes)
     with errors_shown():
         given = None if beside is None else read_beside(Path(beside))
         with (
