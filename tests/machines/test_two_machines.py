@@ -184,7 +184,8 @@ def test_a_peer_that_cannot_be_reached_is_told_with_its_addresses_and_joined_lat
     ticket = invited(ann)
     ann.host.ip("link", "set", "eth0", "down")
     said = ben.run("join", ticket, fails=True)
-    assert "does not answer at /ip4/10.1.0.1/tcp/4420" in said
+    assert "the topic of the ticket was not found" in said
+    assert "/ip4/10.1.0.1/tcp/4420: " in said, "each address with its reason"
     ann.host.ip("link", "set", "eth0", "up")
     ben.start("join", ticket)
     ben.printed("alias  weather")

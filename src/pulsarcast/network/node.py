@@ -400,8 +400,8 @@ class Node:
             topic = await self.topic(invited.topic)
         except TopicNotFound:
             raise Unavailable(
-                "the topic of the ticket was not found: its peer does not answer at "
-                f"{', '.join(invited.addresses)}. The node goes on trying: repeat the call later"
+                f"the topic of the ticket was not found: {self._why_not(invited)}. "
+                "The node keeps the peer: try again later"
             ) from None
         if topic.descriptor.author != invited.author or invited.name not in ("", topic.name):
             raise LocalError("the ticket names another author or topic than it leads to")
@@ -418,6 +418,15 @@ class Node:
         with trio.move_on_after(JOIN_S_MAX):
             while not driver.neighbours.is_connected(invited.peer):  # noqa: ASYNC110 (as below)
                 await trio.sleep(JOIN_LOOK_S)
+
+    def _why_not(self, invited: Ticket) -> str:
+        """Why the peer of a ticket did not show its topic."""
+        neighbours = self._running.neighbours
+        if neighbours.is_connected(invited.peer):
+            return "its peer answers, and does not have it"
+        refused = neighbours.refused(invited.peer)
+        where = ", ".join(invited.addresses)
+        return f"its peer does not answer at {where}" if refused is None else refused.reason
 
     # Events.
 
