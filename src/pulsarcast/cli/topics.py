@@ -474,7 +474,7 @@ def update(
     if settings == current.settings and changed is None and not flush:
         raise click.UsageError("nothing changes: name a setting that is another now, or --flush")
     if flush:
-        confirm(f"All events of {topic} up to now are retired, on every node, for good", yes=yes)
+        confirm(f"All events of {topic} up to now are retired, by every member, for good", yes=yes)
     elif _is_tighter(settings.retention, current.settings.retention):
         confirm(f"Events of {topic} beyond the new retention are retired, for good", yes=yes)
     made = client.update_topic(topic, settings, flush=flush, subtopics=changed)
