@@ -395,6 +395,8 @@ class Complaints(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if record.name == "asyncio" and "took" in record.getMessage():
             return  # By the clock; what a callback takes of the CPU is measured below.
+        if "connection refused" in record.getMessage():
+            return  # A bootstrap peer of the scene's own that is nowhere.
         self.said.append(f"{record.name}: {self.format(record)}")
 
     def raised(self, what: Any) -> None:

@@ -358,7 +358,7 @@ def test_a_port_that_is_taken_is_said_with_what_to_type(tmp_path: Path) -> None:
     with listen(load_settings(tmp_path, {}, {"http.address": "127.0.0.1:0"})) as first:
         port = first.getsockname()[1]
         settings = load_settings(tmp_path, {}, {"http.address": f"127.0.0.1:{port}"})
-        with pytest.raises(LocalError, match=f"pulsarcast daemon --http 127.0.0.1:{port + 1}"):
+        with pytest.raises(LocalError, match=f"such as --http 127.0.0.1:{port + 1}"):
             listen(settings)
 
 
