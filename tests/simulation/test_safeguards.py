@@ -11,17 +11,17 @@ OBJECTS = {
     "content-barrier": 29,
     "content-comparison": 3,
     "content-hand-over": 1,
-    "cube-comparison": 1,
+    "cube-comparison": 10,
     "cube-skip": 1,
     "causal-barrier": 3,
     "disk-sync": 1,
     "duplicate-suppression": 1,
     "frontier-comparison": 1,
     "hand-over": 24,
-    "lazy-neighbours": 142,
+    "lazy-neighbours": 70,
     "merge-events": 9,
     "outbox": 7,
-    "path-check": 3,
+    "path-check": 2,
 }
 """The first seed that misses each safeguard; `--seeds 200 --without SAFEGUARD` finds it."""
 SCENARIOS = {
