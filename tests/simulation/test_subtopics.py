@@ -65,12 +65,12 @@ class Run:
         for index in range(NODES):
             self.world.add_node(contacts=[other for other in {0, index // 2} if other < index])
         self.world.run(self.world.now + 10.0)
-        lowest = self._create([{}] * (middles * branches * leaves))
+        lowest = self._create("lowest", [{}] * (middles * branches * leaves))
         middle_links = [lowest[at : at + leaves] for at in range(0, len(lowest), leaves)]
-        lower = self._create([named(each) for each in middle_links])
+        lower = self._create("lower", [named(each) for each in middle_links])
         groups = [lower[at : at + branches] for at in range(0, len(lower), branches)]
-        self.middles = self._create([named(each) for each in groups])
-        (self.top,) = self._create([named(self.middles)])
+        self.middles = self._create("middle", [named(each) for each in groups])
+        (self.top,) = self._create("top", [named(self.middles)])
         self.subtopics = [*self.middles, *lower, *lowest]
         last = self.middles[-1]
         self.removed = {last, *groups[-1], *lowest[-branches * leaves :]}
@@ -108,12 +108,12 @@ class Run:
         assert not [reply.refusal for reply in replies.values() if reply.refusal is not None]
         return [replies[at] for at in range(len(waiting))]
 
-    def _create(self, links: list[dict[str, Cid]]) -> list[Cid]:
+    def _create(self, level: str, links: list[dict[str, Cid]]) -> list[Cid]:
         settings = TopicSettings()
         made = self.ask_all(
             AUTHOR,
             [
-                partial(_make, CreateTopic, f"topic {at}", settings, below)
+                partial(_make, CreateTopic, f"{level} {at}", settings, below)
                 for at, below in enumerate(links)
             ],
         )
