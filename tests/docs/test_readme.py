@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 from tests.docs.guides import ROOT
@@ -13,18 +12,7 @@ from tests.docs.guides import ROOT
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 LINES_MAX = 149
 """More than a stranger reads before the first event is too much."""
-TRIO, ASYNCIO, _SPARK = re.findall(r"^```python\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
-ASYNCIO_PROGRAM = """\
-import asyncio
-
-from pulsarcast import asyncio_node
-
-
-async def main() -> None:
-{body}
-
-asyncio.run(main(), debug=True)
-"""
+TRIO, ASYNCIO = re.findall(r"^```python\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
 
 
 def printed(code: str, folder: Path) -> str:
@@ -49,7 +37,14 @@ def test_the_program_goes_on_where_it_stopped_when_it_is_run_again(tmp_path: Pat
     assert second == f"2{first[1:]}"
 
 
-def test_the_lines_for_asyncio_run_in_an_asyncio_program(tmp_path: Path) -> None:
-    code = ASYNCIO_PROGRAM.format(body=textwrap.indent(ASYNCIO, "    "))
-    assert printed(code, tmp_path) == "{'text': 'hello'}\n"
-    assert printed(code, tmp_path) == "{'text': 'hello'}\n"
+def test_the_program_for_asyncio_goes_on_as_well(tmp_path: Path) -> None:
+    assert printed(ASYNCIO, tmp_path) == "1: {'text': 'hello'}\n"
+    assert printed(ASYNCIO, tmp_path) == "2: {'text': 'hello'}\n"
+
+
+def test_the_programs_have_folders_of_their_own() -> None:
+    """A reader of the guides, whose nodes run in `ann` and `ben`, runs these in the same place."""
+    folders = re.findall(r"(?:Node\.open|asyncio_node)\(\"([^\"]+)\"", TRIO + ASYNCIO)
+    assert len(folders) == 3
+    guides = "".join(each.read_text(encoding="utf-8") for each in ROOT.glob("docs/guides/*.md"))
+    assert [each for each in folders if f"--home {each}" in guides] == []
