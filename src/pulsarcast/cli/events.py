@@ -127,8 +127,14 @@ def publish(
         ack=ack,
         idempotency_key=idempotency_key,
     )
-    kept = f"{done.replicas} {'peer keeps' if done.replicas == 1 else 'peers keep'} it"
-    emit(done, f"{done.id}\n{kept}", as_json=as_json)
+    emit(done, f"{done.id}\n{_kept(done.replicas)}", as_json=as_json)
+
+
+def _kept(replicas: int) -> str:
+    """How many peers keep an event. The publisher is one of them, and need not be this node."""
+    if replicas > 1:
+        return f"{replicas} peers keep it"
+    return "only its publisher keeps it so far"
 
 
 def _payload(data: bytes, json_of: str | None) -> dict[str, Any]:

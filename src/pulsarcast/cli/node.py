@@ -163,7 +163,7 @@ def _greet(running: Running) -> None:
         return
     home = shown_home(running.home)
     click.echo(f"\nnode      {running.peer}\nprograms  {running.url}")
-    click.echo(f"\nTry, in another terminal:\n  pulsarcast topic create weather{home}")
+    click.echo(f"\nTry, in another terminal:\n  pulsarcast topic ensure weather{home}")
     click.echo(f"  pulsarcast subscribe weather{home}\n  pulsarcast publish weather sunny{home}")
     click.echo(f"\nOn another machine, with what `pulsarcast invite weather{home}` prints:")
     click.echo("  pulsarcast join TICKET")

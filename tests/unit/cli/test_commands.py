@@ -15,6 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 from pulsarcast.cli.main import COMMANDS, main
+from pulsarcast.cli.node import _greet
+from pulsarcast.daemon.daemon import Running
 from pulsarcast.model.api import PublishedView
 
 HEAVY = ("pyspark", "cryptography", "trio", "starlette", "hypercorn", "httpx", "rich", "pandas")
@@ -180,6 +182,34 @@ def test_a_text_is_published_as_the_bytes_that_were_typed(monkeypatch: pytest.Mo
     words = ["publish", "t", os.fsdecode(b"caf\xe9"), "--url", "http://127.0.0.1:1"]
     assert CliRunner().invoke(main, [*words, "--token", "t"]).exit_code == 0
     assert given == [b"caf\xe9"]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "kept"),
+    [
+        (0, "only its publisher keeps it so far"),
+        (1, "only its publisher keeps it so far"),
+        (2, "2 peers keep it"),
+    ],
+)
+def test_publish_says_which_peers_keep_the_event(
+    replicas: int, kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Telling(Silent):
+        def publish(self, *_: object, **__: object) -> PublishedView:
+            return PublishedView("id", replicas)
+
+    monkeypatch.setattr("pulsarcast.client.Client", Telling)
+    words = ["publish", "t", "sunny", "--url", "http://127.0.0.1:1", "--token", "t"]
+    assert CliRunner().invoke(main, words).stdout == f"id\n{kept}\n"
+
+
+def test_a_new_node_suggests_commands_that_can_be_run_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.isatty", lambda _: True)
+    _greet(Running("http://127.0.0.1:1", "peer", (), tmp_path))
+    assert f"  pulsarcast topic ensure weather --home {tmp_path}\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("where", ["--url", "--context"])
