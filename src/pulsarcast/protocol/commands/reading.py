@@ -34,6 +34,9 @@ from pulsarcast.protocol.store import Events, LoadLog
 NO_NAME = TopicNotFound(
     "no topic with this author and name was found: check both, and that peers are connected"
 ).refusal
+NO_NAME_ALONE = TopicNotFound(
+    "no topic with this author and name was found: no peer is connected yet"
+).refusal
 NO_PEER = NotFound("nothing was found, and no peer is reached yet: try again").refusal
 NO_BLOCK = NotFound(
     "no peer that was asked has this content id: check it, and that peers are connected"
@@ -107,7 +110,7 @@ class ReadCommands(Commands[ReadCommand]):
     def _resolve(self, given: Resolve) -> None:
         def found(resolution: Resolution | None) -> None:
             if resolution is None:
-                self.refuse(given.call, NO_NAME)
+                self.refuse(given.call, NO_NAME if self.dht.known_count else NO_NAME_ALONE)
             else:
                 self.answer(Reply(given.call, cid=resolution.pointer.cid, resolution=resolution))
 

@@ -1,7 +1,9 @@
 """Reading on its own: the disk is asked before the DHT, and each command is answered once."""
 
+import pytest
+
 from pulsarcast.model.errors import Closed, NotFound
-from pulsarcast.model.ids import cid_of
+from pulsarcast.model.ids import PeerId, cid_of
 from pulsarcast.model.pointers import Named, Resolution, sign_pointer
 from pulsarcast.protocol.commands.reading import ReadCommands
 from pulsarcast.protocol.effects import Reply
@@ -44,6 +46,23 @@ def test_a_name_leads_to_the_version_that_its_pointer_names() -> None:
     pointer = sign_pointer(BOB, "news", 1, CID, topic=topic_of(BOB).cid)
     then(Named(pointer))
     assert core.replies() == [Reply(7, cid=CID, resolution=Resolution(pointer))]
+
+
+@pytest.mark.parametrize(
+    ("known", "reason"),
+    [([BOB.peer_id], "check both, and that peers are connected"), ([], "no peer is connected yet")],
+)
+def test_a_name_that_is_not_found_is_refused_with_the_reason(
+    known: list[PeerId], reason: str
+) -> None:
+    core = Core()
+    core.network.known = known
+    commands_of(core).handle(Resolve(7, BOB.peer_id, "news"))
+    (then,) = core.network.resolving
+    then(None)
+    (reply,) = core.replies()
+    assert reply.refusal is not None
+    assert reply.refusal.message == f"no topic with this author and name was found: {reason}"
 
 
 def test_history_comes_with_the_place_of_each_event() -> None:
