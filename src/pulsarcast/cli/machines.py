@@ -52,13 +52,13 @@ def invite(client: Client, topic: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("ticket")
+@click.argument("pieces", metavar="TICKET", nargs=-1, required=True)
 @click.option("--alias", metavar="NAME", help="Alias of the topic here.  [default: its name]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--wait", is_flag=True, help="Wait until the daemon of this home has started.")
 @which_daemon
 def join(
-    ticket: str,
+    pieces: tuple[str, ...],
     alias: str | None,
     as_json: bool,
     wait: bool,
@@ -74,6 +74,7 @@ def join(
     """
     with needs_extra("client"):
         from pulsarcast.client import Client
+    ticket = "".join(pieces)  # A letter's spaces and line breaks cut a ticket into pieces.
     with refusals_told():
         invited = parse_ticket(ticket)
         if wait:

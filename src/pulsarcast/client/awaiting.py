@@ -238,7 +238,8 @@ class AsyncClient:
 
         The ticket's peer becomes one of the node's bootstrap peers. Raises Unavailable if the topic
         is not found within ten seconds; the peer is kept, so that a later call can succeed. The
-        topic gets an alias on this node: by default its name, if no other topic has it.
+        topic gets an alias on this node: by default its name, if no other topic has it. Raises
+        Conflict for a ticket of this node.
         """
         return await self._ask(calls.join(ticket, alias))
 

@@ -37,6 +37,7 @@ from pulsarcast.model.api import (
 )
 from pulsarcast.model.errors import (
     Closed,
+    Conflict,
     LocalError,
     NotFound,
     ReaderNotFound,
@@ -386,7 +387,8 @@ class Node:
         """Follow the topic that a ticket leads to, from its beginning.
 
         The ticket's peer becomes one of the node's bootstrap peers. Raises Unavailable if the topic
-        is not found within ten seconds; the peer is kept, so that a later call can succeed.
+        is not found within ten seconds; the peer is kept, so that a later call can succeed. Raises
+        Conflict for a ticket of this node.
         """
         invited, driver = parse_ticket(ticket), self._running
         if invited.network != driver.network:
@@ -394,8 +396,9 @@ class Node:
                 f"the ticket is for the network {invited.network!r}, and this node is in "
                 f"{driver.network!r}: set node.network"
             )
-        if invited.peer != driver.me:
-            await self._meet(invited)
+        if invited.peer == driver.me:
+            raise Conflict("this ticket is of this node: run join on the other machine")
+        await self._meet(invited)
         try:
             topic = await self.topic(invited.topic)
         except TopicNotFound:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import trio
 
-from pulsarcast.model.errors import LocalError, Unavailable
+from pulsarcast.model.errors import Conflict, LocalError, Unavailable
 from pulsarcast.model.ids import cid_of
 from pulsarcast.model.tickets import parse_ticket, ticket_text
 from pulsarcast.network import node
@@ -31,7 +31,10 @@ def test_a_ticket_leads_a_second_node_to_the_whole_topic(tmp_path: Path) -> None
             events = await ben.subscribe(topic, start="beginning")
             assert await take(events, 2) == [b"sunny", b"cloudy"]
             assert (await ben.join(ticket)).id == topic.id, "a second time is harmless"
-            assert (await ann.join(ticket)).id == topic.id, "and so is one's own"
+            with pytest.raises(
+                Conflict, match="this ticket is of this node: run join on the other"
+            ):
+                await ann.join(ticket)
             other = parse_ticket(await ben.invite(topic))
             assert (other.peer, other.author) == (ben.identity, ann.identity)
 
