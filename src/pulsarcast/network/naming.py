@@ -80,7 +80,8 @@ class Naming:
         own = await self.own(topic)
         if own is None:
             raise TopicNotFound(
-                f"{topic!r} is not a content id, a name of this node, an alias or author/name{why}"
+                f"{topic!r} is not a content id, a name of this node, an alias or author/name{why} "
+                "(`pulsarcast topic list` shows the topics here)"
             )
         return own
 

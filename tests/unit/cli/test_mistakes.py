@@ -132,6 +132,7 @@ MISTAKES: tuple[tuple[str, int, str], ...] = (
     ("topic update w --home {home}", 2, "nothing changes"),
     ("publish w x --attribute price=200 --home {home}", 1, "float from 0.0 to 100.0, not 200"),
     ("publish w x --attribute prise=2 --home {home}", 1, "no attribute 'prise': it has 'price'"),
+    ("publish wether x --home {home}", 5, "(`pulsarcast topic list` shows the topics here)"),
     ("publish w --file /proc/self/mem --home {home}", 1, "/proc/self/mem: "),
     ("subscribe w --start {topic} --home {home}", 5, "the node has no event {topic}"),
     ("subscribe w --name {long} --home {home}", 1, "name: expected a text of at most 100"),
@@ -152,6 +153,16 @@ def test_a_mistake_is_told_in_a_sentence(place: Place, line: str, code: int, wor
     assert isinstance(result.exception, SystemExit), result.exception
     assert words.format(**place._asdict()) in result.output
     assert result.exit_code == code, result.output
+
+
+@pytest.mark.parametrize("cut", [0, 40])
+def test_a_ticket_is_followed_on_another_node_alone_and_may_come_in_pieces(
+    place: Place, cut: int
+) -> None:
+    ticket = place.run("invite w --home {home}").stdout.strip()
+    result = place.run(f"join {ticket[:cut]} {ticket[cut:]} --home {{home}}")
+    assert "this ticket is of this node: run join on the other machine" in result.stderr
+    assert result.exit_code == 1
 
 
 # What is lost.
