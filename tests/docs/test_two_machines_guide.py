@@ -1,6 +1,7 @@
 """The guide "Two machines", typed word for word on two machines of one local network.
 
 Its prompts name the machine. `pulsarcast1…` in a command stands for the ticket that was printed.
+`join` stays in a terminal of its own, until Ctrl-C before the next daemon of the machine.
 """
 
 from __future__ import annotations
@@ -55,10 +56,18 @@ def test_the_guide_works_on_two_machines(tmp_path: Path) -> None:
 
 def _play(shells: dict[str, Shell]) -> None:
     ticket = ""
+    joined: set[str] = set()
     for machine, step in steps():
         if not step.is_run:
             continue
         shell = shells[machine]
-        shell.type(replace(step, command=step.command.replace("pulsarcast1…", ticket)))
+        command = step.command.replace("pulsarcast1…", ticket)
+        if command.startswith("pulsarcast join"):
+            command += " &"
+            joined.add(machine)
+        elif command.startswith("pulsarcast daemon") and machine in joined:
+            joined.remove(machine)
+            shell.type(Step("kill %1 && wait %1"))
+        shell.type(replace(step, command=command))
         if step.command.startswith("pulsarcast invite"):
             (ticket,) = re.findall(r"^pulsarcast1\w+$", shell.text(), re.MULTILINE)
