@@ -98,7 +98,7 @@ class _Play:
             links=Jittered(latency_s, latency_s / 2),
             parameters=Parameters(
                 content_capacity=self.capacity,
-                content_load_max=rng.choice((0.0, 5.0)),
+                content_load_max=rng.choice((0.0, 2.0)),
                 content_lease_s=rng.choice((60.0, 240.0)),
                 content_upkeep_s=5.0,
                 content_compare_s=rng.choice((5.0, 15.0)),
