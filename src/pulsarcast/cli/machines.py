@@ -52,13 +52,13 @@ def invite(client: Client, topic: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("pieces", metavar="TICKET", nargs=-1, required=True)
+@click.argument("ticket", metavar="TICKET", nargs=-1, required=True)
 @click.option("--alias", metavar="NAME", help="Alias of the topic here.  [default: its name]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--wait", is_flag=True, help="Wait until the daemon of this home has started.")
 @which_daemon
 def join(
-    pieces: tuple[str, ...],
+    ticket: tuple[str, ...],
     alias: str | None,
     as_json: bool,
     wait: bool,
@@ -74,21 +74,21 @@ def join(
     """
     with needs_extra("client"):
         from pulsarcast.client import Client
-    ticket = "".join(pieces)  # A letter's spaces and line breaks cut a ticket into pieces.
+    whole = "".join(ticket)  # A letter's spaces and line breaks cut a ticket into pieces.
     with refusals_told():
-        invited = parse_ticket(ticket)
+        invited = parse_ticket(whole)
         if wait:
             wait_for(home)
         find = chosen_target if wait else _running
         target = find(home, url, token, context)
         if target is not None:
             with Client(target.url, target.token) as client:
-                topic = client.join(ticket, alias=alias)
+                topic = client.join(whole, alias=alias)
                 _tell(topic, as_json=as_json)
                 if not as_json:
                     click.echo(f"its events: pulsarcast subscribe {_ref(topic)}{shown_home(home)}")
             return
-    _run_here(home, invited, ticket, alias, as_json=as_json)
+    _run_here(home, invited, whole, alias, as_json=as_json)
 
 
 def _running(home: Path, url: str | None, token: str | None, context: str | None) -> Target | None:
