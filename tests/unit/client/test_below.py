@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import time
@@ -38,10 +39,13 @@ def client(daemon: DaemonProcess) -> Iterator[Client]:
         yield found
 
 
+_names = map("topic {}".format, itertools.count())
+
+
 def tree(client: Client, count: int = 2) -> tuple[str, list[str]]:
-    leaves = [client.create_topic(f"leaf {number}").id for number in range(count)]
+    leaves = [client.create_topic(next(_names)).id for _ in range(count)]
     named = {f"{number}": leaf for number, leaf in enumerate(leaves)}
-    return client.create_topic("top", subtopics=named).id, leaves
+    return client.create_topic(next(_names), subtopics=named).id, leaves
 
 
 def wait_until_below(client: Client, top: str, count: int) -> None:
@@ -83,8 +87,8 @@ def test_a_client_hears_all_topics_below_and_goes_on_by_its_name(client: Client)
 def test_a_client_without_a_name_leaves_no_reader_behind(daemon: DaemonProcess) -> None:
     async def scene() -> None:
         async with AsyncClient(daemon.url, daemon.token) as client:
-            leaf = (await client.create_topic("leaf")).id
-            top = (await client.create_topic("top", subtopics={"leaf": leaf})).id
+            leaf = (await client.create_topic(next(_names))).id
+            top = (await client.create_topic(next(_names), subtopics={"leaf": leaf})).id
             async with await client.subscribe(top, below=True) as events:
                 with anyio.fail_after(10):
                     while top not in [
