@@ -187,13 +187,13 @@ class Names:
 
         A lookup also gives the pointer to keepers that lack it.
         """
-        is_idle = not self._due
+        if self._due:
+            return  # The round before still goes on: a slow network must not queue up rounds.
         self._due.extend((self.turn.me, name) for name in self._own)
         self._due.extend(
             key for key, named in self._others.items() if self._is_read(named.pointer.topic)
         )
-        if is_idle:
-            self._renew_next()
+        self._renew_next()
 
     def _renew_next(self) -> None:
         if self._due:
