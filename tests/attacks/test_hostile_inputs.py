@@ -5,7 +5,7 @@ said to a node. Half are well-formed messages, well signed by hostile identities
 other ways: topics, versions, rights, numbers, parents, answers to questions nobody asked. The node
 follows topics of every order, two of them authored by a hostile peer that is its parent there.
 
-How many: the environment variable PULSARCAST_HOSTILE_INPUTS, 20,000 by default.
+How many: the environment variable PULSARCAST_HOSTILE_INPUTS, 10,000 by default.
 """
 
 import gc
@@ -49,7 +49,7 @@ from tests.attacks.hostile import HOSTILES, Hostile
 from tests.support.people import ALICE, meta_of, topic_of, unordered
 from tests.support.solo import Parent, Solo
 
-COUNT = int(os.environ.get("PULSARCAST_HOSTILE_INPUTS", "20000"))
+COUNT = int(os.environ.get("PULSARCAST_HOSTILE_INPUTS", "10000"))
 COUNT_SLOW = 200_000
 ANSWERS_MAX = 6
 """Questions of the node that are answered, falsely, after each input."""

@@ -15,8 +15,8 @@ GUIDES = (
     "first-topic", "ordering", "history", "access", "operating", "troubleshooting", "http", "spark",
     "archive", "filters", "erasing", "shared-log",
 )  # fmt: skip
-SLOW = ("shared-log",)
-"""Guides that only the slow run follows: half a minute of commands each."""
+SLOW = ("shared-log", "spark", "archive")
+"""Guides that only the slow run follows: half a minute of commands or more each."""
 README = sections((ROOT / "README.md").read_text(encoding="utf-8"))
 OWN_PORTS = Step(
     "export PULSARCAST_HTTP_ADDRESS=127.0.0.1:8420 PULSARCAST_NODE_LISTEN=/ip4/127.0.0.1/tcp/4420"

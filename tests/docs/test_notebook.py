@@ -42,6 +42,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
         daemon.close()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_notebook_runs_and_prints_what_it_shows(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

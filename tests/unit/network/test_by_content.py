@@ -57,6 +57,7 @@ def test_a_filter_on_a_routed_topic_brings_what_matches_without_membership(tmp_p
     trio.run(scene)
 
 
+@pytest.mark.slow
 def test_a_content_subscriber_that_was_away_gets_what_it_missed(tmp_path: Path) -> None:
     async def scene() -> None:
         async with Node.open(tmp_path / "ann") as ann:

@@ -91,6 +91,7 @@ def test_what_would_show_nothing_is_refused(tmp_path: Path) -> None:
             run_succession(replace(options, **changed))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_order_outlives_two_acting_sequencers(tmp_path: Path) -> None:
     options = options_in(tmp_path)
