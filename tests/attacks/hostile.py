@@ -21,6 +21,7 @@ from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import CID_PREFIX, PEER_ID_PREFIX, Cid, PeerId, cid_of
 from pulsarcast.model.listings import sign_listing, term_key
 from pulsarcast.model.pointers import sign_pointer
+from pulsarcast.model.reach import Reach
 from pulsarcast.model.subscriptions import sign_subscription
 from pulsarcast.model.topics import (
     META,
@@ -86,6 +87,8 @@ class Hostile:
         self._next: dict[tuple[Cid, PeerId], tuple[int, Cid | None]] = {}
         """Streams that go on properly, so that what lies behind the first checks is reached."""
         self._makers: dict[str, Callable[[], object]] = {
+            "address": lambda: "/a" * rng.choice((0, 1, 128)),
+            "addresses": lambda: ("/ip4/127.0.0.1/tcp/1",) * rng.choice((0, 1, 16)),
             "answer": self.flip,
             "attempt": lambda: rng.choice((0, 1, 2, 3, rng.randrange(64), INTEGER_MAX)),
             "block": self.block,
@@ -573,6 +576,10 @@ class Hostile:
             fields["pointers"] = ()
         elif kind is messages.StoreListings and self.flip():
             fields["key"] = term_key(self.rng.choice(("weather", "hostile", "a", "t")))
+        elif kind is messages.ReachChanged:
+            fields["reach"] = self.rng.choice(list(Reach))
+        elif kind is messages.DialAnswer:
+            fields["code"] = self.rng.choice(list(messages.DialCode))
         elif kind is messages.HandOver and self.flip():
             fields["contact"] = None
         frame = codec.encode(kind(**fields))
@@ -615,6 +622,9 @@ class Hostile:
                 made = TreeShape(topic, attribute, at, self.rng.randbytes(9), token)
             case messages.Meet(topic):
                 made = messages.Members(topic, self.contacts())
+            case messages.DialMe(request):
+                code = self.rng.choice(list(messages.DialCode))
+                made = messages.DialAnswer(request, code, "/a")
             case messages.Join(topic, attempt):
                 return self._take_in(topic, attempt)
             case messages.RequestToPublish(block):

@@ -20,12 +20,14 @@ from random import Random
 from typing import Final, Protocol, assert_never
 
 import trio
+from msgspec.structs import replace
 
 from pulsarcast.model import trace
 from pulsarcast.model.errors import LocalError, Refusal, RemoteError, Verdict
 from pulsarcast.model.events import EventDescriptor, decode_event
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid, PeerId, cid_text, peer_text
+from pulsarcast.model.reach import Reach
 from pulsarcast.model.remembering import RememberedVerification
 from pulsarcast.network.addresses import AddressBook
 from pulsarcast.network.disk import Disk
@@ -39,6 +41,7 @@ from pulsarcast.network.tracing import NodeTrace
 from pulsarcast.protocol.commands.commands import STOPPING
 from pulsarcast.protocol.effects import (
     Deliver,
+    DialBack,
     DropPeer,
     Ended,
     Know,
@@ -52,6 +55,7 @@ from pulsarcast.protocol.effects import (
 )
 from pulsarcast.protocol.inputs import (
     Command,
+    DialledBack,
     FindPeer,
     Halt,
     Input,
@@ -65,7 +69,7 @@ from pulsarcast.protocol.inputs import (
     TimerFired,
 )
 from pulsarcast.protocol.limits import ADDRESSES_MAX
-from pulsarcast.protocol.messages import Contact, Message, topic_of
+from pulsarcast.protocol.messages import Contact, Message, ReachChanged, topic_of
 from pulsarcast.protocol.node import Node as Core
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import PutState, StateRow
@@ -211,7 +215,7 @@ class Driver:
     def recall(self) -> None:
         """Read what a start needs to know; raises LocalError where the store is damaged."""
         store = self._store
-        self._start = Start(store.rows(), store.marks(), store.logs(), self._contacts)
+        self._start = Start(store.rows(), store.marks(), store.logs(), self._contacts, Reach.PUBLIC)
 
     async def listen(self) -> None:
         """Take our addresses; raises LocalError where one is not to be had, or none to be told."""
@@ -352,14 +356,16 @@ class Driver:
                     trace.RpcReceived(type(message).__name__, topic_of(message), peer, len(frame))
                 )
             self.book.learn(message)
+            if isinstance(message, ReachChanged):
+                self.book.told_by_itself(peer, message.addresses)
             self.take(MessageReceived(peer, message))
 
-    def up(self, contact: Contact, link: Link) -> None:
+    def up(self, contact: Contact, link: Link, reach: Reach) -> None:
         """A peer can be spoken to."""
         where = () if link.reached_at is None else (link.reached_at,)
         known = Contact(contact.peer, tuple(dict.fromkeys((*where, *contact.addresses))))
         place = place_of(link.remote_address)
-        self._inputs.append(PeerUp(known, place, link.dialled))
+        self._inputs.append(PeerUp(known, place, link.dialled, reach=reach))
         self.joined.set()
 
     def unreachable(self, peer: PeerId, reason: str) -> None:
@@ -399,7 +405,7 @@ class Driver:
                 message = effect.message
                 if message is not self._message:
                     self._message = message
-                    data = encode(self.book.fill(message))
+                    data = encode(self._fill(message))
                     self._size = len(data)
                     self._frame = write_frames([data])
                 self._messages_out += 1
@@ -438,6 +444,8 @@ class Driver:
                     then(effect)
             elif isinstance(effect, Know):
                 self._know(effect.contact)
+            elif isinstance(effect, DialBack):
+                self._dial_back(effect.peer)
             elif isinstance(effect, DropPeer):
                 neighbours.close(effect.peer)
             elif isinstance(effect, Ended):
@@ -540,6 +548,16 @@ class Driver:
         else:
             self.neighbours.not_found(contact.peer)
 
+    def _fill(self, message: Message) -> Message:
+        """A message with the addresses of those it names."""
+        if isinstance(message, ReachChanged):
+            return replace(message, addresses=self.addresses)
+        return self.book.fill(message)
+
+    def _dial_back(self, peer: PeerId) -> None:
+        """Dial a peer back where its connection comes from: no node asks for it yet."""
+        self._inputs.append(DialledBack(peer))
+
     def _write(self, record: trace.Record) -> None:
         if self._trace is not None:
             self._trace.record(Now(time.monotonic(), time.time_ns() // 1000), record)
@@ -569,7 +587,13 @@ class Driver:
         self._replies.clear()
 
     def _hello(self) -> Hello:
-        return Hello(self.network, (VERSION,), addresses=self.addresses, instance=self.instance)
+        return Hello(
+            self.network,
+            (VERSION,),
+            addresses=self.addresses,
+            instance=self.instance,
+            reach=self.core.reach,
+        )
 
     async def _sample(self) -> None:
         """Say now and then what we use."""

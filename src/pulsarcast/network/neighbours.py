@@ -15,6 +15,7 @@ import trio
 
 from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.ids import PeerId
+from pulsarcast.model.reach import Reach
 from pulsarcast.network.addresses import AddressBook
 from pulsarcast.network.host import DialError, Host
 from pulsarcast.network.link import Link
@@ -47,7 +48,7 @@ class Listener(Protocol):
     def received(self, peer: PeerId, frames: list[bytes]) -> None:
         """A peer said something; RemoteError ends the connection."""
 
-    def up(self, contact: Contact, link: Link) -> None:
+    def up(self, contact: Contact, link: Link, reach: Reach) -> None:
         """A peer can be spoken to."""
 
     def unreachable(self, peer: PeerId, reason: str) -> None:
@@ -456,7 +457,7 @@ class Neighbours:
             link.send(frame)
         neighbour.waiting, neighbour.waiting_bytes = [], 0
         self._dirty[neighbour.peer] = link
-        self._listener.up(Contact(neighbour.peer, hello.addresses), link)
+        self._listener.up(Contact(neighbour.peer, hello.addresses), link, hello.reach)
 
     # Ending.
 

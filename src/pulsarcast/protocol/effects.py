@@ -68,6 +68,16 @@ class Know(Struct, frozen=True):
     contact: Contact
 
 
+class DialBack(Struct, frozen=True):
+    """Open a new connection to where a peer's connection comes from, and close it again.
+
+    The driver dials no other host: else a peer could have it dial a third one. It answers with
+    `DialledBack`.
+    """
+
+    peer: PeerId
+
+
 class DropPeer(Struct, frozen=True):
     """Close the connection to a peer."""
 
@@ -107,5 +117,16 @@ class Stopped(Struct, frozen=True):
 
 
 Effect: TypeAlias = (
-    Send | Deliver | Ended | SetTimer | Persist | Load | Know | DropPeer | Trace | Reply | Stopped
+    Send
+    | Deliver
+    | Ended
+    | SetTimer
+    | Persist
+    | Load
+    | Know
+    | DialBack
+    | DropPeer
+    | Trace
+    | Reply
+    | Stopped
 )

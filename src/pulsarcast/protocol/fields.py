@@ -134,9 +134,8 @@ Blocks: TypeAlias = Annotated[tuple[Block, ...], Many(BLOCKS_MAX)]
 Cids: TypeAlias = Annotated[tuple[Cid, ...], Many(CIDS_MAX)]
 Path: TypeAlias = Annotated[tuple[PeerId, ...], Many(PATH_MAX)]
 """The peers from a member, first, to its root, last."""
-Addresses: TypeAlias = Annotated[
-    tuple[Annotated[str, Size(0, ADDRESS_BYTES_MAX)], ...], Many(ADDRESSES_MAX)
-]
+Address: TypeAlias = Annotated[str, Size(0, ADDRESS_BYTES_MAX)]
+Addresses: TypeAlias = Annotated[tuple[Address, ...], Many(ADDRESSES_MAX)]
 """Multiaddrs, whose meaning is the driver's business."""
 Digest: TypeAlias = Annotated[bytes, Size(DIGEST_BYTES_MIN, DIGEST_BYTES_MAX)]
 """The hash of a frontier."""

@@ -11,6 +11,7 @@ from msgspec import Struct
 from pulsarcast.model.events import Attribute
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.listings import Search
+from pulsarcast.model.reach import Reach
 from pulsarcast.model.topics import TopicSettings
 from pulsarcast.protocol.messages import Contact, Message
 from pulsarcast.protocol.store import Answer, MarkState, StateRow
@@ -32,6 +33,8 @@ class Start(Struct, frozen=True):
     logs: tuple[tuple[Cid, int], ...] = ()
     """The newest index of every topic's log, 0 where it is empty."""
     contacts: tuple[Contact, ...] = ()
+    reach: Reach = Reach.UNKNOWN
+    """What the driver knows for sure; UNKNOWN: the node finds out."""
 
 
 class Stop(Struct, frozen=True):
@@ -210,12 +213,35 @@ class PeerUp(Struct, frozen=True):
     """The network prefix of the peer's end of the connection; empty: peers need no addresses."""
     reached: bool = False
     """Whether the node dialled the peer, rather than the peer the node."""
+    near: bool = False
+    """Whether the peer is in a network of this machine's: it says nothing about peers elsewhere."""
+    reach: Reach = Reach.UNKNOWN
+    """What the peer's Hello says."""
+    relayed: bool = False
+    """Whether the connection did not come about by a dial alone: a relay carries or helped it."""
 
 
 class PeerLost(Struct, frozen=True):
     """A connection ended, or a dial failed; messages sent to the peer may be lost."""
 
     peer: PeerId
+
+
+class DialledBack(Struct, frozen=True):
+    """The answer to `DialBack`: the address at which the peer proved itself, or empty."""
+
+    peer: PeerId
+    address: str = ""
+
+
+class Relayed(Struct, frozen=True):
+    """A relay has a reservation for the node, or the last one that had is lost."""
+
+    held: bool
+
+
+class AddressesChanged(Struct, frozen=True):
+    """The machine has other addresses: what peers found out at the old ones is void."""
 
 
 class FindPeer(Struct, frozen=True):
@@ -264,6 +290,9 @@ Input: TypeAlias = (
     | Loaded
     | PeerUp
     | PeerLost
+    | DialledBack
+    | Relayed
+    | AddressesChanged
     | FindPeer
     | Start
     | Stop

@@ -24,11 +24,13 @@ from pulsarcast.model.errors import (
 )
 from pulsarcast.model.events import topic_named_in
 from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.reach import Reach
 from pulsarcast.protocol.content.messages import (
     ContentMessage,
     MatchedEvent,
 )
 from pulsarcast.protocol.fields import (
+    Address,
     Addresses,
     AsMany,
     Block,
@@ -425,6 +427,42 @@ class WantBlocks(Struct, frozen=True):
     cids: Cids
 
 
+# Reachability.
+
+
+class DialMe(Struct, frozen=True):
+    """Ask a peer to dial the sender back, where the sender's connection comes from."""
+
+    request: Number
+
+
+class DialCode(enum.IntEnum):
+    """What came of dialling a peer back."""
+
+    REACHED = 0
+    NOT_REACHED = 1
+    BUSY = 2
+    """The peer has not tried: it dials too many back, or has dialled this one lately."""
+
+
+class DialAnswer(Struct, frozen=True):
+    """The answer to `DialMe`, with the address at which the sender reached the receiver."""
+
+    request: Number
+    code: Annotated[DialCode, Newer()]
+    address: Address = ""
+
+
+class ReachChanged(Struct, frozen=True):
+    """The sender can be dialled in another way from now on, at these addresses."""
+
+    reach: Annotated[Reach, Newer()]
+    addresses: Addresses = ()
+    """The driver fills them in."""
+
+
+ReachMessage: TypeAlias = DialMe | DialAnswer | ReachChanged
+
 DhtMessage: TypeAlias = (
     FindPeers
     | Peers
@@ -472,7 +510,7 @@ TopicMessage: TypeAlias = (
     | RequestReferred
 )
 
-Message: TypeAlias = TopicMessage | DhtMessage | ContentMessage
+Message: TypeAlias = TopicMessage | DhtMessage | ContentMessage | ReachMessage
 
 
 def topic_of(message: Message) -> Cid | None:

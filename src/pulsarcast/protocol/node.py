@@ -14,6 +14,7 @@ from pulsarcast.model.events import EventDescriptor, decode_event
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid, PeerId, peer_key
 from pulsarcast.model.pointers import Named
+from pulsarcast.model.reach import Reach
 from pulsarcast.model.topics import DeliveryOrder, decode_topic
 from pulsarcast.protocol.commands.publications import PublishCommands
 from pulsarcast.protocol.commands.reading import ReadCommands
@@ -52,7 +53,9 @@ from pulsarcast.protocol.history.walks import Walks
 from pulsarcast.protocol.inputs import (
     Acknowledge,
     AddBootstrap,
+    AddressesChanged,
     CreateTopic,
+    DialledBack,
     FetchBlock,
     FindPeer,
     FindTopics,
@@ -68,6 +71,7 @@ from pulsarcast.protocol.inputs import (
     PersistFailed,
     Publish,
     ReadHistory,
+    Relayed,
     Resolve,
     Start,
     Stop,
@@ -82,6 +86,8 @@ from pulsarcast.protocol.inputs import (
 from pulsarcast.protocol.messages import (
     Contact,
     Credit,
+    DialAnswer,
+    DialMe,
     EventMessage,
     FetchRange,
     FrontierPage,
@@ -95,6 +101,7 @@ from pulsarcast.protocol.messages import (
     Members,
     Message,
     Range,
+    ReachChanged,
     RequestAnswered,
     RequestReferred,
     RequestToPublish,
@@ -218,6 +225,15 @@ class Node:
         )
 
     @property
+    def reach(self) -> Reach:
+        """Whether and how others can dial the node."""
+        return self.dht.reachability.reach
+
+    def is_listed(self, peer: PeerId) -> bool:
+        """Whether a peer can be dialled directly, as far as the node knows."""
+        return self.dht.reachability.is_listed(peer)
+
+    @property
     def halted(self) -> Refusal | None:
         """Why the node does nothing until its next start, if it halted."""
         return self._halted
@@ -242,12 +258,18 @@ class Node:
                 turn.fired(timer)
             case Loaded(token, answer):
                 turn.loaded(token, answer)
-            case PeerUp(contact, place, reached):
-                self.dht.up(contact, place, reached=reached)
+            case PeerUp():
+                self.dht.up(given)
             case PeerLost(peer):
                 self._lost(peer)
             case FindPeer(peer):
                 self._find_peer(peer)
+            case DialledBack(peer, address):
+                self.dht.reachability.dialled_back(peer, address)
+            case Relayed(held):
+                self.dht.reachability.relayed(held)
+            case AddressesChanged():
+                self.dht.reachability.addresses_changed()
             case Start():
                 self._start(given)
             case Stop():
@@ -342,6 +364,8 @@ class Node:
                 | ContentCompared()
             ):
                 self.content.receive(sender, message)
+            case DialMe() | DialAnswer() | ReachChanged():
+                self.dht.reachability.receive(sender, message)
             case _:
                 self.dht.receive(sender, message)
 
@@ -433,7 +457,7 @@ class Node:
         self.fencing.begin()
         for key, value in disk.rows("numbering").items():
             self.fencing.load(Cid(key), value)
-        self.dht.start(given.contacts, given.rows)
+        self.dht.start(given.contacts, given.rows, given.reach)
         self.descriptors.restore(disk.rows("topic").values())
         self.names.restore(disk.rows(NAMES).values())
         asked = disk.rows("asked")

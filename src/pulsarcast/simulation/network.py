@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from random import Random
 
 from pulsarcast.model.ids import PeerId
+from pulsarcast.model.reach import Reach
 from pulsarcast.protocol.inputs import PeerLost, PeerUp
 from pulsarcast.protocol.messages import Contact
 from pulsarcast.simulation.lines import End, Line, TracedLine
@@ -121,7 +122,7 @@ class Network:
         self.loop.at(back.last_s, self._opened, line)
         back.up = True
         back.release()
-        receiver.take(PeerUp(Contact(line.speaker)))
+        receiver.take(PeerUp(Contact(line.speaker), reach=Reach.PUBLIC))
 
     def _opened(self, line: Line) -> None:
         if line.broken:
@@ -131,7 +132,7 @@ class Network:
             return
         line.up = True
         line.release()
-        line.sender.take(PeerUp(Contact(line.peer)))
+        line.sender.take(PeerUp(Contact(line.peer), reach=Reach.PUBLIC))
 
     def _give_up(self, line: Line) -> None:
         if not line.accepted:

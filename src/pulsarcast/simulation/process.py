@@ -15,6 +15,7 @@ from pulsarcast.model.errors import RemoteError, Verdict
 from pulsarcast.model.ids import PeerId
 from pulsarcast.protocol.effects import (
     Deliver,
+    DialBack,
     DropPeer,
     Effect,
     Ended,
@@ -27,7 +28,7 @@ from pulsarcast.protocol.effects import (
     Stopped,
     Trace,
 )
-from pulsarcast.protocol.inputs import Command, Input, Now, TimerFired
+from pulsarcast.protocol.inputs import Command, DialledBack, Input, Now, TimerFired
 from pulsarcast.simulation.clocks import NodeClock
 from pulsarcast.simulation.disk import Disk, DiskModel
 from pulsarcast.simulation.lines import Line
@@ -142,6 +143,8 @@ class Process:
                 line = lines.get(effect.peer)
                 if line is not None and not line.broken:
                     self._network.close(line)
+            elif isinstance(effect, DialBack):
+                self._dial_back(effect.peer)
             elif isinstance(effect, Stopped):
                 if self.on_stopped is not None:
                     loop.after(0.0, _call, self.on_stopped)
@@ -197,6 +200,10 @@ class Process:
         if self._recorder is not None:
             now = self.clock.read(self._loop.now)
             self._recorder.record(self._loop.now, self.index, self.incarnation, now, record)
+
+    def _dial_back(self, peer: PeerId) -> None:
+        """Say whether a peer can be dialled: in this world every peer can."""
+        self._loop.after(0.0, self.take, DialledBack(peer, "anywhere"))
 
     def _fire(self, timer: int) -> None:
         self.take(TimerFired(timer))

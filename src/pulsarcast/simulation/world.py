@@ -17,6 +17,7 @@ from pulsarcast.model import trace
 from pulsarcast.model.events import decode_event
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import PeerId
+from pulsarcast.model.reach import Reach
 from pulsarcast.model.remembering import RememberedVerification
 from pulsarcast.protocol.context import NO_PARTS, Parts
 from pulsarcast.protocol.effects import Reply
@@ -380,7 +381,7 @@ class World:
         rows = store.rows()
         # Only a new disk needs to be told: a node remembers its contacts.
         contacts = () if rows else host.contacts
-        process.take(Start(rows, store.marks(), store.logs(), contacts))
+        process.take(Start(rows, store.marks(), store.logs(), contacts, Reach.PUBLIC))
 
     def _end(self, index: int) -> None:
         host = self._hosts[index]

@@ -7,8 +7,9 @@ from typing import Annotated
 
 from msgspec import Struct
 
+from pulsarcast.model.reach import Reach
 from pulsarcast.protocol import limits
-from pulsarcast.protocol.fields import Addresses, Bound, Many, Number, Size
+from pulsarcast.protocol.fields import Addresses, Bound, Many, Newer, Number, Size
 from pulsarcast.wire.codec import parse_frame, unknown_kind
 from pulsarcast.wire.derive import derive
 from pulsarcast.wire.refusing import refusal
@@ -31,6 +32,8 @@ class Hello(Struct, frozen=True):
     """Addresses at which the peer can be dialled (multiaddrs)."""
     instance: Annotated[bytes, Size(0, limits.INSTANCE_BYTES_MAX)] = b""
     """Drawn at every start: tells a second connection from a restart, or from a second node."""
+    reach: Annotated[Reach, Newer()] = Reach.UNKNOWN
+    """Whether and how the peer can be dialled."""
 
 
 _CODEC = derive(Hello, "hello")

@@ -7,6 +7,13 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Reach(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    UNKNOWN: _ClassVar[Reach]
+    PUBLIC: _ClassVar[Reach]
+    RELAYED: _ClassVar[Reach]
+    PRIVATE: _ClassVar[Reach]
+
 class Role(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     MEMBER: _ClassVar[Role]
@@ -17,14 +24,27 @@ class EntryKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     EVENT: _ClassVar[EntryKind]
     NOTHING: _ClassVar[EntryKind]
     MEMBERS: _ClassVar[EntryKind]
+
+class DialCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REACHED: _ClassVar[DialCode]
+    NOT_REACHED: _ClassVar[DialCode]
+    BUSY: _ClassVar[DialCode]
+UNKNOWN: Reach
+PUBLIC: Reach
+RELAYED: Reach
+PRIVATE: Reach
 MEMBER: Role
 VISITOR: Role
 EVENT: EntryKind
 NOTHING: EntryKind
 MEMBERS: EntryKind
+REACHED: DialCode
+NOT_REACHED: DialCode
+BUSY: DialCode
 
 class Frame(_message.Message):
-    __slots__ = ("event", "credit", "status", "find_peers", "peers", "store_blocks", "stored", "find_block", "block_found", "frontier_page", "fetch_range", "range", "compare_keys", "request_to_publish", "request_answered", "join", "join_accepted", "join_referred", "join_refused", "leave", "hand_over", "keys_differ", "want_blocks", "find_pointer", "pointer_found", "store_pointer", "hello", "meet", "members", "request_vote", "vote", "append", "appended", "summon", "request_referred", "probe_event", "matched_event", "place_subscription", "installed", "place_state", "place_taken", "tree_shape", "compare_content", "content_compared", "tree_hint", "ask_shape", "find_listings", "listings_found", "store_listings")
+    __slots__ = ("event", "credit", "status", "find_peers", "peers", "store_blocks", "stored", "find_block", "block_found", "frontier_page", "fetch_range", "range", "compare_keys", "request_to_publish", "request_answered", "join", "join_accepted", "join_referred", "join_refused", "leave", "hand_over", "keys_differ", "want_blocks", "find_pointer", "pointer_found", "store_pointer", "hello", "meet", "members", "dial_me", "dial_answer", "reach_changed", "request_vote", "vote", "append", "appended", "summon", "request_referred", "probe_event", "matched_event", "place_subscription", "installed", "place_state", "place_taken", "tree_shape", "compare_content", "content_compared", "tree_hint", "ask_shape", "find_listings", "listings_found", "store_listings")
     EVENT_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
@@ -54,6 +74,9 @@ class Frame(_message.Message):
     HELLO_FIELD_NUMBER: _ClassVar[int]
     MEET_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    DIAL_ME_FIELD_NUMBER: _ClassVar[int]
+    DIAL_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    REACH_CHANGED_FIELD_NUMBER: _ClassVar[int]
     REQUEST_VOTE_FIELD_NUMBER: _ClassVar[int]
     VOTE_FIELD_NUMBER: _ClassVar[int]
     APPEND_FIELD_NUMBER: _ClassVar[int]
@@ -103,6 +126,9 @@ class Frame(_message.Message):
     hello: Hello
     meet: Meet
     members: Members
+    dial_me: DialMe
+    dial_answer: DialAnswer
+    reach_changed: ReachChanged
     request_vote: RequestVote
     vote: Vote
     append: Append
@@ -123,23 +149,25 @@ class Frame(_message.Message):
     find_listings: FindListings
     listings_found: ListingsFound
     store_listings: StoreListings
-    def __init__(self, event: _Optional[_Union[Event, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., find_peers: _Optional[_Union[FindPeers, _Mapping]] = ..., peers: _Optional[_Union[Peers, _Mapping]] = ..., store_blocks: _Optional[_Union[StoreBlocks, _Mapping]] = ..., stored: _Optional[_Union[Stored, _Mapping]] = ..., find_block: _Optional[_Union[FindBlock, _Mapping]] = ..., block_found: _Optional[_Union[BlockFound, _Mapping]] = ..., frontier_page: _Optional[_Union[FrontierPage, _Mapping]] = ..., fetch_range: _Optional[_Union[FetchRange, _Mapping]] = ..., range: _Optional[_Union[Range, _Mapping]] = ..., compare_keys: _Optional[_Union[CompareKeys, _Mapping]] = ..., request_to_publish: _Optional[_Union[RequestToPublish, _Mapping]] = ..., request_answered: _Optional[_Union[RequestAnswered, _Mapping]] = ..., join: _Optional[_Union[Join, _Mapping]] = ..., join_accepted: _Optional[_Union[JoinAccepted, _Mapping]] = ..., join_referred: _Optional[_Union[JoinReferred, _Mapping]] = ..., join_refused: _Optional[_Union[JoinRefused, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., keys_differ: _Optional[_Union[KeysDiffer, _Mapping]] = ..., want_blocks: _Optional[_Union[WantBlocks, _Mapping]] = ..., find_pointer: _Optional[_Union[FindPointer, _Mapping]] = ..., pointer_found: _Optional[_Union[PointerFound, _Mapping]] = ..., store_pointer: _Optional[_Union[StorePointer, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., meet: _Optional[_Union[Meet, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., request_vote: _Optional[_Union[RequestVote, _Mapping]] = ..., vote: _Optional[_Union[Vote, _Mapping]] = ..., append: _Optional[_Union[Append, _Mapping]] = ..., appended: _Optional[_Union[Appended, _Mapping]] = ..., summon: _Optional[_Union[Summon, _Mapping]] = ..., request_referred: _Optional[_Union[RequestReferred, _Mapping]] = ..., probe_event: _Optional[_Union[ProbeEvent, _Mapping]] = ..., matched_event: _Optional[_Union[MatchedEvent, _Mapping]] = ..., place_subscription: _Optional[_Union[PlaceSubscription, _Mapping]] = ..., installed: _Optional[_Union[Installed, _Mapping]] = ..., place_state: _Optional[_Union[PlaceState, _Mapping]] = ..., place_taken: _Optional[_Union[PlaceTaken, _Mapping]] = ..., tree_shape: _Optional[_Union[TreeShape, _Mapping]] = ..., compare_content: _Optional[_Union[CompareContent, _Mapping]] = ..., content_compared: _Optional[_Union[ContentCompared, _Mapping]] = ..., tree_hint: _Optional[_Union[TreeHint, _Mapping]] = ..., ask_shape: _Optional[_Union[AskShape, _Mapping]] = ..., find_listings: _Optional[_Union[FindListings, _Mapping]] = ..., listings_found: _Optional[_Union[ListingsFound, _Mapping]] = ..., store_listings: _Optional[_Union[StoreListings, _Mapping]] = ...) -> None: ...
+    def __init__(self, event: _Optional[_Union[Event, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., find_peers: _Optional[_Union[FindPeers, _Mapping]] = ..., peers: _Optional[_Union[Peers, _Mapping]] = ..., store_blocks: _Optional[_Union[StoreBlocks, _Mapping]] = ..., stored: _Optional[_Union[Stored, _Mapping]] = ..., find_block: _Optional[_Union[FindBlock, _Mapping]] = ..., block_found: _Optional[_Union[BlockFound, _Mapping]] = ..., frontier_page: _Optional[_Union[FrontierPage, _Mapping]] = ..., fetch_range: _Optional[_Union[FetchRange, _Mapping]] = ..., range: _Optional[_Union[Range, _Mapping]] = ..., compare_keys: _Optional[_Union[CompareKeys, _Mapping]] = ..., request_to_publish: _Optional[_Union[RequestToPublish, _Mapping]] = ..., request_answered: _Optional[_Union[RequestAnswered, _Mapping]] = ..., join: _Optional[_Union[Join, _Mapping]] = ..., join_accepted: _Optional[_Union[JoinAccepted, _Mapping]] = ..., join_referred: _Optional[_Union[JoinReferred, _Mapping]] = ..., join_refused: _Optional[_Union[JoinRefused, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., keys_differ: _Optional[_Union[KeysDiffer, _Mapping]] = ..., want_blocks: _Optional[_Union[WantBlocks, _Mapping]] = ..., find_pointer: _Optional[_Union[FindPointer, _Mapping]] = ..., pointer_found: _Optional[_Union[PointerFound, _Mapping]] = ..., store_pointer: _Optional[_Union[StorePointer, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., meet: _Optional[_Union[Meet, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., dial_me: _Optional[_Union[DialMe, _Mapping]] = ..., dial_answer: _Optional[_Union[DialAnswer, _Mapping]] = ..., reach_changed: _Optional[_Union[ReachChanged, _Mapping]] = ..., request_vote: _Optional[_Union[RequestVote, _Mapping]] = ..., vote: _Optional[_Union[Vote, _Mapping]] = ..., append: _Optional[_Union[Append, _Mapping]] = ..., appended: _Optional[_Union[Appended, _Mapping]] = ..., summon: _Optional[_Union[Summon, _Mapping]] = ..., request_referred: _Optional[_Union[RequestReferred, _Mapping]] = ..., probe_event: _Optional[_Union[ProbeEvent, _Mapping]] = ..., matched_event: _Optional[_Union[MatchedEvent, _Mapping]] = ..., place_subscription: _Optional[_Union[PlaceSubscription, _Mapping]] = ..., installed: _Optional[_Union[Installed, _Mapping]] = ..., place_state: _Optional[_Union[PlaceState, _Mapping]] = ..., place_taken: _Optional[_Union[PlaceTaken, _Mapping]] = ..., tree_shape: _Optional[_Union[TreeShape, _Mapping]] = ..., compare_content: _Optional[_Union[CompareContent, _Mapping]] = ..., content_compared: _Optional[_Union[ContentCompared, _Mapping]] = ..., tree_hint: _Optional[_Union[TreeHint, _Mapping]] = ..., ask_shape: _Optional[_Union[AskShape, _Mapping]] = ..., find_listings: _Optional[_Union[FindListings, _Mapping]] = ..., listings_found: _Optional[_Union[ListingsFound, _Mapping]] = ..., store_listings: _Optional[_Union[StoreListings, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("network", "versions", "features", "frame_bytes_max", "addresses", "instance")
+    __slots__ = ("network", "versions", "features", "frame_bytes_max", "addresses", "instance", "reach")
     NETWORK_FIELD_NUMBER: _ClassVar[int]
     VERSIONS_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     FRAME_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    REACH_FIELD_NUMBER: _ClassVar[int]
     network: str
     versions: _containers.RepeatedScalarFieldContainer[int]
     features: _containers.RepeatedScalarFieldContainer[str]
     frame_bytes_max: int
     addresses: _containers.RepeatedScalarFieldContainer[str]
     instance: bytes
-    def __init__(self, network: _Optional[str] = ..., versions: _Optional[_Iterable[int]] = ..., features: _Optional[_Iterable[str]] = ..., frame_bytes_max: _Optional[int] = ..., addresses: _Optional[_Iterable[str]] = ..., instance: _Optional[bytes] = ...) -> None: ...
+    reach: Reach
+    def __init__(self, network: _Optional[str] = ..., versions: _Optional[_Iterable[int]] = ..., features: _Optional[_Iterable[str]] = ..., frame_bytes_max: _Optional[int] = ..., addresses: _Optional[_Iterable[str]] = ..., instance: _Optional[bytes] = ..., reach: _Optional[_Union[Reach, str]] = ...) -> None: ...
 
 class Contact(_message.Message):
     __slots__ = ("peer", "addresses")
@@ -484,6 +512,30 @@ class RequestReferred(_message.Message):
     request_id: bytes
     leader: bytes
     def __init__(self, topic: _Optional[bytes] = ..., request_id: _Optional[bytes] = ..., leader: _Optional[bytes] = ...) -> None: ...
+
+class DialMe(_message.Message):
+    __slots__ = ("request",)
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    def __init__(self, request: _Optional[int] = ...) -> None: ...
+
+class DialAnswer(_message.Message):
+    __slots__ = ("request", "code", "address")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    code: DialCode
+    address: str
+    def __init__(self, request: _Optional[int] = ..., code: _Optional[_Union[DialCode, str]] = ..., address: _Optional[str] = ...) -> None: ...
+
+class ReachChanged(_message.Message):
+    __slots__ = ("reach", "addresses")
+    REACH_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    reach: Reach
+    addresses: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, reach: _Optional[_Union[Reach, str]] = ..., addresses: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class FindPeers(_message.Message):
     __slots__ = ("request", "key", "count")

@@ -9,6 +9,7 @@ import trio
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import PeerId
+from pulsarcast.model.reach import Reach
 from pulsarcast.network.addresses import AddressBook
 from pulsarcast.network.host import Host
 from pulsarcast.network.link import Link
@@ -33,7 +34,7 @@ class Ear:
     def unreachable(self, peer: PeerId, reason: str) -> None:
         self.reasons.append(reason)
 
-    def up(self, contact: Contact, link: Link) -> None:
+    def up(self, contact: Contact, link: Link, reach: Reach) -> None:
         self.story.append("up")
 
     def lost(self, peer: PeerId) -> None:

@@ -1,6 +1,7 @@
 """A disk makes writes durable in groups, loses the rest at a kill, and may be full or lie."""
 
 from pulsarcast.model.ids import Cid, cid_of
+from pulsarcast.model.reach import Reach
 from pulsarcast.protocol.effects import Effect, Load, Persist, Stopped
 from pulsarcast.protocol.inputs import Input, Loaded, Now, Persisted, PersistFailed, Start, Stop
 from pulsarcast.protocol.store import Block, LoadBlock, PutBlock, PutState, StateRow
@@ -69,7 +70,7 @@ def test_a_restart_without_the_disk_starts_from_nothing() -> None:
     strings.world.run(1.0)
     strings.world.kill(0)
     strings.world.restart(0, keep_disk=False)
-    assert strings.heard[0][-1][1] == Start()
+    assert strings.heard[0][-1][1] == Start(reach=Reach.PUBLIC)
     assert rows(strings) == []
 
 

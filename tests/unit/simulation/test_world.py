@@ -10,6 +10,7 @@ from pulsarcast.model import trace
 from pulsarcast.model.errors import Rejection, RemoteError, Verdict
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import cid_of
+from pulsarcast.model.reach import Reach
 from pulsarcast.model.remembering import RememberedVerification
 from pulsarcast.protocol.effects import (
     DropPeer,
@@ -76,7 +77,9 @@ def test_a_node_starts_with_its_contacts_and_again_at_every_restart() -> None:
     contacts = (Contact(strings.world.peer(0)),)
     strings.world.kill(index)
     strings.world.restart(index)
-    assert [given for _, given in strings.heard[index]] == [Start(contacts=contacts)] * 2
+    assert [given for _, given in strings.heard[index]] == [
+        Start(contacts=contacts, reach=Reach.PUBLIC)
+    ] * 2
     assert strings.world.incarnation(index) == 2
 
 

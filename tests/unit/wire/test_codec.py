@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pulsarcast.model.errors import LocalError, RemoteError, Verdict
 from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.reach import Reach
 from pulsarcast.protocol import messages
 from pulsarcast.protocol.content.messages import (
     Held,
@@ -23,6 +24,9 @@ from pulsarcast.protocol.messages import (
     BlockFound,
     Contact,
     Credit,
+    DialAnswer,
+    DialCode,
+    DialMe,
     EventMessage,
     FetchRange,
     FindListings,
@@ -36,6 +40,7 @@ from pulsarcast.protocol.messages import (
     Members,
     Message,
     Peers,
+    ReachChanged,
     RequestAnswered,
     Role,
     Status,
@@ -125,6 +130,10 @@ GOLDEN: list[tuple[Message, str]] = [
     (HandOver(TOPIC, None), f"aa0126 0a24{X}"),
     (Meet(TOPIC, 1, 8), f"82024a 0a24{X} 1220{'00' * 31}01 1808"),
     (Members(TOPIC, (Contact(PEER),)), f"8a0250 0a24{X} 12280a26{P}"),
+    (DialMe(7), "920202 0807"),
+    (DialAnswer(7, DialCode.REACHED, "/a"), "9a0206 0807 1a022f61"),
+    (DialAnswer(7, DialCode.BUSY), "9a0204 0807 1002"),
+    (ReachChanged(Reach.PRIVATE, ("/a",)), "a20206 0803 12022f61"),
     (FindListings(7, 1), f"b20424 0807 1220{'00' * 31}01"),
     (ListingsFound(7, (b"a", b"bc"), True, ()), "ba040b 0807 120161 12026263 1801"),
     (StoreListings(8, 1, (b"a",)), f"c20427 0808 1220{'00' * 31}01 1a0161"),

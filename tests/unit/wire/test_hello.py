@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsarcast.model.errors import RemoteError, Verdict
+from pulsarcast.model.reach import Reach
 from pulsarcast.protocol.limits import FRAME_BYTES_MAX
 from pulsarcast.protocol.messages import EventMessage
 from pulsarcast.wire import pulsarcast_pb2 as pb
@@ -19,8 +20,8 @@ def test_a_hello_comes_back_as_it_was(hello: Hello) -> None:
 
 
 def test_golden_bytes() -> None:
-    hello = Hello("main", (2,), ("cube",), FRAME_BYTES_MAX, ("/a",))
-    text = "fa0118 0a046d61696e 120102 1a0463756265 2080808002 2a022f61"
+    hello = Hello("main", (2,), ("cube",), FRAME_BYTES_MAX, ("/a",), reach=Reach.PRIVATE)
+    text = "fa011a 0a046d61696e 120102 1a0463756265 2080808002 2a022f61 3803"
     assert encode_hello(hello).hex() == text.replace(" ", "")
 
 

@@ -13,6 +13,7 @@ from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of
 from pulsarcast.model.keys import Key
 from pulsarcast.model.listings import Listing
 from pulsarcast.model.pointers import Named
+from pulsarcast.model.reach import Reach
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.blocks import Blocks, BlocksOwner
 from pulsarcast.protocol.dht.calls import Calls
@@ -21,9 +22,11 @@ from pulsarcast.protocol.dht.lookups import Lookups
 from pulsarcast.protocol.dht.membership import Membership
 from pulsarcast.protocol.dht.placing import Placing
 from pulsarcast.protocol.dht.pointers import Pointers, PointersOwner
+from pulsarcast.protocol.dht.reachability import Reachability
 from pulsarcast.protocol.dht.replication import ANNOUNCED, Replication
 from pulsarcast.protocol.dht.routing import RoutingTable, Seen
 from pulsarcast.protocol.dht.showing import Showing
+from pulsarcast.protocol.inputs import PeerUp
 from pulsarcast.protocol.messages import (
     BlockFound,
     CompareKeys,
@@ -65,6 +68,7 @@ class Kademlia:
         "_replication",
         "_table",
         "_turn",
+        "reachability",
     )
 
     def __init__(self, context: Context, owner: KademliaOwner) -> None:
@@ -76,6 +80,8 @@ class Kademlia:
         calls = Calls(context, table, self._failed)
         lookups = Lookups(context, table, calls)
         blocks = Blocks(context, table, owner)
+        self.reachability = Reachability(context, self)
+        """Who can be dialled: the node itself, and which connected peers."""
         self._turn = context.turn
         self._parameters = context.parameters
         self._table = table
@@ -91,8 +97,14 @@ class Kademlia:
 
     # Known peers.
 
-    def start(self, contacts: Sequence[Contact], rows: Sequence[StateRow] = ()) -> None:
+    def start(
+        self,
+        contacts: Sequence[Contact],
+        rows: Sequence[StateRow] = (),
+        reach: Reach = Reach.UNKNOWN,
+    ) -> None:
         """Find the node's place among the peers; `rows` are what the disk remembers."""
+        self.reachability.start(reach)
         self._pointers.restore(rows)
         self._listings.restore(rows)
         self._membership.start(contacts, rows)
@@ -103,10 +115,11 @@ class Kademlia:
         """The node stops: write down who is a good contact."""
         self._membership.remember()
 
-    def up(self, contact: Contact, place: str, *, reached: bool) -> None:
-        """A peer is connected, from a place; `reached`: the node dialled it."""
-        self._membership.up(contact, place, reached=reached)
-        self.saw(contact)
+    def up(self, given: PeerUp) -> None:
+        """A peer is connected."""
+        self.reachability.up(given)
+        self._membership.up(given.contact, given.place, reached=given.reached)
+        self.saw(given.contact)
 
     def saw(self, contact: Contact) -> None:
         """A peer is connected, or sent a message."""
@@ -119,8 +132,15 @@ class Kademlia:
 
     def lost(self, peer: PeerId) -> None:
         """A connection ended, or could not be made."""
+        self.reachability.lost(peer)
         self._failed(Contact(peer))
         self._calls.lost(peer)
+
+    def own_reach_changed(self) -> None:
+        """The node can be dialled in another way."""
+
+    def reach_changed(self, contact: Contact) -> None:
+        """A connected peer can be dialled in another way."""
 
     @property
     def known_count(self) -> int:
@@ -160,6 +180,7 @@ class Kademlia:
         """How many entries each part has in memory."""
         return {
             **self._table.footprint(),
+            **self.reachability.footprint(),
             **self._placing.footprint(),
             **self._replication.footprint(),
             "dht_remembered": self._membership.remembered_count,
