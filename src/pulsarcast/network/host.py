@@ -28,6 +28,7 @@ from pulsarcast.network.link import Link
 from pulsarcast.network.multiaddrs import FAMILIES, parse_address
 from pulsarcast.network.negotiation import ask_for, offer
 from pulsarcast.network.noise import LENGTH_BYTES, NoiseFraming, length_bytes
+from pulsarcast.network.streams import Services
 from pulsarcast.network.yamux import PROTOCOL as YAMUX
 
 CONNECTIONS_MAX: Final = 1024
@@ -90,6 +91,8 @@ class Host:
         dial_from: str | None = None,
     ) -> None:
         self.peer = identity.peer_id
+        self.services = Services()
+        """What peers may open further streams for."""
         self._static = StaticKey(identity)
         self._connections_max = connections_max
         self._handshake_s_max = handshake_s_max
@@ -271,6 +274,7 @@ class Host:
             plaintext=wire.rest,
             bytes_in=wire.bytes_in,
             bytes_out=wire.bytes_out,
+            services=self.services,
             on_close=self._forget,
         )
         self._links[link] = connection

@@ -3,11 +3,12 @@
 Sending and receiving are plain calls: bytes go from the socket through Noise, Yamux and the frame
 reader without a task switch or a lock in between, since both cost more than the message itself.
 Tasks exist only where there is something to wait for: one waits for the socket to bring
-something, one for it to take what it did not take at once, one for negotiations to end.
+something, one for it to take what it did not take at once, one for negotiations to end, and one for
+each stream of another protocol that the node serves (`streams.py`).
 
 Each side opens one Yamux stream for its own direction and says its protocol on it
 (multistream-select 1.0.0), with its first frames right behind: the peer's answer is checked when it
-comes. Those messages are framed as ours are, a varint and that many bytes, so one reader cuts both.
+comes. A peer that does not speak the protocol is a guest: it may use the services.
 """
 
 from __future__ import annotations
@@ -22,8 +23,16 @@ import trio
 
 from pulsarcast.model.errors import Rejection, RemoteError, Verdict
 from pulsarcast.model.ids import PeerId
-from pulsarcast.network.negotiation import HEADER, LINE_BYTES_MAX, NOT_AVAILABLE, line
+from pulsarcast.network.negotiation import (
+    HEADER,
+    NOT_AVAILABLE,
+    TRIES_MAX,
+    ask_for,
+    cut_line,
+    line,
+)
 from pulsarcast.network.noise import NoiseFraming
+from pulsarcast.network.streams import Service, Services, Stream
 from pulsarcast.network.yamux import AWAY_NORMAL, AWAY_PROTOCOL_ERROR, Yamux, YamuxStream
 from pulsarcast.wire.framing import FrameReader, write_frames
 
@@ -31,7 +40,10 @@ PROTOCOL: Final = "/pulsarcast/2.0.0"
 READ_BYTES_MAX: Final = 64 * 1024
 """What one call takes from the socket."""
 NEGOTIATION_S_MAX: Final = 10.0
-"""How long a stream may take to say its protocol, or to answer ours."""
+"""How long a stream may take to say its protocol, to answer ours, or to end after its service."""
+PLACE_S_MIN: Final = 0.1
+"""How long a stream takes a place of its service at least: a peer that opens and resets streams as
+fast as it can costs at most ten tasks a second for each place."""
 
 _PROTOCOL: Final = line(PROTOCOL)
 _GREETING: Final = (HEADER, _PROTOCOL)
@@ -52,6 +64,7 @@ class Link:
         plaintext: bytes = b"",
         bytes_in: int = 0,
         bytes_out: int = 0,
+        services: Services | None = None,
         on_close: Callable[[Link], None] | None = None,
     ) -> None:
         self.peer = peer
@@ -67,6 +80,10 @@ class Link:
         """What the kernel took, handshake included."""
         self.said_goodbye = False
         """Whether the peer closed it in good order, because nobody used it."""
+        self.is_guest = False
+        """Whether the peer does not speak our protocol."""
+        self.held_until_s = 0.0
+        """Until when a service needs the connection to a guest."""
         self._socket = connection
         self._noise = noise
         self._early = plaintext
@@ -86,11 +103,17 @@ class Link:
         self._source: YamuxStream | None = None
         """The stream that the peer's frames come on."""
         self._watching = False
+        self._services = Services() if services is None else services
+        self._serving: dict[str, int] = {}
+        """How many streams of each protocol are served."""
+        self._streams: dict[Stream, None] = {}
+        self._writers: dict[Stream, None] = {}
+        """Those whose writers wait for room."""
+        self._on_guest: Callable[[], None] | None = None
         self._over = self._closed = False
         self._failure: RemoteError | None = None
         self._stream = stream = mux.open()
-        answers = FrameReader(LINE_BYTES_MAX)
-        stream.on_data = partial(self._check_answer, answers, list(_GREETING))
+        stream.on_data = partial(self._check_answer, bytearray(), list(_GREETING))
         stream.on_end = self._end_own
         stream.send(write_frames(_GREETING))
 
@@ -110,6 +133,8 @@ class Link:
             all_taken = self._flush_more()
             if not all_taken and self._nursery is not None:
                 self._nursery.start_soon(self._write_rest)
+            if self._writers:
+                self._wake_writers()
 
     def _flush_more(self) -> bool:
         """Seal and write, until nothing is left or the kernel takes no more (False)."""
@@ -129,12 +154,39 @@ class Link:
         """
         self._close(AWAY_NORMAL if goodbye else None)
 
-    async def run(self, receive: Callable[[list[bytes]], None]) -> None:
+    async def open_stream(self, protocol: str) -> Stream:
+        """Open a stream of another protocol; `with` closes it. `run` has to run.
+
+        RemoteError where the peer does not speak the protocol, or takes too long to say so.
+        """
+        if self._closed:
+            raise RemoteError("the connection ended", Verdict.IGNORE, code=Rejection.DISCONNECTED)
+        raw = self._mux.open()
+        raw.pace()
+        stream = self._wrap(raw, protocol)
+        try:
+            with trio.move_on_after(NEGOTIATION_S_MAX):
+                await ask_for(stream, protocol)
+                return stream
+            raise RemoteError(
+                f"no answer to {protocol}", Verdict.IGNORE, code=Rejection.UNSUPPORTED_PROTOCOL
+            )
+        except BaseException:
+            stream.reset()
+            raise
+
+    async def run(
+        self,
+        receive: Callable[[list[bytes]], None],
+        on_guest: Callable[[], None] | None = None,
+    ) -> None:
         """Read until the connection ends, whoever ends it, and close it.
 
         `receive` gets the frames of each read from the socket in one call. Raises RemoteError where
-        the peer broke a rule; frames from before that are handed over first.
+        the peer broke a rule; frames from before that are handed over first. `on_guest` is called
+        where the peer does not speak our protocol; without it, that ends the connection.
         """
+        self._on_guest = on_guest
         failure: Exception | None = None
         try:
             async with trio.open_nursery() as nursery:
@@ -232,6 +284,8 @@ class Link:
             else:
                 self._unsent = None
                 self._flush_more()
+                if self._writers:
+                    self._wake_writers()
 
     def _close(self, code: int | None) -> None:
         """Say why if nothing stands in line before that, and close the socket."""
@@ -244,6 +298,8 @@ class Link:
         self._unwritable = True
         self._unsent = None
         self._stream.reset()
+        for stream in list(self._streams):
+            stream.break_off("the connection ended")
         trio.lowlevel.notify_closing(self._socket.fileno())
         self._socket.close()
         if self._on_close is not None:
@@ -258,45 +314,56 @@ class Link:
 
     def _meet(self, stream: YamuxStream) -> None:
         """Take a stream that the peer opened, and wait for what it is for."""
-        reader, expected = FrameReader(), list(_GREETING)
-        stream.on_data = partial(self._negotiate, stream, reader, expected)
+        stream.pace()
+        stream.on_data = partial(self._negotiate, stream, bytearray(), [])
         stream.on_end = partial(self._forget, stream)
         self._expect(stream)
 
     def _negotiate(
-        self, stream: YamuxStream, reader: FrameReader, expected: list[bytes], data: bytes
+        self, stream: YamuxStream, arrived: bytearray, said: list[bytes], data: bytes
     ) -> None:
         """Answer what the peer says first on a stream of its own."""
-        messages = reader.feed(data)
-        for at, message in enumerate(messages, 1):
-            if message == expected[0]:
-                stream.send(write_frames((message,)))
-                del expected[0]
-                if not expected:
-                    self._adopt(stream, reader, messages[at:])
+        arrived += data
+        size = len(arrived)
+        while (asked := cut_line(arrived)) is not None:
+            stream.consumed(size - len(arrived))
+            size = len(arrived)
+            said.append(asked)
+            if len(said) == 1:
+                if asked != HEADER:
+                    self._refuse(stream)
                     return
-                continue
-            if len(expected) == len(_GREETING):
-                stream.reset()
-                self._forget(stream, True)
+                stream.send(write_frames((HEADER,)))
+            elif asked == _PROTOCOL:
+                stream.send(write_frames((asked,)))
+                self._adopt(stream, bytes(arrived))
+                return
+            elif (service := self._services.get(name := _name(asked))) is not None:
+                self._serve(stream, name, service, bytes(arrived))
+                return
+            elif len(said) > TRIES_MAX:
+                self._refuse(stream)
+                return
             else:
                 stream.send(write_frames((NOT_AVAILABLE,)))
-                stream.on_data = _ignore
-                stream.close()
-            return
-        if reader.pending_bytes > LINE_BYTES_MAX:
-            raise RemoteError("a protocol with a very long name", code=Rejection.OVERSIZE)
 
-    def _adopt(self, stream: YamuxStream, reader: FrameReader, frames: list[bytes]) -> None:
+    def _refuse(self, stream: YamuxStream) -> None:
+        stream.reset()
+        self._forget(stream, True)
+
+    def _adopt(self, stream: YamuxStream, early: bytes) -> None:
         """Read the peer's frames from this stream."""
         if self._source is not None:
             raise RemoteError(f"a second stream of {PROTOCOL}", code=Rejection.BAD_STREAM)
+        if self.is_guest:
+            raise RemoteError(f"declines {PROTOCOL} and speaks it", code=Rejection.BAD_STREAM)
         del self._negotiating[stream]
         self._source = stream
-        self._reader = reader
-        self._frames += frames
+        stream.unpace()
         stream.on_data = self._receive
         stream.on_end = self._end_source
+        if early:
+            self._receive(early)
 
     def _receive(self, data: bytes) -> None:
         """Cut the peer's frames."""
@@ -314,27 +381,21 @@ class Link:
         if not was_reset:
             stream.close()
 
-    def _check_answer(self, reader: FrameReader, expected: list[bytes], data: bytes) -> None:
+    def _check_answer(self, arrived: bytearray, expected: list[bytes], data: bytes) -> None:
         """Look at what the peer answers on our stream: our greeting, word for word."""
-        for message in reader.feed(data):
-            if not expected:
-                raise RemoteError(
-                    "data against the direction of a stream", code=Rejection.BAD_STREAM
-                )
-            if message != expected[0]:
-                if message == NOT_AVAILABLE:
-                    raise RemoteError(
-                        f"does not speak {PROTOCOL}",
-                        Verdict.IGNORE,
-                        code=Rejection.UNSUPPORTED_PROTOCOL,
-                    )
+        arrived += data
+        while expected and (answer := cut_line(arrived)) is not None:
+            if answer == NOT_AVAILABLE and len(expected) < len(_GREETING):
+                self._end_declined(f"does not speak {PROTOCOL}")
+                return
+            if answer != expected[0]:
                 raise RemoteError(
                     "answers a protocol with another", code=Rejection.UNSUPPORTED_PROTOCOL
                 )
             del expected[0]
         if not expected:
             self._negotiating.pop(self._stream, None)
-            if reader.pending_bytes:
+            if arrived:
                 raise RemoteError(
                     "data against the direction of a stream", code=Rejection.BAD_STREAM
                 )
@@ -344,11 +405,69 @@ class Link:
         if was_reset:
             self._over = True
         elif self._stream in self._negotiating:
-            raise RemoteError(
-                f"closed a stream without an answer to {PROTOCOL}",
-                Verdict.IGNORE,
-                code=Rejection.UNSUPPORTED_PROTOCOL,
-            )
+            self._end_declined(f"closed a stream without an answer to {PROTOCOL}")
+
+    def _end_declined(self, why: str) -> None:
+        """The peer does not speak our protocol: it is a guest, where there may be guests."""
+        if self._on_guest is None or self._source is not None:
+            raise RemoteError(why, Verdict.IGNORE, code=Rejection.UNSUPPORTED_PROTOCOL)
+        self._negotiating.pop(self._stream, None)
+        self.is_guest = True
+        self._stream.reset()
+        self._on_guest()
+
+    # Streams of other protocols.
+
+    def _wrap(self, raw: YamuxStream, protocol: str, early: bytes = b"") -> Stream:
+        stream = Stream(self, raw, protocol, self._services, early)
+        self._streams[stream] = None
+        return stream
+
+    def _serve(self, raw: YamuxStream, protocol: str, service: Service, early: bytes) -> None:
+        """Serve a stream that the peer opened, if there is a place for it."""
+        served = self._serving.get(protocol, 0)
+        if served >= service.streams_max or self._nursery is None:
+            self._refuse(raw)
+            return
+        self._serving[protocol] = served + 1
+        del self._negotiating[raw]
+        raw.send(write_frames((line(protocol),)))
+        stream = self._wrap(raw, protocol, early)
+        self._nursery.start_soon(self._run_service, service, stream)
+
+    async def _run_service(self, service: Service, stream: Stream) -> None:
+        began_s = trio.current_time()
+        with suppress(RemoteError, trio.TooSlowError), stream, trio.fail_after(service.s_max):
+            await service.serve(stream)
+        await trio.sleep_until(began_s + PLACE_S_MIN)
+        self._serving[stream.protocol] -= 1
+
+    def let_end(self, raw: YamuxStream, is_closed: bool) -> None:
+        """Close our side of a stream, and give the peer a while to close its own."""
+        raw.close()
+        if not is_closed:
+            raw.on_data = _ignore
+            raw.on_end = partial(self._forget, raw)
+            self._expect(raw)
+        self.flush()
+
+    def forget(self, stream: Stream) -> None:
+        """A stream is over."""
+        self._streams.pop(stream, None)
+        self._writers.pop(stream, None)
+
+    def flush_answers(self) -> None:
+        """Let the peer have the window that it was granted."""
+        if self._mux.has_output:
+            self.flush()
+
+    def wake_when_room(self, stream: Stream) -> None:
+        """Wake a stream's writer once less waits."""
+        self._writers[stream] = None
+
+    def _wake_writers(self) -> None:
+        for stream in [each for each in self._writers if each.has_room()]:
+            del self._writers[stream]
 
     def _expect(self, stream: YamuxStream) -> None:
         """Give a stream until a deadline to be for something."""
@@ -373,6 +492,11 @@ class Link:
             stream.reset()
             self.flush()
         self._watching = False
+
+
+def _name(said: bytes) -> str:
+    """The protocol that a line names."""
+    return said.decode(errors="replace").removesuffix("\n")
 
 
 def _ignore(_: bytes) -> None:

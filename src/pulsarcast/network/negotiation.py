@@ -1,7 +1,9 @@
-"""Agreeing on a protocol: multistream-select 1.0.0, where there is only one to agree on.
+"""Agreeing on a protocol: multistream-select 1.0.0.
 
 Every message is a line behind its length, framed as ours are. A dialler says which version of this
-it speaks and what it wants in one go, instead of waiting for an answer in between.
+it speaks and what it wants in one go, instead of waiting for an answer in between. `ask_for` and
+`offer` wait for the other side; `cut_line` takes what has arrived, for streams that serve several
+protocols (`link.py`).
 """
 
 from __future__ import annotations
@@ -17,6 +19,9 @@ LINE_BYTES_MAX: Final = 1024
 """Names of protocols are much shorter."""
 TRIES_MAX: Final = 16
 """Protocols that a dialler may ask for in vain."""
+
+_LENGTH_BYTES_MAX: Final = 2
+"""What the length of the longest line takes."""
 
 
 class Wire(Protocol):
@@ -57,13 +62,39 @@ async def offer(wire: Wire, protocol: str) -> None:
     raise RemoteError(f"does not ask for {protocol}", code=Rejection.UNSUPPORTED_PROTOCOL)
 
 
-async def _read_line(wire: Wire) -> bytes:
+def cut_line(arrived: bytearray) -> bytes | None:
+    """Take the first line away from what has arrived; None where it is not whole yet."""
     size = shift = 0
+    for at, octet in enumerate(arrived[:_LENGTH_BYTES_MAX], 1):
+        size |= (octet & 0x7F) << shift
+        shift += 7
+        if size > LINE_BYTES_MAX:
+            break
+        if octet < 0x80:
+            if len(arrived) < at + size:
+                return None
+            said = bytes(arrived[at : at + size])
+            del arrived[: at + size]
+            return said
+    else:
+        if len(arrived) < _LENGTH_BYTES_MAX:
+            return None
+    raise RemoteError("a line that is too long", code=Rejection.OVERSIZE)
+
+
+async def read_message(wire: Wire, bytes_max: int) -> bytes:
+    """Read a message behind its length as a varint; RemoteError where it is longer than that."""
+    size = shift = 0
+    shift_max = max(7, bytes_max.bit_length() + 6)
     while True:
         (octet,) = await wire.read(1)
         size |= (octet & 0x7F) << shift
         shift += 7
-        if size > LINE_BYTES_MAX or shift > 14:
-            raise RemoteError("a line that is too long", code=Rejection.OVERSIZE)
+        if size > bytes_max or shift > shift_max:
+            raise RemoteError("a message that is too long", code=Rejection.OVERSIZE)
         if octet < 0x80:
             return await wire.read(size)
+
+
+async def _read_line(wire: Wire) -> bytes:
+    return await read_message(wire, LINE_BYTES_MAX)

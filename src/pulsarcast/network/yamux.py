@@ -4,7 +4,8 @@ Bytes of the connection go in with `feed`, which calls back at once; bytes for i
 come out with `take`. A frame is a header of twelve bytes (version, type, flags, stream, length, all
 big-endian) and, in data frames, a body. A body is handed on as it arrives, so nothing but part of
 a header is ever held back, and whoever takes the data has consumed it: half a window consumed is
-half a window granted again.
+half a window granted again. On a stream that is paced, its owner says what was consumed: at most
+one window waits unread, and the sender waits.
 
 Whatever a peer may not do raises RemoteError, and such a connection is to be closed.
 """
@@ -29,7 +30,8 @@ Other implementations stop at 64 KiB - 12, too."""
 TAKE_BYTES_MAX: Final = 4 * DATA_BYTES_MAX
 """Data that one `take` gives at most: sealing far ahead of the kernel would only cost memory."""
 STREAMS_MAX: Final = 32
-"""Streams that a peer may have open at once: it needs one, and libp2p's own services some more."""
+"""Streams that a peer may have open at once: it needs one, libp2p's services some more, and a
+relay's client one for each connection. Further ones are reset."""
 CONTROL_BYTES_MAX: Final = 64 * 1024
 """Answers that wait for a peer which asks and does not read: 5,461 frames."""
 SEND_WINDOW_MAX: Final = 2**32 - 1
@@ -62,7 +64,9 @@ class YamuxStream:
 
     __slots__ = (
         "_closing",
+        "_consumed",
         "_mux",
+        "_paced",
         "_peer_closed",
         "_receive_window",
         "_send_window",
@@ -85,6 +89,9 @@ class YamuxStream:
         self._waiting: deque[bytes | memoryview] = deque()
         self._send_window = self._receive_window = WINDOW_BYTES
         self._closing = self._peer_closed = False
+        self._paced = False
+        self._consumed = 0
+        """What was consumed of a paced stream, and not granted again yet."""
 
     def send(self, data: bytes) -> None:
         """Send data, in order behind what waits already; after `close` or a reset it is dropped."""
@@ -94,6 +101,26 @@ class YamuxStream:
         self.queued_bytes += len(data)
         if self._send_window:
             self._mux._sending[self] = None
+
+    def pace(self) -> None:
+        """Grant the peer only what `consumed` counts from now on."""
+        self._paced = True
+
+    def unpace(self) -> None:
+        """Grant the peer again whatever arrives; all that arrived is consumed."""
+        self._paced = False
+        self._consumed = 0
+        if self._receive_window <= WINDOW_BYTES // 2:
+            self._refill()
+
+    def consumed(self, size: int) -> None:
+        """Count data of a paced stream that its owner needs no room for any more."""
+        self._consumed += size
+        is_open = not self._peer_closed and self.stream_id in self._mux._streams
+        if is_open and self._consumed >= WINDOW_BYTES // 2:
+            granted, self._consumed = self._consumed, 0
+            self._receive_window += granted
+            self._mux._answer(_pack(0, WINDOW_UPDATE, 0, self.stream_id, granted))
 
     def close(self) -> None:
         """Send nothing more once all that waits is sent; the peer may still send."""
@@ -166,10 +193,15 @@ class YamuxStream:
         left = self._receive_window - length
         if left < 0:
             raise RemoteError("more data than the window allows", code=Rejection.BAD_STREAM)
-        if left <= WINDOW_BYTES // 2:
-            self._mux._answer(_pack(0, WINDOW_UPDATE, 0, self.stream_id, WINDOW_BYTES - left))
-            left = WINDOW_BYTES
         self._receive_window = left
+        if left <= WINDOW_BYTES // 2 and not self._paced:
+            self._refill()
+
+    def _refill(self) -> None:
+        """Grant a whole window."""
+        granted = WINDOW_BYTES - self._receive_window
+        self._receive_window = WINDOW_BYTES
+        self._mux._answer(_pack(0, WINDOW_UPDATE, 0, self.stream_id, granted))
 
     def _end(self, flags: int) -> None:
         """Take a FIN or an RST."""
@@ -328,10 +360,8 @@ class Yamux:
         return True
 
     def _find(self, flags: int, stream_id: int, length: int) -> YamuxStream | None:
-        """The stream of a frame, made now if the frame opens it; None for one that has ended."""
-        if flags & SYN:
-            return self._accept(stream_id)
-        stream = self._streams.get(stream_id)
+        """The stream of a frame, made now if the frame opens it; None for one that is over."""
+        stream = self._accept(stream_id) if flags & SYN else self._streams.get(stream_id)
         if stream is None:
             known = (
                 stream_id <= self._peer_id_last
@@ -346,16 +376,17 @@ class Yamux:
                 raise RemoteError("more data than the window allows", code=Rejection.BAD_STREAM)
         return stream
 
-    def _accept(self, stream_id: int) -> YamuxStream:
-        """Take a SYN; ids of a peer only ever grow, so none is used twice."""
+    def _accept(self, stream_id: int) -> YamuxStream | None:
+        """Take a SYN, or refuse it; ids of a peer only ever grow, so none is used twice."""
         if stream_id % 2 != self._peer_parity or stream_id <= self._peer_id_last:
             raise RemoteError(
                 "a stream opened under an id that is not its opener's next",
                 code=Rejection.BAD_STREAM,
             )
-        if self._peer_streams >= STREAMS_MAX:
-            raise RemoteError(f"more than {STREAMS_MAX} streams at once", code=Rejection.BAD_STREAM)
         self._peer_id_last = stream_id
+        if self._peer_streams >= STREAMS_MAX:
+            self._answer(_pack(0, WINDOW_UPDATE, RST, stream_id, 0))
+            return None
         self._peer_streams += 1
         stream = YamuxStream(self, stream_id)
         self._streams[stream_id] = stream

@@ -140,6 +140,54 @@ def test_what_does_not_fit_the_window_waits_in_order() -> None:
     assert ear.heard == [("open", 1), ("data", 1, LARGE)]
 
 
+def test_a_paced_stream_that_nobody_reads_is_granted_nothing() -> None:
+    one, other = Yamux(True), Yamux(False)
+    ear = Ear(other)
+    stream = one.open()
+    stream.send(LARGE)
+    other.on_open = lambda opened: (ear.listen(opened), opened.pace())  # type: ignore[func-returns-value]
+    exchange(one, other)
+    assert ear.heard == [("data", 1, LARGE[:WINDOW_BYTES])]
+    paced = ear.streams[0]
+    paced.consumed(WINDOW_BYTES // 2 - 1)
+    exchange(one, other)
+    assert stream.queued_bytes == len(LARGE) - WINDOW_BYTES
+    paced.consumed(1)
+    exchange(one, other)
+    assert stream.queued_bytes == len(LARGE) - WINDOW_BYTES * 3 // 2
+    with pytest.raises(RemoteError, match="window"):
+        other.feed(frame(DATA, 0, 1, 1))
+
+
+def test_a_stream_that_is_paced_no_more_flows() -> None:
+    one, other = Yamux(True), Yamux(False)
+    ear = Ear(other)
+    stream = one.open()
+    stream.send(LARGE)
+    other.on_open = lambda opened: (ear.listen(opened), opened.pace())  # type: ignore[func-returns-value]
+    exchange(one, other)
+    ear.streams[0].unpace()
+    exchange(one, other)
+    assert stream.queued_bytes == 0
+    assert ear.heard == [("data", 1, LARGE)]
+
+
+def test_nothing_is_granted_on_a_stream_that_is_over() -> None:
+    one, other = Yamux(True), Yamux(False)
+    ear = Ear(other)
+    stream = one.open()
+    exchange(one, other)
+    paced = ear.streams[0]
+    paced.pace()
+    stream.send(bytes(WINDOW_BYTES))
+    stream.close()
+    exchange(one, other)
+    paced.consumed(WINDOW_BYTES)
+    paced.reset()
+    paced.consumed(WINDOW_BYTES)
+    assert drain(other) == frame(WINDOW_UPDATE, RST, 1)
+
+
 def test_a_close_waits_for_what_waits_before_it() -> None:
     one, other = Yamux(True), Yamux(False)
     ear = Ear(other)
@@ -331,8 +379,13 @@ def test_too_many_streams_at_once() -> None:
     Ear(mux)
     for number in range(STREAMS_MAX):
         mux.feed(frame(WINDOW_UPDATE, SYN, 2 * number + 1))
-    with pytest.raises(RemoteError, match="streams at once"):
-        mux.feed(frame(WINDOW_UPDATE, SYN, 2 * STREAMS_MAX + 1))
+    drain(mux)
+    mux.feed(frame(DATA, SYN, 2 * STREAMS_MAX + 1, body=b"for nobody"))
+    mux.feed(frame(DATA, 0, 2 * STREAMS_MAX + 1, body=b"nor this"))
+    assert drain(mux) == frame(WINDOW_UPDATE, RST, 2 * STREAMS_MAX + 1)
+    assert len(mux._streams) == STREAMS_MAX
+    with pytest.raises(RemoteError, match="window"):
+        mux.feed(frame(DATA, SYN, 2 * STREAMS_MAX + 3, WINDOW_BYTES + 1))
 
 
 def test_streams_one_after_another_leave_nothing_behind() -> None:
