@@ -145,7 +145,12 @@ def test_a_paced_stream_that_nobody_reads_is_granted_nothing() -> None:
     ear = Ear(other)
     stream = one.open()
     stream.send(LARGE)
-    other.on_open = lambda opened: (ear.listen(opened), opened.pace())  # type: ignore[func-returns-value]
+
+    def open_paced(opened: YamuxStream) -> None:
+        ear.listen(opened)
+        opened.pace()
+
+    other.on_open = open_paced
     exchange(one, other)
     assert ear.heard == [("data", 1, LARGE[:WINDOW_BYTES])]
     paced = ear.streams[0]
@@ -164,7 +169,12 @@ def test_a_stream_that_is_paced_no_more_flows() -> None:
     ear = Ear(other)
     stream = one.open()
     stream.send(LARGE)
-    other.on_open = lambda opened: (ear.listen(opened), opened.pace())  # type: ignore[func-returns-value]
+
+    def open_paced(opened: YamuxStream) -> None:
+        ear.listen(opened)
+        opened.pace()
+
+    other.on_open = open_paced
     exchange(one, other)
     ear.streams[0].unpace()
     exchange(one, other)
