@@ -9,6 +9,7 @@ from pulsarcast.model import trace
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid, PeerId, cid_of
+from pulsarcast.model.reach import Reach
 from pulsarcast.model.topics import TopicDescriptor, TopicSettings
 from pulsarcast.protocol.effects import Deliver, Effect, Load, Persist, Reply, Send, SetTimer, Trace
 from pulsarcast.protocol.inputs import (
@@ -89,7 +90,7 @@ class Solo:
         known = tuple(Contact(peer) for peer in contacts)
         rows, marks, logs = self.store.rows(), self.store.marks(), self.store.logs()
         self._contacts = known
-        self._start = Start(rows, marks, logs, known)
+        self._start = Start(rows, marks, logs, known, Reach.PUBLIC)
 
     def start(self) -> "Solo":
         """Begin, once the peers are in place."""

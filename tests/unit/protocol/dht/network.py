@@ -12,6 +12,7 @@ from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of, peer_key
 from pulsarcast.model.keys import Key
 from pulsarcast.model.pointers import Named
+from pulsarcast.model.reach import Reach
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.expiry import Lifetime
 from pulsarcast.protocol.dht.kademlia import Kademlia
@@ -89,7 +90,7 @@ class Node:
         context.counts = self.counts
         self.dht = Kademlia(context, self)
         self.receive: Callable[[PeerId, DhtMessage], None] = self.dht.receive
-        self.do(lambda: self.dht.start(contacts, self.disk.rows()))
+        self.do(lambda: self.dht.start(contacts, self.disk.rows(), Reach.PUBLIC))
 
     def verify_block(self, block: bytes) -> tuple[Cid, Lifetime]:
         return verify_block(block)
