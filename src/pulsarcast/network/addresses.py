@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import PeerId, parse_peer
+from pulsarcast.model.reach import Reach
 from pulsarcast.network.multiaddrs import check_address
 from pulsarcast.protocol.limits import ADDRESSES_MAX
 from pulsarcast.protocol.messages import (
@@ -33,6 +34,8 @@ from pulsarcast.protocol.messages import (
 
 KNOWN_MAX: Final = 8192
 """Peers whose addresses are remembered; the one not heard of for longest goes first."""
+CIRCUIT: Final = "/p2p-circuit"
+"""A part of addresses that lead through a relay."""
 HEARSAY_MAX: Final = 4
 """Addresses of a peer that others told."""
 
@@ -56,6 +59,8 @@ class AddressBook:
         self._reached: dict[PeerId, tuple[str, ...]] = {}
         self._given: dict[PeerId, tuple[str, ...]] = {}
         self._hearsay: dict[PeerId, tuple[str, ...]] = {}
+        self._private: dict[PeerId, tuple[()]] = {}
+        """Peers that say that nobody can dial them."""
         self._tables = (self._own, self._reached, self._given, self._hearsay)
         """The surest first."""
 
@@ -76,10 +81,32 @@ class AddressBook:
         """We dialled a peer at an address, and there it was."""
         _put(self._reached, peer, (address,))
 
-    def told_by_itself(self, peer: PeerId, addresses: tuple[str, ...]) -> None:
-        """A peer says where it is."""
+    def told_by_itself(
+        self,
+        peer: PeerId,
+        addresses: tuple[str, ...],
+        reach: Reach = Reach.UNKNOWN,
+        *,
+        near: bool = False,
+    ) -> None:
+        """A peer says where it is, and whether it can be dialled there.
+
+        The addresses of a peer that cannot are of use in its own network only: elsewhere they lead
+        to other hosts.
+        """
+        self._private.pop(peer, None)
+        if reach is Reach.PRIVATE:
+            _put(self._private, peer, ())
+        if reach in (Reach.PRIVATE, Reach.RELAYED) and not near:
+            addresses = tuple(each for each in addresses if CIRCUIT in each)
+            self._own.pop(peer, None)
+            self._hearsay.pop(peer, None)
         if addresses:
             _put(self._own, peer, addresses[:ADDRESSES_MAX])
+
+    def is_private(self, peer: PeerId) -> bool:
+        """Whether a peer has said that nobody can dial it."""
+        return peer in self._private
 
     def heard(self, contact: Contact) -> None:
         """Somebody says where a peer is."""
@@ -111,7 +138,7 @@ class AddressBook:
     def _fill(self, contacts: Iterable[Contact]) -> tuple[Contact, ...]:
         return tuple(
             # Whoever is told more addresses than anybody may have hangs up.
-            Contact(peer, self.of(peer)[:ADDRESSES_MAX] or said)
+            Contact(peer, () if peer in self._private else self.of(peer)[:ADDRESSES_MAX] or said)
             for peer, said in contacts
         )
 

@@ -30,11 +30,24 @@ from pulsarcast.model.ids import Cid, PeerId, cid_text, peer_text
 from pulsarcast.model.reach import Reach
 from pulsarcast.model.remembering import RememberedVerification
 from pulsarcast.network.addresses import AddressBook
+from pulsarcast.network.dial_backs import dial_back
 from pulsarcast.network.disk import Disk
 from pulsarcast.network.host import AddressInUseError, AddressMissingError, Host
-from pulsarcast.network.interfaces import INTERFACES_S, find_interfaces, to_announce
+from pulsarcast.network.interfaces import (
+    INTERFACES_S,
+    Interface,
+    find_interfaces,
+    is_near,
+    to_announce,
+)
 from pulsarcast.network.link import Link
-from pulsarcast.network.multiaddrs import check_address, is_everywhere, place_of
+from pulsarcast.network.multiaddrs import (
+    check_address,
+    host_of,
+    is_dialable,
+    is_everywhere,
+    place_of,
+)
 from pulsarcast.network.neighbours import Neighbours
 from pulsarcast.network.timers import Timers
 from pulsarcast.network.tracing import NodeTrace
@@ -54,6 +67,7 @@ from pulsarcast.protocol.effects import (
     Trace,
 )
 from pulsarcast.protocol.inputs import (
+    AddressesChanged,
     Command,
     DialledBack,
     FindPeer,
@@ -69,7 +83,7 @@ from pulsarcast.protocol.inputs import (
     TimerFired,
 )
 from pulsarcast.protocol.limits import ADDRESSES_MAX
-from pulsarcast.protocol.messages import Contact, Message, ReachChanged, topic_of
+from pulsarcast.protocol.messages import Contact, DialAnswer, Message, ReachChanged, topic_of
 from pulsarcast.protocol.node import Node as Core
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import PutState, StateRow
@@ -204,6 +218,10 @@ class Driver:
         """Publications of programs that were acknowledged."""
         self._deliveries = 0
         self._failures_logged = 0
+        self._interfaces: tuple[Interface, ...] = ()
+        self._said: dict[PeerId, Hello] = {}
+        """What the node said to peers that the core has yet to hear of."""
+        self._nursery: trio.Nursery | None = None
 
     @property
     def has_contacts(self) -> bool:
@@ -215,7 +233,7 @@ class Driver:
     def recall(self) -> None:
         """Read what a start needs to know; raises LocalError where the store is damaged."""
         store = self._store
-        self._start = Start(store.rows(), store.marks(), store.logs(), self._contacts, Reach.PUBLIC)
+        self._start = Start(store.rows(), store.marks(), store.logs(), self._contacts)
 
     async def listen(self) -> None:
         """Take our addresses; raises LocalError where one is not to be had, or none to be told."""
@@ -241,8 +259,9 @@ class Driver:
             self.host.close()
             raise
         self.bound = tuple(bound)
-        self.local = to_announce(self.bound, find_interfaces())
-        self.addresses = self._announce or self.local
+        self._interfaces = find_interfaces()
+        self.local = to_announce(self.bound, self._interfaces)
+        self._renew_addresses()
 
     async def _listen_at(self, address: str) -> tuple[str, ...]:
         """Listen; where any port will do, take the one of the last life: peers remember it."""
@@ -263,17 +282,17 @@ class Driver:
 
     async def _watch_interfaces(self) -> None:
         """Follow the interfaces of the machine: announce its addresses, and dial from them."""
-        before = find_interfaces()
         while True:
             await trio.sleep(INTERFACES_S)
             now = find_interfaces()
-            if now == before:
+            if now == self._interfaces:
                 continue
-            before = now
+            self._interfaces = now
             local = to_announce(self.bound, now)
             if local != self.local:
                 self.local = local
-                self.addresses = self._announce or local
+                self.take(AddressesChanged())
+                self._renew_addresses()
                 _log.info("the addresses of this machine are now %s", ", ".join(local) or "none")
                 moved, self.moved = self.moved, trio.Event()
                 moved.set()
@@ -283,9 +302,27 @@ class Driver:
                 self.neighbours.meet(peer)
             self.settle()
 
+    def _renew_addresses(self) -> None:
+        """Announce what the operator says; else where others found the node, and the interfaces."""
+        outside = self.core.dht.reachability.outside
+        found = (outside,) if outside and is_dialable(outside, self.me) else ()
+        addresses = self._announce or tuple(dict.fromkeys((*found, *self.local)))[:ADDRESSES_MAX]
+        if addresses != self.addresses:
+            self.addresses = addresses
+            for peer in self.neighbours.connected():
+                self._tell_reach(peer)
+
+    def _tell_reach(self, peer: PeerId) -> None:
+        data = encode(ReachChanged(self.core.reach, self.addresses))
+        self._messages_out += 1
+        if self._traces_rpc:
+            self._write(trace.RpcSent(ReachChanged.__name__, None, peer, len(data)))
+        self.neighbours.send(peer, write_frames([data]))
+
     async def run(self) -> None:
         """Start, and go on until cancelled."""
         async with trio.open_nursery() as nursery:
+            self._nursery = nursery
             nursery.start_soon(self.neighbours.run)
             nursery.start_soon(self._timers.run)
             nursery.start_soon(self._go_on)
@@ -357,16 +394,23 @@ class Driver:
                 )
             self.book.learn(message)
             if isinstance(message, ReachChanged):
-                self.book.told_by_itself(peer, message.addresses)
+                self.neighbours.renewed(peer, message.reach, message.addresses)
             self.take(MessageReceived(peer, message))
+            if isinstance(message, DialAnswer):
+                self._renew_addresses()
 
-    def up(self, contact: Contact, link: Link, reach: Reach) -> None:
+    def up(self, contact: Contact, link: Link, reach: Reach, said: Hello) -> None:
         """A peer can be spoken to."""
         where = () if link.reached_at is None else (link.reached_at,)
         known = Contact(contact.peer, tuple(dict.fromkeys((*where, *contact.addresses))))
         place = place_of(link.remote_address)
-        self._inputs.append(PeerUp(known, place, link.dialled, reach=reach))
+        self._inputs.append(PeerUp(known, place, link.dialled, self.is_near(link), reach))
+        self._said[contact.peer] = said
         self.joined.set()
+
+    def is_near(self, link: Link) -> bool:
+        """Whether a peer is in a network that this machine is plugged into."""
+        return is_near(host_of(link.remote_address), self._interfaces)
 
     def unreachable(self, peer: PeerId, reason: str) -> None:
         """A peer cannot be reached: say so once."""
@@ -499,7 +543,10 @@ class Driver:
     def _hand_over(self) -> None:
         """Let the core handle what waits for it; the trace and its messages leave."""
         while self._inputs:
-            self.take(self._inputs.popleft())
+            given = self._inputs.popleft()
+            self.take(given)
+            if isinstance(given, PeerUp):
+                self._tell_changes(given.contact.peer)
         self._flush_trace()
         self.neighbours.flush()
 
@@ -554,9 +601,26 @@ class Driver:
             return replace(message, addresses=self.addresses)
         return self.book.fill(message)
 
+    def _tell_changes(self, peer: PeerId) -> None:
+        """Tell a peer that is new to the core what has changed since the node said Hello to it."""
+        said = self._said.pop(peer, None)
+        if said is not None and (said.reach, said.addresses) != (self.core.reach, self.addresses):
+            self._tell_reach(peer)
+
     def _dial_back(self, peer: PeerId) -> None:
-        """Dial a peer back where its connection comes from: no node asks for it yet."""
-        self._inputs.append(DialledBack(peer))
+        """Dial a peer where its connection comes from, and tell the core what came of it."""
+        connection = self.neighbours.connection_to(peer)
+        if connection is None or connection.hello is None:
+            self._inputs.append(DialledBack(peer))
+            return
+        assert self._nursery is not None
+        told = connection.hello.addresses
+        self._nursery.start_soon(self._dial_back_now, connection.link, told)
+
+    async def _dial_back_now(self, link: Link, told: tuple[str, ...]) -> None:
+        address = await dial_back(self.host, link, told)
+        self._inputs.append(DialledBack(link.peer, address))
+        self.settle()
 
     def _write(self, record: trace.Record) -> None:
         if self._trace is not None:

@@ -44,6 +44,11 @@ NO_NODE: Final = "a program answers there that is no node of Pulsarcast"
 CLOSED: Final = (
     "it closed the connection at once: another program listens there, or a node with too many peers"
 )
+KEEPALIVE_S: Final = 45
+"""Silence on a connection before TCP asks whether the other end is still there: it keeps the
+mappings of NATs, some of which forget after a minute, and finds ends that went without a word."""
+KEEPALIVE_PROBES: Final = 3
+"""TCP's questions without an answer that end a connection, a third of that time apart."""
 RETRY_S: Final = 0.1
 """Until the next attempt to accept, where the process is out of file descriptors."""
 
@@ -162,10 +167,12 @@ class Host:
                 link.close()
         return list(closed)
 
-    async def dial(self, peer: PeerId, addresses: Sequence[str]) -> Link:
+    async def dial(
+        self, peer: PeerId, addresses: Sequence[str], *, s_max: float | None = None
+    ) -> Link:
         """Connect to a peer at the first of these addresses where it answers and proves itself."""
         reasons: list[str] = []
-        deadline = trio.current_time() + self._dial_s_max
+        deadline = trio.current_time() + (self._dial_s_max if s_max is None else s_max)
         for left, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
             now = trio.current_time()
             late = [NO_ANSWER]
@@ -249,7 +256,7 @@ class Host:
         """
         dialled = peer is not None
         try:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _prepare(connection)
             remote_address = _address_text(connection.getpeername())
             local_address = _address_text(connection.getsockname())
             wire = _Wire(connection)
@@ -397,6 +404,16 @@ async def _connect(family: int, name: tuple[str, int], source: str | None) -> so
         connection.close()
         raise
     return connection
+
+
+def _prepare(connection: socket.socket) -> None:
+    """Let small frames leave at once, and a connection that nobody uses live on."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):  # Linux; elsewhere the system's own two hours hold.
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_S)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_S // 3)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
 
 
 def _listener(family: int, name: tuple[str, int]) -> socket.socket:

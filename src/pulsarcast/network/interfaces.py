@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_interface
 from typing import Final, NamedTuple, TypeAlias
 
 import ifaddr
@@ -35,6 +35,13 @@ class Interface(NamedTuple):
 
     name: str
     ip: IpAddress
+    bits: int | None = None
+    """The length of its network's prefix; None: no other address is in its network."""
+
+    def is_beside(self, ip: IpAddress) -> bool:
+        """Whether an address is in the network of this one."""
+        network = f"{self.ip}/{self.ip.max_prefixlen if self.bits is None else self.bits}"
+        return ip.version == self.ip.version and ip in ip_interface(network).network
 
 
 def find_interfaces() -> tuple[Interface, ...]:
@@ -43,8 +50,18 @@ def find_interfaces() -> tuple[Interface, ...]:
     for adapter in ifaddr.get_adapters():
         for each in adapter.ips:
             text = each.ip if isinstance(each.ip, str) else each.ip[0]
-            found.append(Interface(adapter.name, ip_address(text.partition("%")[0])))
+            ip = ip_address(text.partition("%")[0])
+            found.append(Interface(adapter.name, ip, each.network_prefix))
     return tuple(found)
+
+
+def is_near(host: str, interfaces: Iterable[Interface]) -> bool:
+    """Whether an IP address is on this machine, or in a network that the machine is plugged into.
+
+    A peer there reaches what peers elsewhere do not.
+    """
+    ip = ip_address(host)
+    return ip.is_loopback or any(each.is_beside(ip) for each in interfaces)
 
 
 def to_announce(bound: Sequence[str], interfaces: Iterable[Interface]) -> tuple[str, ...]:

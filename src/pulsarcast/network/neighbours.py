@@ -9,9 +9,11 @@ both come to the same one and nothing that was said is lost.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
 import trio
+from msgspec.structs import replace
 
 from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.ids import PeerId
@@ -38,6 +40,11 @@ REACHED_MAX: Final = 64
 HUNG_UP: Final = "it hung up: it is of another network or another version, or has too many peers"
 IDLE_S: Final = 180.0
 """Three times as long as the core's heartbeat is ever apart: tree neighbours never idle."""
+KEPT_MAX: Final = 512
+"""Idle connections that a public node keeps to peers which it could not dial again: half of all
+connections, since the other half is for peers that use theirs."""
+KEPT_PRIVATE_MAX: Final = 16
+"""Idle connections that a node keeps which is not public itself: more would fill public nodes."""
 RECENT_S: Final = 5.0
 """Where a peer hangs up this soon after we said something, that may be lost."""
 
@@ -48,8 +55,11 @@ class Listener(Protocol):
     def received(self, peer: PeerId, frames: list[bytes]) -> None:
         """A peer said something; RemoteError ends the connection."""
 
-    def up(self, contact: Contact, link: Link, reach: Reach) -> None:
-        """A peer can be spoken to."""
+    def up(self, contact: Contact, link: Link, reach: Reach, said: Hello) -> None:
+        """A peer can be spoken to; the node has said a Hello to it that may be old by now."""
+
+    def is_near(self, link: Link) -> bool:
+        """Whether a peer is in a network that this machine is plugged into."""
 
     def unreachable(self, peer: PeerId, reason: str) -> None:
         """A peer cannot be reached, for a reason that is new."""
@@ -86,11 +96,14 @@ class Refused(NamedTuple):
 class Connection:
     """One connection and what is known of it."""
 
-    __slots__ = ("fault", "hello", "link", "patience")
+    __slots__ = ("fault", "hello", "link", "patience", "said")
 
     def __init__(self, link: Link) -> None:
         self.link = link
         self.hello: Hello | None = None
+        """What the peer says of itself."""
+        self.said: Hello | None = None
+        """What the node said of itself."""
         self.fault = HUNG_UP
         """Why it came to nothing, if it did."""
         self.patience = trio.CancelScope()
@@ -227,6 +240,18 @@ class Neighbours:
         connections = [each.connection for each in self._neighbours.values()]
         return [connection.link for connection in connections if connection is not None]
 
+    def connection_to(self, peer: PeerId) -> Connection | None:
+        """The connection over which a peer can be spoken to."""
+        neighbour = self._neighbours.get(peer)
+        return None if neighbour is None else neighbour.connection
+
+    def renewed(self, peer: PeerId, reach: Reach, addresses: tuple[str, ...]) -> None:
+        """A peer can be dialled in another way, or elsewhere, than its Hello said."""
+        connection = self.connection_to(peer)
+        if connection is not None and connection.hello is not None:
+            connection.hello = replace(connection.hello, reach=reach, addresses=addresses)
+            self._note_told(connection)
+
     def refused(self, peer: PeerId) -> Refused | None:
         """Why a peer could not be reached, if the last dial was in vain."""
         return self._refused.get(peer)
@@ -264,6 +289,8 @@ class Neighbours:
             self._give_up(neighbour)
         elif self.book.of(peer):
             self._start_dial(neighbour)
+        elif self.book.is_private(peer):
+            self._give_up(neighbour)  # No other peer can know where to dial it either.
         else:
             assert self._nursery is not None
             self._nursery.start_soon(self._give_up_late, neighbour)
@@ -305,7 +332,7 @@ class Neighbours:
             link.close()
             return
         connection = Connection(link)
-        link.send(write_frames([encode_hello(self._hello())]))
+        self._say_hello(connection)
         link.flush()
         await self._listen(connection, neighbour)
 
@@ -450,14 +477,28 @@ class Neighbours:
             neighbour.spare = None
         neighbour.connection = connection
         self._refused.pop(neighbour.peer, None)
-        self.book.told_by_itself(neighbour.peer, hello.addresses)
+        self._note_told(connection)
         if not link.dialled:
-            link.send(write_frames([encode_hello(self._hello())]))
+            self._say_hello(connection)
         for frame in neighbour.waiting:
             link.send(frame)
         neighbour.waiting, neighbour.waiting_bytes = [], 0
         self._dirty[neighbour.peer] = link
-        self._listener.up(Contact(neighbour.peer, hello.addresses), link, hello.reach)
+        assert connection.said is not None
+        self._listener.up(
+            Contact(neighbour.peer, hello.addresses), link, hello.reach, connection.said
+        )
+
+    def _say_hello(self, connection: Connection) -> None:
+        connection.said = self._hello()
+        connection.link.send(write_frames([encode_hello(connection.said)]))
+
+    def _note_told(self, connection: Connection) -> None:
+        """Take what a peer says of itself into the address book."""
+        link, hello = connection.link, connection.hello
+        assert hello is not None
+        near = self._listener.is_near(link)
+        self.book.told_by_itself(link.peer, hello.addresses, hello.reach, near=near)
 
     # Ending.
 
@@ -471,7 +512,7 @@ class Neighbours:
         elif neighbour.connection is connection:
             neighbour.connection = None
             self._dirty.pop(peer, None)
-            if self._hung_up_idly(neighbour, connection):
+            if self._hung_up_idly(neighbour, connection) and self._can_dial(connection):
                 del self._neighbours[peer]
                 return
             self._next_or_lost(neighbour)
@@ -506,11 +547,33 @@ class Neighbours:
                 connection.link.close()
 
     def _close_idle(self) -> None:
+        """Close what nobody uses; what one side could not dial again is kept, within bounds."""
         now_s = trio.current_time()
+        is_public = self._hello().reach is Reach.PUBLIC
+        kept: list[tuple[float, Neighbour, Connection]] = []
         for neighbour in list(self._neighbours.values()):
             connection = neighbour.connection
             used_s = max(neighbour.said_s, neighbour.heard_s)
-            if connection is not None and neighbour.spare is None and now_s - used_s > self._idle_s:
+            if connection is None or neighbour.spare is not None or now_s - used_s <= self._idle_s:
+                continue
+            if is_public and _is_public(connection):
                 # Both may dial again at any time, so the core need not know.
                 del self._neighbours[neighbour.peer]
                 connection.link.close(goodbye=True)
+            else:
+                kept.append((used_s, neighbour, connection))
+        kept.sort(key=itemgetter(0), reverse=True)
+        for _, neighbour, connection in kept[KEPT_MAX if is_public else KEPT_PRIVATE_MAX :]:
+            del self._neighbours[neighbour.peer]
+            connection.link.close(goodbye=True)
+            if not self._can_dial(connection):
+                self._listener.lost(neighbour.peer)
+        self._listener.gather()
+
+    def _can_dial(self, connection: Connection) -> bool:
+        """Whether this node could dial the peer of a connection again."""
+        return connection.link.dialled or _is_public(connection)
+
+
+def _is_public(connection: Connection) -> bool:
+    return connection.hello is not None and connection.hello.reach is Reach.PUBLIC

@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from pulsarcast.network.interfaces import Interface, find_interfaces, to_announce
+from pulsarcast.network.interfaces import Interface, find_interfaces, is_near, to_announce
 from pulsarcast.protocol.limits import ADDRESSES_MAX
 
 EVERYWHERE = ("/ip4/0.0.0.0/tcp/4420", "/ip6/::/tcp/4421")
@@ -70,3 +70,25 @@ def test_no_machine_announces_more_addresses_than_a_message_may_have() -> None:
 
 def test_this_machine_has_interfaces() -> None:
     assert any(each.ip.is_loopback for each in find_interfaces())
+
+
+@pytest.mark.parametrize(
+    ("host", "near"),
+    [
+        ("127.0.0.3", True),
+        ("::1", True),
+        ("192.168.1.200", True),
+        ("192.168.2.7", False),
+        ("10.8.0.1", True),
+        ("10.8.0.2", False),
+        ("2001:db8::99", True),
+        ("2001:db8:0:1::1", False),
+    ],
+)
+def test_a_peer_is_near_in_a_network_of_this_machine_alone(host: str, near: bool) -> None:
+    here = [
+        Interface("wlan0", ip_address("192.168.1.7"), 24),
+        Interface("wlan0", ip_address("2001:db8::7"), 64),
+        Interface("tun0", ip_address("10.8.0.1")),
+    ]
+    assert is_near(host, here) is near

@@ -5,16 +5,18 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
+from msgspec.structs import replace
 
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import PeerId
 from pulsarcast.model.reach import Reach
+from pulsarcast.network import neighbours as neighbours_module
 from pulsarcast.network.addresses import AddressBook
 from pulsarcast.network.host import Host
 from pulsarcast.network.link import Link
 from pulsarcast.network.neighbours import Neighbours
-from pulsarcast.protocol.messages import Contact
+from pulsarcast.protocol.messages import Contact, Peers
 from pulsarcast.wire.framing import write_frames
 from pulsarcast.wire.hello import Hello, encode_hello
 
@@ -34,8 +36,11 @@ class Ear:
     def unreachable(self, peer: PeerId, reason: str) -> None:
         self.reasons.append(reason)
 
-    def up(self, contact: Contact, link: Link, reach: Reach) -> None:
+    def up(self, contact: Contact, link: Link, reach: Reach, said: Hello) -> None:
         self.story.append("up")
+
+    def is_near(self, link: Link) -> bool:
+        return False
 
     def lost(self, peer: PeerId) -> None:
         self.story.append("lost")
@@ -64,7 +69,7 @@ class Someone:
         self.host = Host(identity)
         self.book = AddressBook()
         self.ear = Ear()
-        self.hello = Hello(network, (2,), instance=instance)
+        self.hello = Hello(network, (2,), instance=instance, reach=Reach.PUBLIC)
         self.neighbours = Neighbours(
             self.peer, self.host, self.book, lambda: self.hello, self.ear, idle_s=idle_s
         )
@@ -85,7 +90,7 @@ async def someone(
 ) -> AsyncIterator[Someone]:
     me = Someone(seed, instance, network, idle_s)
     addresses = await me.host.listen("/ip4/127.0.0.1/tcp/0")
-    me.hello = Hello(network, (2,), addresses=addresses, instance=instance)
+    me.hello = replace(me.hello, addresses=addresses)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(me.neighbours.run)
         await me.neighbours.ready.wait()
@@ -201,6 +206,78 @@ def test_idle_connections_are_closed_without_a_word_to_the_core() -> None:
             two.say(one, b"b")
             await until(lambda: one.ear.heard == [b"b"])
             assert one.ear.story == two.ear.story == ["up", "up"]
+
+    play(scene)
+
+
+@pytest.mark.parametrize("private", ["who dialled", "who was dialled"])
+def test_idle_connections_to_peers_that_nobody_can_dial_are_kept(private: str) -> None:
+    async def scene() -> None:
+        async with someone(1, idle_s=0.4) as one, someone(2, idle_s=0.4) as two:
+            hidden = one if private == "who dialled" else two
+            hidden.hello = replace(hidden.hello, reach=Reach.PRIVATE)
+            one.knows(two)
+            one.say(two, b"a")
+            await until(lambda: two.ear.heard == [b"a"])
+            await trio.sleep(1.5)
+            assert one.neighbours.connected() == [two.peer]
+            two.say(one, b"b")
+            await until(lambda: one.ear.heard == [b"b"])
+            assert one.ear.story == two.ear.story == ["up"]
+
+    play(scene)
+
+
+def test_kept_connections_are_bounded_and_the_side_that_cannot_dial_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(neighbours_module, "KEPT_PRIVATE_MAX", 0)
+    monkeypatch.setattr(neighbours_module, "RECENT_S", 0.0)
+
+    async def scene() -> None:
+        async with someone(1, idle_s=0.4) as one, someone(2, idle_s=100.0) as two:
+            one.hello = replace(one.hello, reach=Reach.PRIVATE)
+            one.knows(two)
+            one.say(two, b"a")
+            await until(lambda: not one.neighbours.connected() and not two.neighbours.connected())
+            assert one.ear.story == ["up"], "it can dial again"
+            assert two.ear.story == ["up", "lost"], "and this one cannot"
+
+    play(scene)
+
+
+def test_a_peer_that_nobody_can_dial_is_given_up_at_once() -> None:
+    async def scene() -> None:
+        async with someone(1) as one, someone(2) as two:
+            one.hello = replace(one.hello, reach=Reach.PRIVATE)
+            one.knows(two)
+            one.say(two, b"a")
+            await until(lambda: two.ear.heard == [b"a"])
+            two.neighbours.close(one.peer)
+            await until(lambda: not one.neighbours.connected())
+            two.say(one, b"b")
+            assert two.ear.story == ["up", "lost"]
+            assert not two.ear.looked_for
+            told = two.book.fill(Peers(1, (Contact(one.peer, one.hello.addresses),)))
+            assert isinstance(told, Peers)
+            assert told.contacts == (Contact(one.peer, ()),), "no other peer is sent there"
+
+    play(scene)
+
+
+def test_a_change_of_reach_opens_the_address_book_again() -> None:
+    async def scene() -> None:
+        async with someone(1) as one, someone(2) as two:
+            one.hello = replace(one.hello, reach=Reach.PRIVATE)
+            one.knows(two)
+            one.say(two, b"a")
+            await until(lambda: two.ear.heard == [b"a"])
+            assert not two.book.of(one.peer)
+            two.neighbours.renewed(one.peer, Reach.PUBLIC, one.hello.addresses)
+            assert two.book.of(one.peer) == one.hello.addresses
+            circuit = f"{one.hello.addresses[0]}/p2p/RELAY/p2p-circuit"
+            two.neighbours.renewed(one.peer, Reach.RELAYED, (*one.hello.addresses, circuit))
+            assert two.book.of(one.peer) == (circuit,)
 
     play(scene)
 

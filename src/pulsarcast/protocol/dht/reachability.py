@@ -136,8 +136,9 @@ class Reachability:
 
     @property
     def outside(self) -> str:
-        """The address at which most of the reports that name one reached the node, or none."""
-        named = Counter(report.address for report in self.reports.values() if report.address)
+        """The address at which most reports from afar that name one reached the node, or none."""
+        afar = (report for report in self.reports.values() if not report.near)
+        named = Counter(report.address for report in afar if report.address)
         address, count = next(iter(named.most_common(1)), ("", 0))
         return address if 2 * count > named.total() else ""
 

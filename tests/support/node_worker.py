@@ -1,0 +1,89 @@
+"""A node in a process of its own, which does what it is told over stdin; see `remote_nodes`.
+
+Run as `python node_worker.py HOME OPTIONS`, where OPTIONS is JSON: the arguments of `Node.open`.
+Commands and answers are lines of JSON. Each command has a number, and its answer the same one;
+events have none.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import trio
+from msgspec import to_builtins
+
+from pulsarcast import Node, TopicSettings
+from pulsarcast.model.errors import LocalError
+from pulsarcast.model.topic_types import DeliveryOrder
+
+
+def say(**line: Any) -> None:
+    sys.stdout.write(json.dumps({**line, "s": time.monotonic()}) + "\n")
+    sys.stdout.flush()
+
+
+async def lines() -> AsyncIterator[bytes]:
+    rest = b""
+    async for data in trio.lowlevel.FdStream(0):
+        *whole, rest = (rest + data).split(b"\n")
+        for line in whole:
+            yield line
+
+
+class Worker:
+    """Carries out commands."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def do(self, number: int, command: str, **words: Any) -> None:
+        """Carry out one command, and say what became of it."""
+        try:
+            await getattr(self, command)(number, **words)
+        except LocalError as error:
+            say(to=number, error=f"{type(error).__name__}: {error}")
+
+    async def create(self, number: int, name: str, order: str | None = None) -> None:
+        """Create a topic."""
+        settings = None if order is None else TopicSettings(delivery_order=DeliveryOrder(order))
+        say(to=number, topic=(await self._node.create_topic(name, settings)).id)
+
+    async def subscribe(self, number: int, topic: str) -> None:
+        """Read a topic from its beginning on, and say each event."""
+        async with await self._node.subscribe(topic, "reader", "beginning") as events:
+            say(to=number)
+            async for event in events:
+                say(event=event.text())
+
+    async def publish(self, number: int, topic: str, text: str, ack: str = "replicated") -> None:
+        """Publish a text."""
+        published = await self._node.publish(topic, text, ack=ack)  # type: ignore[arg-type]
+        say(to=number, replicas=published.replicas)
+
+    async def status(self, number: int) -> None:
+        """Say what the node knows of itself."""
+        say(
+            to=number,
+            addresses=self._node.addresses,
+            peers=to_builtins(self._node.peers()),
+            topics=to_builtins(self._node.topics()),
+        )
+
+
+async def main() -> None:
+    home, options = sys.argv[1], json.loads(sys.argv[2])
+    async with Node.open(home, **options) as node, trio.open_nursery() as nursery:
+        say(peer=node.peer_id, addresses=node.addresses)
+        worker = Worker(node)
+        async for line in lines():
+            number, command, words = json.loads(line)
+            nursery.start_soon(lambda n=number, c=command, w=words: worker.do(n, c, **w))
+        nursery.cancel_scope.cancel()
+
+
+if __name__ == "__main__":
+    trio.run(main)
