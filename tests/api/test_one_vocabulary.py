@@ -36,6 +36,7 @@ NODE_ONLY: Final = {
     "identity": "settings over HTTP take texts",
     "open": "a client opens no node",
     "peer_id": "status has it",
+    "reach": "status has it",
 }
 CLIENT_ONLY: Final = {
     **dict.fromkeys(("aliases", "set_alias", "drop_alias"), "the daemon keeps local names"),

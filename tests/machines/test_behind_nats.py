@@ -95,7 +95,7 @@ def spread(
         if text in node.seen
     ]
     published_s = [answer["took_s"] for _, answer in asked.values()]
-    print(
+    print(  # noqa: T201
         f"\n{len(everybody)} nodes: subscribe {_seconds(subscribed_s)}, "
         f"publish (replicated) {_seconds(published_s)}, deliver {_seconds(delivered_s)} "
         "(median, slowest)"

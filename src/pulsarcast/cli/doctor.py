@@ -13,12 +13,12 @@ import click
 from pulsarcast.cli.operating import bootstrap_line
 from pulsarcast.cli.output import FAILED, emit
 from pulsarcast.cli.remote import remote
+from pulsarcast.model.shown import reach_shown
 
 if TYPE_CHECKING:
     from pulsarcast.client import Client
-    from pulsarcast.model.api import BootstrapView, PeerView, StatusView
+    from pulsarcast.model.api import BootstrapView, StatusView
 
-YOUNG_S = 60
 AHEAD_S = 60
 LOOKED_AT = 20
 UNSYNCHRONIZED = 5
@@ -41,12 +41,12 @@ class Finding(NamedTuple):
 @remote
 def doctor(client: Client, as_json: bool) -> None:
     """Look for problems of the node, and say how to solve them."""
-    status, peers = client.status(), client.peers()
+    status = client.status()
     findings = [
         _state(status),
         _peers(status),
         *_bootstrap(status),
-        _reachable(status, peers),
+        _reach(status),
         _disk(status),
         _key(click.get_current_context().params["home"], status.peer),
         _clock(),
@@ -107,31 +107,14 @@ def _all_answer(named: list[BootstrapView]) -> bool:
     return all(each.state in ("connected", "idle") for each in named)
 
 
-def _reachable(status: StatusView, peers: list[PeerView]) -> Finding:
-    what = "reachable"
-    if not status.addresses:
-        return Finding(
-            what, "bad", "the node advertises no address: set node.listen or node.announce"
-        )
-    afar = [each.address for each in status.reached if each.from_afar]
-    if afar:
-        return Finding(what, "good", f"peers on other machines have dialled {', '.join(afar)}")
-    near = ", ".join(each.address for each in status.reached)
-    here = f"peers on this machine have dialled {near}" if near else ""
-    if all("/ip4/127." in each or "/ip6/::1/" in each for each in status.addresses):
-        alone = "the node listens on this machine only: set node.listen to reach further"
-        return Finding(what, "look", f"{here}; {alone}" if here else alone)
-    if here:
-        return Finding(what, "look", f"{here}, and none on another machine has")
-    up_s = time.time() - status.started_us / 1e6
-    if up_s < YOUNG_S or not peers:
-        return Finding(what, "look", "nobody has dialled us yet, which is too early to judge")
-    return Finding(
-        what,
-        "bad",
-        "nobody can dial in, it seems: open the port of node.listen in your router or firewall, "
-        "and set node.announce to the address that others see",
-    )
+def _reach(status: StatusView) -> Finding:
+    """How others dial the node. One that nobody can dial works, over connections of its own."""
+    reach = status.reach
+    text = reach_shown(reach, status.peer_names, time.time_ns() // 1000)
+    if not reach.advice:
+        return Finding("reach", "good", text)
+    verdict: Verdict = "look" if status.addresses else "bad"
+    return Finding("reach", verdict, f"{text}; {reach.advice}")
 
 
 def _disk(status: StatusView) -> Finding:

@@ -11,11 +11,11 @@ import click
 from pulsarcast.cli.output import confirm, emit, fail, plain, yes_option
 from pulsarcast.cli.remote import remote, size, table
 from pulsarcast.model.api import SCOPES
-from pulsarcast.model.shown import whole
+from pulsarcast.model.shown import reach_shown, whole
 
 if TYPE_CHECKING:
     from pulsarcast.client import Client
-    from pulsarcast.model.api import BootstrapView, ReachedView
+    from pulsarcast.model.api import BootstrapView
 
 
 @click.command()
@@ -53,7 +53,7 @@ def status(client: Client, only_address: bool, as_json: bool) -> None:
         ("addresses", " ".join(now.addresses) or "none"),
         ("peers", f"{now.peers} connected, {now.peers_known} known"),
         *(("bootstrap", bootstrap_line(each, now.peer_names)) for each in now.bootstrap),
-        *(("reached", reached_line(each)) for each in now.reached),
+        ("reach", reach_shown(now.reach, now.peer_names, time.time_ns() // 1000)),
         ("topics", f"{now.topics}, {now.subscriptions} subscribed"),
         ("events", events),
         ("messages", f"{now.messages_in} in, {now.messages_out} out"),
@@ -76,11 +76,6 @@ def bootstrap_line(each: BootstrapView, peer_names: Mapping[str, str]) -> str:
     return f"{peer} does not answer, for {for_s} s: {each.reason}"
 
 
-def reached_line(each: ReachedView) -> str:
-    """An address that others reached, in words."""
-    return f"{each.address}, from {'other machines' if each.from_afar else 'this machine'}"
-
-
 @click.command()
 @remote
 def peers(client: Client, as_json: bool) -> None:
@@ -92,13 +87,14 @@ def peers(client: Client, as_json: bool) -> None:
             each.peer,
             each.address,
             "out" if each.dialled else "in",
+            each.reach,
             size(each.bytes_in),
             size(each.bytes_out),
             size(each.queued_bytes),
         )
         for each in found
     ]
-    text = table(rows, "NAME", "PEER", "ADDRESS", "DIALLED", "IN", "OUT", "QUEUED")
+    text = table(rows, "NAME", "PEER", "ADDRESS", "DIALLED", "REACH", "IN", "OUT", "QUEUED")
     emit(found, text or "no peers", as_json=as_json)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, get_args
 
 from prometheus_client import (
     CollectorRegistry,
@@ -23,6 +23,7 @@ from prometheus_client.registry import Collector
 
 from pulsarcast import __version__
 from pulsarcast.daemon.service import Service, store_bytes
+from pulsarcast.model.api import ReachKind
 
 disable_created_metrics()  # type: ignore[no-untyped-call] # half of all lines, of use to nobody
 
@@ -83,6 +84,12 @@ class NodeCollector(Collector):
         yield _gauge("start_time_seconds", "When it started.", service.started_us / 1e6)
         yield _gauge("peers_connected", "Peers with a connection.", len(peers))
         yield _gauge("peers_known", "Peers in the routing table.", insight.peers_known)
+        reach = GaugeMetricFamily(
+            "pulsarcast_reach", "1 for the way in which peers can dial the node.", labels=("kind",)
+        )
+        for kind in get_args(ReachKind):
+            reach.add_metric((kind,), kind == node.reach.kind)
+        yield reach
         yield _gauge("topics_followed", "Topics that are followed.", held["topics"])
         yield _count("messages_received", "Messages from peers.", counters.messages_in)
         yield _count("messages_sent", "Messages to peers.", counters.messages_out)

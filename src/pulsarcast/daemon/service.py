@@ -144,7 +144,7 @@ class Service:
             peers_known=insight.peers_known,
             bootstrap=insight.bootstrap(),
             peers_remembered=insight.peers_remembered,
-            reached=insight.reached(),
+            reach=node.reach,
             topics=len(followed),
             subscriptions=sum(topic.subscribed for topic in followed),
             messages_in=counters.messages_in,

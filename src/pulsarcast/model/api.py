@@ -542,6 +542,10 @@ class Done(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 # The node.
 
 
+ReachKind: TypeAlias = Literal["unknown", "public", "relayed", "private"]
+"""Public: peers can dial it. Relayed: through a relay only. Private: no peer can."""
+
+
 class PeerView(msgspec.Struct, kw_only=True):
     """A peer that the node is connected to."""
 
@@ -551,6 +555,8 @@ class PeerView(msgspec.Struct, kw_only=True):
     address: str
     dialled: bool
     """Whether the node dialled it, rather than the peer the node."""
+    reach: ReachKind = "unknown"
+    """Whether and how peers can dial it, as it says itself."""
     bytes_in: int
     bytes_out: int
     queued_bytes: int
@@ -585,12 +591,30 @@ class BootstrapView(msgspec.Struct, kw_only=True):
     """Why it is unreachable, for each address."""
 
 
-class ReachedView(msgspec.Struct, kw_only=True):
-    """An address of the node's machine at which a peer has dialled the node."""
+class ReachReport(msgspec.Struct, kw_only=True):
+    """What one peer found out about the reach of the node."""
 
+    peer: str
+    reached: bool
+    """Whether the peer could dial the node."""
     address: str
-    from_afar: bool
-    """Whether a peer on another machine did."""
+    """The address at which the peer dialled the node back; empty: it could not, or did not say."""
+    near: bool
+    """Whether the peer is on this machine or in its network: peers elsewhere may see it otherwise."""
+    at_us: int
+
+
+class ReachView(msgspec.Struct, kw_only=True):
+    """Whether and how other peers can dial the node."""
+
+    kind: ReachKind
+    since_us: int | None = None
+    address: str = ""
+    """The address at which peers from elsewhere reached the node, if they did."""
+    reports: list[ReachReport] = []
+    """The newest reports of different places, which decide by majority."""
+    advice: str = ""
+    """What the operator can do about it; empty: there is nothing to do."""
 
 
 class StatusView(msgspec.Struct, kw_only=True):
@@ -612,7 +636,7 @@ class StatusView(msgspec.Struct, kw_only=True):
     bootstrap: list[BootstrapView] = []
     peers_remembered: int = 0
     """Peers that the node tries again after a restart, besides the bootstrap peers."""
-    reached: list[ReachedView] = []
+    reach: ReachView
     topics: int
     subscriptions: int
     messages_in: int

@@ -35,6 +35,29 @@ def label(peer: str, peer_names: Mapping[str, str]) -> str:
     return peer_names.get(peer) or short(peer)
 
 
+_REACH: Final = {
+    "unknown": "not known yet",
+    "public": "public: peers can dial the node",
+    "relayed": "relayed: peers dial the node through a relay",
+    "private": "private: no peer can dial the node",
+}
+
+
+def reach_shown(reach: Any, peer_names: Mapping[str, str], now_us: int) -> str:
+    """Whether and how others can dial a node, since when, and who says so."""
+    text = _REACH[reach.kind]
+    if reach.address:
+        text += f" at {reach.address}"
+    if reach.since_us is not None:
+        text += f", for {max(0, now_us - reach.since_us) // 1_000_000} s"
+    reached = reach.kind == "public"
+    said = [each for each in reach.reports if each.reached is reached]
+    if said:
+        where = " (of this network)" if all(each.near for each in said) else ""
+        text += f", as {', '.join(label(each.peer, peer_names) for each in said)} found{where}"
+    return text
+
+
 def preview(payload: bytes) -> str:
     """The beginning of a payload, as text where it is text."""
     some = payload[:PREVIEW_BYTES_MAX]

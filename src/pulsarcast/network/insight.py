@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pulsarcast.model.api import BootstrapView, FollowedView, ReachedView
+from pulsarcast.model.api import BootstrapView, FollowedView
 from pulsarcast.model.errors import Refusal
 from pulsarcast.model.filters import Filter
 from pulsarcast.model.ids import Cid
@@ -56,10 +56,6 @@ class Insight:
     def bootstrap(self) -> list[BootstrapView]:
         """The peers that the operator named, and whether they answer."""
         return views.bootstrap_of(self._driver.core, self._driver.neighbours)
-
-    def reached(self) -> list[ReachedView]:
-        """The addresses of this machine at which peers have dialled the node."""
-        return views.reached_of(self._driver.neighbours)
 
     def footprint(self) -> dict[str, int]:
         """Number of items that the core holds in memory, by kind."""

@@ -21,7 +21,6 @@ from pulsarcast.model.reach import Reach
 from pulsarcast.network.addresses import AddressBook
 from pulsarcast.network.host import DialError, Host
 from pulsarcast.network.link import Link
-from pulsarcast.network.multiaddrs import host_of, is_loopback
 from pulsarcast.protocol.messages import Contact
 from pulsarcast.wire.framing import write_frames
 from pulsarcast.wire.hello import Hello, decode_hello, encode_hello
@@ -35,8 +34,6 @@ DIALS_MAX: Final = 16
 BACKOFF_S: Final = 1.0
 BACKOFF_S_MAX: Final = 60.0
 REFUSED_MAX: Final = 4096
-REACHED_MAX: Final = 64
-"""Bounds the addresses of this machine that are noted as reached: more than a machine has."""
 HUNG_UP: Final = "it hung up: it is of another network or another version, or has too many peers"
 IDLE_S: Final = 180.0
 """Three times as long as the core's heartbeat is ever apart: tree neighbours never idle."""
@@ -159,8 +156,6 @@ class Neighbours:
         self._neighbours: dict[PeerId, Neighbour] = {}
         self._dirty: dict[PeerId, Link] = {}
         self._refused: dict[PeerId, Refused] = {}
-        self.reached: dict[str, bool] = {}
-        """The addresses of this machine at which peers reached the node: True from another one."""
         self._links: dict[Link, None] = {}
         self._dials = trio.CapacityLimiter(DIALS_MAX)
         self.ready = trio.Event()
@@ -424,8 +419,6 @@ class Neighbours:
         neighbour = self._neighbours.get(link.peer)
         if neighbour is None:
             neighbour = self._neighbours[link.peer] = Neighbour(link.peer, trio.current_time())
-        if not link.dialled:
-            self._note_reached(link)
         if link.dialled:
             if neighbour.connection is None:
                 self._adopt(neighbour, connection)
@@ -443,15 +436,6 @@ class Neighbours:
             neighbour.connection = None
             self._listener.lost(link.peer)
         self._adopt(neighbour, connection)
-
-    def _note_reached(self, link: Link) -> None:
-        """A peer has dialled the node at an address of this machine."""
-        here, there = host_of(link.local_address), host_of(link.remote_address)
-        from_afar = here != there and not is_loopback(link.remote_address)
-        if link.local_address in self.reached or len(self.reached) < REACHED_MAX:
-            self.reached[link.local_address] = from_afar or self.reached.get(
-                link.local_address, False
-            )
 
     def _is_mine_first(self, neighbour: Neighbour, hello: Hello) -> bool:
         """Whether a connection that we dialled, or still dial, goes before one from the peer."""

@@ -29,6 +29,7 @@ from pulsarcast.model.api import (
     FollowedView,
     Listings,
     PeerView,
+    ReachView,
     ReaderView,
     cursor_from,
     cursor_text,
@@ -223,6 +224,12 @@ class Node:
     def addresses(self) -> tuple[str, ...]:
         """The addresses at which peers can dial the node, in the form that `bootstrap` takes."""
         return tuple(f"{each}/p2p/{self.peer_id}" for each in self._running.addresses)
+
+    @property
+    def reach(self) -> ReachView:
+        """Whether and how other peers can dial the node, and who says so."""
+        driver = self._running
+        return views.reach_of(driver.core, driver.addresses, driver.bound)
 
     def peers(self) -> list[PeerView]:
         """The peers that the node is connected to."""

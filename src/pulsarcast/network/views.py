@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
+from typing import Final
 
 import trio
 from msgspec.structs import replace
@@ -14,13 +15,17 @@ from pulsarcast.model.api import (
     FollowedView,
     MayPublish,
     PeerView,
-    ReachedView,
+    ReachKind,
+    ReachReport,
+    ReachView,
     ReaderView,
     SequencingView,
 )
 from pulsarcast.model.ids import Cid, PeerId, cid_text, peer_text
+from pulsarcast.model.reach import Reach
 from pulsarcast.model.topic_types import Dissemination, TopicDescriptor
 from pulsarcast.network.below import part_name
+from pulsarcast.network.multiaddrs import is_loopback
 from pulsarcast.network.neighbours import Neighbours
 from pulsarcast.network.subscriptions import Feed, Reader
 from pulsarcast.protocol.content.following import ContentTopic
@@ -30,6 +35,13 @@ from pulsarcast.protocol.sequencing.raft_member import RaftMember
 from pulsarcast.protocol.topic.life import FollowReason
 from pulsarcast.protocol.topic.log import TopicLog
 from pulsarcast.protocol.topic.topic import Topic
+
+_REACH_KINDS: Final[Mapping[Reach, ReachKind]] = {
+    Reach.UNKNOWN: "unknown",
+    Reach.PUBLIC: "public",
+    Reach.RELAYED: "relayed",
+    Reach.PRIVATE: "private",
+}
 
 
 def topic_view(
@@ -178,16 +190,20 @@ def _may_publish(descriptor: TopicDescriptor, me: PeerId) -> MayPublish:
 
 def peers_of(neighbours: Neighbours) -> list[PeerView]:
     """The connections to other peers."""
+    found = (neighbours.connection_to(peer) for peer in neighbours.connected())
     return [
         PeerView(
             peer=peer_text(link.peer),
             address=link.remote_address,
             dialled=link.dialled,
+            reach=_REACH_KINDS[connection.hello.reach],
             bytes_in=link.bytes_in,
             bytes_out=link.bytes_out,
             queued_bytes=link.queued_bytes,
         )
-        for link in neighbours.links()
+        for connection in found
+        if connection is not None and connection.hello is not None
+        for link in (connection.link,)
     ]
 
 
@@ -213,12 +229,43 @@ def _bootstrap_view(
     return replace(view, state="idle") if core.dht.knows(contact.peer) else view
 
 
-def reached_of(neighbours: Neighbours) -> list[ReachedView]:
-    """The addresses of this machine at which peers have dialled the node."""
-    return [
-        ReachedView(address=address, from_afar=from_afar)
-        for address, from_afar in neighbours.reached.items()
-    ]
+def reach_of(core: Core, addresses: Sequence[str], bound: Sequence[str]) -> ReachView:
+    """Whether and how others can dial the node, which listens at `bound` and tells `addresses`."""
+    found = core.dht.reachability
+    view = ReachView(
+        kind=_REACH_KINDS[found.reach],
+        since_us=found.since_us or None,
+        address=found.outside,
+        reports=[
+            ReachReport(
+                peer=peer_text(each.peer),
+                reached=each.reached,
+                address=each.address,
+                near=each.near,
+                at_us=each.at_us,
+            )
+            for each in found.reports.values()
+        ],
+    )
+    return replace(view, advice=_advice(view, addresses, bound))
+
+
+def _advice(reach: ReachView, addresses: Sequence[str], bound: Sequence[str]) -> str:
+    """What the operator can do so that others dial the node."""
+    if not addresses:
+        return "the node advertises no address: set node.listen or node.announce"
+    if all(map(is_loopback, bound)):
+        return "the node listens on this machine only: set node.listen to reach further"
+    if reach.kind == "unknown":
+        return "no peer has tried to dial the node: name a bootstrap peer of another network"
+    if reach.kind == "public":
+        is_near = all(each.near for each in reach.reports)
+        return "only peers of this network have dialled the node so far" if is_near else ""
+    ports = sorted({each.rpartition("/")[2] for each in bound})
+    return (
+        f"forward TCP port {', '.join(ports)} from the router to this machine, or open it in the "
+        "firewall; where the router has another port outside, set node.announce (--announce)"
+    )
 
 
 def _texts(peers: tuple[PeerId, ...]) -> list[str]:

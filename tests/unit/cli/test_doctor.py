@@ -4,8 +4,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pulsarcast.cli.doctor import _bootstrap, _key, _peers, _reachable, _state
-from pulsarcast.model.api import BootstrapView, ReachedView, RetentionView, StatusView
+from pulsarcast.cli.doctor import _bootstrap, _key, _peers, _reach, _state
+from pulsarcast.model.api import (
+    BootstrapView,
+    ReachReport,
+    ReachView,
+    RetentionView,
+    StatusView,
+)
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import peer_text
 from pulsarcast.storage.home import write_key
@@ -23,7 +29,6 @@ def test_only_the_key_of_the_node_that_was_asked_is_judged(tmp_path: Path) -> No
 
 
 NUMBERS = {name: 0 for name, kind in StatusView.__annotations__.items() if kind == "int"}
-HERE = "/ip4/127.0.0.1/tcp/4420"
 LAN = "/ip4/192.0.2.7/tcp/4420"
 
 
@@ -31,7 +36,7 @@ def status(peers: int = 0, **more: Any) -> StatusView:
     given: dict[str, Any] = {
         **NUMBERS, "peer": "ann", "addresses": [f"{LAN}/p2p/ann"], "version": "1", "halted": None,
         "ready": True, "reasons": [], "retention_default": RetentionView(), "trace": None,
-        "peers": peers, **more,
+        "peers": peers, "reach": ReachView(kind="unknown"), **more,
     }  # fmt: skip
     return StatusView(**given)
 
@@ -76,12 +81,31 @@ def test_the_state_of_a_node_that_reaches_nobody_says_so() -> None:
     assert _state(alone) == ("state", "look", "ready, but alone: no peer answers")
 
 
-def test_only_a_peer_of_another_machine_shows_that_others_can_dial_in() -> None:
-    afar, near = (ReachedView(address=LAN, from_afar=yes) for yes in (True, False))
-    assert _reachable(status(1, reached=[afar]), []).verdict == "good"
-    assert LAN in _reachable(status(1, reached=[afar]), []).text
-    only_near = _reachable(status(1, reached=[near]), [])
-    assert only_near.verdict == "look"
-    assert "on this machine have dialled" in only_near.text
-    local = status(addresses=[f"{HERE}/p2p/ann"])
-    assert "listens on this machine only" in _reachable(local, []).text
+def report(*, reached: bool, near: bool = False) -> ReachReport:
+    return ReachReport(peer="ben", reached=reached, address="", near=near, at_us=0)
+
+
+def test_how_others_dial_the_node_is_told_with_who_says_so_and_what_to_do() -> None:
+    since_us = time.time_ns() // 1000 - 40_000_000
+    public = ReachView(
+        kind="public", since_us=since_us, address=LAN, reports=[report(reached=True)]
+    )
+    assert _reach(status(1, reach=public)) == (
+        "reach",
+        "good",
+        f"public: peers can dial the node at {LAN}, for 40 s, as …ben found",
+    )
+    private = ReachView(kind="private", reports=[report(reached=False)], advice="forward a port")
+    assert _reach(status(1, reach=private)) == (
+        "reach",
+        "look",
+        "private: no peer can dial the node, as …ben found; forward a port",
+    )
+    near = ReachView(
+        kind="public",
+        reports=[report(reached=True, near=True)],
+        advice="only peers of this network",
+    )
+    assert _reach(status(1, reach=near)).verdict == "look"
+    assert "(of this network)" in _reach(status(1, reach=near)).text
+    assert _reach(status(addresses=[], reach=private)).verdict == "bad"

@@ -363,7 +363,8 @@ def test_a_daemon_that_knows_peers_and_reaches_none_says_which_and_why(tmp_path:
     async def scene() -> None:
         async with daemon(tmp_path / "ann") as ann, ann.client() as client:
             now = (await client.get("/v1/status")).json()
-            assert (now["state"], now["bootstrap"], now["reached"]) == ("ready", [], [])
+            assert (now["state"], now["bootstrap"]) == ("ready", [])
+            assert (now["reach"]["kind"], now["reach"]["reports"]) == ("unknown", [])
             peer = Identity.from_seed(bytes(32)).peer_id
             gone = "/ip4/127.0.0.1/tcp/1"
             given = {"addresses": [f"{gone}/p2p/{peer_text(peer)}"]}
@@ -384,7 +385,9 @@ def test_a_daemon_that_knows_peers_and_reaches_none_says_which_and_why(tmp_path:
                 assert there["bootstrap"][0]["state"] == "connected"
                 now = (await client.get("/v1/status")).json()
                 assert now["state"] == "ready"
-                address = ann.running.addresses[0].partition("/p2p/")[0]
-                assert now["reached"] == [{"address": address, "from_afar": False}]
+                assert now["reach"]["kind"] == "public"
+                (report,) = now["reach"]["reports"]
+                assert report["peer"] == ben.running.peer_id
+                assert report["near"]
 
     play(scene)

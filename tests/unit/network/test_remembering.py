@@ -194,7 +194,9 @@ def test_a_peer_of_another_network_is_named_as_a_possible_reason(tmp_path: Path)
     play(scene)
 
 
-def test_a_node_knows_which_of_its_addresses_were_reached(tmp_path: Path) -> None:
+def test_two_nodes_of_one_machine_find_each_other_public_and_say_that_it_is_near(
+    tmp_path: Path,
+) -> None:
     async def scene() -> None:
         async with (
             Node.open(tmp_path / "ann") as ann,
@@ -202,10 +204,14 @@ def test_a_node_knows_which_of_its_addresses_were_reached(tmp_path: Path) -> Non
         ):
             await meet(ann, ben)
             assert state_of(ben).state == "connected"
-            (reached,) = Insight(ann).reached()
-            assert reached.address == ann.addresses[0].partition("/p2p/")[0]
-            assert not reached.from_afar
-            assert Insight(ben).reached() == []
+            while ben.reach.kind == "unknown":
+                await trio.sleep(0.01)
+            for node, other in ((ann, ben), (ben, ann)):
+                reach = node.reach
+                assert (reach.kind, reach.address) == ("public", ""), "no peer from afar says where"
+                assert [(each.peer, each.near) for each in reach.reports] == [(other.peer_id, True)]
+                assert "on this machine only" in reach.advice
+            assert [each.reach for each in ann.peers()] == ["public"]
 
     play(scene)
 

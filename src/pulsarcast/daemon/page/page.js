@@ -255,11 +255,19 @@ function showNode(status, now) {
     topics: count(status.topics),
     replicas: count(status.replicas_held),
   });
+  showReach(status.reach);
   $("store").value = status.store_bytes / status.disk_bytes_max;
   drawSpark($("spark-events"), now, ["publications", "deliveries"]);
   drawSpark($("spark-messages"), now, ["messages_in", "messages_out"]);
   drawSpark($("spark-bytes"), now, ["bytes_in", "bytes_out"], bytesText);
   document.title = `${status.ready ? "" : "▲ "}${lineOf(status.peer)} · Pulsarcast`;
+}
+
+// Who says how others dial the node, and what to do about it, is in the title.
+function showReach({ kind, address, reports, advice }) {
+  write($("reach"), address ? `${kind} at ${address}` : kind);
+  const said = reports.map(({ peer, reached }) => `${labelOf(peer)} could ${reached ? "" : "not "}dial the node`);
+  $("reach").title = [...said, advice].filter(Boolean).join("\n");
 }
 
 // Topics.
