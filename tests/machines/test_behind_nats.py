@@ -20,7 +20,7 @@ from tests.support.remote_nodes import RemoteNode
 OPEN = None
 """No NAT: every node has a public address."""
 DELIVERED_S_MAX = 30.0
-SETTLED_S = 4.0
+SETTLED_S_MAX = 60.0
 
 
 class World:
@@ -45,12 +45,24 @@ class World:
             self.private.append(RemoteNode(machine, folder / name, bootstrap=self.addresses))
         for node in self.private:
             node.wait_until_up()
-        time.sleep(SETTLED_S)
+        until_s = time.monotonic() + SETTLED_S_MAX
+        for node in self.all:
+            while self.reach(node) == "unknown":
+                assert time.monotonic() < until_s, f"{node.name} does not know its reach"
+                time.sleep(0.2)
+        assert [self.reach(node) for node in self.public] == ["public"] * public
+        others = ["public" if kind is OPEN else "private"] * private
+        assert [self.reach(node) for node in self.private] == others
 
     @property
     def addresses(self) -> list[str]:
         """Where the public nodes are."""
         return [address for node in self.public for address in node.addresses]
+
+    @staticmethod
+    def reach(node: RemoteNode) -> str:
+        """How a node thinks that others can dial it."""
+        return str(node.ask("status")["reach"]["kind"])
 
     @property
     def all(self) -> list[RemoteNode]:

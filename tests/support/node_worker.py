@@ -69,6 +69,7 @@ class Worker:
         say(
             to=number,
             addresses=self._node.addresses,
+            reach=to_builtins(self._node.reach),
             peers=to_builtins(self._node.peers()),
             topics=to_builtins(self._node.topics()),
         )

@@ -74,15 +74,17 @@ class RemoteNode:
             return look()
 
     def _read(self) -> None:
+        assert self._process.stdin is not None
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            said = json.loads(line)
-            with self._changed:
-                if "event" in said:
-                    self.seen.setdefault(said["event"], said["s"])
-                else:
-                    self._answers[said.get("to", 0)] = said
-                self._changed.notify_all()
+        with self._process.stdin, self._process.stdout:
+            for line in self._process.stdout:
+                said = json.loads(line)
+                with self._changed:
+                    if "event" in said:
+                        self.seen.setdefault(said["event"], said["s"])
+                    else:
+                        self._answers[said.get("to", 0)] = said
+                    self._changed.notify_all()
 
 
 class Asked:

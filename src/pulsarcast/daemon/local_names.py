@@ -130,8 +130,8 @@ def _peers_in(
             yield view.publisher
         case ListingView():
             yield view.author
-        case StatusView():
-            yield view.peer
+        case StatusView(reach=reach):
+            yield from (view.peer, *(report.peer for report in reach.reports))
         case TopicView(settings=settings):
             yield view.author
             yield from settings.publishers or ()

@@ -600,7 +600,7 @@ class ReachReport(msgspec.Struct, kw_only=True):
     address: str
     """The address at which the peer dialled the node back; empty: it could not, or did not say."""
     near: bool
-    """Whether the peer is on this machine or in its network: peers elsewhere may see it otherwise."""
+    """Whether the peer is on this machine or in its network, so that others may find otherwise."""
     at_us: int
 
 

@@ -239,6 +239,7 @@ def test_kept_connections_are_bounded_and_the_side_that_cannot_dial_is_told(
             one.hello = replace(one.hello, reach=Reach.PRIVATE)
             one.knows(two)
             one.say(two, b"a")
+            await until(lambda: two.ear.heard == [b"a"])
             await until(lambda: not one.neighbours.connected() and not two.neighbours.connected())
             assert one.ear.story == ["up"], "it can dial again"
             assert two.ear.story == ["up", "lost"], "and this one cannot"
