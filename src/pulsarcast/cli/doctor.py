@@ -50,6 +50,7 @@ def doctor(client: Client, as_json: bool) -> None:
         _disk(status),
         _key(click.get_current_context().params["home"], status.peer),
         _clock(),
+        *_starved(client),
         _events(client),
     ]
     lines = []
@@ -156,6 +157,15 @@ def _clock() -> Finding:
     if state < 0:
         return Finding("clock", "look", "the system does not say whether somebody sets it")
     return Finding("clock", "good", "it is set by somebody")
+
+
+def _starved(client: Client) -> list[Finding]:
+    """The topics whose events cannot arrive."""
+    starved = [topic.name or topic.id for topic in client.topics() if topic.starved]
+    if not starved:
+        return []
+    text = "no other member is connected: name a public peer with `pulsarcast daemon --bootstrap`"
+    return [Finding("topics", "bad", f"starved: {', '.join(starved)}; {text}")]
 
 
 def _events(client: Client) -> Finding:

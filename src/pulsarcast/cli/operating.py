@@ -46,6 +46,9 @@ def status(client: Client, only_address: bool, as_json: bool) -> None:
         f"{now.publications} published, {now.deliveries} delivered, "
         f"{now.replicas_held} blocks kept for others"
     )
+    topics = f"{now.topics}, {now.subscriptions} subscribed"
+    if now.starved:
+        topics += f", {now.starved} starved: no other member is connected"
     lines = [
         ("node", whole(now.peer, now.peer_names)),
         ("state", now.state),
@@ -54,7 +57,7 @@ def status(client: Client, only_address: bool, as_json: bool) -> None:
         ("peers", f"{now.peers} connected, {now.peers_known} known"),
         *(("bootstrap", bootstrap_line(each, now.peer_names)) for each in now.bootstrap),
         ("reach", reach_shown(now.reach, now.peer_names, time.time_ns() // 1000)),
-        ("topics", f"{now.topics}, {now.subscriptions} subscribed"),
+        ("topics", topics),
         ("events", events),
         ("messages", f"{now.messages_in} in, {now.messages_out} out"),
         ("traffic", f"{size(now.bytes_in)} in, {size(now.bytes_out)} out"),

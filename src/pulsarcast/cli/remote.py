@@ -131,6 +131,8 @@ def parent_of(topic: FollowedView, show: Callable[[str, Mapping[str, str]], str]
     """The node's parent in a topic's tree, short enough for a table."""
     if topic.filters:
         return "filters"
+    if topic.starved:
+        return "starved"
     if topic.is_root:
         return "root"
     return show(topic.parent, topic.peer_names) if topic.parent else "none"

@@ -38,6 +38,7 @@ WITHOUT_USE = {
     "workload": {"subscribers", *_OF_CONTENT},
     "tree": {"faults", "workload", *_OF_CONTENT},
     "random": _OF_CONTENT,
+    "reach": _OF_CONTENT,
     "sequenced": _OF_CONTENT,
     "sequencers": {"settle_s_max", "share_verification", "through_wire", *_OF_CONTENT},
     "content": {
@@ -156,7 +157,7 @@ def _options(scenario: str, changes: dict[str, Any]) -> Options:
 
     given = {name: value for name, value in changes.items() if value is not None}
     options = load(scenario)
-    by_seed = options.kind in ("random", "sequenced", "sequencers", "random_content")
+    by_seed = options.kind in ("random", "reach", "sequenced", "sequencers", "random_content")
     fixed = sorted(set(given) & FROM_THE_SEED) if by_seed else []
     if options.kind == "random" and given.get("order") == "causal":
         fixed.remove("order")  # of all its topics

@@ -147,6 +147,7 @@ class Service:
             reach=node.reach,
             topics=len(followed),
             subscriptions=sum(topic.subscribed for topic in followed),
+            starved=sum(topic.starved for topic in followed),
             messages_in=counters.messages_in,
             messages_out=counters.messages_out,
             bytes_in=counters.bytes_in,

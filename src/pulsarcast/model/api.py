@@ -259,6 +259,9 @@ class FollowedView(msgspec.Struct, kw_only=True):
     lazy: list[str]
     is_root: bool
     """Whether the node is the root of the topic's tree. In a cube each node roots its own."""
+    starved: bool
+    """Whether the node has no neighbour in the topic, and none will come by itself: it has no place
+    yet, or it is the root and no peer can dial it. Events of others do not arrive."""
     held_back: int
     missing: int
     """Ranges of numbers that were seen to exist and are being fetched."""
@@ -639,6 +642,8 @@ class StatusView(msgspec.Struct, kw_only=True):
     reach: ReachView
     topics: int
     subscriptions: int
+    starved: int = 0
+    """Topics in which the node has no neighbour, and none will come by itself."""
     messages_in: int
     messages_out: int
     bytes_in: int

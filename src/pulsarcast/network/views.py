@@ -60,6 +60,7 @@ def topic_view(
         lazy=_texts(tree.lazy),
         # In a cube everyone is the root of its own tree.
         is_root=tree.root or topic.descriptor.dissemination is Dissemination.CUBE,
+        starved=core.is_starved(topic),
         held_back=footprint["held_back"],
         missing=footprint["wants"],
         sequencing=None if member is None else sequencing_of(member),
@@ -176,6 +177,7 @@ def _view(
         children=[],
         lazy=[],
         is_root=False,
+        starved=False,
         held_back=0,
         missing=0,
         readers=[] if feed is None else readers_of(feed, feeds),

@@ -552,6 +552,21 @@ class Node:
         views = {topic.id: topic.view() for topic in self.topics.values()}
         return {cid: view for cid, view in views.items() if isinstance(view, TreeView)}
 
+    def is_starved(self, topic: Topic) -> bool:
+        """Whether the node has no neighbour in a topic, and none will come by itself.
+
+        It has no place yet, or it is the root and no peer can dial it. An author that does not know
+        its reach yet waits for its first members.
+        """
+        view = topic.view()
+        if view.parent is not None or view.children:
+            return False
+        if not topic.overlay.attached:
+            return True
+        if topic.versions.first.root_peer == self.turn.me:
+            return self.reach in (Reach.PRIVATE, Reach.RELAYED)
+        return self.reach is not Reach.PUBLIC
+
     def cubes(self) -> dict[Cid, CubeView]:
         """What the node knows of every cube."""
         views = {topic.id: topic.view() for topic in self.topics.values()}

@@ -17,6 +17,7 @@ from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import Command
 from pulsarcast.protocol.turn import Turn
 from pulsarcast.simulation.observer import Memory, Observer
+from pulsarcast.simulation.places import Place
 from pulsarcast.storage.memory import MemoryStore
 
 CommandFactory: TypeAlias = Callable[[int], Command]
@@ -29,7 +30,7 @@ class Stage(Protocol):
     def now(self) -> float:
         """Simulated seconds since the start."""
 
-    def add_node(self, *, contacts: Sequence[int] = ()) -> int:
+    def add_node(self, *, contacts: Sequence[int] = (), place: Place | None = None) -> int:
         """Start a new node."""
 
     def peer(self, index: int, /) -> PeerId:
@@ -66,6 +67,9 @@ class Stage(Protocol):
 
     def reset(self, a: int, b: int, /) -> None:
         """Break one connection."""
+
+    def move(self, index: int, place: Place, /) -> None:
+        """Give a node another address, or another firewall."""
 
     def node(self, index: int, /) -> Any:
         """The core of a node that is up."""
@@ -144,9 +148,9 @@ class Fleet:
 
     # Nodes and commands.
 
-    def add(self, *, contacts: Sequence[int] = ()) -> int:
+    def add(self, *, contacts: Sequence[int] = (), place: Place | None = None) -> int:
         """Start a new node, which first asks these others."""
-        index = self.stage.add_node(contacts=contacts)
+        index = self.stage.add_node(contacts=contacts, place=place)
         self._lives[index] = _Life.UP
         self._starts[index] = 1
         self._asks[index] = {}
@@ -289,6 +293,12 @@ class Fleet:
         """Break the connection between two nodes; what was on its way is lost."""
         self._tell("reset", a, f"to node {b}")
         self.stage.reset(a, b)
+
+    def move(self, index: int, place: Place) -> None:
+        """Give a node another address, or another firewall."""
+        if not self.is_gone(index):
+            self._tell("move", index, "public" if place.is_public else "private")
+            self.stage.move(index, place)
 
     def turn_hostile(self, index: int, hostile: set[Turn]) -> None:
         """Count a running node among the hostile ones, until it is started again."""

@@ -13,6 +13,7 @@ from pulsarcast.protocol.context import Parts
 from pulsarcast.protocol.messages import Contact
 from pulsarcast.protocol.node import Node
 from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.simulation.places import Place
 from pulsarcast.simulation.process import Core, Process
 from pulsarcast.storage.memory import MemoryStore
 
@@ -56,13 +57,17 @@ class Host:
         "incarnation",
         "lost",
         "offset_s",
+        "place",
         "process",
         "store",
     )
 
-    def __init__(self, identity: Identity, contacts: tuple[Contact, ...]) -> None:
+    def __init__(
+        self, identity: Identity, contacts: tuple[Contact, ...], place: Place | None = None
+    ) -> None:
         self.identity = identity
         self.contacts = contacts
+        self.place = place
         self.store = MemoryStore()
         self.offset_s = 0.0
         self.drift_ppm = 0.0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pulsarcast.model import trace
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.ids import PeerId
+from pulsarcast.model.reach import Reach
 from pulsarcast.protocol.inputs import Input, MessageReceived
 from pulsarcast.protocol.messages import Message, topic_of
 from pulsarcast.wire.codec import decode
@@ -31,6 +32,10 @@ class End(Protocol):
     lines: dict[PeerId, Line]
     running: bool
     """False while it is paused, and once it is gone."""
+
+    @property
+    def reach(self) -> Reach:
+        """What the node knows of its own reach."""
 
     def take(self, given: Input) -> None:
         """Handle an input now, or once it runs again."""
@@ -70,8 +75,10 @@ class Line:
         "stalled_bytes",
         "steady_s",
         "target",
+        "told",
         "traffic",
         "up",
+        "via",
         "waiting",
         "write_s",
     )
@@ -105,6 +112,10 @@ class Line:
         self.over = True
         """The sender knows that it has ended, or never knew of it."""
         self.cut = False
+        self.via: int | None = None
+        """The node that relays the connection, if it is not direct."""
+        self.told = Reach.UNKNOWN
+        """What the sender's Hello says of the sender."""
         self.dialled_s = self.loop.now
         self.last_s = 0.0
         """When the last message arrives: the next one may not be earlier."""
@@ -169,7 +180,7 @@ class Line:
     def settle(self) -> None:
         """Ask once what does not change: how long this line takes."""
         links = self.network.links
-        if links.bandwidth is None:
+        if links.bandwidth is None and self.via is None:
             self.steady_s = links.steady_s(self.source, self.target)
 
     def release(self) -> None:
@@ -186,7 +197,11 @@ class Line:
 
     def latency_s(self) -> float:
         """How long something small takes now."""
-        return self.network.links.latency_s(self.source, self.target, self.network.rng)
+        links, rng = self.network.links, self.network.rng
+        if self.via is None:
+            return links.latency_s(self.source, self.target, rng)
+        first_s = links.latency_s(self.source, self.via, rng)
+        return first_s + links.latency_s(self.via, self.target, rng)
 
     def _arrival_s(self, size: int) -> float:
         now = self.loop.now

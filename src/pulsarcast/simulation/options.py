@@ -23,7 +23,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     scenario: str = ""
     kind: Literal[
-        "workload", "tree", "random", "sequenced", "sequencers", "content", "random_content"
+        "workload",
+        "tree",
+        "random",
+        "reach",
+        "sequenced",
+        "sequencers",
+        "content",
+        "random_content",
     ]
     about: str = ""
     seed: int = 1

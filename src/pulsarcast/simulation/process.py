@@ -13,6 +13,7 @@ from typing import Any, Protocol, assert_never
 from pulsarcast.model import trace
 from pulsarcast.model.errors import RemoteError, Verdict
 from pulsarcast.model.ids import PeerId
+from pulsarcast.model.reach import Reach
 from pulsarcast.protocol.effects import (
     Deliver,
     DialBack,
@@ -28,7 +29,7 @@ from pulsarcast.protocol.effects import (
     Stopped,
     Trace,
 )
-from pulsarcast.protocol.inputs import Command, DialledBack, Input, Now, TimerFired
+from pulsarcast.protocol.inputs import Command, Input, Now, TimerFired
 from pulsarcast.simulation.clocks import NodeClock
 from pulsarcast.simulation.disk import Disk, DiskModel
 from pulsarcast.simulation.lines import Line
@@ -42,6 +43,10 @@ TIMER_LATE_S = 1e-6
 
 class Core(Protocol):
     """What a process asks of a node."""
+
+    @property
+    def reach(self) -> Reach:
+        """What the node knows of its own reach."""
 
     def handle(self, given: Input, now: Now) -> list[Effect]:
         """Take one input, return what has to be done, in order."""
@@ -144,7 +149,7 @@ class Process:
                 if line is not None and not line.broken:
                     self._network.close(line)
             elif isinstance(effect, DialBack):
-                self._dial_back(effect.peer)
+                self._network.dial_back(self, effect.peer)
             elif isinstance(effect, Stopped):
                 if self.on_stopped is not None:
                     loop.after(0.0, _call, self.on_stopped)
@@ -152,6 +157,11 @@ class Process:
                 pass  # every peer of this world can be dialled by its id alone; no reader is here
             else:
                 assert_never(effect)
+
+    @property
+    def reach(self) -> Reach:
+        """What the node tells others of its own reach."""
+        return self.core.reach
 
     def command(self, call: int, command: Command, then: Callable[[Reply], None] | None) -> None:
         """Hand the core a command of its application."""
@@ -200,10 +210,6 @@ class Process:
         if self._recorder is not None:
             now = self.clock.read(self._loop.now)
             self._recorder.record(self._loop.now, self.index, self.incarnation, now, record)
-
-    def _dial_back(self, peer: PeerId) -> None:
-        """Say whether a peer can be dialled: in this world every peer can."""
-        self._loop.after(0.0, self.take, DialledBack(peer, "anywhere"))
 
     def _fire(self, timer: int) -> None:
         self.take(TimerFired(timer))

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.simulation.places import Place
 
 CALM_SHARE = 0.15
 """Seeds without any fault: there, nobody may ever lose its parent."""
@@ -57,6 +58,7 @@ class Step(msgspec.Struct, frozen=True):
     lasts_s: float = 0.0
     flag: bool = False
     group: tuple[int, ...] = ()
+    place: Place | None = None
 
 
 class RandomPlan(msgspec.Struct, frozen=True):
@@ -72,6 +74,9 @@ class RandomPlan(msgspec.Struct, frozen=True):
     topics: tuple[TopicPlan, ...]
     steps: tuple[Step, ...]
     duration_s: float
+    places: tuple[Place, ...] = ()
+    """Of every node; none: this world has no addresses."""
+    relays: bool = False
 
 
 def make_plan(seed: int, *, dissemination: str = "tree", all_causal: bool = False) -> RandomPlan:

@@ -20,6 +20,7 @@ from pulsarcast.simulation.fleet import Fleet
 from pulsarcast.simulation.links import Jittered
 from pulsarcast.simulation.options import Options
 from pulsarcast.simulation.random_plan import RandomPlan, Step, TopicPlan, make_plan
+from pulsarcast.simulation.reach_plan import make_reach_plan
 from pulsarcast.simulation.results import Result
 from pulsarcast.simulation.run import Progress, Run, no_progress
 from pulsarcast.simulation.sequenced_plan import make_sequenced_plan
@@ -59,6 +60,21 @@ def run_sequenced(options: Options, *, progress: Progress = no_progress) -> Resu
     return run.result()
 
 
+def run_reach(options: Options, *, progress: Progress = no_progress) -> Result:
+    """Carry out the plan of one seed whose nodes have addresses, and cannot all be dialled."""
+    plan = make_reach_plan(options.seed)
+    run = Run(
+        options,
+        links=Jittered(plan.latency_s, plan.jitter_s),
+        parameters=plan.parameters,
+        progress=progress,
+        may_withhold=any(step.action == "withhold" for step in plan.steps),
+        relays=plan.relays,
+    )
+    _Performance(run, plan).play()
+    return run.result()
+
+
 def _sequencers(topic: TopicPlan, peer: Callable[[int], PeerId]) -> tuple[PeerId, ...]:
     return tuple(peer(node) for node in topic.sequencers or (topic.creator,))
 
@@ -77,7 +93,7 @@ class _Performance:
     def play(self) -> None:
         """Join, create, subscribe, then everything at once; then calm, and the end."""
         run, plan = self.run, self.plan
-        run.join(plan.nodes, settle_s=20.0)
+        run.join(plan.nodes, settle_s=20.0, places=plan.places)
         for index, (offset_s, drift_ppm) in enumerate(plan.clocks):
             if offset_s:
                 self._fleet.set_clock(index, offset_s=offset_s, drift_ppm=drift_ppm)
@@ -140,6 +156,9 @@ class _Performance:
                 after(step.lasts_s, fleet.heal)
             case "reset":
                 fleet.reset(step.a, step.b)
+            case "move":
+                assert step.place is not None, "a move leads somewhere"
+                fleet.move(step.a, step.place)
             case "withhold":
                 fleet.turn_hostile(step.a, self.run.hostile)
             case _:

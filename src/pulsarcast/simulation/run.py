@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid, PeerId, peer_text
 from pulsarcast.protocol.dissemination.overlay import CubeView, TreeView
+from pulsarcast.protocol.node import Node
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.sequencing.state import SequencerState
 from pulsarcast.protocol.turn import Turn
@@ -20,12 +21,14 @@ from pulsarcast.simulation.checkers.coverage import check_coverage, complete
 from pulsarcast.simulation.checkers.cubes import check_cubes
 from pulsarcast.simulation.checkers.memory import bounds, check_memory
 from pulsarcast.simulation.checkers.sequencers import check_sequencers
+from pulsarcast.simulation.checkers.starvation import check_starved, reach_counts
 from pulsarcast.simulation.checkers.trees import check_trees
 from pulsarcast.simulation.findings import Findings
 from pulsarcast.simulation.fleet import Fleet, Unanswered
 from pulsarcast.simulation.links import Links
 from pulsarcast.simulation.observer import Observer
 from pulsarcast.simulation.options import Options
+from pulsarcast.simulation.places import Place
 from pulsarcast.simulation.results import ORDER_KINDS, Result
 from pulsarcast.simulation.tracing import open_trace, write_result
 from pulsarcast.simulation.withholding import withholding
@@ -36,7 +39,9 @@ CONTACTS = 3
 SETTLE_CHECK_S = 5.0
 TAIL_S = 10.0
 """How long a settled world is watched on: a duplicate may still come."""
-BREAKING = ("kill", "cut", "pause", "reset", "disk_full")
+CHILDREN_MAX = 256
+"""Children of a node that cannot hand joiners down, since no child can be dialled."""
+BREAKING = ("kill", "cut", "pause", "reset", "disk_full", "move")
 """Faults under which a node may have to say no."""
 EVENT_MESSAGES = ("EventMessage", "RequestToPublish")
 DHT_MESSAGES = (
@@ -73,6 +78,7 @@ class Run:
         parameters: Parameters | None = None,
         progress: Progress = no_progress,
         may_withhold: bool = False,
+        relays: bool = False,
     ) -> None:
         self.options = options
         self.parameters = Parameters() if parameters is None else parameters
@@ -97,6 +103,7 @@ class Run:
             trace_rpc=self.trace is not None and options.trace_level == "rpc",
             prepare=self._prepare,
             parts=parts,
+            relays=relays,
         )
         note = None if self.trace is None else self._note
         self.fleet = Fleet(self.world, self.observer, note=note)
@@ -108,6 +115,7 @@ class Run:
         self._bytes_before: dict[str, int] = {}
         self._range_events_before = 0
         self._writes_before = 0
+        self._has_places = False
 
     def _prepare(self, node: Any) -> None:
         # Only the counts are kept: nodes of earlier lives must not stay in memory.
@@ -119,12 +127,17 @@ class Run:
 
     # Acts that scenarios share.
 
-    def join(self, count: int, *, settle_s: float = 30.0) -> None:
-        """Start nodes one after the other, each with a few earlier ones to ask."""
+    def join(self, count: int, *, settle_s: float = 30.0, places: Sequence[Place] = ()) -> None:
+        """Start nodes one after the other, each with a few earlier ones to ask that it can dial."""
+        self._has_places = bool(places)
         rng = self.world.stream("joining")
         for index in range(count):
             known = rng.sample(range(index), min(CONTACTS, index))
-            self.fleet.add(contacts=known)
+            if places:
+                # The first node can be dialled by all.
+                known = [0, *(each for each in known if each and _can_dial(places, index, each))]
+            place = places[index] if places else None
+            self.fleet.add(contacts=known if index else (), place=place)
             self.world.run(self.world.now + JOIN_GAP_S)
             self.progress("nodes", index + 1, count)
         self.world.run(self.world.now + settle_s)
@@ -158,6 +171,8 @@ class Run:
         for finding in trees.details:
             observer.findings.add(finding.kind, finding.detail)
         self._check_sequencers()
+        if self._has_places:
+            check_starved(self._nodes(), self.applications.topics, observer.findings)
         footprint_max = self._check_memory()
         self._check_answers()
         self._check_dropped()
@@ -245,12 +260,17 @@ class Run:
             self.world.peer(index): self.world.node(index).trees() for index in self.fleet.living()
         }
         names = {topic: book.name for topic, book in self.observer.books.items()}
-        widest = check_trees(trees, found, fanout_max=self.parameters.fanout, names=names)
+        # A parent that cannot hand a joiner down takes it in.
+        fanout_max = CHILDREN_MAX if self._has_places else self.parameters.fanout
+        widest = check_trees(trees, found, fanout_max=fanout_max, names=names)
         cubes: dict[PeerId, dict[Cid, CubeView]] = {
             self.world.peer(index): self.world.node(index).cubes() for index in self.fleet.living()
         }
         shapes = check_cubes(cubes, found, names=names)
         return found, max((widest, *(shape.fanout_max for shape in shapes)))
+
+    def _nodes(self) -> dict[int, Node]:
+        return {index: self.world.node(index) for index in self.fleet.living()}
 
     def _check_sequencers(self) -> None:
         groups: dict[Cid, list[tuple[int, SequencerState]]] = {}
@@ -293,7 +313,14 @@ class Run:
         for counts in self._counts:
             for name, count in counts.items():
                 total[name] = total.get(name, 0) + count
+        if self._has_places:
+            total["relayed_dial"] = self.world.relayed_dials
+            total.update(reach_counts(self._nodes(), self.applications.topics))
         return {name: total[name] for name in sorted(total)}
+
+
+def _can_dial(places: Sequence[Place], source: int, target: int) -> bool:
+    return places[target].can_be_dialled_from(places[source])
 
 
 def _since(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:

@@ -8,7 +8,7 @@ from pulsarcast.model.errors import LocalError
 from pulsarcast.simulation.content.experiment import run_content
 from pulsarcast.simulation.content.random_runs import run_random_content
 from pulsarcast.simulation.options import Options
-from pulsarcast.simulation.random_runs import run_random, run_sequenced
+from pulsarcast.simulation.random_runs import run_random, run_reach, run_sequenced
 from pulsarcast.simulation.results import Result
 from pulsarcast.simulation.run import Progress, no_progress
 from pulsarcast.simulation.scenario_tree import run_tree
@@ -28,6 +28,8 @@ def run_scenario(options: Options, *, progress: Progress = no_progress) -> Resul
                 return run_tree(options, progress=progress)
             case "random":
                 return run_random(options, progress=progress)
+            case "reach":
+                return run_reach(options, progress=progress)
             case "sequenced":
                 return run_sequenced(options, progress=progress)
             case "sequencers":

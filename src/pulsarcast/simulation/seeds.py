@@ -91,8 +91,20 @@ CONTENT_PATHS = {
     "content_member_silent": "a member did not answer, and another was asked",
 }
 """The same of subscriptions by content."""
+REACH_PATHS = {
+    "rejoin": "a member lost its parent and found another",
+    "hand_down": "a full parent handed a joiner to one of its children",
+    "gap_filled": "missing events were fetched from a neighbour",
+    "keeper": "a peer that is no subscriber kept a tree together",
+    "tree_merge": "an acting root found a closer one",
+    "private_author": "an author that cannot be dialled was attached to another's tree",
+    "kept_for_private": "a public peer that is not the author acted as root for it",
+    "relayed_dial": "a node was dialled through a relay",
+}
+"""The same of nodes that cannot all be dialled."""
 PATHS = {
     "random": RECOVERY_PATHS,
+    "reach": REACH_PATHS,
     "sequencers": SEQUENCER_PATHS,
     "sequenced": SEQUENCED_PATHS,
     "random_content": CONTENT_PATHS,

@@ -21,7 +21,7 @@ from pulsarcast.model.reach import Reach
 from pulsarcast.model.remembering import RememberedVerification
 from pulsarcast.protocol.context import NO_PARTS, Parts
 from pulsarcast.protocol.effects import Reply
-from pulsarcast.protocol.inputs import Command, Start, Stop
+from pulsarcast.protocol.inputs import AddressesChanged, Command, Start, Stop
 from pulsarcast.protocol.messages import Contact
 from pulsarcast.protocol.node import Node
 from pulsarcast.protocol.parameters import Parameters
@@ -32,6 +32,7 @@ from pulsarcast.simulation.lines import Line
 from pulsarcast.simulation.links import Links
 from pulsarcast.simulation.loop import Loop
 from pulsarcast.simulation.network import Network
+from pulsarcast.simulation.places import Place
 from pulsarcast.simulation.process import Process, Recorder
 from pulsarcast.storage.memory import MemoryStore
 
@@ -70,6 +71,7 @@ class World:
         prepare: Callable[[Any], None] | None = None,
         make_node: MakeNode = make_node,
         parts: Parts = NO_PARTS,
+        relays: bool = False,
     ) -> None:
         self.seed = seed
         self.parameters = Parameters() if parameters is None else parameters
@@ -91,6 +93,8 @@ class World:
             through_wire=through_wire,
             trace_rpc=trace_rpc,
         )
+        if relays:
+            self._network.use_relays()
         self._hosts: list[Host] = []
         self._calls = 0
 
@@ -135,15 +139,24 @@ class World:
 
     # Nodes.
 
-    def add_node(self, *, contacts: Sequence[int] = ()) -> int:
-        """Start a new node, that may ask these others first; returns its index."""
+    def add_node(self, *, contacts: Sequence[int] = (), place: Place | None = None) -> int:
+        """Start a new node, that may ask these others first; returns its index.
+
+        A node with a place has to find out how it is reached; all nodes have one, or none has.
+        """
         index = len(self._hosts)
         identity = Identity.from_seed(sha256(f"{self.seed}/{index}".encode()).digest())
-        known = tuple(Contact(self.peer(contact)) for contact in contacts)
+        known = tuple(map(self._contact, contacts))
         assert self._network.add(identity.peer_id) == index
-        self._hosts.append(Host(identity, known))
+        self._hosts.append(Host(identity, known, place))
+        if place is not None:
+            self._network.settle(index, place)
         self._start(index)
         return index
+
+    def _contact(self, index: int) -> Contact:
+        place = self._hosts[index].place
+        return Contact(self.peer(index), () if place is None else place.addresses(index))
 
     def add_clone(self, index: int, disk: MemoryStore) -> int:
         """Start another node with the key of one that there is, and a copy of a disk.
@@ -178,6 +191,10 @@ class World:
     def store(self, index: int) -> MemoryStore:
         """What is on a node's disk for good."""
         return self._hosts[index].store
+
+    def place(self, index: int) -> Place | None:
+        """Where a node is now; None: this world has no addresses."""
+        return self._hosts[index].place
 
     def is_up(self, index: int) -> bool:
         """Whether a node has a process, be it paused."""
@@ -238,6 +255,11 @@ class World:
     def messages_lost(self) -> int:
         """Messages that were said and never heard."""
         return self._network.traffic.lost
+
+    @property
+    def relayed_dials(self) -> int:
+        """Connections that were made through a relay."""
+        return 0 if self._network.relays is None else self._network.relays.dials
 
     @property
     def happenings(self) -> int:
@@ -307,6 +329,7 @@ class World:
         process = self._hosts[index].process
         if process is not None:
             process.pause()
+            self._network.stalled(index)
 
     def resume(self, index: int) -> None:
         """SIGCONT."""
@@ -333,6 +356,18 @@ class World:
         line = None if process is None else process.lines.get(self.peer(b))
         if line is not None:
             self._network.reset(line)
+
+    def move(self, index: int, place: Place) -> None:
+        """Give a node another address, or let a firewall keep dials from it or no more.
+
+        A new address ends the node's connections, and the node knows of it. A firewall is silent.
+        """
+        self._note("move", index, detail=str(tuple(place)))
+        host = self._hosts[index]
+        assert host.place is not None, "this world has no addresses"
+        host.place = place
+        if self._network.settle(index, place) and host.process is not None:
+            host.process.take(AddressesChanged())
 
     def set_clock(self, index: int, offset_s: float = 0.0, drift_ppm: float = 0.0) -> None:
         """Set a node's wall clock wrong, and let both of its clocks run fast or slow."""
@@ -381,7 +416,9 @@ class World:
         rows = store.rows()
         # Only a new disk needs to be told: a node remembers its contacts.
         contacts = () if rows else host.contacts
-        process.take(Start(rows, store.marks(), store.logs(), contacts, Reach.PUBLIC))
+        # Where there are no addresses, everybody can dial everybody, and nobody has to find out.
+        reach = Reach.PUBLIC if host.place is None else Reach.UNKNOWN
+        process.take(Start(rows, store.marks(), store.logs(), contacts, reach))
 
     def _end(self, index: int) -> None:
         host = self._hosts[index]

@@ -89,6 +89,7 @@ def test_all_else_of_a_random_run_is_said_by_its_seed() -> None:
         (("random", "--order", "total"), "--order"),
         (("random", "--order", "causal", "--nodes", "5"), "--nodes"),
         (("sequenced", "--order", "causal"), "--order"),
+        (("random-reach", "--nodes", "5"), "--nodes"),
     ]:
         result = simulate(*words)
         assert result.exit_code == 1

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pulsarcast.model.ids import PeerId, cid_of
+from pulsarcast.model.reach import Reach
 from pulsarcast.protocol.effects import Effect, Send
 from pulsarcast.protocol.inputs import (
     Acknowledge,
@@ -20,6 +21,7 @@ from pulsarcast.protocol.inputs import (
 from pulsarcast.protocol.messages import EventMessage, Message
 from pulsarcast.simulation.hosts import Seat
 from pulsarcast.simulation.links import Constant, Links
+from pulsarcast.simulation.places import Place
 from pulsarcast.simulation.world import World
 
 NUDGE = Acknowledge(cid_of(b"nudge"), 0)
@@ -32,6 +34,7 @@ class Puppet:
         self.seat = seat
         self.heard = heard
         self.todo: list[Effect] = []
+        self.reach = Reach.UNKNOWN
         self.strings = strings
 
     def handle(self, given: Input, now: Now) -> list[Effect]:
@@ -58,6 +61,7 @@ class Strings:
         links: Links | None = None,
         seed: int = 1,
         answer: Callable[[Puppet, Input, Now], list[Effect]] | None = None,
+        places: Sequence[Place] = (),
         **options: Any,
     ) -> None:
         self.heard: defaultdict[int, list[tuple[float, Input]]] = defaultdict(list)
@@ -71,8 +75,8 @@ class Strings:
             make_node=lambda seat: Puppet(seat, self.heard[seat.index], self),
             **options,
         )
-        for _ in range(count):
-            self.world.add_node()
+        for index in range(count):
+            self.world.add_node(place=places[index] if places else None)
 
     def puppet(self, index: int) -> Puppet:
         node: Any = self.world.node(index)

@@ -8,6 +8,7 @@ from pulsarcast.model.ids import Cid, PeerId, cid_of
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import Command, CreateTopic, Publish
 from pulsarcast.simulation.fleet import CommandFactory
+from pulsarcast.simulation.places import Place
 from pulsarcast.storage.memory import MemoryStore
 from tests.unit.simulation.planted import peer
 
@@ -41,7 +42,7 @@ class FakeStage:
         """There is nothing inside."""
         return object()
 
-    def add_node(self, *, contacts: Sequence[int] = ()) -> int:
+    def add_node(self, *, contacts: Sequence[int] = (), place: Place | None = None) -> int:
         self.size += 1
         self._lives[self.size - 1] = 1
         return self.size - 1
@@ -98,6 +99,9 @@ class FakeStage:
 
     def reset(self, a: int, b: int, /) -> None:
         self.done.append(("reset", a))
+
+    def move(self, index: int, place: Place, /) -> None:
+        self.done.append(("move", index))
 
     def set_clock(self, index: int, offset_s: float, drift_ppm: float, /) -> None:
         self.done.append(("clock", index))

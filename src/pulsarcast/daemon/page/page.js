@@ -276,6 +276,7 @@ const nameOf = ({ name }) => visible(name) || "(no name)";
 
 function stateOf(topic) {
   const words = [];
+  if (topic.starved) words.push("starved: no other member is connected");
   if (topic.missing) words.push(`fetching ${plural(topic.missing, "gap")}`);
   if (topic.held_back) words.push(`${count(topic.held_back)} held back`);
   if (!topic.subscribed) words.push("not subscribed");
@@ -310,7 +311,7 @@ function showTopics(topics, chosen, now) {
       order: topic.order,
       newest: count(topic.newest),
       rate: rateText(rate),
-      up: topic.is_root ? "root" : `↑${topic.parent ? 1 : 0}`,
+      up: topic.starved ? "starved" : topic.is_root ? "root" : `↑${topic.parent ? 1 : 0}`,
       down: `↓${topic.children.length}`,
       lazy: `┄${topic.lazy.length}`,
       state: stateOf(topic),
@@ -421,7 +422,7 @@ function drawTree(picture, topic) {
   const height = level + Math.ceil(children.length / columns) * row + 48;
   const more = topic.children.length - children.length + topic.lazy.length - lazy.length;
   if (more > 0) say(`and ${plural(more, "more neighbour")}`, middle, height - 8, "role");
-  const above = topic.is_root ? "This node is the root" : topic.parent ? "One parent" : "No parent";
+  const above = topic.starved ? "No neighbour" : topic.is_root ? "This node is the root" : topic.parent ? "One parent" : "No parent";
   const below = plural(topic.children.length, "child", "children");
   picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
   picture.setAttribute("aria-label", `${above}, ${below}, ${plural(topic.lazy.length, "lazy neighbour")}`);
