@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 from pulsarcast.model import trace
 from pulsarcast.model.events import EventDescriptor, decode_event
 from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.reach import Reach
 from pulsarcast.model.topics import TopicDescriptor, TopicSettings, decode_topic
 from pulsarcast.protocol.dissemination.overlay import TreeView
 from pulsarcast.protocol.effects import Effect, Reply, Send
@@ -25,6 +26,7 @@ from pulsarcast.protocol.messages import Message
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import Block, Events, LoadBlock, LoadLog
 from pulsarcast.simulation.links import Constant
+from pulsarcast.simulation.places import Place
 from pulsarcast.simulation.process import Core
 from pulsarcast.simulation.world import Seat, World, make_node
 from tests.support.people import unordered
@@ -66,6 +68,8 @@ class Seen(NamedTuple):
 class Puppet:
     """A hostile node: it says what it is told to, and answers as its `answer` does."""
 
+    reach = Reach.PUBLIC
+
     def __init__(self, seat: Seat) -> None:
         self.identity = seat.identity
         self.peer: PeerId = seat.identity.peer_id
@@ -97,6 +101,8 @@ class Lab:
         through_wire: bool = False,
         settle_s: float = 10.0,
         latency_s: float = LATENCY_S,
+        places: Sequence[Place] = (),
+        relays: bool = False,
     ) -> None:
         self.seen: list[Seen] = []
         self.taken: list[Taken] = []
@@ -112,9 +118,14 @@ class Lab:
             observer=self,
             prepare=self._tap,
             make_node=self._make,
+            relays=relays,
         )
         for index in range(count):
-            self.world.add_node(contacts=[other for other in {0, index // 2} if other < index])
+            contacts = [other for other in {0, index // 2} if other < index]
+            if places:
+                here = places[index]
+                contacts = [each for each in contacts if places[each].can_be_dialled_from(here)]
+            self.world.add_node(contacts=contacts, place=places[index] if places else None)
         self.run(settle_s)
 
     # Watching.

@@ -73,7 +73,7 @@ def make_reach_plan(seed: int) -> RandomPlan:
     moves = _moves(rng, addresses, places, plan.duration_s - CALM_S)
     hidden = private | {step.a for step in moves if step.place and not step.place.is_public}
     topics = tuple(_writable(topic, hidden, relays=relays) for topic in plan.topics)
-    steps = [step for step in plan.steps if _is_promised(step, topics)]
+    steps = [_by_author(rng, step, topics) for step in plan.steps if _is_promised(step)]
     return msgspec.structs.replace(
         plan,
         topics=topics,
@@ -116,11 +116,12 @@ def _writable(topic: TopicPlan, hidden: set[int], *, relays: bool) -> TopicPlan:
     return msgspec.structs.replace(topic, authors=authors or topic.allowed[:1])
 
 
-def _is_promised(step: Step, topics: tuple[TopicPlan, ...]) -> bool:
-    match step.action:
-        case "publish":
-            return step.b in topics[step.a].authors
-        case "lose" | "wipe":
-            return step.a != ANCHOR
-        case _:
-            return True
+def _by_author(rng: Random, step: Step, topics: tuple[TopicPlan, ...]) -> Step:
+    """The step, where it is a publication by one of those who write in its topic."""
+    if step.action != "publish" or step.b in topics[step.a].authors:
+        return step
+    return msgspec.structs.replace(step, b=rng.choice(topics[step.a].authors))
+
+
+def _is_promised(step: Step) -> bool:
+    return step.action not in ("lose", "wipe") or step.a != ANCHOR

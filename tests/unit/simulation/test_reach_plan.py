@@ -5,7 +5,7 @@ import pytest
 from pulsarcast.simulation.random_plan import RandomPlan, make_plan
 from pulsarcast.simulation.reach_plan import ANCHOR, make_reach_plan
 
-SEEDS = range(1, 301)
+SEEDS = range(1, 101)
 
 
 @pytest.fixture(scope="module")
