@@ -84,6 +84,8 @@ class Link:
         """Whether the peer does not speak our protocol."""
         self.held_until_s = 0.0
         """Until when a service needs the connection to a guest."""
+        self.observed_address: str | None = None
+        """Where the peer sees our end of it, if it was asked."""
         self._socket = connection
         self._noise = noise
         self._early = plaintext

@@ -8,19 +8,26 @@ both come to the same one and nothing that was said is lost.
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
 import trio
 from msgspec.structs import replace
 
-from pulsarcast.model.errors import Rejection, RemoteError
+from pulsarcast.model.errors import Rejection, RemoteError, Verdict
 from pulsarcast.model.ids import PeerId
 from pulsarcast.model.reach import Reach
+from pulsarcast.network import identify, ping
 from pulsarcast.network.addresses import AddressBook
+from pulsarcast.network.guests import Guests
 from pulsarcast.network.host import DialError, Host
 from pulsarcast.network.link import Link
+from pulsarcast.network.multiaddrs import place_of
+from pulsarcast.network.streams import Service, Stream
 from pulsarcast.protocol.messages import Contact
 from pulsarcast.wire.framing import write_frames
 from pulsarcast.wire.hello import Hello, decode_hello, encode_hello
@@ -157,12 +164,17 @@ class Neighbours:
         self._dirty: dict[PeerId, Link] = {}
         self._refused: dict[PeerId, Refused] = {}
         self._links: dict[Link, None] = {}
+        self.guests = Guests()
         self._dials = trio.CapacityLimiter(DIALS_MAX)
         self.ready = trio.Event()
         """Set once peers can be dialled."""
         self._nursery: trio.Nursery | None = None
         self._bytes_in = 0
         self._bytes_out = 0
+        host.services[identify.PROTOCOL] = Service(
+            self._answer_identify, identify.STREAMS_MAX, identify.ANSWER_S_MAX
+        )
+        host.services[ping.PROTOCOL] = Service(ping.answer, ping.STREAMS_MAX, math.inf)
 
     # For the driver.
 
@@ -246,6 +258,12 @@ class Neighbours:
         if connection is not None and connection.hello is not None:
             connection.hello = replace(connection.hello, reach=reach, addresses=addresses)
             self._note_told(connection)
+
+    def observed(self) -> list[str]:
+        """Where neighbours see this node's connections come from, what most places say first."""
+        seen = {(link.observed_address, place_of(link.remote_address)) for link in self.links()}
+        counts = Counter(address for address, _ in sorted(seen, key=str) if address is not None)
+        return [address for address, _ in counts.most_common()]
 
     def refused(self, peer: PeerId) -> Refused | None:
         """Why a peer could not be reached, if the last dial was in vain."""
@@ -374,7 +392,7 @@ class Neighbours:
             self._listener.gather()
 
         try:
-            await link.run(receive)
+            await link.run(receive, None if link.dialled else partial(self.guests.welcome, link))
         except RemoteError as error:
             connection.fault = f"the peer there broke a rule: {error}"
             self._listener.blamed(link.peer, error)
@@ -382,6 +400,7 @@ class Neighbours:
             link.close()
             connection.patience.cancel()
             self._links.pop(link, None)
+            self.guests.forget(link)
             self._bytes_in += link.bytes_in
             self._bytes_out += link.bytes_out
             if dialling is not None:
@@ -391,9 +410,25 @@ class Neighbours:
             self._listener.gather()
 
     async def _expect_hello(self, connection: Connection) -> None:
+        link = connection.link
         with connection.patience:
             await trio.sleep(HELLO_S_MAX)
-            connection.link.close()
+            if link in self.guests:
+                await self.guests.see_off(link)
+            link.close()
+
+    # What neighbours and guests may ask.
+
+    async def _answer_identify(self, stream: Stream) -> None:
+        await identify.answer(stream, self.me, self._hello().addresses, self.host.services)
+
+    async def _ask_observed(self, link: Link) -> None:
+        """Ask a peer where it sees us: a node behind a NAT cannot know by itself."""
+        try:
+            link.observed_address = (await identify.ask(link)).observed
+        except RemoteError as error:
+            if error.verdict is Verdict.REJECT:
+                self._listener.blamed(link.peer, error)
 
     def _check_hello(self, hello: Hello) -> Hello:
         ours = self._hello()
@@ -472,6 +507,9 @@ class Neighbours:
         self._listener.up(
             Contact(neighbour.peer, hello.addresses), link, hello.reach, connection.said
         )
+        if link.dialled and self._hello().reach is not Reach.PUBLIC:
+            assert self._nursery is not None
+            self._nursery.start_soon(self._ask_observed, link)
 
     def _say_hello(self, connection: Connection) -> None:
         connection.said = self._hello()

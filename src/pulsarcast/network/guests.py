@@ -1,0 +1,59 @@
+"""Guests: peers that dialled and do not speak our protocol.
+
+A guest is no neighbour and never takes the place of one. It may ask who we are, ping, and use what
+else the host serves. Guests are few, few of one place, and each is gone after a while, unless a
+service of ours needs its connection for longer (`Link.held_until_s`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import trio
+
+from pulsarcast.network.link import Link
+from pulsarcast.network.multiaddrs import place_of
+
+GUESTS_MAX: Final = 32
+"""Few beside the connections of a host, of which there may be 1,024."""
+GUESTS_PER_PLACE_MAX: Final = 8
+"""Guests of one network prefix: one machine does not keep all others out."""
+GUEST_S: Final = 60.0
+"""How long a guest stays that no service holds: time to ask who we are, and to ping."""
+
+
+class Guests:
+    """The connections to guests."""
+
+    def __init__(self) -> None:
+        self._since_s: dict[Link, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._since_s)
+
+    def __contains__(self, link: Link) -> bool:
+        return link in self._since_s
+
+    def welcome(self, link: Link) -> None:
+        """Take a guest in, or close its connection; a newer one replaces an older of its peer."""
+        for guest in [each for each in self._since_s if each.peer == link.peer]:
+            del self._since_s[guest]
+            guest.close(goodbye=True)
+        place = place_of(link.remote_address)
+        of_place = sum(place_of(each.remote_address) == place for each in self._since_s)
+        if len(self._since_s) >= GUESTS_MAX or of_place >= GUESTS_PER_PLACE_MAX:
+            link.close(goodbye=True)
+        else:
+            self._since_s[link] = trio.current_time()
+
+    def forget(self, link: Link) -> None:
+        """A connection has ended."""
+        self._since_s.pop(link, None)
+
+    async def see_off(self, link: Link) -> None:
+        """Close a guest's connection when its time is up."""
+        until_s = self._since_s[link] + GUEST_S
+        while until_s > trio.current_time():
+            await trio.sleep_until(until_s)
+            until_s = link.held_until_s
+        link.close(goodbye=True)
