@@ -25,7 +25,7 @@ from pulsarcast.model.ids import PeerId, peer_text
 from pulsarcast.network.handshake import PROTOCOL as NOISE
 from pulsarcast.network.handshake import Dialler, Listener, StaticKey
 from pulsarcast.network.link import Link
-from pulsarcast.network.multiaddrs import FAMILIES, parse_address
+from pulsarcast.network.multiaddrs import FAMILIES, parse_address, relay_of
 from pulsarcast.network.negotiation import ask_for, offer
 from pulsarcast.network.noise import LENGTH_BYTES, NoiseFraming, length_bytes
 from pulsarcast.network.streams import Services
@@ -121,6 +121,8 @@ class Host:
 
     async def listen(self, address: str) -> tuple[str, ...]:
         """Listen at a multiaddr such as /ip4/127.0.0.1/tcp/0; return where that really is."""
+        if relay_of(address) is not None:
+            raise LocalError(f"cannot listen at {address}: a relay listens there")
         opened: list[socket.socket] = []
         try:
             for family, name in await _resolve(address):

@@ -1,6 +1,11 @@
-"""The addresses that we understand: TCP ports of hosts, as multiaddrs have them.
+"""The addresses that a node dials: TCP ports of hosts and of relays, as multiaddrs have them.
+
+    /ip4|ip6|dns|dns4|dns6/HOST/tcp/PORT[/p2p/PEER]
+    /ip4|ip6|dns|dns4|dns6/HOST/tcp/PORT/p2p/RELAY/p2p-circuit[/p2p/PEER]
 
 People, peers and strangers say them; whether anybody is there is for the one who dials to find out.
+The host of a relayed address is its relay's. libp2p's own messages hold addresses in binary
+(multiaddr specification): `address_bytes` and `address_text`.
 """
 
 from __future__ import annotations
@@ -8,10 +13,10 @@ from __future__ import annotations
 import re
 import socket
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from typing import Final
+from typing import Final, NamedTuple
 
-from pulsarcast.model.errors import LocalError
-from pulsarcast.model.ids import PeerId, parse_peer
+from pulsarcast.model.errors import LocalError, RemoteError
+from pulsarcast.model.ids import PeerId, check_peer_id, parse_peer, peer_text
 from pulsarcast.protocol.limits import ADDRESS_BYTES_MAX
 
 FAMILIES: Final = {
@@ -27,9 +32,59 @@ _NAME: Final = re.compile(r"[!-~]+")
 _DNS_NAME: Final = re.compile(r"[!-\-/-~]{1,63}(\.[!-\-/-~]{1,63})*\.?")
 """Labels that are neither empty nor long: all others are errors before anybody is asked."""
 
+_CIRCUIT: Final = "/p2p-circuit"
+_CODES: Final = {
+    "ip4": 4,
+    "tcp": 6,
+    "ip6": 41,
+    "dns": 53,
+    "dns4": 54,
+    "dns6": 55,
+    "p2p-circuit": 290,
+    "p2p": 421,
+}
+_NAMES: Final = {code: name for name, code in _CODES.items()}
+_SIZES: Final = {"ip4": 4, "tcp": 2, "ip6": 16, "p2p-circuit": 0}
+"""All others have their length in front."""
+
+
+class Relay(NamedTuple):
+    """The relay of a relayed address."""
+
+    peer: PeerId
+    address: str
+    """Where the relay itself is dialled."""
+
+
+def relay_of(address: str, peer: PeerId | None = None) -> Relay | None:
+    """The relay that an address of this peer leads through; None where it is a direct one."""
+    if _CIRCUIT not in address:
+        return None
+    direct, _, rest = address.partition(_CIRCUIT)
+    direct, separator, relay = direct.rpartition("/p2p/")
+    if not separator or "/" in relay:
+        raise LocalError(f"a relayed address that names no relay: {address!r}")
+    match rest.split("/"):
+        case [""]:
+            pass
+        case ["", "p2p", named]:
+            if peer is not None and parse_peer(named) != peer:
+                raise LocalError(f"the address names another peer: {address!r}")
+        case _:
+            raise LocalError(f"not an address through one relay: {address!r}")
+    return Relay(parse_peer(relay), direct)
+
+
+def relayed_address(relay: Relay) -> str:
+    """Where a peer is dialled that has a reservation at a relay."""
+    return f"{relay.address}/p2p/{peer_text(relay.peer)}{_CIRCUIT}"
+
 
 def parse_address(address: str, peer: PeerId | None) -> tuple[str, str, int]:
-    """The parts of /ip4|ip6|dns|dns4|dns6/HOST/tcp/PORT[/p2p/PEER]."""
+    """The kind of host, the host and the port of an address; of a relayed one, the relay's."""
+    relay = relay_of(address, peer)
+    if relay is not None:
+        address, peer = relay.address, relay.peer
     match address.split("/"):
         case ["", kind, host, "tcp", port, *rest] if kind in FAMILIES and host:
             pass
@@ -105,3 +160,74 @@ def _is_host(kind: str, host: str) -> bool:
     if not kind.startswith("dns"):
         return _NAME.fullmatch(host) is not None
     return _DNS_NAME.fullmatch(host) is not None and len(host.removesuffix(".")) <= _NAME_MAX
+
+
+def address_bytes(address: str) -> bytes:
+    """An address in binary, as libp2p's own messages hold it; LocalError where it is none."""
+    parse_address(address, None)
+    pieces: list[bytes] = []
+    parts = iter(address.split("/")[1:])
+    for name in parts:
+        pieces.append(_varint(_CODES[name]))
+        if name == "tcp":
+            pieces.append(int(next(parts)).to_bytes(2, "big"))
+        elif name in ("ip4", "ip6"):
+            pieces.append(ip_address(next(parts).partition("%")[0]).packed)
+        elif name != "p2p-circuit":
+            value = next(parts)
+            octets = parse_peer(value) if name == "p2p" else value.encode()
+            pieces += [_varint(len(octets)), octets]
+    return b"".join(pieces)
+
+
+def address_text(data: bytes) -> str | None:
+    """A binary address that came, as text; None where it is of no kind that we understand."""
+    text = ""
+    at = 0
+    try:
+        while at < len(data):
+            code, at = _read_varint(data, at)
+            name = _NAMES[code]
+            size = _SIZES.get(name)
+            if size is None:
+                size, at = _read_varint(data, at)
+            value = data[at : at + size]
+            at += size
+            if at > len(data):
+                return None
+            text += f"/{name}{_value_text(name, value)}"
+        parse_address(text, None)
+    except (RemoteError, LocalError, ValueError, KeyError):
+        return None
+    return text if len(text.encode()) <= ADDRESS_BYTES_MAX else None
+
+
+def _value_text(name: str, value: bytes) -> str:
+    """What stands behind the name of a part."""
+    if name == "p2p-circuit":
+        return ""
+    if name == "tcp":
+        return f"/{int.from_bytes(value, 'big')}"
+    if name in ("ip4", "ip6"):
+        return f"/{ip_address(value)}"
+    return "/" + (peer_text(check_peer_id(value)) if name == "p2p" else value.decode())
+
+
+def _varint(number: int) -> bytes:
+    """A number in as few groups of seven bits as it needs, the lowest first."""
+    octets = bytearray()
+    while number >= 0x80:
+        octets.append(number & 0x7F | 0x80)
+        number >>= 7
+    octets.append(number)
+    return bytes(octets)
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number that begins here, and where the next thing begins; codes and lengths are short."""
+    number = 0
+    for place, octet in enumerate(data[at : at + 3]):
+        number |= (octet & 0x7F) << 7 * place
+        if octet < 0x80:
+            return number, at + place + 1
+    raise ValueError("a number that does not end")

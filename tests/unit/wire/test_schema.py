@@ -8,7 +8,8 @@ FOLDER = Path(pb.__file__).parent
 SOURCE = FOLDER.parent.parent
 
 
-def test_the_generated_code_is_what_the_schema_generates(tmp_path: Path) -> None:
+@pytest.mark.parametrize("schema", ["pulsarcast", "libp2p"])
+def test_the_generated_code_is_what_the_schema_generates(tmp_path: Path, schema: str) -> None:
     protoc = pytest.importorskip("grpc_tools.protoc", reason="grpcio-tools is not installed")
     well_known = Path(protoc.__file__).parent / "_proto"
     outcome = protoc.main(
@@ -18,11 +19,11 @@ def test_the_generated_code_is_what_the_schema_generates(tmp_path: Path) -> None
             f"-I{well_known}",
             f"--python_out={tmp_path}",
             f"--pyi_out={tmp_path}",
-            str(FOLDER / "pulsarcast.proto"),
+            str(FOLDER / f"{schema}.proto"),
         ]
     )
     assert outcome == 0
-    for name in ("pulsarcast_pb2.py", "pulsarcast_pb2.pyi"):
+    for name in (f"{schema}_pb2.py", f"{schema}_pb2.pyi"):
         made = (tmp_path / "pulsarcast" / "wire" / name).read_text()
         assert made == (FOLDER / name).read_text(), f"{name}: see pulsarcast/wire/__init__.py"
 
