@@ -49,7 +49,7 @@ class Worker:
 
     async def create(self, number: int, name: str, order: str | None = None) -> None:
         """Create a topic."""
-        settings = None if order is None else TopicSettings(delivery_order=DeliveryOrder(order))
+        settings = None if order is None else TopicSettings(order=DeliveryOrder(order))
         say(to=number, topic=(await self._node.create_topic(name, settings)).id)
 
     async def subscribe(self, number: int, topic: str) -> None:

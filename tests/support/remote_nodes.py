@@ -66,7 +66,8 @@ class RemoteNode:
 
     def answer_to(self, number: int, seconds: float) -> dict[str, Any] | None:
         """The answer to a command, once it is there."""
-        return self._wait(lambda: self._answers.get(number), seconds)
+        answer: dict[str, Any] | None = self._wait(lambda: self._answers.get(number), seconds)
+        return answer
 
     def _wait(self, look: Callable[[], Any], seconds: float) -> Any:
         with self._changed:

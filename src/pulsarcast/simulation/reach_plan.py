@@ -5,8 +5,8 @@ places in the middle, and relays or none. It promises what the protocol promises
 - One node, the first, stays public, keeps its disk, and is a contact of every other node. It may be
   killed, paused and cut off like any other; once the faults end, every node can dial it. So every
   node has a way to every other one, and all that is due has to be delivered.
-- A request to publish is sent to a publisher. Where there are no relays, and no publisher of a topic
-  stays public, only its publishers write in it.
+- A request to publish is sent to a publisher. Where there are no relays, and no publisher of a
+  topic stays public, only its publishers write in it.
 """
 
 from __future__ import annotations

@@ -387,7 +387,7 @@ def test_a_daemon_that_knows_peers_and_reaches_none_says_which_and_why(tmp_path:
                 assert now["state"] == "ready"
                 assert now["reach"]["kind"] == "public"
                 (report,) = now["reach"]["reports"]
-                assert report["peer"] == ben.running.peer_id
+                assert report["peer"] == ben.running.peer
                 assert report["near"]
 
     play(scene)

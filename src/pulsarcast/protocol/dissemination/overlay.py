@@ -137,6 +137,10 @@ class Neighbourhood(Protocol):
 class Membership(Protocol):
     """How the node becomes a member, stays one, and leaves."""
 
+    @property
+    def attached(self) -> bool:
+        """Whether the node has a place."""
+
     def join(self) -> None:
         """Find a place, or be the first."""
 
