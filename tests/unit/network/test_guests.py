@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
+from msgspec.structs import replace
 
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.reach import Reach
@@ -17,7 +18,6 @@ from pulsarcast.network.link import Link
 from pulsarcast.network.negotiation import HEADER, NOT_AVAILABLE
 from pulsarcast.network.yamux import YamuxStream
 from pulsarcast.wire.framing import write_frames
-from pulsarcast.wire.hello import Hello
 from tests.unit.network.hosts import Inbox
 from tests.unit.network.test_neighbours import Someone, play, someone, until
 
@@ -127,9 +127,7 @@ def test_a_guest_goes_when_its_time_is_up_unless_a_service_holds_it(
 def test_a_node_asks_whom_it_dialled_where_its_connection_comes_from() -> None:
     async def scene() -> None:
         async with someone(1) as ann, someone(2) as ben, someone(3) as cem:
-            ann.hello = Hello(
-                "main", (2,), addresses=ann.hello.addresses, instance=b"1", reach=Reach.PUBLIC
-            )
+            ben.hello = replace(ben.hello, reach=Reach.UNKNOWN)
             for node, other in ((ann, ben), (ben, cem)):
                 node.knows(other)
                 node.say(other, b"x")
