@@ -182,6 +182,8 @@ class JoinAccepted(Struct, frozen=True):
     members: Contacts
     """Some other members, to be lazy neighbours."""
     digest: Digest
+    private_root: bool = False
+    """Whether the root says that no peer can dial it directly."""
 
 
 class JoinReferred(Struct, frozen=True):
@@ -255,6 +257,8 @@ class Status(Struct, frozen=True):
     members: Contacts
     answer: bool
     """Whether the receiver is asked to answer with its own status."""
+    private_root: bool = False
+    """Whether the root of the path says that no peer can dial it directly."""
 
 
 class FrontierPage(Struct, frozen=True):

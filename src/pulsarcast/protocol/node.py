@@ -489,6 +489,16 @@ class Node:
 
     # What parts report: who else hears of it.
 
+    def own_reach_changed(self) -> None:
+        """The node ranks differently among the peers that may act as root."""
+        for topic in list(self.topics.values()):
+            topic.overlay.reach_changed(self.turn.me)
+
+    def reach_changed(self, contact: Contact) -> None:
+        """A connected peer ranks differently."""
+        for topic in list(self.topics.values()):
+            topic.overlay.reach_changed(contact.peer)
+
     def ask_self(self, message: RequestToPublish) -> None:
         """A request of this node is for this node: it is one of the topic's sequencers."""
         self.intake.receive(self.turn.me, message)

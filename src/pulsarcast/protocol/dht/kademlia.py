@@ -22,7 +22,7 @@ from pulsarcast.protocol.dht.lookups import Lookups
 from pulsarcast.protocol.dht.membership import Membership
 from pulsarcast.protocol.dht.placing import Placing
 from pulsarcast.protocol.dht.pointers import Pointers, PointersOwner
-from pulsarcast.protocol.dht.reachability import Reachability
+from pulsarcast.protocol.dht.reachability import Reachability, ReachOwner
 from pulsarcast.protocol.dht.replication import ANNOUNCED, Replication
 from pulsarcast.protocol.dht.routing import RoutingTable, Seen
 from pulsarcast.protocol.dht.showing import Showing
@@ -49,7 +49,7 @@ from pulsarcast.protocol.messages import (
 from pulsarcast.protocol.store import StateRow
 
 
-class KademliaOwner(BlocksOwner, PointersOwner, Protocol):
+class KademliaOwner(BlocksOwner, PointersOwner, ReachOwner, Protocol):
     """What the DHT asks of the node that it belongs to."""
 
 
@@ -62,6 +62,7 @@ class Kademlia:
         "_listings",
         "_lookups",
         "_membership",
+        "_owner",
         "_parameters",
         "_placing",
         "_pointers",
@@ -82,6 +83,7 @@ class Kademlia:
         blocks = Blocks(context, table, owner)
         self.reachability = Reachability(context, self)
         """Who can be dialled: the node itself, and which connected peers."""
+        self._owner = owner
         self._turn = context.turn
         self._parameters = context.parameters
         self._table = table
@@ -89,7 +91,7 @@ class Kademlia:
         self._lookups = lookups
         self._blocks = blocks
         self._membership = Membership(context, table, calls, lookups)
-        self._placing = Placing(context, calls, lookups, table, blocks)
+        self._placing = Placing(context, calls, lookups, table, blocks, self.reachability)
         self._replication = Replication(context, table, calls, blocks)
         showing = Showing(context, table, calls, lookups)
         self._pointers = Pointers(context, table, lookups, showing, owner)
@@ -118,11 +120,14 @@ class Kademlia:
     def up(self, given: PeerUp) -> None:
         """A peer is connected."""
         self.reachability.up(given)
-        self._membership.up(given.contact, given.place, reached=given.reached)
+        if self.reachability.is_listed(given.contact.peer):
+            self._membership.up(given.contact, given.place, reached=given.reached)
         self.saw(given.contact)
 
     def saw(self, contact: Contact) -> None:
-        """A peer is connected, or sent a message."""
+        """A peer is connected, or sent a message: it is known, if others can dial it."""
+        if not self.reachability.is_listed(contact.peer):
+            return
         seen = self._table.saw(contact, self._turn.now)
         if seen is Seen.NEW:
             self._replication.changed(contact.peer)
@@ -138,9 +143,15 @@ class Kademlia:
 
     def own_reach_changed(self) -> None:
         """The node can be dialled in another way."""
+        self._owner.own_reach_changed()
 
     def reach_changed(self, contact: Contact) -> None:
-        """A connected peer can be dialled in another way."""
+        """A connected peer can be dialled in another way: it is listed now, or no longer."""
+        if self.reachability.is_listed(contact.peer):
+            self.saw(contact)
+        elif self._table.remove(contact.peer):
+            self._replication.changed(contact.peer)
+        self._owner.reach_changed(contact)
 
     @property
     def known_count(self) -> int:
@@ -259,13 +270,14 @@ class Kademlia:
         then: Callable[[list[int]], None],
         *,
         keep_local: bool = True,
+        also: Sequence[PeerId] = (),
     ) -> None:
         """Place blocks on the r peers closest to each; `then` gets how many keep each on disk.
 
-        The node counts as one of the r if it is among them, unless told not to keep it. `then`
-        may be called at once.
+        The node counts as one of the r if it is among them, unless told not to keep it. Peers to
+        ask `also` count where fewer than r others can be dialled. `then` may be called at once.
         """
-        self._placing.store(blocks, then, keep_local=keep_local)
+        self._placing.store(blocks, then, keep_local=keep_local, also=also)
 
     def put_pointer(self, named: Named, then: Callable[[int], None]) -> None:
         """Place a name's pointers on the r peers closest; `then` gets how many keep them on disk.
@@ -299,6 +311,9 @@ class Kademlia:
             case FindPeers(request=request, key=key, count=count):
                 most = self._parameters.bucket_size
                 closest = self._table.closest(key, min(count or most, most), (sender,))
+                asked_for = self.reachability.relayed_at(key)
+                if asked_for is not None and asked_for.peer != sender:
+                    closest = [asked_for, *closest[: most - 1]]
                 self._turn.send(sender, Peers(request, tuple(closest)))
             case (
                 Peers(request=request)

@@ -17,6 +17,7 @@ from pulsarcast.protocol.dht.blocks import Blocks
 from pulsarcast.protocol.dht.calls import TIMER_GRAIN_S, Calls
 from pulsarcast.protocol.dht.lookup import Lookup
 from pulsarcast.protocol.dht.lookups import Lookups
+from pulsarcast.protocol.dht.reachability import Reachability
 from pulsarcast.protocol.dht.routing import RoutingTable
 from pulsarcast.protocol.messages import Contact, DhtMessage, StoreBlocks, Stored
 
@@ -35,9 +36,10 @@ Counted = Callable[[list[int]], None]
 class _Store:
     """One call of `store`."""
 
-    __slots__ = ("counts", "deadline_s", "left", "then")
+    __slots__ = ("also", "counts", "deadline_s", "left", "then")
 
-    def __init__(self, size: int, deadline_s: float, then: Counted) -> None:
+    def __init__(self, size: int, deadline_s: float, then: Counted, also: Sequence[PeerId]) -> None:
+        self.also = also
         self.counts = [0] * size
         self.left = size
         self.deadline_s = deadline_s
@@ -98,6 +100,7 @@ class Placing:
         "_patience_s",
         "_placed",
         "_queues",
+        "_reachability",
         "_replicas",
         "_stores",
         "_table",
@@ -106,8 +109,15 @@ class Placing:
     )
 
     def __init__(
-        self, context: Context, calls: Calls, lookups: Lookups, table: RoutingTable, blocks: Blocks
+        self,
+        context: Context,
+        calls: Calls,
+        lookups: Lookups,
+        table: RoutingTable,
+        blocks: Blocks,
+        reachability: Reachability,
     ) -> None:
+        self._reachability = reachability
         self._turn = context.turn
         self._table = table
         self._calls = calls
@@ -122,9 +132,16 @@ class Placing:
         self._placed = 0
         self._timer: int | None = None
 
-    def store(self, blocks: Sequence[bytes], then: Counted, *, keep_local: bool) -> None:
+    def store(
+        self,
+        blocks: Sequence[bytes],
+        then: Counted,
+        *,
+        keep_local: bool,
+        also: Sequence[PeerId] = (),
+    ) -> None:
         """Place blocks; `then` gets how many peers keep each."""
-        store = _Store(len(blocks), self._turn.now + self._patience_s, then)
+        store = _Store(len(blocks), self._turn.now + self._patience_s, then, also)
         if not blocks or self._placed + len(blocks) > PLACED_MAX:
             then(store.counts)
             return
@@ -165,7 +182,8 @@ class Placing:
                 return
             # Peers that were only named may replace those that answered and fail.
             named = lookup.candidates(2 * self._bucket_size)
-            placement.places = [each for each in named if each.peer not in placement.holders][::-1]
+            others = [each for each in named if each.peer not in placement.holders]
+            placement.places = [*map(Contact, reversed(placement.store.also)), *others[::-1]]
             if keep_local:
                 self._count_ourselves(placement)
             self._advance(placement)
@@ -173,11 +191,16 @@ class Placing:
         self._lookups.find_peers(placement.key, found, count=self._replicas)
 
     def _count_ourselves(self, placement: _Placement) -> None:
-        """The node is one of the r if it is close enough: then its own disk counts."""
+        """The node is one of the r if it is close enough: then its own disk counts.
+
+        One that cannot be dialled is farther than all that can.
+        """
+        is_public = self._reachability.is_public(self._turn.me)
         away = peer_key(self._turn.me) ^ placement.key
         closer = sum(
-            peer_key(contact.peer) ^ placement.key < away
+            not is_public or peer_key(contact.peer) ^ placement.key < away
             for contact in placement.places[-self._replicas :]
+            if contact.peer not in placement.store.also
         )
         if closer >= self._replicas:
             return

@@ -6,10 +6,11 @@ decide by majority, so one liar moves nothing while others report.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
-from pulsarcast.model.ids import PeerId
+from pulsarcast.model.ids import PeerId, is_closer, peer_key
+from pulsarcast.model.keys import Key
 from pulsarcast.model.reach import Reach
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.effects import DialBack
@@ -71,9 +72,10 @@ class Report(NamedTuple):
 class _Peer:
     """A connected peer, as far as dialling goes."""
 
-    __slots__ = ("dialled", "near", "place", "reach", "relayed")
+    __slots__ = ("contact", "dialled", "near", "place", "reach", "relayed")
 
     def __init__(self, given: PeerUp) -> None:
+        self.contact = given.contact
         self.reach = given.reach
         self.place = given.place
         self.near = given.near
@@ -93,6 +95,7 @@ class Reachability:
         "_owner",
         "_peers",
         "_relayed",
+        "_relayed_peers",
         "_served",
         "_timer",
         "_turn",
@@ -112,6 +115,8 @@ class Reachability:
         self._declared = False
         self._relayed = False
         self._peers: dict[PeerId, _Peer] = {}
+        self._relayed_peers: dict[Key, PeerId] = {}
+        """The connected peers that others can dial through relays alone, by their keys."""
         self.since_us = 0
         """When the node's own reach changed last."""
         self.reports: dict[str, Report] = {}
@@ -156,9 +161,10 @@ class Reachability:
         peer = given.contact.peer
         self._peers.pop(peer, None)
         known = self._peers[peer] = _Peer(given)
+        self._note(peer, known)
         if len(self._peers) > CONNECTED_MAX:
             public = (each for each, it in self._peers.items() if it.reach is Reach.PUBLIC)
-            del self._peers[next(public, next(iter(self._peers)))]
+            self._forget(next(public, next(iter(self._peers))))
         if self._declared:
             return
         if not given.reached and not given.relayed:
@@ -169,13 +175,28 @@ class Reachability:
 
     def lost(self, peer: PeerId) -> None:
         """A connection ended."""
-        self._peers.pop(peer, None)
+        self._forget(peer)
         self._asked.pop(peer, None)
+
+    def _note(self, peer: PeerId, known: _Peer) -> None:
+        if known.reach is Reach.RELAYED:
+            self._relayed_peers[peer_key(peer)] = peer
+        else:
+            self._relayed_peers.pop(peer_key(peer), None)
+
+    def _forget(self, peer: PeerId) -> None:
+        self._peers.pop(peer, None)
+        self._relayed_peers.pop(peer_key(peer), None)
 
     def of(self, peer: PeerId) -> Reach:
         """What a connected peer says of itself; a peer that is not connected is only hearsay."""
         known = self._peers.get(peer)
         return Reach.UNKNOWN if known is None else known.reach
+
+    def relayed_at(self, key: Key) -> Contact | None:
+        """The connected peer with this key, if others can dial it through a relay alone."""
+        peer = self._relayed_peers.get(key)
+        return None if peer is None else self._peers[peer].contact
 
     def is_connected(self, peer: PeerId) -> bool:
         """Whether there is a connection to a peer."""
@@ -195,6 +216,37 @@ class Reachability:
             return True
         return known.reach is Reach.UNKNOWN and known.dialled
 
+    def is_public(self, peer: PeerId) -> bool:
+        """Whether a peer, or the node itself, may keep trees and replicas for others."""
+        return self.reach is Reach.PUBLIC if peer == self._turn.me else self.is_listed(peer)
+
+    def ranks_before(self, peer: PeerId, other: PeerId, key: Key) -> bool:
+        """Whether a peer acts as root rather than another one: public peers first, then by key."""
+        public = self.is_public(peer)
+        return is_closer(peer, other, key) if public is self.is_public(other) else public
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the node knows that no peer can dial it directly."""
+        return self.reach in (Reach.PRIVATE, Reach.RELAYED)
+
+    def in_reserve(self, key: Key) -> list[PeerId]:
+        """The connected peers that are not listed, those closest to a key first."""
+        unlisted = (peer for peer in self._peers if not self.is_listed(peer))
+        return sorted(unlisted, key=lambda peer: peer_key(peer) ^ key)
+
+    def one_per_place(self, peers: Iterable[PeerId]) -> list[PeerId]:
+        """The connected and unlisted of some peers, at most one that a relay of one place carries.
+
+        A relay that ends would take all copies behind it away at once.
+        """
+        found: dict[str | PeerId, PeerId] = {}
+        for peer in peers:
+            known = self._peers.get(peer)
+            if known is not None and not self.is_listed(peer):
+                found.setdefault(known.place if known.relayed else peer, peer)
+        return list(found.values())
+
     def is_dialable(self, peer: PeerId) -> bool:
         """Whether others may be told to dial a peer."""
         known = self._peers.get(peer)
@@ -211,9 +263,12 @@ class Reachability:
                 self._answered(sender, message)
             case ReachChanged(reach, addresses):
                 known = self._peers.get(sender)
-                if known is not None and known.reach is not reach:
-                    known.reach = reach
-                    self._owner.reach_changed(Contact(sender, addresses))
+                if known is not None:
+                    changed = known.reach is not reach
+                    known.reach, known.contact = reach, Contact(sender, addresses)
+                    self._note(sender, known)
+                    if changed:
+                        self._owner.reach_changed(known.contact)
 
     def dialled_back(self, peer: PeerId, address: str) -> None:
         """The driver has dialled a peer back: tell the peer what came of it."""

@@ -157,23 +157,9 @@ class RoutingTable:
             aside.factor = min(aside.factor * 2, BACKOFF_FACTOR_MAX)
             aside.retry_s = now + self._retry_s * aside.factor
             return False
-        key = peer_key(peer)
-        bucket = self._buckets.get((key ^ self.me).bit_length() - 1)
-        known = None
-        if bucket is not None:
-            known = bucket.live.pop(key, None)
-            if known is not None:
-                self._count -= 1
-                if bucket.spare:
-                    # The spare heard from last is the likeliest to live.
-                    newest, spare = bucket.spare.popitem()
-                    bucket.live[newest] = spare
-                    self._count += 1
-            elif bucket.spare is not None:
-                known = bucket.spare.pop(key, None)
-                if known is not None and peer not in self._kept:
-                    return False
-                known = None
+        known = self._take_out(peer)
+        if known is None and self._drop_spare(peer) and peer not in self._kept:
+            return False
         if known is None and peer not in self._kept:
             self._shunned[peer] = now + self._retry_s
             if len(self._shunned) > SHUNNED_MAX:
@@ -187,6 +173,32 @@ class RoutingTable:
                     del self._failed[oldest]
                     break
         return known is not None
+
+    def remove(self, peer: PeerId) -> bool:
+        """A peer is up and belongs here no longer; returns whether it was a live contact."""
+        self._drop_spare(peer)
+        return self._take_out(peer) is not None
+
+    def _take_out(self, peer: PeerId) -> Contact | None:
+        """Take a live contact out, and let a spare take its place."""
+        key = peer_key(peer)
+        bucket = self._buckets.get((key ^ self.me).bit_length() - 1)
+        known = None if bucket is None else bucket.live.pop(key, None)
+        if bucket is not None and known is not None:
+            self._count -= 1
+            if bucket.spare:
+                # The spare heard from last is the likeliest to live.
+                newest, spare = bucket.spare.popitem()
+                bucket.live[newest] = spare
+                self._count += 1
+        return known
+
+    def _drop_spare(self, peer: PeerId) -> bool:
+        key = peer_key(peer)
+        bucket = self._buckets.get((key ^ self.me).bit_length() - 1)
+        if bucket is None or bucket.spare is None:
+            return False
+        return bucket.spare.pop(key, None) is not None
 
     @property
     def shuns(self) -> bool:

@@ -17,7 +17,7 @@ from typing import assert_never
 
 import msgspec
 
-from pulsarcast.model.ids import Cid, PeerId, is_closer, peer_key
+from pulsarcast.model.ids import Cid, PeerId, peer_key
 from pulsarcast.model.keys import KEY_BITS, Key
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
@@ -81,6 +81,7 @@ class DisseminationCube:
         self.open = started
         self.leaving = False
         self.search = JoinSearch(topic, root, context, dht, self)
+        self._reachability = dht.reachability
         self.candidates = Candidates(
             context, wanted=self._wants, ask=self._introduce, idle=self._explore
         )
@@ -125,8 +126,7 @@ class DisseminationCube:
         return self.attached and not self._knows_closer()
 
     def _knows_closer(self) -> bool:
-        key = self.search.walk.root_key
-        return any(is_closer(member, self.turn.me, key) for member in self.members)
+        return any(map(self.search.ranks_before_node, self.members))
 
     def path_from_here(self) -> tuple[PeerId, ...]:
         """The node itself."""
@@ -345,7 +345,8 @@ class DisseminationCube:
 
     def _closest(self, key: Key, count: int, asker: PeerId) -> tuple[Contact, ...]:
         closest = self.members.closest(key, count + 1)
-        return tuple(Contact(peer) for peer in closest if peer != asker)[:count]
+        dialable = filter(self._reachability.is_dialable, closest)
+        return tuple(Contact(peer) for peer in dialable if peer != asker)[:count]
 
     def hear_of(self, contacts: tuple[Contact, ...], namer: PeerId) -> None:
         """A member names others."""
@@ -380,6 +381,11 @@ class DisseminationCube:
         if peer in self.members:
             self.candidates.lost_member(peer)
         self._remove(peer)
+
+    def reach_changed(self, peer: PeerId) -> None:
+        """A connected peer, or the node itself, can be dialled in another way."""
+        if self.is_root and (peer == self.turn.me or self.search.ranks_before_node(peer)):
+            self.search.look_out_soon()
 
     def drop_silent(self, peer: PeerId) -> None:
         """A member does not answer: it counts as lost, though its connection stands."""

@@ -1,15 +1,16 @@
 """The search for a node's place in a topic's overlay (docs/spec/pulsarcast.md, "Join"; cube.md).
 
 A peer that failed is avoided for a while, and a peer that leads into the node's own subtree until
-the node has a place. After a failure the search begins again, later and later. If no closer peer is
-alive the overlay needs a root: the node. An acting root goes on looking for a closer peer, so that
-parts of a topic that lost each other merge again.
+the node has a place. After a failure the search begins again, later and later. If no peer that
+ranks before the node is alive the overlay needs a root: the node. Public peers rank before others,
+and closer ones before farther ones (docs/spec/reach.md). An acting root goes on looking for a
+better one, so that parts of a topic that lost each other merge again.
 """
 
 from collections.abc import Iterable
 from typing import Protocol
 
-from pulsarcast.model.ids import Cid, PeerId, is_closer
+from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.member_search import DeadEnd, MemberSearch, NobodyFound
@@ -56,6 +57,7 @@ class JoinSearch:
         owner: JoinOwner,
     ) -> None:
         self.walk = MemberSearch(topic, root, Role.MEMBER, context, dht, self)
+        self._reachability = dht.reachability
         self._turn = context.turn
         self._parameters = context.parameters
         self._owner = owner
@@ -80,7 +82,7 @@ class JoinSearch:
         if self._owner.leaving or self.walk.is_under_way:
             return
         self._turn.cancel(self._retry_timer)
-        if self.walk.root == self._turn.me:
+        if self.walk.root == self._turn.me and not self._reachability.is_private:
             self._owner.become_root()
         else:
             self.walk.begin()
@@ -107,8 +109,12 @@ class JoinSearch:
         self.walk.end()
         self._failures = 0
         self._moving = False
+        self._forget_failures()
+
+    def _forget_failures(self) -> None:
         self.walk.avoided.clear()
         self.walk.below.clear()
+        self.walk.reserve.clear()
 
     def lost(self, peer: PeerId) -> None:
         """A connection ended."""
@@ -128,9 +134,9 @@ class JoinSearch:
     def wait(self, sender: PeerId, message: Join) -> None:
         """Let a joiner wait, if there is room.
 
-        If both asked each other, the one closer to the root's key goes on, and the other waits.
+        If both asked each other, the one that ranks first goes on, and the other waits.
         """
-        if self.walk.is_asking(sender) and is_closer(sender, self._turn.me, self.walk.root_key):
+        if self.walk.is_asking(sender) and self.ranks_before_node(sender):
             self.refuse(sender, message, JoinCode.WAITING_FOR_YOU)
         elif len(self._waiting) < WAITING_MAX or sender in self._waiting:
             self._waiting[sender] = message
@@ -184,10 +190,25 @@ class JoinSearch:
 
     # Looking out.
 
+    def ranks_before_node(self, peer: PeerId) -> bool:
+        """Whether a peer is to act as root rather than the node."""
+        return self._reachability.ranks_before(peer, self._turn.me, self.walk.root_key)
+
+    @property
+    def is_top(self) -> bool:
+        """Whether no other peer can rank before the node: it is the author, and public."""
+        return self.walk.root == self._turn.me and self._reachability.is_public(self._turn.me)
+
+    def look_out_soon(self) -> None:
+        """Another peer may have become a better root."""
+        self._look_out_after(REJOIN_S + REJOIN_S * self._turn.rng.random())
+
     def keep_a_lookout(self) -> None:
         """Look now and then for a peer closer to the key, so that parts of a topic merge again."""
+        self._look_out_after(self._turn.jitter(self._parameters.root_search_s))
+
+    def _look_out_after(self, delay_s: float) -> None:
         self.end_lookout()
-        delay_s = self._turn.jitter(self._parameters.root_search_s)
         self._lookout_timer = self._turn.after(delay_s, self._look_out)
 
     def end_lookout(self) -> None:
@@ -196,8 +217,6 @@ class JoinSearch:
 
     def _look_out(self) -> None:
         self.keep_a_lookout()
-        is_author = self.walk.root == self._turn.me
-        if self._owner.is_root and not is_author and not self.walk.is_under_way:
-            self.walk.avoided.clear()
-            self.walk.below.clear()
+        if self._owner.is_root and not self.is_top and not self.walk.is_under_way:
+            self._forget_failures()
             self.walk.begin(look_up=True)

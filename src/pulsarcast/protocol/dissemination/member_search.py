@@ -12,7 +12,7 @@ from outside (`publishing.outside`), members to compare with or to read from (`m
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from pulsarcast.model.ids import Cid, PeerId, is_closer, peer_key
+from pulsarcast.model.ids import Cid, PeerId, peer_key
 from pulsarcast.model.keys import Key
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
@@ -24,6 +24,9 @@ REASKS_MAX = 16
 """Hops of a search up to which a full parent is asked again that named a child to avoid."""
 FORGIVEN_S = 5.0
 """How long a peer that failed is not asked again, even if others name it."""
+RESERVE_MAX = 16
+"""Connected peers that cannot be dialled and that a node which is not public asks in one series of
+searches: as many idle connections as its driver keeps. A public node asks one, at random."""
 FIRST_ASKED = 3
 """Closest peers of a lookup that the searches of a visitor begin at, in turn."""
 
@@ -73,6 +76,8 @@ class MemberSearch:
         """Peers that failed, and when."""
         self.below: dict[PeerId, None] = {}
         """Peers that lead into the searcher's own subtree."""
+        self.reserve: dict[PeerId, None] = {}
+        """Connected peers that were asked in case they are members, since no other was found."""
         self._role = role
         self._turn = context.turn
         self._parameters = context.parameters
@@ -100,8 +105,9 @@ class MemberSearch:
     def begin(self, *, look_up: bool = False, rank: int = 0) -> None:
         """Ask the closest known peer, or where there is none one that a lookup finds.
 
-        A member asks only peers closer to the root's key than itself. A visitor has no place that
-        could close a cycle, and takes the first few of a lookup in turn, by `rank`.
+        A member asks only peers that rank before itself. Where there is none it asks connected
+        peers that are in no routing table: they may know a root. A visitor has no place that could
+        close a cycle, and takes the first few of a lookup in turn, by `rank`.
         """
         self._start()
         exclude = {**self.avoided, **self.below}
@@ -132,7 +138,10 @@ class MemberSearch:
         others = [each for each in contacts if each.peer != me and each.peer not in excluded]
         if self._role is Role.VISITOR:
             return others
-        return [each for each in others if is_closer(each.peer, me, self.root_key)]
+        return [each for each in others if self._ranks_before(each.peer, me)]
+
+    def _ranks_before(self, peer: PeerId, other: PeerId) -> bool:
+        return self._dht.reachability.ranks_before(peer, other, self.root_key)
 
     def _looked_up(self, attempt: int | None, rank: int, contacts: list[Contact]) -> None:
         if attempt != self._attempt or self._target is not None:
@@ -140,8 +149,25 @@ class MemberSearch:
         if candidates := self._candidates(contacts):
             first = candidates[rank % min(FIRST_ASKED, len(candidates))]
             self._ask(first, handed_down=False)
-        else:
+        elif not self._ask_reserve():
             self._owner.search_failed(NobodyFound(is_alone=not contacts))
+
+    def _ask_reserve(self) -> bool:
+        """Ask a connected peer that lookups do not find; returns whether there is one left."""
+        if self._role is Role.VISITOR:
+            return False
+        reachability, turn = self._dht.reachability, self._turn
+        is_public = reachability.is_public(turn.me)
+        if len(self.reserve) >= (1 if is_public else RESERVE_MAX):
+            return False
+        passed = {**self.avoided, **self.below, **self.reserve}
+        peers = [peer for peer in reachability.in_reserve(self.root_key) if peer not in passed]
+        if not peers:
+            return False
+        peer = peers[turn.rng.randrange(len(peers))] if is_public else peers[0]
+        self.reserve[peer] = None
+        self._ask(Contact(peer), handed_down=False)
+        return True
 
     def _ask(self, contact: Contact, *, handed_down: bool) -> None:
         assert self._attempt is not None
@@ -171,7 +197,7 @@ class MemberSearch:
         if self._turn.now - self.avoided.get(peer, self._turn.now) > FORGIVEN_S:
             # Another peer knows it as alive: it may be back.
             del self.avoided[peer]
-        leads_on = handed_down or is_closer(peer, sender, self.root_key)
+        leads_on = handed_down or self._ranks_before(peer, sender)
         may_ask = peer != self._turn.me and peer not in self.avoided
         if leads_on and may_ask and self._steps < REFERRALS_MAX:
             self._ask(message.contact, handed_down=handed_down)
@@ -191,4 +217,8 @@ class MemberSearch:
     def dead_end(self, *, below: bool = False) -> None:
         """Tell the owner that the peer which was asked leads no further."""
         assert self._target is not None
-        self._owner.search_failed(DeadEnd(self._target, below))
+        target, self._target = self._target, None
+        if target not in self.reserve or below:
+            self._owner.search_failed(DeadEnd(target, below))
+        elif not self._ask_reserve():
+            self._owner.search_failed(NobodyFound(is_alone=False))

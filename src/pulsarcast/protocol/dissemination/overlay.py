@@ -156,6 +156,9 @@ class Membership(Protocol):
     def lost(self, peer: PeerId) -> None:
         """A connection ended."""
 
+    def reach_changed(self, peer: PeerId) -> None:
+        """A connected peer, or the node itself, can be dialled in another way."""
+
     def receive(self, sender: PeerId, message: Join | OverlayMessage) -> None:
         """A peer wants to join, or says something about the node's place or its own."""
 

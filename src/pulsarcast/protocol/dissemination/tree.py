@@ -2,17 +2,19 @@
 
 There is one tree per topic, rooted at its author (docs/spec/pulsarcast.md).
 
-A join travels to peers ever closer to the root's key, so the way up has no cycle. Where a full
+A join travels to peers ever closer to the root's key, so the way up has no cycle. Peers that cannot
+be dialled are below those that can (docs/spec/reach.md, Who acts as root). Where a full
 parent hands a joiner down to one of its children, distance proves nothing any more: the answer
 carries the path to the root, and no node attaches below itself. Paths travel with every heartbeat,
 so a cycle made by a race is found and broken. When the root is gone, the closest live peer to the
 key acts as root and keeps looking for a closer one, so that trees split by a partition merge again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import assert_never
 
-from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.ids import Cid, PeerId, is_closer
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.join_search import JoinSearch
@@ -37,6 +39,11 @@ from pulsarcast.protocol.messages import (
 
 PATH_MAX = 255
 """Peers between a node and the root; a longer path is a cycle, or a lie."""
+CHILDREN_MAX = 64
+"""Children of a node that can hand joiners down to none of them: no peer can dial those. Beyond
+it joiners are handed down all the same, to children that only relays lead to, or in vain."""
+HANDED_MAX = 64
+"""Joiners remembered that were handed down: bounds memory."""
 MEMBERS_MAX = 16
 """Members remembered to choose lazy neighbours from: bounds memory."""
 
@@ -63,6 +70,8 @@ class DisseminationTree:
         self.parent: PeerId | None = None
         self.path: tuple[PeerId, ...] = ()
         """From the parent, first, to the root, last; empty for a root."""
+        self._below_private = False
+        """Whether the root that the parent named cannot be dialled."""
         self.children: dict[PeerId, None] = {}
         self.links: dict[PeerId, Link] = {}
         self.is_root = False
@@ -72,7 +81,10 @@ class DisseminationTree:
         """Whether the node has its start, and takes children in; if not, it asks for one."""
         self.leaving = False
         self.search = JoinSearch(topic, root, context, dht, self)
+        self._reachability = dht.reachability
         self._turn_of_child = 0
+        self._handed: dict[PeerId, tuple[int, int]] = {}
+        """Joiners handed down lately: the attempt, and how often each was handed down in it."""
         self._leave_timer: int | None = None
         self._start_timer: int | None = None
 
@@ -93,6 +105,11 @@ class DisseminationTree:
         """Whether the node is a root with children."""
         return self.parent is None and bool(self.children)
 
+    @property
+    def private_root(self) -> bool:
+        """Whether the root cannot be dialled directly, as far as the root says so."""
+        return self._below_private if self.parent is not None else self._reachability.is_private
+
     def path_from_here(self) -> tuple[PeerId, ...]:
         """The node's path to the root, the node first."""
         return (self.turn.me, *self.path)
@@ -108,9 +125,10 @@ class DisseminationTree:
         self.search.begin()
 
     def become_root(self) -> None:
-        """No peer is above the node: it is the root itself, or the closest live peer to its key."""
+        """No peer is above the node: it is the author, or ranks first among those alive."""
         if self.root_peer != self.turn.me:
             self.counts["acting_root"] += 1
+        if not self.search.is_top:
             self.search.keep_a_lookout()
         old, self.parent, self.path = self.parent, None, ()
         if old is not None:
@@ -147,7 +165,7 @@ class DisseminationTree:
             if sender != self.parent and not self.search.walk.is_asking(sender):
                 self.turn.send(sender, Leave(self.topic))
             return
-        if self.is_cycle(message.path):
+        if self.is_cycle(message.path) or self._outranks(message.path, message.private_root):
             self.turn.send(sender, Leave(self.topic))
             self.search.walk.dead_end()
             return
@@ -160,6 +178,7 @@ class DisseminationTree:
             # Two nodes that both looked for a parent: the path says who is above.
             del self.children[sender]
         self.parent, self.path, self.is_root = sender, message.path, False
+        self._below_private = message.private_root
         self.links[sender] = Link(self.parameters.window, self.turn.now)
         self.search.end_lookout()
         if merged:
@@ -187,6 +206,15 @@ class DisseminationTree:
         """Whether attaching there would put the node below itself."""
         return self.turn.me in path or len(path) >= PATH_MAX
 
+    def _outranks(self, path: tuple[PeerId, ...], private_root: bool) -> bool:
+        """Whether the node, and not the root of this path, is to act as root.
+
+        Among public peers any root will do, until it finds a closer one, but for the author.
+        """
+        if self._reachability.is_public(self.turn.me):
+            return private_root or self.search.is_top
+        return private_root and is_closer(self.turn.me, path[-1], self.search.walk.root_key)
+
     def is_above(self, peer: PeerId) -> bool:
         """Whether a peer that wants to be a child is on the node's path to the root."""
         return peer in self.path
@@ -206,8 +234,11 @@ class DisseminationTree:
             self.search.wait(sender, message)
         elif sender in self.children or len(self.children) < self.parameters.fanout:
             self._take_in(sender, message)
+        elif (child := self._child_for(sender, message)) is None:
+            self.counts["overfill"] += 1
+            self._take_in(sender, message)
         else:
-            self._hand_down(sender, message)
+            self._hand_down(sender, message, child)
 
     def let_in(self) -> None:
         """The node has a place and a start: answer the peers that waited for it."""
@@ -233,17 +264,38 @@ class DisseminationTree:
                 self.topic,
                 message.attempt,
                 self.path_from_here(),
-                tuple(Contact(child) for child in self.children if child != sender)[:4],
+                self.to_name((child for child in self.children if child != sender), 4),
                 self.owner.digest(),
+                self.private_root,
             ),
         )
 
-    def _hand_down(self, sender: PeerId, message: Join) -> None:
-        """The node is full: its children take turns, so that the tree grows evenly."""
-        self.counts["hand_down"] += 1
-        children = list(self.children)
+    def to_name(self, peers: Iterable[PeerId], count: int) -> tuple[Contact, ...]:
+        """Some of these peers, to be named to others: only those that others can dial."""
+        dialable = filter(self._reachability.is_dialable, peers)
+        return tuple(Contact(peer) for peer in islice(dialable, count))
+
+    def _child_for(self, sender: PeerId, message: Join) -> PeerId | None:
+        """The child to hand a joiner down to: they take turns, so that the tree grows evenly.
+
+        None: the joiner can dial none of them, so that the node has to take it in.
+        """
+        children = [child for child in self.children if self._reachability.is_dialable(child)]
+        attempt, times = self._handed.pop(sender, (message.attempt, 0))
+        times = times + 1 if attempt == message.attempt else 1
+        self._handed[sender] = (message.attempt, times)
+        if len(self._handed) > HANDED_MAX:
+            del self._handed[next(iter(self._handed))]
+        if times > len(children):
+            # It asked again after each of them.
+            if len(self.children) < CHILDREN_MAX:
+                return None
+            children = list(self.children)
         self._turn_of_child += 1
-        child = children[self._turn_of_child % len(children)]
+        return children[self._turn_of_child % len(children)]
+
+    def _hand_down(self, sender: PeerId, message: Join, child: PeerId) -> None:
+        self.counts["hand_down"] += 1
         self.turn.send(
             sender, JoinReferred(self.topic, message.attempt, Contact(child), handed_down=True)
         )
@@ -303,15 +355,32 @@ class DisseminationTree:
         """The sender takes the node for a neighbour, and would send everything twice."""
         self.turn.send(sender, Leave(self.topic))
 
-    def heard_path(self, sender: PeerId, path: tuple[PeerId, ...]) -> None:
+    def heard_path(
+        self, sender: PeerId, path: tuple[PeerId, ...], *, private_root: bool = False
+    ) -> None:
         """The parent says its path: one that comes through the node is a cycle."""
         if sender != self.parent or not path:
             return
         if self.is_cycle(path):
             self.counts["cycle_broken"] += 1
             self.look_elsewhere()
-        elif path != self.path:
-            self.path = path
+        elif self._outranks(path, private_root):
+            self.look_elsewhere()
+        elif (path, private_root) != (self.path, self._below_private):
+            self.path, self._below_private = path, private_root
+            self.owner.path_changed()
+
+    def reach_changed(self, peer: PeerId) -> None:
+        """A connected peer, or the node itself, can be dialled in another way."""
+        if self.leaving or not self.attached:
+            return
+        if peer != self.turn.me:
+            if self.is_root and self.search.ranks_before_node(peer):
+                self.search.look_out_soon()
+        elif self.parent is not None and self._outranks(self.path, self._below_private):
+            self.look_elsewhere()
+        elif self.is_root:
+            self.search.look_out_soon()
             self.owner.path_changed()
 
     # Leaving.

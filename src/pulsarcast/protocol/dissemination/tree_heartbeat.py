@@ -114,7 +114,7 @@ class Heartbeat:
             # The sender takes the node for its parent, and would wait for events in vain.
             self.turn.send(sender, Leave(self.topic))
             return
-        self.tree.heard_path(sender, message.path)
+        self.tree.heard_path(sender, message.path, private_root=message.private_root)
         if message.answer:
             self.turn.send(sender, self._status(answer=False))
             return
@@ -150,5 +150,12 @@ class Heartbeat:
         self.tree.send_children(lambda: self._status(answer=False))
 
     def _status(self, *, answer: bool) -> Status:
-        told = tuple(Contact(peer) for peer in list(self.tree.members)[-MEMBERS_TOLD:])
-        return Status(self.topic, self.owner.digest(), self.tree.path_from_here(), told, answer)
+        told = self.tree.to_name(reversed(self.tree.members), MEMBERS_TOLD)
+        return Status(
+            self.topic,
+            self.owner.digest(),
+            self.tree.path_from_here(),
+            told,
+            answer,
+            self.tree.private_root,
+        )

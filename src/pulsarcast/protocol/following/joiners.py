@@ -4,7 +4,8 @@ A member takes a joiner in; any other node refers it to a peer closer to the roo
 closer peer is alive, the node becomes the keeper of the tree, for as long as the tree needs one.
 """
 
-from pulsarcast.model.ids import Cid, PeerId, is_closer, peer_key
+from pulsarcast.model.ids import Cid, PeerId, peer_key
+from pulsarcast.model.keys import Key
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.following.descriptors import Descriptors
@@ -41,12 +42,11 @@ class Joiners:
             self.turn.send(sender, JoinRefused(message.topic, message.attempt, "stopping"))
             return
         key = peer_key(message.root)
-        if message.root != self.turn.me:
-            contacts = self.dht.closest_known(key, 1, exclude=(sender,))
-            if contacts and is_closer(contacts[0].peer, self.turn.me, key):
-                self._refer(sender, message, contacts[0])
-                return
-        self._look_further(sender, message)
+        contacts = self.dht.closest_known(key, 1, exclude=(sender,))
+        if contacts and self._ranks_before(contacts[0].peer, key):
+            self._refer(sender, message, contacts[0])
+        else:
+            self._look_further(sender, message)
 
     def _look_further(self, sender: PeerId, message: Join) -> None:
         """No known peer is closer: look the key up, and keep the tree if no peer is found."""
@@ -58,15 +58,24 @@ class Joiners:
                 topic.overlay.receive(sender, message)
                 return
             for contact in contacts:
-                if contact.peer != sender and is_closer(contact.peer, self.turn.me, key):
+                if contact.peer != sender and self._ranks_before(contact.peer, key):
                     self._refer(sender, message, contact)
                     return
-            if message.role is Role.VISITOR:
+            if message.role is Role.VISITOR or not self._ranks_before_joiner(sender, key):
                 self.turn.send(sender, JoinRefused(message.topic, message.attempt, "no member"))
                 return
             self.descriptors.find(message.topic, lambda found: self._keep(found, message))
 
         self.dht.lookup(key, found)
+
+    def _ranks_before(self, peer: PeerId, key: Key) -> bool:
+        return self.dht.reachability.ranks_before(peer, self.turn.me, key)
+
+    def _ranks_before_joiner(self, joiner: PeerId, key: Key) -> bool:
+        """Whether the node would be a better root than a joiner: only a public node is."""
+        reachability = self.dht.reachability
+        is_public = reachability.is_public(self.turn.me)
+        return is_public and reachability.ranks_before(self.turn.me, joiner, key)
 
     def _refer(self, sender: PeerId, message: Join, contact: Contact) -> None:
         referred = JoinReferred(message.topic, message.attempt, contact, handed_down=False)

@@ -36,6 +36,9 @@ from pulsarcast.protocol.topic.topic import Topic
 NONCE_BYTES = 16
 REPLICATION_ATTEMPTS = 3
 """Attempts at r replicas before the caller is told how many there are: bounds its wait."""
+MEMBERS_ASKED = 8
+"""Neighbours that may keep a replica where fewer than r peers can be dialled: twice r, or a little
+more, since several may be behind one relay."""
 
 Done = Callable[[EventDescriptor, int], None]
 """Called with the event and its number of replicas (0: on the node's own disk only)."""
@@ -275,14 +278,17 @@ class Publisher:
         def stored(counts: list[int]) -> None:
             replicas = counts[0]
             # In a small network there may be no other peer to ask.
-            wanted = min(self.parameters.replicas, self.dht.known_count + 1)
+            wanted = min(self.parameters.replicas, self.dht.known_count + 1 + len(also))
             if replicas >= wanted or attempt >= REPLICATION_ATTEMPTS:
                 done(event, replicas)
                 return
             delay = self.turn.jitter(self.parameters.rpc_timeout_s * attempt)
             self.turn.after(delay, lambda: self._replicate(event, attempt + 1, done))
 
-        self.dht.store([event.block], stored)
+        topic = self.followed.members.get(event.topic)
+        members = () if topic is None else topic.overlay.first_to_hear(MEMBERS_ASKED)
+        also = self.dht.reachability.one_per_place(members)
+        self.dht.store([event.block], stored, also=also)
 
     def replicate_again(self, event: EventDescriptor, done: Done) -> None:
         """Count, and if need be complete, the replicas of an event published before."""
