@@ -18,6 +18,7 @@ from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.blocks import Blocks, BlocksOwner
 from pulsarcast.protocol.dht.calls import Calls
 from pulsarcast.protocol.dht.listings import Listings
+from pulsarcast.protocol.dht.lookup import Lookup
 from pulsarcast.protocol.dht.lookups import Lookups
 from pulsarcast.protocol.dht.membership import Membership
 from pulsarcast.protocol.dht.placing import Placing
@@ -46,7 +47,7 @@ from pulsarcast.protocol.messages import (
     StorePointer,
     WantBlocks,
 )
-from pulsarcast.protocol.store import StateRow
+from pulsarcast.protocol.store import Block, LoadBlock, StateRow
 
 
 class KademliaOwner(BlocksOwner, PointersOwner, ReachOwner, Protocol):
@@ -243,11 +244,18 @@ class Kademlia:
             found = answer.block
             return True
 
+        def looked_up(_: Lookup) -> None:
+            if found is None:
+                # No other peer has it, or there is none: the node itself may be a replica.
+                self._turn.load(LoadBlock(cid), Block, lambda answer: then(answer.block))
+            else:
+                then(found)
+
         # Replicas may have moved since it was stored, so a few more than r are asked.
         self._lookups.find(
             cid_key(cid),
             FindBlock(0, cid),
-            lambda _: then(found),
+            looked_up,
             judge=judge,
             count=min(self._parameters.bucket_size, 2 * self._parameters.replicas + 2),
         )

@@ -170,7 +170,7 @@ class Reachability:
         if not given.reached and not given.relayed:
             self._was_dialled |= not known.near
             self._report(peer, known, reached=True)
-        if known.dialled and self._found is Reach.UNKNOWN and len(self._asked) < ASKED_MAX:
+        if known.dialled and not self._is_proven and len(self._asked) < ASKED_MAX:
             self._ask_one(peer)
 
     def lost(self, peer: PeerId) -> None:
@@ -293,11 +293,15 @@ class Reachability:
 
     # The node's own reach.
 
+    @property
+    def _is_proven(self) -> bool:
+        """Whether reports say how the node is reached where it is now."""
+        return bool(self.reports) and self._found is not Reach.UNKNOWN
+
     def _ask(self) -> None:
         """Ask some peers, at different places where there is a choice, and again later."""
         self._turn.cancel(self._timer)
-        known = self._found is not Reach.UNKNOWN
-        delay_s = self._turn.jitter(RENEW_S if known else RETRY_S)
+        delay_s = self._turn.jitter(RENEW_S if self._is_proven else RETRY_S)
         self._timer = self._turn.after(delay_s, self._ask)
         self._asked.clear()
         if self._found is Reach.PUBLIC and self._was_dialled and self.reports:

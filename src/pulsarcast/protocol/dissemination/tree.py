@@ -364,11 +364,11 @@ class DisseminationTree:
         if self.is_cycle(path):
             self.counts["cycle_broken"] += 1
             self.look_elsewhere()
-        elif self._outranks(path, private_root):
-            self.look_elsewhere()
-        elif (path, private_root) != (self.path, self._below_private):
+            return
+        if (path, private_root) != (self.path, self._below_private):
             self.path, self._below_private = path, private_root
             self.owner.path_changed()
+        self._move_if_outranking(sender)
 
     def reach_changed(self, peer: PeerId) -> None:
         """A connected peer, or the node itself, can be dialled in another way."""
@@ -377,11 +377,18 @@ class DisseminationTree:
         if peer != self.turn.me:
             if self.is_root and self.search.ranks_before_node(peer):
                 self.search.look_out_soon()
-        elif self.parent is not None and self._outranks(self.path, self._below_private):
-            self.look_elsewhere()
+        elif self.parent is not None:
+            self._move_if_outranking(self.parent)
         elif self.is_root:
             self.search.look_out_soon()
             self.owner.path_changed()
+
+    def _move_if_outranking(self, parent: PeerId) -> None:
+        """Leave a root that is to be below the node; the parent forwards until then."""
+        outranks = self._outranks(self.path, self._below_private)
+        if outranks and not self.leaving and not self.search.walk.is_under_way:
+            self.counts["outranked"] += 1
+            self.search.move(parent, None)
 
     # Leaving.
 
