@@ -95,7 +95,7 @@ class Solo:
     def start(self) -> "Solo":
         """Begin, once the peers are in place."""
         for contact in self._contacts:
-            self.give(PeerUp(contact))
+            self.give(PeerUp(contact, reach=Reach.PUBLIC))
         self.give(self._start)
         return self
 

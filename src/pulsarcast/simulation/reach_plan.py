@@ -5,8 +5,9 @@ places in the middle, and relays or none. It promises what the protocol promises
 - One node, the first, stays public, keeps its disk, and is a contact of every other node. It may be
   killed, paused and cut off like any other; once the faults end, every node can dial it. So every
   node has a way to every other one, and all that is due has to be delivered.
-- A request to publish is sent to a publisher. Where there are no relays, and no publisher of a
-  topic stays public, only its publishers write in it.
+- Without relays correctness needs a public member that stays (docs/spec/reach.md): the first node
+  subscribes to every topic. A request to publish is sent to a publisher: where the author of a
+  topic does not stay public, only its publishers write in it.
 """
 
 from __future__ import annotations
@@ -73,7 +74,11 @@ def make_reach_plan(seed: int) -> RandomPlan:
     moves = _moves(rng, addresses, places, plan.duration_s - CALM_S)
     hidden = private | {step.a for step in moves if step.place and not step.place.is_public}
     topics = tuple(_writable(topic, hidden, relays=relays) for topic in plan.topics)
-    steps = [_by_author(rng, step, topics) for step in plan.steps if _is_promised(step)]
+    steps = [
+        _by_author(rng, step, topics)
+        for step in plan.steps
+        if _is_promised(step) and (relays or not _changes_anchor(step))
+    ]
     return msgspec.structs.replace(
         plan,
         topics=topics,
@@ -109,11 +114,15 @@ def _moves(rng: Random, addresses: _Addresses, places: list[Place], until_s: flo
 
 
 def _writable(topic: TopicPlan, hidden: set[int], *, relays: bool) -> TopicPlan:
-    """The topic with those authors only whose requests reach a publisher."""
-    if relays or topic.allowed is None or not hidden.issuperset(topic.allowed):
+    """The topic with a public member, and those authors only whose requests reach a publisher."""
+    if relays:
         return topic
-    authors = tuple(author for author in topic.authors if author in topic.allowed)
-    return msgspec.structs.replace(topic, authors=authors or topic.allowed[:1])
+    subscribers = tuple(dict.fromkeys((*topic.subscribers, ANCHOR)))
+    authors = topic.authors
+    if topic.allowed is not None and topic.creator in hidden:
+        authors = tuple(author for author in authors if author in topic.allowed)
+        authors = authors or topic.allowed[:1]
+    return msgspec.structs.replace(topic, subscribers=subscribers, authors=authors)
 
 
 def _by_author(rng: Random, step: Step, topics: tuple[TopicPlan, ...]) -> Step:
@@ -121,6 +130,10 @@ def _by_author(rng: Random, step: Step, topics: tuple[TopicPlan, ...]) -> Step:
     if step.action != "publish" or step.b in topics[step.a].authors:
         return step
     return msgspec.structs.replace(step, b=rng.choice(topics[step.a].authors))
+
+
+def _changes_anchor(step: Step) -> bool:
+    return step.action in ("subscribe", "unsubscribe") and step.b == ANCHOR
 
 
 def _is_promised(step: Step) -> bool:

@@ -153,17 +153,21 @@ class Membership(Protocol):
     def look_elsewhere(self) -> None:
         """The member that let the node in does not help: find another."""
 
+    def receive(self, sender: PeerId, message: Join | OverlayMessage) -> None:
+        """A peer wants to join, or says something about the node's place or its own."""
+
+
+class Connections(Protocol):
+    """What an overlay hears of the node's connections."""
+
     def lost(self, peer: PeerId) -> None:
         """A connection ended."""
 
     def reach_changed(self, peer: PeerId) -> None:
         """A connected peer, or the node itself, can be dialled in another way."""
 
-    def receive(self, sender: PeerId, message: Join | OverlayMessage) -> None:
-        """A peer wants to join, or says something about the node's place or its own."""
 
-
-class Overlay(Forwarding, Neighbourhood, Membership, Protocol):
+class Overlay(Forwarding, Neighbourhood, Membership, Connections, Protocol):
     """The way in which a topic's events travel, whole: a tree or a cube."""
 
 

@@ -56,6 +56,12 @@ class AnyBlocks:
     def shown_own_name(self, named: Named) -> None:
         """No test of blocks asks for it."""
 
+    def own_reach_changed(self) -> None:
+        """No test of blocks asks for it."""
+
+    def reach_changed(self, contact: Contact) -> None:
+        """No test of blocks asks for it."""
+
 
 class Node:
     """One node with its disk, as a driver would run it."""
@@ -100,6 +106,12 @@ class Node:
 
     def shown_own_name(self, named: Named) -> None:
         self.shown.append(named)
+
+    def own_reach_changed(self) -> None:
+        """No test of the DHT asks for it."""
+
+    def reach_changed(self, contact: Contact) -> None:
+        """No test of the DHT asks for it."""
 
     def do(self, act: Callable[[], None]) -> None:
         """Run one turn."""

@@ -5,10 +5,12 @@ from random import Random
 from typing import cast
 
 from pulsarcast.model.ids import PeerId
+from pulsarcast.model.reach import Reach
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.blocks import Blocks
 from pulsarcast.protocol.dht.calls import Answered, Calls, Question
 from pulsarcast.protocol.dht.lookups import Lookups
+from pulsarcast.protocol.dht.reachability import Reachability
 from pulsarcast.protocol.dht.routing import RoutingTable
 from pulsarcast.protocol.effects import Effect, Persist, Send, SetTimer
 from pulsarcast.protocol.messages import Contact, DhtMessage, Message
@@ -54,6 +56,8 @@ class Parts:
         self.owner = AnyBlocks()
         self.lookups = Lookups(self.context, self.table, self.calls)
         self.blocks = Blocks(self.context, self.table, self.owner)
+        self.reachability = Reachability(self.context, self.owner)
+        self.reachability.start(Reach.PUBLIC)
 
     def effects(self) -> list[Effect]:
         """What was wanted since the last look."""

@@ -12,6 +12,7 @@ from pulsarcast.protocol.dht.lookups import Lookups
 from pulsarcast.protocol.dht.membership import Membership
 from pulsarcast.protocol.dht.placing import Placing
 from pulsarcast.protocol.dht.pointers import Pointers
+from pulsarcast.protocol.dht.reachability import Reachability
 from pulsarcast.protocol.dht.replication import Replication
 from pulsarcast.protocol.dht.routing import RoutingTable
 from pulsarcast.protocol.dht.showing import Showing
@@ -44,6 +45,7 @@ class Bench:
         self.lookups = Lookups(self.context, self.table, self.calls)
         self.keeper = AnyBlocks()
         self.blocks = Blocks(self.context, self.table, self.keeper)
+        self.reachability = Reachability(self.context, self.keeper)
 
     def sync(self) -> None:
         """The disk has written all that it was given."""
@@ -100,7 +102,9 @@ def test_a_newcomer_asks_those_that_it_was_given_for_its_neighbours() -> None:
 def test_a_node_that_knows_nobody_is_the_one_replica_of_its_block() -> None:
     bench = Bench()
     counted: list[list[int]] = []
-    placing = Placing(bench.context, bench.calls, bench.lookups, bench.table, bench.blocks)
+    placing = Placing(
+        bench.context, bench.calls, bench.lookups, bench.table, bench.blocks, bench.reachability
+    )
     placing.store([b"block"], counted.append, keep_local=True)
     assert counted == []
     bench.sync()

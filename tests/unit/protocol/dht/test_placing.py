@@ -93,7 +93,9 @@ def test_one_alone_counts_what_it_keeps_beside_what_is_out_of_its_time() -> None
 
 def test_a_store_that_takes_too_long_is_answered_with_what_it_reached() -> None:
     parts = Parts(*peers(3))
-    placing = Placing(parts.context, parts.calls, parts.lookups, parts.table, parts.blocks)
+    placing = Placing(
+        parts.context, parts.calls, parts.lookups, parts.table, parts.blocks, parts.reachability
+    )
     counts: list[list[int]] = []
     placing.store([b"block"], counts.append, keep_local=False)
     timer = parts.timer()
@@ -110,7 +112,9 @@ def test_a_store_that_takes_too_long_is_answered_with_what_it_reached() -> None:
 
 def test_blocks_for_a_peer_that_has_answers_to_give_wait_and_leave_together() -> None:
     parts = Parts(*peers(3))
-    placing = Placing(parts.context, parts.calls, parts.lookups, parts.table, parts.blocks)
+    placing = Placing(
+        parts.context, parts.calls, parts.lookups, parts.table, parts.blocks, parts.reachability
+    )
     for block in (b"1", b"2", b"3", b"4"):
         placing.store([block], lambda _: None, keep_local=False)
     first = parts.questions.asked()[0][0]
@@ -122,7 +126,9 @@ def test_blocks_for_a_peer_that_has_answers_to_give_wait_and_leave_together() ->
 
 def test_too_many_blocks_at_once_are_refused_without_a_message() -> None:
     parts = Parts(*peers(3))
-    placing = Placing(parts.context, parts.calls, parts.lookups, parts.table, parts.blocks)
+    placing = Placing(
+        parts.context, parts.calls, parts.lookups, parts.table, parts.blocks, parts.reachability
+    )
     counts: list[list[int]] = []
     placing.store([b"block"] * (PLACED_MAX + 1), counts.append, keep_local=False)
     assert counts == [[0] * (PLACED_MAX + 1)]

@@ -8,6 +8,7 @@ import pytest
 from pulsarcast.model import trace
 from pulsarcast.model.events import PAYLOAD_BYTES_MAX, EventDescriptor, decode_event
 from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.reach import Reach
 from pulsarcast.protocol.effects import Effect, Load, Persist
 from pulsarcast.protocol.following import handing_in
 from pulsarcast.protocol.following.handing_in import HandingIn
@@ -228,7 +229,7 @@ def test_what_we_said_before_we_followed_a_topic_is_handed_in_after_we_have_left
     """No member has it but we: its row on our disk alone would have waited for a restart."""
     solo, alice, event = outsider_that_joins_nobody()
     topic = topic_of(ALICE).cid
-    solo.give(PeerUp(Contact(alice.peer)))
+    solo.give(PeerUp(Contact(alice.peer), reach=Reach.PUBLIC))
     alice.takes_in = True
     assert solo.ask(lambda call: Unsubscribe(call, topic)).refusal is None
     assert solo.node.outside.has_own(topic)

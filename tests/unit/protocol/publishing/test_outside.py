@@ -5,6 +5,7 @@ import pytest
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import PeerId, cid_of
+from pulsarcast.model.reach import Reach
 from pulsarcast.protocol.dissemination.member_search import REFERRALS_MAX
 from pulsarcast.protocol.inputs import PeerLost, PeerUp, Publish
 from pulsarcast.protocol.messages import (
@@ -218,7 +219,7 @@ def test_what_is_left_to_hand_in_goes_elsewhere_only_where_its_member_is_lost(
     mark = published(solo)
     member_shows(solo, ALICE.peer_id, mark._replace(high=0))
     solo.give(PeerLost(lost.peer_id))
-    solo.give(PeerUp(Contact(ALICE.peer_id)))
+    solo.give(PeerUp(Contact(ALICE.peer_id), reach=Reach.PUBLIC))
     solo.advance(10.0)
     assert len(solo.sent_to(ALICE.peer_id, Join)) == joins
     assert len(solo.sent_to(ALICE.peer_id, FrontierPage)) == 3 - joins
