@@ -9,6 +9,7 @@ so neither side takes it for a connection to a neighbour.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from ipaddress import ip_address
 from typing import Final
 
 from pulsarcast.model.errors import LocalError
@@ -26,16 +27,26 @@ PORTS_MAX: Final = 3
 def ways_back(remote_address: str, told: Iterable[str]) -> tuple[str, ...]:
     """Where to dial a peer back: at the ports that it told, and no host but its own."""
     host = host_of(remote_address)
-    kind = "ip6" if ":" in host else "ip4"
-    ports: dict[int, None] = {}
+    ways: dict[str, None] = {}
     for address in told:
         try:
             if relay_of(address) is not None:
                 continue  # That is where the relay listens.
-            ports[parse_address(address, None)[2]] = None
+            _, named, port = parse_address(address, None)
         except LocalError:
             continue  # Of a kind that this node does not know.
-    return tuple(f"/{kind}/{host}/tcp/{port}" for port in tuple(ports)[:PORTS_MAX] if port)
+        # All loopback addresses are this one machine's.
+        there = named if _is_loopback(host) and _is_loopback(named) else host
+        if port:
+            ways[f"/{'ip6' if ':' in there else 'ip4'}/{there}/tcp/{port}"] = None
+    return tuple(ways)[:PORTS_MAX]
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False  # A name.
 
 
 async def dial_back(host: Host, link: Link, told: Iterable[str]) -> str:

@@ -31,6 +31,12 @@ def test_no_host_is_dialled_but_the_one_that_the_connection_comes_from(
     assert ways_back("/ip4/10.2.0.2/tcp/50000", told) == tuple(ways)
 
 
+def test_a_peer_of_this_machine_is_dialled_at_the_loopback_address_that_it_told() -> None:
+    told = ["/ip4/127.1.0.3/tcp/4420", "/ip4/10.9.9.9/tcp/22"]
+    ways = ("/ip4/127.1.0.3/tcp/4420", "/ip4/127.2.0.3/tcp/22")
+    assert ways_back("/ip4/127.2.0.3/tcp/50000", told) == ways
+
+
 def test_the_ports_that_are_tried_are_few() -> None:
     told = [f"/ip4/10.2.0.2/tcp/{port}" for port in range(1000, 1016)]
     assert len(ways_back("/ip4/10.2.0.2/tcp/50000", told)) == PORTS_MAX
