@@ -180,8 +180,12 @@ class TopicCommands(Commands[TopicCommand]):
             self.listings.changed(versions.current)
             block = versions.current.block
             done = Reply(given.call, cid=topic.cid, block=block, replicas=min(counts))
+            # Nothing was published before: the author need not learn where it starts.
             self.following.follow(
-                versions, FollowReason.AUTHOR, then=lambda: self._finish(given, done)
+                versions,
+                FollowReason.AUTHOR,
+                from_start=True,
+                then=lambda: self._finish(given, done),
             )
 
         def stored(counts: list[int]) -> None:

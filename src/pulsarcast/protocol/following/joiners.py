@@ -4,6 +4,8 @@ A member takes a joiner in; any other node refers it to a peer closer to the roo
 closer peer is alive, the node becomes the keeper of the tree, for as long as the tree needs one.
 """
 
+from functools import partial
+
 from pulsarcast.model.ids import Cid, PeerId, peer_key
 from pulsarcast.model.keys import Key
 from pulsarcast.protocol.context import Context
@@ -64,7 +66,7 @@ class Joiners:
             if message.role is Role.VISITOR or not self._ranks_before_joiner(sender, key):
                 self.turn.send(sender, JoinRefused(message.topic, message.attempt, "no member"))
                 return
-            self.descriptors.find(message.topic, lambda found: self._keep(found, message))
+            self.descriptors.find(message.topic, partial(self._keep, sender, message))
 
         self.dht.lookup(key, found)
 
@@ -83,7 +85,7 @@ class Joiners:
 
     # Keeping a tree together.
 
-    def _keep(self, versions: Versions | None, message: Join) -> None:
+    def _keep(self, joiner: PeerId, message: Join, versions: Versions | None) -> None:
         """Act as root of a topic that the node does not follow, while the tree needs one."""
         if versions is None or versions.first.root_peer != message.root:
             return
@@ -91,6 +93,9 @@ class Joiners:
             self.counts["keeper"] += 1
             self.following.follow(versions, FollowReason.KEEPER)
             self._check_later(message.topic)
+        topic = self.following.topics.get(message.topic)
+        if topic is not None:
+            topic.overlay.receive(joiner, message)
 
     def _check_later(self, cid: Cid) -> None:
         self.turn.after(self.turn.jitter(KEEPER_CHECK_S), lambda: self._check(cid))

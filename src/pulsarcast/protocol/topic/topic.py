@@ -203,8 +203,12 @@ class Topic:
         """
         if self.subscribed:
             return False
-        return self.comparing.lacks_start or (
-            from_start and any(mark.floor > mark.retired for mark in self.frontier.marks())
+        return from_start and any(mark.floor > mark.retired for mark in self.frontier.marks())
+
+    def lacks_start(self) -> bool:
+        """Whether a keeper waits for the frontier of its first child, to start there."""
+        return self.comparing.lacks_start and bool(
+            self.overlay.children or not self.overlay.attached
         )
 
     def adopt_version(self, version: TopicDescriptor) -> bool:
@@ -251,9 +255,14 @@ class Topic:
         self.turn.persist(*(PutMark(self.id, mark) for mark in self.frontier.marks()))
 
     def welcome(self, child: PeerId, *, fresh: bool) -> None:
-        """A child was taken in: a `fresh` one has no start frontier yet, and gets the node's."""
-        if fresh:
-            self.sharing.show(child, answer=False)
+        """A child was taken in: a `fresh` one has no start frontier yet, and gets the node's.
+
+        A keeper without a start asks for the child's, unless the child starts at the keeper's.
+        """
+        asks = self.comparing.lacks_start and not fresh
+        self.comparing.lacks_start = asks
+        if fresh or asks:
+            self.sharing.show(child, answer=asks)
 
     def path_changed(self) -> None:
         """The node's path to the root changed: tell its children."""
