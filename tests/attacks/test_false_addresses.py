@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from pulsarcast.model.ids import PeerId
+from pulsarcast.model.reach import Reach
 from pulsarcast.network.addresses import parse_contact
 from pulsarcast.network.node import Node
 from pulsarcast.protocol.messages import Contact, Peers
@@ -48,6 +49,8 @@ def test_an_address_that_cannot_be_dialled_ends_nobody_who_hears_of_it(
             Node.open(tmp_path / "hostile") as hostile,
         ):
             hostile._running.addresses = (address,)
+            # It lies, since no peer can dial it back there: else no other peer would hear of it.
+            hostile._running.core.dht.reachability.start(Reach.PUBLIC)
             hostile._running.meet(parse_contact(victim.addresses[0]))
             await hostile._running.joined.wait()
             async with Node.open(tmp_path / "other", bootstrap=victim.addresses) as other:

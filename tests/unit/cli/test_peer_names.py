@@ -32,7 +32,7 @@ STATUS: dict[str, Any] = {
     **dict.fromkeys(("topics", "subscriptions"), 1),
     **dict.fromkeys(("halted", "trace"), None),
     "peer": ANN, "peer_names": NAMES, "addresses": [], "version": "1", "ready": True, "reasons": [],
-    "peers": 2, "retention_default": {},
+    "peers": 2, "retention_default": {}, "reach": {"kind": "public"},
 }  # fmt: skip
 
 
@@ -41,7 +41,7 @@ def followed(**more: Any) -> api.FollowedView:
         "id": "bafyrei", "name": "weather", "author": ANN, "version": 0, "order": "per-publisher",
         "dissemination": "tree", "open": False, "may_publish": "yes", "aliases": [],
         "subscribed": True, "newest": 1234, "parent": BEN, "children": [ANN, CAL], "lazy": [],
-        "is_root": False, "held_back": 0, "missing": 0, "peer_names": NAMES,
+        "is_root": False, "starved": False, "held_back": 0, "missing": 0, "peer_names": NAMES,
         "readers": [{"name": "billing", "done": 1, "behind": 97, "connected": True}],
     }  # fmt: skip
     return msgspec.convert({**given, **more}, api.FollowedView)

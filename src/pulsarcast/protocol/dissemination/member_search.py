@@ -153,7 +153,10 @@ class MemberSearch:
             self._owner.search_failed(NobodyFound(is_alone=not contacts))
 
     def _ask_reserve(self) -> bool:
-        """Ask a connected peer that lookups do not find; returns whether there is one left."""
+        """Ask a peer that lookups do not find: the author, or a connected one.
+
+        Returns whether there is one left.
+        """
         if self._role is Role.VISITOR:
             return False
         reachability, turn = self._dht.reachability, self._turn
@@ -162,6 +165,9 @@ class MemberSearch:
             return False
         passed = {**self.avoided, **self.below, **self.reserve}
         peers = [peer for peer in reachability.in_reserve(self.root_key) if peer not in passed]
+        if not is_public and self.root != turn.me and self.root not in (*passed, *peers):
+            # No lookup finds an author that relays alone lead to.
+            peers.insert(0, self.root)
         if not peers:
             return False
         peer = peers[turn.rng.randrange(len(peers))] if is_public else peers[0]
