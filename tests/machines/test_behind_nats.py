@@ -87,12 +87,12 @@ def spread(
         asked.answer()["took_s"]
         for asked in [node.tell("subscribe", topic=topic) for node in others]
     ]
-    texts = [f"event {number}" for number in range(events)]
+    texts = [f"event {number} of {author.name}" for number in range(events)]
     asked = {
         text: (time.monotonic(), author.ask("publish", topic=topic, text=text)) for text in texts
     }
     if requester is not None:
-        text = "request"
+        text = f"request to {author.name}"
         asked[text] = (time.monotonic(), requester.ask("publish", topic=topic, text=text))
     everybody = [author, *others]
     until_s = time.monotonic() + DELIVERED_S_MAX

@@ -39,6 +39,9 @@ from pulsarcast.protocol.messages import (
 
 PATH_MAX = 255
 """Peers between a node and the root; a longer path is a cycle, or a lie."""
+BETTER_S_MAX = 60.0
+"""How long two trees of one topic may know of each other before single members move to the one with
+the better root: four times as long as roots take to look for each other (`root_search_s`)."""
 CHILDREN_MAX = 64
 """Children of a node that can hand joiners down to none of them: no peer can dial those. Beyond
 it joiners are handed down all the same, to children that only relays lead to, or in vain."""
@@ -83,6 +86,8 @@ class DisseminationTree:
         self.search = JoinSearch(topic, root, context, dht, self)
         self._reachability = dht.reachability
         self._turn_of_child = 0
+        self._better_since_s: float | None = None
+        """Since when other members name a root that ranks before the node's."""
         self._handed: dict[PeerId, tuple[int, int]] = {}
         """Joiners handed down lately: the attempt, and how often each was handed down in it."""
         self._leave_timer: int | None = None
@@ -369,6 +374,38 @@ class DisseminationTree:
             self.path, self._below_private = path, private_root
             self.owner.path_changed()
         self._move_if_outranking(sender)
+
+    @property
+    def author_elsewhere(self) -> PeerId | None:
+        """The author, where it could be the root, is connected, and another peer is the root."""
+        author, reachability = self.root_peer, self._reachability
+        is_elsewhere = author not in (self.turn.me, *self.path[-1:]) and author not in self.links
+        if is_elsewhere and reachability.is_connected(author) and reachability.is_public(author):
+            return author
+        return None
+
+    def heard_root(self, sender: PeerId, path: tuple[PeerId, ...], *, private_root: bool) -> None:
+        """A member says its path: move there if its root is the better one, and stays so.
+
+        For a while, so that the two roots can find each other first.
+        """
+        if not path or sender == self.parent or self.is_cycle(path) or self.leaving:
+            return
+        root = self.path[-1] if self.path else self.turn.me
+        if root == path[-1] or not self._is_better(path[-1], private_root, root):
+            return
+        since_s = self._better_since_s
+        if since_s is None or self.turn.now - since_s > BETTER_S_MAX * 2:
+            self._better_since_s = self.turn.now
+        elif self.turn.now - since_s > BETTER_S_MAX and not self.search.walk.is_under_way:
+            self.counts["moved"] += 1
+            self._better_since_s = None
+            self.search.walk.begin_at(Contact(sender))
+
+    def _is_better(self, root: PeerId, private_root: bool, than: PeerId) -> bool:
+        if private_root is self.private_root:
+            return is_closer(root, than, self.search.walk.root_key)
+        return self.private_root
 
     def reach_changed(self, peer: PeerId) -> None:
         """A connected peer, or the node itself, can be dialled in another way."""

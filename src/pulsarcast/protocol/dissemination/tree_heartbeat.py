@@ -60,6 +60,9 @@ class Heartbeat:
             if not self.lazy and above:
                 # The node knows members from its parent only, which may hide the others.
                 peers.append(above[self.turn.rng.randrange(len(above))])
+        author = self.tree.author_elsewhere
+        if author is not None and author not in peers:
+            peers.append(author)
         return peers
 
     def watch(self) -> None:
@@ -115,6 +118,8 @@ class Heartbeat:
             self.turn.send(sender, Leave(self.topic))
             return
         self.tree.heard_path(sender, message.path, private_root=message.private_root)
+        if sender not in self.tree.children:
+            self.tree.heard_root(sender, message.path, private_root=message.private_root)
         if message.answer:
             self.turn.send(sender, self._status(answer=False))
             return
