@@ -300,7 +300,8 @@ class Host:
         for listener in self._listeners:
             if listener.family == family:
                 host, port = listener.getsockname()[:2]
-                return self._dial_from or host, port
+                is_chosen = self._dial_from is not None and family == socket.AF_INET
+                return self._dial_from if is_chosen else host, port
         raise OSError(errno.EADDRNOTAVAIL, "the node does not listen at an address of this kind")
 
     async def _dial(self, peer: PeerId, address: str, late: list[str]) -> Link:

@@ -56,9 +56,19 @@ def is_direct(one: Party, other: Party) -> bool:
     return link is not None and link.relay is None
 
 
-def test_a_relayed_connection_becomes_a_direct_one() -> None:
+@pytest.mark.parametrize("dialable", ["both", "the client", "the server"])
+def test_a_relayed_connection_becomes_a_direct_one(dialable: str) -> None:
+    """Whichever dial gets through, both know who is the client: here the one that dialled first."""
+
     async def scene() -> None:
-        async with relayed() as (relay, ann, ben):
+        async with relayed(punch=False) as (relay, ann, ben):
+            both = {*ann.direct, *ben.direct}
+            for each, name in ((ann, "the client"), (ben, "the server")):
+                each.punching._observed[relay.peer] = (float("inf"), "")
+                if dialable not in ("both", name):
+                    each.direct = ("/ip4/127.0.0.1/tcp/9",)
+            ann.punching.begin(ann.link_to(ben))
+            ben.punching.begin(ben.link_to(ann))
             await until(lambda: is_direct(ann, ben) and is_direct(ben, ann))
             ann.say(ben, b"1")
             ben.say(ann, b"back")
@@ -71,7 +81,7 @@ def test_a_relayed_connection_becomes_a_direct_one() -> None:
             assert ann.link_to(ben).dialled
             assert not ben.link_to(ann).dialled
             ports = {ann.link_to(ben).local_address, ann.link_to(ben).remote_address}
-            assert ports & {*ann.direct, *ben.direct}
+            assert ports & both
 
     play(scene)
 
@@ -302,9 +312,10 @@ def test_a_dial_comes_from_the_port_that_the_node_listens_at() -> None:
                 await until(lambda: bool(links))
                 assert links[0].remote_address == mine
                 # Others still reach the port, and nobody else may listen at it.
-                await ben.dial(ANN.peer_id, [mine])
+                (await ben.dial(ANN.peer_id, [mine])).close()
                 with pytest.raises(AddressInUseError):
                     await Host(BEN).listen(mine)
+                link.close()
                 nursery.cancel_scope.cancel()
 
     trio.run(main)

@@ -2,6 +2,7 @@
 
 import pytest
 import trio
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.identity import Identity
@@ -10,6 +11,7 @@ from pulsarcast.network import relay_client, relay_server
 from pulsarcast.network.circuits import check_voucher, seal_voucher
 from pulsarcast.network.multiaddrs import Relay, relay_of, relayed_address
 from pulsarcast.protocol.messages import Contact
+from pulsarcast.wire.libp2p_pb2 import Envelope
 from tests.unit.network.relayed import party, play, until, world
 
 
@@ -204,6 +206,20 @@ def test_two_peers_that_are_said_to_be_each_others_relays_are_given_up() -> None
             assert not eve.neighbours.connected()
 
     play(scene)
+
+
+def test_a_voucher_is_signed_as_libp2ps_envelopes_are() -> None:
+    """Byte by byte, as RFC 0002 and circuit-v2 have it: so go and js read it."""
+    relay, ann = (Identity.from_seed(bytes([seed]) * 32) for seed in (1, 2))
+    envelope = Envelope.FromString(seal_voucher(relay, ann.peer_id, 1_900_000_000))
+    assert envelope.public_key == b"\x08\x01\x12\x20" + relay.peer_id[-32:]
+    assert envelope.payload_type == bytes.fromhex("0302")
+    peers = b"\x0a\x26" + relay.peer_id + b"\x12\x26" + ann.peer_id
+    payload = peers + bytes.fromhex("1880e6fe8907")  # 1,900,000,000
+    assert envelope.payload == payload
+    signed = b"\x11libp2p-relay-rsvp" + b"\x02\x03\x02" + bytes([len(payload)]) + payload
+    key = Ed25519PublicKey.from_public_bytes(relay.peer_id[-32:])
+    key.verify(envelope.signature, signed)
 
 
 def test_a_voucher_is_believed_of_its_relay_and_for_its_peer_alone() -> None:
