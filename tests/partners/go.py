@@ -1,0 +1,187 @@
+"""go-libp2p: its daemon p2pd, driven over its control socket.
+
+Each request is a connection to the socket: a message behind its length, and one back (package
+p2pclient.p2pd.pb). Only the fields that tests need are written and read, by their numbers.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from pulsarcast.model.ids import PeerId, parse_peer
+from pulsarcast.network import ping
+from pulsarcast.network.multiaddrs import address_bytes
+from pulsarcast.network.negotiation import read_message
+from pulsarcast.wire.framing import write_frames
+from tests.partners.partners import LOOPBACK, Partner, RefusedError, program, running
+
+ANSWER_BYTES_MAX: Final = 1 << 20
+CONNECT, OPEN_STREAM, LIST_PEERS = 1, 2, 5
+"""Kinds of requests."""
+CONNECT_S: Final = 15
+
+Value = int | bytes
+Field = tuple[int, Value]
+
+
+def message(*fields: Field) -> bytes:
+    """A message with these fields by their numbers: integers, or texts and messages in bytes."""
+    return b"".join(
+        _varint(number << 3) + _varint(value)
+        if isinstance(value, int)
+        else _varint(number << 3 | 2) + write_frames([value])
+        for number, value in fields
+    )
+
+
+def fields(data: bytes) -> Iterator[Field]:
+    """The fields of such a message."""
+    octets = iter(data)
+    for first in octets:
+        number, kind = _rest_of_varint(first, octets) >> 3, first & 7
+        value = _rest_of_varint(next(octets), octets)
+        yield number, value if kind == 0 else bytes(next(octets) for _ in range(value))
+
+
+def _varint(number: int) -> bytes:
+    octets = bytearray()
+    while number >= 0x80:
+        octets.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*octets, number])
+
+
+def _rest_of_varint(octet: int, octets: Iterator[int]) -> int:
+    number, shift = octet & 0x7F, 0
+    while octet >= 0x80:
+        octet, shift = next(octets), shift + 7
+        number |= (octet & 0x7F) << shift
+    return number
+
+
+class Wire:
+    """A connection to the control socket; after a stream was opened, that stream."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self._stream = stream
+        self._arrived = bytearray()
+
+    async def write(self, data: bytes) -> None:
+        await self._stream.send_all(data)
+
+    async def read(self, size: int) -> bytes:
+        while len(self._arrived) < size:
+            data = await self._stream.receive_some(65536)
+            if not data:
+                raise RefusedError(f"p2pd closed a connection after {bytes(self._arrived)!r}")
+            self._arrived += data
+        data = bytes(self._arrived[:size])
+        del self._arrived[:size]
+        return data
+
+
+class Go(Partner):
+    """A running p2pd."""
+
+    agent = "p2pd/"
+
+    def __init__(self, peer: PeerId, addresses: Sequence[str], control: str, meters: int) -> None:
+        self.peer = peer
+        self.addresses = addresses
+        self._control = control
+        self._meters = meters
+
+    @asynccontextmanager
+    async def _asked(self, kind: int, *words: Field) -> AsyncIterator[tuple[Wire, list[Field]]]:
+        """What it answers to a request, and the connection on which it does."""
+        async with await trio.open_unix_socket(self._control) as stream:
+            wire = Wire(stream)
+            await wire.write(write_frames([message((1, kind), *words)]))
+            answer = list(fields(await read_message(wire, ANSWER_BYTES_MAX)))
+            if dict(answer)[1] != 0:
+                raise RefusedError(repr(dict(answer).get(2)))
+            yield wire, answer
+
+    async def dial(self, peer: PeerId, address: str) -> None:
+        words = message((1, peer), (2, address_bytes(address)), (3, CONNECT_S))
+        async with self._asked(CONNECT, (2, words)):
+            pass
+
+    async def ping(self, peer: PeerId, rounds: int) -> None:
+        async with self.stream(peer, ping.PROTOCOL) as wire:
+            for _ in range(rounds):
+                sent = os.urandom(ping.PING_BYTES)
+                await wire.write(sent)
+                assert await wire.read(ping.PING_BYTES) == sent
+
+    @asynccontextmanager
+    async def stream(self, peer: PeerId, protocol: str) -> AsyncIterator[Wire]:
+        """A stream to a connected peer."""
+        words = message((1, peer), (2, protocol.encode()), (3, CONNECT_S))
+        async with self._asked(OPEN_STREAM, (3, words)) as (wire, _):
+            yield wire
+
+    async def open(self, peer: PeerId, protocol: str) -> None:
+        async with self.stream(peer, protocol):
+            pass
+
+    async def identified(self, peer: PeerId) -> bool:
+        # It says what it took only as a count, of all peers.
+        return await self.meter("libp2p_identify_protocols_received_count") > 0
+
+    async def connected(self) -> list[PeerId]:
+        async with self._asked(LIST_PEERS) as (_, answer):
+            infos = [dict(fields(value)) for number, value in answer if number == 6]  # type: ignore[arg-type]
+        return [PeerId(info[1]) for info in infos]  # type: ignore[arg-type]
+
+    async def secured(self) -> set[tuple[str, str]]:
+        opened = r'^libp2p_swarm_connections_opened_total\{.*muxer="(\S+?)",security="(\S+?)"'
+        found = re.findall(opened, await self._read_meters(), re.MULTILINE)
+        return {(security, muxer) for muxer, security in found}
+
+    async def meter(self, name: str, **labels: str) -> float:
+        """The sum of a meter of its own, over all that has these labels."""
+        total = 0.0
+        for line in (await self._read_meters()).splitlines():
+            if line.startswith((name + "{", name + " ")) and all(
+                f'{label}="{value}"' in line for label, value in labels.items()
+            ):
+                total += float(line.rpartition(" ")[2])
+        return total
+
+    async def _read_meters(self) -> str:
+        stream = await trio.open_tcp_stream("127.0.0.1", self._meters)
+        async with stream:
+            await stream.send_all(b"GET /metrics HTTP/1.0\r\n\r\n")
+            return b"".join([piece async for piece in stream]).decode()
+
+
+@asynccontextmanager
+async def go(folder: Path, *options: str, inside: Sequence[str] = ()) -> AsyncIterator[Go]:
+    """A go-libp2p peer of its own."""
+    control = folder / "p2pd.sock"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        meters = free.getsockname()[1]
+    command = [
+        program("bin/p2pd"),
+        f"-listen=/unix{control}",
+        f"-metricsAddr=127.0.0.1:{meters}",
+        *([] if options else [f"-hostAddrs={LOOPBACK}"]),
+        *options,
+    ]
+    async with running(command, folder / "p2pd.log", inside=inside) as process:
+        assert process.stdout is not None
+        said = ""
+        with trio.fail_after(10):
+            # The addresses come last, all in one go.
+            while not (found := re.search(r"Peer ID: (\w+)\nPeer Addrs:\n((?:/.*\n)+)", said)):
+                said += (await process.stdout.receive_some()).decode()
+        yield Go(parse_peer(found[1]), found[2].split(), str(control), meters)

@@ -1,0 +1,97 @@
+"""js-libp2p: `peer.mjs`, which takes a line of JSON for each step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+import trio
+
+from pulsarcast.model.ids import PeerId, parse_peer, peer_text
+from tests.partners.partners import LOOPBACK, Partner, RefusedError, program, running
+
+DRIVER: Final = Path(__file__).parent / "peer.mjs"
+
+
+class Js(Partner):
+    """A running js-libp2p peer."""
+
+    agent = "js-libp2p/"
+
+    def __init__(self, process: trio.Process) -> None:
+        self._process = process
+        self._numbers = count(1)
+        self._arrived = b""
+
+    async def ready(self) -> None:
+        """Wait for its first line."""
+        said = await self._line()
+        self.peer = parse_peer(said["peer"])
+        self.addresses = [each.partition("/p2p/")[0] for each in said["addresses"]]
+
+    async def ask(self, action: str, **words: Any) -> Any:
+        """Have it do something, one thing at a time; RefusedError where that fails."""
+        assert self._process.stdin is not None
+        number = next(self._numbers)
+        line = json.dumps({"id": number, "do": action, **words})
+        await self._process.stdin.send_all(line.encode() + b"\n")
+        answer = await self._line()
+        assert answer["id"] == number
+        if "error" in answer:
+            raise RefusedError(answer["error"])
+        return answer["answer"]
+
+    async def _line(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        while b"\n" not in self._arrived:
+            data = await self._process.stdout.receive_some()
+            assert data, "js-libp2p's process has ended"
+            self._arrived += data
+        line, _, self._arrived = self._arrived.partition(b"\n")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    async def dial(self, peer: PeerId, address: str) -> None:
+        await self.ask("dial", address=f"{address}/p2p/{peer_text(peer)}")
+
+    async def ping(self, peer: PeerId, rounds: int) -> None:
+        for _ in range(rounds):
+            assert await self.ask("ping", peer=peer_text(peer)) >= 0
+
+    async def open(self, peer: PeerId, protocol: str) -> None:
+        await self.ask("open", peer=peer_text(peer), protocol=protocol)
+
+    async def identified(self, peer: PeerId) -> dict[str, Any] | None:
+        found: dict[str, Any] | None = await self.ask("identified", peer=peer_text(peer))
+        return found
+
+    async def connected(self) -> list[PeerId]:
+        return [parse_peer(each["peer"]) for each in await self.ask("connections")]
+
+    async def secured(self) -> set[tuple[str, str]]:
+        return {(each["encryption"], each["multiplexer"]) for each in await self.ask("connections")}
+
+
+@asynccontextmanager
+async def js(
+    folder: Path,
+    *,
+    listen: Sequence[str] = (LOOPBACK,),
+    serve_relay: bool = False,
+    inside: Sequence[str] = (),
+) -> AsyncIterator[Js]:
+    """A js-libp2p peer of its own."""
+    program("node_modules/libp2p")
+    command = [
+        *(program("bin/node"), "--input-type=module", "--eval", DRIVER.read_text(encoding="utf-8")),
+        *("--", json.dumps({"listen": list(listen), "serveRelay": serve_relay})),
+    ]
+    async with running(command, folder / "js.log", inside=inside) as process:
+        peer = Js(process)
+        with trio.fail_after(20):
+            await peer.ready()
+        yield peer

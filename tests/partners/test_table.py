@@ -1,0 +1,28 @@
+"""The table of partners says what the tests show."""
+
+from __future__ import annotations
+
+from tests.docs.guides import ROOT
+from tests.docs.test_spec import rows
+from tests.partners import test_direct
+from tests.partners.table import COLUMNS, SHOWN
+
+PAGE = (ROOT / "docs/spec/partners.md").read_text(encoding="utf-8")
+SUITES = (test_direct,)
+"""Imported so that their tests are known."""
+
+
+def test_a_cell_says_works_where_a_test_shows_it_and_only_there() -> None:
+    assert SUITES
+    told = {
+        (what, column): cell
+        for what, *cells in rows(PAGE, "what")
+        for column, cell in zip(COLUMNS, cells, strict=True)
+    }
+    assert {where for where, cell in told.items() if cell == "works"} == set(SHOWN)
+    for where, cell in told.items():
+        assert cell in ("works", "–") or cell.startswith("no: "), where
+
+
+def test_the_columns_are_the_ways_to_each_partner() -> None:
+    assert f"| what | {' | '.join(COLUMNS)} |" in PAGE
