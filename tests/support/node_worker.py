@@ -70,6 +70,7 @@ class Worker:
             to=number,
             addresses=self._node.addresses,
             reach=to_builtins(self._node.reach),
+            relaying=to_builtins(self._node.relaying),
             peers=to_builtins(self._node.peers()),
             topics=to_builtins(self._node.topics()),
         )

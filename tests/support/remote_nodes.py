@@ -40,6 +40,11 @@ class RemoteNode:
         machine.host.started.append(self._process)
         threading.Thread(target=self._read, daemon=True).start()
 
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._process.pid
+
     def wait_until_up(self) -> None:
         """Wait until the node runs."""
         up = self._wait(lambda: self._answers.get(0), ANSWER_S_MAX)

@@ -145,6 +145,7 @@ class Service:
             bootstrap=insight.bootstrap(),
             peers_remembered=insight.peers_remembered,
             reach=node.reach,
+            relaying=node.relaying,
             topics=len(followed),
             subscriptions=sum(topic.subscribed for topic in followed),
             starved=sum(topic.starved for topic in followed),

@@ -560,6 +560,8 @@ class PeerView(msgspec.Struct, kw_only=True):
     """Whether the node dialled it, rather than the peer the node."""
     reach: ReachKind = "unknown"
     """Whether and how peers can dial it, as it says itself."""
+    relay: str = ""
+    """The relay that carries the connection; empty: it is a direct one."""
     bytes_in: int
     bytes_out: int
     queued_bytes: int
@@ -616,8 +618,21 @@ class ReachView(msgspec.Struct, kw_only=True):
     """The address at which peers from elsewhere reached the node, if they did."""
     reports: list[ReachReport] = []
     """The newest reports of different places, which decide by majority."""
+    relays: list[str] = []
+    """The relays that have a reservation for the node."""
     advice: str = ""
     """What the operator can do about it; empty: there is nothing to do."""
+
+
+class RelayingView(msgspec.Struct, kw_only=True):
+    """What the node does as a relay for others."""
+
+    peers: int = 0
+    """Peers that have a reservation at the node."""
+    circuits: int = 0
+    """Connections between other peers that the node carries."""
+    bytes: int = 0
+    """Bytes of such connections since the node started."""
 
 
 class StatusView(msgspec.Struct, kw_only=True):
@@ -640,6 +655,7 @@ class StatusView(msgspec.Struct, kw_only=True):
     peers_remembered: int = 0
     """Peers that the node tries again after a restart, besides the bootstrap peers."""
     reach: ReachView
+    relaying: RelayingView = msgspec.field(default_factory=RelayingView)
     topics: int
     subscriptions: int
     starved: int = 0

@@ -14,7 +14,7 @@ from typing import Final
 from pulsarcast.model.errors import LocalError
 from pulsarcast.network.host import DialError, Host
 from pulsarcast.network.link import Link
-from pulsarcast.network.multiaddrs import host_of, parse_address
+from pulsarcast.network.multiaddrs import host_of, parse_address, relay_of
 
 DIAL_BACK_S_MAX: Final = 5.0
 """For all ports together: a handshake around the world, and one packet that is lost. A NAT drops
@@ -30,9 +30,11 @@ def ways_back(remote_address: str, told: Iterable[str]) -> tuple[str, ...]:
     ports: dict[int, None] = {}
     for address in told:
         try:
+            if relay_of(address) is not None:
+                continue  # That is where the relay listens.
             ports[parse_address(address, None)[2]] = None
         except LocalError:
-            continue  # A relay's address, or of a kind that this node does not know.
+            continue  # Of a kind that this node does not know.
     return tuple(f"/{kind}/{host}/tcp/{port}" for port in tuple(ports)[:PORTS_MAX] if port)
 
 

@@ -49,6 +49,8 @@ from pulsarcast.network.multiaddrs import (
     place_of,
 )
 from pulsarcast.network.neighbours import Neighbours
+from pulsarcast.network.relay_client import RelayClient
+from pulsarcast.network.relay_server import RelayServer
 from pulsarcast.network.timers import Timers
 from pulsarcast.network.tracing import NodeTrace
 from pulsarcast.protocol.commands.commands import STOPPING
@@ -78,6 +80,7 @@ from pulsarcast.protocol.inputs import (
     PeerLost,
     PeerUp,
     PersistFailed,
+    Relayed,
     Start,
     Stop,
     TimerFired,
@@ -178,6 +181,16 @@ class Driver:
         self.instance = os.urandom(INSTANCE_BYTES)
         self.book = AddressBook()
         self.neighbours = Neighbours(self.me, self.host, self.book, self._hello, self)
+        self.relays = RelayClient(
+            self.host, self.neighbours, reach=lambda: self.core.reach, changed=self._relays_changed
+        )
+        self.relaying = RelayServer(
+            identity,
+            self.host,
+            lambda: self.addresses,
+            serves=lambda: self.core.reach is Reach.PUBLIC,
+            is_neighbour=self.neighbours.is_neighbour,
+        )
         self.core = Core(
             identity,
             Random(int.from_bytes(os.urandom(32))),
@@ -302,15 +315,24 @@ class Driver:
                 self.neighbours.meet(peer)
             self.settle()
 
-    def _renew_addresses(self) -> None:
+    def _renew_addresses(self, *, tell: bool = True) -> None:
         """Announce what the operator says; else where others found the node, and the interfaces."""
         outside = self.core.dht.reachability.outside
         found = (outside,) if outside and is_dialable(outside, self.me) else ()
-        addresses = self._announce or tuple(dict.fromkeys((*found, *self.local)))[:ADDRESSES_MAX]
+        direct = self._announce or tuple(dict.fromkeys((*found, *self.local)))
+        relayed = self.relays.addresses
+        addresses = (*direct[: ADDRESSES_MAX - len(relayed)], *relayed)
         if addresses != self.addresses:
             self.addresses = addresses
-            for peer in self.neighbours.connected():
+            for peer in self.neighbours.connected() if tell else ():
                 self._tell_reach(peer)
+
+    def _relays_changed(self) -> None:
+        """Relays have other reservations for the node: tell the core, and so all peers."""
+        # The core tells its peers what it makes of this, unless it is public.
+        self._renew_addresses(tell=self.core.reach not in (Reach.PRIVATE, Reach.RELAYED))
+        self._inputs.append(Relayed(bool(self.relays.reservations)))
+        self.settle()
 
     def _tell_reach(self, peer: PeerId) -> None:
         data = encode(ReachChanged(self.core.reach, self.addresses))
@@ -327,6 +349,8 @@ class Driver:
             nursery.start_soon(self._timers.run)
             nursery.start_soon(self._go_on)
             nursery.start_soon(self._watch_interfaces)
+            nursery.start_soon(self.relays.run)
+            nursery.start_soon(self.relaying.run)
             if self._trace is not None:
                 nursery.start_soon(self._sample)
             await self.neighbours.ready.wait()
@@ -395,22 +419,28 @@ class Driver:
             self.book.learn(message)
             if isinstance(message, ReachChanged):
                 self.neighbours.renewed(peer, message.reach, message.addresses)
+                self.relays.look()
             self.take(MessageReceived(peer, message))
             if isinstance(message, DialAnswer):
                 self._renew_addresses()
+                self.relays.look()
 
     def up(self, contact: Contact, link: Link, reach: Reach, said: Hello) -> None:
         """A peer can be spoken to."""
         where = () if link.reached_at is None else (link.reached_at,)
         known = Contact(contact.peer, tuple(dict.fromkeys((*where, *contact.addresses))))
         place = place_of(link.remote_address)
-        self._inputs.append(PeerUp(known, place, link.dialled, self.is_near(link), reach))
+        relayed = link.relay is not None
+        self._inputs.append(
+            PeerUp(known, place, link.dialled, self.is_near(link), reach, relayed=relayed)
+        )
+        self.relays.look()
         self._said[contact.peer] = said
         self.joined.set()
 
     def is_near(self, link: Link) -> bool:
         """Whether a peer is in a network that this machine is plugged into."""
-        return is_near(host_of(link.remote_address), self._interfaces)
+        return link.relay is None and is_near(host_of(link.remote_address), self._interfaces)
 
     def unreachable(self, peer: PeerId, reason: str) -> None:
         """A peer cannot be reached: say so once."""

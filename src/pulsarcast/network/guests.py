@@ -2,7 +2,7 @@
 
 A guest is no neighbour and never takes the place of one. It may ask who we are, ping, and use what
 else the host serves. Guests are few, few of one place, and each is gone after a while, unless a
-service of ours needs its connection for longer (`Link.held_until_s`).
+service of ours needs its connection for longer (`Link.is_held`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Final
 
 import trio
 
+from pulsarcast.model.ids import PeerId
 from pulsarcast.network.link import Link
 from pulsarcast.network.multiaddrs import place_of
 
@@ -34,6 +35,14 @@ class Guests:
     def __contains__(self, link: Link) -> bool:
         return link in self._since_s
 
+    def link_to(self, peer: PeerId) -> Link | None:
+        """The connection to a guest."""
+        return next((link for link in self._since_s if link.peer == peer), None)
+
+    def dialled(self) -> list[Link]:
+        """The connections that this node dialled: to relays that are none of our peers."""
+        return [link for link in self._since_s if link.dialled]
+
     def welcome(self, link: Link) -> None:
         """Take a guest in, or close its connection; a newer one replaces an older of its peer."""
         for guest in [each for each in self._since_s if each.peer == link.peer]:
@@ -56,4 +65,6 @@ class Guests:
         while until_s > trio.current_time():
             await trio.sleep_until(until_s)
             until_s = link.held_until_s
+            if link.circuits:
+                until_s = max(until_s, trio.current_time() + GUEST_S)
         link.close(goodbye=True)

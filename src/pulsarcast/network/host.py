@@ -15,7 +15,7 @@ import os
 import selectors
 import socket
 from collections.abc import Awaitable, Callable, Container, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import trio
 
@@ -25,7 +25,13 @@ from pulsarcast.model.ids import PeerId, peer_text
 from pulsarcast.network.handshake import PROTOCOL as NOISE
 from pulsarcast.network.handshake import Dialler, Listener, StaticKey
 from pulsarcast.network.link import Link
-from pulsarcast.network.multiaddrs import FAMILIES, parse_address, relay_of
+from pulsarcast.network.multiaddrs import (
+    FAMILIES,
+    Relay,
+    parse_address,
+    relay_of,
+    relayed_address,
+)
 from pulsarcast.network.negotiation import ask_for, offer
 from pulsarcast.network.noise import LENGTH_BYTES, NoiseFraming, length_bytes
 from pulsarcast.network.streams import Services
@@ -80,6 +86,21 @@ _LISTENING: Final[dict[int | None, type[LocalError]]] = {
     errno.EADDRNOTAVAIL: AddressMissingError,
     errno.EAFNOSUPPORT: AddressMissingError,
 }
+
+
+class Carried(NamedTuple):
+    """Where a circuit runs: what a Link knows of its ends instead of a socket's names."""
+
+    relay: PeerId
+    remote_address: str
+    """The relayed address of any peer at this relay: its host is the relay's."""
+    local_address: str
+
+    @classmethod
+    def over(cls, link: Link) -> Carried:
+        """A circuit over a connection to a relay."""
+        remote = relayed_address(Relay(link.peer, link.remote_address))
+        return cls(link.peer, remote, link.local_address)
 
 
 class Host:
@@ -163,6 +184,8 @@ class Host:
         """
         closed: dict[PeerId, None] = {}
         for link, connection in list(self._links.items()):
+            if link.relay is not None:
+                continue  # It ends with the connection that carries it.
             host: str = connection.getsockname()[0]
             if host.partition("%")[0] not in addresses:
                 closed[link.peer] = None
@@ -191,11 +214,29 @@ class Host:
         said = [f"{where}: {why}" for where, why in zip(addresses, reasons, strict=True)]
         raise DialError("; ".join(said) or "no address is known", reasons)
 
+    async def dial_over(self, connection: socket.socket, carried: Carried, peer: PeerId) -> Link:
+        """Shake hands with a peer at the other end of a circuit; the socket is the link's then."""
+        return await self._secure(connection, peer, carried)
+
+    async def welcome_over(
+        self,
+        connection: socket.socket,
+        carried: Carried,
+        accepted: Callable[[Link], Awaitable[None]],
+    ) -> None:
+        """Authenticate a peer that dialled us over a circuit, and hand the link over."""
+        if len(self._links) >= self._connections_max:
+            connection.close()
+            return
+        await self._welcome(connection, accepted, carried)
+
     async def _dial(self, peer: PeerId, address: str, late: list[str]) -> Link:
         """Connect to a peer at one address, or at the addresses behind one name.
 
         The last of `late` says what it means if nothing more comes of it.
         """
+        if relay_of(address) is not None:
+            raise DialError("a relay listens there")
         failure: LocalError | OSError = DialError("no address behind this name")
         for family, name in await _resolve(address, peer):
             try:
@@ -230,16 +271,20 @@ class Host:
             nursery.start_soon(self._welcome, connection, accepted)
 
     async def _welcome(
-        self, connection: socket.socket, accepted: Callable[[Link], Awaitable[None]]
+        self,
+        connection: socket.socket,
+        accepted: Callable[[Link], Awaitable[None]],
+        carried: Carried | None = None,
     ) -> None:
         """Authenticate one who dialled us, and hand the link over."""
         try:
             with trio.move_on_after(self._handshake_s_max) as handshake:
-                link = await self._secure(connection, None)
+                link = await self._secure(connection, None, carried)
         except DialError:
             return
         finally:
-            self._handshakes.release()
+            if carried is None:
+                self._handshakes.release()
         if handshake.cancelled_caught:
             return
         try:
@@ -251,16 +296,21 @@ class Host:
         finally:
             link.close()
 
-    async def _secure(self, connection: socket.socket, peer: PeerId | None) -> Link:
+    async def _secure(
+        self, connection: socket.socket, peer: PeerId | None, carried: Carried | None = None
+    ) -> Link:
         """Shake hands: with this peer as the dialler, or with whoever it is as the listener.
 
         The socket is the link's afterwards, or closed.
         """
         dialled = peer is not None
         try:
-            _prepare(connection)
-            remote_address = _address_text(connection.getpeername())
-            local_address = _address_text(connection.getsockname())
+            if carried is None:
+                _prepare(connection)
+                remote_address = _address_text(connection.getpeername())
+                local_address = _address_text(connection.getsockname())
+            else:
+                _, remote_address, local_address = carried
             wire = _Wire(connection)
             await (ask_for if dialled else offer)(wire, NOISE)
             authenticated, noise = await self._shake_hands(wire, peer)
@@ -285,6 +335,7 @@ class Host:
             bytes_out=wire.bytes_out,
             services=self.services,
             on_close=self._forget,
+            relay=None if carried is None else carried.relay,
         )
         self._links[link] = connection
         self._arrivals.register(connection, selectors.EVENT_READ)

@@ -68,8 +68,11 @@ class Link:
         bytes_out: int = 0,
         services: Services | None = None,
         on_close: Callable[[Link], None] | None = None,
+        relay: PeerId | None = None,
     ) -> None:
         self.peer = peer
+        self.relay = relay
+        """The relay that carries the connection; None: it is a direct one."""
         self.dialled = dialled
         """Whether we are the one who dialled."""
         self.remote_address = remote_address
@@ -85,7 +88,11 @@ class Link:
         self.is_guest = False
         """Whether the peer does not speak our protocol."""
         self.held_until_s = 0.0
-        """Until when a service needs the connection to a guest."""
+        """Until when a service needs the connection, even if it carries no frames."""
+        self.circuits = 0
+        """How many connections between other peers, or of ours to others, run over this one."""
+        self.at_close: list[Callable[[], None]] = []
+        """Called once the connection has ended."""
         self.observed_address: str | None = None
         """Where the peer sees our end of it, if it was asked."""
         self._socket = connection
@@ -128,6 +135,16 @@ class Link:
         """What was sent and the kernel has not taken yet."""
         unsent = self._unsent
         return self._stream.queued_bytes + (0 if unsent is None else len(unsent))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection has not ended."""
+        return not self._closed
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a service needs the connection."""
+        return self.circuits > 0 or self.held_until_s > trio.current_time()
 
     def send(self, data: bytes) -> None:
         """Add frames (as `write_frames` writes them) to what the next flush sends."""
@@ -310,6 +327,8 @@ class Link:
         self._socket.close()
         if self._on_close is not None:
             self._on_close(self)
+        for tell in self.at_close:
+            tell()
 
     # Streams, and what is said on them first.
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import trio
 from msgspec.structs import replace
@@ -22,11 +22,12 @@ from pulsarcast.model.errors import Rejection, RemoteError, Verdict
 from pulsarcast.model.ids import PeerId
 from pulsarcast.model.reach import Reach
 from pulsarcast.network import identify, ping
-from pulsarcast.network.addresses import AddressBook
+from pulsarcast.network.addresses import CIRCUIT, AddressBook
+from pulsarcast.network.circuits import HOP
 from pulsarcast.network.guests import Guests
 from pulsarcast.network.host import DialError, Host
 from pulsarcast.network.link import Link
-from pulsarcast.network.multiaddrs import place_of
+from pulsarcast.network.multiaddrs import Relay, place_of
 from pulsarcast.network.streams import Service, Stream
 from pulsarcast.protocol.messages import Contact
 from pulsarcast.wire.framing import write_frames
@@ -97,6 +98,10 @@ class Refused(NamedTuple):
     """The reason without addresses: others may tell ever new ones."""
 
 
+DialThrough: TypeAlias = Callable[[PeerId, Sequence[str]], Awaitable[Link]]
+"""Dials a peer at relayed addresses; DialError where no relay connects to it."""
+
+
 class Connection:
     """One connection and what is known of it."""
 
@@ -121,6 +126,8 @@ class Neighbour:
         "connection",
         "dial",
         "heard_s",
+        "is_carrier",
+        "is_relayed",
         "peer",
         "said_s",
         "spare",
@@ -135,6 +142,10 @@ class Neighbour:
         self.spare: Connection | None = None
         """One that the peer dialled while we dialled it, or soon after."""
         self.dial: trio.CancelScope | None = None
+        self.is_carrier = False
+        """Whether it is dialled as a relay, and so at its direct addresses only."""
+        self.is_relayed = False
+        """Whether it is dialled through a relay."""
         self.waiting: list[bytes] = []
         self.waiting_bytes = 0
         self.said_s = now_s
@@ -166,6 +177,13 @@ class Neighbours:
         self._links: dict[Link, None] = {}
         self.guests = Guests()
         self._dials = trio.CapacityLimiter(DIALS_MAX)
+        self._relayed_dials = trio.CapacityLimiter(DIALS_MAX)
+        """Relayed dials wait for direct ones, to relays, and so have places of their own."""
+        self.dial_through: DialThrough | None = None
+        self.keeps_relays: Callable[[], bool] = lambda: False
+        """Whether a peer that does not speak our protocol is of use, if it is a relay."""
+        self._moved = trio.Event()
+        """Set, and replaced, when a dial has come to something or to nothing."""
         self.ready = trio.Event()
         """Set once peers can be dialled."""
         self._nursery: trio.Nursery | None = None
@@ -252,6 +270,38 @@ class Neighbours:
         neighbour = self._neighbours.get(peer)
         return None if neighbour is None else neighbour.connection
 
+    def link_to(self, peer: PeerId) -> Link | None:
+        """The connection to a peer, or to a guest."""
+        connection = self.connection_to(peer)
+        return self.guests.link_to(peer) if connection is None else connection.link
+
+    def is_neighbour(self, link: Link) -> bool:
+        """Whether frames go over this connection."""
+        connection = self.connection_to(link.peer)
+        return connection is not None and connection.link is link
+
+    def relays(self) -> list[Link]:
+        """The connections to peers that may be relays."""
+        connections = [each.connection for each in self._neighbours.values()]
+        public = [each.link for each in connections if each is not None and _is_public(each)]
+        return [*public, *self.guests.dialled()]
+
+    async def carrier(self, relay: Relay) -> Link:
+        """A direct connection to a relay, the one there is or a new one; DialError without one."""
+        neighbour = self._neighbours.get(relay.peer)
+        link = self.link_to(relay.peer)
+        if neighbour is None and link is None:
+            self.book.heard(Contact(relay.peer, (relay.address,)))
+            neighbour = self._begin(relay.peer, is_carrier=True)
+        while True:
+            link = self.link_to(relay.peer)
+            if link is not None and link.relay is None:
+                return link
+            is_gone = neighbour is None or self._neighbours.get(relay.peer) is not neighbour
+            if link is not None or is_gone or (neighbour is not None and neighbour.is_relayed):
+                raise DialError("no direct connection to the relay")
+            await self._moved.wait()
+
     def renewed(self, peer: PeerId, reach: Reach, addresses: tuple[str, ...]) -> None:
         """A peer can be dialled in another way, or elsewhere, than its Hello said."""
         connection = self.connection_to(peer)
@@ -261,7 +311,8 @@ class Neighbours:
 
     def observed(self) -> list[str]:
         """Where neighbours see this node's connections come from, what most places say first."""
-        seen = {(link.observed_address, place_of(link.remote_address)) for link in self.links()}
+        links = [link for link in self.links() if link.relay is None]
+        seen = {(link.observed_address, place_of(link.remote_address)) for link in links}
         counts = Counter(address for address, _ in sorted(seen, key=str) if address is not None)
         return [address for address, _ in counts.most_common()]
 
@@ -271,19 +322,19 @@ class Neighbours:
 
     @property
     def bytes_in(self) -> int:
-        """All that came in over sockets."""
-        return self._bytes_in + sum(link.bytes_in for link in self._links)
+        """All that came in over sockets; relayed connections run over those of relays."""
+        return self._bytes_in + sum(each.bytes_in for each in self._links if each.relay is None)
 
     @property
     def bytes_out(self) -> int:
         """All that went out over sockets."""
-        return self._bytes_out + sum(link.bytes_out for link in self._links)
+        return self._bytes_out + sum(each.bytes_out for each in self._links if each.relay is None)
 
     async def run(self) -> None:
         """Accept, dial and tidy up, until cancelled."""
         try:
             async with trio.open_nursery() as self._nursery:
-                self._nursery.start_soon(self.host.serve, self._accepted)
+                self._nursery.start_soon(self.host.serve, self.accepted)
                 self.ready.set()
                 while True:
                     await trio.sleep(self._idle_s / 4)
@@ -294,9 +345,10 @@ class Neighbours:
 
     # Dialling.
 
-    def _begin(self, peer: PeerId) -> Neighbour:
+    def _begin(self, peer: PeerId, *, is_carrier: bool = False) -> Neighbour:
         assert peer != self.me, "a node does not dial itself"
         neighbour = self._neighbours[peer] = Neighbour(peer, trio.current_time())
+        neighbour.is_carrier = is_carrier
         refused = self._refused.get(peer)
         if refused is not None and refused.until_s > trio.current_time():
             self._give_up(neighbour)
@@ -326,8 +378,7 @@ class Neighbours:
         link: Link | None = None
         with scope:
             try:
-                async with self._dials:
-                    link = await self.host.dial(peer, self.book.of(peer))
+                link = await self._dial_somehow(neighbour)
             except DialError as error:
                 neighbour.dial = None
                 if neighbour.connection is None:
@@ -339,7 +390,7 @@ class Neighbours:
                     self._listener.gather()
         if link is None:
             return
-        if link.reached_at is not None:
+        if link.reached_at is not None and link.relay is None:
             self.book.reached(peer, link.reached_at)
         if scope.cancelled_caught or self._neighbours.get(peer) is not neighbour:
             link.close()
@@ -348,6 +399,35 @@ class Neighbours:
         self._say_hello(connection)
         link.flush()
         await self._listen(connection, neighbour)
+
+    async def _dial_somehow(self, neighbour: Neighbour) -> Link:
+        """Dial a peer directly, and if that fails through a relay."""
+        addresses = self.book.of(neighbour.peer)
+        relayed = [each for each in addresses if CIRCUIT in each]
+        direct = [each for each in addresses if CIRCUIT not in each]
+        through = None if neighbour.is_carrier or not relayed else self.dial_through
+        reasons: tuple[str, ...] = ()
+        text = ""
+        if direct or through is None:
+            try:
+                async with self._dials:
+                    return await self.host.dial(neighbour.peer, direct)
+            except DialError as error:
+                if through is None:
+                    raise
+                text, reasons = f"{error}; ", error.reasons
+        assert through is not None
+        neighbour.is_relayed = True
+        self._say_moved()
+        try:
+            async with self._relayed_dials:
+                return await through(neighbour.peer, relayed)
+        except DialError as error:
+            raise DialError(f"{text}{error}", (*reasons, *error.reasons)) from error
+
+    def _say_moved(self) -> None:
+        moved, self._moved = self._moved, trio.Event()
+        moved.set()
 
     def _put_off(self, peer: PeerId, reason: str, reasons: Sequence[str]) -> None:
         now_s = trio.current_time()
@@ -366,10 +446,12 @@ class Neighbours:
             del self._neighbours[neighbour.peer]
             self._end(neighbour)
             self._listener.lost(neighbour.peer)
+            self._say_moved()
 
     # Listening.
 
-    async def _accepted(self, link: Link) -> None:
+    async def accepted(self, link: Link) -> None:
+        """Hear what a peer has to say that dialled us, until the connection ends."""
         await self._listen(Connection(link), None)
 
     async def _listen(self, connection: Connection, dialling: Neighbour | None) -> None:
@@ -392,7 +474,7 @@ class Neighbours:
             self._listener.gather()
 
         try:
-            await link.run(receive, None if link.dialled else partial(self.guests.welcome, link))
+            await link.run(receive, self._guest_welcome(link, dialling))
         except RemoteError as error:
             connection.fault = f"the peer there broke a rule: {error}"
             self._listener.blamed(link.peer, error)
@@ -401,13 +483,31 @@ class Neighbours:
             connection.patience.cancel()
             self._links.pop(link, None)
             self.guests.forget(link)
-            self._bytes_in += link.bytes_in
-            self._bytes_out += link.bytes_out
+            if link.relay is None:
+                self._bytes_in += link.bytes_in
+                self._bytes_out += link.bytes_out
             if dialling is not None:
                 dialling.dial = None
             self._ended(connection, dialling)
             # Also what was said before the peer broke a rule, and waits to be done.
             self._listener.gather()
+
+    def _guest_welcome(self, link: Link, dialling: Neighbour | None) -> Callable[[], None] | None:
+        """What to do if a peer does not speak our protocol; None: the connection ends."""
+        if dialling is None:
+            return partial(self.guests.welcome, link)
+        if dialling.is_carrier or self.keeps_relays():
+            return partial(self._keep_relay, link, dialling)
+        return None
+
+    def _keep_relay(self, link: Link, dialling: Neighbour) -> None:
+        """A peer that we dialled does not speak our protocol: it may still be a relay."""
+        where = link.reached_at or link.remote_address
+        fault = "it does not speak the protocol of Pulsarcast"
+        self.guests.welcome(link)
+        dialling.dial = None
+        self._put_off(link.peer, f"{where}: {fault}", (fault,))
+        self._give_up(dialling)
 
     async def _expect_hello(self, connection: Connection) -> None:
         link = connection.link
@@ -420,7 +520,10 @@ class Neighbours:
     # What neighbours and guests may ask.
 
     async def _answer_identify(self, stream: Stream) -> None:
-        await identify.answer(stream, self.me, self._hello().addresses, self.host.services)
+        ours = self._hello()
+        # A relay is sought by what it speaks: a node that is not public is none.
+        served = [each for each in self.host.services if each != HOP or ours.reach is Reach.PUBLIC]
+        await identify.answer(stream, self.me, ours.addresses, served)
 
     async def _ask_observed(self, link: Link) -> None:
         """Ask a peer where it sees us: a node behind a NAT cannot know by itself."""
@@ -507,7 +610,8 @@ class Neighbours:
         self._listener.up(
             Contact(neighbour.peer, hello.addresses), link, hello.reach, connection.said
         )
-        if link.dialled and self._hello().reach is not Reach.PUBLIC:
+        self._say_moved()
+        if link.dialled and link.relay is None and self._hello().reach is not Reach.PUBLIC:
             assert self._nursery is not None
             self._nursery.start_soon(self._ask_observed, link)
 
@@ -577,6 +681,8 @@ class Neighbours:
             connection = neighbour.connection
             used_s = max(neighbour.said_s, neighbour.heard_s)
             if connection is None or neighbour.spare is not None or now_s - used_s <= self._idle_s:
+                continue
+            if connection.link.is_held:
                 continue
             if is_public and _is_public(connection):
                 # Both may dial again at any time, so the core need not know.

@@ -31,6 +31,7 @@ from pulsarcast.model.api import (
     PeerView,
     ReachView,
     ReaderView,
+    RelayingView,
     cursor_from,
     cursor_text,
     gap_view,
@@ -229,7 +230,13 @@ class Node:
     def reach(self) -> ReachView:
         """Whether and how other peers can dial the node, and who says so."""
         driver = self._running
-        return views.reach_of(driver.core, driver.addresses, driver.bound)
+        relays = driver.relays.reservations
+        return views.reach_of(driver.core, driver.addresses, driver.bound, relays)
+
+    @property
+    def relaying(self) -> RelayingView:
+        """What the node does as a relay for peers that cannot be dialled."""
+        return views.relaying_of(self._running.relaying)
 
     def peers(self) -> list[PeerView]:
         """The peers that the node is connected to."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 UNREAD_BYTES_MAX: Final = 64 * 1024 * 1024
 """What has arrived on all streams of a host and nobody has read: 256 full windows. A stream that
-brings more is reset."""
+brings more is reset, unless a circuit that holds more can end instead."""
 WRITE_BYTES_MAX: Final = 64 * 1024
 """What may wait in a stream before its writer waits, too."""
 
@@ -49,6 +49,12 @@ class Services(dict[str, Service]):
         super().__init__()
         self.unread_bytes = 0
         """What has arrived on their streams and nobody has read."""
+        self.make_room: Callable[[], bool] = _no_room
+        """Called where that would be too much: ends what holds most, or says that nothing can."""
+
+
+def _no_room() -> bool:
+    return False
 
 
 class Stream:
@@ -74,6 +80,11 @@ class Stream:
         stream.on_data = self._take
         stream.on_end = self._end
         self._take(early)
+
+    @property
+    def unread_bytes(self) -> int:
+        """What has arrived and nobody has read."""
+        return len(self._unread)
 
     async def receive(self, size_max: int) -> bytes:
         """Read what there is, at most this much; b"" once the peer has closed its side."""
@@ -180,10 +191,12 @@ class Stream:
 
     def _take(self, data: bytes) -> None:
         services = self._services
-        if services.unread_bytes + len(data) > UNREAD_BYTES_MAX:
-            self._stream.reset()
-            self.break_off("too much waits to be read")
-            return
+        while services.unread_bytes + len(data) > UNREAD_BYTES_MAX:
+            if not services.make_room():
+                self._stream.reset()
+                self.break_off("too much waits to be read")
+            if self._over:
+                return
         services.unread_bytes += len(data)
         self._unread += data
         if self._news is not None:

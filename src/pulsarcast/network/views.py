@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final
 
 import trio
@@ -19,6 +19,7 @@ from pulsarcast.model.api import (
     ReachReport,
     ReachView,
     ReaderView,
+    RelayingView,
     SequencingView,
 )
 from pulsarcast.model.ids import Cid, PeerId, cid_text, peer_text
@@ -27,6 +28,7 @@ from pulsarcast.model.topic_types import Dissemination, TopicDescriptor
 from pulsarcast.network.below import part_name
 from pulsarcast.network.multiaddrs import is_loopback
 from pulsarcast.network.neighbours import Neighbours
+from pulsarcast.network.relay_server import RelayServer
 from pulsarcast.network.subscriptions import Feed, Reader
 from pulsarcast.protocol.content.following import ContentTopic
 from pulsarcast.protocol.messages import Contact
@@ -199,6 +201,7 @@ def peers_of(neighbours: Neighbours) -> list[PeerView]:
             address=link.remote_address,
             dialled=link.dialled,
             reach=_REACH_KINDS[connection.hello.reach],
+            relay="" if link.relay is None else peer_text(link.relay),
             bytes_in=link.bytes_in,
             bytes_out=link.bytes_out,
             queued_bytes=link.queued_bytes,
@@ -231,8 +234,13 @@ def _bootstrap_view(
     return replace(view, state="idle") if core.dht.knows(contact.peer) else view
 
 
-def reach_of(core: Core, addresses: Sequence[str], bound: Sequence[str]) -> ReachView:
-    """Whether and how others can dial the node, which listens at `bound` and tells `addresses`."""
+def reach_of(
+    core: Core, addresses: Sequence[str], bound: Sequence[str], relays: Iterable[PeerId]
+) -> ReachView:
+    """Whether and how others can dial the node, which listens at `bound` and tells `addresses`.
+
+    `relays` have a reservation for it.
+    """
     found = core.dht.reachability
     view = ReachView(
         kind=_REACH_KINDS[found.reach],
@@ -248,6 +256,7 @@ def reach_of(core: Core, addresses: Sequence[str], bound: Sequence[str]) -> Reac
             )
             for each in found.reports.values()
         ],
+        relays=[peer_text(peer) for peer in relays],
     )
     return replace(view, advice=_advice(view, addresses, bound))
 
@@ -267,6 +276,15 @@ def _advice(reach: ReachView, addresses: Sequence[str], bound: Sequence[str]) ->
     return (
         f"forward TCP port {', '.join(ports)} from the router to this machine, or open it in the "
         "firewall; where the router has another port outside, set node.announce (--announce)"
+    )
+
+
+def relaying_of(relaying: RelayServer) -> RelayingView:
+    """What the node does as a relay for others."""
+    return RelayingView(
+        peers=relaying.reservation_count,
+        circuits=relaying.circuit_count,
+        bytes=relaying.bytes_relayed,
     )
 
 

@@ -1,0 +1,110 @@
+"""Topics of nodes that cannot be dialled, where only relays join them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.internet import SYMMETRIC, Internet
+from tests.support.namespaces import Lab
+from tests.support.remote_nodes import RemoteNode
+
+RELAYED_S_MAX = 60.0
+DELIVERED_S_MAX = 30.0
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    with Lab() as made:
+        yield made
+
+
+def until(holds: Callable[[], Any], seconds: float, what: str) -> None:
+    until_s = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < until_s, what
+        time.sleep(0.1)
+
+
+def is_relayed(node: RemoteNode) -> bool:
+    """Whether peers can dial a node through a relay only."""
+    return bool(node.ask("status")["reach"]["kind"] == "relayed")
+
+
+def relays_of(node: RemoteNode) -> list[str]:
+    """The relays that carry a node's connections."""
+    return [peer["relay"] for peer in node.ask("status")["peers"] if peer["relay"]]
+
+
+class World:
+    """Relays, each in a network of its own, and two nodes behind a symmetric NAT each."""
+
+    def __init__(self, lab: Lab, folder: Path, relays: int) -> None:
+        internet = Internet(lab)
+        self.relays: list[RemoteNode] = []
+        for number in range(1, relays + 1):
+            machine = internet.public(f"r{number}", network=number)
+            self.relays.append(RemoteNode(machine, folder / f"r{number}", bootstrap=self.addresses))
+            self.relays[-1].wait_until_up()
+        self.private: list[RemoteNode] = []
+        for number in range(1, 3):
+            nat = internet.nat(f"n{number}", network=relays + number, kind=SYMMETRIC)
+            home = folder / f"h{number}"
+            node = RemoteNode(nat.host(f"h{number}"), home, bootstrap=self.addresses)
+            node.wait_until_up()
+            self.private.append(node)
+        for node in self.private:
+            until(partial(is_relayed, node), RELAYED_S_MAX, f"{node.name} has no relay")
+
+    @property
+    def addresses(self) -> list[str]:
+        return [address for node in self.relays for address in node.addresses]
+
+
+def check_both_ways(ann: RemoteNode, ben: RemoteNode, topic: str, name: str) -> None:
+    """The author's event and the other's request to publish reach both."""
+    asked = [
+        node.tell("publish", topic=topic, text=f"{name} by {node.name}", ack="accepted")
+        for node in (ann, ben)
+    ]
+    for node in (ann, ben):
+        for by in (ann, ben):
+            text = f"{name} by {by.name}"
+            assert node.has_seen(text, DELIVERED_S_MAX), f"{node.name} lacks {text}"
+    for each in asked:
+        each.answer()
+
+
+def test_a_topic_of_two_private_nodes_and_no_public_member(lab: Lab, tmp_path: Path) -> None:
+    world = World(lab, tmp_path, relays=1)
+    ann, ben = world.private
+    topic = ann.ask("create", name="t")["topic"]
+    ann.ask("subscribe", topic=topic)
+    ben.ask("subscribe", topic=topic)
+    check_both_ways(ann, ben, topic, "event")
+    (relay,) = world.relays
+    assert relays_of(ann) == relays_of(ben) == [relay.peer]
+    assert relay.ask("status")["topics"] == []
+
+
+@pytest.mark.slow
+def test_a_relay_that_is_killed_is_replaced_by_a_second_one(lab: Lab, tmp_path: Path) -> None:
+    world = World(lab, tmp_path, relays=2)
+    ann, ben = world.private
+    topic = ann.ask("create", name="t")["topic"]
+    ann.ask("subscribe", topic=topic)
+    ben.ask("subscribe", topic=topic)
+    check_both_ways(ann, ben, topic, "before")
+    (used,) = relays_of(ann)
+    (killed,) = [relay for relay in world.relays if relay.peer == used]
+    os.kill(killed.pid, signal.SIGKILL)
+    check_both_ways(ann, ben, topic, "after")
+    (other,) = [relay for relay in world.relays if relay is not killed]
+    assert relays_of(ann) == relays_of(ben) == [other.peer]
