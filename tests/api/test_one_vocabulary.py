@@ -37,6 +37,7 @@ NODE_ONLY: Final = {
     "open": "a client opens no node",
     "peer_id": "status has it",
     "reach": "status has it",
+    "relaying": "status has it",
 }
 CLIENT_ONLY: Final = {
     **dict.fromkeys(("aliases", "set_alias", "drop_alias"), "the daemon keeps local names"),

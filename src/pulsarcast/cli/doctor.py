@@ -47,6 +47,7 @@ def doctor(client: Client, as_json: bool) -> None:
         _peers(status),
         *_bootstrap(status),
         _reach(status),
+        *_relays(status),
         _disk(status),
         _key(click.get_current_context().params["home"], status.peer),
         _clock(),
@@ -116,6 +117,25 @@ def _reach(status: StatusView) -> Finding:
         return Finding("reach", "good", text)
     verdict: Verdict = "look" if status.addresses else "bad"
     return Finding("reach", verdict, f"{text}; {reach.advice}")
+
+
+def _relays(status: StatusView) -> list[Finding]:
+    """Whether a node that needs relays has them: one may go down."""
+    found = status.reach.relays
+    if status.reach.kind == "private":
+        return [
+            Finding(
+                "relays",
+                "look",
+                "no public peer keeps a place for the node: peers that cannot be dialled either "
+                "do not reach it; name a public node with `pulsarcast daemon --bootstrap ADDRESS`",
+            )
+        ]
+    if status.reach.kind != "relayed":
+        return []
+    if len(found) == 1:
+        return [Finding("relays", "look", "one relay only: connections end when it goes down")]
+    return [Finding("relays", "good", f"{len(found)} relays")]
 
 
 def _disk(status: StatusView) -> Finding:

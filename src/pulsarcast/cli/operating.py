@@ -49,6 +49,12 @@ def status(client: Client, only_address: bool, as_json: bool) -> None:
     topics = f"{now.topics}, {now.subscriptions} subscribed"
     if now.starved:
         topics += f", {now.starved} starved: no other member is connected"
+    for_others = now.relaying
+    relayed = (
+        f"{for_others.peers} peers, {for_others.circuits} connections, "
+        f"{size(for_others.bytes)} since the start"
+    )
+    relaying = [("relay for", relayed)] if for_others.peers or for_others.bytes else []
     lines = [
         ("node", whole(now.peer, now.peer_names)),
         ("state", now.state),
@@ -57,6 +63,7 @@ def status(client: Client, only_address: bool, as_json: bool) -> None:
         ("peers", f"{now.peers} connected, {now.peers_known} known"),
         *(("bootstrap", bootstrap_line(each, now.peer_names)) for each in now.bootstrap),
         ("reach", reach_shown(now.reach, now.peer_names, time.time_ns() // 1000)),
+        *relaying,
         ("topics", topics),
         ("events", events),
         ("messages", f"{now.messages_in} in, {now.messages_out} out"),
@@ -88,7 +95,8 @@ def peers(client: Client, as_json: bool) -> None:
         (
             each.name,
             each.peer,
-            each.address,
+            each.address.partition("/p2p/")[0],
+            "relay" if each.relay else "direct",
             "out" if each.dialled else "in",
             each.reach,
             size(each.bytes_in),
@@ -97,7 +105,7 @@ def peers(client: Client, as_json: bool) -> None:
         )
         for each in found
     ]
-    text = table(rows, "NAME", "PEER", "ADDRESS", "DIALLED", "REACH", "IN", "OUT", "QUEUED")
+    text = table(rows, "NAME", "PEER", "ADDRESS", "WAY", "DIALLED", "REACH", "IN", "OUT", "QUEUED")
     emit(found, text or "no peers", as_json=as_json)
 
 

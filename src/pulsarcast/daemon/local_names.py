@@ -131,7 +131,7 @@ def _peers_in(
         case ListingView():
             yield view.author
         case StatusView(reach=reach):
-            yield from (view.peer, *(report.peer for report in reach.reports))
+            yield from (view.peer, *(report.peer for report in reach.reports), *reach.relays)
         case TopicView(settings=settings):
             yield view.author
             yield from settings.publishers or ()

@@ -90,6 +90,13 @@ class NodeCollector(Collector):
         for kind in get_args(ReachKind):
             reach.add_metric((kind,), kind == node.reach.kind)
         yield reach
+        relaying = node.relaying
+        relayed = sum(bool(peer.relay) for peer in peers)
+        yield _gauge("relays", "Relays that have a reservation for it.", len(node.reach.relays))
+        yield _gauge("peers_relayed", "Peers connected through a relay.", relayed)
+        yield _gauge("relay_reservations", "Peers with a reservation here.", relaying.peers)
+        yield _gauge("relay_circuits", "Connections of others carried here.", relaying.circuits)
+        yield _count("relayed_bytes", "Bytes carried between others.", relaying.bytes)
         yield _gauge("topics_followed", "Topics that are followed.", held["topics"])
         yield _count("messages_received", "Messages from peers.", counters.messages_in)
         yield _count("messages_sent", "Messages to peers.", counters.messages_out)

@@ -112,6 +112,11 @@ class Party:
         self.relays.look()
         return self.link_to(other)
 
+    async def meets_directly(self, other: Party) -> Link:
+        """Dial a peer where it listens, whatever it tells of that."""
+        self.book.heard(Contact(other.peer, other.direct))
+        return await self.meets(other)
+
     def link_to(self, other: Party) -> Link:
         """The connection to a peer."""
         link = self.neighbours.link_to(other.peer)

@@ -237,7 +237,7 @@ function showNode(status, now) {
   $("tips").hidden = tips.length === 0;
   fill(document, {
     peer: status.peer,
-    addresses: status.addresses.map((each) => each.split("/p2p/")[0]).join("\n") || "no address",
+    addresses: status.addresses.map(addressText).join("\n") || "no address",
     uptime: spanText(Date.now() / 1000 - status.started_us / 1e6),
     version: status.version,
     published: rateText(past.rate("publications")),
@@ -254,6 +254,7 @@ function showNode(status, now) {
     readers: count(status.readers_connected),
     topics: count(status.topics),
     replicas: count(status.replicas_held),
+    relaying: `${count(status.relaying.peers)} peers, ${bytesText(status.relaying.bytes)}`,
   });
   showReach(status.reach);
   $("store").value = status.store_bytes / status.disk_bytes_max;
@@ -263,9 +264,16 @@ function showNode(status, now) {
   document.title = `${status.ready ? "" : "▲ "}${lineOf(status.peer)} · Pulsarcast`;
 }
 
+// An address ends with the node's own id; one through a relay has the relay's before it.
+function addressText(text) {
+  const direct = text.split("/p2p/")[0];
+  return text.includes("/p2p-circuit") ? `${direct} (relay)` : direct;
+}
+
 // Who says how others dial the node, and what to do about it, is in the title.
-function showReach({ kind, address, reports, advice }) {
-  write($("reach"), address ? `${kind} at ${address}` : kind);
+function showReach({ kind, address, reports, relays, advice }) {
+  const way = relays.length ? ` by way of ${relays.map(labelOf).join(", ")}` : "";
+  write($("reach"), (address ? `${kind} at ${address}` : kind) + way);
   const said = reports.map(({ peer, reached }) => `${labelOf(peer)} could ${reached ? "" : "not "}dial the node`);
   $("reach").title = [...said, advice].filter(Boolean).join("\n");
 }
