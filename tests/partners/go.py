@@ -10,7 +10,7 @@ import os
 import re
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -99,6 +99,14 @@ class Go(Partner):
         self._control = control
         self._meters = meters
 
+    async def ready(self) -> None:
+        """Wait until it has meters, which come after all else."""
+        while True:
+            with suppress(OSError):
+                await self._read_meters()
+                return
+            await trio.sleep(0.02)
+
     @asynccontextmanager
     async def _asked(self, kind: int, *words: Field) -> AsyncIterator[tuple[Wire, list[Field]]]:
         """What it answers to a request, and the connection on which it does."""
@@ -158,15 +166,21 @@ class Go(Partner):
         return total
 
     async def _read_meters(self) -> str:
-        stream = await trio.open_tcp_stream("127.0.0.1", self._meters)
-        async with stream:
+        async with await trio.open_tcp_stream("127.0.0.1", self._meters) as stream:
             await stream.send_all(b"GET /metrics HTTP/1.0\r\n\r\n")
             return b"".join([piece async for piece in stream]).decode()
 
 
 @asynccontextmanager
-async def go(folder: Path, *options: str, inside: Sequence[str] = ()) -> AsyncIterator[Go]:
-    """A go-libp2p peer of its own."""
+async def go(
+    folder: Path,
+    *,
+    listen: Sequence[str] = (LOOPBACK,),
+    serve_relay: bool = False,
+    reserve_at: str | None = None,
+    inside: Sequence[str] = (),
+) -> AsyncIterator[Go]:
+    """A go-libp2p peer of its own; a relay if asked, or a client of one, by its whole address."""
     control = folder / "p2pd.sock"
     with socket.create_server(("127.0.0.1", 0)) as free:
         meters = free.getsockname()[1]
@@ -174,14 +188,27 @@ async def go(folder: Path, *options: str, inside: Sequence[str] = ()) -> AsyncIt
         program("bin/p2pd"),
         f"-listen=/unix{control}",
         f"-metricsAddr=127.0.0.1:{meters}",
-        *([] if options else [f"-hostAddrs={LOOPBACK}"]),
-        *options,
+        f"-hostAddrs={','.join(listen)}",
+        f"-relayService={str(serve_relay).lower()}",
     ]
+    if serve_relay:
+        # A peer that does not know its reach serves no relay.
+        command.append("-forceReachabilityPublic")
+    if reserve_at is not None:
+        # It looks for relays with its DHT only, of which it needs nothing here.
+        command += ["-forceReachabilityPrivate", "-dhtClient", "-autoRelay"]
+        command += ["-relayDiscovery=false", f"-trustedRelays={reserve_at}"]
     async with running(command, folder / "p2pd.log", inside=inside) as process:
         assert process.stdout is not None
         said = ""
         with trio.fail_after(10):
-            # The addresses come last, all in one go.
+            # The addresses come last, one after the other.
             while not (found := re.search(r"Peer ID: (\w+)\nPeer Addrs:\n((?:/.*\n)+)", said)):
                 said += (await process.stdout.receive_some()).decode()
-        yield Go(parse_peer(found[1]), found[2].split(), str(control), meters)
+        peer = Go(parse_peer(found[1]), found[2].split(), str(control), meters)
+        with trio.fail_after(10):
+            await peer.ready()
+            reserved = "libp2p_autorelay_reservations_opened_total"
+            while reserve_at is not None and not await peer.meter(reserved):
+                await trio.sleep(0.05)
+        yield peer

@@ -31,7 +31,8 @@ class Js(Partner):
         """Wait for its first line."""
         said = await self._line()
         self.peer = parse_peer(said["peer"])
-        self.addresses = [each.partition("/p2p/")[0] for each in said["addresses"]]
+        found = [each for each in said["addresses"] if "p2p-circuit" not in each]
+        self.addresses = [each.partition("/p2p/")[0] for each in found]
 
     async def ask(self, action: str, **words: Any) -> Any:
         """Have it do something, one thing at a time; RefusedError where that fails."""
@@ -72,6 +73,13 @@ class Js(Partner):
     async def connected(self) -> list[PeerId]:
         return [parse_peer(each["peer"]) for each in await self.ask("connections")]
 
+    async def is_limited(self, peer: PeerId) -> bool:
+        """Whether it takes its connection to a peer for one that may carry little."""
+        found = await self.ask("connections")
+        (limited,) = [each["limited"] for each in found if each["peer"] == peer_text(peer)]
+        assert isinstance(limited, bool)
+        return limited
+
     async def secured(self) -> set[tuple[str, str]]:
         return {(each["encryption"], each["multiplexer"]) for each in await self.ask("connections")}
 
@@ -82,13 +90,15 @@ async def js(
     *,
     listen: Sequence[str] = (LOOPBACK,),
     serve_relay: bool = False,
+    reserve_at: str | None = None,
     inside: Sequence[str] = (),
 ) -> AsyncIterator[Js]:
-    """A js-libp2p peer of its own."""
+    """A js-libp2p peer of its own; a relay if asked, or a client of one, by its whole address."""
     program("node_modules/libp2p")
+    where = [*listen, *([] if reserve_at is None else [f"{reserve_at}/p2p-circuit"])]
     command = [
         *(program("bin/node"), "--input-type=module", "--eval", DRIVER.read_text(encoding="utf-8")),
-        *("--", json.dumps({"listen": list(listen), "serveRelay": serve_relay})),
+        *("--", json.dumps({"listen": where, "serveRelay": serve_relay})),
     ]
     async with running(command, folder / "js.log", inside=inside) as process:
         peer = Js(process)

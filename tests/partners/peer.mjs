@@ -2,6 +2,7 @@
 //
 // A request is {id, do, ...}; its answer {id, ...} or {id, error}. The first line says which peer it
 // is and where it listens. argv: the options as JSON {listen, serveRelay}. It ends with its stdin.
+import { randomBytes } from 'node:crypto'
 import { createInterface } from 'node:readline'
 import { createLibp2p } from 'libp2p'
 import { noise } from '@chainsafe/libp2p-noise'
@@ -45,6 +46,7 @@ const describe = (each) => ({
   direct: each.direct,
   direction: each.direction,
   encryption: each.encryption,
+  limited: each.limits != null,
   multiplexer: each.multiplexer,
   status: each.status
 })
@@ -59,10 +61,30 @@ const actions = {
     streams.push(await found(peer)[0].newStream(protocol, options))
     return streams.at(-1).protocol
   },
-  ping: async ({ peer }, signal) => {
-    const options = { signal, runOnLimitedConnection: true }
-    return node.services.ping.ping(found(peer)[0].remotePeer, options)
+  ping: async ({ peer, anew }, signal) => {
+    const [connection] = found(peer)
+    if (connection.limits == null || anew) return node.services.ping.ping(connection.remotePeer, { signal })
+    return pingOver(connection, signal)
   }
+}
+
+// The service does not use a limited connection that there is: it dials again.
+async function pingOver (connection, signal) {
+  const stream = await connection.newStream('/ipfs/ping/1.0.0', { signal, runOnLimitedConnection: true })
+  const sent = randomBytes(32)
+  const began = Date.now()
+  const arrived = []
+  await new Promise((resolve, reject) => {
+    stream.addEventListener('message', ({ data }) => {
+      arrived.push(...data.subarray())
+      if (arrived.length >= sent.length) resolve()
+    })
+    stream.addEventListener('close', () => reject(new Error('closed before the answer')))
+    stream.send(sent)
+  })
+  await stream.close({ signal })
+  if (!sent.equals(Buffer.from(arrived))) throw new Error('another answer')
+  return Date.now() - began
 }
 
 say({ peer: String(node.peerId), addresses: actions.addresses() })

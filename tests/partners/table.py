@@ -5,7 +5,7 @@ A test says with `shows` which row it is for, and who dials: it is run once with
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import pytest
@@ -17,6 +17,8 @@ PARTNERS: Final = {"go": go, "js": js}
 OURS: Final = "ours to {}"
 THEIRS: Final = "{} to ours"
 """Who dials whom."""
+EITHER: Final = "{}"
+"""The row says who dials."""
 
 COLUMNS: Final = tuple(way.format(name) for name in PARTNERS for way in (OURS, THEIRS))
 
@@ -26,13 +28,13 @@ SHOWN: Final[dict[tuple[str, str], str]] = {}
 Test = TypeVar("Test", bound=Callable[..., None])
 
 
-def shows(what: str, way: str) -> Callable[[Test], Test]:
-    """A test of one row and one way, with each partner."""
+def shows(what: str, way: str, names: Sequence[str] = tuple(PARTNERS)) -> Callable[[Test], Test]:
+    """A test of one row and one way, with each of these partners."""
 
     def mark(test: Test) -> Test:
-        for name in PARTNERS:
+        for name in names:
             assert SHOWN.setdefault((what, way.format(name)), test.__name__) == test.__name__
-        each: Any = pytest.mark.parametrize("start", PARTNERS.values(), ids=PARTNERS)
+        each: Any = pytest.mark.parametrize("start", [PARTNERS[name] for name in names], ids=names)
         marked: Test = each(test)
         return marked
 

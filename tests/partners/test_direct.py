@@ -51,7 +51,7 @@ def test_they_dial_and_agree_on_noise_and_yamux(start: Start, tmp_path: Path) ->
     async def scene() -> None:
         async with start(tmp_path) as them, someone(1) as us:
             await them.dial(us.peer, us.hello.addresses[0])
-            assert (await guest(us, them)).peer == them.peer
+            assert (await guest(us.neighbours, them)).peer == them.peer
             assert await them.connected() == [us.peer]
             assert await them.secured() == SECURED
 
@@ -116,7 +116,7 @@ def test_each_side_identifies_the_other_where_they_dialled(start: Start, tmp_pat
     async def scene() -> None:
         async with start(tmp_path) as them, someone(1) as us:
             await them.dial(us.peer, us.hello.addresses[0])
-            await identify_each_other(us, them, await guest(us, them))
+            await identify_each_other(us, them, await guest(us.neighbours, them))
 
     play(scene)
 
@@ -143,7 +143,7 @@ def test_each_side_pings_the_other_where_they_dialled(start: Start, tmp_path: Pa
     async def scene() -> None:
         async with start(tmp_path) as them, someone(1) as us:
             await them.dial(us.peer, us.hello.addresses[0])
-            await ping_each_other(us, them, await guest(us, them))
+            await ping_each_other(us, them, await guest(us.neighbours, them))
 
     play(scene)
 
@@ -207,7 +207,7 @@ def test_a_guest_stays_for_a_while_and_is_no_neighbour(
     async def scene() -> None:
         async with start(tmp_path) as them, someone(1) as us:
             await them.dial(us.peer, us.hello.addresses[0])
-            link = await guest(us, them)
+            link = await guest(us.neighbours, them)
             came_s = trio.current_time()
             await trio.sleep_until(came_s + 1.5)
             await them.ping(us.peer, 1)
@@ -249,7 +249,7 @@ def test_a_guest_beyond_the_quota_is_sent_away_and_may_come_again(
                 while us.neighbours.guests:
                     await trio.sleep(0.01)
             await them.dial(us.peer, us.hello.addresses[0])
-            await guest(us, them)
+            await guest(us.neighbours, them)
             await them.ping(us.peer, 1)
 
     play(scene)

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from tests.docs.guides import ROOT
 from tests.docs.test_spec import rows
-from tests.partners import test_direct
-from tests.partners.table import COLUMNS, SHOWN
+from tests.partners import test_direct, test_relays
+from tests.partners.table import COLUMNS, PARTNERS, SHOWN
 
 PAGE = (ROOT / "docs/spec/partners.md").read_text(encoding="utf-8")
-SUITES = (test_direct,)
+SUITES = (test_direct, test_relays)
 """Imported so that their tests are known."""
+TABLES = {"what": COLUMNS, "with relays": tuple(PARTNERS)}
 
 
 def test_a_cell_says_works_where_a_test_shows_it_and_only_there() -> None:
     assert SUITES
     told = {
         (what, column): cell
-        for what, *cells in rows(PAGE, "what")
-        for column, cell in zip(COLUMNS, cells, strict=True)
+        for heading, columns in TABLES.items()
+        for what, *cells in rows(PAGE, heading)
+        for column, cell in zip(columns, cells, strict=True)
     }
     assert {where for where, cell in told.items() if cell == "works"} == set(SHOWN)
     for where, cell in told.items():
@@ -25,4 +27,5 @@ def test_a_cell_says_works_where_a_test_shows_it_and_only_there() -> None:
 
 
 def test_the_columns_are_the_ways_to_each_partner() -> None:
-    assert f"| what | {' | '.join(COLUMNS)} |" in PAGE
+    for heading, columns in TABLES.items():
+        assert f"| {heading} | {' | '.join(columns)} |" in PAGE
