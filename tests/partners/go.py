@@ -24,7 +24,7 @@ from pulsarcast.wire.framing import write_frames
 from tests.partners.partners import LOOPBACK, Partner, RefusedError, program, running
 
 ANSWER_BYTES_MAX: Final = 1 << 20
-CONNECT, OPEN_STREAM, LIST_PEERS = 1, 2, 5
+CONNECT, OPEN_STREAM, HANDLE_STREAMS, LIST_PEERS = 1, 2, 3, 5
 """Kinds of requests."""
 CONNECT_S: Final = 15
 
@@ -87,6 +87,15 @@ class Wire:
         del self._arrived[:size]
         return data
 
+    async def send_back(self) -> None:
+        """Write what comes, until no more comes."""
+        data = bytes(self._arrived)
+        while True:
+            await self.write(data)
+            data = bytes(await self._stream.receive_some(65536))
+            if not data:
+                return
+
 
 class Go(Partner):
     """A running p2pd."""
@@ -140,6 +149,35 @@ class Go(Partner):
     async def open(self, peer: PeerId, protocol: str) -> None:
         async with self.stream(peer, protocol):
             pass
+
+    async def send_and_get_back(self, peer: PeerId, protocol: str, size: int) -> None:
+        sent = os.urandom(size)
+        async with self.stream(peer, protocol) as wire, trio.open_nursery() as nursery:
+            nursery.start_soon(wire.write, sent)
+            assert await wire.read(size) == sent
+
+    @asynccontextmanager
+    async def sending_back(self, protocol: str) -> AsyncIterator[None]:
+        # It connects to a socket for each stream that a peer opens, and says first for whom.
+        path = self._control + ".echo"
+
+        async def serve(stream: trio.SocketStream) -> None:
+            async with stream:
+                wire = Wire(stream)
+                await read_message(wire, ANSWER_BYTES_MAX)
+                await wire.send_back()
+
+        with trio.socket.socket(trio.socket.AF_UNIX) as listening:
+            await listening.bind(path)
+            listening.listen()
+            where = b"\x90\x03" + write_frames([path.encode()])
+            words = message((1, where), (2, protocol.encode()), (3, 0))
+            async with trio.open_nursery() as nursery:
+                listeners = [trio.SocketListener(listening)]
+                nursery.start_soon(trio.serve_listeners, serve, listeners)
+                async with self._asked(HANDLE_STREAMS, (4, words)):
+                    yield
+                nursery.cancel_scope.cancel()
 
     async def identified(self, peer: PeerId) -> bool:
         # It says what it took only as a count, of all peers.

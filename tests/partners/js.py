@@ -66,6 +66,14 @@ class Js(Partner):
     async def open(self, peer: PeerId, protocol: str) -> None:
         await self.ask("open", peer=peer_text(peer), protocol=protocol)
 
+    async def send_and_get_back(self, peer: PeerId, protocol: str, size: int) -> None:
+        await self.ask("echo", peer=peer_text(peer), protocol=protocol, size=size)
+
+    @asynccontextmanager
+    async def sending_back(self, protocol: str) -> AsyncIterator[None]:
+        await self.ask("serveEcho", protocol=protocol)
+        yield
+
     async def identified(self, peer: PeerId) -> dict[str, Any] | None:
         found: dict[str, Any] | None = await self.ask("identified", peer=peer_text(peer))
         return found
@@ -94,13 +102,13 @@ async def js(
     inside: Sequence[str] = (),
 ) -> AsyncIterator[Js]:
     """A js-libp2p peer of its own; a relay if asked, or a client of one, by its whole address."""
-    program("node_modules/libp2p")
+    beside = str(Path(program("node_modules")).parent)  # where its packages are found
     where = [*listen, *([] if reserve_at is None else [f"{reserve_at}/p2p-circuit"])]
     command = [
         *(program("bin/node"), "--input-type=module", "--eval", DRIVER.read_text(encoding="utf-8")),
         *("--", json.dumps({"listen": where, "serveRelay": serve_relay})),
     ]
-    async with running(command, folder / "js.log", inside=inside) as process:
+    async with running(command, folder / "js.log", inside=inside, cwd=beside) as process:
         peer = Js(process)
         with trio.fail_after(20):
             await peer.ready()

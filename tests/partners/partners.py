@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -15,8 +16,11 @@ import trio
 from pulsarcast.model.ids import PeerId
 from tests.conftest import MISSING_PARTNERS
 
-FOLDER: Final = Path(__file__).resolve().parents[2] / ".venv/partners"
-"""Where `.ci/partners` puts them."""
+FOLDERS: Final = (
+    Path(sys.prefix) / "partners",
+    Path(__file__).resolve().parents[2] / ".venv/partners",
+)
+"""Where `.ci/partners` puts them: beside the interpreter, or else in this clone."""
 LIFE_S_MAX: Final = 120
 """A partner's process ends by itself after that, whatever becomes of the test."""
 LOOPBACK: Final = "/ip4/127.0.0.1/tcp/0"
@@ -48,6 +52,14 @@ class Partner(ABC):
         """Open a stream to a connected peer; RefusedError if it does not speak the protocol."""
 
     @abstractmethod
+    async def send_and_get_back(self, peer: PeerId, protocol: str, size: int) -> None:
+        """Send so many bytes to a connected peer that sends back what comes, and compare."""
+
+    @abstractmethod
+    def sending_back(self, protocol: str) -> AbstractAsyncContextManager[None]:
+        """Serve a protocol by sending back what comes."""
+
+    @abstractmethod
     async def identified(self, peer: PeerId) -> object:
         """What it took of what this connected peer says of itself; false until then."""
 
@@ -62,15 +74,15 @@ class Partner(ABC):
 
 def program(name: str) -> str:
     """The way to a partner's program; skips the test where it is not there."""
-    path = FOLDER / name
-    if not path.exists():
-        pytest.skip(f"{MISSING_PARTNERS}: {name} (.ci/partners)")
-    return str(path)
+    for folder in FOLDERS:
+        if (folder / name).exists():
+            return str(folder / name)
+    pytest.skip(f"{MISSING_PARTNERS}: {name} (.ci/partners)")
 
 
 @asynccontextmanager
 async def running(
-    command: Sequence[str], log: Path, *, inside: Sequence[str] = ()
+    command: Sequence[str], log: Path, *, inside: Sequence[str] = (), cwd: str | None = None
 ) -> AsyncIterator[trio.Process]:
     """A process with pipes, of bounded life; `inside` begins a command in a namespace."""
     with log.open("ab") as errors:
@@ -79,7 +91,7 @@ async def running(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
-            cwd=FOLDER,
+            cwd=cwd,
         )
     try:
         yield process

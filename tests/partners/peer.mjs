@@ -15,6 +15,7 @@ import { tcp } from '@libp2p/tcp'
 import { multiaddr } from '@multiformats/multiaddr'
 
 const STEP_MS_MAX = 20_000
+const PIECE_BYTES = 32 * 1024
 const { listen, serveRelay } = JSON.parse(process.argv[1])
 const say = (answer) => process.stdout.write(JSON.stringify(answer) + '\n')
 const node = await createLibp2p({
@@ -55,6 +56,9 @@ const actions = {
   addresses: () => node.getMultiaddrs().map(String),
   connections: () => node.getConnections().map(describe),
   dial: async ({ address }, signal) => describe(await node.dial(multiaddr(address), { signal })),
+  echo: async ({ peer, protocol, size }, signal) => {
+    await sendAndGetBack(await found(peer)[0].newStream(protocol, { signal }), randomBytes(size), signal)
+  },
   identified: ({ peer }) => identified[peer] ?? null,
   open: async ({ peer, protocol }, signal) => {
     const options = { signal, runOnLimitedConnection: true }
@@ -64,27 +68,40 @@ const actions = {
   ping: async ({ peer, anew }, signal) => {
     const [connection] = found(peer)
     if (connection.limits == null || anew) return node.services.ping.ping(connection.remotePeer, { signal })
-    return pingOver(connection, signal)
+    // The service does not use a limited connection that there is: it dials again.
+    const options = { signal, runOnLimitedConnection: true }
+    const began = Date.now()
+    await sendAndGetBack(await connection.newStream('/ipfs/ping/1.0.0', options), randomBytes(32), signal)
+    return Date.now() - began
+  },
+  serveEcho: async ({ protocol }) => {
+    await node.handle(protocol, async (stream) => {
+      for await (const data of stream) await send(stream, data)
+      await stream.close()
+    })
   }
 }
 
-// The service does not use a limited connection that there is: it dials again.
-async function pingOver (connection, signal) {
-  const stream = await connection.newStream('/ipfs/ping/1.0.0', { signal, runOnLimitedConnection: true })
-  const sent = randomBytes(32)
-  const began = Date.now()
+// Sends all of it, as fast as the other side takes it.
+async function send (stream, data) {
+  if (!stream.send(data)) await stream.onDrain()
+}
+
+async function sendAndGetBack (stream, sent, signal) {
   const arrived = []
-  await new Promise((resolve, reject) => {
+  let size = 0
+  const back = new Promise((resolve, reject) => {
     stream.addEventListener('message', ({ data }) => {
-      arrived.push(...data.subarray())
-      if (arrived.length >= sent.length) resolve()
+      arrived.push(data.subarray())
+      size += data.byteLength
+      if (size >= sent.length) resolve()
     })
-    stream.addEventListener('close', () => reject(new Error('closed before the answer')))
-    stream.send(sent)
+    stream.addEventListener('close', () => reject(new Error(`closed after ${size} bytes`)))
   })
+  for (let at = 0; at < sent.length; at += PIECE_BYTES) await send(stream, sent.subarray(at, at + PIECE_BYTES))
+  await back
   await stream.close({ signal })
-  if (!sent.equals(Buffer.from(arrived))) throw new Error('another answer')
-  return Date.now() - began
+  if (!sent.equals(Buffer.concat(arrived))) throw new Error('other bytes came back')
 }
 
 say({ peer: String(node.peerId), addresses: actions.addresses() })
@@ -92,6 +109,6 @@ for await (const line of createInterface({ input: process.stdin })) {
   const { id, do: name, ...words } = JSON.parse(line)
   Promise.resolve()
     .then(() => actions[name](words, AbortSignal.timeout(STEP_MS_MAX)))
-    .then((answer) => say({ id, answer }), (error) => say({ id, error: `${error.name}: ${error.message}` }))
+    .then((answer = null) => say({ id, answer }), (error) => say({ id, error: `${error.name}: ${error.message}` }))
 }
 process.exit(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -14,6 +15,7 @@ from pulsarcast.network import guests, identify, ping
 from pulsarcast.network import neighbours as neighbours_module
 from pulsarcast.network.host import DialError
 from pulsarcast.network.link import PROTOCOL, Link
+from pulsarcast.network.streams import Service, Stream
 from tests.partners.js import Js
 from tests.partners.ours import dialled, guest
 from tests.partners.partners import Partner, RefusedError
@@ -25,6 +27,8 @@ from tests.unit.network.test_neighbours import Someone, play, someone
 Start = Callable[[Path], AbstractAsyncContextManager[Partner]]
 SECURED = {("/noise", "/yamux/1.0.0")}
 ROUNDS = 4
+ECHO = "/pulsarcast/tests/echo/1.0.0"
+MEBIBYTE = 1 << 20
 
 
 async def comes_about(ask: Callable[[], object]) -> None:
@@ -148,6 +152,40 @@ def test_each_side_pings_the_other_where_they_dialled(start: Start, tmp_path: Pa
     play(scene)
 
 
+async def send_back(stream: Stream) -> None:
+    while data := await stream.receive(65536):
+        await stream.write(data)
+
+
+@shows("a stream carries a mebibyte there and back", OURS)
+def test_our_stream_carries_more_than_windows_hold(start: Start, tmp_path: Path) -> None:
+    async def scene() -> None:
+        sent = os.urandom(MEBIBYTE)
+        async with (
+            start(tmp_path) as them,
+            them.sending_back(ECHO),
+            someone(1) as us,
+            dialled(us, them) as link,
+            trio.open_nursery() as nursery,
+        ):
+            with await link.open_stream(ECHO) as stream:
+                nursery.start_soon(stream.write, sent)
+                assert await stream.read(MEBIBYTE) == sent
+
+    play(scene)
+
+
+@shows("a stream carries a mebibyte there and back", THEIRS)
+def test_their_stream_carries_more_than_windows_hold(start: Start, tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with start(tmp_path) as them, someone(1) as us:
+            us.host.services[ECHO] = Service(send_back, 2, 30.0)
+            await them.dial(us.peer, us.hello.addresses[0])
+            await them.send_and_get_back(us.peer, ECHO, MEBIBYTE)
+
+    play(scene)
+
+
 @shows("a protocol that the listener lacks is declined, and the connection lives on", OURS)
 def test_they_decline_our_frames_and_we_may_stay(start: Start, tmp_path: Path) -> None:
     async def scene() -> None:
@@ -253,3 +291,23 @@ def test_a_guest_beyond_the_quota_is_sent_away_and_may_come_again(
             await them.ping(us.peer, 1)
 
     play(scene)
+
+
+@pytest.mark.slow
+@shows("a connection that nobody uses lives for longer than a minute", THEIRS)
+def test_an_idle_connection_lives_on(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guests, "GUEST_S", 100.0)
+
+    async def scene() -> None:
+        async with start(tmp_path) as them, someone(1) as us:
+            await them.dial(us.peer, us.hello.addresses[0])
+            link = await guest(us.neighbours, them)
+            # Both ask every 30 s at most whether the other end is there.
+            await trio.sleep(65)
+            assert await ping.ping(link) < 5
+            await them.ping(us.peer, 1)
+            assert await them.connected() == [us.peer]
+
+    trio.run(scene)
