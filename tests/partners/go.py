@@ -6,26 +6,36 @@ p2pclient.p2pd.pb). Only the fields that tests need are written and read, by the
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Final
 
 import trio
 
 from pulsarcast.model.ids import PeerId, parse_peer
-from pulsarcast.network import ping
 from pulsarcast.network.multiaddrs import address_bytes
 from pulsarcast.network.negotiation import read_message
 from pulsarcast.wire.framing import write_frames
-from tests.partners.partners import LOOPBACK, Partner, RefusedError, program, running
+from tests.partners.partners import (
+    LOOPBACK,
+    Partner,
+    RefusedError,
+    Serve,
+    Wire,
+    listening,
+    program,
+    running,
+)
 
 ANSWER_BYTES_MAX: Final = 1 << 20
 CONNECT, OPEN_STREAM, HANDLE_STREAMS, LIST_PEERS = 1, 2, 3, 5
 """Kinds of requests."""
+UNIX: Final = b"\x90\x03"
+"""How a multiaddr of a local socket begins."""
 CONNECT_S: Final = 15
 
 Value = int | bytes
@@ -67,36 +77,6 @@ def _rest_of_varint(octet: int, octets: Iterator[int]) -> int:
     return number
 
 
-class Wire:
-    """A connection to the control socket; after a stream was opened, that stream."""
-
-    def __init__(self, stream: trio.SocketStream) -> None:
-        self._stream = stream
-        self._arrived = bytearray()
-
-    async def write(self, data: bytes) -> None:
-        await self._stream.send_all(data)
-
-    async def read(self, size: int) -> bytes:
-        while len(self._arrived) < size:
-            data = await self._stream.receive_some(65536)
-            if not data:
-                raise RefusedError(f"p2pd closed a connection after {bytes(self._arrived)!r}")
-            self._arrived += data
-        data = bytes(self._arrived[:size])
-        del self._arrived[:size]
-        return data
-
-    async def send_back(self) -> None:
-        """Write what comes, until no more comes."""
-        data = bytes(self._arrived)
-        while True:
-            await self.write(data)
-            data = bytes(await self._stream.receive_some(65536))
-            if not data:
-                return
-
-
 class Go(Partner):
     """A running p2pd."""
 
@@ -107,6 +87,7 @@ class Go(Partner):
         self.addresses = addresses
         self._control = control
         self._meters = meters
+        self._numbers = count(1)
 
     async def ready(self) -> None:
         """Wait until it has meters, which come after all else."""
@@ -133,51 +114,27 @@ class Go(Partner):
             pass
 
     async def ping(self, peer: PeerId, rounds: int) -> None:
-        async with self.stream(peer, ping.PROTOCOL) as wire:
-            for _ in range(rounds):
-                sent = os.urandom(ping.PING_BYTES)
-                await wire.write(sent)
-                assert await wire.read(ping.PING_BYTES) == sent
+        await self.ping_over_stream(peer, rounds)
 
     @asynccontextmanager
     async def stream(self, peer: PeerId, protocol: str) -> AsyncIterator[Wire]:
-        """A stream to a connected peer."""
         words = message((1, peer), (2, protocol.encode()), (3, CONNECT_S))
         async with self._asked(OPEN_STREAM, (3, words)) as (wire, _):
             yield wire
 
-    async def open(self, peer: PeerId, protocol: str) -> None:
-        async with self.stream(peer, protocol):
-            pass
-
-    async def send_and_get_back(self, peer: PeerId, protocol: str, size: int) -> None:
-        sent = os.urandom(size)
-        async with self.stream(peer, protocol) as wire, trio.open_nursery() as nursery:
-            nursery.start_soon(wire.write, sent)
-            assert await wire.read(size) == sent
-
     @asynccontextmanager
-    async def sending_back(self, protocol: str) -> AsyncIterator[None]:
+    async def handling(self, protocol: str, serve: Serve) -> AsyncIterator[None]:
         # It connects to a socket for each stream that a peer opens, and says first for whom.
-        path = self._control + ".echo"
+        async def begin(wire: Wire) -> None:
+            await read_message(wire, ANSWER_BYTES_MAX)
+            await serve(wire)
 
-        async def serve(stream: trio.SocketStream) -> None:
-            async with stream:
-                wire = Wire(stream)
-                await read_message(wire, ANSWER_BYTES_MAX)
-                await wire.send_back()
-
-        with trio.socket.socket(trio.socket.AF_UNIX) as listening:
-            await listening.bind(path)
-            listening.listen()
-            where = b"\x90\x03" + write_frames([path.encode()])
+        path = f"{self._control}.{next(self._numbers)}"
+        async with listening(path, begin):
+            where = UNIX + write_frames([path.encode()])
             words = message((1, where), (2, protocol.encode()), (3, 0))
-            async with trio.open_nursery() as nursery:
-                listeners = [trio.SocketListener(listening)]
-                nursery.start_soon(trio.serve_listeners, serve, listeners)
-                async with self._asked(HANDLE_STREAMS, (4, words)):
-                    yield
-                nursery.cancel_scope.cancel()
+            async with self._asked(HANDLE_STREAMS, (4, words)):
+                yield
 
     async def identified(self, peer: PeerId) -> bool:
         # It says what it took only as a count, of all peers.

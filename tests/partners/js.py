@@ -12,7 +12,16 @@ from typing import Any, Final
 import trio
 
 from pulsarcast.model.ids import PeerId, parse_peer, peer_text
-from tests.partners.partners import LOOPBACK, Partner, RefusedError, program, running
+from tests.partners.partners import (
+    LOOPBACK,
+    Partner,
+    RefusedError,
+    Serve,
+    Wire,
+    listening,
+    program,
+    running,
+)
 
 DRIVER: Final = Path(__file__).parent / "peer.mjs"
 
@@ -22,8 +31,9 @@ class Js(Partner):
 
     agent = "js-libp2p/"
 
-    def __init__(self, process: trio.Process) -> None:
+    def __init__(self, process: trio.Process, folder: Path) -> None:
         self._process = process
+        self._folder = folder
         self._numbers = count(1)
         self._arrived = b""
 
@@ -61,18 +71,46 @@ class Js(Partner):
 
     async def ping(self, peer: PeerId, rounds: int) -> None:
         for _ in range(rounds):
-            assert await self.ask("ping", peer=peer_text(peer)) >= 0
-
-    async def open(self, peer: PeerId, protocol: str) -> None:
-        await self.ask("open", peer=peer_text(peer), protocol=protocol)
-
-    async def send_and_get_back(self, peer: PeerId, protocol: str, size: int) -> None:
-        await self.ask("echo", peer=peer_text(peer), protocol=protocol, size=size)
+            if await self.is_limited(peer):
+                # Its service does not use a limited connection that there is: it dials again.
+                await self.ping_over_stream(peer, 1)
+            else:
+                assert await self.ask("ping", peer=peer_text(peer)) >= 0
 
     @asynccontextmanager
-    async def sending_back(self, protocol: str) -> AsyncIterator[None]:
-        await self.ask("serveEcho", protocol=protocol)
-        yield
+    async def stream(self, peer: PeerId, protocol: str) -> AsyncIterator[Wire]:
+        opened = trio.Event()
+        done = trio.Event()
+        wires: list[Wire] = []
+
+        async def take(wire: Wire) -> None:
+            wires.append(wire)
+            opened.set()
+            await done.wait()
+
+        path = self._socket_path()
+        refused: RefusedError | None = None
+        async with listening(path, take):
+            try:
+                await self.ask("open", peer=peer_text(peer), protocol=protocol, path=path)
+            except RefusedError as error:  # raised below: a nursery would wrap it
+                refused = error
+            else:
+                await opened.wait()
+                yield wires[0]
+                done.set()
+        if refused is not None:
+            raise refused
+
+    @asynccontextmanager
+    async def handling(self, protocol: str, serve: Serve) -> AsyncIterator[None]:
+        path = self._socket_path()
+        async with listening(path, serve):
+            await self.ask("handle", protocol=protocol, path=path)
+            yield
+
+    def _socket_path(self) -> str:
+        return str(self._folder / f"{next(self._numbers)}.sock")
 
     async def identified(self, peer: PeerId) -> dict[str, Any] | None:
         found: dict[str, Any] | None = await self.ask("identified", peer=peer_text(peer))
@@ -84,9 +122,7 @@ class Js(Partner):
     async def is_limited(self, peer: PeerId) -> bool:
         """Whether it takes its connection to a peer for one that may carry little."""
         found = await self.ask("connections")
-        (limited,) = [each["limited"] for each in found if each["peer"] == peer_text(peer)]
-        assert isinstance(limited, bool)
-        return limited
+        return all(each["limited"] for each in found if each["peer"] == peer_text(peer))
 
     async def secured(self) -> set[tuple[str, str]]:
         return {(each["encryption"], each["multiplexer"]) for each in await self.ask("connections")}
@@ -109,7 +145,7 @@ async def js(
         *("--", json.dumps({"listen": where, "serveRelay": serve_relay})),
     ]
     async with running(command, folder / "js.log", inside=inside, cwd=beside) as process:
-        peer = Js(process)
+        peer = Js(process, folder)
         with trio.fail_after(20):
             await peer.ready()
         yield peer

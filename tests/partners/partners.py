@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import pytest
 import trio
 
 from pulsarcast.model.ids import PeerId
+from pulsarcast.network import ping
 from tests.conftest import MISSING_PARTNERS
 
 FOLDERS: Final = (
@@ -28,6 +30,59 @@ LOOPBACK: Final = "/ip4/127.0.0.1/tcp/0"
 
 class RefusedError(Exception):
     """A partner says that it cannot do what it was asked."""
+
+
+class Wire:
+    """A stream of a partner, over a local socket."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self._stream = stream
+        self._arrived = bytearray()
+
+    async def write(self, data: bytes) -> None:
+        """Send this."""
+        await self._stream.send_all(data)
+
+    async def read(self, size: int) -> bytes:
+        """Read exactly this many bytes."""
+        while len(self._arrived) < size:
+            data = await self._stream.receive_some(65536)
+            if not data:
+                raise RefusedError(f"a stream ended after {bytes(self._arrived)!r}")
+            self._arrived += data
+        data = bytes(self._arrived[:size])
+        del self._arrived[:size]
+        return data
+
+    async def send_back(self) -> None:
+        """Write what comes, until no more comes."""
+        data = bytes(self._arrived)
+        while True:
+            await self.write(data)
+            data = bytes(await self._stream.receive_some(65536))
+            if not data:
+                return
+
+
+Serve: TypeAlias = Callable[[Wire], Awaitable[None]]
+
+
+@asynccontextmanager
+async def listening(path: str, serve: Serve) -> AsyncIterator[None]:
+    """A local socket at which a partner hands over streams."""
+
+    async def begin(stream: trio.SocketStream) -> None:
+        async with stream:
+            await serve(Wire(stream))
+
+    with trio.socket.socket(trio.socket.AF_UNIX) as listener:
+        await listener.bind(path)
+        listener.listen()
+        async with trio.open_nursery() as nursery:
+            listeners = [trio.SocketListener(listener)]
+            nursery.start_soon(trio.serve_listeners, begin, listeners)
+            yield
+            nursery.cancel_scope.cancel()
 
 
 class Partner(ABC):
@@ -48,16 +103,20 @@ class Partner(ABC):
         """Ping a connected peer so many times."""
 
     @abstractmethod
-    async def open(self, peer: PeerId, protocol: str) -> None:
-        """Open a stream to a connected peer; RefusedError if it does not speak the protocol."""
+    def stream(self, peer: PeerId, protocol: str) -> AbstractAsyncContextManager[Wire]:
+        """A stream to a connected peer; RefusedError if it does not speak the protocol."""
 
     @abstractmethod
-    async def send_and_get_back(self, peer: PeerId, protocol: str, size: int) -> None:
-        """Send so many bytes to a connected peer that sends back what comes, and compare."""
+    def handling(self, protocol: str, serve: Serve) -> AbstractAsyncContextManager[None]:
+        """Serve the streams that peers open for a protocol."""
 
-    @abstractmethod
-    def sending_back(self, protocol: str) -> AbstractAsyncContextManager[None]:
-        """Serve a protocol by sending back what comes."""
+    async def ping_over_stream(self, peer: PeerId, rounds: int) -> None:
+        """Ping a peer without the help of a service."""
+        async with self.stream(peer, ping.PROTOCOL) as wire:
+            for _ in range(rounds):
+                sent = os.urandom(ping.PING_BYTES)
+                await wire.write(sent)
+                assert await wire.read(ping.PING_BYTES) == sent
 
     @abstractmethod
     async def identified(self, peer: PeerId) -> object:

@@ -2,7 +2,7 @@
 //
 // A request is {id, do, ...}; its answer {id, ...} or {id, error}. The first line says which peer it
 // is and where it listens. argv: the options as JSON {listen, serveRelay}. It ends with its stdin.
-import { randomBytes } from 'node:crypto'
+import { connect } from 'node:net'
 import { createInterface } from 'node:readline'
 import { createLibp2p } from 'libp2p'
 import { noise } from '@chainsafe/libp2p-noise'
@@ -15,7 +15,6 @@ import { tcp } from '@libp2p/tcp'
 import { multiaddr } from '@multiformats/multiaddr'
 
 const STEP_MS_MAX = 20_000
-const PIECE_BYTES = 32 * 1024
 const { listen, serveRelay } = JSON.parse(process.argv[1])
 const say = (answer) => process.stdout.write(JSON.stringify(answer) + '\n')
 const node = await createLibp2p({
@@ -39,7 +38,6 @@ node.addEventListener('peer:identify', ({ detail }) => {
     observed: String(detail.observedAddr)
   }
 })
-const streams = [] // opened ones, kept open
 const found = (peer) => node.getConnections().filter((each) => String(each.remotePeer) === peer)
 const describe = (each) => ({
   peer: String(each.remotePeer),
@@ -56,52 +54,27 @@ const actions = {
   addresses: () => node.getMultiaddrs().map(String),
   connections: () => node.getConnections().map(describe),
   dial: async ({ address }, signal) => describe(await node.dial(multiaddr(address), { signal })),
-  echo: async ({ peer, protocol, size }, signal) => {
-    await sendAndGetBack(await found(peer)[0].newStream(protocol, { signal }), randomBytes(size), signal)
-  },
+  handle: ({ protocol, path }) => node.handle(protocol, (stream) => pipe(stream, path)),
   identified: ({ peer }) => identified[peer] ?? null,
-  open: async ({ peer, protocol }, signal) => {
-    const options = { signal, runOnLimitedConnection: true }
-    streams.push(await found(peer)[0].newStream(protocol, options))
-    return streams.at(-1).protocol
+  open: async ({ peer, protocol, path }, signal) => {
+    pipe(await found(peer)[0].newStream(protocol, { signal, runOnLimitedConnection: true }), path)
   },
-  ping: async ({ peer, anew }, signal) => {
-    const [connection] = found(peer)
-    if (connection.limits == null || anew) return node.services.ping.ping(connection.remotePeer, { signal })
-    // The service does not use a limited connection that there is: it dials again.
-    const options = { signal, runOnLimitedConnection: true }
-    const began = Date.now()
-    await sendAndGetBack(await connection.newStream('/ipfs/ping/1.0.0', options), randomBytes(32), signal)
-    return Date.now() - began
-  },
-  serveEcho: async ({ protocol }) => {
-    await node.handle(protocol, async (stream) => {
-      for await (const data of stream) await send(stream, data)
-      await stream.close()
-    })
-  }
+  ping: ({ peer }, signal) => node.services.ping.ping(found(peer)[0].remotePeer, { signal })
 }
 
-// Sends all of it, as fast as the other side takes it.
-async function send (stream, data) {
-  if (!stream.send(data)) await stream.onDrain()
-}
-
-async function sendAndGetBack (stream, sent, signal) {
-  const arrived = []
-  let size = 0
-  const back = new Promise((resolve, reject) => {
-    stream.addEventListener('message', ({ data }) => {
-      arrived.push(data.subarray())
-      size += data.byteLength
-      if (size >= sent.length) resolve()
-    })
-    stream.addEventListener('close', () => reject(new Error(`closed after ${size} bytes`)))
+// Copies both ways between a stream and the local socket at a path.
+function pipe (stream, path) {
+  const socket = connect(path)
+  stream.addEventListener('message', ({ data }) => socket.write(data.subarray()))
+  stream.addEventListener('remoteCloseWrite', () => socket.end())
+  stream.addEventListener('close', () => socket.destroy())
+  socket.on('data', (data) => {
+    if (stream.send(data)) return
+    socket.pause()
+    stream.onDrain().then(() => socket.resume(), () => socket.destroy())
   })
-  for (let at = 0; at < sent.length; at += PIECE_BYTES) await send(stream, sent.subarray(at, at + PIECE_BYTES))
-  await back
-  await stream.close({ signal })
-  if (!sent.equals(Buffer.concat(arrived))) throw new Error('other bytes came back')
+  socket.on('end', () => stream.close().catch(() => {}))
+  socket.on('error', (error) => stream.abort(error))
 }
 
 say({ peer: String(node.peerId), addresses: actions.addresses() })

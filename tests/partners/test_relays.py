@@ -178,7 +178,7 @@ def test_a_second_circuit_of_a_partner_does_not_end_the_first(start: Start, tmp_
             await them.dial(ben.peer, ben.relays.addresses[0])
             link = await guest(ben.neighbours, them)
             # Its ping service uses no limited connection that there is.
-            await them.ask("ping", peer=peer_text(ben.peer), anew=True)
+            await them.ask("ping", peer=peer_text(ben.peer))
             assert link.is_open
             await speak(ben, link, them)
 
