@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.internet import SYMMETRIC, Internet
+from tests.support.internet import CONE, SYMMETRIC, Internet
 from tests.support.namespaces import Lab
 from tests.support.remote_nodes import RemoteNode
 
@@ -43,10 +43,16 @@ def relays_of(node: RemoteNode) -> list[str]:
     return [peer["relay"] for peer in node.ask("status")["peers"] if peer["relay"]]
 
 
-class World:
-    """Relays, each in a network of its own, and two nodes behind a symmetric NAT each."""
+def tried(node: RemoteNode) -> bool:
+    """Whether a node has tried in vain to punch a hole."""
+    reach = node.ask("status")["reach"]
+    return bool(reach["not_punched"]) and not reach["punched"]
 
-    def __init__(self, lab: Lab, folder: Path, relays: int) -> None:
+
+class World:
+    """Relays, each in a network of its own, and two nodes behind a NAT each."""
+
+    def __init__(self, lab: Lab, folder: Path, relays: int, kind: str = SYMMETRIC) -> None:
         internet = Internet(lab)
         self.relays: list[RemoteNode] = []
         for number in range(1, relays + 1):
@@ -55,7 +61,7 @@ class World:
             self.relays[-1].wait_until_up()
         self.private: list[RemoteNode] = []
         for number in range(1, 3):
-            nat = internet.nat(f"n{number}", network=relays + number, kind=SYMMETRIC)
+            nat = internet.nat(f"n{number}", network=relays + number, kind=kind)
             home = folder / f"h{number}"
             node = RemoteNode(nat.host(f"h{number}"), home, bootstrap=self.addresses)
             node.wait_until_up()
@@ -92,6 +98,47 @@ def test_a_topic_of_two_private_nodes_and_no_public_member(lab: Lab, tmp_path: P
     (relay,) = world.relays
     assert relays_of(ann) == relays_of(ben) == [relay.peer]
     assert relay.ask("status")["topics"] == []
+    # No hole can be punched through symmetric NATs: the relay stays.
+    until(lambda: tried(ann) and tried(ben), 30.0, "no hole was tried")
+    check_both_ways(ann, ben, topic, "still")
+    assert relays_of(ann) == relays_of(ben) == [relay.peer]
+
+
+def test_a_hole_through_two_nats_makes_the_connection_direct_and_loses_nothing(
+    lab: Lab, tmp_path: Path
+) -> None:
+    """Events flow from both while the direct connection takes the place of the relayed one."""
+    world = World(lab, tmp_path, relays=1, kind=CONE)
+    ann, ben = world.private
+    topic = ann.ask("create", name="t")["topic"]
+    ann.ask("subscribe", topic=topic)
+    texts = [f"event {number}" for number in range(200)]
+    asked = []
+    subscribing = None
+    for number, text in enumerate(texts[:100]):
+        asked.append(ann.tell("publish", topic=topic, text=text, ack="accepted"))
+        if number == 10:
+            subscribing = ben.tell("subscribe", topic=topic)  # He dials her through the relay now.
+        time.sleep(0.005)
+    assert subscribing is not None
+    subscribing.answer()
+    asked += [ben.tell("publish", topic=topic, text=text, ack="accepted") for text in texts[100:]]
+    until_s = time.monotonic() + DELIVERED_S_MAX
+    for node in (ann, ben):
+        lacks = [text for text in texts if not node.has_seen(text, until_s - time.monotonic())]
+        assert not lacks, f"{node.name} lacks {lacks}"
+        # The author numbers its events as it was told to publish them; all see that order.
+        order = [text for text in node.seen if text in texts[:100]]
+        assert order == texts[:100]
+    for each in asked:
+        each.answer()
+    for node in (ann, ben):
+        until(lambda n=node: not relays_of(n), DELIVERED_S_MAX, f"{node.name} is relayed")  # type: ignore[misc]
+        reach = node.ask("status")["reach"]
+        assert (reach["punched"], reach["not_punched"]) == (1, 0)
+    (relay,) = world.relays
+    until(lambda: relay.ask("status")["relaying"]["circuits"] == 0, 15.0, "the circuit stays")
+    check_both_ways(ann, ben, topic, "direct")
 
 
 @pytest.mark.slow

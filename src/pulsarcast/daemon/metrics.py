@@ -90,9 +90,12 @@ class NodeCollector(Collector):
         for kind in get_args(ReachKind):
             reach.add_metric((kind,), kind == node.reach.kind)
         yield reach
+        found = node.reach
+        yield _count("holes_punched", "Relayed connections that became direct.", found.punched)
+        yield _count("holes_not_punched", "Those that did not.", found.not_punched)
         relaying = node.relaying
         relayed = sum(bool(peer.relay) for peer in peers)
-        yield _gauge("relays", "Relays that have a reservation for it.", len(node.reach.relays))
+        yield _gauge("relays", "Relays that have a reservation for it.", len(found.relays))
         yield _gauge("peers_relayed", "Peers connected through a relay.", relayed)
         yield _gauge("relay_reservations", "Peers with a reservation here.", relaying.peers)
         yield _gauge("relay_circuits", "Connections of others carried here.", relaying.circuits)

@@ -620,6 +620,10 @@ class ReachView(msgspec.Struct, kw_only=True):
     """The newest reports of different places, which decide by majority."""
     relays: list[str] = []
     """The relays that have a reservation for the node."""
+    punched: int = 0
+    """Relayed connections that became direct ones since the start."""
+    not_punched: int = 0
+    """Relayed connections that did not, because a NAT lets no direct one through."""
     advice: str = ""
     """What the operator can do about it; empty: there is nothing to do."""
 

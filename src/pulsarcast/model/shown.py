@@ -52,6 +52,8 @@ def reach_shown(reach: Any, peer_names: Mapping[str, str], now_us: int) -> str:
         text += f", for {max(0, now_us - reach.since_us) // 1_000_000} s"
     if reach.relays:
         text += f", by way of {', '.join(label(each, peer_names) for each in reach.relays)}"
+    if reach.punched or reach.not_punched:
+        text += f", {reach.punched} of {reach.punched + reach.not_punched} holes punched"
     reached = reach.kind == "public"
     said = [each for each in reach.reports if each.reached is reached]
     if said:

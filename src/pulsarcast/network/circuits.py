@@ -70,7 +70,10 @@ class Pipe(NamedTuple):
 
 
 async def carry(stream: Stream, far: socket.socket) -> None:
-    """Copy both ways between a stream and a socket until one of them ends; both end then."""
+    """Copy both ways between a stream and a socket until one of them ends; both end then.
+
+    What the Link wrote before it closed its end still leaves.
+    """
     carrier = stream.link
     carrier.circuits += 1
     pipe = trio.SocketStream(trio.socket.from_stdlib_socket(far))
@@ -81,14 +84,17 @@ async def carry(stream: Stream, far: socket.socket) -> None:
                 with suppress(RemoteError, trio.BrokenResourceError):
                     while data := await pipe.receive_some(PIECE_BYTES_MAX):
                         await stream.write(data)
-                    stream.close()
                 nursery.cancel_scope.cancel()
 
             nursery.start_soon(outbound)
-            with suppress(RemoteError, trio.BrokenResourceError):
+            try:
                 while data := await stream.receive(PIECE_BYTES_MAX):
                     await pipe.send_all(data)
-            nursery.cancel_scope.cancel()
+                nursery.cancel_scope.cancel()
+            except RemoteError:
+                nursery.cancel_scope.cancel()
+            except trio.BrokenResourceError:
+                pass  # The Link is closed; its last words may still be on their way.
     finally:
         carrier.circuits -= 1
 

@@ -49,6 +49,7 @@ from pulsarcast.network.multiaddrs import (
     place_of,
 )
 from pulsarcast.network.neighbours import Neighbours
+from pulsarcast.network.punching import Punching
 from pulsarcast.network.relay_client import RelayClient
 from pulsarcast.network.relay_server import RelayServer
 from pulsarcast.network.timers import Timers
@@ -191,6 +192,7 @@ class Driver:
             serves=lambda: self.core.reach is Reach.PUBLIC,
             is_neighbour=self.neighbours.is_neighbour,
         )
+        self.punching = Punching(self.host, self.neighbours, lambda: self.addresses)
         self.core = Core(
             identity,
             Random(int.from_bytes(os.urandom(32))),
@@ -351,6 +353,7 @@ class Driver:
             nursery.start_soon(self._watch_interfaces)
             nursery.start_soon(self.relays.run)
             nursery.start_soon(self.relaying.run)
+            nursery.start_soon(self.punching.run)
             if self._trace is not None:
                 nursery.start_soon(self._sample)
             await self.neighbours.ready.wait()
@@ -436,6 +439,8 @@ class Driver:
         )
         self.relays.look()
         self._said[contact.peer] = said
+        if relayed:
+            self.punching.begin(link)
         self.joined.set()
 
     def is_near(self, link: Link) -> bool:

@@ -15,6 +15,7 @@ import os
 import selectors
 import socket
 from collections.abc import Awaitable, Callable, Container, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 import trio
@@ -55,6 +56,8 @@ KEEPALIVE_S: Final = 45
 mappings of NATs, some of which forget after a minute, and finds ends that went without a word."""
 KEEPALIVE_PROBES: Final = 3
 """TCP's questions without an answer that end a connection, a third of that time apart."""
+PUNCH_RETRY_S: Final = 0.1
+"""Until the next dial where a hole is punched and the last one was refused."""
 RETRY_S: Final = 0.1
 """Until the next attempt to accept, where the process is out of file descriptors."""
 
@@ -127,6 +130,8 @@ class Host:
         """Of several addresses that the machine has, the one to dial from."""
         self._handshakes = trio.Semaphore(handshakes_max)
         self._listeners: list[socket.socket] = []
+        self._expected: dict[str, Callable[[socket.socket], None]] = {}
+        """Who takes connections that come from an IP address where a hole is being punched."""
         self._links: dict[Link, socket.socket] = {}
         self._arrivals = selectors.DefaultSelector()
         """Sees which of their sockets have something to read."""
@@ -230,6 +235,74 @@ class Host:
             return
         await self._welcome(connection, accepted, carried)
 
+    # From the port that we listen at.
+
+    async def dial_from_port(self, peer: PeerId, address: str) -> Link:
+        """Dial a peer from a port that we listen at: it sees where a NAT maps that port to."""
+        ((family, name),) = await _resolve(address, peer)
+        connection = await _connect(family, name, *self._port_of(family))
+        return await self._secure(connection, peer)
+
+    async def punch(
+        self,
+        peer: PeerId,
+        addresses: Sequence[str],
+        secured: Callable[[Link], None],
+        *,
+        as_client: bool,
+    ) -> None:
+        """Dial a peer that dials us at this moment, again and again, until cancelled.
+
+        Both dial from the ports that they listen at, so that the packets of each open the way for
+        those of the other. `secured` gets every connection that comes of it. Either end of it, or
+        both, may have dialled, so the two have agreed on who is the client: the one that speaks
+        first, as a dialler does. What comes in at the client's listener from the peer's address is
+        therefore taken for the peer's.
+        """
+
+        async def secure(connection: socket.socket) -> None:
+            with trio.move_on_after(self._handshake_s_max):
+                try:
+                    link = await self._secure(connection, peer if as_client else None)
+                except DialError:
+                    return
+                if link.peer == peer:
+                    secured(link)
+                else:
+                    link.close()
+
+        async def dial(family: int, name: tuple[str, int]) -> None:
+            while True:
+                try:
+                    connection = await _connect(family, name, *self._port_of(family))
+                except OSError:
+                    await trio.sleep(PUNCH_RETRY_S)
+                else:
+                    await secure(connection)
+                    return
+
+        expected: list[str] = []
+        try:
+            async with trio.open_nursery() as nursery:
+                for address in addresses:
+                    ((family, name),) = await _resolve(address, peer)
+                    if as_client and name[0] not in self._expected:
+                        expected.append(name[0])
+                        self._expected[name[0]] = partial(nursery.start_soon, secure)
+                    nursery.start_soon(dial, family, name)
+                await trio.sleep_forever()
+        finally:
+            for host in expected:
+                del self._expected[host]
+
+    def _port_of(self, family: int) -> tuple[str | None, int]:
+        """Where to dial from so that a NAT maps it as what we listen at; OSError if nowhere."""
+        for listener in self._listeners:
+            if listener.family == family:
+                host, port = listener.getsockname()[:2]
+                return self._dial_from or host, port
+        raise OSError(errno.EADDRNOTAVAIL, "the node does not listen at an address of this kind")
+
     async def _dial(self, peer: PeerId, address: str, late: list[str]) -> Link:
         """Connect to a peer at one address, or at the addresses behind one name.
 
@@ -267,6 +340,10 @@ class Host:
             if len(self._links) >= self._connections_max:
                 connection.close()
                 self._handshakes.release()
+                continue
+            if self._expected and (take := self._expected.get(_host_of_peer(connection))):
+                self._handshakes.release()
+                take(connection)
                 continue
             nursery.start_soon(self._welcome, connection, accepted)
 
@@ -438,12 +515,27 @@ async def _accept_one(listener: socket.socket) -> socket.socket:
         return connection
 
 
-async def _connect(family: int, name: tuple[str, int], source: str | None) -> socket.socket:
-    """Open a TCP connection."""
+def _host_of_peer(connection: socket.socket) -> str:
+    """The IP address that a connection comes from; none where it has ended already."""
+    try:
+        host: str = connection.getpeername()[0]
+    except OSError:
+        return ""
+    return host
+
+
+async def _connect(
+    family: int, name: tuple[str, int], source: str | None, port: int = 0
+) -> socket.socket:
+    """Open a TCP connection, from a port that we listen at if one is given."""
     connection = socket.socket(family, socket.SOCK_STREAM)
     try:
         connection.setblocking(False)
-        if source is not None and family == socket.AF_INET:
+        if port and source is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            connection.bind((source, port))
+        elif source is not None and family == socket.AF_INET:
             # The port is left to the moment of connecting: else each would take one of few.
             connection.setsockopt(socket.IPPROTO_IP, _IP_BIND_ADDRESS_NO_PORT, 1)
             connection.bind((source, 0))
@@ -480,6 +572,9 @@ def _listener(family: int, name: tuple[str, int]) -> socket.socket:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listener.bind(name)
         listener.listen(BACKLOG)
+        # Only now that nobody else can have the port: dials may come from it, too. A second
+        # listener is refused as before, since it does not say the same before it binds.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     except BaseException:
         listener.close()
         raise

@@ -91,6 +91,10 @@ class Link:
         """Until when a service needs the connection, even if it carries no frames."""
         self.circuits = 0
         """How many connections between other peers, or of ours to others, run over this one."""
+        self.may_finish = False
+        """Whether the peer may end its frames here, to go on over another connection."""
+        self.source_ended = False
+        """Whether it has: all frames that it sent here have come."""
         self.at_close: list[Callable[[], None]] = []
         """Called once the connection has ended."""
         self.observed_address: str | None = None
@@ -149,6 +153,27 @@ class Link:
     def send(self, data: bytes) -> None:
         """Add frames (as `write_frames` writes them) to what the next flush sends."""
         self._stream.send(data)
+
+    def finish(self) -> None:
+        """Send no frame after those that wait already; the peer is told behind the last one."""
+        self._stream.close()
+        self.flush()
+
+    @property
+    def has_finished(self) -> bool:
+        """Whether the kernel has all frames, and the word that there are no more."""
+        return self._unsent is None and not self._stream.queued_bytes and not self._mux.has_output
+
+    def hold_back(self) -> None:
+        """Grant the peer no more than one window of frames, until `let_go`."""
+        if self._source is not None:
+            self._source.pace()
+
+    def let_go(self) -> None:
+        """Grant the peer as much as it sends, again."""
+        if self._source is not None:
+            self._source.unpace()
+            self.flush()
 
     def flush(self) -> None:
         """Give the kernel all that it takes now; a task of `run` goes on with the rest."""
@@ -398,7 +423,10 @@ class Link:
         """The peer sends no more frames."""
         if self._reader.pending_bytes and not was_reset:
             raise RemoteError("a stream closed in the middle of a frame", code=Rejection.BAD_STREAM)
-        self._over = True
+        if self.may_finish and not was_reset:
+            self.source_ended = True
+        else:
+            self._over = True
 
     def _forget(self, stream: YamuxStream, was_reset: bool) -> None:
         """A stream ended before it was for anything."""

@@ -50,6 +50,13 @@ KEPT_MAX: Final = 512
 connections, since the other half is for peers that use theirs."""
 KEPT_PRIVATE_MAX: Final = 16
 """Idle connections that a node keeps which is not public itself: more would fill public nodes."""
+REPLACES: Final = "replaces-relayed"
+"""The feature in the Hello of a direct connection that comes in the place of a relayed one."""
+REPLACE_S_MAX: Final = 60.0
+"""How long the last frames of a relayed connection may take, once a direct one replaces it: twice
+what a relay that carries 256 KiB a second needs for a full queue of 8 MiB."""
+REPLACE_LOOK_S: Final = 0.01
+"""Time between two looks whether they have come."""
 RECENT_S: Final = 5.0
 """Where a peer hangs up this soon after we said something, that may be lost."""
 
@@ -105,7 +112,7 @@ DialThrough: TypeAlias = Callable[[PeerId, Sequence[str]], Awaitable[Link]]
 class Connection:
     """One connection and what is known of it."""
 
-    __slots__ = ("fault", "hello", "link", "patience", "said")
+    __slots__ = ("fault", "held", "hello", "link", "patience", "replaces", "said")
 
     def __init__(self, link: Link) -> None:
         self.link = link
@@ -115,6 +122,10 @@ class Connection:
         """What the node said of itself."""
         self.fault = HUNG_UP
         """Why it came to nothing, if it did."""
+        self.replaces: Connection | None = None
+        """The relayed connection in whose place it comes."""
+        self.held: list[bytes] = []
+        """Frames that came before the last ones of the connection that it replaces."""
         self.patience = trio.CancelScope()
         """Ends the wait for a Hello."""
 
@@ -128,6 +139,7 @@ class Neighbour:
         "heard_s",
         "is_carrier",
         "is_relayed",
+        "leaving",
         "peer",
         "said_s",
         "spare",
@@ -141,6 +153,8 @@ class Neighbour:
         """The connection that both have agreed on."""
         self.spare: Connection | None = None
         """One that the peer dialled while we dialled it, or soon after."""
+        self.leaving: Connection | None = None
+        """A relayed one that both have replaced, whose last frames are still to come."""
         self.dial: trio.CancelScope | None = None
         self.is_carrier = False
         """Whether it is dialled as a relay, and so at its direct addresses only."""
@@ -182,6 +196,8 @@ class Neighbours:
         self.dial_through: DialThrough | None = None
         self.keeps_relays: Callable[[], bool] = lambda: False
         """Whether a peer that does not speak our protocol is of use, if it is a relay."""
+        self.replaced = 0
+        """Relayed connections that direct ones have replaced."""
         self._moved = trio.Event()
         """Set, and replaced, when a dial has come to something or to nothing."""
         self.ready = trio.Event()
@@ -467,9 +483,12 @@ class Neighbours:
                 frames = frames[1:]
                 self._introduce(connection)
             neighbour = self._neighbours.get(link.peer)
-            if neighbour is not None and neighbour.connection is connection:
+            if neighbour is not None and connection in (neighbour.connection, neighbour.leaving):
                 neighbour.heard_s = trio.current_time()
-                self._listener.received(link.peer, frames)
+                if neighbour.leaving in (None, connection):
+                    self._listener.received(link.peer, frames)
+                else:
+                    connection.held += frames
             # Nobody may speak before it has our Hello; what comes over any other link is not heard.
             self._listener.gather()
 
@@ -555,6 +574,14 @@ class Neighbours:
             link.close()
             return
         neighbour = self._neighbours.get(link.peer)
+        if not link.dialled and link.relay is None and REPLACES in hello.features:
+            connection.replaces = None if neighbour is None else neighbour.connection
+            if connection.replaces is None or connection.replaces.link.relay is None:
+                link.close()
+                return
+        if connection.replaces is not None:
+            self._replace(neighbour, connection)
+            return
         if neighbour is None:
             neighbour = self._neighbours[link.peer] = Neighbour(link.peer, trio.current_time())
         if link.dialled:
@@ -572,6 +599,9 @@ class Neighbours:
             # It has not heard yet that the last connection ended: this is how we learn.
             neighbour.connection.link.close()
             neighbour.connection = None
+            if neighbour.leaving is not None:
+                neighbour.leaving.link.close()
+                neighbour.leaving = None
             self._listener.lost(link.peer)
         self._adopt(neighbour, connection)
 
@@ -615,8 +645,93 @@ class Neighbours:
             assert self._nursery is not None
             self._nursery.start_soon(self._ask_observed, link)
 
-    def _say_hello(self, connection: Connection) -> None:
-        connection.said = self._hello()
+    # A direct connection in the place of a relayed one (docs/spec/reach.md, "Hole punching").
+
+    def replace(self, relayed: Link, link: Link) -> None:
+        """Go on over a direct connection to the peer of a relayed one, without losing a frame.
+
+        The client of the direct one says so in its Hello. The server, which may know it for any
+        connection that comes in, does its part then.
+        """
+        assert self._nursery is not None
+        current = self.connection_to(link.peer)
+        if current is None or current.link is not relayed:
+            link.close()
+            return
+        connection = Connection(link)
+        connection.replaces = current
+        relayed.may_finish = True
+        self._say_hello(connection, features=(REPLACES,))
+        link.flush()
+        self._nursery.start_soon(self._listen, connection, None)
+
+    def take_in(self, link: Link) -> None:
+        """Hear what a peer has to say at the server's end of a connection."""
+        assert self._nursery is not None
+        self._nursery.start_soon(self.accepted, link)
+
+    def _replace(self, neighbour: Neighbour | None, connection: Connection) -> None:
+        """Both ends have the new connection: say all that is left on the old one, and go over.
+
+        What comes on the new one waits until the peer has ended its frames on the old one.
+        """
+        link, old = connection.link, connection.replaces
+        assert old is not None
+        assert old.hello is not None
+        assert connection.hello is not None
+        if (
+            neighbour is None
+            or neighbour.connection is not old
+            or connection.hello.instance != old.hello.instance
+        ):
+            link.close()
+            return
+        neighbour.connection, neighbour.leaving = connection, old
+        old.link.may_finish = True
+        if not link.dialled:
+            self._say_hello(connection)
+        link.hold_back()
+        self._dirty[link.peer] = link
+        old.link.finish()
+        self.replaced += 1
+        assert self._nursery is not None
+        self._nursery.start_soon(self._see_through, neighbour, connection, old)
+
+    async def _see_through(
+        self, neighbour: Neighbour, connection: Connection, old: Connection
+    ) -> None:
+        """Close the old connection once nothing is left on it; where that fails, the new one too.
+
+        Each end closes it when it has the peer's last frame and the kernel has its own. An end that
+        misses frames closes both, so both learn that something is lost.
+        """
+        with trio.move_on_after(REPLACE_S_MAX):
+            while old.link.is_open and not (old.link.source_ended and old.link.has_finished):
+                self._go_over(neighbour, connection, old)
+                await trio.sleep(REPLACE_LOOK_S)
+        old.link.close()
+        if not old.link.source_ended:
+            connection.link.close()
+        self._go_over(neighbour, connection, old)
+
+    def _go_over(self, neighbour: Neighbour, connection: Connection, old: Connection) -> None:
+        """Hear what came on the new connection, if the peer has ended its frames on the old one."""
+        if neighbour.leaving is not old or not old.link.source_ended:
+            return
+        neighbour.leaving = None
+        held, connection.held = connection.held, []
+        try:
+            self._listener.received(neighbour.peer, held)
+        except RemoteError as error:
+            connection.fault = f"the peer there broke a rule: {error}"
+            self._listener.blamed(neighbour.peer, error)
+            connection.link.close()
+            return
+        connection.link.let_go()
+        self._listener.gather()
+
+    def _say_hello(self, connection: Connection, features: tuple[str, ...] = ()) -> None:
+        connection.said = replace(self._hello(), features=features)
         connection.link.send(write_frames([encode_hello(connection.said)]))
 
     def _note_told(self, connection: Connection) -> None:
@@ -635,6 +750,11 @@ class Neighbours:
             return
         if neighbour.spare is connection:
             neighbour.spare = None
+        elif neighbour.leaving is connection:
+            if connection.link.source_ended and neighbour.connection is not None:
+                self._go_over(neighbour, neighbour.connection, connection)
+            elif neighbour.connection is not None:
+                neighbour.connection.link.close()  # Frames are missing.
         elif neighbour.connection is connection:
             neighbour.connection = None
             self._dirty.pop(peer, None)
@@ -668,7 +788,7 @@ class Neighbours:
         self._dirty.pop(neighbour.peer, None)
         if neighbour.dial is not None:
             neighbour.dial.cancel()
-        for connection in (neighbour.connection, neighbour.spare):
+        for connection in (neighbour.connection, neighbour.spare, neighbour.leaving):
             if connection is not None:
                 connection.link.close()
 

@@ -231,7 +231,8 @@ class Node:
         """Whether and how other peers can dial the node, and who says so."""
         driver = self._running
         relays = driver.relays.reservations
-        return views.reach_of(driver.core, driver.addresses, driver.bound, relays)
+        holes = driver.neighbours.replaced, driver.punching.failures
+        return views.reach_of(driver.core, driver.addresses, driver.bound, relays, holes)
 
     @property
     def relaying(self) -> RelayingView:

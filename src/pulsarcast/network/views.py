@@ -235,11 +235,15 @@ def _bootstrap_view(
 
 
 def reach_of(
-    core: Core, addresses: Sequence[str], bound: Sequence[str], relays: Iterable[PeerId]
+    core: Core,
+    addresses: Sequence[str],
+    bound: Sequence[str],
+    relays: Iterable[PeerId],
+    holes: tuple[int, int],
 ) -> ReachView:
     """Whether and how others can dial the node, which listens at `bound` and tells `addresses`.
 
-    `relays` have a reservation for it.
+    `relays` have a reservation for it; `holes` were punched and not punched.
     """
     found = core.dht.reachability
     view = ReachView(
@@ -257,6 +261,8 @@ def reach_of(
             for each in found.reports.values()
         ],
         relays=[peer_text(peer) for peer in relays],
+        punched=holes[0],
+        not_punched=holes[1],
     )
     return replace(view, advice=_advice(view, addresses, bound))
 

@@ -16,6 +16,7 @@ from pulsarcast.network.addresses import AddressBook
 from pulsarcast.network.host import Host
 from pulsarcast.network.link import Link
 from pulsarcast.network.neighbours import Neighbours
+from pulsarcast.network.punching import Punching
 from pulsarcast.network.relay_client import RelayClient
 from pulsarcast.network.relay_server import RelayServer
 from pulsarcast.protocol.messages import Contact
@@ -33,6 +34,7 @@ class Ear:
         self.story: list[str] = []
         self.links: dict[PeerId, Link] = {}
         self.neighbours: Neighbours
+        self.on_relayed: Callable[[Link], None]
 
     def received(self, peer: PeerId, frames: list[bytes]) -> None:
         self.heard += frames
@@ -43,6 +45,8 @@ class Ear:
     def up(self, contact: Contact, link: Link, reach: Reach, said: Hello) -> None:
         self.links[contact.peer] = link
         self.story.append("up")
+        if link.relay is not None:
+            self.on_relayed(link)
 
     def is_near(self, link: Link) -> bool:
         return False
@@ -88,7 +92,15 @@ class Party:
             serves=lambda: self.hello.reach is Reach.PUBLIC,
             is_neighbour=self.neighbours.is_neighbour,
         )
+        self.punching = Punching(self.host, self.neighbours, lambda: self.direct)
+        self.punches = False
+        """Whether it begins to punch holes for relayed connections."""
+        self.ear.on_relayed = self._relayed
         self.told: list[tuple[str, ...]] = []
+
+    def _relayed(self, link: Link) -> None:
+        if self.punches:
+            self.punching.begin(link)
 
     def _changed(self) -> None:
         self.told.append(self.relays.addresses)
@@ -135,6 +147,7 @@ async def party(seed: int, reach: Reach = Reach.PRIVATE) -> AsyncIterator[Party]
         nursery.start_soon(me.neighbours.run)
         nursery.start_soon(me.relays.run)
         nursery.start_soon(me.relaying.run)
+        nursery.start_soon(me.punching.run)
         await me.neighbours.ready.wait()
         try:
             yield me
