@@ -9,6 +9,7 @@ from hypothesis import settings
 
 MISSING_DATA = "missing data"
 MISSING_NAMESPACES = "missing network namespaces"
+MISSING_PARTNERS = "missing partners"
 
 LONGEST = (
     # Slow: jobs with JVMs of their own.
@@ -42,7 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--require-data",
         action="store_true",
-        help="a test that would skip for missing data or network namespaces fails instead",
+        help="a test that would skip for missing data, namespaces or partners fails instead",
     )
 
 
@@ -122,7 +123,8 @@ def _refuse_missing_data(
         return
     # A skip's longrepr is (path, line, reason); an expected failure's is not.
     if isinstance(report.longrepr, tuple) and any(
-        missing in report.longrepr[2] for missing in (MISSING_DATA, MISSING_NAMESPACES)
+        missing in report.longrepr[2]
+        for missing in (MISSING_DATA, MISSING_NAMESPACES, MISSING_PARTNERS)
     ):
         report.outcome = "failed"
         report.longrepr = report.longrepr[2]

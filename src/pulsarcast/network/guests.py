@@ -19,6 +19,9 @@ GUESTS_MAX: Final = 32
 """Few beside the connections of a host, of which there may be 1,024."""
 GUESTS_PER_PLACE_MAX: Final = 8
 """Guests of one network prefix: one machine does not keep all others out."""
+GUESTS_PER_PEER_MAX: Final = 2
+"""Connections of one guest. js-libp2p drops the newer of two relayed ones, and a peer that goes
+over from a relayed connection to a direct one has both for a moment."""
 GUEST_S: Final = 60.0
 """How long a guest stays that no service holds: time to ask who we are, and to ping."""
 
@@ -36,16 +39,18 @@ class Guests:
         return link in self._since_s
 
     def link_to(self, peer: PeerId) -> Link | None:
-        """The connection to a guest."""
-        return next((link for link in self._since_s if link.peer == peer), None)
+        """The connection to a guest, a direct one if there is one."""
+        found = [link for link in self._since_s if link.peer == peer]
+        return min(found, key=lambda link: link.relay is not None, default=None)
 
     def dialled(self) -> list[Link]:
         """The connections that this node dialled: to relays that are none of our peers."""
         return [link for link in self._since_s if link.dialled]
 
     def welcome(self, link: Link) -> None:
-        """Take a guest in, or close its connection; a newer one replaces an older of its peer."""
-        for guest in [each for each in self._since_s if each.peer == link.peer]:
+        """Take a guest in, or close its connection; a third of its peer replaces the oldest."""
+        of_peer = [each for each in self._since_s if each.peer == link.peer]
+        for guest in of_peer[: len(of_peer) + 1 - GUESTS_PER_PEER_MAX]:
             del self._since_s[guest]
             guest.close(goodbye=True)
         place = place_of(link.remote_address)

@@ -18,7 +18,7 @@ from pulsarcast.model.errors import LocalError, Rejection, RemoteError
 from pulsarcast.model.ids import PeerId
 from pulsarcast.network.link import PROTOCOL as FRAMES
 from pulsarcast.network.link import Link
-from pulsarcast.network.multiaddrs import address_bytes, address_text
+from pulsarcast.network.multiaddrs import address_bytes, address_text, relay_of
 from pulsarcast.network.streams import Stream
 from pulsarcast.protocol.limits import ADDRESSES_MAX
 from pulsarcast.wire.framing import write_frames
@@ -91,8 +91,15 @@ def read(peer: PeerId, data: bytes) -> Identified:
         agent=said.agentVersion,
         protocols=tuple(said.protocols[:PROTOCOLS_MAX]),
         addresses=tuple(each for each in found if each is not None),
-        observed=address_text(said.observedAddr),
+        observed=_socket(address_text(said.observedAddr)),
     )
+
+
+def _socket(address: str | None) -> str | None:
+    """A direct address without its peer: js-libp2p says the one that it dialled, peer and all."""
+    if address is None or relay_of(address) is not None:
+        return address
+    return address.partition("/p2p/")[0]
 
 
 def _binary(addresses: Iterable[str]) -> Sequence[bytes]:

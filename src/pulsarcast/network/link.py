@@ -14,6 +14,7 @@ comes. A peer that does not speak the protocol is a guest: it may use the servic
 from __future__ import annotations
 
 import socket
+from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
@@ -42,8 +43,9 @@ READ_BYTES_MAX: Final = 64 * 1024
 NEGOTIATION_S_MAX: Final = 10.0
 """How long a stream may take to say its protocol, to answer ours, or to end after its service."""
 PLACE_S_MIN: Final = 0.1
-"""How long a stream takes a place of its service at least: a peer that opens and resets streams as
-fast as it can costs at most ten tasks a second for each place."""
+"""How long after a stream of a service the next one in its place is served: a peer that opens and
+resets streams as fast as it can costs at most ten tasks a second for each place. A stream that
+comes earlier waits: js-libp2p opens one for each ping."""
 
 _PROTOCOL: Final = line(PROTOCOL)
 _GREETING: Final = (HEADER, _PROTOCOL)
@@ -118,7 +120,9 @@ class Link:
         self._watching = False
         self._services = Services() if services is None else services
         self._serving: dict[str, int] = {}
-        """How many streams of each protocol are served."""
+        """How many streams of each protocol are served, or wait for that."""
+        self._began_s: dict[str, deque[float]] = {}
+        """When the newest stream of each place began to be served, or will."""
         self._streams: dict[Stream, None] = {}
         self._writers: dict[Stream, None] = {}
         """Those whose writers wait for room."""
@@ -481,14 +485,18 @@ class Link:
         self._serving[protocol] = served + 1
         del self._negotiating[raw]
         raw.send(write_frames((line(protocol),)))
+        began_s = self._began_s.setdefault(protocol, deque(maxlen=service.streams_max))
+        begin_s = trio.current_time()
+        if len(began_s) == service.streams_max:
+            begin_s = max(begin_s, began_s[0] + PLACE_S_MIN)
+        began_s.append(begin_s)
         stream = self._wrap(raw, protocol, early)
-        self._nursery.start_soon(self._run_service, service, stream)
+        self._nursery.start_soon(self._run_service, service, stream, begin_s)
 
-    async def _run_service(self, service: Service, stream: Stream) -> None:
-        began_s = trio.current_time()
+    async def _run_service(self, service: Service, stream: Stream, begin_s: float) -> None:
+        await trio.sleep_until(begin_s)
         with suppress(RemoteError, trio.TooSlowError), stream, trio.fail_after(service.s_max):
             await service.serve(stream)
-        await trio.sleep_until(began_s + PLACE_S_MIN)
         self._serving[stream.protocol] -= 1
 
     def let_end(self, raw: YamuxStream, is_closed: bool) -> None:

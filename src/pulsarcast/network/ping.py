@@ -18,18 +18,21 @@ STREAMS_MAX: Final = 2
 IDLE_S_MAX: Final = 60.0
 """How long a stream may wait for its next ping, or a ping for its answer; go-libp2p's number."""
 PAUSE_S: Final = 0.01
-"""Between an answer and the next ping: a peer that never stops gets a hundred a second."""
+"""Between an answer and the next one: a peer that never stops gets a hundred a second."""
 
 
 async def answer(stream: Stream) -> None:
-    """Send back what comes, until the peer closes its side."""
+    """Send back what comes, until the peer closes its side, which ends the stream at once."""
+    not_before_s = 0.0
     while True:
         with trio.fail_after(IDLE_S_MAX):
             data = await stream.receive(PING_BYTES)
             if not data:
                 return
-            await stream.write(data + await stream.read(PING_BYTES - len(data)))
-        await trio.sleep(PAUSE_S)
+            data += await stream.read(PING_BYTES - len(data))
+            await trio.sleep_until(not_before_s)
+            await stream.write(data)
+        not_before_s = trio.current_time() + PAUSE_S
 
 
 async def ping(link: Link) -> float:

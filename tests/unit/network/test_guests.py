@@ -91,14 +91,19 @@ def test_guests_of_one_place_do_not_keep_others_out(monkeypatch: pytest.MonkeyPa
     play(scene)
 
 
-def test_a_newer_connection_of_a_guest_replaces_the_older_one() -> None:
+def test_a_guest_has_two_connections_and_a_third_replaces_the_oldest() -> None:
     async def scene() -> None:
-        async with someone(1) as ann, strangers(ann, 1) as (older,):
+        async with someone(1) as ann, strangers(ann, 1) as (oldest,):
             await until(lambda: len(ann.neighbours.guests) == 1)
-            async with strangers(ann, 1) as (newer,):
-                await until(lambda: older._closed)
-                assert len(ann.neighbours.guests) == 1
-                assert not newer._closed
+            async with strangers(ann, 1) as (older,):
+                await until(lambda: len(ann.neighbours.guests) == 2)
+                assert not oldest._closed
+                async with strangers(ann, 1) as (newer,):
+                    await until(lambda: oldest._closed)
+                    assert oldest.said_goodbye
+                    assert len(ann.neighbours.guests) == 2
+                    assert not older._closed
+                    assert not newer._closed
             await until(lambda: len(ann.neighbours.guests) == 0)
 
     play(scene)

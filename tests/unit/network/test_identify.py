@@ -1,6 +1,6 @@
 """identify and ping between links of ours, and against peers that abuse them.
 
-`tests/interop` has them with go-libp2p and js-libp2p.
+`tests/partners` has them with go-libp2p and js-libp2p.
 """
 
 import math
@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulsarcast.model.errors import Rejection, RemoteError
+from pulsarcast.model.ids import peer_text
 from pulsarcast.network import identify, ping
 from pulsarcast.network.link import PROTOCOL, Link
 from pulsarcast.network.multiaddrs import address_bytes
@@ -137,6 +138,14 @@ def test_lists_without_end_are_cut() -> None:
     assert said.observed is None
 
 
+def test_where_a_peer_sees_us_is_read_without_our_id() -> None:
+    dialled = f"{ADDRESS}/p2p/{peer_text(ANN.peer_id)}"
+    relayed = f"{dialled}/p2p-circuit"
+    for address, observed in ((dialled, ADDRESS), (ADDRESS, ADDRESS), (relayed, relayed)):
+        message = Identify(publicKey=KEY, observedAddr=address_bytes(address))
+        assert identify.read(BEN.peer_id, message.SerializeToString()).observed == observed
+
+
 @settings(max_examples=50)
 @given(st.binary(max_size=300))
 def test_whatever_a_peer_says_is_read_or_refused(data: bytes) -> None:
@@ -149,6 +158,23 @@ def test_a_ping_comes_back() -> None:
         for _ in range(3):
             assert 0 < await ping.ping(one) < 10
             await trio.sleep(0.1)
+
+    play(scene, ping=ping.answer)
+
+
+def test_a_stream_of_pings_ends_as_soon_as_the_peer_ends_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ping, "PAUSE_S", 3.0)
+
+    async def scene(one: Link, other: Link) -> None:
+        began_s = trio.current_time()
+        with await one.open_stream(ping.PROTOCOL) as stream:
+            await stream.write(bytes(ping.PING_BYTES))
+            stream.close()
+            assert await stream.read(ping.PING_BYTES) == bytes(ping.PING_BYTES)
+            assert await stream.receive(1) == b""
+        assert trio.current_time() - began_s < 2
 
     play(scene, ping=ping.answer)
 

@@ -334,6 +334,22 @@ def test_more_streams_than_places_are_reset_and_places_are_given_back_slowly(
     assert play_rogue(scene, note, streams_max=3) is None
 
 
+def test_streams_one_after_the_other_wait_for_a_place_and_are_all_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(link_module, "PLACE_S_MIN", 0.1)
+
+    async def scene(one: Link, other: Link, inbox: Inbox) -> None:
+        began_s = trio.current_time()
+        for _ in range(5):
+            with await one.open_stream(TEA) as stream:
+                await stream.write(b"a cup")
+                assert await stream.read(5) == b"a cup"
+        assert trio.current_time() - began_s >= 0.2
+
+    play(scene, streams_max=2)
+
+
 def test_thirty_three_streams_at_once() -> None:
     async def scene(rogue: Rogue, other: Link) -> None:
         for _ in range(STREAMS_MAX + 1):

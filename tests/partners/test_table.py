@@ -1,0 +1,31 @@
+"""The table of partners says what the tests show."""
+
+from __future__ import annotations
+
+from tests.docs.guides import ROOT
+from tests.docs.test_spec import rows
+from tests.partners import test_direct, test_relays
+from tests.partners.table import COLUMNS, PARTNERS, SHOWN
+
+PAGE = (ROOT / "docs/spec/partners.md").read_text(encoding="utf-8")
+SUITES = (test_direct, test_relays)
+"""Imported so that their tests are known."""
+TABLES = {"what": COLUMNS, "with relays": tuple(PARTNERS)}
+
+
+def test_a_cell_says_works_where_a_test_shows_it_and_only_there() -> None:
+    assert SUITES
+    told = {
+        (what, column): cell
+        for heading, columns in TABLES.items()
+        for what, *cells in rows(PAGE, heading)
+        for column, cell in zip(columns, cells, strict=True)
+    }
+    assert {where for where, cell in told.items() if cell == "works"} == set(SHOWN)
+    for where, cell in told.items():
+        assert cell in ("works", "–") or cell.startswith("no: "), where
+
+
+def test_the_columns_are_the_ways_to_each_partner() -> None:
+    for heading, columns in TABLES.items():
+        assert f"| {heading} | {' | '.join(columns)} |" in PAGE
