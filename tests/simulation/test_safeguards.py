@@ -22,6 +22,7 @@ OBJECTS = {
     "merge-events": 9,
     "outbox": 7,
     "path-check": 2,
+    "root-rank": 7,
 }
 """The first seed that misses each safeguard; `--seeds 200 --without SAFEGUARD` finds it."""
 SCENARIOS = {
@@ -30,6 +31,7 @@ SCENARIOS = {
     "content-hand-over": "random-content",
     "cube-comparison": "random-cube",
     "cube-skip": "random-cube",
+    "root-rank": "random-reach",
 }
 """Where it takes another scenario than `random`."""
 

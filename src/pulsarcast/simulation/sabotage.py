@@ -18,6 +18,7 @@ from pulsarcast.protocol.content.place import Place
 from pulsarcast.protocol.content.routing import Routing
 from pulsarcast.protocol.content.upkeep import Upkeep
 from pulsarcast.protocol.context import NO_PARTS, Parts
+from pulsarcast.protocol.dht.reachability import Reachability
 from pulsarcast.protocol.dissemination.cube import DisseminationCube
 from pulsarcast.protocol.dissemination.cube_heartbeat import CubeHeartbeat
 from pulsarcast.protocol.dissemination.tree import DisseminationTree
@@ -214,6 +215,15 @@ class _NothingRead(FollowedTopics):
         return None
 
 
+class _RanksByDistance(Reachability):
+    """Lets the peer closest to the key act as root, whether or not others can dial it."""
+
+    is_private = False  # type: ignore[assignment]
+
+    def is_public(self, peer: PeerId) -> bool:
+        return True
+
+
 SAFEGUARDS: dict[str, Sabotage] = {
     "duplicate-suppression": Sabotage(
         "every copy of an event counts as new", {Equivocation: _SeesEverythingAsNew}
@@ -256,6 +266,9 @@ SAFEGUARDS: dict[str, Sabotage] = {
     "content-hand-over": Sabotage(
         "homes of a tree's nodes hand nothing over to closer peers",
         {Upkeep: _HandsNothingOver, Routing: _ServesAtOnce},
+    ),
+    "root-rank": Sabotage(
+        "peers that cannot be dialled act as root like others", {Reachability: _RanksByDistance}
     ),
     "disk-sync": Sabotage("the disk says it has synced when it has not", disk=DiskModel(lies=True)),
 }

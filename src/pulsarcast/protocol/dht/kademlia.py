@@ -82,7 +82,7 @@ class Kademlia:
         calls = Calls(context, table, self._failed)
         lookups = Lookups(context, table, calls)
         blocks = Blocks(context, table, owner)
-        self.reachability = Reachability(context, self)
+        self.reachability = context.part(Reachability)(context, self)
         """Who can be dialled: the node itself, and which connected peers."""
         self._owner = owner
         self._turn = context.turn
