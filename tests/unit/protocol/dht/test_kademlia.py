@@ -22,7 +22,7 @@ from pulsarcast.protocol.messages import (
     Stored,
 )
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.store import Block, PutBlock
+from pulsarcast.protocol.store import Block, LoadBlock, PutBlock
 from pulsarcast.protocol.turn import Turn
 from tests.unit.protocol.dht.network import (
     BRIEF_S,
@@ -128,8 +128,21 @@ def test_a_lookup_of_somebody_who_knows_nobody_ends_at_once() -> None:
     alone = Alone()
     answers: list[object] = []
     alone.dht.lookup(1, answers.append)
-    alone.dht.find_block(cid_of(b""), answers.append)
-    assert answers == [[], None]
+    assert answers == [[]]
+
+
+@pytest.mark.parametrize("block", [b"block", None])
+def test_a_node_looks_at_its_own_disk_for_a_block_that_no_other_peer_has(
+    block: bytes | None,
+) -> None:
+    alone = Alone()
+    answers: list[bytes | None] = []
+    alone.dht.find_block(cid_of(b"block"), answers.append)
+    (load,) = [effect for effect in alone.effects() if isinstance(effect, Load)]
+    assert load.query == LoadBlock(cid_of(b"block"))
+    assert answers == []
+    alone.turn.loaded(load.token, Block(block))
+    assert answers == [block]
 
 
 def test_lookups_beyond_the_bound_wait_and_beyond_that_fail() -> None:
