@@ -115,6 +115,7 @@ class Hostile:
             "more": self.flip,
             "path": lambda: tuple(self.peer() for _ in range(rng.choice((0, 1, 2, 5, 256)))),
             "pointers": self.pointers,
+            "private_root": self.flip,
             "publisher": self.peer,
             "ranges": lambda: tuple(self.key_range() for _ in range(rng.randrange(4))),
             "code": lambda: "x" * rng.choice((0, 10, 32)),

@@ -33,6 +33,7 @@ from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.protocol.topic.versions import Versions
 from pulsarcast.protocol.turn import Turn
 from tests.support.people import ALICE, CREATED_US
+from tests.support.reach import reachability_of
 
 EffectT = TypeVar("EffectT")
 
@@ -40,7 +41,8 @@ EffectT = TypeVar("EffectT")
 class Dht:
     """Plays the DHT: it knows some peers, and answers questions when the test says so."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: Context) -> None:
+        self.reachability = reachability_of(context)
         self.known: list[PeerId] = []
         self.finding: list[tuple[Cid, Callable[[bytes | None], None]]] = []
         self.storing: list[tuple[list[bytes], Callable[[list[int]], None]]] = []
@@ -70,7 +72,12 @@ class Dht:
         self.finding.append((cid, then))
 
     def store(
-        self, blocks: Sequence[bytes], then: Callable[[list[int]], None], *, keep_local: bool = True
+        self,
+        blocks: Sequence[bytes],
+        then: Callable[[list[int]], None],
+        *,
+        keep_local: bool = True,
+        also: Sequence[PeerId] = (),
     ) -> None:
         self.storing.append((list(blocks), then))
 
@@ -116,7 +123,7 @@ class Core:
         self.turn = Turn(who, Random(1))
         self.turn.wall_us = CREATED_US
         self.context = Context(self.turn, Parameters() if parameters is None else parameters)
-        self.network = Dht()
+        self.network = Dht(self.context)
         self.dht = cast("Kademlia", self.network)
         self.owner = Owner()
         node = cast("Any", self.owner)

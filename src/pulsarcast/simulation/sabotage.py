@@ -76,7 +76,9 @@ class _AttachesAnywhere(DisseminationTree):
     def is_above(self, peer: PeerId) -> bool:
         return False
 
-    def heard_path(self, sender: PeerId, path: tuple[PeerId, ...]) -> None:
+    def heard_path(
+        self, sender: PeerId, path: tuple[PeerId, ...], *, private_root: bool = False
+    ) -> None:
         pass
 
 

@@ -34,6 +34,7 @@ from pulsarcast.protocol.messages import (
     FrontierPage,
     HandOver,
     Join,
+    JoinAccepted,
     JoinRefused,
     ListingsFound,
     Meet,
@@ -113,6 +114,10 @@ GOLDEN: list[tuple[Message, str]] = [
         Status(TOPIC, bytes(16), (PEER,), (Contact(PEER, ("/a",)),), True),
         f"1a9001 0a24{X} 1210{'00' * 16} 1a26{P} 222c0a26{P}12022f61 2801",
     ),
+    (
+        Status(TOPIC, bytes(16), (PEER,), (), False, True),
+        f"1a62 0a24{X} 1210{'00' * 16} 1a26{P} 3001",
+    ),
     (FindPeers(7, 1), f"2224 0807 1220{'00' * 31}01"),
     (Peers(0, ()), "2a00"),
     (Peers(1, (Contact(PEER),)), f"2a2c 0801 12280a26{P}"),
@@ -126,6 +131,10 @@ GOLDEN: list[tuple[Message, str]] = [
     (
         Join(TOPIC, 9, Role.VISITOR, PEER, True, False),
         f"820154 0a24{X} 1009 1801 2226{P} 2801",
+    ),
+    (
+        JoinAccepted(TOPIC, 9, (PEER,), (), bytes(16), True),
+        f"8a0164 0a24{X} 1009 1a26{P} 2a10{'00' * 16} 3001",
     ),
     (HandOver(TOPIC, None), f"aa0126 0a24{X}"),
     (Meet(TOPIC, 1, 8), f"82024a 0a24{X} 1220{'00' * 31}01 1808"),

@@ -123,7 +123,7 @@ class Kademlia:
         self.reachability.up(given)
         if self.reachability.is_listed(given.contact.peer):
             self._membership.up(given.contact, given.place, reached=given.reached)
-        self.saw(given.contact)
+        self._list(given.contact)
 
     def saw(self, contact: Contact) -> None:
         """A peer is connected, or sent a message: it is known, if others can dial it."""
@@ -147,12 +147,16 @@ class Kademlia:
         self._owner.own_reach_changed()
 
     def reach_changed(self, contact: Contact) -> None:
-        """A connected peer can be dialled in another way: it is listed now, or no longer."""
+        """A connected peer can be dialled in another way."""
+        self._list(contact)
+        self._owner.reach_changed(contact)
+
+    def _list(self, contact: Contact) -> None:
+        """A connected peer said what its reach is: it is listed now, or no longer."""
         if self.reachability.is_listed(contact.peer):
             self.saw(contact)
         elif self._table.remove(contact.peer):
             self._replication.changed(contact.peer)
-        self._owner.reach_changed(contact)
 
     @property
     def known_count(self) -> int:

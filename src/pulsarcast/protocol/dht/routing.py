@@ -177,6 +177,7 @@ class RoutingTable:
     def remove(self, peer: PeerId) -> bool:
         """A peer is up and belongs here no longer; returns whether it was a live contact."""
         self._drop_spare(peer)
+        self._failed.pop(peer, None)
         return self._take_out(peer) is not None
 
     def _take_out(self, peer: PeerId) -> Contact | None:

@@ -223,8 +223,7 @@ class MemberSearch:
     def dead_end(self, *, below: bool = False) -> None:
         """Tell the owner that the peer which was asked leads no further."""
         assert self._target is not None
-        target, self._target = self._target, None
-        if target not in self.reserve or below:
-            self._owner.search_failed(DeadEnd(target, below))
+        if self._target not in self.reserve or below:
+            self._owner.search_failed(DeadEnd(self._target, below))
         elif not self._ask_reserve():
             self._owner.search_failed(NobodyFound(is_alone=False))

@@ -7,10 +7,13 @@ import pytest
 from pulsarcast.model.errors import RemoteError, Verdict
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import PeerId, cid_key, cid_of, peer_id_of, peer_key
+from pulsarcast.model.keys import Key
+from pulsarcast.model.reach import Reach
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht import lookups, placing
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.effects import Effect, Load, Persist, Send
+from pulsarcast.protocol.inputs import PeerUp
 from pulsarcast.protocol.messages import (
     BlockFound,
     Contact,
@@ -18,11 +21,12 @@ from pulsarcast.protocol.messages import (
     FindBlock,
     FindPeers,
     Peers,
+    ReachChanged,
     StoreBlocks,
     Stored,
 )
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.store import Block, PutBlock
+from pulsarcast.protocol.store import Block, LoadBlock, PutBlock
 from pulsarcast.protocol.turn import Turn
 from tests.unit.protocol.dht.network import (
     BRIEF_S,
@@ -68,6 +72,97 @@ class Alone:
 
 def a_peer(number: int) -> PeerId:
     return peer_id_of(Random(number).randbytes(32))
+
+
+# Reach: only peers that can be dialled are listed.
+
+
+def named(alone: Alone, key: Key, asker: PeerId) -> list[PeerId]:
+    """The peers that the node names to one that asks for those closest to a key."""
+    alone.effects()
+    ((to, answer),) = alone.receive(asker, FindPeers(1, key))
+    assert to == asker
+    assert isinstance(answer, Peers)
+    return [contact.peer for contact in answer.contacts]
+
+
+def test_a_peer_that_is_not_listed_is_no_contact_whatever_it_sends() -> None:
+    alone = Alone()
+    listed, private = Contact(a_peer(1)), Contact(a_peer(2))
+    alone.dht.up(PeerUp(listed, reach=Reach.PUBLIC))
+    alone.dht.up(PeerUp(private, reach=Reach.PRIVATE))
+    alone.receive(private.peer, FindPeers(1, 1))
+    assert alone.dht.closest_known(peer_key(private.peer), 2) == [listed]
+    assert named(alone, peer_key(private.peer), a_peer(3)) == [listed.peer]
+
+
+@pytest.mark.parametrize("reach", [Reach.PUBLIC, Reach.PRIVATE])
+def test_only_a_listed_peer_is_remembered_to_join_through(reach: Reach) -> None:
+    alone = Alone()
+    contact = Contact(a_peer(1), ("/ip4/192.0.2.1/tcp/1",))
+    alone.dht.up(PeerUp(contact, "192.0.2.0/24", reached=True, reach=reach))
+    assert alone.dht.remembered_count == (reach is Reach.PUBLIC)
+
+
+def test_a_peer_that_is_not_listed_gets_no_replicas() -> None:
+    alone = Alone()
+    alone.dht.up(PeerUp(Contact(a_peer(1)), reach=Reach.PUBLIC))
+    alone.dht.up(PeerUp(Contact(a_peer(2)), reach=Reach.PRIVATE))
+    alone.effects()
+    alone.dht.store([b"block"], lambda _: None, keep_local=False)
+    ((asked, search),) = alone.sent()
+    assert isinstance(search, FindPeers)
+    assert asked == a_peer(1)
+    ((asked, question),) = alone.receive(a_peer(1), Peers(search.request, ()))
+    assert isinstance(question, StoreBlocks)
+    assert asked == a_peer(1)
+
+
+def test_a_peer_is_a_contact_while_it_says_that_it_is_public() -> None:
+    alone = Alone()
+    contact = Contact(a_peer(1), ("/ip4/192.0.2.1/tcp/1",))
+    alone.dht.up(PeerUp(contact, reach=Reach.PRIVATE))
+    for reach in (Reach.PUBLIC, Reach.RELAYED, Reach.PUBLIC, Reach.PRIVATE):
+        alone.dht.reachability.receive(contact.peer, ReachChanged(reach, contact.addresses))
+        assert alone.dht.knows(contact.peer) == (reach is Reach.PUBLIC)
+        listed = [contact] if reach is Reach.PUBLIC else []
+        assert alone.dht.closest_known(1, 1) == listed
+
+
+def test_a_contact_that_comes_back_and_cannot_be_dialled_is_a_contact_no_longer() -> None:
+    """Drivers end idle connections without a word, and the peer may have moved meanwhile."""
+    alone = Alone()
+    contact = Contact(a_peer(1))
+    alone.dht.up(PeerUp(contact, reach=Reach.PUBLIC))
+    alone.dht.up(PeerUp(contact, reach=Reach.PRIVATE))
+    assert not alone.dht.knows(contact.peer)
+    assert alone.dht.known_count == 0
+
+
+def test_a_failed_contact_that_comes_back_and_cannot_be_dialled_is_not_tried_again() -> None:
+    alone = Alone()
+    contact = Contact(a_peer(1))
+    alone.dht.up(PeerUp(contact, reach=Reach.PUBLIC))
+    alone.dht.lost(contact.peer)
+    assert alone.dht.footprint()["dht_failed"] == 1
+    alone.dht.up(PeerUp(contact, reach=Reach.PRIVATE))
+    assert alone.dht.footprint()["dht_failed"] == 0
+
+
+def test_a_peer_that_only_a_relay_leads_to_is_named_to_those_that_ask_for_its_key() -> None:
+    alone = Alone(Parameters(bucket_size=2))
+    relayed, asker, *others = map(a_peer, range(1, 6))
+    for other in others:
+        alone.dht.up(PeerUp(Contact(other), reach=Reach.PUBLIC))
+    alone.dht.up(PeerUp(Contact(relayed), reach=Reach.RELAYED))
+    key = peer_key(relayed)
+    found = named(alone, key, asker)
+    assert found[0] == relayed
+    assert len(found) == 2, "as many as others"
+    assert relayed not in named(alone, key ^ 1, asker)
+    assert relayed not in named(alone, key, relayed)
+    alone.dht.reachability.receive(relayed, ReachChanged(Reach.PRIVATE))
+    assert relayed not in named(alone, key, asker)
 
 
 # Lookups.
@@ -128,8 +223,21 @@ def test_a_lookup_of_somebody_who_knows_nobody_ends_at_once() -> None:
     alone = Alone()
     answers: list[object] = []
     alone.dht.lookup(1, answers.append)
-    alone.dht.find_block(cid_of(b""), answers.append)
-    assert answers == [[], None]
+    assert answers == [[]]
+
+
+@pytest.mark.parametrize("block", [b"block", None])
+def test_a_node_looks_at_its_own_disk_for_a_block_that_no_other_peer_has(
+    block: bytes | None,
+) -> None:
+    alone = Alone()
+    answers: list[bytes | None] = []
+    alone.dht.find_block(cid_of(b"block"), answers.append)
+    (load,) = [effect for effect in alone.effects() if isinstance(effect, Load)]
+    assert load.query == LoadBlock(cid_of(b"block"))
+    assert answers == []
+    alone.turn.loaded(load.token, Block(block))
+    assert answers == [block]
 
 
 def test_lookups_beyond_the_bound_wait_and_beyond_that_fail() -> None:

@@ -5,8 +5,10 @@ from collections import Counter
 import pytest
 
 from pulsarcast.model.ids import PeerId, cid_key, cid_of, peer_key
+from pulsarcast.model.reach import Reach
 from pulsarcast.protocol.dht.placing import PLACED_MAX, Placing
-from pulsarcast.protocol.messages import FindPeers, StoreBlocks, Stored
+from pulsarcast.protocol.messages import FindPeers, Peers, StoreBlocks, Stored
+from tests.support.people import peer
 from tests.unit.protocol.dht.network import BRIEF_S, Network, Node, some_blocks
 from tests.unit.protocol.dht.parts import Parts, peers
 
@@ -89,6 +91,82 @@ def test_one_alone_counts_what_it_keeps_beside_what_is_out_of_its_time() -> None
     alone.run(BRIEF_S)
     assert alone.store(node, [b"brief", *some_blocks(2)]) == [0, 1, 1]
     assert node.dht.footprint()["dht_placements"] == 0
+
+
+class Placed:
+    """One block that a node places on peers that can be dialled, or also on members."""
+
+    BLOCK = b"block"
+    KEY = cid_key(cid_of(BLOCK))
+
+    def __init__(self, *listed: PeerId, reach: Reach = Reach.PUBLIC) -> None:
+        self.parts = Parts(*listed)
+        self.parts.reachability.start(reach)
+        self.placing = Placing(
+            self.parts.context,
+            self.parts.calls,
+            self.parts.lookups,
+            self.parts.table,
+            self.parts.blocks,
+            self.parts.reachability,
+        )
+        self.counts: list[list[int]] = []
+        self.asked: list[PeerId] = []
+        """The peers that were asked to keep it, in order."""
+
+    def store(self, *also: PeerId, keep_local: bool = False, refusing: PeerId | None = None) -> int:
+        """Place the block: one peer may refuse, and the disk writes; returns the count."""
+        self.placing.store([self.BLOCK], self.counts.append, keep_local=keep_local, also=also)
+        while self.parts.questions.waiting:
+            who, question, _ = self.parts.questions.waiting[0]
+            if isinstance(question, FindPeers):
+                self.parts.questions.answer(Peers(0, ()))
+            else:
+                self.asked.append(who)
+                held = () if who == refusing else (cid_of(self.BLOCK),)
+                self.parts.questions.answer(Stored(0, held))
+        self.parts.sync()
+        ((count,),) = self.counts
+        return count
+
+
+LISTED = sorted(peers(3), key=lambda who: peer_key(who) ^ Placed.KEY)
+MEMBERS = [peer(f"member {number}") for number in range(3)]
+
+
+def test_members_count_as_replicas_where_too_few_peers_can_be_dialled() -> None:
+    placed = Placed(*LISTED[:2])
+    assert placed.store(*MEMBERS) == 3
+    assert placed.asked == [*LISTED[:2], MEMBERS[0]]
+    alone = Placed()
+    assert alone.store(*MEMBERS[:2], keep_local=True) == 3
+    assert alone.asked == MEMBERS[:2]
+
+
+def test_no_member_is_asked_where_enough_peers_can_be_dialled() -> None:
+    placed = Placed(*LISTED)
+    assert placed.store(*MEMBERS) == 3
+    assert placed.asked == LISTED
+
+
+def test_a_member_replaces_a_peer_that_refuses_where_there_is_no_other() -> None:
+    placed = Placed(*LISTED)
+    assert placed.store(*MEMBERS, refusing=LISTED[1]) == 3
+    assert placed.asked[-1] == MEMBERS[0]
+
+
+@pytest.mark.parametrize("reach", Reach)
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_node_that_is_not_public_is_a_replica_only_where_fewer_than_r_peers_are_listed(
+    reach: Reach, count: int
+) -> None:
+    placed = Placed(*LISTED[:count], reach=reach)
+    me = placed.parts.turn.me
+    assert peer_key(me) ^ Placed.KEY < peer_key(LISTED[-1]) ^ Placed.KEY, "it is close enough"
+    assert placed.store(*MEMBERS, keep_local=True) == 3
+    assert not set(placed.asked) & set(MEMBERS)
+    keeps = count < 3 or reach is Reach.PUBLIC
+    assert len(placed.asked) == 3 - keeps
 
 
 def test_a_store_that_takes_too_long_is_answered_with_what_it_reached() -> None:

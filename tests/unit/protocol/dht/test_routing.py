@@ -166,6 +166,32 @@ def test_peers_that_only_others_named_are_shunned_for_a_while_and_bounded() -> N
     assert table.to_retry(RETRY_S, 8) == []
 
 
+def test_a_contact_that_is_removed_leaves_its_place_to_the_spare_heard_from_last() -> None:
+    table = a_table(bucket_size=2)
+    first, second, *spares = contacts_of_one_bucket(4)
+    for contact in (first, second, *spares):
+        table.saw(contact, 0.0)
+    assert table.remove(first.peer)
+    assert list(table) == [second, spares[1]]
+    assert len(table) == 2
+    assert table.to_retry(RETRY_S, 4) == [], "it did not fail"
+
+
+def test_a_spare_and_a_failed_contact_are_removed_for_good() -> None:
+    table = a_table(bucket_size=1)
+    live, spare, failed = contacts_of_one_bucket(3)
+    table.saw(failed, 0.0)
+    table.failed(failed, 0.0)
+    table.saw(live, 0.0)
+    table.saw(spare, 0.0)
+    assert not table.remove(spare.peer)
+    assert not table.remove(failed.peer)
+    assert not table.remove(a_contact(1000).peer)
+    assert table.to_retry(RETRY_S, 4) == []
+    table.remove(live.peer)
+    assert len(table) == 0
+
+
 def test_spares_are_bounded() -> None:
     table = a_table(bucket_size=1)
     for contact in contacts_of_one_bucket(3 * SPARES_MAX):

@@ -14,6 +14,7 @@ from pulsarcast.protocol.messages import EventMessage, Meet, Members, Message, S
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.turn import Turn
 from tests.support.people import ALICE, identity
+from tests.support.reach import reachability_of
 
 TOPIC = cid_of(b"a topic")
 PARAMETERS = Parameters(cube_nearest=1)
@@ -27,6 +28,7 @@ class Member:
         self.turn = Turn(ALICE, Random(1))
         context = Context(self.turn, parameters)
         self.counts = context.counts
+        self.reachability = reachability_of(context)
         self.differing: list[PeerId] = []
         dht = cast(Kademlia, self)
         root = ALICE.peer_id

@@ -13,6 +13,7 @@ from pulsarcast.protocol.messages import Contact
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.turn import Turn
 from tests.support.people import ALICE, BOB
+from tests.support.reach import reachability_of
 
 
 class Overlay:
@@ -27,13 +28,10 @@ class Overlay:
         self.turn = Turn(BOB, Random(1))
         self.lookups: list[Callable[[list[Contact]], None]] = []
         self.times_root = 0
-        self.search = JoinSearch(
-            cid_of(b"a topic"),
-            ALICE.peer_id,
-            Context(self.turn, Parameters()),
-            cast(Kademlia, self),
-            self,
-        )
+        context = Context(self.turn, Parameters())
+        self.reachability = reachability_of(context)
+        dht = cast(Kademlia, self)
+        self.search = JoinSearch(cid_of(b"a topic"), ALICE.peer_id, context, dht, self)
 
     def closest_known(
         self, key: int, count: int, exclude: dict[PeerId, None] | None = None

@@ -19,6 +19,7 @@ from pulsarcast.protocol.messages import Contact, Join, JoinCode, JoinReferred, 
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.turn import Turn
 from tests.support.people import identity, peer
+from tests.support.reach import reachability_of
 
 TOPIC = cid_of(b"a topic")
 ROOT = peer("root")
@@ -42,6 +43,7 @@ class Stage:
         self.outcomes: list[DeadEnd | NobodyFound] = []
         self.parameters = Parameters()
         context = Context(self.turn, self.parameters)
+        self.reachability = reachability_of(context)
         self.search = MemberSearch(TOPIC, ROOT, role, context, cast(Kademlia, self), self)
 
     def closest_known(self, key: int, count: int, exclude: Collection[PeerId]) -> list[Contact]:

@@ -34,6 +34,7 @@ from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import MarkState
 from pulsarcast.protocol.turn import Turn
 from tests.support.people import ALICE, identity, meta_of, topic_of
+from tests.support.reach import reachability_of
 from tests.support.solo import Parent, below
 
 TOPIC = cid_of(b"a topic")
@@ -45,8 +46,11 @@ DIGEST = bytes(16)
 class Knowledge:
     """Whom one node knows: what the tree asks of a DHT."""
 
-    def __init__(self, me: PeerId, known: list[PeerId], everyone: Callable[[], list[PeerId]]):
-        self.me = me
+    def __init__(
+        self, context: Context, known: list[PeerId], everyone: Callable[[], list[PeerId]]
+    ) -> None:
+        self.me = context.turn.me
+        self.reachability = reachability_of(context)
         self.known = known
         self.everyone = everyone
 
@@ -70,14 +74,11 @@ class Member:
         self.me = self.turn.me
         self.has_left = False
         self.known = known
-        knowledge = Knowledge(self.me, known, lambda: list(grove.members))
-        self.tree = DisseminationTree(
-            TOPIC,
-            grove.root,
-            Context(self.turn, Parameters(fanout=FANOUT)),
-            cast(Kademlia, knowledge),
-            self,
-        )
+        context = Context(self.turn, Parameters(fanout=FANOUT))
+        knowledge = Knowledge(context, known, lambda: list(grove.members))
+        self.reachability = knowledge.reachability
+        dht = cast(Kademlia, knowledge)
+        self.tree = DisseminationTree(TOPIC, grove.root, context, dht, self)
 
     def digest(self) -> bytes:
         return DIGEST
@@ -90,7 +91,14 @@ class Member:
 
     def path_changed(self) -> None:
         self.tree.send_children(
-            lambda: Status(TOPIC, DIGEST, self.tree.path_from_here(), (), answer=False)
+            lambda: Status(
+                TOPIC,
+                DIGEST,
+                self.tree.path_from_here(),
+                (),
+                answer=False,
+                private_root=self.tree.private_root,
+            )
         )
 
     def differs_from(self, peer: PeerId) -> None:
@@ -106,7 +114,8 @@ class Member:
             case JoinAccepted() | JoinReferred() | JoinRefused() | Leave() | HandOver():
                 self.tree.receive(sender, message)
             case Status():
-                self.tree.heard_path(sender, message.path)
+                path, private_root = message.path, message.private_root
+                self.tree.heard_path(sender, path, private_root=private_root)
             case _:
                 raise AssertionError(message)
 
@@ -199,7 +208,8 @@ class Grove:
         for peer, tree in trees.items():
             assert tree.is_root == (peer == root)
             assert (tree.parent is None) == (peer == root)
-            assert len(tree.children) <= FANOUT
+            # One more for each joiner whom none of the children took in.
+            assert len(tree.children) <= FANOUT + tree.counts["overfill"]
             assert set(tree.links) == {*tree.children, *([tree.parent] if tree.parent else [])}
             way = [peer]
             while (above := trees[way[-1]].parent) is not None:

@@ -1,5 +1,6 @@
 """Lazy neighbours: whom a member chooses, and who gives its place to another."""
 
+from collections.abc import Iterable
 from typing import cast
 
 from pulsarcast.model.ids import PeerId
@@ -194,6 +195,7 @@ class Trunk:
         self.links: dict[PeerId, Link] = {}
         self.children: dict[PeerId, None] = {}
         self.members: dict[PeerId, None] = {}
+        self.private_root = False
 
     def hear_of(self, contacts: tuple[Contact, ...]) -> None:
         self.members.update(dict.fromkeys(contact.peer for contact in contacts))
@@ -201,7 +203,12 @@ class Trunk:
     def path_from_here(self) -> tuple[PeerId, ...]:
         return (ME.peer_id, *self.path)
 
-    def heard_path(self, peer: PeerId, path: tuple[PeerId, ...]) -> None:
+    def to_name(self, peers: Iterable[PeerId], count: int) -> tuple[Contact, ...]:
+        return tuple(map(Contact, peers))[:count]
+
+    def heard_path(
+        self, peer: PeerId, path: tuple[PeerId, ...], *, private_root: bool = False
+    ) -> None:
         """The path stays as it is."""
 
     def look_elsewhere(self) -> None:

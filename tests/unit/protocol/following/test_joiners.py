@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 
-from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.ids import Cid, PeerId, peer_key
 from pulsarcast.protocol.following.following import Following
 from pulsarcast.protocol.following.joiners import KEPT_MAX, Joiners
 from pulsarcast.protocol.messages import Contact, Join, JoinReferred, JoinRefused, Role
@@ -16,7 +16,11 @@ from tests.support.people import BOB, peer, topic_of
 
 TOPIC = topic_of(BOB)
 ROOT = BOB.peer_id
-JOINER = peer("joiner")
+ROOT_KEY = peer_key(ROOT)
+CLOSER, *_, JOINER = sorted(
+    (peer(f"joiner {number}") for number in range(8)), key=lambda p: peer_key(p) ^ ROOT_KEY
+)
+"""Joiners that are closer to the root's key than the node, and farther."""
 
 
 class Kept:
@@ -46,8 +50,8 @@ class Door:
         self.joiners = Joiners(self.core.context, self.core.dht, self.core.descriptors, following)
         self.core.descriptors.keep(Versions(TOPIC))
 
-    def knock(self, role: Role = Role.MEMBER, root: PeerId = ROOT) -> None:
-        self.joiners.receive_join(JOINER, Join(TOPIC.cid, 3, role, root, False, True))
+    def knock(self, role: Role = Role.MEMBER, root: PeerId = ROOT, joiner: PeerId = JOINER) -> None:
+        self.joiners.receive_join(joiner, Join(TOPIC.cid, 3, role, root, False, True))
 
     def look_up(self, *found: PeerId) -> None:
         """The lookup of the root's key ends."""
@@ -64,10 +68,25 @@ def test_a_joiner_is_referred_to_a_known_peer_closer_to_the_root() -> None:
 
 def test_a_joiner_is_never_referred_to_itself() -> None:
     door = Door()
+    door.knock(joiner=CLOSER)
+    door.look_up(CLOSER)
+    assert door.core.sent() == [(CLOSER, JoinRefused(TOPIC.cid, 3, "no member"))]
+
+
+def test_a_node_keeps_the_tree_where_no_peer_is_closer() -> None:
+    door = Door()
     door.knock()
     door.look_up(JOINER)
     assert door.core.sent() == []
     assert door.kept.asked == [(TOPIC.cid, FollowReason.KEEPER)]
+
+
+def test_a_node_keeps_no_tree_for_a_joiner_that_ranks_before_it() -> None:
+    door = Door()
+    door.knock(joiner=CLOSER)
+    door.look_up()
+    assert door.core.sent() == [(CLOSER, JoinRefused(TOPIC.cid, 3, "no member"))]
+    assert door.kept.asked == []
 
 
 def test_a_closer_peer_that_the_lookup_finds_gets_the_joiner() -> None:
