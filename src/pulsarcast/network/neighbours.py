@@ -90,6 +90,8 @@ class Neighbours:
         self.keeps_relays: Callable[[], bool] = lambda: False
         """Whether a peer that does not speak our protocol is of use, if it is a relay."""
         self._replacing = Replacing(listener)
+        self.on_relay: Callable[[], None] = lambda: None
+        """Called where such a peer is connected."""
         self._moved = trio.Event()
         """Set, and replaced, when a dial has come to something or to nothing."""
         self.ready = trio.Event()
@@ -416,6 +418,7 @@ class Neighbours:
         where = link.reached_at or link.remote_address
         fault = "it does not speak the protocol of Pulsarcast"
         self.guests.welcome(link)
+        self.on_relay()
         dialling.dial = None
         self._put_off(link.peer, f"{where}: {fault}", (fault,))
         self._give_up(dialling)
