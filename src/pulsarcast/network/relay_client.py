@@ -112,6 +112,7 @@ class RelayClient:
         host.services[STOP] = Service(self._accept, CIRCUITS_PER_PEER_MAX, math.inf)
         neighbours.dial_through = self.dial
         neighbours.keeps_relays = self._needs_more
+        neighbours.on_relay = self.look
 
     @property
     def addresses(self) -> tuple[str, ...]:

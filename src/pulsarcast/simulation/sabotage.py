@@ -220,7 +220,7 @@ class _NothingRead(FollowedTopics):
 class _RanksByDistance(Reachability):
     """Lets the peer closest to the key act as root, whether or not others can dial it."""
 
-    is_private = False  # type: ignore[assignment]
+    is_private = False
 
     def is_public(self, peer: PeerId) -> bool:
         return True

@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulsarcast.model.errors import LocalError, RemoteError
-from pulsarcast.network import neighbours as neighbours_module
-from pulsarcast.network import punching, relay_server
+from pulsarcast.network import punching, relay_server, replacing
 from pulsarcast.network.circuits import hear, say
 from pulsarcast.network.host import AddressInUseError, Host
 from pulsarcast.network.link import Link
@@ -180,7 +179,7 @@ def test_where_words_are_lost_on_the_way_both_ends_hear_of_it(
 def test_an_old_connection_that_never_ends_takes_the_new_one_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(neighbours_module, "REPLACE_S_MAX", 0.5)
+    monkeypatch.setattr(replacing, "REPLACE_S_MAX", 0.5)
 
     async def scene() -> None:
         async with relayed(punch=False) as (_, ann, ben):
@@ -307,7 +306,8 @@ def test_a_dial_comes_from_the_port_that_the_node_listens_at() -> None:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(ann.serve, accepted)
                 nursery.start_soon(ben.serve, accepted)
-                link = await ann.dial_from_port(BEN.peer_id, address)
+                connection = await ann.connect_from_port(address)
+                link = await ann.secure(connection, BEN.peer_id, as_client=True)
                 assert link.local_address == mine
                 await until(lambda: bool(links))
                 assert links[0].remote_address == mine
@@ -324,8 +324,8 @@ def test_a_dial_comes_from_the_port_that_the_node_listens_at() -> None:
 def test_a_node_that_does_not_listen_has_no_port_to_dial_from() -> None:
     async def main() -> None:
         with pytest.raises(OSError, match="does not listen"):
-            await Host(ANN).dial_from_port(BEN.peer_id, "/ip4/127.0.0.1/tcp/9")
+            await Host(ANN).connect_from_port("/ip4/127.0.0.1/tcp/9")
         with pytest.raises(LocalError):
-            await Host(ANN).dial_from_port(BEN.peer_id, "nowhere")
+            await Host(ANN).connect_from_port("nowhere")
 
     trio.run(main)
