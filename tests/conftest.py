@@ -21,6 +21,7 @@ LONGEST = (
     "pipeline",
     "docs/test_guides.py",
     "docs/test_notebook.py",
+    "machines/test_relays.py",
     "attacks/test_hostile_inputs.py",
     "unit/testbed/scenarios/test_succession.py",
     "unit/daemon/test_openapi.py",

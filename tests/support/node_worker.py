@@ -52,6 +52,14 @@ class Worker:
         settings = None if order is None else TopicSettings(order=DeliveryOrder(order))
         say(to=number, topic=(await self._node.create_topic(name, settings)).id)
 
+    async def invite(self, number: int, topic: str) -> None:
+        """Write a ticket."""
+        say(to=number, ticket=await self._node.invite(topic))
+
+    async def join(self, number: int, ticket: str) -> None:
+        """Follow the topic of a ticket."""
+        say(to=number, topic=(await self._node.join(ticket)).id)
+
     async def subscribe(self, number: int, topic: str) -> None:
         """Read a topic from its beginning on, and say each event."""
         async with await self._node.subscribe(topic, "reader", "beginning") as events:

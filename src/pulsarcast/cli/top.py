@@ -226,7 +226,7 @@ def _by_peer(peers: list[PeerView]) -> RenderableType:
     rows: list[dict[str, RenderableType]] = [
         {
             "peer": short(peer.peer, {peer.peer: peer.name}),
-            "address": peer.address,
+            "address": peer.address.partition("/p2p/")[0] + (" (relay)" if peer.relay else ""),
             "dialled": "out" if peer.dialled else "in",
             "in": size(peer.bytes_in),
             "out": size(peer.bytes_out),

@@ -14,8 +14,8 @@ import errno
 import os
 import selectors
 import socket
-from collections.abc import Awaitable, Callable, Container, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 import trio
@@ -29,6 +29,7 @@ from pulsarcast.network.link import Link
 from pulsarcast.network.multiaddrs import (
     FAMILIES,
     Relay,
+    host_of,
     parse_address,
     relay_of,
     relayed_address,
@@ -56,8 +57,6 @@ KEEPALIVE_S: Final = 45
 mappings of NATs, some of which forget after a minute, and finds ends that went without a word."""
 KEEPALIVE_PROBES: Final = 3
 """TCP's questions without an answer that end a connection, a third of that time apart."""
-PUNCH_RETRY_S: Final = 0.1
-"""Until the next dial where a hole is punched and the last one was refused."""
 RETRY_S: Final = 0.1
 """Until the next attempt to accept, where the process is out of file descriptors."""
 
@@ -237,62 +236,36 @@ class Host:
 
     # From the port that we listen at.
 
-    async def dial_from_port(self, peer: PeerId, address: str) -> Link:
-        """Dial a peer from a port that we listen at: it sees where a NAT maps that port to."""
-        ((family, name),) = await _resolve(address, peer)
-        connection = await _connect(family, name, *self._port_of(family))
-        return await self._secure(connection, peer)
+    async def connect_from_port(self, address: str) -> socket.socket:
+        """Open a connection from a port that we listen at: a NAT maps it as it maps that port."""
+        ((family, name),) = await _resolve(address)
+        return await _connect(family, name, *self._port_of(family))
 
-    async def punch(
-        self,
-        peer: PeerId,
-        addresses: Sequence[str],
-        secured: Callable[[Link], None],
-        *,
-        as_client: bool,
-    ) -> None:
-        """Dial a peer that dials us at this moment, again and again, until cancelled.
+    async def secure(self, connection: socket.socket, peer: PeerId, *, as_client: bool) -> Link:
+        """Shake hands with this peer; DialError where it is another one.
 
-        Both dial from the ports that they listen at, so that the packets of each open the way for
-        those of the other. `secured` gets every connection that comes of it. Either end of it, or
-        both, may have dialled, so the two have agreed on who is the client: the one that speaks
-        first, as a dialler does. What comes in at the client's listener from the peer's address is
-        therefore taken for the peer's.
+        Where both ends have dialled, one of them has to be the server.
         """
+        with trio.move_on_after(self._handshake_s_max):
+            link = await self._secure(connection, peer if as_client else None)
+            if link.peer == peer:
+                return link
+            link.close()
+            raise DialError(f"another peer answers there: {peer_text(link.peer)}")
+        raise DialError(SILENT)
 
-        async def secure(connection: socket.socket) -> None:
-            with trio.move_on_after(self._handshake_s_max):
-                try:
-                    link = await self._secure(connection, peer if as_client else None)
-                except DialError:
-                    return
-                if link.peer == peer:
-                    secured(link)
-                else:
-                    link.close()
-
-        async def dial(family: int, name: tuple[str, int]) -> None:
-            while True:
-                try:
-                    connection = await _connect(family, name, *self._port_of(family))
-                except OSError:
-                    await trio.sleep(PUNCH_RETRY_S)
-                else:
-                    await secure(connection)
-                    return
-
-        expected: list[str] = []
+    @contextmanager
+    def expect(
+        self, addresses: Iterable[str], take: Callable[[socket.socket], None]
+    ) -> Iterator[None]:
+        """Hand over, unread, what comes in meanwhile from the hosts of these addresses."""
+        hosts = {host_of(each) for each in addresses} - self._expected.keys()
+        for host in hosts:
+            self._expected[host] = take
         try:
-            async with trio.open_nursery() as nursery:
-                for address in addresses:
-                    ((family, name),) = await _resolve(address, peer)
-                    if as_client and name[0] not in self._expected:
-                        expected.append(name[0])
-                        self._expected[name[0]] = partial(nursery.start_soon, secure)
-                    nursery.start_soon(dial, family, name)
-                await trio.sleep_forever()
+            yield
         finally:
-            for host in expected:
+            for host in hosts:
                 del self._expected[host]
 
     def _port_of(self, family: int) -> tuple[str | None, int]:
@@ -300,7 +273,8 @@ class Host:
         for listener in self._listeners:
             if listener.family == family:
                 host, port = listener.getsockname()[:2]
-                return self._dial_from or host, port
+                is_chosen = self._dial_from is not None and family == socket.AF_INET
+                return self._dial_from if is_chosen else host, port
         raise OSError(errno.EADDRNOTAVAIL, "the node does not listen at an address of this kind")
 
     async def _dial(self, peer: PeerId, address: str, late: list[str]) -> Link:

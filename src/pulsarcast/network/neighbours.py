@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 import trio
 from msgspec.structs import replace
@@ -28,6 +28,8 @@ from pulsarcast.network.guests import Guests
 from pulsarcast.network.host import DialError, Host
 from pulsarcast.network.link import Link
 from pulsarcast.network.multiaddrs import Relay, place_of
+from pulsarcast.network.neighbour import Connection, Listener, Neighbour, Refused
+from pulsarcast.network.replacing import REPLACES, Replacing
 from pulsarcast.network.streams import Service, Stream
 from pulsarcast.protocol.messages import Contact
 from pulsarcast.wire.framing import write_frames
@@ -42,7 +44,6 @@ DIALS_MAX: Final = 16
 BACKOFF_S: Final = 1.0
 BACKOFF_S_MAX: Final = 60.0
 REFUSED_MAX: Final = 4096
-HUNG_UP: Final = "it hung up: it is of another network or another version, or has too many peers"
 IDLE_S: Final = 180.0
 """Three times as long as the core's heartbeat is ever apart: tree neighbours never idle."""
 KEPT_MAX: Final = 512
@@ -50,120 +51,12 @@ KEPT_MAX: Final = 512
 connections, since the other half is for peers that use theirs."""
 KEPT_PRIVATE_MAX: Final = 16
 """Idle connections that a node keeps which is not public itself: more would fill public nodes."""
-REPLACES: Final = "replaces-relayed"
-"""The feature in the Hello of a direct connection that comes in the place of a relayed one."""
-REPLACE_S_MAX: Final = 60.0
-"""How long the last frames of a relayed connection may take, once a direct one replaces it: twice
-what a relay that carries 256 KiB a second needs for a full queue of 8 MiB."""
-REPLACE_LOOK_S: Final = 0.01
-"""Time between two looks whether they have come."""
 RECENT_S: Final = 5.0
 """Where a peer hangs up this soon after we said something, that may be lost."""
 
 
-class Listener(Protocol):
-    """Whoever is told what neighbours do: the driver."""
-
-    def received(self, peer: PeerId, frames: list[bytes]) -> None:
-        """A peer said something; RemoteError ends the connection."""
-
-    def up(self, contact: Contact, link: Link, reach: Reach, said: Hello) -> None:
-        """A peer can be spoken to; the node has said a Hello to it that may be old by now."""
-
-    def is_near(self, link: Link) -> bool:
-        """Whether a peer is in a network that this machine is plugged into."""
-
-    def unreachable(self, peer: PeerId, reason: str) -> None:
-        """A peer cannot be reached, for a reason that is new."""
-
-    def lost(self, peer: PeerId) -> None:
-        """A connection ended, or could not be made: what we said may be lost."""
-
-    def wanted(self, peer: PeerId) -> None:
-        """Nobody knows where a peer is: look for it, and say `found` or `not_found`."""
-
-    def blamed(self, peer: PeerId, error: RemoteError) -> None:
-        """A peer broke the rules."""
-
-    def met_double(self, address: str) -> None:
-        """Somebody else has our key."""
-
-    def gather(self) -> None:
-        """Do what has come together, with what other peers have sent by now."""
-
-
-class Refused(NamedTuple):
-    """A peer that could not be reached."""
-
-    since_s: float
-    """Of the first dial in vain."""
-    until_s: float
-    """It is left alone until then."""
-    wait_s: float
-    reason: str
-    kinds: tuple[str, ...]
-    """The reason without addresses: others may tell ever new ones."""
-
-
 DialThrough: TypeAlias = Callable[[PeerId, Sequence[str]], Awaitable[Link]]
 """Dials a peer at relayed addresses; DialError where no relay connects to it."""
-
-
-class Connection:
-    """One connection and what is known of it."""
-
-    __slots__ = ("fault", "held", "hello", "link", "patience", "replaces", "said")
-
-    def __init__(self, link: Link) -> None:
-        self.link = link
-        self.hello: Hello | None = None
-        """What the peer says of itself."""
-        self.said: Hello | None = None
-        """What the node said of itself."""
-        self.fault = HUNG_UP
-        """Why it came to nothing, if it did."""
-        self.replaces: Connection | None = None
-        """The relayed connection in whose place it comes."""
-        self.held: list[bytes] = []
-        """Frames that came before the last ones of the connection that it replaces."""
-        self.patience = trio.CancelScope()
-        """Ends the wait for a Hello."""
-
-
-class Neighbour:
-    """A peer that we are connected to, or are about to be."""
-
-    __slots__ = (
-        "connection",
-        "dial",
-        "heard_s",
-        "is_carrier",
-        "is_relayed",
-        "leaving",
-        "peer",
-        "said_s",
-        "spare",
-        "waiting",
-        "waiting_bytes",
-    )
-
-    def __init__(self, peer: PeerId, now_s: float) -> None:
-        self.peer = peer
-        self.connection: Connection | None = None
-        """The connection that both have agreed on."""
-        self.spare: Connection | None = None
-        """One that the peer dialled while we dialled it, or soon after."""
-        self.leaving: Connection | None = None
-        """A relayed one that both have replaced, whose last frames are still to come."""
-        self.dial: trio.CancelScope | None = None
-        self.is_carrier = False
-        """Whether it is dialled as a relay, and so at its direct addresses only."""
-        self.is_relayed = False
-        """Whether it is dialled through a relay."""
-        self.waiting: list[bytes] = []
-        self.waiting_bytes = 0
-        self.said_s = now_s
-        self.heard_s = now_s
 
 
 class Neighbours:
@@ -196,8 +89,9 @@ class Neighbours:
         self.dial_through: DialThrough | None = None
         self.keeps_relays: Callable[[], bool] = lambda: False
         """Whether a peer that does not speak our protocol is of use, if it is a relay."""
-        self.replaced = 0
-        """Relayed connections that direct ones have replaced."""
+        self._replacing = Replacing(listener)
+        self.on_relay: Callable[[], None] = lambda: None
+        """Called where such a peer is connected."""
         self._moved = trio.Event()
         """Set, and replaced, when a dial has come to something or to nothing."""
         self.ready = trio.Event()
@@ -524,6 +418,7 @@ class Neighbours:
         where = link.reached_at or link.remote_address
         fault = "it does not speak the protocol of Pulsarcast"
         self.guests.welcome(link)
+        self.on_relay()
         dialling.dial = None
         self._put_off(link.peer, f"{where}: {fault}", (fault,))
         self._give_up(dialling)
@@ -574,12 +469,7 @@ class Neighbours:
             link.close()
             return
         neighbour = self._neighbours.get(link.peer)
-        if not link.dialled and link.relay is None and REPLACES in hello.features:
-            connection.replaces = None if neighbour is None else neighbour.connection
-            if connection.replaces is None or connection.replaces.link.relay is None:
-                link.close()
-                return
-        if connection.replaces is not None:
+        if connection.replaces is not None or REPLACES in hello.features:
             self._replace(neighbour, connection)
             return
         if neighbour is None:
@@ -645,22 +535,16 @@ class Neighbours:
             assert self._nursery is not None
             self._nursery.start_soon(self._ask_observed, link)
 
-    # A direct connection in the place of a relayed one (docs/spec/reach.md, "Hole punching").
+    # A direct connection in the place of a relayed one.
 
     def replace(self, relayed: Link, link: Link) -> None:
-        """Go on over a direct connection to the peer of a relayed one, without losing a frame.
-
-        The client of the direct one says so in its Hello. The server, which may know it for any
-        connection that comes in, does its part then.
-        """
+        """Go on over a direct connection to the peer of a relayed one, as its client."""
         assert self._nursery is not None
         current = self.connection_to(link.peer)
         if current is None or current.link is not relayed:
             link.close()
             return
-        connection = Connection(link)
-        connection.replaces = current
-        relayed.may_finish = True
+        connection = self._replacing.propose(current, link)
         self._say_hello(connection, features=(REPLACES,))
         link.flush()
         self._nursery.start_soon(self._listen, connection, None)
@@ -671,64 +555,21 @@ class Neighbours:
         self._nursery.start_soon(self.accepted, link)
 
     def _replace(self, neighbour: Neighbour | None, connection: Connection) -> None:
-        """Both ends have the new connection: say all that is left on the old one, and go over.
-
-        What comes on the new one waits until the peer has ended its frames on the old one.
-        """
-        link, old = connection.link, connection.replaces
-        assert old is not None
-        assert old.hello is not None
-        assert connection.hello is not None
-        if (
-            neighbour is None
-            or neighbour.connection is not old
-            or connection.hello.instance != old.hello.instance
-        ):
-            link.close()
-            return
-        neighbour.connection, neighbour.leaving = connection, old
-        old.link.may_finish = True
-        if not link.dialled:
-            self._say_hello(connection)
-        link.hold_back()
-        self._dirty[link.peer] = link
-        old.link.finish()
-        self.replaced += 1
+        """Both ends have a connection that replaces a relayed one: go over."""
         assert self._nursery is not None
-        self._nursery.start_soon(self._see_through, neighbour, connection, old)
-
-    async def _see_through(
-        self, neighbour: Neighbour, connection: Connection, old: Connection
-    ) -> None:
-        """Close the old connection once nothing is left on it; where that fails, the new one too.
-
-        Each end closes it when it has the peer's last frame and the kernel has its own. An end that
-        misses frames closes both, so both learn that something is lost.
-        """
-        with trio.move_on_after(REPLACE_S_MAX):
-            while old.link.is_open and not (old.link.source_ended and old.link.has_finished):
-                self._go_over(neighbour, connection, old)
-                await trio.sleep(REPLACE_LOOK_S)
-        old.link.close()
-        if not old.link.source_ended:
-            connection.link.close()
-        self._go_over(neighbour, connection, old)
-
-    def _go_over(self, neighbour: Neighbour, connection: Connection, old: Connection) -> None:
-        """Hear what came on the new connection, if the peer has ended its frames on the old one."""
-        if neighbour.leaving is not old or not old.link.source_ended:
-            return
-        neighbour.leaving = None
-        held, connection.held = connection.held, []
-        try:
-            self._listener.received(neighbour.peer, held)
-        except RemoteError as error:
-            connection.fault = f"the peer there broke a rule: {error}"
-            self._listener.blamed(neighbour.peer, error)
+        old = self._replacing.accept(neighbour, connection)
+        if neighbour is None or old is None:
             connection.link.close()
             return
-        connection.link.let_go()
-        self._listener.gather()
+        if not connection.link.dialled:
+            self._say_hello(connection)
+        self._dirty[neighbour.peer] = connection.link
+        self._nursery.start_soon(self._replacing.see_through, neighbour, connection, old)
+
+    @property
+    def replaced(self) -> int:
+        """Relayed connections that direct ones have replaced."""
+        return self._replacing.count
 
     def _say_hello(self, connection: Connection, features: tuple[str, ...] = ()) -> None:
         connection.said = replace(self._hello(), features=features)
@@ -751,10 +592,7 @@ class Neighbours:
         if neighbour.spare is connection:
             neighbour.spare = None
         elif neighbour.leaving is connection:
-            if connection.link.source_ended and neighbour.connection is not None:
-                self._go_over(neighbour, neighbour.connection, connection)
-            elif neighbour.connection is not None:
-                neighbour.connection.link.close()  # Frames are missing.
+            self._replacing.ended(neighbour)
         elif neighbour.connection is connection:
             neighbour.connection = None
             self._dirty.pop(peer, None)

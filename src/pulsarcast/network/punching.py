@@ -11,8 +11,10 @@ the relay once more, from the port that it listens at.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import trio
@@ -21,7 +23,7 @@ from pulsarcast.model.errors import LocalError, Rejection, RemoteError
 from pulsarcast.model.ids import PeerId
 from pulsarcast.network import identify
 from pulsarcast.network.circuits import hear, say
-from pulsarcast.network.host import Host
+from pulsarcast.network.host import DialError, Host
 from pulsarcast.network.link import Link
 from pulsarcast.network.multiaddrs import (
     address_bytes,
@@ -43,6 +45,8 @@ PUNCH_S_MAX: Final = 4.0
 """How long one try lasts: the kernel sends a first packet that is lost again after 1 s and 3 s."""
 STREAM_S_MAX: Final = 60.0
 """How long all tries together may take; go-libp2p's number."""
+RETRY_S: Final = 0.1
+"""Until the next dial in a try, where the last one was refused."""
 OBSERVE_S_MAX: Final = 5.0
 """How long the question may take where a NAT maps the port to."""
 OBSERVED_S: Final = 90.0
@@ -160,8 +164,44 @@ class Punching:
             found.append(link)
 
         with window:
-            await self._host.punch(relayed.peer, theirs, secured, as_client=as_client)
+            await self._dial_until_cancelled(relayed.peer, theirs, secured, as_client=as_client)
         return bool(found) or self._neighbours.link_to(relayed.peer) is not relayed
+
+    async def _dial_until_cancelled(
+        self,
+        peer: PeerId,
+        addresses: Sequence[str],
+        secured: Callable[[Link], None],
+        *,
+        as_client: bool,
+    ) -> None:
+        """Dial a peer that dials us at this moment, again and again.
+
+        `secured` gets every connection that comes of it. What comes in at the client's listener
+        from the peer's hosts is taken for the peer's, since the client speaks first on that, too.
+        """
+        host = self._host
+
+        async def secure(connection: socket.socket) -> None:
+            with suppress(DialError):
+                secured(await host.secure(connection, peer, as_client=as_client))
+
+        async def dial(address: str) -> None:
+            while True:
+                try:
+                    connection = await host.connect_from_port(address)
+                except OSError:
+                    await trio.sleep(RETRY_S)
+                else:
+                    await secure(connection)
+                    return
+
+        async with trio.open_nursery() as nursery:
+            take = partial(nursery.start_soon, secure)
+            with host.expect(addresses if as_client else (), take):
+                for address in addresses:
+                    nursery.start_soon(dial, address)
+                await trio.sleep_forever()
 
     def _fail(self, link: Link) -> None:
         self.failures += 1
@@ -194,7 +234,8 @@ class Punching:
                 trio.move_on_after(OBSERVE_S_MAX),
                 suppress(LocalError, RemoteError, OSError),
             ):
-                asking = await self._host.dial_from_port(link.relay, carrier.remote_address)
+                connection = await self._host.connect_from_port(carrier.remote_address)
+                asking = await self._host.secure(connection, link.relay, as_client=True)
                 address = await self._ask(asking)
             self._observed.pop(link.relay, None)
             self._observed[link.relay] = (now_s + OBSERVED_S, address)

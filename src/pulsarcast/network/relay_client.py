@@ -106,10 +106,13 @@ class RelayClient:
         self._refused: dict[PeerId, float] = {}
         """Until when a relay is not asked again."""
         self._news = trio.Event()
+        self._lost = trio.Event()
+        """Set where a reservation is lost."""
         self._nursery: trio.Nursery | None = None
         host.services[STOP] = Service(self._accept, CIRCUITS_PER_PEER_MAX, math.inf)
         neighbours.dial_through = self.dial
         neighbours.keeps_relays = self._needs_more
+        neighbours.on_relay = self.look
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -124,6 +127,7 @@ class RelayClient:
     async def run(self) -> None:
         """Keep reservations, until cancelled."""
         async with trio.open_nursery() as self._nursery:
+            self._nursery.start_soon(self._tell_losses)
             while True:
                 while await self._improve():
                     pass
@@ -244,8 +248,15 @@ class RelayClient:
         held = self.reservations.get(link.peer)
         if held is not None and held.link is link:
             del self.reservations[link.peer]
-            self._changed()
             self.look()
+            self._lost.set()
+
+    async def _tell_losses(self) -> None:
+        """Tell of losses a moment later: what closes a connection is in the middle of something."""
+        while True:
+            await self._lost.wait()
+            self._lost = trio.Event()
+            self._changed()
 
     # Circuits.
 

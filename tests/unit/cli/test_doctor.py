@@ -4,9 +4,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pulsarcast.cli.doctor import _bootstrap, _key, _peers, _reach, _state
+import pytest
+
+from pulsarcast.cli.doctor import _bootstrap, _key, _peers, _reach, _relays, _state
 from pulsarcast.model.api import (
     BootstrapView,
+    ReachKind,
     ReachReport,
     ReachView,
     RetentionView,
@@ -109,3 +112,19 @@ def test_how_others_dial_the_node_is_told_with_who_says_so_and_what_to_do() -> N
     assert _reach(status(1, reach=near)).verdict == "look"
     assert "(of this network)" in _reach(status(1, reach=near)).text
     assert _reach(status(addresses=[], reach=private)).verdict == "bad"
+
+
+@pytest.mark.parametrize(
+    ("kind", "relays", "verdicts"),
+    [
+        ("public", [], []),
+        ("private", [], ["look"]),
+        ("relayed", ["ben"], ["look"]),
+        ("relayed", ["ben", "cat"], ["good"]),
+    ],
+)
+def test_a_node_that_needs_relays_is_told_whether_it_has_two(
+    kind: ReachKind, relays: list[str], verdicts: list[str]
+) -> None:
+    found = _relays(status(1, reach=ReachView(kind=kind, relays=relays)))
+    assert [each.verdict for each in found] == verdicts

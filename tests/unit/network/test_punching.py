@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulsarcast.model.errors import LocalError, RemoteError
-from pulsarcast.network import neighbours as neighbours_module
-from pulsarcast.network import punching, relay_server
+from pulsarcast.network import punching, relay_server, replacing
 from pulsarcast.network.circuits import hear, say
 from pulsarcast.network.host import AddressInUseError, Host
 from pulsarcast.network.link import Link
@@ -56,9 +55,19 @@ def is_direct(one: Party, other: Party) -> bool:
     return link is not None and link.relay is None
 
 
-def test_a_relayed_connection_becomes_a_direct_one() -> None:
+@pytest.mark.parametrize("dialable", ["both", "the client", "the server"])
+def test_a_relayed_connection_becomes_a_direct_one(dialable: str) -> None:
+    """Whichever dial gets through, both know who is the client: here the one that dialled first."""
+
     async def scene() -> None:
-        async with relayed() as (relay, ann, ben):
+        async with relayed(punch=False) as (relay, ann, ben):
+            both = {*ann.direct, *ben.direct}
+            for each, name in ((ann, "the client"), (ben, "the server")):
+                each.punching._observed[relay.peer] = (float("inf"), "")
+                if dialable not in ("both", name):
+                    each.direct = ("/ip4/127.0.0.1/tcp/9",)
+            ann.punching.begin(ann.link_to(ben))
+            ben.punching.begin(ben.link_to(ann))
             await until(lambda: is_direct(ann, ben) and is_direct(ben, ann))
             ann.say(ben, b"1")
             ben.say(ann, b"back")
@@ -71,7 +80,7 @@ def test_a_relayed_connection_becomes_a_direct_one() -> None:
             assert ann.link_to(ben).dialled
             assert not ben.link_to(ann).dialled
             ports = {ann.link_to(ben).local_address, ann.link_to(ben).remote_address}
-            assert ports & {*ann.direct, *ben.direct}
+            assert ports & both
 
     play(scene)
 
@@ -170,7 +179,7 @@ def test_where_words_are_lost_on_the_way_both_ends_hear_of_it(
 def test_an_old_connection_that_never_ends_takes_the_new_one_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(neighbours_module, "REPLACE_S_MAX", 0.5)
+    monkeypatch.setattr(replacing, "REPLACE_S_MAX", 0.5)
 
     async def scene() -> None:
         async with relayed(punch=False) as (_, ann, ben):
@@ -297,14 +306,16 @@ def test_a_dial_comes_from_the_port_that_the_node_listens_at() -> None:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(ann.serve, accepted)
                 nursery.start_soon(ben.serve, accepted)
-                link = await ann.dial_from_port(BEN.peer_id, address)
+                connection = await ann.connect_from_port(address)
+                link = await ann.secure(connection, BEN.peer_id, as_client=True)
                 assert link.local_address == mine
                 await until(lambda: bool(links))
                 assert links[0].remote_address == mine
                 # Others still reach the port, and nobody else may listen at it.
-                await ben.dial(ANN.peer_id, [mine])
+                (await ben.dial(ANN.peer_id, [mine])).close()
                 with pytest.raises(AddressInUseError):
                     await Host(BEN).listen(mine)
+                link.close()
                 nursery.cancel_scope.cancel()
 
     trio.run(main)
@@ -313,8 +324,8 @@ def test_a_dial_comes_from_the_port_that_the_node_listens_at() -> None:
 def test_a_node_that_does_not_listen_has_no_port_to_dial_from() -> None:
     async def main() -> None:
         with pytest.raises(OSError, match="does not listen"):
-            await Host(ANN).dial_from_port(BEN.peer_id, "/ip4/127.0.0.1/tcp/9")
+            await Host(ANN).connect_from_port("/ip4/127.0.0.1/tcp/9")
         with pytest.raises(LocalError):
-            await Host(ANN).dial_from_port(BEN.peer_id, "nowhere")
+            await Host(ANN).connect_from_port("nowhere")
 
     trio.run(main)

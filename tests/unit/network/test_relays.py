@@ -1,16 +1,24 @@
 """Relays between nodes of ours: reservations, circuits, and what becomes of both."""
 
+from typing import Any
+
 import pytest
 import trio
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from msgspec.structs import replace
 
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.reach import Reach
+from pulsarcast.network import host as host_module
 from pulsarcast.network import relay_client, relay_server
 from pulsarcast.network.circuits import check_voucher, seal_voucher
+from pulsarcast.network.link import Link
 from pulsarcast.network.multiaddrs import Relay, relay_of, relayed_address
+from pulsarcast.network.yamux import YamuxStream
 from pulsarcast.protocol.messages import Contact
-from tests.unit.network.relayed import party, play, until, world
+from pulsarcast.wire.libp2p_pb2 import Envelope
+from tests.unit.network.relayed import LOOPBACK, Party, party, play, until, world
 
 
 def test_two_peers_that_cannot_be_dialled_speak_through_a_relay() -> None:
@@ -204,6 +212,88 @@ def test_two_peers_that_are_said_to_be_each_others_relays_are_given_up() -> None
             assert not eve.neighbours.connected()
 
     play(scene)
+
+
+def test_a_circuit_that_a_relays_limits_end_is_dialled_again() -> None:
+    async def scene() -> None:
+        async with world() as (relay, ann, ben):
+            # For this relay neither is of its own kind.
+            relay.relaying._is_neighbour = lambda _: False
+            ann.knows(ben)
+            ann.say(ben, b"before")
+            await until(lambda: ben.ear.heard == [b"before"])
+            ann.say(ben, bytes(2 * relay_server.FOREIGN_BYTES_MAX))
+            await until(lambda: ann.ear.story[-1] == ben.ear.story[-1] == "lost")
+            ann.say(ben, b"after")
+            await until(lambda: ben.ear.heard == [b"before", b"after"])
+
+    play(scene)
+
+
+class Foreign(Link):
+    """The end of a connection at a peer that does not speak our protocol."""
+
+    def __init__(self, *args: Any, **words: Any) -> None:
+        super().__init__(*args, **words)
+        self._stream.reset()
+
+    def _expect(self, stream: YamuxStream) -> None:
+        if stream is not self._stream:
+            super()._expect(stream)
+
+    def _negotiate(
+        self, stream: YamuxStream, arrived: bytearray, said: list[bytes], data: bytes
+    ) -> None:
+        super()._negotiate(stream, arrived, said, data.replace(b"/pulsarcast/", b"/something/"))
+
+
+def test_a_relay_that_does_not_speak_our_protocol_serves_as_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scene() -> None:
+        foreign = Party(99, Reach.PUBLIC)
+        foreign.direct = await foreign.host.listen(LOOPBACK)
+        foreign.hello = replace(foreign.hello, addresses=foreign.direct)
+
+        def link(*args: Any, **words: Any) -> Link:
+            kind = Foreign if words["services"] is foreign.host.services else Link
+            return kind(*args, **words)
+
+        async def accepted(link: Link) -> None:
+            await link.run(lambda _: None)
+
+        monkeypatch.setattr(host_module, "Link", link)
+        async with trio.open_nursery() as nursery, party(1) as ann, party(2) as ben:
+            nursery.start_soon(foreign.host.serve, accepted)
+            ann.knows(foreign)
+            ann.neighbours.meet(foreign.peer)  # As a bootstrap peer, say.
+            await until(lambda: foreign.peer in ann.relays.reservations)
+            assert not ann.neighbours.is_connected(foreign.peer)
+            carrier = ann.neighbours.guests.link_to(foreign.peer)
+            assert carrier is not None
+            assert carrier.is_guest
+            assert carrier.is_held
+            ben.knows(ann)
+            ben.say(ann, b"hello")
+            await until(lambda: ann.ear.heard == [b"hello"])
+            assert ben.link_to(ann).relay == foreign.peer
+            nursery.cancel_scope.cancel()
+
+    play(scene)
+
+
+def test_a_voucher_is_signed_as_libp2ps_envelopes_are() -> None:
+    """Byte by byte, as RFC 0002 and circuit-v2 have it: so go and js read it."""
+    relay, ann = (Identity.from_seed(bytes([seed]) * 32) for seed in (1, 2))
+    envelope = Envelope.FromString(seal_voucher(relay, ann.peer_id, 1_900_000_000))
+    assert envelope.public_key == b"\x08\x01\x12\x20" + relay.peer_id[-32:]
+    assert envelope.payload_type == bytes.fromhex("0302")
+    peers = b"\x0a\x26" + relay.peer_id + b"\x12\x26" + ann.peer_id
+    payload = peers + bytes.fromhex("1880e6fe8907")  # 1,900,000,000
+    assert envelope.payload == payload
+    signed = b"\x11libp2p-relay-rsvp" + b"\x02\x03\x02" + bytes([len(payload)]) + payload
+    key = Ed25519PublicKey.from_public_bytes(relay.peer_id[-32:])
+    key.verify(envelope.signature, signed)
 
 
 def test_a_voucher_is_believed_of_its_relay_and_for_its_peer_alone() -> None:
