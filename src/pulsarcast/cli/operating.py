@@ -15,7 +15,7 @@ from pulsarcast.model.shown import reach_shown, whole
 
 if TYPE_CHECKING:
     from pulsarcast.client import Client
-    from pulsarcast.model.api import BootstrapView
+    from pulsarcast.model.api import BootstrapView, RelayingView, StatusView
 
 
 @click.command()
@@ -32,7 +32,7 @@ def status(client: Client, only_address: bool, as_json: bool) -> None:
     if only_address:
         if not now.addresses and not as_json:
             fail("the node advertises no address: set node.listen or node.announce")
-        emit(now.addresses, "".join(now.addresses[:1]), as_json=as_json)
+        emit(now.addresses, best_address(now), as_json=as_json)
         return
     kept = now.retention_default.age_s
     up_s = max(0, time.time_ns() // 1000 - now.started_us) // 1_000_000
@@ -49,12 +49,6 @@ def status(client: Client, only_address: bool, as_json: bool) -> None:
     topics = f"{now.topics}, {now.subscriptions} subscribed"
     if now.starved:
         topics += f", {now.starved} starved: no other member is connected"
-    for_others = now.relaying
-    relayed = (
-        f"{for_others.peers} peers, {for_others.circuits} connections, "
-        f"{size(for_others.bytes)} since the start"
-    )
-    relaying = [("relay for", relayed)] if for_others.peers or for_others.bytes else []
     lines = [
         ("node", whole(now.peer, now.peer_names)),
         ("state", now.state),
@@ -63,7 +57,7 @@ def status(client: Client, only_address: bool, as_json: bool) -> None:
         ("peers", f"{now.peers} connected, {now.peers_known} known"),
         *(("bootstrap", bootstrap_line(each, now.peer_names)) for each in now.bootstrap),
         ("reach", reach_shown(now.reach, now.peer_names, time.time_ns() // 1000)),
-        *relaying,
+        *relaying_line(now.relaying),
         ("topics", topics),
         ("events", events),
         ("messages", f"{now.messages_in} in, {now.messages_out} out"),
@@ -75,6 +69,21 @@ def status(client: Client, only_address: bool, as_json: bool) -> None:
         *(("tip", tip) for tip in now.tips),
     ]  # fmt: skip
     emit(now, "\n".join(f"{name:10} {value}" for name, value in lines), as_json=as_json)
+
+
+def best_address(now: StatusView) -> str:
+    """The address to give to a peer elsewhere; none where the node advertises none."""
+    relayed = [each for each in now.addresses if "/p2p-circuit" in each]
+    ways = relayed if relayed and now.reach.kind == "relayed" else now.addresses
+    return "".join(ways[:1])
+
+
+def relaying_line(relaying: RelayingView) -> list[tuple[str, str]]:
+    """The line of `status` on what the node relays for others, if it ever did."""
+    if not relaying.peers and not relaying.bytes:
+        return []
+    text = f"{relaying.peers} peers, {relaying.circuits} connections, "
+    return [("relay for", f"{text}{size(relaying.bytes)} since the start")]
 
 
 def bootstrap_line(each: BootstrapView, peer_names: Mapping[str, str]) -> str:

@@ -271,7 +271,7 @@ class Host:
     def _port_of(self, family: int) -> tuple[str | None, int]:
         """Where to dial from so that a NAT maps it as what we listen at; OSError if nowhere."""
         for listener in self._listeners:
-            if listener.family == family:
+            if listener.family == family and hasattr(socket, "SO_REUSEPORT"):
                 host, port = listener.getsockname()[:2]
                 is_chosen = self._dial_from is not None and family == socket.AF_INET
                 return self._dial_from if is_chosen else host, port
@@ -548,7 +548,8 @@ def _listener(family: int, name: tuple[str, int]) -> socket.socket:
         listener.listen(BACKLOG)
         # Only now that nobody else can have the port: dials may come from it, too. A second
         # listener is refused as before, since it does not say the same before it binds.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if hasattr(socket, "SO_REUSEPORT"):
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     except BaseException:
         listener.close()
         raise

@@ -323,6 +323,10 @@ def test_meters_count_and_carry_no_payload(tmp_path: Path) -> None:
             assert 'operation="publish",status="201"' in text
             assert "secret" not in text
             assert desk.secret not in text
+            for meter in ("relays", "peers_relayed", "relay_reservations", "relay_circuits"):
+                assert f"pulsarcast_{meter} 0.0" in text
+            for meter in ("relayed_bytes", "holes_punched", "holes_not_punched"):
+                assert f"pulsarcast_{meter}_total 0.0" in text
 
     play(scene)
 
