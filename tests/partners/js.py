@@ -135,6 +135,7 @@ async def js(
     listen: Sequence[str] = (LOOPBACK,),
     serve_relay: bool = False,
     reserve_at: str | None = None,
+    punch: bool = False,
     inside: Sequence[str] = (),
 ) -> AsyncIterator[Js]:
     """A js-libp2p peer of its own; a relay if asked, or a client of one, by its whole address."""
@@ -142,7 +143,7 @@ async def js(
     where = [*listen, *([] if reserve_at is None else [f"{reserve_at}/p2p-circuit"])]
     command = [
         *(program("bin/node"), "--input-type=module", "--eval", DRIVER.read_text(encoding="utf-8")),
-        *("--", json.dumps({"listen": where, "serveRelay": serve_relay})),
+        *("--", json.dumps({"listen": where, "serveRelay": serve_relay, "punch": punch})),
     ]
     async with running(command, folder / "js.log", inside=inside, cwd=beside) as process:
         peer = Js(process, folder)

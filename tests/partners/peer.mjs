@@ -1,7 +1,7 @@
 // A js-libp2p node that does what it is told: one JSON object a line on stdin, an answer on stdout.
 //
 // A request is {id, do, ...}; its answer {id, ...} or {id, error}. The first line says which peer it
-// is and where it listens. argv: the options as JSON {listen, serveRelay}. It ends with its stdin.
+// is and where it listens. argv: the options as JSON {listen, serveRelay, punch}. It ends with its stdin.
 import { connect } from 'node:net'
 import { createInterface } from 'node:readline'
 import { createLibp2p } from 'libp2p'
@@ -15,17 +15,19 @@ import { tcp } from '@libp2p/tcp'
 import { multiaddr } from '@multiformats/multiaddr'
 
 const STEP_MS_MAX = 20_000
-const { listen, serveRelay } = JSON.parse(process.argv[1])
+const { listen, serveRelay, punch } = JSON.parse(process.argv[1])
 const say = (answer) => process.stdout.write(JSON.stringify(answer) + '\n')
+// It tells others no public address that nobody has confirmed, unless it is told to.
+const announce = punch ? listen.filter((each) => !each.includes('p2p-circuit')) : []
 const node = await createLibp2p({
-  addresses: { listen },
+  addresses: { listen, announce },
   transports: [tcp(), circuitRelayTransport()],
   connectionEncrypters: [noise()],
   streamMuxers: [yamux()],
   services: {
-    dcutr: dcutr(),
     identify: identify(),
     ping: ping(),
+    ...(punch ? { dcutr: dcutr() } : {}),
     ...(serveRelay ? { relay: circuitRelayServer() } : {})
   }
 })
@@ -38,7 +40,10 @@ node.addEventListener('peer:identify', ({ detail }) => {
     observed: String(detail.observedAddr)
   }
 })
-const found = (peer) => node.getConnections().filter((each) => String(each.remotePeer) === peer)
+// The open connections to a peer, direct ones first.
+const found = (peer) => node.getConnections()
+  .filter((each) => String(each.remotePeer) === peer && each.status === 'open')
+  .sort((one, other) => Number(other.direct) - Number(one.direct))
 const describe = (each) => ({
   peer: String(each.remotePeer),
   address: String(each.remoteAddr),
@@ -54,7 +59,9 @@ const actions = {
   addresses: () => node.getMultiaddrs().map(String),
   connections: () => node.getConnections().map(describe),
   dial: async ({ address }, signal) => describe(await node.dial(multiaddr(address), { signal })),
-  handle: ({ protocol, path }) => node.handle(protocol, (stream) => pipe(stream, path)),
+  handle: ({ protocol, path }) => {
+    return node.handle(protocol, (stream) => pipe(stream, path), { runOnLimitedConnection: true })
+  },
   identified: ({ peer }) => identified[peer] ?? null,
   open: async ({ peer, protocol, path }, signal) => {
     pipe(await found(peer)[0].newStream(protocol, { signal, runOnLimitedConnection: true }), path)

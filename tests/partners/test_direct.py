@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
@@ -15,15 +15,13 @@ from pulsarcast.network import guests, identify, ping
 from pulsarcast.network import neighbours as neighbours_module
 from pulsarcast.network.host import DialError
 from pulsarcast.network.link import PROTOCOL, Link
-from pulsarcast.network.negotiation import read_message
 from pulsarcast.network.streams import Service, Stream
-from pulsarcast.protocol.limits import FRAME_BYTES_MAX
 from pulsarcast.protocol.messages import Contact
 from pulsarcast.wire.framing import write_frames
-from pulsarcast.wire.hello import Hello, decode_hello, encode_hello
 from tests.partners.js import Js
 from tests.partners.ours import dialled, guest
 from tests.partners.partners import Partner, RefusedError, Wire
+from tests.partners.speaker import Speaker
 from tests.partners.table import OURS, THEIRS, shows
 from tests.unit.network.hosts import BEN, Inbox
 from tests.unit.network.test_guests import strangers
@@ -194,36 +192,11 @@ def test_their_stream_carries_more_than_windows_hold(start: Start, tmp_path: Pat
     play(scene)
 
 
-class Speaker:
-    """A program that speaks our protocol with the help of a partner."""
-
-    def __init__(self, them: Partner, us: Someone) -> None:
-        self._them = them
-        self._us = us
-        self.hello = Hello("main", (2,), instance=b"them", addresses=tuple(them.addresses))
-        self.heard: list[bytes] = []
-        self.told: Hello | None = None
-
-    async def serve(self, wire: Wire) -> None:
-        """Hear what comes, until the node ends it."""
-        self.told = decode_hello(await read_message(wire, FRAME_BYTES_MAX))
-        with suppress(RefusedError):
-            while True:
-                self.heard.append(await read_message(wire, FRAME_BYTES_MAX))
-
-    @asynccontextmanager
-    async def speaking(self) -> AsyncIterator[Wire]:
-        """A stream for frames to the node, with a Hello on it."""
-        async with self._them.stream(self._us.peer, PROTOCOL) as wire:
-            await wire.write(write_frames([encode_hello(self.hello)]))
-            yield wire
-
-
 @shows("a program with our frames becomes a neighbour", OURS)
 def test_we_dial_a_program_that_speaks_our_protocol(start: Start, tmp_path: Path) -> None:
     async def scene() -> None:
         async with start(tmp_path) as them, someone(1) as us:
-            program = Speaker(them, us)
+            program = Speaker(them, us.peer)
             async with them.handling(PROTOCOL, program.serve):
                 us.book.heard(Contact(them.peer, tuple(them.addresses)))
                 us.neighbours.send(them.peer, write_frames([b"to them"]))
@@ -242,7 +215,7 @@ def test_we_dial_a_program_that_speaks_our_protocol(start: Start, tmp_path: Path
 def test_a_program_that_speaks_our_protocol_dials_us(start: Start, tmp_path: Path) -> None:
     async def scene() -> None:
         async with start(tmp_path) as them, someone(1) as us:
-            program = Speaker(them, us)
+            program = Speaker(them, us.peer)
             async with them.handling(PROTOCOL, program.serve):
                 await them.dial(us.peer, us.hello.addresses[0])
                 async with program.speaking() as wire:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.docs.guides import ROOT
 from tests.docs.test_spec import rows
-from tests.partners import test_direct, test_relays
+from tests.partners import test_direct, test_holes, test_relays
 from tests.partners.table import COLUMNS, PARTNERS, SHOWN
 
 PAGE = (ROOT / "docs/spec/partners.md").read_text(encoding="utf-8")
-SUITES = (test_direct, test_relays)
+SUITES = (test_direct, test_holes, test_relays)
 """Imported so that their tests are known."""
 TABLES = {"what": COLUMNS, "with relays": tuple(PARTNERS)}
 

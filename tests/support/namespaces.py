@@ -16,14 +16,15 @@ that are gone, with what still runs in them.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -36,6 +37,8 @@ from tests.conftest import MISSING_NAMESPACES
 _PREFIX: Final = "pulsarcast"
 _NAME: Final = re.compile(rf"{_PREFIX}-(\d+)-\d+-\w+")
 _NUMBERS: Final = count(1)
+_CLONE_NEWNET: Final = 0x40000000
+"""Linux' name for a network namespace; `os` has it from Python 3.12 on."""
 _COMMAND_S_MAX: Final = 120.0
 """It only ends what hangs."""
 
@@ -157,6 +160,24 @@ class Host:
             )  # fmt: skip
         self.started.append(process)
         return process
+
+
+@contextmanager
+def entered(host: Host) -> Iterator[None]:
+    """The sockets that this thread makes are a machine's. Processes are started with `inside`."""
+    with Path("/proc/thread-self/ns/net").open("rb") as home:
+        with Path("/run/netns", host.namespace).open("rb") as namespace:
+            _enter(namespace.fileno())
+        try:
+            yield
+        finally:
+            _enter(home.fileno())
+
+
+def _enter(namespace: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(namespace, _CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "setns")
 
 
 def remove_left_behind() -> None:

@@ -190,6 +190,11 @@ class Neighbours:
         connection = self.connection_to(link.peer)
         return connection is not None and connection.link is link
 
+    async def becomes_neighbour(self, link: Link) -> None:
+        """Wait until frames go over this connection."""
+        while not self.is_neighbour(link):
+            await self._moved.wait()
+
     def relays(self) -> list[Link]:
         """The connections to peers that may be relays."""
         connections = [each.connection for each in self._neighbours.values()]

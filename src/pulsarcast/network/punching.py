@@ -56,6 +56,9 @@ ADDRESSES_MAX: Final = 4
 """Addresses of a peer that are dialled in a try, and those that a node tells."""
 AGAIN_S: Final = 600.0
 """How long a peer to which no hole could be punched is left alone: NATs seldom change."""
+HELLO_S_MAX: Final = 3.0
+"""How long a peer that begins is given for its Hello: other implementations begin as soon as the
+relayed connection is up, before a program on top of them has said a word."""
 PUNCHES_MAX: Final = 8
 """Peers to which holes are punched at a time: bounds what strangers can have a node dial."""
 FAILED_MAX: Final = 1024
@@ -130,6 +133,9 @@ class Punching:
     async def _answer(self, stream: Stream) -> None:
         """Answer a peer that begins: dial it when it gives the sign."""
         link = stream.link
+        if link.relay and link.dialled:
+            with trio.move_on_after(HELLO_S_MAX):
+                await self._neighbours.becomes_neighbour(link)
         if not (link.relay and link.dialled and self._neighbours.is_neighbour(link)):
             raise RemoteError("punches a hole for no relayed connection", code=Rejection.MALFORMED)
         if not self._may_punch(link.peer):

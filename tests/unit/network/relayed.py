@@ -137,10 +137,12 @@ class Party:
 
 
 @asynccontextmanager
-async def party(seed: int, reach: Reach = Reach.PRIVATE) -> AsyncIterator[Party]:
+async def party(
+    seed: int, reach: Reach = Reach.PRIVATE, *, listen: str = LOOPBACK
+) -> AsyncIterator[Party]:
     """A peer that runs; one that is not public tells no address of its own."""
     me = Party(seed, reach)
-    me.direct = await me.host.listen(LOOPBACK)
+    me.direct = await me.host.listen(listen)
     if reach is Reach.PUBLIC:
         me.hello = replace(me.hello, addresses=me.direct)
     async with trio.open_nursery() as nursery:

@@ -266,6 +266,31 @@ def test_a_hole_is_punched_for_a_relayed_connection_only() -> None:
     play(scene)
 
 
+def test_a_peer_that_begins_before_its_hello_is_answered_once_that_has_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scene() -> None:
+        async with relayed(punch=False) as (_, ann, ben):
+            neighbours = ann.neighbours
+            monkeypatch.setattr(neighbours, "is_neighbour", lambda link: False)
+            answered = False
+
+            async def begin() -> None:
+                nonlocal answered
+                with await ben.link_to(ann).open_stream(punching.PROTOCOL) as stream:
+                    await connect(stream, [address_bytes("/ip4/127.0.0.1/tcp/9")])
+                    answered = True
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(begin)
+                await trio.sleep(0.3)
+                assert not answered
+                monkeypatch.undo()
+                neighbours._say_moved()
+
+    play(scene)
+
+
 def test_a_peer_cannot_have_a_node_dial_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(punching, "PUNCH_S_MAX", 0.05)
 
