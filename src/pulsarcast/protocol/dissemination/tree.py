@@ -17,6 +17,7 @@ from typing import assert_never
 from pulsarcast.model.ids import Cid, PeerId, is_closer
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.dissemination.handing_down import HandingDown
 from pulsarcast.protocol.dissemination.join_search import JoinSearch
 from pulsarcast.protocol.dissemination.overlay import Link, OverlayOwner, TreeView
 from pulsarcast.protocol.effects import Send
@@ -42,11 +43,6 @@ PATH_MAX = 255
 BETTER_S_MAX = 60.0
 """How long two trees of one topic may know of each other before single members move to the one with
 the better root: four times as long as roots take to look for each other (`root_search_s`)."""
-CHILDREN_MAX = 64
-"""Children of a node that can hand joiners down to none of them: no peer can dial those. Beyond
-it joiners are handed down all the same, to children that only relays lead to, or in vain."""
-HANDED_MAX = 64
-"""Joiners remembered that were handed down: bounds memory."""
 MEMBERS_MAX = 16
 """Members remembered to choose lazy neighbours from: bounds memory."""
 
@@ -85,11 +81,9 @@ class DisseminationTree:
         self.leaving = False
         self.search = JoinSearch(topic, root, context, dht, self)
         self._reachability = dht.reachability
-        self._turn_of_child = 0
         self._better_since_s: float | None = None
         """Since when other members name a root that ranks before the node's."""
-        self._handed: dict[PeerId, tuple[int, int]] = {}
-        """Joiners handed down lately: the attempt, and how often each was handed down in it."""
+        self._down = HandingDown(self._reachability)
         self._leave_timer: int | None = None
         self._start_timer: int | None = None
 
@@ -239,7 +233,7 @@ class DisseminationTree:
             self.search.wait(sender, message)
         elif sender in self.children or len(self.children) < self.parameters.fanout:
             self._take_in(sender, message)
-        elif (child := self._child_for(sender, message)) is None:
+        elif (child := self._down.child_for(self.children, sender, message.attempt)) is None:
             self.counts["overfill"] += 1
             self._take_in(sender, message)
         else:
@@ -279,25 +273,6 @@ class DisseminationTree:
         """Some of these peers, to be named to others: only those that others can dial."""
         dialable = filter(self._reachability.is_dialable, peers)
         return tuple(Contact(peer) for peer in islice(dialable, count))
-
-    def _child_for(self, sender: PeerId, message: Join) -> PeerId | None:
-        """The child to hand a joiner down to: they take turns, so that the tree grows evenly.
-
-        None: the joiner can dial none of them, so that the node has to take it in.
-        """
-        children = [child for child in self.children if self._reachability.is_dialable(child)]
-        attempt, times = self._handed.pop(sender, (message.attempt, 0))
-        times = times + 1 if attempt == message.attempt else 1
-        self._handed[sender] = (message.attempt, times)
-        if len(self._handed) > HANDED_MAX:
-            del self._handed[next(iter(self._handed))]
-        if times > len(children):
-            # It asked again after each of them.
-            if len(self.children) < CHILDREN_MAX:
-                return None
-            children = list(self.children)
-        self._turn_of_child += 1
-        return children[self._turn_of_child % len(children)]
 
     def _hand_down(self, sender: PeerId, message: Join, child: PeerId) -> None:
         self.counts["hand_down"] += 1

@@ -196,6 +196,8 @@ class Trunk:
         self.children: dict[PeerId, None] = {}
         self.members: dict[PeerId, None] = {}
         self.private_root = False
+        self.author_elsewhere: PeerId | None = None
+        self.roots_heard: list[tuple[PeerId, tuple[PeerId, ...]]] = []
 
     def hear_of(self, contacts: tuple[Contact, ...]) -> None:
         self.members.update(dict.fromkeys(contact.peer for contact in contacts))
@@ -210,6 +212,9 @@ class Trunk:
         self, peer: PeerId, path: tuple[PeerId, ...], *, private_root: bool = False
     ) -> None:
         """The path stays as it is."""
+
+    def heard_root(self, sender: PeerId, path: tuple[PeerId, ...], *, private_root: bool) -> None:
+        self.roots_heard.append((sender, path))
 
     def look_elsewhere(self) -> None:
         self.parent = None
@@ -253,3 +258,14 @@ def test_a_parent_that_answers_in_time_is_kept() -> None:
         heartbeat.watch()
     assert trunk.parent == BOB
     assert owner.differing == [BOB] * 3
+
+
+def test_a_connected_author_that_is_not_the_root_is_asked_for_its_path() -> None:
+    core, trunk = Core(ME), Trunk(BOB)
+    heartbeat = heartbeat_of(core, trunk, Compared())
+    trunk.author_elsewhere = ALICE.peer_id
+    heartbeat.beat()
+    assert [who for who, _ in core.sent()] == [BOB, ALICE.peer_id]
+    status = Status(TOPIC.cid, EMPTY_DIGEST, (ALICE.peer_id,), (), answer=False)
+    heartbeat.receive(ALICE.peer_id, status)
+    assert trunk.roots_heard == [(ALICE.peer_id, (ALICE.peer_id,))]

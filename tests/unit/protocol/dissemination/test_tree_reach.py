@@ -11,7 +11,7 @@ from pulsarcast.model.ids import PeerId, cid_of, peer_key
 from pulsarcast.model.reach import Reach
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
-from pulsarcast.protocol.dissemination import tree as trees
+from pulsarcast.protocol.dissemination import handing_down
 from pulsarcast.protocol.dissemination.join_search import REJOIN_S
 from pulsarcast.protocol.dissemination.tree import DisseminationTree
 from pulsarcast.protocol.effects import Send, SetTimer
@@ -333,7 +333,7 @@ def test_a_joiner_is_handed_down_only_to_children_that_it_can_dial(reach: Reach)
 def test_a_full_parent_without_such_children_takes_joiners_in_up_to_a_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(trees, "CHILDREN_MAX", 4)
+    monkeypatch.setattr(handing_down, "CHILDREN_MAX", 4)
     stage = Stage()
     for child in CHILDREN:
         stage.up(child, Reach.PRIVATE)
@@ -364,7 +364,7 @@ def test_a_joiner_that_asked_again_after_each_child_is_taken_in() -> None:
 def test_the_joiners_remembered_that_were_handed_down_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(trees, "HANDED_MAX", 1)
+    monkeypatch.setattr(handing_down, "HANDED_MAX", 1)
     stage = Stage()
     stage.take_in(*CHILDREN[:FANOUT])
     for _ in range(2 * FANOUT):
