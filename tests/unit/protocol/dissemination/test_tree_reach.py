@@ -13,7 +13,7 @@ from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination import handing_down
 from pulsarcast.protocol.dissemination.join_search import REJOIN_S
-from pulsarcast.protocol.dissemination.tree import DisseminationTree
+from pulsarcast.protocol.dissemination.tree import BETTER_S_MAX, DisseminationTree
 from pulsarcast.protocol.effects import Send, SetTimer
 from pulsarcast.protocol.inputs import PeerUp
 from pulsarcast.protocol.messages import (
@@ -385,3 +385,69 @@ def test_a_parent_names_only_members_that_others_can_dial() -> None:
     assert isinstance(answer, JoinAccepted)
     assert answer.members == (Contact(private),)
     assert stage.tree.to_name(CHILDREN, 3) == tuple(map(Contact, CHILDREN[:3]))
+
+
+# Moving to a better root.
+
+
+def hears(
+    stage: Stage, sender: PeerId, root: PeerId, at_s: float, *, private: bool = False
+) -> None:
+    stage.turn.now = at_s
+    stage.tree.heard_root(sender, (sender, root), private_root=private)
+
+
+def below_a_farther_root(stage: Stage, *, private_root: bool = False) -> None:
+    """Take a place below a root that is farther than the closest peer."""
+    stage.known = [CLOSER.peer_id]
+    stage.tree.join()
+    stage.accept((FARTHEST.peer_id,), private_root=private_root)
+    stage.sent()
+
+
+def test_a_member_moves_to_a_better_root_once_it_has_been_named_for_long() -> None:
+    stage, namer = Stage(Reach.PRIVATE), CHILDREN[0]
+    below_a_farther_root(stage)
+    hears(stage, namer, CLOSEST.peer_id, 1.0)
+    hears(stage, namer, CLOSEST.peer_id, 1.0 + BETTER_S_MAX)
+    assert stage.sent() == []
+    hears(stage, namer, CLOSEST.peer_id, 2.0 + BETTER_S_MAX)
+    stage.accept((CLOSEST.peer_id,), private_root=False)
+    assert stage.tree.parent == namer
+    assert stage.sent() == [(CLOSER.peer_id, Leave(TOPIC))]
+
+
+@pytest.mark.parametrize(
+    ("root", "private"),
+    [(FARTHEST, False), (AUTHOR, True)],
+    ids=["the same root", "a private one"],
+)
+def test_a_member_of_a_public_root_moves_to_no_other_and_to_no_private_one(
+    root: Identity, private: bool
+) -> None:
+    stage = Stage(Reach.PRIVATE)
+    below_a_farther_root(stage)
+    for at_s in (1.0, 2.0 + BETTER_S_MAX, 3.0 + BETTER_S_MAX):
+        hears(stage, CHILDREN[0], root.peer_id, at_s, private=private)
+    assert stage.sent() == []
+
+
+def test_a_member_below_a_private_root_moves_to_any_public_one() -> None:
+    stage = Stage(Reach.PRIVATE)
+    stage.known = [CLOSER.peer_id]
+    stage.tree.join()
+    stage.accept((CLOSEST.peer_id,), private_root=True)
+    stage.sent()
+    for at_s in (1.0, 2.0 + BETTER_S_MAX):
+        hears(stage, CHILDREN[0], FARTHEST.peer_id, at_s)
+    assert [to for to, _ in stage.sent()] == [CHILDREN[0]]
+
+
+def test_a_connected_public_author_that_is_not_the_root_is_asked_for_its_path() -> None:
+    stage = Stage(Reach.PRIVATE)
+    below_a_farther_root(stage)
+    assert stage.tree.author_elsewhere is None
+    stage.up(AUTHOR.peer_id, Reach.PUBLIC)
+    assert stage.tree.author_elsewhere == AUTHOR.peer_id
+    stage.tree.heard_path(CLOSER.peer_id, (CLOSER.peer_id, AUTHOR.peer_id))
+    assert stage.tree.author_elsewhere is None
