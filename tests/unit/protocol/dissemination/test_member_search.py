@@ -7,14 +7,17 @@ from typing import cast
 import pytest
 
 from pulsarcast.model.ids import PeerId, cid_of, peer_key
+from pulsarcast.model.reach import Reach
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.member_search import (
+    RESERVE_MAX,
     DeadEnd,
     MemberSearch,
     NobodyFound,
 )
 from pulsarcast.protocol.effects import Send, SetTimer
+from pulsarcast.protocol.inputs import PeerUp
 from pulsarcast.protocol.messages import Contact, Join, JoinCode, JoinReferred, JoinRefused, Role
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.turn import Turn
@@ -36,14 +39,14 @@ class Stage:
 
     fresh = False
 
-    def __init__(self, role: Role, *known: PeerId) -> None:
+    def __init__(self, role: Role, *known: PeerId, reach: Reach = Reach.PUBLIC) -> None:
         self.turn = Turn(ME, Random(1))
         self.known = known
         self.lookups: list[Callable[[list[Contact]], None]] = []
         self.outcomes: list[DeadEnd | NobodyFound] = []
         self.parameters = Parameters()
         context = Context(self.turn, self.parameters)
-        self.reachability = reachability_of(context)
+        self.reachability = reachability_of(context, reach)
         self.search = MemberSearch(TOPIC, ROOT, role, context, cast(Kademlia, self), self)
 
     def closest_known(self, key: int, count: int, exclude: Collection[PeerId]) -> list[Contact]:
@@ -170,3 +173,105 @@ def test_only_the_peer_that_was_asked_can_answer() -> None:
     assert stage.outcomes == [DeadEnd(asked)]
     stage.search.end()
     assert not stage.search.is_answer(asked, join.attempt)
+
+
+# Connected peers that no lookup finds.
+
+UNLISTED = sorted(
+    (peer(f"unlisted {number}") for number in range(RESERVE_MAX + 2)),
+    key=lambda each: peer_key(each) ^ peer_key(ROOT),
+)
+
+
+def with_reserve(role: Role = Role.MEMBER, reach: Reach = Reach.PRIVATE, seed: int = 1) -> Stage:
+    """A search that has looked up in vain, of a node with connections to peers in reserve."""
+    stage = Stage(role, reach=reach)
+    stage.turn.rng.seed(seed)
+    for each in UNLISTED:
+        stage.reachability.up(PeerUp(Contact(each), reach=Reach.PRIVATE))
+    stage.search.begin()
+    stage.lookups.pop()([])
+    return stage
+
+
+def refuse(stage: Stage, code: JoinCode = JoinCode.LEAVING) -> None:
+    """The peer that was asked last refuses."""
+    asked, join = stage.joins[-1]
+    stage.search.refused(asked, JoinRefused(TOPIC, join.attempt, code))
+
+
+def test_a_private_node_asks_those_in_reserve_one_after_the_other_the_closest_first() -> None:
+    stage = with_reserve()
+    for count in range(1, RESERVE_MAX + 1):
+        assert stage.asked == UNLISTED[:count]
+        assert not stage.outcomes
+        refuse(stage)
+    assert stage.asked == UNLISTED[:RESERVE_MAX]
+    assert stage.outcomes == [NobodyFound(is_alone=False)]
+
+
+def test_a_public_node_asks_one_in_reserve_at_random() -> None:
+    stages = [with_reserve(reach=Reach.PUBLIC, seed=seed) for seed in range(8)]
+    assert all(len(stage.asked) == 1 for stage in stages)
+    assert len({stage.asked[0] for stage in stages}) > 1
+    refuse(stages[0])
+    assert len(stages[0].asked) == 1
+    assert stages[0].outcomes == [NobodyFound(is_alone=False)]
+
+
+def test_a_silent_peer_in_reserve_gives_way_to_the_next() -> None:
+    stage = with_reserve()
+    timers = [each for each in stage.turn.effects if isinstance(each, SetTimer)]
+    stage.turn.fired(timers[-1].timer)
+    assert stage.asked == UNLISTED[:2]
+    stage.search.lost(UNLISTED[1])
+    assert stage.asked == UNLISTED[:3]
+
+
+def test_a_visitor_asks_none_in_reserve() -> None:
+    stage = with_reserve(Role.VISITOR)
+    assert not stage.asked
+    assert stage.outcomes == [NobodyFound(is_alone=True)]
+
+
+def test_a_peer_in_reserve_that_failed_or_leads_below_is_passed_over() -> None:
+    stage = Stage(Role.MEMBER, reach=Reach.PRIVATE)
+    for each in UNLISTED[:3]:
+        stage.reachability.up(PeerUp(Contact(each), reach=Reach.PRIVATE))
+    stage.search.avoided[UNLISTED[0]] = 0.0
+    stage.search.below[UNLISTED[1]] = None
+    stage.search.begin()
+    stage.lookups.pop()([])
+    assert stage.asked == [UNLISTED[2]]
+
+
+def test_a_peer_in_reserve_that_is_below_the_searcher_is_told_of() -> None:
+    stage = with_reserve()
+    refuse(stage, JoinCode.BELOW_YOU)
+    assert stage.outcomes == [DeadEnd(UNLISTED[0], below=True)]
+
+
+def test_a_peer_in_reserve_may_name_a_public_peer() -> None:
+    stage = with_reserve()
+    stage.refer(PEERS[-1])
+    assert stage.asked == [UNLISTED[0], PEERS[-1]]
+    refuse(stage)
+    assert stage.outcomes == [DeadEnd(PEERS[-1])]
+
+
+def test_those_in_reserve_are_asked_only_after_a_lookup_in_vain() -> None:
+    stage = Stage(Role.MEMBER, reach=Reach.PRIVATE)
+    stage.reachability.up(PeerUp(Contact(UNLISTED[0]), reach=Reach.PRIVATE))
+    stage.search.begin()
+    assert not stage.asked
+    stage.lookups.pop()([Contact(PEERS[-1])])
+    assert stage.asked == [PEERS[-1]]
+
+
+def test_a_visitor_takes_a_late_answer_after_a_dead_end() -> None:
+    stage = Stage(Role.VISITOR, PEERS[1])
+    stage.search.begin()
+    refuse(stage)
+    assert stage.outcomes == [DeadEnd(PEERS[1])]
+    stage.refer(PEERS[0])
+    assert stage.asked == [PEERS[1], PEERS[0]]

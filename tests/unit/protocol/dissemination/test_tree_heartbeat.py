@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from typing import cast
 
 from pulsarcast.model.ids import PeerId
+from pulsarcast.model.reach import Reach
 from pulsarcast.protocol.dissemination.overlay import Link
 from pulsarcast.protocol.dissemination.tree import DisseminationTree
 from pulsarcast.protocol.dissemination.tree_heartbeat import SILENT_S, Heartbeat
-from pulsarcast.protocol.inputs import PeerLost
+from pulsarcast.protocol.inputs import PeerLost, PeerUp
 from pulsarcast.protocol.messages import Contact, Join, Message, Role, Status
 from pulsarcast.protocol.parameters import Parameters
 from tests.support.parts import Core
@@ -186,6 +187,34 @@ def test_a_child_stays_as_long_as_its_path_comes_through_us() -> None:
     assert not tree.children
 
 
+def test_a_member_names_only_members_that_others_can_dial() -> None:
+    member = Member()
+    member.hear_of(BOB, CAROL)
+    member.solo.give(PeerUp(Contact(BOB), reach=Reach.PRIVATE))
+    member.solo.sent.clear()
+    member.solo.advance(BEAT_S)
+    statuses = member.solo.sent_to(member.parent.peer, Status)
+    named = [each.members for each in statuses if each.topic == TOPIC.cid]
+    assert named
+    for contacts in named:
+        assert Contact(CAROL) in contacts
+        assert Contact(BOB) not in contacts
+
+
+def test_a_heartbeat_says_whether_the_root_can_be_dialled() -> None:
+    core, trunk, owner = Core(ME), Trunk(BOB), Compared()
+    heartbeat = heartbeat_of(core, trunk, owner)
+    for private_root in (False, True):
+        trunk.private_root = private_root
+        heartbeat.beat()
+        said = [message for _, message in core.sent() if isinstance(message, Status)]
+        assert said
+        assert {message.private_root for message in said} == {private_root}
+        heard = Status(TOPIC.cid, EMPTY_DIGEST, (BOB,), (), False, private_root)
+        heartbeat.receive(BOB, heard)
+        assert trunk.heard[-1] == (BOB, (BOB,), private_root)
+
+
 class Trunk:
     """Plays the tree: a parent that answers or does not, and the path to the root."""
 
@@ -198,6 +227,8 @@ class Trunk:
         self.private_root = False
         self.author_elsewhere: PeerId | None = None
         self.roots_heard: list[tuple[PeerId, tuple[PeerId, ...]]] = []
+        self.heard: list[tuple[PeerId, tuple[PeerId, ...], bool]] = []
+        """What peers said of the way up; the path stays as it is."""
 
     def hear_of(self, contacts: tuple[Contact, ...]) -> None:
         self.members.update(dict.fromkeys(contact.peer for contact in contacts))
@@ -211,7 +242,7 @@ class Trunk:
     def heard_path(
         self, peer: PeerId, path: tuple[PeerId, ...], *, private_root: bool = False
     ) -> None:
-        """The path stays as it is."""
+        self.heard.append((peer, path, private_root))
 
     def heard_root(self, sender: PeerId, path: tuple[PeerId, ...], *, private_root: bool) -> None:
         self.roots_heard.append((sender, path))

@@ -193,6 +193,7 @@ def test_a_public_member_leaves_a_private_root_while_its_parent_still_forwards()
     assert stage.counts["outranked"] == 1
     stage.tree.heard_path(parent, path, private_root=True)
     assert stage.sent() == [], "it looks already"
+    assert stage.counts["outranked"] == 1
     accepted = JoinAccepted(TOPIC, join.attempt, (asked,), (), DIGEST, False)
     stage.tree.accepted(asked, accepted)
     assert (parent, Leave(TOPIC)) in stage.sent()
@@ -294,6 +295,21 @@ def test_an_acting_root_looks_out_soon_after_a_peer_became_a_better_root(
     delays = stage.timers()
     assert bool(delays) is soon
     assert all(REJOIN_S <= delay_s <= 2 * REJOIN_S for delay_s in delays)
+
+
+@pytest.mark.parametrize("reach", Reach)
+def test_an_author_that_acts_as_root_looks_out_unless_it_is_public(reach: Reach) -> None:
+    stage = Stage(reach, who=AUTHOR)
+    stage.timers()
+    stage.tree.become_root()
+    assert len(stage.timers()) == (reach is not Reach.PUBLIC)
+
+
+def test_a_member_that_has_a_place_may_ask_all_in_reserve_again() -> None:
+    stage = Stage()
+    stage.tree.search.walk.reserve[FARTHER.peer_id] = None
+    stage.tree.become_root()
+    assert not stage.tree.search.walk.reserve
 
 
 def test_an_acting_root_looks_out_soon_after_its_own_reach_changed() -> None:

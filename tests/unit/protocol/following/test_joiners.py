@@ -5,8 +5,10 @@ from typing import cast
 import pytest
 
 from pulsarcast.model.ids import Cid, PeerId, peer_key
+from pulsarcast.model.reach import Reach
 from pulsarcast.protocol.following.following import Following
 from pulsarcast.protocol.following.joiners import KEPT_MAX, Joiners
+from pulsarcast.protocol.inputs import PeerUp
 from pulsarcast.protocol.messages import Contact, Join, JoinReferred, JoinRefused, Role
 from pulsarcast.protocol.topic.life import FollowReason
 from pulsarcast.protocol.topic.topic import Topic
@@ -42,8 +44,9 @@ class Kept:
 class Door:
     """A node at whose door a joiner knocks."""
 
-    def __init__(self, *known: PeerId) -> None:
+    def __init__(self, *known: PeerId, reach: Reach = Reach.PUBLIC) -> None:
         self.core = Core()
+        self.core.network.reachability.start(reach)
         self.core.network.known = list(known)
         self.kept = Kept()
         following = cast("Following", self.kept)
@@ -95,6 +98,41 @@ def test_a_closer_peer_that_the_lookup_finds_gets_the_joiner() -> None:
     door.look_up(ROOT)
     assert door.core.sent() == [(JOINER, JoinReferred(TOPIC.cid, 3, Contact(ROOT), False))]
     assert door.kept.asked == []
+
+
+@pytest.mark.parametrize("reach", [each for each in Reach if each is not Reach.PUBLIC])
+def test_a_node_that_is_not_public_never_keeps_a_tree(reach: Reach) -> None:
+    for joiner in (JOINER, CLOSER):
+        door = Door(reach=reach)
+        given = PeerUp(Contact(joiner), reach=Reach.PRIVATE, relayed=True)
+        door.core.network.reachability.up(given)
+        door.knock(joiner=joiner)
+        door.look_up()
+        assert door.core.sent() == [(joiner, JoinRefused(TOPIC.cid, 3, "no member"))]
+        assert door.kept.asked == []
+
+
+def test_a_public_node_keeps_the_tree_for_a_private_joiner_that_is_closer() -> None:
+    door = Door()
+    door.core.network.reachability.up(PeerUp(Contact(CLOSER), reach=Reach.PRIVATE))
+    door.knock(joiner=CLOSER)
+    door.look_up()
+    assert door.kept.asked == [(TOPIC.cid, FollowReason.KEEPER)]
+
+
+def test_a_node_that_is_not_public_refers_a_joiner_to_any_peer_that_is() -> None:
+    for reach, referred in ((Reach.PRIVATE, True), (Reach.PUBLIC, False)):
+        door = Door(JOINER, reach=reach)
+        door.knock(joiner=CLOSER)
+        answers = [answer for _, answer in door.core.sent()]
+        contact = JoinReferred(TOPIC.cid, 3, Contact(JOINER), False)
+        assert answers == ([contact] if referred else [])
+
+
+def test_an_author_that_cannot_be_dialled_refers_joiners_too() -> None:
+    door = Door(CLOSER, reach=Reach.PRIVATE)
+    door.knock(root=door.core.turn.me)
+    assert door.core.sent() == [(JOINER, JoinReferred(TOPIC.cid, 3, Contact(CLOSER), False))]
 
 
 def test_no_tree_is_kept_for_a_visitor() -> None:
