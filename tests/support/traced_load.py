@@ -186,14 +186,14 @@ class TracedLoad:
         """Events times members."""
         return sum(len(each.topic.members) for each in self.published.values())
 
-    def delivered_s(self) -> list[float]:
-        """How long each delivery took, the shortest first."""
-        return sorted(
+    def delivered_s(self, *, up: bool = False) -> list[float]:
+        """How long each delivery took; `up`: to nodes that were never killed."""
+        return [
             place.node.seen[text] - each.asked_s
             for text, each in self.published.items()
             for place in each.topic.members
-            if text in place.node.seen
-        )
+            if text in place.node.seen and not (up and place.earlier)
+        ]
 
     def missing(self) -> dict[str, list[str]]:
         """What nodes lack."""
