@@ -45,6 +45,15 @@ class RemoteNode:
         """The process's id."""
         return self._process.pid
 
+    def begin_to_stop(self) -> None:
+        """Let the node end in good order; `wait_until_ended` waits for it."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def wait_until_ended(self) -> None:
+        """Wait until the process is gone."""
+        self._process.wait(ANSWER_S_MAX)
+
     def wait_until_up(self) -> None:
         """Wait until the node runs."""
         up = self._wait(lambda: self._answers.get(0), ANSWER_S_MAX)
@@ -100,6 +109,11 @@ class Asked:
         self._node = node
         self._number = number
         self._asked_s = asked_s
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the answer is there."""
+        return self._node.answer_to(self._number, 0.0) is not None
 
     def answer(self) -> dict[str, Any]:
         """Wait for the answer."""
