@@ -156,6 +156,8 @@ class Punching:
 
     async def _punch(self, relayed: Link, theirs: Sequence[str], *, as_client: bool) -> bool:
         """Try once; whether a direct connection came of it."""
+        # Two homes may have the same addresses inside: those lead this node to itself.
+        ways = [each for each in theirs if each not in self._addresses()]
         window = trio.CancelScope(deadline=trio.current_time() + PUNCH_S_MAX)
         found: list[Link] = []
 
@@ -170,7 +172,7 @@ class Punching:
             found.append(link)
 
         with window:
-            await self._dial_until_cancelled(relayed.peer, theirs, secured, as_client=as_client)
+            await self._dial_until_cancelled(relayed.peer, ways, secured, as_client=as_client)
         return bool(found) or self._neighbours.link_to(relayed.peer) is not relayed
 
     async def _dial_until_cancelled(
