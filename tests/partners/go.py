@@ -194,7 +194,6 @@ async def go(
         command += ["-forceReachabilityPrivate", "-dhtClient", "-autoRelay"]
         command += ["-relayDiscovery=false", f"-trustedRelays={reserve_at}"]
     async with running(command, folder / "p2pd.log", inside=inside) as process:
-        assert process.stdout is not None
         said = ""
         with trio.fail_after(10):
             # The addresses come last, one after the other. A client of a relay may tell none.

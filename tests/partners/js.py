@@ -15,6 +15,7 @@ from pulsarcast.model.ids import PeerId, parse_peer, peer_text
 from tests.partners.partners import (
     LOOPBACK,
     Partner,
+    Process,
     RefusedError,
     Serve,
     Wire,
@@ -31,7 +32,7 @@ class Js(Partner):
 
     agent = "js-libp2p/"
 
-    def __init__(self, process: trio.Process, folder: Path) -> None:
+    def __init__(self, process: Process, folder: Path) -> None:
         self._process = process
         self._folder = folder
         self._numbers = count(1)
@@ -46,7 +47,6 @@ class Js(Partner):
 
     async def ask(self, action: str, **words: Any) -> Any:
         """Have it do something, one thing at a time; RefusedError where that fails."""
-        assert self._process.stdin is not None
         number = next(self._numbers)
         line = json.dumps({"id": number, "do": action, **words})
         await self._process.stdin.send_all(line.encode() + b"\n")
@@ -57,7 +57,6 @@ class Js(Partner):
         return answer["answer"]
 
     async def _line(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
         while b"\n" not in self._arrived:
             data = await self._process.stdout.receive_some()
             assert data, "js-libp2p's process has ended"

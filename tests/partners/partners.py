@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import pytest
 import trio
@@ -139,28 +139,48 @@ def program(name: str) -> str:
     pytest.skip(f"{MISSING_PARTNERS}: {name} (.ci/partners)")
 
 
+class Process(NamedTuple):
+    """A partner's process, and the ends of its pipes."""
+
+    stdin: trio.lowlevel.FdStream
+    stdout: trio.lowlevel.FdStream
+
+
 @asynccontextmanager
 async def running(
     command: Sequence[str], log: Path, *, inside: Sequence[str] = (), cwd: str | None = None
-) -> AsyncIterator[trio.Process]:
-    """A process with pipes, of bounded life; `inside` begins a command in a namespace."""
-    with log.open("ab") as errors:
-        process = await trio.lowlevel.open_process(
-            [*inside, "timeout", "--kill-after=2", str(LIFE_S_MAX), *command],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            cwd=cwd,
-        )
+) -> AsyncIterator[Process]:
+    """A process with pipes, of bounded life; `inside` begins a command in a namespace.
+
+    Trio would start it in a thread that lives on, and so would be in a namespace that this one has
+    left (`entered`).
+    """
+    command = [*inside, "timeout", "--kill-after=2", str(LIFE_S_MAX), *command]
+    process, ends = _start(command, log, cwd)
     try:
-        yield process
+        yield Process(*ends)
     finally:
         process.terminate()
         with trio.CancelScope(shield=True):
-            with trio.move_on_after(5):
-                await process.wait()
-            process.kill()
-            await process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    await pipe.aclose()
+            for end in ends:
+                await end.aclose()
+            until_s = trio.current_time() + 5
+            while process.poll() is None and trio.current_time() < until_s:
+                await trio.sleep(0.01)
+        process.kill()
+        process.wait()
+
+
+def _start(
+    command: Sequence[str], log: Path, cwd: str | None
+) -> tuple[subprocess.Popen[bytes], list[trio.lowlevel.FdStream]]:
+    with log.open("ab") as errors:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, cwd=cwd
+        )
+    ends: list[trio.lowlevel.FdStream] = []
+    for pipe in (process.stdin, process.stdout):
+        assert pipe is not None
+        with pipe:
+            ends.append(trio.lowlevel.FdStream(os.dup(pipe.fileno())))
+    return process, ends

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import trio
 
 from pulsarcast.model.reach import Reach
 from pulsarcast.network.link import PROTOCOL
@@ -96,6 +97,7 @@ def test_a_partner_begins_to_punch(start: object, tmp_path: Path, machine: Host)
                     ann.book.heard(Contact(them.peer, (f"{where}/p2p-circuit",)))
                     ann.neighbours.send(them.peer, write_frames([b"relayed"]))
                     await until(lambda: program.told is not None)
+                    await trio.sleep(0.5)  # It has begun to punch by now.
                     async with program.speaking():
                         await until(lambda: program.heard == [b"relayed"])
                         await until(lambda: program.streams == 2)

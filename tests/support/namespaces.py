@@ -164,7 +164,11 @@ class Host:
 
 @contextmanager
 def entered(host: Host) -> Iterator[None]:
-    """The sockets that this thread makes are a machine's. Processes are started with `inside`."""
+    """The sockets that this thread makes are a machine's.
+
+    Processes are started with `inside`. No new thread may be made meanwhile: it would stay there,
+    and Trio keeps its threads for others.
+    """
     with Path("/proc/thread-self/ns/net").open("rb") as home:
         with Path("/run/netns", host.namespace).open("rb") as namespace:
             _enter(namespace.fileno())
