@@ -212,7 +212,8 @@ class DisseminationTree:
         """
         if self._reachability.is_public(self.turn.me):
             return private_root or self.search.is_top
-        return private_root and is_closer(self.turn.me, path[-1], self.search.walk.root_key)
+        root = path[-1] if path else self.turn.me
+        return private_root and is_closer(self.turn.me, root, self.search.walk.root_key)
 
     def is_above(self, peer: PeerId) -> bool:
         """Whether a peer that wants to be a child is on the node's path to the root."""

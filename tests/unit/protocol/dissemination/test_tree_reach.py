@@ -170,6 +170,18 @@ def test_a_member_attaches_below_a_private_root_only_if_it_ranks_after_it(
     assert stage.sent() == ([] if attaches else left)
 
 
+@pytest.mark.parametrize("reach", Reach)
+def test_an_acceptance_that_names_no_root_ends_nothing(reach: Reach) -> None:
+    stage = Stage(reach, CLOSER.peer_id)
+    stage.tree.join()
+    ((asked, join),) = stage.sent()
+    assert isinstance(join, Join)
+    accepted = JoinAccepted(TOPIC, join.attempt, (), (), DIGEST, private_root=True)
+    stage.tree.accepted(asked, accepted)
+    stage.tree.heard_root(asked, (), private_root=True)
+    stage.tree.heard_path(asked, (), private_root=True)
+
+
 def test_a_public_author_attaches_below_nobody() -> None:
     stage = Stage(Reach.PRIVATE, FARTHER.peer_id, who=AUTHOR)
     stage.tree.join()
