@@ -90,9 +90,12 @@ class RequestQueue:
             self._refer(topic.id, sender, waiting.signed.request_id)
             return
         settled = message.settled if sender == place.author else 0
-        if place.number > max(settled, last) + 1:
+        done = max(settled, last)
+        if place.number > done + 1:
             room = self._count_max - len(self._askers) - len(self._causal_wait)
             self._reorder_buffer.put(waiting, room)
+            # Another publisher may have answered the one that the others here wait for.
+            self._publish_next(place._replace(number=done), topic)
         elif self._publish(waiting, topic):
             self._publish_next(place, topic)
 

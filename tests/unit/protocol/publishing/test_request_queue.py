@@ -124,6 +124,22 @@ def test_requests_are_taken_in_the_order_of_their_numbers() -> None:
     assert len(rig.queue) == 3, "their senders wait for the answers"
 
 
+def test_requests_have_their_turn_once_their_author_says_that_the_earlier_ones_are_settled() -> (
+    None
+):
+    """Found with a relay that was killed: request 1 was lost, and another publisher answered it.
+
+    Each later one waited here until its author asked the other publisher for it, ten seconds late.
+    """
+    rig = Rig()
+    second, third, fourth = asked(2, 3, 4)
+    for signed in (second, third):
+        rig.hear(signed)
+    assert not rig.handler.taken
+    rig.hear(fourth, settled=1)
+    assert rig.handler.taken == [second, third, fourth]
+
+
 def test_all_senders_of_a_request_are_answered_once_and_it_is_taken_once() -> None:
     rig = Rig()
     (signed,) = asked(1)
