@@ -1,7 +1,8 @@
 """Handing down: the child to which a full parent sends a joiner (docs/spec/reach.md).
 
 Children take turns, so that the tree grows evenly. Only those are named that a joiner can dial, as
-far as the parent knows; a joiner that has asked again after each of them can dial none.
+far as the parent knows. A joiner that no peer can dial, and that has asked again after each child,
+can be served by the parent alone.
 """
 
 from collections.abc import Iterable
@@ -29,7 +30,8 @@ class HandingDown:
         """The child whose turn it is; None: the joiner can dial none, so the node takes it in."""
         everyone = list(children)
         dialable = [child for child in everyone if self._reachability.is_dialable(child)]
-        if self._times(joiner, attempt) > len(dialable):
+        tried = 0 if self._reachability.is_listed(joiner) else self._times(joiner, attempt)
+        if tried > len(dialable) or not dialable:
             if len(everyone) < CHILDREN_MAX:
                 return None
             dialable = everyone

@@ -184,8 +184,12 @@ UNLISTED = sorted(
 
 
 def with_reserve(role: Role = Role.MEMBER, reach: Reach = Reach.PRIVATE, seed: int = 1) -> Stage:
-    """A search that has looked up in vain, of a node with connections to peers in reserve."""
+    """A search that has looked up in vain, of a node with connections to peers in reserve.
+
+    The author has failed already.
+    """
     stage = Stage(role, reach=reach)
+    stage.search.avoided[ROOT] = 0.0
     stage.turn.rng.seed(seed)
     for each in UNLISTED:
         stage.reachability.up(PeerUp(Contact(each), reach=Reach.PRIVATE))
@@ -208,6 +212,16 @@ def test_a_private_node_asks_those_in_reserve_one_after_the_other_the_closest_fi
         refuse(stage)
     assert stage.asked == UNLISTED[:RESERVE_MAX]
     assert stage.outcomes == [NobodyFound(is_alone=False)]
+
+
+def test_a_private_node_asks_the_author_first_in_case_a_relay_leads_there() -> None:
+    stage = Stage(Role.MEMBER, reach=Reach.PRIVATE)
+    stage.reachability.up(PeerUp(Contact(UNLISTED[0]), reach=Reach.PRIVATE))
+    stage.search.begin()
+    stage.lookups.pop()([])
+    assert stage.asked == [ROOT]
+    refuse(stage)
+    assert stage.asked == [ROOT, UNLISTED[0]]
 
 
 def test_a_public_node_asks_one_in_reserve_at_random() -> None:
@@ -238,7 +252,7 @@ def test_a_peer_in_reserve_that_failed_or_leads_below_is_passed_over() -> None:
     stage = Stage(Role.MEMBER, reach=Reach.PRIVATE)
     for each in UNLISTED[:3]:
         stage.reachability.up(PeerUp(Contact(each), reach=Reach.PRIVATE))
-    stage.search.avoided[UNLISTED[0]] = 0.0
+    stage.search.avoided[ROOT] = stage.search.avoided[UNLISTED[0]] = 0.0
     stage.search.below[UNLISTED[1]] = None
     stage.search.begin()
     stage.lookups.pop()([])

@@ -373,10 +373,10 @@ def test_a_full_parent_without_such_children_takes_joiners_in_up_to_a_bound(
     assert list(stage.tree.children) == CHILDREN[:4]
 
 
-def test_a_joiner_that_asked_again_after_each_child_is_taken_in() -> None:
+def test_a_private_joiner_that_asked_again_after_each_child_is_taken_in() -> None:
     stage = Stage()
     stage.take_in(*CHILDREN[:FANOUT])
-    joiner = CHILDREN[4]
+    joiner = stage.up(CHILDREN[4], Reach.PRIVATE)
     for _ in range(2):
         # In each search it counts anew.
         named = [stage.joins(joiner, attempt=5), stage.joins(joiner, attempt=5)]
@@ -387,6 +387,14 @@ def test_a_joiner_that_asked_again_after_each_child_is_taken_in() -> None:
     assert joiner not in stage.tree.children
     assert isinstance(stage.joins(joiner, attempt=6), JoinAccepted)
     assert joiner in stage.tree.children
+
+
+def test_a_public_joiner_is_handed_down_as_often_as_it_asks() -> None:
+    stage = Stage()
+    stage.take_in(*CHILDREN[:FANOUT])
+    joiner = stage.up(CHILDREN[4], Reach.PUBLIC)
+    for _ in range(2 * FANOUT):
+        assert isinstance(stage.joins(joiner, attempt=5), JoinReferred)
 
 
 def test_the_joiners_remembered_that_were_handed_down_are_bounded(
