@@ -188,6 +188,7 @@ def show(lab: Lab, folder: Path, size: Size, run_id: str) -> None:
     assert judged["runs"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_ten_nodes_get_every_event_though_a_relay_is_killed(lab: Lab, tmp_path: Path) -> None:
     show(lab, tmp_path, SMALL, "ten")

@@ -222,7 +222,7 @@ class RequestQueue:
         if not askers:
             self._askers.pop(event.request_id, None)
         for asker in answered:
-            self._answer(asker, event, replicas)
+            self._answer(asker, event.request_id, event, replicas)
 
     def _repeat(self, waiting: Waiting) -> None:
         """Load the event of a request that was published before, and answer with it."""
@@ -236,14 +236,16 @@ class RequestQueue:
             self._refuse(waiting, Conflict(USED_BEFORE).refusal)
             return
         event = decode_event(found.block)
+        # An idempotency key may come again with another request.
+        answer = partial(self._answer, waiting.sender, waiting.signed.request_id)
         if event.is_ordered and not waiting.replicated:
-            self._answer(waiting.sender, event, 0)
+            answer(event, 0)
         else:
             # The node may have stopped before it counted the replicas.
-            self.publisher.replicate_again(event, partial(self._answer, waiting.sender))
+            self.publisher.replicate_again(event, answer)
 
-    def _answer(self, to: PeerId, event: EventDescriptor, replicas: int) -> None:
-        self._tell(to, RequestAnswered(event.topic, event.request_id, event.cid, replicas))
+    def _answer(self, to: PeerId, request_id: bytes, event: EventDescriptor, replicas: int) -> None:
+        self._tell(to, RequestAnswered(event.topic, request_id, event.cid, replicas))
 
     def _refuse(self, waiting: Waiting, refusal: Refusal) -> None:
         topic, request_id = waiting.signed.request.topic, waiting.signed.request_id

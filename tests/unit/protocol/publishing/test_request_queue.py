@@ -173,6 +173,21 @@ def test_a_request_that_was_published_before_gets_its_answer_again() -> None:
     assert not rig.handler.taken
 
 
+def test_a_request_is_answered_though_another_one_of_its_author_was_published_for_its_key() -> None:
+    """An application that saw no answer gives its key again, with a request of another number."""
+    rig = Rig()
+    first, again = asked(1, 2)
+    rig.requests.take(BOB.peer_id, *again.request.sequence)
+    rig.hear(again)
+    (load,) = (each for each in rig.turn.effects if isinstance(each, Load))
+    rig.turn.effects.clear()
+    rig.turn.loaded(load.token, Block(event_of(first).block))
+    ((counted, done),) = rig.replicas.counting
+    done(counted, 3)
+    answer = RequestAnswered(TOPIC, again.request_id, event_of(first).cid, 3)
+    assert rig.sent() == [(BOB.peer_id, answer)]
+
+
 def test_a_refused_request_does_not_give_its_turn_to_the_next() -> None:
     rig = Rig()
     first, second, third = asked(1, 2, 3)
