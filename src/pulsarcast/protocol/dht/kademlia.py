@@ -127,7 +127,7 @@ class Kademlia:
 
     def saw(self, contact: Contact) -> None:
         """A peer is connected, or sent a message: it is known, if others can dial it."""
-        if not self.reachability.is_listed(contact.peer):
+        if contact.peer in self.reachability.unlisted:
             return
         seen = self._table.saw(contact, self._turn.now)
         if seen is Seen.NEW:

@@ -103,6 +103,7 @@ class Reachability:
         "reach",
         "reports",
         "since_us",
+        "unlisted",
     )
 
     def __init__(self, context: Context, owner: ReachOwner) -> None:
@@ -115,6 +116,8 @@ class Reachability:
         self._declared = False
         self._relayed = False
         self._peers: dict[PeerId, _Peer] = {}
+        self.unlisted: dict[PeerId, None] = {}
+        """The connected peers that belong in no routing table."""
         self._relayed_peers: dict[Key, PeerId] = {}
         """The connected peers that others can dial through relays alone, by their keys."""
         self.since_us = 0
@@ -179,6 +182,11 @@ class Reachability:
         self._asked.pop(peer, None)
 
     def _note(self, peer: PeerId, known: _Peer) -> None:
+        reach = known.reach
+        if reach is Reach.PUBLIC or (reach is Reach.UNKNOWN and known.dialled):
+            self.unlisted.pop(peer, None)
+        else:
+            self.unlisted[peer] = None
         if known.reach is Reach.RELAYED:
             self._relayed_peers[peer_key(peer)] = peer
         else:
@@ -186,6 +194,7 @@ class Reachability:
 
     def _forget(self, peer: PeerId) -> None:
         self._peers.pop(peer, None)
+        self.unlisted.pop(peer, None)
         self._relayed_peers.pop(peer_key(peer), None)
 
     def of(self, peer: PeerId) -> Reach:
@@ -211,10 +220,7 @@ class Reachability:
 
         A peer that is not connected is one that others list.
         """
-        known = self._peers.get(peer)
-        if known is None or known.reach is Reach.PUBLIC:
-            return True
-        return known.reach is Reach.UNKNOWN and known.dialled
+        return peer not in self.unlisted
 
     def is_public(self, peer: PeerId) -> bool:
         """Whether a peer, or the node itself, may keep trees and replicas for others."""
@@ -232,8 +238,7 @@ class Reachability:
 
     def in_reserve(self, key: Key) -> list[PeerId]:
         """The connected peers that are not listed, those closest to a key first."""
-        unlisted = (peer for peer in self._peers if not self.is_listed(peer))
-        return sorted(unlisted, key=lambda peer: peer_key(peer) ^ key)
+        return sorted(self.unlisted, key=lambda peer: peer_key(peer) ^ key)
 
     def one_per_place(self, peers: Iterable[PeerId]) -> list[PeerId]:
         """The connected and unlisted of some peers, at most one that a relay of one place carries.
