@@ -142,7 +142,7 @@ class Following:
         topic = self.topics.get(cid)
         subscribes = bool(why & READ)
         if topic is not None and subscribes and topic.must_begin_anew(from_start):
-            # A keeper may lack history that the subscriber wants.
+            # A keeper may have no start frontier yet, and lack history that the subscriber wants.
             life.step(Step.BEGIN_ANEW)
             life.subscribing = None
             why |= life.reasons & ~FollowReason.KEEPER
@@ -203,12 +203,11 @@ class Following:
             life.subscribing = None
             topic.log.subscribed = True
             return
-        if not from_start and (topic.has_gaps() or topic.lacks_start()):
+        if not from_start and topic.has_gaps():
             # An event beyond a gap would be neither before the start nor delivered after it.
             again = partial(self._subscribe_too, topic, subscribing, from_start=False)
             self.turn.after(self.parameters.gap_delay_s, again)
             return
-        topic.comparing.lacks_start = False
         start = _start_of([] if from_start else self.handing_in.marks_with_own(topic))
         retired = [mark for mark in topic.frontier.marks() if from_start and mark.retired]
         cursor = topic.log.cursor_for(from_start=from_start)

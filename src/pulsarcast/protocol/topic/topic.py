@@ -203,12 +203,8 @@ class Topic:
         """
         if self.subscribed:
             return False
-        return from_start and any(mark.floor > mark.retired for mark in self.frontier.marks())
-
-    def lacks_start(self) -> bool:
-        """Whether a keeper waits for the frontier of its first child, to start there."""
-        return self.comparing.lacks_start and bool(
-            self.overlay.children or not self.overlay.attached
+        return self.comparing.lacks_start or (
+            from_start and any(mark.floor > mark.retired for mark in self.frontier.marks())
         )
 
     def adopt_version(self, version: TopicDescriptor) -> bool:
