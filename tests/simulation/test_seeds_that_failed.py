@@ -25,6 +25,9 @@ SEEDS = {
         4024: "a retired event that came all the same was named, which checkers objected to",
         945: "a subscription left before it began was never answered",
     },
+    "random-reach": {
+        367: "a keeper that subscribed where it stood lost events from before",
+    },
     "random-cube": {
         73: "a newcomer met only as many of its nearest as a bucket keeps, others missed it",
         78: "a subscription made anew took requested events for ones delivered before it",
