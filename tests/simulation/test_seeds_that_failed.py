@@ -26,7 +26,11 @@ SEEDS = {
         945: "a subscription left before it began was never answered",
     },
     "random-reach": {
+        284: "a child was sent again and again to the parent that it was to leave",
         367: "a keeper that subscribed where it stood lost events from before",
+        405: "who was hidden by a firewall held himself for public, on the word of peers long gone",
+        733: "two that moved at once took each other for a parent, over a third",
+        850: "the only one that ranked first was leaving, and none of its children took its place",
     },
     "random-cube": {
         73: "a newcomer met only as many of its nearest as a bucket keeps, others missed it",

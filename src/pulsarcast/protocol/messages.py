@@ -220,7 +220,10 @@ class Leave(Struct, frozen=True):
 
 
 class HandOver(Struct, frozen=True):
-    """The sender is about to leave: the child attaches to `contact`, then sends `Leave`."""
+    """The sender is about to leave: a child attaches to `contact`, then sends `Leave`.
+
+    The parent takes the children in, and hands no joiner down to the sender.
+    """
 
     topic: Cid
     contact: Contact | None

@@ -7,7 +7,8 @@ places in the middle, and relays or none. It promises what the protocol promises
   node has a way to every other one, and all that is due has to be delivered.
 - Without relays correctness needs a public member that stays (docs/spec/reach.md): the first node
   subscribes to every topic. A request to publish is sent to a publisher: where the author of a
-  topic does not stay public, only its publishers write in it.
+  topic does not stay public, only its publishers write in it. Nor does a private node reach two
+  members there, whose word it needs to skip what retention dropped: topics keep everything.
 """
 
 from __future__ import annotations
@@ -114,7 +115,8 @@ def _moves(rng: Random, addresses: _Addresses, places: list[Place], until_s: flo
 
 
 def _writable(topic: TopicPlan, hidden: set[int], *, relays: bool) -> TopicPlan:
-    """The topic with a public member, and those authors only whose requests reach a publisher."""
+    """The topic without retention and with a public member, and with authors whose requests reach
+    a publisher."""
     if relays:
         return topic
     subscribers = tuple(dict.fromkeys((*topic.subscribers, ANCHOR)))
@@ -122,7 +124,9 @@ def _writable(topic: TopicPlan, hidden: set[int], *, relays: bool) -> TopicPlan:
     if topic.allowed is not None and topic.creator in hidden:
         authors = tuple(author for author in authors if author in topic.allowed)
         authors = authors or topic.allowed[:1]
-    return msgspec.structs.replace(topic, subscribers=subscribers, authors=authors)
+    return msgspec.structs.replace(
+        topic, subscribers=subscribers, authors=authors, retention_count=None
+    )
 
 
 def _by_author(rng: Random, step: Step, topics: tuple[TopicPlan, ...]) -> Step:

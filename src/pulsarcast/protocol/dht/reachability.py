@@ -33,8 +33,10 @@ ANSWER_S_MAX = 30.0
 """How long a dial-back may take: a dial and its handshake, and a wait for a place among them."""
 RETRY_S = 30.0
 """Interval between tries of a node that does not know its reach yet."""
-RENEW_S = 600.0
-"""Interval between tries of a node that knows it: a NAT's rules seldom change."""
+RENEW_S = 120.0
+"""Interval between tries of a node that knows it: a firewall may begin to drop dials any time."""
+REPORT_S_MAX = 2 * RENEW_S
+"""How long a report counts beside newer ones: those who made it may not be there to ask again."""
 DIAL_BACKS_MAX = 4
 """Bounds the dial-backs that the node carries out at a time for others."""
 DIAL_BACK_S = 60.0
@@ -342,6 +344,9 @@ class Reachability:
                 return
         elif not known.near:
             self.reports.clear()
+        since_us = self._turn.wall_us - round(REPORT_S_MAX * 1e6)
+        for place in [place for place, it in self.reports.items() if it.at_us < since_us]:
+            del self.reports[place]
         before = self.reports.pop(known.place, None)
         if before is not None and before.reached and reached:
             address = address or before.address

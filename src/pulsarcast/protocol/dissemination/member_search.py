@@ -75,7 +75,7 @@ class MemberSearch:
         self.avoided: dict[PeerId, float] = {}
         """Peers that failed, and when."""
         self.below: dict[PeerId, None] = {}
-        """Peers that lead into the searcher's own subtree."""
+        """Peers that lead into the searcher's own subtree, or that it leaves."""
         self.reserve: dict[PeerId, None] = {}
         """Connected peers that were asked in case they are members, since no other was found."""
         self._role = role
@@ -193,7 +193,8 @@ class MemberSearch:
         if not self.is_answer(sender, message.attempt):
             return
         peer, handed_down = message.contact.peer, message.handed_down
-        if handed_down and peer in self.avoided and self._steps < REASKS_MAX:
+        is_in_vain = peer in self.avoided or peer in self.below
+        if handed_down and is_in_vain and self._steps < REASKS_MAX:
             # Its children take turns: next time it names another one.
             self._ask(Contact(sender), handed_down=self._handed_down)
             return

@@ -72,6 +72,8 @@ class DisseminationTree:
         self._below_private = False
         """Whether the root that the parent named cannot be dialled."""
         self.children: dict[PeerId, None] = {}
+        self._parting: set[PeerId] = set()
+        """Children that are about to leave, and may have left: no joiner is handed down to them."""
         self.links: dict[PeerId, Link] = {}
         self.is_root = False
         self.members: dict[PeerId, None] = {}
@@ -164,7 +166,11 @@ class DisseminationTree:
             if sender != self.parent and not self.search.walk.is_asking(sender):
                 self.turn.send(sender, Leave(self.topic))
             return
-        if self.is_cycle(message.path) or self._outranks(message.path, message.private_root):
+        # A child above the peer has not told it yet that it has another parent, the node, now.
+        closes_cycle = self.is_cycle(message.path) or any(
+            above in self.children for above in message.path[1:]
+        )
+        if closes_cycle or self._outranks(message.path, message.private_root):
             self.turn.send(sender, Leave(self.topic))
             self.search.walk.dead_end()
             return
@@ -232,9 +238,14 @@ class DisseminationTree:
             self.search.refuse(sender, message, JoinCode.BELOW_YOU)
         elif not (self.attached and self.open):
             self.search.wait(sender, message)
-        elif sender in self.children or len(self.children) < self.parameters.fanout:
+        else:
+            self._find_place(sender, message)
+
+    def _find_place(self, sender: PeerId, message: Join) -> None:
+        staying = [child for child in self.children if child not in self._parting]
+        if sender in staying or len(staying) < self.parameters.fanout:
             self._take_in(sender, message)
-        elif (child := self._down.child_for(self.children, sender, message.attempt)) is None:
+        elif (child := self._down.child_for(staying, sender, message.attempt)) is None:
             self.counts["overfill"] += 1
             self._take_in(sender, message)
         else:
@@ -248,6 +259,7 @@ class DisseminationTree:
 
     def _take_in(self, sender: PeerId, message: Join) -> None:
         self.children[sender] = None
+        self._parting.discard(sender)
         if sender == self.parent:
             self.parent = None
             self.path = ()
@@ -416,13 +428,19 @@ class DisseminationTree:
         if self.children:
             self.counts["hand_over"] += 1
             self._leave_timer = self.turn.after(self.parameters.handover_timeout_s, self._leave_now)
-        to = None if self.parent is None else Contact(self.parent)
-        for child in self.children:
-            self.turn.send(child, HandOver(self.topic, to))
+            to = None
+            if self.parent is not None:
+                to = Contact(self.parent)
+                self.turn.send(self.parent, HandOver(self.topic, None))
+            for child in self.children:
+                self.turn.send(child, HandOver(self.topic, to))
 
     def receive_hand_over(self, sender: PeerId, message: HandOver) -> None:
-        """The parent is about to leave: find another while it still forwards."""
-        if sender == self.parent and not self.search.walk.is_under_way and not self.leaving:
+        """The parent is about to leave: find another while it still forwards. Or a child is."""
+        if sender in self.children:
+            self._parting &= self.children.keys()
+            self._parting.add(sender)
+        elif sender == self.parent and not self.search.walk.is_under_way and not self.leaving:
             self.search.move(sender, message.contact)
 
     def _leave_if_free(self) -> None:

@@ -13,6 +13,7 @@ from pulsarcast.protocol.dht.reachability import (
     DIAL_BACK_S,
     DIAL_BACKS_MAX,
     RENEW_S,
+    REPORT_S_MAX,
     REPORTS_MAX,
     RETRY_S,
     Reachability,
@@ -224,6 +225,23 @@ def test_reports_of_peers_nearby_count_only_while_there_is_none_from_afar() -> N
     assert list(stage.it.reports) == [PLACES[1]], "the report from nearby is void"
     stage.up(3, near=True, dialled=False)
     assert list(stage.it.reports) == [PLACES[1]]
+    assert stage.reach() is Reach.PRIVATE
+
+
+def test_old_reports_do_not_outvote_the_only_peer_that_is_left_to_ask() -> None:
+    stage = Stage()
+    stage.found(REACHED)
+    for number in range(1, REPORTS_MAX):
+        stage.up(number, dialled=False)
+        stage.it.lost(PEERS[number])
+    assert stage.ask_again() == set(), "they have dialled it"
+    stage.turn.wall_us += round(0.5 * REPORT_S_MAX * 1e6)
+    assert stage.ask_again() == {PEERS[0]}
+    stage.answer(0, NOT_REACHED)
+    assert stage.reach() is Reach.PUBLIC, "two others reached it a moment ago"
+    stage.turn.wall_us += round(0.6 * REPORT_S_MAX * 1e6)
+    stage.ask_again()
+    stage.answer(0, NOT_REACHED)
     assert stage.reach() is Reach.PRIVATE
 
 

@@ -277,6 +277,20 @@ def test_whoever_leaves_hands_its_children_over(seed: int) -> None:
     grove.check(grove.root)
 
 
+@given(seeds())
+@settings(max_examples=60)
+def test_nobody_is_left_by_a_parent_that_hands_over(seed: int) -> None:
+    """However full the others are, and whoever else leaves: each child finds a place in time."""
+    grove = Grove(seed)
+    grove.join_all()
+    grove.settle()
+    leavers = [m for m in grove.members.values() if m.tree.children and m.me != grove.root]
+    for leaver in grove.rng.sample(leavers, min(2, len(leavers))):
+        grove.act(leaver, leaver.tree.leave)
+    grove.settle()
+    assert sum(member.tree.counts["rejoin"] for member in grove.members.values()) == 0
+
+
 def alone(number: int = 1, known: tuple[int, ...] = (0,)) -> tuple[Grove, Member]:
     """A member that knows a few others, who answer only what the test lets them."""
     grove = Grove(1, size=0)
@@ -296,6 +310,12 @@ def sent(grove: Grove, member: Member) -> list[tuple[PeerId, Message]]:
     ]
     grove.lines.clear()
     return said
+
+
+def accept(join: Message, path: tuple[PeerId, ...]) -> JoinAccepted:
+    """The answer of a peer with this path that takes the joiner in."""
+    assert isinstance(join, Join)
+    return JoinAccepted(TOPIC, join.attempt, path, (), DIGEST)
 
 
 def test_a_join_goes_to_a_peer_strictly_closer_to_the_root() -> None:
@@ -346,6 +366,58 @@ def test_nobody_attaches_below_itself() -> None:
     grove.act(member, lambda: member.hear(root, accepted))
     assert member.tree.parent is None
     assert (root, Leave(TOPIC)) in sent(grove, member)
+
+
+def test_nobody_attaches_below_its_own_child() -> None:
+    """The child has moved to the node just now, and the peer below it does not know yet."""
+    grove, member = alone()
+    grove.act(member, member.tree.join)
+    ((root, join),) = sent(grove, member)
+    assert isinstance(join, Join)
+    grove.act(member, lambda: member.hear(root, accept(join, (root,))))
+    child, below = (identity(f"member {number}").peer_id for number in (5, 6))
+    asks = Join(TOPIC, 1, Role.MEMBER, root, False, False)
+    grove.act(member, lambda: member.hear(child, asks))
+    grove.act(member, lambda: member.hear(root, HandOver(TOPIC, Contact(below))))
+    moves = {receiver: each for receiver, each in sent(grove, member) if isinstance(each, Join)}
+    grove.act(member, lambda: member.hear(below, accept(moves[below], (below, child, root))))
+    assert member.tree.parent == root
+    assert (below, Leave(TOPIC)) in sent(grove, member)
+
+
+def test_a_full_parent_names_no_child_that_is_about_to_leave() -> None:
+    grove, member = alone(0, ())
+    grove.act(member, member.tree.join)
+    children = [identity(f"member {number}").peer_id for number in range(1, FANOUT + 1)]
+    joiners = [identity(f"member {number}").peer_id for number in range(FANOUT + 1, SIZE)]
+    ask = Join(TOPIC, 1, Role.MEMBER, member.me, False, False)
+    for child in children:
+        grove.act(member, lambda child=child: member.hear(child, ask))  # type: ignore[misc]
+    grove.act(member, lambda: member.hear(children[0], HandOver(TOPIC, None)))
+    sent(grove, member)
+    first, *others = joiners
+    grove.act(member, lambda: member.hear(first, ask))
+    assert isinstance(sent(grove, member)[0][1], JoinAccepted), "the place is as good as free"
+    for joiner in others:
+        grove.act(member, lambda joiner=joiner: member.hear(joiner, ask))  # type: ignore[misc]
+    named = {m.contact.peer for _, m in sent(grove, member) if isinstance(m, JoinReferred)}
+    assert named == {*children[1:], first}
+
+
+def test_a_parent_that_leaves_is_not_asked_again_however_alive_others_know_it_to_be() -> None:
+    grove, member = alone()
+    grove.act(member, member.tree.join)
+    ((root, join),) = sent(grove, member)
+    assert isinstance(join, Join)
+    grove.act(member, lambda: member.hear(root, accept(join, (root,))))
+    other = Contact(identity("member 5").peer_id)
+    grove.act(member, lambda: member.hear(root, HandOver(TOPIC, other)))
+    ((asked, move),) = sent(grove, member)
+    assert isinstance(move, Join)
+    grove.now += FORGIVEN_S + 1
+    refer = JoinReferred(TOPIC, move.attempt, Contact(root), handed_down=False)
+    grove.act(member, lambda: member.hear(asked, refer))
+    assert root not in [receiver for receiver, _ in sent(grove, member)]
 
 
 def test_members_that_a_peer_names_count_only_once_it_is_our_parent() -> None:
