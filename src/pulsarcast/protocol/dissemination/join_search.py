@@ -1,10 +1,10 @@
 """The search for a node's place in a topic's overlay (docs/spec/pulsarcast.md, "Join"; cube.md).
 
 A peer that failed is avoided for a while, and a peer that leads into the node's own subtree, or is
-the parent that it leaves, until the node has a place. After a failure the search begins again, later and later. If no peer that
-ranks before the node is alive the overlay needs a root: the node. Public peers rank before others,
-and closer ones before farther ones (docs/spec/reach.md). An acting root goes on looking for a
-better one, so that parts of a topic that lost each other merge again.
+the parent that it leaves, until the node has a place. After a failure the search begins again,
+later and later. If no peer that ranks before the node is alive the overlay needs a root: the node.
+Public peers rank before others, and closer ones before farther ones (docs/spec/reach.md). An acting
+root goes on looking for a better one, so that parts of a topic that lost each other merge again.
 """
 
 from collections.abc import Iterable
