@@ -21,7 +21,7 @@ OBJECTS = {
     "lazy-neighbours": 70,
     "merge-events": 9,
     "outbox": 7,
-    "path-check": 2,
+    "path-check": 23,
     "root-rank": 7,
 }
 """The first seed that misses each safeguard; `--seeds 200 --without SAFEGUARD` finds it."""
