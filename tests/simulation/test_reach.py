@@ -7,6 +7,7 @@ import pytest
 
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.reach import Reach
+from pulsarcast.protocol.inputs import Publish, Subscribe
 from pulsarcast.simulation.checkers.starvation import check_starved, reach_counts
 from pulsarcast.simulation.findings import Findings
 from pulsarcast.simulation.places import Place
@@ -68,6 +69,38 @@ def test_a_private_author_and_a_private_subscriber_meet_at_a_public_member(seed:
     assert lab.view(1, topic).parent == lab.peer(0)
     assert lab.view(0, topic).root
     assert starved(lab, topic) == []
+
+
+@pytest.mark.parametrize("seed", range(1, 13))
+@pytest.mark.parametrize("relays", [False, True])
+def test_a_keeper_subscribes_without_a_pause_for_anybody(seed: int, relays: bool) -> None:
+    lab = Lab(
+        3, seed=seed, places=[PUBLIC[0], home(1), home(2)], relays=relays, settle_s=30.0 + seed % 7
+    )
+    topic = lab.create(1)
+    lab.subscribe([1], topic)
+    begun_s = lab.world.now
+    subscribed = [lab.start(index, lambda call: Subscribe(call, topic)) for index in (0, 2)]
+    assert lab.world.run_until(lambda: all(subscribed), begun_s + 1.5, check_every_s=0.01)
+    event = lab.publish(1, topic, settle_s=0.5)
+    for index in (0, 2):
+        assert event in lab.delivered(index, topic)
+
+
+@pytest.mark.parametrize("seed", range(1, 13))
+def test_what_an_author_publishes_before_it_has_a_place_is_not_late(seed: int) -> None:
+    """The keeper starts behind these events, and says so to those that wait for them."""
+    places = [PUBLIC[0], home(1), home(2)]
+    lab = Lab(3, seed=seed, places=places, relays=True, settle_s=30.0 + seed % 7)
+    topic = lab.create(1)
+    lab.start(2, lambda call: Subscribe(call, topic, from_start=True))
+    published = [
+        lab.start(1, lambda call: Publish(call, topic, b"event", replicated=True)) for _ in range(4)
+    ]
+    lab.run(4.0)
+    events = [reply.cid for replies in published for reply in replies]
+    assert lab.delivered(2, topic) == events
+    assert len(events) == 4
 
 
 @pytest.mark.parametrize("seed", range(1, 4))

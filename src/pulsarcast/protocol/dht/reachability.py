@@ -33,6 +33,8 @@ ANSWER_S_MAX = 30.0
 """How long a dial-back may take: a dial and its handshake, and a wait for a place among them."""
 RETRY_S = 30.0
 """Interval between tries of a node that does not know its reach yet."""
+BUSY_S = 3.0
+"""The same where every peer that was asked had too many others to dial."""
 RENEW_S = 120.0
 """Interval between tries of a node that knows it: a firewall may begin to drop dials any time."""
 REPORT_S_MAX = 2 * RENEW_S
@@ -307,9 +309,7 @@ class Reachability:
 
     def _ask(self) -> None:
         """Ask some peers, at different places where there is a choice, and again later."""
-        self._turn.cancel(self._timer)
-        delay_s = self._turn.jitter(RENEW_S if self._is_proven else RETRY_S)
-        self._timer = self._turn.after(delay_s, self._ask)
+        self._ask_after(RENEW_S if self._is_proven else RETRY_S)
         self._asked.clear()
         if self._found is Reach.PUBLIC and self._was_dialled and self.reports:
             self._was_dialled = False
@@ -325,6 +325,10 @@ class Reachability:
         for peer in others[: ASKED_MAX - len(self._asked)]:
             self._ask_one(peer)
 
+    def _ask_after(self, delay_s: float) -> None:
+        self._turn.cancel(self._timer)
+        self._timer = self._turn.after(self._turn.jitter(delay_s), self._ask)
+
     def _ask_one(self, peer: PeerId) -> None:
         request = self._asked[peer] = self._turn.new_id()
         self._turn.send(peer, DialMe(request))
@@ -337,6 +341,8 @@ class Reachability:
         if answer.code is not DialCode.BUSY:
             reached = answer.code is DialCode.REACHED
             self._report(sender, known, reached=reached, address=answer.address if reached else "")
+        if not (self._asked or self._is_proven):
+            self._ask_after(BUSY_S)
 
     def _report(self, peer: PeerId, known: _Peer, *, reached: bool, address: str = "") -> None:
         if any(not report.near for report in self.reports.values()):

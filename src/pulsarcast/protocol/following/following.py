@@ -143,12 +143,7 @@ class Following:
         subscribes = bool(why & READ)
         if topic is not None and subscribes and topic.must_begin_anew(from_start):
             # A keeper may have no start frontier yet, and lack history that the subscriber wants.
-            life.step(Step.BEGIN_ANEW)
-            life.subscribing = None
-            why |= life.reasons & ~FollowReason.KEEPER
-            life.reasons = NO_REASON
-            self.follow(versions, why, from_start=from_start, then=then)
-            topic.leave()
+            self._begin_anew(topic, why, from_start=from_start, then=then)
             return
         if versions.names(self.turn.me) and FollowReason.SEQUENCER not in why | life.reasons:
             # A sequencer needs the whole history, wherever a subscription begins.
@@ -191,7 +186,26 @@ class Following:
         self.owner.opened(topic)
         return topic
 
-    def _subscribe_too(self, topic: Topic, subscribing: int, *, from_start: bool) -> None:
+    def _begin_anew(
+        self,
+        topic: Topic,
+        why: FollowReason,
+        *,
+        from_start: bool,
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        """Leave a topic that the node holds too little of, and follow it again as a newcomer."""
+        life = self.followed.life(topic.id)
+        life.step(Step.BEGIN_ANEW)
+        life.subscribing = None
+        why |= life.reasons & ~FollowReason.KEEPER
+        life.reasons = NO_REASON
+        self.follow(topic.versions, why, from_start=from_start, then=then)
+        topic.leave()
+
+    def _subscribe_too(
+        self, topic: Topic, subscribing: int, *, from_start: bool, waited_s: float = 0.0
+    ) -> None:
         """An application subscribes to a topic that the node follows for another reason.
 
         A subscription that ends before it is on the disk never was.
@@ -201,12 +215,22 @@ class Following:
         life = self.followed.life(topic.id)
         if life.stage is Stage.JOINING:
             life.subscribing = None
+            topic.comparing.lacks_start = False
             topic.log.subscribed = True
             return
-        if not from_start and topic.has_gaps():
+        if topic.must_begin_anew(from_start) or (
+            topic.lacks_start and waited_s > self.parameters.rpc_timeout_s
+        ):
+            self._begin_anew(topic, NO_REASON, from_start=from_start)
+            return
+        if not from_start and (topic.has_gaps() or topic.lacks_start):
             # An event beyond a gap would be neither before the start nor delivered after it.
-            again = partial(self._subscribe_too, topic, subscribing, from_start=False)
-            self.turn.after(self.parameters.gap_delay_s, again)
+            delay_s = self.parameters.gap_delay_s
+            waited_s += delay_s
+            again = partial(
+                self._subscribe_too, topic, subscribing, from_start=False, waited_s=waited_s
+            )
+            self.turn.after(delay_s, again)
             return
         start = _start_of([] if from_start else self.handing_in.marks_with_own(topic))
         retired = [mark for mark in topic.frontier.marks() if from_start and mark.retired]

@@ -203,9 +203,15 @@ class Topic:
         """
         if self.subscribed:
             return False
-        return self.comparing.lacks_start or (
-            from_start and any(mark.floor > mark.retired for mark in self.frontier.marks())
-        )
+        if from_start:
+            drops = any(mark.floor > mark.retired for mark in self.frontier.marks())
+            return drops or self.comparing.lacks_start
+        return self.lacks_start and not self.overlay.children
+
+    @property
+    def lacks_start(self) -> bool:
+        """Whether the node keeps the tree for others, and no child has shown it a frontier yet."""
+        return self.started and self.comparing.lacks_start
 
     def adopt_version(self, version: TopicDescriptor) -> bool:
         """Adopt a newer version; False if the node knew it."""
@@ -390,13 +396,21 @@ class Topic:
         if claimed is not None:
             self.recovery.look_at(sender, claimed)
         if self.comparing.starts_at(sender, message):
-            self.keeping.start_at(message.marks)
-            self._persist_marks()
+            self._start_late(sender, message)
         shown = self.comparing.consider(sender, message)
         self.recovery.compare(sender, shown.marks, patience_s=shown.patience_s)
         if message.answer:
             is_known = shown.is_known or sender in self.heartbeat.members()
             self.sharing.answer(sender, message, known=is_known)
+
+    def _start_late(self, sender: PeerId, message: FrontierPage) -> None:
+        """A keeper starts at a neighbour's frontier: the other neighbours were told of less."""
+        self.keeping.start_at(message.marks)
+        self._persist_marks()
+        if not message.more:
+            for peer in self.overlay.links:
+                if peer != sender:
+                    self.sharing.show(peer, answer=False)
 
     def _take_start_page(self, message: FrontierPage) -> None:
         """Take a page of the start frontier, which is the parent's frontier."""

@@ -10,6 +10,7 @@ from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht import reachability
 from pulsarcast.protocol.dht.reachability import (
     ASKED_MAX,
+    BUSY_S,
     DIAL_BACK_S,
     DIAL_BACKS_MAX,
     RENEW_S,
@@ -249,6 +250,23 @@ def test_a_busy_peer_says_nothing_about_the_nodes_reach() -> None:
     stage = Stage()
     assert stage.found(BUSY) is Reach.UNKNOWN
     assert stage.it.reports == {}
+
+
+def test_a_node_asks_busy_peers_again_soon_but_not_before_all_have_answered() -> None:
+    stage = Stage()
+    for number in range(ASKED_MAX):
+        stage.up(number)
+    stage.effects()
+    regular = stage.timer
+    for number in range(ASKED_MAX):
+        stage.effects()
+        assert stage.timer is regular
+        stage.answer(number, BUSY)
+    stage.effects()
+    assert stage.timer is not None
+    assert stage.timer.delay_s < 2 * BUSY_S
+    assert stage.ask_again() == set(PEERS[:ASKED_MAX])
+    assert stage.timer.delay_s > 2 * BUSY_S
 
 
 def test_a_node_asks_a_few_peers_at_different_places() -> None:
