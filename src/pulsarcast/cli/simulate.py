@@ -34,13 +34,20 @@ FROM_THE_SEED = {
 }
 """The options that a random run derives from its seed."""
 _OF_CONTENT = {"subscriptions", "probing", "cut_off", "skew", "follow_load", "churn"}
+_HARDWARE = {"costs", "cores", "uplink_mbit"}
 WITHOUT_USE = {
     "workload": {"subscribers", *_OF_CONTENT},
     "tree": {"faults", "workload", *_OF_CONTENT},
     "random": _OF_CONTENT,
     "reach": _OF_CONTENT,
     "sequenced": _OF_CONTENT,
-    "sequencers": {"settle_s_max", "share_verification", "through_wire", *_OF_CONTENT},
+    "sequencers": {
+        "settle_s_max",
+        "share_verification",
+        "through_wire",
+        *_OF_CONTENT,
+        *_HARDWARE,
+    },
     "content": {
         "order",
         "dissemination",
@@ -49,8 +56,9 @@ WITHOUT_USE = {
         "trace",
         "trace_level",
         "run_id",
+        *_HARDWARE,
     },
-    "random_content": _OF_CONTENT,
+    "random_content": _OF_CONTENT | _HARDWARE,
 }
 """The options that scenarios of each kind refuse, since they have no effect there."""
 
@@ -104,6 +112,9 @@ WITHOUT_USE = {
     type=Finite(min=0),
     help="Simulated seconds that the network may take to settle.",
 )
+@click.option("--costs", type=str, help="CPU time per input: a file, or 'measured'.")
+@click.option("--cores", type=click.IntRange(min=1), help="Cores that all nodes share.")
+@click.option("--uplink-mbit", type=Finite(min=0, min_open=True), help="Uplink of each node.")
 @click.option("--trace", type=str, help="Folder for the traces of all nodes.")
 @click.option(
     "--trace-level",

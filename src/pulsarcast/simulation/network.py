@@ -14,6 +14,7 @@ from pulsarcast.model.ids import PeerId
 from pulsarcast.model.reach import Reach
 from pulsarcast.protocol.inputs import DialledBack, PeerLost, PeerUp
 from pulsarcast.protocol.messages import Contact, ReachChanged
+from pulsarcast.simulation.hardware.uplinks import TracedUplinkLine, Uplink, UplinkLine
 from pulsarcast.simulation.lines import End, Line, TracedLine
 from pulsarcast.simulation.links import Links
 from pulsarcast.simulation.loop import Loop
@@ -33,7 +34,14 @@ class Network:
     """All connections of a world. Nodes are known by index; a process comes and goes."""
 
     def __init__(
-        self, loop: Loop, links: Links, rng: Random, *, through_wire: bool, trace_rpc: bool = False
+        self,
+        loop: Loop,
+        links: Links,
+        rng: Random,
+        *,
+        through_wire: bool,
+        trace_rpc: bool = False,
+        uplink: float | None = None,
     ) -> None:
         self.loop = loop
         self.links = links
@@ -43,6 +51,10 @@ class Network:
         self.ends: list[End | None] = []
         """The process of each node, or None while it is down."""
         self._line: type[Line] = TracedLine if trace_rpc else Line
+        if uplink is not None:
+            self._line = TracedUplinkLine if trace_rpc else UplinkLine
+        self._uplink = uplink
+        self._uplinks: dict[int, Uplink] = {}
         self._groups: dict[int, int] | None = None
         self._cut: list[Line] = []
         self._places: dict[int, Place] = {}
@@ -59,6 +71,13 @@ class Network:
         self.indices.setdefault(peer, index)
         self.ends.append(None)
         return index
+
+    def uplink(self, index: int) -> Uplink:
+        """The way out of a node, where the network has such."""
+        if index not in self._uplinks:
+            assert self._uplink is not None, "bytes of this network wait for nothing"
+            self._uplinks[index] = Uplink(self._uplink)
+        return self._uplinks[index]
 
     # Places.
 

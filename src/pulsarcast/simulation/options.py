@@ -15,7 +15,11 @@ from typing import Literal
 import msgspec
 
 from pulsarcast.model.errors import LocalError, in_words
+from pulsarcast.simulation.hardware.costs import MEASURED, read_costs
+from pulsarcast.simulation.hardware.machines import Hardware
 from pulsarcast.simulation.links import Constant, Jittered, Links, Matrix
+
+BYTES_IN_MBIT = 125_000
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -69,6 +73,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     share_verification: bool = True
     through_wire: bool = False
     settle_s_max: float = 600.0
+    costs: str | None = None
+    """A file of what inputs cost a node's processor, or `measured`; None: nothing takes time."""
+    cores: int | None = None
+    """Cores that all nodes share; None: each has one of its own."""
+    uplink_mbit: float | None = None
+    """What leaves a node in a second; None: everything at once."""
 
     def links(self) -> Links:
         """The network that these options describe."""
@@ -83,6 +93,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         if self.jitter_ms:
             return Jittered(self.latency_ms / 1000, self.jitter_ms / 1000)
         return Constant(self.latency_ms / 1000)
+
+    def hardware(self) -> Hardware:
+        """What the nodes run on."""
+        costs = self.costs or (None if self.cores is None else MEASURED)
+        return Hardware(
+            None if costs is None else read_costs(costs),
+            self.cores,
+            None if self.uplink_mbit is None else self.uplink_mbit * BYTES_IN_MBIT,
+        )
 
     def name_of_run(self) -> str:
         """What the run is called in its traces."""

@@ -118,11 +118,14 @@ class Process:
         if not self.running:
             self.hold(self.take, given)
             return
+        now = self.clock.read(self._loop.now)
+        self.carry_out(self._handle(given, now), now)
+
+    def carry_out(self, effects: list[Effect], now: Now) -> None:
+        """Do what the core wants, in order."""
         loop = self._loop
         lines = self.lines
-        now = self.clock.read(loop.now)
-        effects = self._handle(given, now)
-        # Carried out here and not in a method of its own: this is the hottest loop there is.
+        # Nothing in a method of its own: this is the hottest loop there is.
         for effect in effects:
             # Not a `match`: it would take longer. The frequent ones come first.
             if isinstance(effect, Send):

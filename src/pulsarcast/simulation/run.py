@@ -104,6 +104,7 @@ class Run:
             prepare=self._prepare,
             parts=parts,
             relays=relays,
+            hardware=options.hardware(),
         )
         note = None if self.trace is None else self._note
         self.fleet = Fleet(self.world, self.observer, note=note)

@@ -9,6 +9,7 @@ nothing in the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from hashlib import sha256
 from random import Random
 from typing import Any, NamedTuple, cast
@@ -27,6 +28,7 @@ from pulsarcast.protocol.node import Node
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.simulation.clocks import NodeClock
 from pulsarcast.simulation.disk import DiskModel
+from pulsarcast.simulation.hardware.machines import BusyProcess, Hardware, Machine, Meter
 from pulsarcast.simulation.hosts import DecodeEvent, Host, MakeNode, Seat, make_node
 from pulsarcast.simulation.lines import Line
 from pulsarcast.simulation.links import Links
@@ -72,6 +74,7 @@ class World:
         make_node: MakeNode = make_node,
         parts: Parts = NO_PARTS,
         relays: bool = False,
+        hardware: Hardware | None = None,
     ) -> None:
         self.seed = seed
         self.parameters = Parameters() if parameters is None else parameters
@@ -86,12 +89,15 @@ class World:
         )
         self._streams: dict[str, Random] = {}
         self._loop = Loop()
+        self._hardware = Hardware() if hardware is None else hardware
+        self._machine = self._hardware.machine()
         self._network = Network(
             self._loop,
             links,
             self.stream("network"),
             through_wire=through_wire,
             trace_rpc=trace_rpc,
+            uplink=self._hardware.uplink,
         )
         if relays:
             self._network.use_relays()
@@ -392,13 +398,21 @@ class World:
         host = self._hosts[index]
         host.incarnation += 1
         rng = Random(self._secret(f"node/{index}/{host.incarnation}"))
+        identity, decode_event = host.identity, self._decode_event
+        make_process: Callable[..., Process] = Process
+        costs = self._hardware.costs
+        if costs is not None:
+            meter = Meter()
+            identity, decode_event = meter.identity(identity), meter.decoder(decode_event)
+            machine = Machine(1) if self._machine is None else self._machine
+            make_process = partial(BusyProcess, machine=machine, costs=costs, meter=meter)
         core = self._make_node(
-            Seat(index, host.identity, rng, self.parameters, self._decode_event, self._parts)
+            Seat(index, identity, rng, self.parameters, decode_event, self._parts)
         )
         if self._prepare is not None:
             self._prepare(core)
-        process = Process(
-            core,
+        process = make_process(
+            core=core,
             index=index,
             peer=host.identity.peer_id,
             incarnation=host.incarnation,
