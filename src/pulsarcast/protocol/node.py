@@ -296,6 +296,7 @@ class Node:
                 self.reading.handle(given)
             case _ as unreachable:
                 assert_never(unreachable)
+        turn.end()
         return effects
 
     # What peers say.

@@ -37,6 +37,7 @@ class Turn:
         self._timers: dict[int, Then] = {}
         self._loads: dict[int, Callable[[Answer], None]] = {}
         self._syncs: deque[tuple[int, Then]] = deque()
+        self._ends: list[Then] = []
 
     def new_id(self) -> int:
         """A number that this node has not used before."""
@@ -92,6 +93,17 @@ class Turn:
             then(answer)
 
         self._loads[self._token] = check
+
+    def at_end(self, then: Then) -> None:
+        """Run `then` once the input is handled: for what one message may say of many things."""
+        self._ends.append(then)
+
+    def end(self) -> None:
+        """The input is handled."""
+        while self._ends:
+            ends, self._ends = self._ends, []
+            for then in ends:
+                then()
 
     def footprint(self) -> dict[str, int]:
         """How many timers, loads and syncs wait for the driver."""

@@ -27,6 +27,20 @@ def test_effects_come_in_the_order_in_which_they_were_asked_for() -> None:
     assert [type(effect) for effect in ours.effects] == [Persist, Send, SetTimer, Load]
 
 
+def test_what_waits_for_the_end_of_a_turn_runs_once_whoever_asks_for_it() -> None:
+    ours, ran = turn(), list[str]()
+
+    def first() -> None:
+        ran.append("first")
+        ours.at_end(lambda: ran.append("second"))
+
+    ours.at_end(first)
+    assert not ran
+    ours.end()
+    ours.end()
+    assert ran == ["first", "second"]
+
+
 def test_a_timer_fires_once() -> None:
     ours, fired = turn(), list[int]()
     timer = ours.after(1.0, lambda: fired.append(1))

@@ -1,15 +1,17 @@
 """Placing: stores blocks on the r peers closest to their keys (docs/spec/pulsarcast.md, The DHT).
 
 A peer counts once it confirms that the block is on its disk; the next closest replaces one that
-fails. Blocks for one peer travel together: while it has answers to give, further ones wait and
-leave in one message.
+fails. Blocks for one peer travel together: those of one turn leave in one message at its end, and
+while the peer has answers to give, further ones wait.
 
 The first guess are the closest known peers. A peer near a key knows best which others are near, so
-a peer that knows closer ones declines. Then the node looks up the closest.
+a peer that knows closer ones declines. Then the node looks up the closest. Where fewer than r peers
+are known, one search for all of them serves all blocks for a while.
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of, peer_key
 from pulsarcast.protocol.context import Context
@@ -27,6 +29,8 @@ BATCHES_PER_PEER_MAX = 2
 QUEUED_PER_PEER_MAX = 1024
 PLACED_MAX = 4096
 """Bounds the blocks being placed at a time; beyond, a store fails at once."""
+EVERYBODY_S = 5.0
+"""How long a search that has found all the peers there are answers for further blocks."""
 PATIENCE = 8
 """Bounds a store, in RPC timeouts; then it is answered with the replicas that it has reached."""
 
@@ -88,6 +92,15 @@ class _Queue:
         self.flying = 0
 
 
+class _Everybody(NamedTuple):
+    """All the peers that there are besides the node, where they are few."""
+
+    known: frozenset[PeerId]
+    """The live contacts that the node had then: with others, others may be there."""
+    all: tuple[Contact, ...]
+    until_s: float
+
+
 class Placing:
     """All the blocks that a node is placing."""
 
@@ -96,6 +109,8 @@ class Placing:
         "_blocks",
         "_bucket_size",
         "_calls",
+        "_due",
+        "_everybody",
         "_lookups",
         "_patience_s",
         "_placed",
@@ -128,6 +143,9 @@ class Placing:
         self._patience_s = PATIENCE * context.parameters.rpc_timeout_s
         self._blocks = blocks
         self._queues: dict[PeerId, _Queue] = {}
+        self._due: dict[_Queue, None] = {}
+        """Those from which blocks may leave at the end of the turn."""
+        self._everybody = _Everybody(frozenset(), (), 0.0)
         self._stores: dict[_Store, list[_Placement]] = {}
         self._placed = 0
         self._timer: int | None = None
@@ -164,7 +182,13 @@ class Placing:
     def _begin(self, placement: _Placement, *, keep_local: bool) -> None:
         known = self._table.closest(placement.key, self._replicas)
         if len(known) < self._replicas:
-            self._look_up(placement, keep_local=keep_local)
+            everybody = self._everybody
+            if everybody.until_s > self._turn.now and everybody.known == _peers_of(known):
+                near = sorted(everybody.all, key=lambda each: peer_key(each.peer) ^ placement.key)
+                placement.is_guess = False
+                self._place_at(placement, near, keep_local=keep_local)
+            else:
+                self._look_up(placement, keep_local=keep_local)
             return
         placement.places = known[::-1]
         if keep_local:
@@ -182,13 +206,27 @@ class Placing:
                 return
             # Peers that were only named may replace those that answered and fail.
             named = lookup.candidates(2 * self._bucket_size)
-            others = [each for each in named if each.peer not in placement.holders]
-            placement.places = [*map(Contact, reversed(placement.store.also)), *others[::-1]]
-            if keep_local:
-                self._count_ourselves(placement)
-            self._advance(placement)
+            self._see_whether_all(lookup, named)
+            self._place_at(placement, named, keep_local=keep_local)
 
         self._lookups.find_peers(placement.key, found, count=self._replicas)
+
+    def _see_whether_all(self, lookup: Lookup, named: Sequence[Contact]) -> None:
+        """Whoever is asked names up to 2r peers: if there are fewer, there are no others."""
+        limit = 2 * self._replicas
+        if len(named) < limit and len(lookup.closest(limit)) == len(named):
+            known = _peers_of(self._table.closest(lookup.key, limit))
+            self._everybody = _Everybody(known, tuple(named), self._turn.now + EVERYBODY_S)
+
+    def _place_at(
+        self, placement: _Placement, closest: Sequence[Contact], *, keep_local: bool
+    ) -> None:
+        """Ask the peers that a search found, and if they do not suffice those to ask `also`."""
+        others = [each for each in closest if each.peer not in placement.holders]
+        placement.places = [*map(Contact, reversed(placement.store.also)), *others[::-1]]
+        if keep_local:
+            self._count_ourselves(placement)
+        self._advance(placement)
 
     def _count_ourselves(self, placement: _Placement) -> None:
         """The node is one of the r if it is close enough: then its own disk counts.
@@ -221,7 +259,7 @@ class Placing:
                 continue
             placement.pending += 1
             queue.blocks[placement] = None
-            self._flush(queue)
+            self._flush_later(queue)
         if count < self._replicas and not placement.pending and placement.is_guess:
             self._look_up(placement)
         elif count >= self._replicas or not placement.pending:
@@ -244,6 +282,16 @@ class Placing:
         if not store.left:
             del self._stores[store]
             store.then(store.counts)
+
+    def _flush_later(self, queue: _Queue) -> None:
+        if not self._due:
+            self._turn.at_end(self._flush_due)
+        self._due[queue] = None
+
+    def _flush_due(self) -> None:
+        due, self._due = self._due, {}
+        for queue in due:
+            self._flush(queue)
 
     def _flush(self, queue: _Queue) -> None:
         """Send the blocks that wait for a peer, unless it already has enough to answer."""
@@ -279,7 +327,7 @@ class Placing:
                 # A peer that failed once will not do better with the rest.
                 settled = [*batch, *queue.blocks]
                 queue.blocks.clear()
-            self._flush(queue)
+            self._flush_later(queue)
             for placement in settled:
                 if placement.cid in held:
                     placement.holders.append(queue.contact.peer)
@@ -307,3 +355,7 @@ class Placing:
             first = next(iter(self._stores))
             delay_s = max(0.0, first.deadline_s - self._turn.now)
             self._timer = self._turn.after(delay_s, self._expire)
+
+
+def _peers_of(contacts: Sequence[Contact]) -> frozenset[PeerId]:
+    return frozenset(each.peer for each in contacts)

@@ -122,6 +122,7 @@ class Node:
             act()
         except RemoteError as error:
             self.errors.append(error)
+        turn.end()
         effects, turn.effects = turn.effects, []
         for effect in effects:
             match effect:

@@ -24,7 +24,8 @@ from tests.unit.protocol.dht.network import EPOCH_US, AnyBlocks
 class Questions:
     """Plays the calls: keeps each question until the test answers it."""
 
-    def __init__(self) -> None:
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
         self.waiting: list[tuple[PeerId, Question, Answered]] = []
 
     def ask(self, contact: Contact, question: Question, then: Answered) -> None:
@@ -32,10 +33,12 @@ class Questions:
 
     def asked(self) -> list[tuple[PeerId, Question]]:
         """The questions that wait for an answer."""
+        self._turn.end()
         return [(who, question) for who, question, _ in self.waiting]
 
     def answer(self, message: DhtMessage | None) -> PeerId:
         """Answer the oldest question; returns the peer that was asked."""
+        self._turn.end()
         who, _, then = self.waiting.pop(0)
         then(message)
         return who
@@ -51,7 +54,7 @@ class Parts:
         self.table = RoutingTable(self.turn.me, bucket_size=20, retry_s=30.0)
         for each in known:
             self.table.saw(Contact(each), 0.0)
-        self.questions = Questions()
+        self.questions = Questions(self.turn)
         self.calls = cast("Calls", self.questions)
         self.owner = AnyBlocks()
         self.lookups = Lookups(self.context, self.table, self.calls)
@@ -61,6 +64,7 @@ class Parts:
 
     def effects(self) -> list[Effect]:
         """What was wanted since the last look."""
+        self.turn.end()
         effects, self.turn.effects = self.turn.effects, []
         return effects
 

@@ -56,6 +56,7 @@ class Alone:
         self.dht = Kademlia(context, keeper)
 
     def effects(self) -> list[Effect]:
+        self.turn.end()
         effects, self.turn.effects = self.turn.effects, []
         return effects
 
@@ -424,11 +425,12 @@ def test_what_waits_for_a_peer_that_fails_goes_elsewhere_at_once() -> None:
     alone = Alone()
     alone.dht.saw(Contact(a_peer(1)))
     answers: list[list[int]] = []
+    sent: list[tuple[PeerId, object]] = []
     alone.dht.store(some_blocks(10), answers.append, keep_local=False)
     for _, question in alone.sent():
         assert isinstance(question, FindPeers)
-        alone.dht.receive(a_peer(1), Peers(question.request, ()))
-    assert len(alone.sent()) == placing.BATCHES_PER_PEER_MAX
+        sent += alone.receive(a_peer(1), Peers(question.request, ()))
+    assert len(sent) == placing.BATCHES_PER_PEER_MAX
     alone.dht.lost(a_peer(1))
     assert answers == [[0] * 10]
     assert alone.sent() == []

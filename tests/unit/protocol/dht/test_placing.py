@@ -6,8 +6,8 @@ import pytest
 
 from pulsarcast.model.ids import PeerId, cid_key, cid_of, peer_key
 from pulsarcast.model.reach import Reach
-from pulsarcast.protocol.dht.placing import PLACED_MAX, Placing
-from pulsarcast.protocol.messages import FindPeers, Peers, StoreBlocks, Stored
+from pulsarcast.protocol.dht.placing import EVERYBODY_S, PLACED_MAX, Placing
+from pulsarcast.protocol.messages import Contact, FindPeers, Peers, StoreBlocks, Stored
 from tests.support.people import peer
 from tests.unit.protocol.dht.network import BRIEF_S, Network, Node, some_blocks
 from tests.unit.protocol.dht.parts import Parts, peers
@@ -117,8 +117,8 @@ class Placed:
     def store(self, *also: PeerId, keep_local: bool = False, refusing: PeerId | None = None) -> int:
         """Place the block: one peer may refuse, and the disk writes; returns the count."""
         self.placing.store([self.BLOCK], self.counts.append, keep_local=keep_local, also=also)
-        while self.parts.questions.waiting:
-            who, question, _ = self.parts.questions.waiting[0]
+        while asked := self.parts.questions.asked():
+            who, question = asked[0]
             if isinstance(question, FindPeers):
                 self.parts.questions.answer(Peers(0, ()))
             else:
@@ -188,6 +188,41 @@ def test_a_store_that_takes_too_long_is_answered_with_what_it_reached() -> None:
     assert placing.footprint()["dht_placements"] == 0
 
 
+def test_blocks_of_one_turn_leave_together_at_its_end() -> None:
+    parts = Parts(*peers(3))
+    placing = Placing(
+        parts.context, parts.calls, parts.lookups, parts.table, parts.blocks, parts.reachability
+    )
+    for block in (b"1", b"2", b"3"):
+        placing.store([block], lambda _: None, keep_local=False)
+    assert not parts.questions.waiting
+    assert [question for _, question in parts.questions.asked()] == [
+        StoreBlocks(0, (b"1", b"2", b"3"), True)
+    ] * 3
+
+
+def test_one_search_finds_everybody_for_a_while_where_few_are_known() -> None:
+    placed = Placed(*LISTED[:2])
+
+    def searches(block: bytes) -> int:
+        placed.placing.store([block], lambda _: None, keep_local=False)
+        count = 0
+        while asked := placed.parts.questions.asked():
+            is_search = isinstance(asked[0][1], FindPeers)
+            count += is_search
+            held = (cid_of(block),)
+            placed.parts.questions.answer(Peers(0, ()) if is_search else Stored(0, held))
+        return count
+
+    assert searches(b"1") == 2
+    assert searches(b"2") == 0
+    placed.parts.turn.now += EVERYBODY_S
+    assert searches(b"3") == 2, "others may have come"
+    assert searches(b"4") == 0
+    placed.parts.table.failed(Contact(LISTED[0]), placed.parts.turn.now)
+    assert searches(b"5") == 1, "the node knows others than then"
+
+
 def test_blocks_for_a_peer_that_has_answers_to_give_wait_and_leave_together() -> None:
     parts = Parts(*peers(3))
     placing = Placing(
@@ -195,6 +230,8 @@ def test_blocks_for_a_peer_that_has_answers_to_give_wait_and_leave_together() ->
     )
     for block in (b"1", b"2", b"3", b"4"):
         placing.store([block], lambda _: None, keep_local=False)
+        if block != b"3":
+            parts.turn.end()
     first = parts.questions.asked()[0][0]
     to_first = [question for who, question in parts.questions.asked() if who == first]
     assert to_first == [StoreBlocks(0, (b"1",), True), StoreBlocks(0, (b"2",), True)]
