@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Final, Protocol, assert_never
 
@@ -40,6 +41,7 @@ from pulsarcast.network.interfaces import (
     is_near,
     to_announce,
 )
+from pulsarcast.network.lanes import CONTROL
 from pulsarcast.network.link import Link
 from pulsarcast.network.multiaddrs import (
     check_address,
@@ -48,6 +50,7 @@ from pulsarcast.network.multiaddrs import (
     is_everywhere,
     place_of,
 )
+from pulsarcast.network.neighbour import Topic
 from pulsarcast.network.neighbours import Neighbours
 from pulsarcast.network.punching import Punching
 from pulsarcast.network.relay_client import RelayClient
@@ -219,6 +222,7 @@ class Driver:
         self._call = 0
         self._message: Message | None = None
         self._frame = b""
+        self._topic: Topic | None = None
         self._size = 0
         self._settling = False
         self._gathered_bytes = 0
@@ -487,6 +491,8 @@ class Driver:
                     data = encode(self._fill(message))
                     self._size = len(data)
                     self._frame = write_frames([data])
+                    is_control = type(message) in CONTROL
+                    self._topic = None if is_control else partial(topic_of, message)
                 self._messages_out += 1
                 if self._traces_rpc:
                     self._write(
@@ -497,7 +503,7 @@ class Driver:
                             self._size,
                         )
                     )
-                neighbours.send(effect.peer, self._frame)
+                neighbours.send(effect.peer, self._frame, self._topic)
             elif isinstance(effect, Persist):
                 self.disk.persist(effect)
             elif isinstance(effect, Deliver):

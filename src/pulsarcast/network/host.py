@@ -57,6 +57,8 @@ KEEPALIVE_S: Final = 45
 mappings of NATs, some of which forget after a minute, and finds ends that went without a word."""
 KEEPALIVE_PROBES: Final = 3
 """TCP's questions without an answer that end a connection, a third of that time apart."""
+UNSENT_BYTES_MAX: Final = 128 * 1024
+"""What the kernel takes beyond what is on its way: more would stand in line before control."""
 RETRY_S: Final = 0.1
 """Until the next attempt to accept, where the process is out of file descriptors."""
 
@@ -533,6 +535,8 @@ def _prepare(connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_S)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_S // 3)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX)
 
 
 def _listener(family: int, name: tuple[str, int]) -> socket.socket:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -24,6 +24,7 @@ import trio
 
 from pulsarcast.model.errors import Rejection, RemoteError, Verdict
 from pulsarcast.model.ids import PeerId
+from pulsarcast.network.lanes import Lanes
 from pulsarcast.network.negotiation import (
     HEADER,
     NOT_AVAILABLE,
@@ -36,10 +37,13 @@ from pulsarcast.network.noise import NoiseFraming
 from pulsarcast.network.streams import Service, Services, Stream
 from pulsarcast.network.yamux import AWAY_NORMAL, AWAY_PROTOCOL_ERROR, Yamux, YamuxStream
 from pulsarcast.wire.framing import FrameReader, write_frames
+from pulsarcast.wire.parts import PART_BYTES, Joiner
 
-PROTOCOL: Final = "/pulsarcast/2.0.0"
+PROTOCOL: Final = "/pulsarcast/3.0.0"
 READ_BYTES_MAX: Final = 64 * 1024
 """What one call takes from the socket."""
+AHEAD_BYTES: Final = PART_BYTES
+"""Payload waits in its lane while this much stands in line before it: control waits for no more."""
 NEGOTIATION_S_MAX: Final = 10.0
 """How long a stream may take to say its protocol, to answer ours, or to end after its service."""
 PLACE_S_MIN: Final = 0.1
@@ -108,7 +112,11 @@ class Link:
         mux.on_open = self._meet
         mux.on_away = self._part
         self._reader = FrameReader()
+        self._joiner = Joiner()
         self._frames: list[bytes] = []
+        self._lanes = Lanes()
+        self._finishes = False
+        """Whether the stream of frames ends once the lanes are empty."""
         self._unsent: memoryview | None = None
         """Sealed bytes that the kernel did not take; until it has, nothing more is sealed."""
         self._unwritable = False
@@ -138,7 +146,8 @@ class Link:
     def queued_bytes(self) -> int:
         """What was sent and the kernel has not taken yet."""
         unsent = self._unsent
-        return self._stream.queued_bytes + (0 if unsent is None else len(unsent))
+        waiting = self._lanes.queued_bytes + self._stream.queued_bytes
+        return waiting + (0 if unsent is None else len(unsent))
 
     @property
     def is_open(self) -> bool:
@@ -151,18 +160,28 @@ class Link:
         return self.circuits > 0 or self.held_until_s > trio.current_time()
 
     def send(self, data: bytes) -> None:
-        """Add frames (as `write_frames` writes them) to what the next flush sends."""
+        """Add frames (as `write_frames` writes them), ahead of payload; a flush sends them."""
         self._stream.send(data)
+
+    def send_payload(self, framed: bytes, topic: Callable[[], Hashable]) -> None:
+        """Add one frame to what waits; those of one topic leave in order, and topics in turn."""
+        is_next = not self._lanes and self._stream.queued_bytes < AHEAD_BYTES
+        if is_next and len(framed) <= PART_BYTES:
+            self._stream.send(framed)
+        elif not self._closed and not self._unwritable:
+            self._lanes.put(topic(), framed)
 
     def finish(self) -> None:
         """Send no frame after those that wait already; the peer is told behind the last one."""
-        self._stream.close()
+        self._finishes = True
+        if not self._lanes:
+            self._stream.close()
         self.flush()
 
     @property
     def has_finished(self) -> bool:
         """Whether the kernel has all frames, and the word that there are no more."""
-        return self._unsent is None and not self._stream.queued_bytes and not self._mux.has_output
+        return not self.queued_bytes and not self._mux.has_output
 
     def hold_back(self) -> None:
         """Grant the peer no more than one window of frames, until `let_go`."""
@@ -186,7 +205,7 @@ class Link:
 
     def _flush_more(self) -> bool:
         """Seal and write, until nothing is left or the kernel takes no more (False)."""
-        while chunk := self._mux.take():
+        while chunk := self._take_more():
             sealed = self._noise.seal(chunk)
             sent = self._write(sealed)
             if sent < len(sealed):
@@ -194,6 +213,15 @@ class Link:
                     self._unsent = memoryview(sealed)[sent:]
                 return False
         return True
+
+    def _take_more(self) -> bytes:
+        """What is due now, with payload behind it as far as there is room."""
+        lanes, stream = self._lanes, self._stream
+        while lanes and stream.queued_bytes < AHEAD_BYTES:
+            stream.send(lanes.take())
+            if self._finishes and not lanes:
+                stream.close()
+        return self._mux.take()
 
     def close(self, *, goodbye: bool = False) -> None:
         """Close the connection at once, whatever still waits; `run` ends. Twice is as good.
@@ -311,6 +339,7 @@ class Link:
         except OSError:
             self._unwritable = True
             self._unsent = None
+            self._lanes.clear()
             self._stream.reset()
             with suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
@@ -345,6 +374,7 @@ class Link:
             self.flush()
         self._unwritable = True
         self._unsent = None
+        self._lanes.clear()
         self._stream.reset()
         for stream in list(self._streams):
             stream.break_off("the connection ended")
@@ -417,11 +447,11 @@ class Link:
 
     def _receive(self, data: bytes) -> None:
         """Cut the peer's frames."""
-        self._frames += self._reader.feed(data)
+        self._frames += self._joiner.join(self._reader.feed(data))
 
     def _end_source(self, was_reset: bool) -> None:
         """The peer sends no more frames."""
-        if self._reader.pending_bytes and not was_reset:
+        if (self._reader.pending_bytes or self._joiner.held_bytes) and not was_reset:
             raise RemoteError("a stream closed in the middle of a frame", code=Rejection.BAD_STREAM)
         if self.may_finish and not was_reset:
             self.source_ended = True

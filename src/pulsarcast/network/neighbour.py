@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Hashable
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import trio
 
@@ -12,6 +13,9 @@ from pulsarcast.model.reach import Reach
 from pulsarcast.network.link import Link
 from pulsarcast.protocol.messages import Contact
 from pulsarcast.wire.hello import Hello
+
+Topic: TypeAlias = Callable[[], Hashable]
+"""Finds out what a frame of payload is about: asked only where frames have to wait."""
 
 HUNG_UP: Final = "it hung up: it is of another network or another version, or has too many peers"
 
@@ -111,7 +115,7 @@ class Neighbour:
         """Whether it is dialled as a relay, and so at its direct addresses only."""
         self.is_relayed = False
         """Whether it is dialled through a relay."""
-        self.waiting: list[bytes] = []
+        self.waiting: list[tuple[bytes, Topic | None]] = []
         self.waiting_bytes = 0
         self.said_s = now_s
         self.heard_s = now_s

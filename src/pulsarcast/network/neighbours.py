@@ -28,14 +28,14 @@ from pulsarcast.network.guests import Guests
 from pulsarcast.network.host import DialError, Host
 from pulsarcast.network.link import Link
 from pulsarcast.network.multiaddrs import Relay, place_of
-from pulsarcast.network.neighbour import Connection, Listener, Neighbour, Refused
+from pulsarcast.network.neighbour import Connection, Listener, Neighbour, Refused, Topic
 from pulsarcast.network.replacing import REPLACES, Replacing
 from pulsarcast.network.streams import Service, Stream
 from pulsarcast.protocol.messages import Contact
 from pulsarcast.wire.framing import write_frames
 from pulsarcast.wire.hello import Hello, decode_hello, encode_hello
 
-QUEUE_BYTES_MAX: Final = 8 * 1024 * 1024
+QUEUE_BYTES_MAX: Final = 24 * 1024 * 1024
 """What may wait for a peer that does not read; it is dropped then, and recovers by history."""
 HELLO_S_MAX: Final = 25.0
 """Longer than a dial may take: the answer may have to wait for one."""
@@ -106,19 +106,25 @@ class Neighbours:
 
     # For the driver.
 
-    def send(self, peer: PeerId, frame: bytes) -> None:
-        """Put a frame, its length in front, into the peer's queue, dialling first if need be."""
+    def send(self, peer: PeerId, frame: bytes, topic: Topic | None = None) -> None:
+        """Put a frame, its length in front, into the peer's queue, dialling first if need be.
+
+        Payload has a `topic`; without one it is control, and goes ahead.
+        """
         neighbour = self._neighbours.get(peer)
         if neighbour is None:
             neighbour = self._begin(peer)
         connection = neighbour.connection
         if connection is None:
-            neighbour.waiting.append(frame)
+            neighbour.waiting.append((frame, topic))
             neighbour.waiting_bytes += len(frame)
             queued = neighbour.waiting_bytes
         else:
             link = connection.link
-            link.send(frame)
+            if topic is None:
+                link.send(frame)
+            else:
+                link.send_payload(frame, topic)
             self._dirty[peer] = link
             queued = link.queued_bytes
         if queued > QUEUE_BYTES_MAX:
@@ -527,8 +533,11 @@ class Neighbours:
         self._note_told(connection)
         if not link.dialled:
             self._say_hello(connection)
-        for frame in neighbour.waiting:
-            link.send(frame)
+        for frame, topic in neighbour.waiting:
+            if topic is None:
+                link.send(frame)
+            else:
+                link.send_payload(frame, topic)
         neighbour.waiting, neighbour.waiting_bytes = [], 0
         self._dirty[neighbour.peer] = link
         assert connection.said is not None

@@ -523,15 +523,20 @@ Message: TypeAlias = TopicMessage | DhtMessage | ContentMessage | ReachMessage
 def topic_of(message: Message) -> Cid | None:
     """The topic that a message is about, if it names one."""
     if isinstance(message, (EventMessage, RequestToPublish, MatchedEvent)):
-        return _topic_in(message.block)
+        named = _topic_in if len(message.block) <= CACHED_BYTES_MAX else _read_topic
+        return named(message.block)
     topic: Cid | None = getattr(message, "topic", None)
     return topic
 
 
-@lru_cache(maxsize=1 << 14)
-def _topic_in(block: bytes) -> Cid | None:
-    """Cached: an event passes many peers as the same bytes."""
+def _read_topic(block: bytes) -> Cid | None:
     try:
         return topic_named_in(block)
     except RemoteError:
         return None
+
+
+CACHED_BYTES_MAX: Final = 4096
+"""Bounds the events that are kept to know their topics."""
+_topic_in = lru_cache(maxsize=1 << 12)(_read_topic)
+"""Cached: an event passes many peers as the same bytes."""

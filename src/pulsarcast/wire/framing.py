@@ -18,12 +18,12 @@ def write_frames(frames: Iterable[bytes]) -> bytes:
     """Frames as they travel, in one piece."""
     pieces: list[bytes] = []
     for frame in frames:
-        pieces.append(_length(len(frame)))
+        pieces.append(frame_length(len(frame)))
         pieces.append(frame)
     return b"".join(pieces)
 
 
-def _length(size: int) -> bytes:
+def frame_length(size: int) -> bytes:
     """A frame's length as a varint."""
     if size < _CONTINUES:
         return bytes((size,))

@@ -26,6 +26,11 @@ def run(play: Callable[[Link, Link], Awaitable[None]], *, s_max: float = 15) -> 
     trio.run(main)
 
 
+async def wait_until(has_happened: Callable[[], bool]) -> None:
+    while not has_happened():
+        await trio.sleep(0.01)
+
+
 def run_against_rogue(
     misbehave: Callable[[Rogue], Awaitable[None]],
 ) -> tuple[Inbox, RemoteError | None]:
@@ -106,7 +111,7 @@ def test_one_call_per_read() -> None:
 
 def test_large_frames_both_ways_at_once() -> None:
     async def play(one: Link, other: Link) -> None:
-        frames = [bytes((number,)) * MEGABYTE for number in range(4)]
+        frames = [bytes((10 + number,)) * MEGABYTE for number in range(4)]
         here, there = Inbox(), Inbox()
         for end in (one, other):
             end._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
@@ -129,7 +134,7 @@ def test_a_reader_that_stalls_for_more_than_five_seconds_loses_nothing() -> None
     async def play(one: Link, other: Link) -> None:
         one._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
         other._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
-        frames = [struct.pack(">I", number) * 16_000 for number in range(40)]
+        frames = [struct.pack("<I", 10 + number) * 16_000 for number in range(40)]
         assert sum(map(len, frames)) > 2 * MEGABYTE
         here, there = Inbox(), Inbox()
         async with trio.open_nursery() as nursery:
@@ -419,3 +424,56 @@ def test_a_full_window_waits_in_the_stream_and_not_in_the_kernel() -> None:
         assert one.queued_bytes >= 2 * MEGABYTE - WINDOW_BYTES
 
     run(play)
+
+
+def test_control_waits_for_no_more_than_a_part_or_two_of_payload() -> None:
+    async def play(one: Link, other: Link) -> None:
+        film = [bytes((10 + number,)) * MEGABYTE for number in range(4)]
+        inbox = Inbox()
+        for each in film:
+            one.send_payload(write_frames([each]), lambda: "film")
+        one.flush()
+        before = one.queued_bytes
+        one.send(write_frames([b"\x1aheartbeat"]))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one.run, Inbox().receive)
+            nursery.start_soon(other.run, inbox.receive)
+            await inbox.holds(1)
+            assert inbox.frames[0] == b"\x1aheartbeat"
+            assert before - one.queued_bytes < 2 * MEGABYTE
+            await inbox.holds(5)
+            assert one.queued_bytes == 0
+            one.close()
+        assert inbox.frames[1:] == film
+
+    run(play)
+
+
+def test_a_link_that_finishes_sends_what_waits_in_its_lanes() -> None:
+    async def play(one: Link, other: Link) -> None:
+        inbox = Inbox()
+        other.may_finish = True
+        for number in range(3):
+            one.send_payload(write_frames([bytes((10 + number,)) * MEGABYTE]), lambda: "topic")
+        one.finish()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one.run, Inbox().receive)
+            nursery.start_soon(other.run, inbox.receive)
+            await inbox.holds(3)
+            await wait_until(lambda: other.source_ended)
+            assert one.has_finished
+            one.close()
+
+    run(play)
+
+
+def test_a_stream_that_closes_in_the_middle_of_a_frame_in_parts_breaks_the_rules() -> None:
+    async def misbehave(rogue: Rogue) -> None:
+        stream = rogue.mux.open()
+        stream.send(GREETING + write_frames([b"whole", b"\x00\x00half"]))
+        stream.close()
+        await rogue.say()
+
+    inbox, error = run_against_rogue(misbehave)
+    assert "middle of a frame" in str(error)
+    assert inbox.frames == [b"whole"]
