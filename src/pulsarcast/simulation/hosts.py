@@ -13,6 +13,7 @@ from pulsarcast.protocol.context import Parts
 from pulsarcast.protocol.messages import Contact
 from pulsarcast.protocol.node import Node
 from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.simulation.hardware.machines import Meter
 from pulsarcast.simulation.places import Place
 from pulsarcast.simulation.process import Core, Process
 from pulsarcast.storage.memory import MemoryStore
@@ -56,6 +57,7 @@ class Host:
         "identity",
         "incarnation",
         "lost",
+        "meter",
         "offset_s",
         "place",
         "process",
@@ -73,5 +75,6 @@ class Host:
         self.drift_ppm = 0.0
         self.disk_full = False
         self.incarnation = 0
+        self.meter: Meter | None = None
         self.lost = False
         self.process: Process | None = None

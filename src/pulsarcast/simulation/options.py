@@ -29,6 +29,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     kind: Literal[
         "workload",
         "tree",
+        "load",
         "random",
         "reach",
         "sequenced",

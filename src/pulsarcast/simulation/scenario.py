@@ -11,6 +11,7 @@ from pulsarcast.simulation.options import Options
 from pulsarcast.simulation.random_runs import run_random, run_reach, run_sequenced
 from pulsarcast.simulation.results import Result
 from pulsarcast.simulation.run import Progress, no_progress
+from pulsarcast.simulation.scenario_load import run_load
 from pulsarcast.simulation.scenario_tree import run_tree
 from pulsarcast.simulation.scenario_workload import run_workload
 from pulsarcast.simulation.sequencers.run import run_sequencers
@@ -26,6 +27,8 @@ def run_scenario(options: Options, *, progress: Progress = no_progress) -> Resul
                 return run_workload(options, progress=progress)
             case "tree":
                 return run_tree(options, progress=progress)
+            case "load":
+                return run_load(options, progress=progress)
             case "random":
                 return run_random(options, progress=progress)
             case "reach":

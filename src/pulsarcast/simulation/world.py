@@ -272,6 +272,11 @@ class World:
         """Everything that has happened: messages, timers, flushes."""
         return self._loop.happenings
 
+    def cpu_s(self, index: int) -> float:
+        """What a node's processors have done in its lives, where that takes time."""
+        host = self._hosts[index]
+        return 0.0 if host.meter is None else host.meter.cpu_s
+
     # Faults.
 
     def kill(self, index: int) -> None:
@@ -402,7 +407,7 @@ class World:
         make_process: Callable[..., Process] = Process
         costs = self._hardware.costs
         if costs is not None:
-            meter = Meter()
+            meter = host.meter = host.meter or Meter()
             identity, decode_event = meter.identity(identity), meter.decoder(decode_event)
             machine = Machine(1) if self._machine is None else self._machine
             make_process = partial(BusyProcess, machine=machine, costs=costs, meter=meter)

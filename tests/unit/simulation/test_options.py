@@ -17,6 +17,7 @@ def test_the_scenarios_of_the_package_can_be_read() -> None:
     assert names() == [
         "content",
         "cube",
+        "load",
         "random",
         "random-content",
         "random-cube",
@@ -54,8 +55,8 @@ def test_a_mistake_in_a_scenario_is_named(tmp_path: Path, text: str, complaint: 
 
 def test_an_unknown_scenario_is_answered_with_those_there_are() -> None:
     there = (
-        "content, cube, random, random-content, random-cube, random-reach, sequenced, sequencers, "
-        "thesis, tree"
+        "content, cube, load, random, random-content, random-cube, random-reach, sequenced, "
+        "sequencers, thesis, tree"
     )
     with pytest.raises(LocalError, match=there):
         load("forest")

@@ -64,11 +64,12 @@ class Machine:
 
 
 class Meter:
-    """Counts the signatures that a node makes and verifies."""
+    """Counts the signatures that a node makes and verifies, and the time it takes."""
 
-    __slots__ = ("signed", "verified")
+    __slots__ = ("cpu_s", "signed", "verified")
 
     def __init__(self) -> None:
+        self.cpu_s = 0.0
         self.signed = 0
         self.verified = 0
 
@@ -155,7 +156,10 @@ class BusyProcess(Process):
             spent_s += self._price_of(effect)
         spent_s += (meter.signed - signed) * costs.sign_s
         spent_s += (meter.verified - verified) * costs.verify_s
-        self._loop.after(spent_s if effects or self.running else 0.0, self._end_turn, effects)
+        if not self.running:
+            spent_s = 0.0
+        meter.cpu_s += spent_s
+        self._loop.after(spent_s, self._end_turn, effects)
 
     def _end_turn(self, effects: list[Effect]) -> None:
         self._asked = False
