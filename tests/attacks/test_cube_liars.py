@@ -5,6 +5,7 @@ from pulsarcast.model.keys import KEY_BITS, bucket_of
 from pulsarcast.model.topics import Dissemination
 from pulsarcast.protocol.dissemination.candidates import CANDIDATES_MAX, NAMED_MAX, TRIED_MAX
 from pulsarcast.protocol.dissemination.cube import LINKS_MAX, DisseminationCube
+from pulsarcast.protocol.dissemination.overlay import size_of
 from pulsarcast.protocol.inputs import PeerLost, Subscribe
 from pulsarcast.protocol.messages import (
     Contact,
@@ -29,9 +30,11 @@ HOT = topic_of(ALICE, CUBE)
 BLOCKS = [HOT.block, meta_of(ALICE).block]
 
 
-def author(*members: str) -> tuple[Solo, Cid, DisseminationCube]:
+def author(
+    *members: str, parameters: Parameters | None = None
+) -> tuple[Solo, Cid, DisseminationCube]:
     """The author of a cube, and some who have told it that they are members."""
-    solo = Solo().start()
+    solo = Solo(parameters=parameters).start()
     topic = solo.create(CUBE)
     for member in members:
         solo.hear(peer(member), Meet(topic, 0, 0))
@@ -138,13 +141,15 @@ def test_an_event_from_a_stranger_is_taken_and_the_stranger_met() -> None:
 
 
 def test_credit_is_not_beyond_the_window_however_often_one_is_met() -> None:
-    solo, topic, cube = author("greedy")
+    window = 20_000
+    solo, topic, cube = author("greedy", parameters=Parameters(window_bytes=window))
     for _ in range(10):
         solo.hear(peer("greedy"), Credit(topic, 1_000_000), Meet(topic, 0, 0))
-    assert cube.links[peer("greedy")].credit == Parameters().window
-    for _ in range(Parameters().window + 20):
+    assert cube.links[peer("greedy")].credit == window
+    for _ in range(100):
         solo.publish(topic)
-    assert len(solo.sent_to(peer("greedy"), EventMessage)) == Parameters().window
+    sizes = [size_of(each.block) for each in solo.sent_to(peer("greedy"), EventMessage)]
+    assert window <= sum(sizes) < window + sizes[-1]
     assert cube.links[peer("greedy")].behind
 
 

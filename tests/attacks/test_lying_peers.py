@@ -8,6 +8,7 @@ import pytest
 from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid, PeerId, cid_of
 from pulsarcast.protocol.dissemination.member_search import REFERRALS_MAX
+from pulsarcast.protocol.dissemination.overlay import size_of
 from pulsarcast.protocol.inputs import Subscribe
 from pulsarcast.protocol.limits import COUNT_MAX, HOPS_MAX, PATH_MAX
 from pulsarcast.protocol.messages import (
@@ -67,8 +68,8 @@ def attempt_at(parent: Parent) -> int:
     return [join.attempt for join in parent.joins if join.topic == OPEN.cid][-1]
 
 
-def root_with_children(*children: str) -> tuple[Solo, Cid]:
-    solo = Solo().start()
+def root_with_children(*children: str, parameters: Parameters | None = None) -> tuple[Solo, Cid]:
+    solo = Solo(parameters=parameters).start()
     topic = solo.create()
     for child in children:
         solo.hear(peer(child), Join(topic, 1, Role.MEMBER, solo.me, False, False))
@@ -301,15 +302,16 @@ def test_another_peers_answer_to_our_question_is_not_heard() -> None:
 
 def test_credit_beyond_all_bounds_is_no_credit() -> None:
     """Credits overflow: a neighbour may take a window of events, whatever it says it can take."""
-    solo, topic = root_with_children("greedy")
+    window = 20_000
+    solo, topic = root_with_children("greedy", parameters=Parameters(window_bytes=window))
     greedy = peer("greedy")
     for _ in range(10):
         solo.hear(greedy, Credit(topic, COUNT_MAX))
-    window = Parameters().window
-    for _ in range(window + 50):
+    for _ in range(100):
         solo.publish(topic)
-    assert len(solo.sent_to(greedy, EventMessage)) == window
-    assert solo.topic(topic).overlay.links[greedy].credit == 0
+    sizes = [size_of(each.block) for each in solo.sent_to(greedy, EventMessage)]
+    assert window <= sum(sizes) < window + sizes[-1]
+    assert solo.topic(topic).overlay.links[greedy].credit == window - sum(sizes)
 
 
 def test_credit_from_a_stranger_is_worth_nothing() -> None:
@@ -322,7 +324,8 @@ def test_credit_from_a_stranger_is_worth_nothing() -> None:
 
 def test_a_neighbour_that_never_gives_credit_back_costs_no_memory() -> None:
     """Design 6: memory never grows with a slow peer; it is left to recover by history."""
-    solo, topic = root_with_children("slow")
+    parameters = Parameters(window_bytes=200_000)
+    solo, topic = root_with_children("slow", parameters=parameters)
     for _ in range(1000):
         solo.publish(topic)
     footprint = solo.node.footprint()
@@ -331,7 +334,7 @@ def test_a_neighbour_that_never_gives_credit_back_costs_no_memory() -> None:
     after = solo.node.footprint()
     assert {kind for kind in after if after[kind] > footprint[kind]} <= {"timers", "dht_held"}
     assert solo.topic(topic).overlay.links[peer("slow")].behind
-    solo.hear(peer("slow"), Credit(topic, 128))
+    solo.hear(peer("slow"), Credit(topic, 100_000))
     assert solo.sent_to(peer("slow"), FrontierPage), "it is told to compare"
 
 

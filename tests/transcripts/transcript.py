@@ -131,8 +131,8 @@ class Transcript:
             case Range(blocks=blocks, more=more):
                 names = " ".join(self._event(decode_event(block).cid) for block in blocks)
                 return f"range {names or 'of nothing'}{', more' if more else ''}"
-            case Credit(count=count):
-                return f"credit {count}"
+            case Credit(size=size):
+                return f"credit {size}"
             case _:
                 return type(message).__name__
 

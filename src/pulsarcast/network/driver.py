@@ -79,6 +79,8 @@ from pulsarcast.protocol.inputs import (
     FindPeer,
     Halt,
     Input,
+    LinkFree,
+    LinkFull,
     MessageReceived,
     Now,
     PeerLost,
@@ -463,6 +465,15 @@ class Driver:
     def lost(self, peer: PeerId) -> None:
         """A connection ended."""
         self._inputs.append(PeerLost(peer))
+
+    def filled(self, peer: PeerId) -> None:
+        """Much waits for a peer."""
+        self._inputs.append(LinkFull(peer))
+
+    def freed(self, peer: PeerId) -> None:
+        """What waited for a peer has left."""
+        self._inputs.append(LinkFree(peer))
+        self._give_way()
 
     def wanted(self, peer: PeerId) -> None:
         """Nobody knows where a peer is."""

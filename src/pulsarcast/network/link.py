@@ -42,6 +42,9 @@ from pulsarcast.wire.parts import PART_BYTES, Joiner
 PROTOCOL: Final = "/pulsarcast/3.0.0"
 READ_BYTES_MAX: Final = 64 * 1024
 """What one call takes from the socket."""
+WINDOW_BYTES: Final = 2 * 1024 * 1024
+"""What the peer may send of frames before it hears from this node: they are taken as they come, and
+a node may be busy for 100 ms where the line carries 100 Mbit/s."""
 AHEAD_BYTES: Final = PART_BYTES
 """Payload waits in its lane while this much stands in line before it: control waits for no more."""
 NEGOTIATION_S_MAX: Final = 10.0
@@ -137,6 +140,8 @@ class Link:
         self._on_guest: Callable[[], None] | None = None
         self._over = self._closed = False
         self._failure: RemoteError | None = None
+        self._room: tuple[int, Callable[[], None]] | None = None
+        """What to call once less than this waits."""
         self._stream = stream = mux.open()
         stream.on_data = partial(self._check_answer, bytearray(), list(_GREETING))
         stream.on_end = self._end_own
@@ -170,6 +175,10 @@ class Link:
             self._stream.send(framed)
         elif not self._closed and not self._unwritable:
             self._lanes.put(topic(), framed)
+
+    def tell_when_below(self, queued_bytes: int, tell: Callable[[], None]) -> None:
+        """Call back, once, when no more than this waits; never if the connection ends before."""
+        self._room = (queued_bytes, tell)
 
     def finish(self) -> None:
         """Send no frame after those that wait already; the peer is told behind the last one."""
@@ -205,6 +214,13 @@ class Link:
 
     def _flush_more(self) -> bool:
         """Seal and write, until nothing is left or the kernel takes no more (False)."""
+        all_taken = self._write_all()
+        if self._room is not None and self.queued_bytes <= self._room[0] and self.is_open:
+            tell, self._room = self._room[1], None
+            tell()
+        return all_taken
+
+    def _write_all(self) -> bool:
         while chunk := self._take_more():
             sealed = self._noise.seal(chunk)
             sent = self._write(sealed)
@@ -440,6 +456,7 @@ class Link:
         del self._negotiating[stream]
         self._source = stream
         stream.unpace()
+        stream.window_bytes = WINDOW_BYTES
         stream.on_data = self._receive
         stream.on_end = self._end_source
         if early:

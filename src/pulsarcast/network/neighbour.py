@@ -38,6 +38,12 @@ class Listener(Protocol):
     def lost(self, peer: PeerId) -> None:
         """A connection ended, or could not be made: what we said may be lost."""
 
+    def filled(self, peer: PeerId) -> None:
+        """Much waits for a peer."""
+
+    def freed(self, peer: PeerId) -> None:
+        """What waited for a peer has left."""
+
     def wanted(self, peer: PeerId) -> None:
         """Nobody knows where a peer is: look for it, and say `found` or `not_found`."""
 
@@ -93,6 +99,7 @@ class Neighbour:
         "dial",
         "heard_s",
         "is_carrier",
+        "is_full",
         "is_relayed",
         "leaving",
         "peer",
@@ -115,6 +122,8 @@ class Neighbour:
         """Whether it is dialled as a relay, and so at its direct addresses only."""
         self.is_relayed = False
         """Whether it is dialled through a relay."""
+        self.is_full = False
+        """Whether the core was told that much waits for the peer."""
         self.waiting: list[tuple[bytes, Topic | None]] = []
         self.waiting_bytes = 0
         self.said_s = now_s

@@ -36,7 +36,12 @@ from pulsarcast.wire.framing import write_frames
 from pulsarcast.wire.hello import Hello, decode_hello, encode_hello
 
 QUEUE_BYTES_MAX: Final = 24 * 1024 * 1024
-"""What may wait for a peer that does not read; it is dropped then, and recovers by history."""
+"""What may wait for a peer; beyond, it is dropped and recovers by history. What the core sends
+without looking at `FULL_BYTES` has room: answers to few requests, and replicas."""
+FULL_BYTES: Final = 8 * 1024 * 1024
+"""Where this much waits, the core sends no more events: two windows, 7 s at 10 Mbit/s."""
+FREE_BYTES: Final = 1024 * 1024
+"""Where no more than this waits, it sends again: the largest event, so that no link idles."""
 HELLO_S_MAX: Final = 25.0
 """Longer than a dial may take: the answer may have to wait for one."""
 SEARCH_S_MAX: Final = 15.0
@@ -127,9 +132,24 @@ class Neighbours:
                 link.send_payload(frame, topic)
             self._dirty[peer] = link
             queued = link.queued_bytes
+        if queued > FULL_BYTES and not neighbour.is_full:
+            neighbour.is_full = True
+            self._await_room(neighbour)
+            self._listener.filled(peer)
         if queued > QUEUE_BYTES_MAX:
             # It takes in nothing: it will catch up by history.
             self._give_up(neighbour)
+
+    def _await_room(self, neighbour: Neighbour) -> None:
+        if neighbour.connection is not None:
+            neighbour.connection.link.tell_when_below(
+                FREE_BYTES, partial(self._found_room, neighbour)
+            )
+
+    def _found_room(self, neighbour: Neighbour) -> None:
+        neighbour.is_full = False
+        if self._neighbours.get(neighbour.peer) is neighbour:
+            self._listener.freed(neighbour.peer)
 
     def meet(self, peer: PeerId) -> None:
         """Dial a peer, with nothing to say to it yet."""
@@ -539,6 +559,8 @@ class Neighbours:
             else:
                 link.send_payload(frame, topic)
         neighbour.waiting, neighbour.waiting_bytes = [], 0
+        if neighbour.is_full:
+            self._await_room(neighbour)
         self._dirty[neighbour.peer] = link
         assert connection.said is not None
         self._listener.up(

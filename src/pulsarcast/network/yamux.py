@@ -75,6 +75,7 @@ class YamuxStream:
         "on_end",
         "queued_bytes",
         "stream_id",
+        "window_bytes",
     )
 
     def __init__(self, mux: Yamux, stream_id: int) -> None:
@@ -85,6 +86,8 @@ class YamuxStream:
         """Called when the peer sends no more: False where it closed its side, True for a reset."""
         self.queued_bytes = 0
         """What was sent and waits: for the peer's window, or for `take`."""
+        self.window_bytes = WINDOW_BYTES
+        """What the peer may send ahead, once it sends anything."""
         self._mux = mux
         self._waiting: deque[bytes | memoryview] = deque()
         self._send_window = self._receive_window = WINDOW_BYTES
@@ -194,13 +197,13 @@ class YamuxStream:
         if left < 0:
             raise RemoteError("more data than the window allows", code=Rejection.BAD_STREAM)
         self._receive_window = left
-        if left <= WINDOW_BYTES // 2 and not self._paced:
+        if left <= self.window_bytes // 2 and not self._paced:
             self._refill()
 
     def _refill(self) -> None:
         """Grant a whole window."""
-        granted = WINDOW_BYTES - self._receive_window
-        self._receive_window = WINDOW_BYTES
+        granted = self.window_bytes - self._receive_window
+        self._receive_window = self.window_bytes
         self._mux._answer(_pack(0, WINDOW_UPDATE, 0, self.stream_id, granted))
 
     def _end(self, flags: int) -> None:

@@ -227,6 +227,18 @@ class PeerLost(Struct, frozen=True):
     peer: PeerId
 
 
+class LinkFull(Struct, frozen=True):
+    """So much waits on a peer's link that more should wait elsewhere."""
+
+    peer: PeerId
+
+
+class LinkFree(Struct, frozen=True):
+    """What waited on a peer's link has left."""
+
+    peer: PeerId
+
+
 class DialledBack(Struct, frozen=True):
     """The answer to `DialBack`: the address at which the peer proved itself, or empty."""
 
@@ -290,6 +302,8 @@ Input: TypeAlias = (
     | Loaded
     | PeerUp
     | PeerLost
+    | LinkFull
+    | LinkFree
     | DialledBack
     | Relayed
     | AddressesChanged

@@ -98,10 +98,10 @@ class EventMessage(Struct, frozen=True):
 
 
 class Credit(Struct, frozen=True):
-    """The sender can take `count` more events of a topic from the receiver."""
+    """The sender can take so many more bytes of a topic's events from the receiver."""
 
     topic: Cid
-    count: Count
+    size: Count
 
 
 class RequestToPublish(Struct, frozen=True):

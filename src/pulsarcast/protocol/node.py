@@ -38,7 +38,7 @@ from pulsarcast.protocol.content.messages import (
 from pulsarcast.protocol.context import NO_PARTS, Context, Parts
 from pulsarcast.protocol.dht.expiry import Lifetime, event_lifetime, topic_lifetime
 from pulsarcast.protocol.dht.kademlia import Kademlia
-from pulsarcast.protocol.dissemination.overlay import CubeView, TreeView
+from pulsarcast.protocol.dissemination.overlay import CubeView, TreeView, size_of
 from pulsarcast.protocol.effects import Effect, Know, Reply, Stopped
 from pulsarcast.protocol.following.descriptors import Descriptors
 from pulsarcast.protocol.following.following import Following, OnDisk
@@ -61,6 +61,8 @@ from pulsarcast.protocol.inputs import (
     FindTopics,
     Halt,
     Input,
+    LinkFree,
+    LinkFull,
     Loaded,
     MessageReceived,
     MoveName,
@@ -262,6 +264,10 @@ class Node:
                 self.dht.up(given)
             case PeerLost(peer):
                 self._lost(peer)
+            case LinkFull(peer):
+                turn.filled(peer)
+            case LinkFree(peer):
+                self._freed(peer)
             case FindPeer(peer):
                 self._find_peer(peer)
             case DialledBack(peer, address):
@@ -313,7 +319,7 @@ class Node:
                 event = self.decode(block)
                 topic = self.topics.get(event.topic)
                 if topic is not None and hops:
-                    topic.flow.took_from(sender)
+                    topic.flow.took_from(sender, size_of(block))
                 self._check_parents(event)
                 if topic is not None:
                     topic.receive_live(event, sender, hops, certificate)
@@ -424,7 +430,13 @@ class Node:
             case _ as unreachable:
                 assert_never(unreachable)
 
+    def _freed(self, peer: PeerId) -> None:
+        self.turn.freed(peer)
+        for topic in list(self.topics.values()):
+            topic.flow.freed(peer)
+
     def _lost(self, peer: PeerId) -> None:
+        self.turn.full.pop(peer, None)
         self.dht.lost(peer)
         self.outside.lost(peer)
         self.fencing.lost(peer)

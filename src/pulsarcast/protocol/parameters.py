@@ -48,8 +48,9 @@ class Parameters(Struct, frozen=True):
     """Nearest members to compare frontiers with. Half of all deep buckets hold one or two."""
 
     # Events.
-    window: int = 256
-    """Events per neighbour and topic in flight before credit must come back."""
+    window_bytes: int = 4 * 1024 * 1024
+    """Bytes of events per neighbour and topic in flight before credit must come back: four of the
+    largest, and 300 ms at 100 Mbit/s."""
     gap_delay_s: float = 0.5
     """How long missing events may take to arrive live before they are asked for."""
     range_bytes_max: int = 256 * 1024

@@ -23,6 +23,10 @@ Then: TypeAlias = Callable[[], None]
 AnswerT = TypeVar("AnswerT", bound=Answer)
 
 
+WAITING_MAX = 64
+"""Bounds the answers that wait for room on one peer's link."""
+
+
 class Turn:
     """Collects effects, and keeps the continuations that run when the driver answers them."""
 
@@ -33,6 +37,8 @@ class Turn:
         self.now = 0.0
         self.wall_us = 0
         self.effects: list[Effect] = []
+        self.full: dict[PeerId, list[Then]] = {}
+        """The peers for which much waits on their link already, and what waits until it left."""
         self._token = 0
         self._timers: dict[int, Then] = {}
         self._loads: dict[int, Callable[[Answer], None]] = {}
@@ -75,6 +81,23 @@ class Turn:
     def jitter(self, delay_s: float) -> float:
         """Spread a delay by a quarter either way, so that peers do not act in step."""
         return delay_s * (0.75 + 0.5 * self.rng.random())
+
+    def when_room(self, peer: PeerId, then: Then) -> None:
+        """Run `then` once a peer's link is not full; beyond a bound it is left out."""
+        waiting = self.full.get(peer)
+        if waiting is None:
+            then()
+        elif len(waiting) < WAITING_MAX:
+            waiting.append(then)
+
+    def filled(self, peer: PeerId) -> None:
+        """Much waits on a peer's link."""
+        self.full.setdefault(peer, [])
+
+    def freed(self, peer: PeerId) -> None:
+        """What waited on a peer's link has left."""
+        for then in self.full.pop(peer, ()):
+            self.when_room(peer, then)
 
     def persist(self, *writes: Write, then: Then | None = None) -> None:
         """Write to disk; `then` runs once it is synced."""

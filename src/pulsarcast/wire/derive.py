@@ -3,17 +3,17 @@
 A field's type and checks (`protocol/fields.py`) become a shape, a record's shapes become source,
 and Python compiles it. For `Credit`, for example:
 
-    def pack(it): return _Frame(credit={"topic": it.topic, "count": it.count})
+    def pack(it): return _Frame(credit={"topic": it.topic, "size": it.size})
 
     def _read_Credit(given):
-        count = given.count
-        if count > 4294967295:
-            raise _refusal('Credit.count breaks Bound(low=0, high=4294967295)')
-        return Credit(_check_cid(given.topic), count)
+        size = given.size
+        if size > 4294967295:
+            raise _refusal('Credit.size breaks Bound(low=0, high=4294967295)')
+        return Credit(_check_cid(given.topic), size)
 
     def size(it):
         size = 38
-        if n := it.count: size += (n.bit_length() * 9 + 128) >> 6
+        if n := it.size: size += (n.bit_length() * 9 + 128) >> 6
         return size + ((size.bit_length() * 9 + 128) >> 6)
 
 `source_of` shows it for any kind. Packing trusts the node's own core; reading trusts no peer.

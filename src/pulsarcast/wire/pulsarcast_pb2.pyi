@@ -188,12 +188,12 @@ class Event(_message.Message):
     def __init__(self, block: _Optional[bytes] = ..., hops: _Optional[int] = ..., certificate: _Optional[bytes] = ...) -> None: ...
 
 class Credit(_message.Message):
-    __slots__ = ("topic", "count")
+    __slots__ = ("topic", "size")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
-    COUNT_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
     topic: bytes
-    count: int
-    def __init__(self, topic: _Optional[bytes] = ..., count: _Optional[int] = ...) -> None: ...
+    size: int
+    def __init__(self, topic: _Optional[bytes] = ..., size: _Optional[int] = ...) -> None: ...
 
 class RequestToPublish(_message.Message):
     __slots__ = ("block", "replicated", "settled")

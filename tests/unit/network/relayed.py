@@ -54,6 +54,12 @@ class Ear:
     def lost(self, peer: PeerId) -> None:
         self.story.append("lost")
 
+    def filled(self, peer: PeerId) -> None:
+        pass
+
+    def freed(self, peer: PeerId) -> None:
+        pass
+
     def wanted(self, peer: PeerId) -> None:
         self.story.append("wanted")
 

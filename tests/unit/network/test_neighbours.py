@@ -15,7 +15,7 @@ from pulsarcast.network import neighbours as neighbours_module
 from pulsarcast.network.addresses import AddressBook
 from pulsarcast.network.host import Host
 from pulsarcast.network.link import Link
-from pulsarcast.network.neighbours import Neighbours
+from pulsarcast.network.neighbours import FULL_BYTES, QUEUE_BYTES_MAX, Neighbours
 from pulsarcast.protocol.messages import Contact, Peers
 from pulsarcast.wire.framing import write_frames
 from pulsarcast.wire.hello import Hello, encode_hello
@@ -44,6 +44,12 @@ class Ear:
 
     def lost(self, peer: PeerId) -> None:
         self.story.append("lost")
+
+    def filled(self, peer: PeerId) -> None:
+        self.story.append("full")
+
+    def freed(self, peer: PeerId) -> None:
+        self.story.append("free")
 
     def wanted(self, peer: PeerId) -> None:
         self.looked_for.append(peer)
@@ -305,13 +311,31 @@ def test_a_peer_that_does_not_read_is_dropped_before_memory_is_full() -> None:
             await until(lambda: one.ear.story == ["up"])
             # Nobody runs the link: nothing is read.
             frame = bytes(100_000)
-            for _ in range(200):
+            said = 0
+            while one.ear.story[-1] != "lost":
                 one.say(two, frame)
-                if one.ear.story != ["up"]:
-                    break
-            assert one.ear.story == ["up", "lost"]
+                said += len(frame)
+                if one.ear.story[-1] == "full":
+                    assert said > FULL_BYTES
+            assert one.ear.story == ["up", "full", "lost"]
+            assert QUEUE_BYTES_MAX < said < 2 * QUEUE_BYTES_MAX
             assert one.host.connection_count == 0
             link.close()
+
+    play(scene)
+
+
+def test_a_link_that_was_full_is_free_once_the_peer_has_read() -> None:
+    async def scene() -> None:
+        async with someone(1) as one, someone(2) as two:
+            two.knows(one)
+            two.neighbours.meet(one.peer)
+            await until(lambda: one.ear.story == ["up"])
+            for _ in range(FULL_BYTES // 100_000 + 1):
+                one.neighbours.send(two.peer, write_frames([b"x" * 100_000]))
+            assert one.ear.story == ["up", "full"]
+            one.neighbours.flush()
+            await until(lambda: one.ear.story == ["up", "full", "free"])
 
     play(scene)
 

@@ -210,7 +210,7 @@ def test_a_sample_of_every_kind_passes_and_breaks_every_check_of_every_field(kin
 def test_a_field_without_a_bound_is_a_mistake() -> None:
     class Credit(msgspec.Struct):
         topic: Cid
-        count: int
+        size: int
 
     class Leave(msgspec.Struct):
         topic: bytes
@@ -228,7 +228,7 @@ def test_a_type_and_the_schema_have_the_same_fields() -> None:
     class Bare(msgspec.Struct):
         topic: Cid
 
-    with pytest.raises(TypeError, match="count"):
+    with pytest.raises(TypeError, match="size"):
         derive.derive(Bare, "credit")
 
 

@@ -417,7 +417,7 @@ class Replication:
             else:
                 self._turn.send(sender, StoreBlocks(message.request, tuple(blocks)))
 
-        load_next()
+        self._turn.when_room(sender, load_next)
 
     # Blocks that belong to other peers.
 

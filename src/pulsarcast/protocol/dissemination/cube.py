@@ -24,7 +24,7 @@ from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.candidates import Candidates
 from pulsarcast.protocol.dissemination.cluster import Clusters
 from pulsarcast.protocol.dissemination.join_search import JoinSearch
-from pulsarcast.protocol.dissemination.overlay import CubeView, Link, OverlayOwner
+from pulsarcast.protocol.dissemination.overlay import CubeView, Link, OverlayOwner, size_of
 from pulsarcast.protocol.effects import Send
 from pulsarcast.protocol.messages import (
     Contact,
@@ -330,7 +330,7 @@ class DisseminationCube:
         old = self.links.pop(peer, None)
         if len(self.links) >= LINKS_MAX:
             self._forget_one()
-        self.links[peer] = Link(self.parameters.window, self.turn.now)
+        self.links[peer] = Link(self.parameters.window_bytes, self.turn.now)
         self.members.add(peer)
         self.candidates.met(peer)
         if old is not None and old.behind:
@@ -474,12 +474,15 @@ class DisseminationCube:
         if source is not None and via_overlay:
             level = self.members.bucket(source)
         effects = self.turn.effects
+        size = size_of(message.block)
         for _, members in self.members.below(level):
-            child = self._first_ready(members, source)
+            child = self._first_ready(members, source, size)
             if child is not None:
                 effects.append(Send(child, message))
 
-    def _first_ready(self, members: list[PeerId], source: PeerId | None) -> PeerId | None:
+    def _first_ready(
+        self, members: list[PeerId], source: PeerId | None, size: int
+    ) -> PeerId | None:
         """The first of a bucket that can take an event; the others hear of it through that one.
 
         A member without credit may have missed the event, and compares frontiers later.
@@ -488,9 +491,9 @@ class DisseminationCube:
             link = self.links.get(peer)
             if peer == source or link is None:
                 continue
-            if link.credit > 0:
-                link.credit -= 1
+            if peer in self.turn.full:
+                link.behind = True
+            elif link.spend(size):
                 link.unheard = True
                 return peer
-            link.behind = True
         return None

@@ -18,6 +18,14 @@ from pulsarcast.protocol.messages import (
     Status,
 )
 
+ENVELOPE_BYTES = 256
+"""What an event costs beside its block: many small ones fill memory, too."""
+
+
+def size_of(block: bytes) -> int:
+    """What an event costs in credit."""
+    return len(block) + ENVELOPE_BYTES
+
 
 class Link:
     """The event flow between the node and one neighbour in an overlay."""
@@ -26,15 +34,23 @@ class Link:
 
     def __init__(self, credit: int, now: float) -> None:
         self.credit = credit
-        """Events that the neighbour may still be sent."""
+        """Bytes of events that the neighbour may still be sent; the last event may go beyond."""
         self.taken = 0
-        """Events that the neighbour has sent since it last got credit."""
+        """Bytes of events that the neighbour has sent since it last got credit."""
         self.behind = False
-        """The neighbour ran out of credit and has missed events: it must compare frontiers."""
+        """The neighbour could not take an event that it may lack: it must compare frontiers."""
         self.heard_s = now
         self.since_s = now
         self.unheard = False
         """The neighbour was sent events, and has said nothing since."""
+
+    def spend(self, size: int) -> bool:
+        """Use credit for an event of this size; without any left, the neighbour falls behind."""
+        if self.credit <= 0:
+            self.behind = True
+            return False
+        self.credit -= size
+        return True
 
     def heard(self, now: float) -> None:
         """The neighbour is alive."""

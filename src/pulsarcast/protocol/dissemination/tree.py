@@ -19,7 +19,7 @@ from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.handing_down import HandingDown
 from pulsarcast.protocol.dissemination.join_search import JoinSearch
-from pulsarcast.protocol.dissemination.overlay import Link, OverlayOwner, TreeView
+from pulsarcast.protocol.dissemination.overlay import Link, OverlayOwner, TreeView, size_of
 from pulsarcast.protocol.effects import Send
 from pulsarcast.protocol.messages import (
     Contact,
@@ -184,7 +184,7 @@ class DisseminationTree:
             del self.children[sender]
         self.parent, self.path, self.is_root = sender, message.path, False
         self._below_private = message.private_root
-        self.links[sender] = Link(self.parameters.window, self.turn.now)
+        self.links[sender] = Link(self.parameters.window_bytes, self.turn.now)
         self.search.end_lookout()
         if merged:
             self.counts["tree_merge"] += 1
@@ -263,7 +263,7 @@ class DisseminationTree:
         if sender == self.parent:
             self.parent = None
             self.path = ()
-        self.links[sender] = Link(self.parameters.window, self.turn.now)
+        self.links[sender] = Link(self.parameters.window_bytes, self.turn.now)
         self._answer(sender, message)
         self.owner.welcome(sender, fresh=message.fresh)
         if not self.attached:
@@ -463,15 +463,15 @@ class DisseminationTree:
         self, message: EventMessage, *, source: PeerId | None, via_overlay: bool = True
     ) -> None:
         """Pass an event on, up and down, never back where it came from (thesis, algorithm 4)."""
-        effects = self.turn.effects
+        effects, full = self.turn.effects, self.turn.full
+        size = size_of(message.block)
         for peer, link in self.links.items():
             if peer == source:
                 continue
-            if link.credit > 0:
-                link.credit -= 1
-                effects.append(Send(peer, message))
-            else:
+            if peer in full:
                 link.behind = True
+            elif link.spend(size):
+                effects.append(Send(peer, message))
 
     def send_children(self, make: Callable[[], Message]) -> None:
         """Say the same to all children."""

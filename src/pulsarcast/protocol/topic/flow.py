@@ -1,18 +1,23 @@
 """Flow control: gives neighbours credit to send events (docs/spec/pulsarcast.md, Flow control).
 
-A neighbour may send as many events as it has credit for. If the node's disk cannot keep up, the
-node gives no more credit, and the neighbour skips events. Once it has credit again, the two compare
-frontiers.
+Credit counts bytes. A neighbour may send an event as long as it has any credit left, so that every
+window has room for the largest event. If the node's disk cannot keep up, the node gives no more
+credit, and the neighbour skips events; so it does where too much waits on the link to it already.
+Once the neighbour can send again, the two compare frontiers.
 """
 
 from pulsarcast.model.ids import PeerId
-from pulsarcast.protocol.dissemination.overlay import Forwarding
+from pulsarcast.protocol.dissemination.overlay import Forwarding, Link
+from pulsarcast.protocol.limits import COUNT_MAX
 from pulsarcast.protocol.messages import Credit
 from pulsarcast.protocol.topic.sharing import Sharing
 from pulsarcast.protocol.topic.state import TopicState
 
 UNSYNCED_MAX = 4096
 """Bounds the events on their way to the disk; above it neighbours get no more credit."""
+UNSYNCED_BYTES_MAX = 4 * 1024 * 1024
+"""Bounds their bytes. Nothing but the node's own disk is waited for, so that no cycle of links
+waits for itself."""
 
 
 class FlowControl:
@@ -21,7 +26,7 @@ class FlowControl:
     def __init__(self, state: TopicState, overlay: Forwarding, sharing: Sharing) -> None:
         self._topic = state.id
         self._turn = state.context.turn
-        self._window = state.context.parameters.window
+        self._window = state.context.parameters.window_bytes
         self._counts = state.context.counts
         self._log = state.log
         self._overlay = overlay
@@ -29,7 +34,7 @@ class FlowControl:
         self._withholds_credit = False
         """Whether credit is withheld until the disk has caught up."""
 
-    def took_from(self, sender: PeerId) -> None:
+    def took_from(self, sender: PeerId, size: int) -> None:
         """A peer sent an event: it uses credit, even if the event is refused.
 
         A neighbour gets more credit, if the disk keeps up.
@@ -38,32 +43,48 @@ class FlowControl:
         if link is None:
             self._overlay.receive_from_stranger(sender)
             return
-        link.taken += 1
+        link.taken += size
         if link.taken < self._window // 2:
             return
-        if self._log.unsynced < UNSYNCED_MAX:
-            self._turn.send(sender, Credit(self._topic, link.taken))
-            link.taken = 0
+        if self._disk_keeps_up:
+            self._give(sender, link)
         else:
             self._withholds_credit = True
 
+    @property
+    def _disk_keeps_up(self) -> bool:
+        log = self._log
+        return log.unsynced < UNSYNCED_MAX and log.unsynced_bytes < UNSYNCED_BYTES_MAX
+
+    def _give(self, peer: PeerId, link: Link) -> None:
+        self._turn.send(peer, Credit(self._topic, min(link.taken, COUNT_MAX)))
+        link.taken = 0
+
     def synced(self) -> None:
         """The disk may have caught up: neighbours get the credit that was withheld."""
-        if not self._withholds_credit or self._log.unsynced >= UNSYNCED_MAX:
+        if not self._withholds_credit or not self._disk_keeps_up:
             return
         self._withholds_credit = False
         for peer, link in self._overlay.links.items():
             if link.taken:
-                self._turn.send(peer, Credit(self._topic, link.taken))
-                link.taken = 0
+                self._give(peer, link)
 
     def receive(self, sender: PeerId, message: Credit) -> None:
         """A neighbour can take more events; if it missed some, compare frontiers."""
         link = self._overlay.links.get(sender)
         if link is None:
             return
-        link.credit = min(link.credit + message.count, self._window)
-        if link.behind:
+        link.credit = min(link.credit + message.size, self._window)
+        self._catch_up(sender, link)
+
+    def freed(self, peer: PeerId) -> None:
+        """The link to a peer has room again; if it missed events, compare frontiers."""
+        link = self._overlay.links.get(peer)
+        if link is not None:
+            self._catch_up(peer, link)
+
+    def _catch_up(self, peer: PeerId, link: Link) -> None:
+        if link.behind and link.credit > 0 and peer not in self._turn.full:
             link.behind = False
             self._counts["fell_behind"] += 1
-            self._sharing.show(sender, answer=True)
+            self._sharing.show(peer, answer=True)

@@ -59,6 +59,7 @@ class TopicLog:
         """The index up to which the application has been given all events."""
         self.unsynced = 0
         """Events on their way to the disk."""
+        self.unsynced_bytes = 0
         self.last_seen: Cid | None = None
         self.is_newest_loaded = False
         """Whether, after a restart, the newest event of the log is known."""
@@ -102,10 +103,13 @@ class TopicLog:
         index = self.newest
         self.last_seen = event.cid
         self.unsynced += 1
+        size = len(event.block)
+        self.unsynced_bytes += size
         self._pending[index] = (event.numbered_by, *event.sequence)
 
         def synced() -> None:
             self.unsynced -= 1
+            self.unsynced_bytes -= size
             self._synced = index
             del self._pending[index]
             then(index)

@@ -86,6 +86,9 @@ class Sharing:
         )
 
         def found(answer: Events) -> None:
+            self._turn.when_room(sender, lambda: send(answer))
+
+        def send(answer: Events) -> None:
             blocks = tuple(event.block for _, event in answer.events)
             last = answer.events[-1][1].sequence.number if answer.events else message.last
             held = self._frontier.high(message.publisher, message.epoch)

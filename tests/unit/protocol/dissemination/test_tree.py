@@ -592,15 +592,15 @@ def test_a_neighbour_without_credit_gets_nothing_and_is_known_to_be_behind() -> 
     join = Join(TOPIC, 1, Role.MEMBER, grove.root, False, False)
     grove.act(root, lambda: root.hear(child, join))
     sent(grove, root)
-    window = Parameters().window
-    message = EventMessage(b"an event", 1)
+    message = EventMessage(bytes(999_744), 1)
 
     def forward_many() -> None:
-        for _ in range(window + 10):
+        for _ in range(10):
             root.tree.forward(message, source=None)
 
     grove.act(root, forward_many)
-    assert len(sent(grove, root)) == window
+    assert Parameters().window_bytes // 1_000_000 == 4
+    assert len(sent(grove, root)) == 5
     assert root.tree.links[child].behind
 
 
