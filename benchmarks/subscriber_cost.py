@@ -8,7 +8,7 @@ Real links and disks; payloads of 256 bytes. One node publishes, the others subs
 with a fan-out of 2 have an inner node, and as many peers as replication asks for; with two nodes
 every event costs a search for peers. Without `--rate` the publisher is as fast as the nodes let it
 be; with `--batch` it publishes that many events at a time. `--profile` writes the profile of the
-subscriber with the most children, which makes that process slower.
+subscriber with the most children, in CPU time, which makes that process slower.
 
 Prints a line of JSON per process, the publisher last, and one for all: CPU milliseconds (user and
 system), commits, messages and bytes per delivery of that process, and latency from publication to
@@ -130,7 +130,7 @@ async def _listen(home: Path, fanout: int, place: int, delivered: Any, pipe: Con
                     pipe.send((meter.read(), latencies.copy()))
                     latencies.clear()
                     if asked == "profile":
-                        profile = cProfile.Profile()
+                        profile = cProfile.Profile(time.thread_time)
                         profile.enable()
             nursery.cancel_scope.cancel()
 

@@ -389,23 +389,25 @@ class Driver:
 
     # What the application asks.
 
-    def ask(
-        self, make: Callable[[int], Command], then: Callable[[Reply], None] | None = None
-    ) -> None:
-        """Hand the core a command, made with its call number; `then` hears the reply."""
-        self.ask_some([(make, then)])
+    def tell(self, make: Callable[[int], Command]) -> None:
+        """Hand the core a command, made with its call number, and carry it out at once."""
+        self._call += 1
+        self.take(make(self._call))
+        self.settle()
 
-    def ask_some(
-        self,
-        asked: Iterable[tuple[Callable[[int], Command], Callable[[Reply], None] | None]],
+    def ask(
+        self, asked: Iterable[tuple[Callable[[int], Command], Callable[[Reply], None]]]
     ) -> None:
-        """Hand the core several commands whose writes then go to the disk together."""
+        """Hand the core commands, made with their call numbers; each `then` hears the reply.
+
+        Their writes go to the disk together, and with those of all callers that the loop wakes in
+        the same pass: one commit answers several callers, who ask again at the same time.
+        """
         for make, then in asked:
             self._call += 1
-            if then is not None:
-                self._replies[self._call] = then
+            self._replies[self._call] = then
             self.take(make(self._call))
-        self.settle()
+        self._give_way()
 
     # What the neighbours report.
 

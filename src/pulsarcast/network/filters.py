@@ -58,7 +58,7 @@ class Filters:
             }
             for cid, sid in unread:
                 if (cid, sid) in before:
-                    driver.ask(partial(end_of, cid, sid))
+                    driver.tell(partial(end_of, cid, sid))
             before = unread
 
     def make_way(self, driver: Driver, cid: Cid, wanted: Filter | None) -> None:
@@ -92,7 +92,7 @@ class Filters:
             # The topic goes, and its log. Its next one counts anew: no place must outlive this.
             self._offsets.drop_topic(driver, topic.id)
         for sid in sids:
-            driver.ask(partial(end_of, topic.id, sid))
+            driver.tell(partial(end_of, topic.id, sid))
 
     def _unread(self, topic: ContentTopic) -> list[int]:
         """What nobody reads, oldest first."""

@@ -514,7 +514,7 @@ class Node:
 
         for first in range(0, len(events), TOGETHER):
             some = range(first, min(first + TOGETHER, len(events)))
-            self._running.ask_some([asking(place) for place in some])
+            self._running.ask([asking(place) for place in some])
             await trio.lowlevel.checkpoint()
         if events:
             await answered.wait()
@@ -686,7 +686,7 @@ class Node:
             return
         *others, last = routed.wanted
         for sid in others:
-            self._running.ask(partial(end_of, cid, sid))
+            self._running.tell(partial(end_of, cid, sid))
         await self._ask(partial(end_of, cid, last))
 
     async def history(
@@ -845,7 +845,7 @@ class Node:
             replies.append(reply)
             answered.set()
 
-        self._running.ask(make, then)
+        self._running.ask([(make, then)])
         await answered.wait()
         return replies[0]
 
