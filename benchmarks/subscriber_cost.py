@@ -35,6 +35,7 @@ from typing import Any, Final
 import trio
 
 from pulsarcast import DeliveryOrder, Node, Publication, Topic, TopicSettings
+from pulsarcast.network.collecting import collect_seldom
 from pulsarcast.network.insight import Insight
 from pulsarcast.protocol.parameters import Parameters
 
@@ -57,6 +58,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--profile", type=Path)
     given = parser.parse_args()
+    collect_seldom()  # As a daemon does.
     fork = multiprocessing.get_context("fork")
     delivered = fork.Array("q", given.nodes - 1, lock=False)
     pipes: list[Connection] = []

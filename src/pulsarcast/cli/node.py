@@ -145,11 +145,13 @@ def run_daemon(home: Path, flags: dict[str, Value], on_ready: Callable[[Running]
         from pulsarcast.daemon import logs
         from pulsarcast.daemon.daemon import initialize, run
         from pulsarcast.daemon.settings import load_settings
+        from pulsarcast.network.collecting import collect_seldom
     try:
         settings = load_settings(home, os.environ, flags)
         logs.set_up(settings)
         if not (home / "key").exists():
             initialize(home)
+        collect_seldom()
         trio.run(lambda: run(home, settings, on_ready=on_ready))
     except LocalError as error:
         fail(_with_advice(error, home))

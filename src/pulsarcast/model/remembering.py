@@ -16,25 +16,47 @@ from pulsarcast.model.events import EventDescriptor
 class RememberedVerification:
     """Decodes each event once, and keeps the result for the most recent ones."""
 
-    __slots__ = ("_decode_event", "_known", "_most")
+    __slots__ = ("_bytes", "_bytes_max", "_count_max", "_decode_event", "_known")
 
-    def __init__(self, decode_event: Callable[[bytes], EventDescriptor], most: int) -> None:
+    def __init__(
+        self,
+        decode_event: Callable[[bytes], EventDescriptor],
+        count_max: int,
+        bytes_max: int | None = None,
+    ) -> None:
         self._decode_event = decode_event
-        self._most = most
+        self._count_max = count_max
+        self._bytes_max = bytes_max
+        self._bytes = 0
         self._known: dict[bytes, EventDescriptor | RemoteError] = {}
 
     def __call__(self, block: bytes) -> EventDescriptor:
         """The event in these bytes; raises RemoteError where they are none."""
         known = self._known.get(block)
         if known is None:
-            known = self._known[block] = self._verify(block)
-            if len(self._known) > self._most:
-                # The first one in was decided on longest ago: it has travelled by now.
-                del self._known[next(iter(self._known))]
+            known = self._verify(block)
+            self._remember(block, known)
         if isinstance(known, RemoteError):
             # A new one each time: an error that is raised again collects one more traceback.
             raise RemoteError(str(known), known.verdict, code=known.code)
         return known
+
+    def know(self, event: EventDescriptor) -> None:
+        """Take an event that the node itself made or verified."""
+        if event.block not in self._known:
+            self._remember(event.block, event)
+
+    def _remember(self, block: bytes, known: EventDescriptor | RemoteError) -> None:
+        self._known[block] = known
+        self._bytes += len(block)
+        while len(self._known) > self._count_max or self._is_too_large():
+            # The first one in was decided on longest ago: it has travelled by now.
+            oldest = next(iter(self._known))
+            del self._known[oldest]
+            self._bytes -= len(oldest)
+
+    def _is_too_large(self) -> bool:
+        return self._bytes_max is not None and self._bytes > self._bytes_max
 
     def _verify(self, block: bytes) -> EventDescriptor | RemoteError:
         try:

@@ -95,7 +95,7 @@ from pulsarcast.protocol.limits import ADDRESSES_MAX
 from pulsarcast.protocol.messages import Contact, DialAnswer, Message, ReachChanged, topic_of
 from pulsarcast.protocol.node import Node as Core
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.store import PutState, StateRow
+from pulsarcast.protocol.store import PutEvent, PutState, StateRow
 from pulsarcast.storage.sqlite import SqliteStore
 from pulsarcast.wire.codec import decode, encode
 from pulsarcast.wire.framing import write_frames
@@ -117,8 +117,11 @@ FAILURES_LOGGED_MAX: Final = 256
 answer: strangers choose whom a node dials."""
 LISTENED: Final = "listened"
 """The table of ports that the node took where any would do."""
-REMEMBERED_MAX: Final = 256
-"""Events whose signatures need not be looked at again."""
+REMEMBERED_MAX: Final = 2048
+"""Events that are not decoded and verified again: several credit windows, since a node that falls
+behind is given events by the tree, by recovery and as replicas."""
+REMEMBERED_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Their bytes."""
 
 RECONNECT_S: Final = 0.5
 """Between the end of connections from an address that is gone and new ones: what waited for the old
@@ -198,11 +201,14 @@ class Driver:
             is_neighbour=self.neighbours.is_neighbour,
         )
         self.punching = Punching(self.host, self.neighbours, lambda: self.addresses)
+        self._verification = RememberedVerification(
+            decode_event, REMEMBERED_MAX, REMEMBERED_BYTES_MAX
+        )
         self.core = Core(
             identity,
             Random(int.from_bytes(os.urandom(32))),
             parameters or Parameters(),
-            decode_event=RememberedVerification(decode_event, REMEMBERED_MAX),
+            decode_event=self._verification,
         )
         self.stopped = trio.Event()
         self.started = trio.Event()
@@ -519,6 +525,9 @@ class Driver:
                 neighbours.send(effect.peer, self._frame, self._topic)
             elif isinstance(effect, Persist):
                 self.disk.persist(effect)
+                for write in effect.writes:
+                    if type(write) is PutEvent:  # The node made the event, or has verified it.
+                        self._verification.know(write.event)
             elif isinstance(effect, Deliver):
                 self._deliveries += 1
                 if self._trace is not None:

@@ -20,6 +20,7 @@ import trio
 
 from pulsarcast.model.errors import LocalError, PulsarcastError
 from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.network.collecting import collect_seldom
 from pulsarcast.testbed.contestants.contestants import Contestant, Filtering, Opener, Seat, Settings
 from pulsarcast.testbed.ledger import Ledger, Teller
 from pulsarcast.testbed.lifelines import end_with
@@ -108,6 +109,7 @@ def _detach(control: socket.socket, home: Path, parent: int) -> None:
     # A library that warns is no reason for a node to fall.
     warnings.resetwarnings()
     gc.enable()
+    collect_seldom()
 
 
 class _Line:

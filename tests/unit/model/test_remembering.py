@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,3 +30,23 @@ def test_events_and_errors_are_remembered_and_the_oldest_forgotten() -> None:
     remembered(b"third")
     remembered(b"good")
     assert asked == [b"good", b"bad", b"third", b"good"]
+
+
+def test_as_many_bytes_are_remembered_as_allowed_and_an_event_that_the_node_made_is() -> None:
+    asked = list[bytes]()
+
+    def decode(block: bytes) -> Any:
+        asked.append(block)
+        return object()
+
+    typed: Callable[[bytes], EventDescriptor] = decode
+    remembered = RememberedVerification(typed, 10, bytes_max=8)
+    made: Any = SimpleNamespace(block=b"made")
+    remembered.know(made)
+    remembered.know(made)
+    assert remembered(b"made") is made
+    remembered(b"four")
+    remembered(b"more")
+    assert asked == [b"four", b"more"]
+    remembered(b"made")
+    assert asked == [b"four", b"more", b"made"]
