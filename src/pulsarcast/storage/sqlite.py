@@ -87,6 +87,8 @@ class SqliteStore:
         """Numberings with events that are kept and not in a log: few."""
         self._bytes: dict[int, int] = {}
         """How large a topic's log is, once somebody asked."""
+        self._moved: dict[int, MarkState] = {}
+        """Numberings whose marks the events of this commit move: each is written once."""
         with _blamed(self.path):
             # Whoever owns the store decides on which thread it is used, one at a time.
             self._database = sqlite3.connect(
@@ -121,10 +123,12 @@ class SqliteStore:
             try:
                 for write in writes:
                     self._apply(write)
+                self._write_marks()
                 execute("COMMIT")
             except BaseException:
                 if self._database.in_transaction:
                     execute("ROLLBACK")
+                self._moved.clear()
                 self._remember()
                 raise
         except sqlite3.Error as error:
@@ -144,12 +148,19 @@ class SqliteStore:
         self._undelivered = {numbering for (numbering,) in undelivered}
         self._bytes = {}
 
+    def _write_marks(self) -> None:
+        """Write the marks that events moved: at the end, or before another write of a mark."""
+        for numbering, mark in self._moved.items():
+            self._database.execute(_PUT_MARK, (*_fields(mark), numbering))
+        self._moved.clear()
+
     def _apply(self, write: Write) -> None:
         execute = self._database.execute
         match write:
             case PutEvent():
                 self._put_event(write)
             case PutMark(topic=topic, mark=mark):
+                self._write_marks()
                 numbering = self._put_mark(self._topic(topic), mark)
                 if numbering in self._undelivered:
                     # Nobody asks for what is retired; what is in the log goes with `DropEvents`.
@@ -172,6 +183,7 @@ class SqliteStore:
             case DropEvents(topic=topic, index=index):
                 self._drop_events(topic, index)
             case DropTopic(topic=topic):
+                self._write_marks()
                 self._drop_topic(topic)
             case _ as unreachable:
                 assert_never(unreachable)
@@ -190,7 +202,7 @@ class SqliteStore:
 
     def _put_mark(self, topic: int, mark: MarkState) -> int:
         place = (topic, mark.publisher, mark.epoch)
-        fields = (mark.floor, mark.high, mark.cid, _pack(mark.beyond), mark.retired)
+        fields = _fields(mark)
         numbering = self._numberings.get(place)
         if numbering is None:
             statement = (
@@ -205,7 +217,12 @@ class SqliteStore:
     def _put_event(self, put: PutEvent) -> None:
         event, place = put.event, put.index
         topic = self._topic(event.request.topic)
-        numbering = self._put_mark(topic, put.mark)
+        mark = put.mark
+        numbering = self._numberings.get((topic, mark.publisher, mark.epoch))
+        if numbering is None:
+            numbering = self._put_mark(topic, mark)
+        else:
+            self._moved[numbering] = mark
         number = event.sequence.number
         if numbering in self._undelivered:
             self._database.execute(
@@ -462,6 +479,10 @@ def _head(cid: Cid) -> int:
 
 def _key_bytes(key: Key) -> bytes:
     return key.to_bytes(KEY_BYTES)
+
+
+def _fields(mark: MarkState) -> tuple[int, int, bytes | None, bytes, int]:
+    return mark.floor, mark.high, mark.cid, _pack(mark.beyond), mark.retired
 
 
 def _pack(numbers: tuple[int, ...]) -> bytes:

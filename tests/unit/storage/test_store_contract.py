@@ -140,6 +140,29 @@ def test_an_empty_store_starts_a_node_from_nothing(store: Store) -> None:
     assert (store.rows(), store.marks(), store.logs()) == ((), (), ())
 
 
+# Several writes of one commit.
+
+
+def test_the_last_mark_of_a_commit_holds_whatever_moved_it(store: Store) -> None:
+    kept = [event(number) for number in range(1, 5)]
+    retired = MarkState(ANN.peer_id, 7, 3, 3, kept[2].cid, retired=3)
+    first, second, third, fourth = (put(at, each) for at, each in enumerate(kept, 1))
+    store.apply([first, second, third, PutMark(TOPIC, retired)])
+    assert store.marks() == ((TOPIC, retired),)
+    store.apply([PutMark(TOPIC, retired), fourth])
+    assert store.marks() == ((TOPIC, fourth.mark),)
+
+
+def test_a_topic_that_is_dropped_and_followed_again_in_one_commit_begins_anew(
+    store: Store,
+) -> None:
+    fill(store, 2)
+    anew = put(1, event(1, publisher=BOB))
+    store.apply([put(3, event(3)), DropTopic(TOPIC), anew])
+    assert store.marks() == ((TOPIC, anew.mark),)
+    assert store.answer(numbers(1, 3)) == Events(())
+
+
 @pytest.mark.parametrize(
     ("query", "nothing"),
     [
