@@ -20,12 +20,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import overload_nodes
 from pulsarcast.simulation.hardware.costs import MEASURED, read_costs
 from pulsarcast.simulation.hardware.machines import Hardware
 from pulsarcast.simulation.links import Constant
 from pulsarcast.simulation.loads import Load, Outcome
 from pulsarcast.simulation.scenario_load import CAPACITY_IN_FLIGHT, IN_FLIGHT_MAX, TIMES, play
+from pulsarcast.testbed import loaded
 
 BEFORE = Path(__file__).with_name("overload_before.json")
 LATENCY_S = 0.000_1
@@ -48,7 +48,7 @@ def main() -> None:
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     if given.real:
-        measure(given, "real", overload_nodes.play)
+        measure(given, "real", loaded.play)
     if given.simulated:
         hardware = Hardware(read_costs(given.costs), given.cores)
         links = Constant(LATENCY_S)

@@ -11,7 +11,7 @@ from pulsarcast.simulation.options import load
 from pulsarcast.simulation.scenario import run_scenario
 from pulsarcast.simulation.scenario_load import play
 
-SLOWER = 10
+SLOWER = 5
 """So many times slower than measured, so that fewer events are a load."""
 
 

@@ -466,3 +466,35 @@ def sweep(
     click.echo(text, nl=False)
     if any(row.error is not None for row in rows):
         sys.exit(EXIT_LOST)
+
+
+@testbed.command()
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="File for the costs, in JSON.",
+)
+@click.option(
+    "--seconds",
+    type=_SECONDS,
+    default=8.0,
+    show_default=True,
+    help="Seconds of each load of real nodes.",
+)
+def costs(out: Path, seconds: float) -> None:
+    """Measure what a node costs the processor, for `pulsarcast simulate --costs`.
+
+    Needs an otherwise idle machine. Prints the processor time of a delivery on real nodes, and on
+    simulated ones that have these costs.
+    """
+    with Bars() as bars, errors_shown():
+        import msgspec
+
+        from pulsarcast.testbed.costs import measure_costs
+
+        measured, compared = measure_costs(seconds, progress=bars.show)
+        text = msgspec.json.format(msgspec.json.encode(measured), indent=2)
+        out.write_bytes(text + b"\n")
+    for each in compared:
+        click.echo(f"{each.load}: {each.real} ms a delivery, simulated {each.simulated}")

@@ -1,6 +1,6 @@
 """Loads: how much is asked of members that all publish and listen, and what came of it.
 
-Shared by simulated nodes (`scenario_load`) and real ones (`benchmarks/overload_nodes.py`), so that
+Shared by simulated nodes (`scenario_load`) and real ones (`testbed.loaded`), so that
 their figures mean the same.
 """
 

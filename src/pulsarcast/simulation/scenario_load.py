@@ -17,6 +17,7 @@ from pulsarcast.model.topic_types import DeliveryOrder, Dissemination, TopicSett
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import CreateTopic, Now, Publish, Subscribe
 from pulsarcast.simulation.hardware.machines import Hardware
+from pulsarcast.simulation.hosts import MakeNode, make_node
 from pulsarcast.simulation.links import Links
 from pulsarcast.simulation.loads import DRAIN_S_MAX, QUIET_S, Heard, Load, Outcome, outcome
 from pulsarcast.simulation.options import Options
@@ -70,9 +71,17 @@ def _in_words(came: Outcome) -> str:
     )
 
 
-def play(load: Load, *, hardware: Hardware, links: Links, seed: int) -> Outcome:
+def play(
+    load: Load,
+    *,
+    hardware: Hardware,
+    links: Links,
+    seed: int,
+    make_node: MakeNode = make_node,
+) -> Outcome:
     """Play one load on simulated nodes."""
-    return _Play(load, hardware, links, seed).run()
+    world = World(seed, links=links, hardware=hardware, make_node=make_node)
+    return _Play(load, world).run()
 
 
 class _Member(msgspec.Struct):
@@ -87,9 +96,10 @@ class _Member(msgspec.Struct):
 class _Play:
     """One world under one load; it is the observer of its nodes."""
 
-    def __init__(self, load: Load, hardware: Hardware, links: Links, seed: int) -> None:
+    def __init__(self, load: Load, world: World) -> None:
         self.load = load
-        self.world = World(seed, links=links, hardware=hardware, observer=self)
+        self.world = world
+        world.observer = self
         self.members = [_Member() for _ in range(load.members)]
         self.begun_s = 0.0
         self.arrived = 0

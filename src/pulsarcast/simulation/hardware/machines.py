@@ -177,7 +177,7 @@ class BusyProcess(Process):
         costs = self._costs
         if isinstance(given, MessageReceived):
             message = given.message
-            events = _events_of(message)
+            events = events_of(message)
             return (
                 costs.input_s
                 + costs.message_s
@@ -201,7 +201,8 @@ class BusyProcess(Process):
         return costs.deliver_s if isinstance(effect, Deliver) else 0.0
 
 
-def _events_of(message: Message) -> int:
+def events_of(message: Message) -> int:
+    """How many events a message carries."""
     if isinstance(message, Range):
         return len(message.blocks)
     return 1 if isinstance(message, (EventMessage, RequestToPublish)) else 0

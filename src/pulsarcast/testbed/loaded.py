@@ -160,7 +160,7 @@ class _Member:
         payload = MARK.pack(self.index, number) + self.padding
         try:
             # What is under way at the end is heard of all the same.
-            with trio.move_on_after(DRAIN_S_MAX, shield=True):
+            with trio.CancelScope(deadline=trio.current_time() + DRAIN_S_MAX, shield=True):
                 await self.node.publish(self.topic, payload, ack="accepted")
                 self.accepted_s[number] = self._now_s()
         except LocalError:
