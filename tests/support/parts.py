@@ -11,6 +11,7 @@ from pulsarcast.model.listings import Listing
 from pulsarcast.model.pointers import Named
 from pulsarcast.model.topics import TopicDescriptor
 from pulsarcast.protocol.context import Context
+from pulsarcast.protocol.dht.expiry import Lifetime
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.effects import Load, Persist, Reply, Send, SetTimer
 from pulsarcast.protocol.following.descriptors import Descriptors
@@ -27,7 +28,7 @@ from pulsarcast.protocol.publishing.numbering import Numberings
 from pulsarcast.protocol.publishing.outbox import Outbox
 from pulsarcast.protocol.publishing.outside import OutsidePublishing
 from pulsarcast.protocol.publishing.publisher import Publisher
-from pulsarcast.protocol.store import Answer, Write
+from pulsarcast.protocol.store import Answer, PutBlock, Write
 from pulsarcast.protocol.topic.followed import FollowedTopics
 from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.protocol.topic.versions import Versions
@@ -44,6 +45,9 @@ class Dht:
     def __init__(self, context: Context) -> None:
         self.reachability = reachability_of(context)
         self.known: list[PeerId] = []
+        self.is_close = False
+        """Whether the node is one of the r peers closest to any block."""
+        self.kept_own: list[PutBlock] = []
         self.finding: list[tuple[Cid, Callable[[bytes | None], None]]] = []
         self.storing: list[tuple[list[bytes], Callable[[list[int]], None]]] = []
         self.pointing: list[tuple[Named, Callable[[int], None]]] = []
@@ -80,6 +84,12 @@ class Dht:
         also: Sequence[PeerId] = (),
     ) -> None:
         self.storing.append((list(blocks), then))
+
+    def own_replica(self, cid: Cid, block: bytes, lifetime: Lifetime) -> PutBlock | None:
+        return PutBlock(cid, block, Key(0), lifetime.expires_us) if self.is_close else None
+
+    def kept(self, replica: PutBlock) -> None:
+        self.kept_own.append(replica)
 
     def put_pointer(self, named: Named, then: Callable[[int], None]) -> None:
         self.pointing.append((named, then))

@@ -96,12 +96,23 @@ class Blocks:
         if not lifetime.covers(self._turn.wall_us):
             then(False)
             return
+        if self._has(cid, lifetime):
+            then(True)
+            return
 
         def synced() -> None:
             self._hold(cid, lifetime)
             then(True)
 
         self._turn.persist(self._put(cid, block, lifetime), then=synced)
+
+    def own_replica(self, cid: Cid, block: bytes, lifetime: Lifetime) -> PutBlock | None:
+        """The write that `keep` would make; `kept` says that it is on the disk."""
+        return self._put(cid, block, lifetime) if lifetime.covers(self._turn.wall_us) else None
+
+    def kept(self, replica: PutBlock) -> None:
+        """A block of this node is on the disk as one of its replicas."""
+        self._hold(replica.cid, Lifetime(0, replica.expires_us))
 
     def take(self, blocks: Iterable[bytes], wanted: Collection[Cid]) -> list[Cid]:
         """Keep the blocks that a replica was asked for, as far as they are in their time."""
@@ -181,12 +192,16 @@ class Blocks:
             except RemoteError as error:
                 refused = refused or error
                 continue
-            enough_us = lifetime.expires_us - lifetime.prolonged_us // WRITTEN_AGAIN
-            if self._held.get(cid, -1) >= enough_us:
+            if self._has(cid, lifetime):
                 held.append(cid)
             else:
                 fresh[cid] = (block, lifetime)
         return held, fresh, refused
+
+    def _has(self, cid: Cid, lifetime: Lifetime) -> bool:
+        """Whether a block is known to be on the disk for about as long as it should be."""
+        enough_us = lifetime.expires_us - lifetime.prolonged_us // WRITTEN_AGAIN
+        return self._held.get(cid, -1) >= enough_us
 
     @staticmethod
     def _put(cid: Cid, block: bytes, lifetime: Lifetime) -> PutBlock:

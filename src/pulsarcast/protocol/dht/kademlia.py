@@ -17,6 +17,7 @@ from pulsarcast.model.reach import Reach
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.blocks import Blocks, BlocksOwner
 from pulsarcast.protocol.dht.calls import Calls
+from pulsarcast.protocol.dht.expiry import Lifetime
 from pulsarcast.protocol.dht.listings import Listings
 from pulsarcast.protocol.dht.lookup import Lookup
 from pulsarcast.protocol.dht.lookups import Lookups
@@ -47,7 +48,7 @@ from pulsarcast.protocol.messages import (
     StorePointer,
     WantBlocks,
 )
-from pulsarcast.protocol.store import Block, LoadBlock, StateRow
+from pulsarcast.protocol.store import Block, LoadBlock, PutBlock, StateRow
 
 
 class KademliaOwner(BlocksOwner, PointersOwner, ReachOwner, Protocol):
@@ -290,6 +291,20 @@ class Kademlia:
         ask `also` count where fewer than r others can be dialled. `then` may be called at once.
         """
         self._placing.store(blocks, then, keep_local=keep_local, also=also)
+
+    def own_replica(self, cid: Cid, block: bytes, lifetime: Lifetime) -> PutBlock | None:
+        """The write by which the node keeps a block as one of the r peers closest to it.
+
+        None if it is none of them, or does not know. It can join the commit that comes before
+        `store`, which then has none of its own to wait for; `kept` says that it is on the disk.
+        """
+        if not self._placing.is_own(cid_key(cid)):
+            return None
+        return self._blocks.own_replica(cid, block, lifetime)
+
+    def kept(self, replica: PutBlock) -> None:
+        """The node's own replica is on the disk."""
+        self._blocks.kept(replica)
 
     def put_pointer(self, named: Named, then: Callable[[int], None]) -> None:
         """Place a name's pointers on the r peers closest; `then` gets how many keep them on disk.

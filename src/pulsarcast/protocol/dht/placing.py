@@ -14,6 +14,7 @@ from functools import partial
 from typing import NamedTuple
 
 from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of, peer_key
+from pulsarcast.model.keys import Key
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.blocks import Blocks
 from pulsarcast.protocol.dht.calls import TIMER_GRAIN_S, Calls
@@ -172,6 +173,15 @@ class Placing:
         for placement in placements:
             self._begin(placement, keep_local=keep_local)
 
+    def is_own(self, key: Key) -> bool:
+        """Whether the node is one of the r peers closest to a key; False if it has to search."""
+        known = self._table.closest(key, self._replicas)
+        if len(known) == self._replicas:
+            is_public = self._reachability.is_public(self._turn.me)
+            return is_public and peer_key(known[-1].peer) ^ key > self._table.me ^ key
+        everybody = self._everybody_if(known)
+        return everybody is not None and len(everybody) < self._replicas
+
     def footprint(self) -> dict[str, int]:
         """How many entries are in memory."""
         return {
@@ -182,9 +192,9 @@ class Placing:
     def _begin(self, placement: _Placement, *, keep_local: bool) -> None:
         known = self._table.closest(placement.key, self._replicas)
         if len(known) < self._replicas:
-            everybody = self._everybody
-            if everybody.until_s > self._turn.now and everybody.known == _peers_of(known):
-                near = sorted(everybody.all, key=lambda each: peer_key(each.peer) ^ placement.key)
+            everybody = self._everybody_if(known)
+            if everybody is not None:
+                near = sorted(everybody, key=lambda each: peer_key(each.peer) ^ placement.key)
                 placement.is_guess = False
                 self._place_at(placement, near, keep_local=keep_local)
             else:
@@ -194,6 +204,13 @@ class Placing:
         if keep_local:
             self._count_ourselves(placement)
         self._advance(placement)
+
+    def _everybody_if(self, known: Sequence[Contact]) -> Sequence[Contact] | None:
+        """All the peers that there are besides the node, if it knows that and still these ones."""
+        everybody = self._everybody
+        if everybody.until_s > self._turn.now and everybody.known == _peers_of(known):
+            return everybody.all
+        return None
 
     def _look_up(self, placement: _Placement, *, keep_local: bool = False) -> None:
         """Find the peers that are closest; the search counts as one that may still help."""

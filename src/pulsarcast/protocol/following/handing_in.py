@@ -88,7 +88,10 @@ class HandingIn:
 
     def hand_in(self, event: EventDescriptor, sender: PeerId) -> None:
         """The node keeps a new replica: the topic gets the event even if its publisher is gone."""
-        if event.topic in self.followed.members:
+        topic = self.followed.members.get(event.topic)
+        if topic is not None:
+            if topic.holds(event):
+                return
             if len(self._late) < LATE_MAX:
                 self._late[event.cid] = _Late(event, sender)
             self._check_later()

@@ -207,8 +207,13 @@ class Publisher:
     ) -> None:
         """Sync first, then spread and replicate at once."""
         record = self.numberings.give(event, topic)
+        lifetime = event_lifetime(event, self.parameters)
+        replica = self.dht.own_replica(event.cid, event.block, lifetime)
+        more = (record,) if replica is None else (record, replica)
 
         def synced() -> None:
+            if replica is not None:
+                self.dht.kept(replica)
             self.trace_published(event, injection)
             self._spread(event, topic, descriptor)
             self.owner.published(event)
@@ -221,7 +226,7 @@ class Publisher:
             before = topic.frontier.mark(self.turn.me, epoch)
             floor, retired = (0, 0) if before is None else (before.floor, before.retired)
             mark = MarkState(self.turn.me, epoch, floor, number, event.cid, (), retired)
-            topic.keeping.keep(event, mark, 0, synced, record)
+            topic.keeping.keep(event, mark, 0, synced, *more)
         else:
             # Not in a log, since the node does not follow the topic; found by number and by nonce.
             mark = self._mark_outside(event.topic, epoch)
@@ -229,7 +234,7 @@ class Publisher:
             offer = self.outside.offer_row(event)
             barrier = self.followed.barrier_outside(event.topic)
             heads = () if barrier is None else barrier.take(event)
-            self.turn.persist(kept, record, offer, *heads, then=synced)
+            self.turn.persist(kept, *more, offer, *heads, then=synced)
 
     def _mark_outside(self, topic: Cid, epoch: int) -> MarkState:
         """The mark of the node's own numbering in a topic that it is no member of."""

@@ -7,9 +7,10 @@ import pytest
 from pulsarcast.model.ids import PeerId, cid_key, cid_of, peer_key
 from pulsarcast.model.reach import Reach
 from pulsarcast.protocol.dht.placing import EVERYBODY_S, PLACED_MAX, Placing
+from pulsarcast.protocol.effects import Persist
 from pulsarcast.protocol.messages import Contact, FindPeers, Peers, StoreBlocks, Stored
 from tests.support.people import peer
-from tests.unit.protocol.dht.network import BRIEF_S, Network, Node, some_blocks
+from tests.unit.protocol.dht.network import BRIEF_S, Network, Node, some_blocks, verify_block
 from tests.unit.protocol.dht.parts import Parts, peers
 
 
@@ -248,3 +249,42 @@ def test_too_many_blocks_at_once_are_refused_without_a_message() -> None:
     placing.store([b"block"] * (PLACED_MAX + 1), counts.append, keep_local=False)
     assert counts == [[0] * (PLACED_MAX + 1)]
     assert parts.questions.asked() == []
+
+
+def test_a_replica_of_the_node_that_came_with_another_write_counts_without_one_of_its_own() -> None:
+    placed = Placed(*LISTED[:2])
+    parts, key = placed.parts, Placed.KEY
+    cid = cid_of(Placed.BLOCK)
+    assert not placed.placing.is_own(key), "it has to search first"
+    placed.placing.store([b"another"], lambda _: None, keep_local=False)
+    while parts.questions.asked():
+        parts.questions.answer(Peers(0, ()))
+    assert placed.placing.is_own(key)
+    replica = parts.blocks.own_replica(cid, Placed.BLOCK, verify_block(Placed.BLOCK)[1])
+    assert replica is not None
+    parts.blocks.kept(replica)
+    parts.effects()
+    placed.placing.store([Placed.BLOCK], placed.counts.append, keep_local=True)
+    assert not [each for each in parts.effects() if isinstance(each, Persist)]
+    while parts.questions.asked():
+        parts.questions.answer(Stored(0, (cid,)))
+    assert placed.counts == [[3]]
+
+
+@pytest.mark.parametrize("reach", [Reach.PUBLIC, Reach.PRIVATE])
+def test_a_node_knows_whether_it_is_among_the_closest_where_it_knows_enough_peers(
+    reach: Reach,
+) -> None:
+    placed = Placed(*LISTED, reach=reach)
+    near = sum(peer_key(who) ^ Placed.KEY < placed.parts.table.me ^ Placed.KEY for who in LISTED)
+    assert placed.placing.is_own(Placed.KEY) == (near < 3 and reach is Reach.PUBLIC)
+    farthest = placed.parts.table.me ^ ((1 << 256) - 1)
+    assert not placed.placing.is_own(farthest)
+
+
+def test_a_block_out_of_its_time_is_no_replica() -> None:
+    parts = Parts()
+    _, lifetime = verify_block(b"brief")
+    assert parts.blocks.own_replica(cid_of(b"brief"), b"brief", lifetime) is not None
+    parts.turn.wall_us += BRIEF_S * 1_000_000
+    assert parts.blocks.own_replica(cid_of(b"brief"), b"brief", lifetime) is None

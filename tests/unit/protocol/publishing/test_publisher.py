@@ -9,6 +9,7 @@ from pulsarcast.protocol.effects import Persist, Reply, Send, SetTimer
 from pulsarcast.protocol.inputs import Publish
 from pulsarcast.protocol.messages import EventMessage
 from pulsarcast.protocol.publishing.publisher import REPLICATION_ATTEMPTS, Publisher
+from pulsarcast.protocol.store import PutBlock, PutEvent
 from tests.support.lab import Lab
 from tests.support.parts import Core
 from tests.support.people import ALICE, BOB, CAROL, topic_of, unordered
@@ -223,3 +224,16 @@ def test_a_caller_hears_of_its_replicas_after_the_event_before_it() -> None:
     assert second == []
     of_first([3])
     assert (first, second) == ([3], [3])
+
+
+def test_a_publisher_close_to_an_event_keeps_its_replica_in_the_commit_of_the_event() -> None:
+    core, counted = Core(), list[int]()
+    core.network.is_close = True
+    publish(core, publisher_of(core), counted, replicated=True)
+    (persist,) = [each for each in core.turn.effects if isinstance(each, Persist)]
+    (event,) = [each.event for each in persist.writes if isinstance(each, PutEvent)]
+    (replica,) = [each for each in persist.writes if isinstance(each, PutBlock)]
+    assert replica.cid == event.cid
+    assert not core.network.kept_own
+    core.turn.persisted(persist.token)
+    assert core.network.kept_own == [replica]
