@@ -193,7 +193,7 @@ async def _publish(node: Node, topic: Topic, given: argparse.Namespace, seconds:
         while time.monotonic() < began_s + seconds:
             count += given.batch
             if given.rate:
-                await trio.sleep(began_s + count / given.rate - time.monotonic())
+                await trio.sleep(max(0.0, began_s + count / given.rate - time.monotonic()))
             payload = f"{time.time():0{STAMP}.7f}".encode() + padding
             if given.batch == 1:
                 await node.publish(topic, payload, ack="accepted")
