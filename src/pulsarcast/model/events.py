@@ -149,7 +149,9 @@ class EventDescriptor(msgspec.Struct, frozen=True):
     @property
     def numbered_by(self) -> PeerId:
         """The id whose numbering has its number: the publisher's, or the sequencers' shared one."""
-        return shared_numbering(self.request.topic) if self.is_ordered else self.publisher
+        if self.position is None or not self.is_ordered:
+            return self.publisher
+        return shared_numbering(self.request.topic)
 
     def __hash__(self) -> int:
         """Hash by content id, which covers every byte of the event."""
@@ -325,10 +327,12 @@ def _read_event(block: bytes, *, verify: bool) -> EventDescriptor:
         cid=cid_of(block),
         block=block,
         marks=read_marks(fields["d"], parents, "parents", own) if "d" in fields else (),
-        is_merge=_read_merge(fields, request),
-        hands_over_to=_read_handover(fields, request),
+        is_merge="g" in fields and _read_merge(fields, request),
+        hands_over_to=_read_handover(fields, request) if "h" in fields else None,
     )
-    if any(mark[:2] == own[:2] and mark.number >= own.number for mark in request.marks):
+    if request.marks and any(
+        mark[:2] == own[:2] and mark.number >= own.number for mark in request.marks
+    ):
         raise RemoteError("an event that follows itself", code=Rejection.INVALID_EVENT)
     if verify:
         _verify(event, encode_part(fields), request_body)
@@ -384,10 +388,8 @@ def _read_position(value: object) -> Position:
     return Position(read_int(term, 0, INT_MAX, "term"), read_int(number, 0, INT_MAX, "position"))
 
 
-def _read_handover(fields: Fields, request: Request) -> Cid | None:
+def _read_handover(fields: Fields, request: Request) -> Cid:
     """The version to whose sequencers an event hands the order over; it has no payload."""
-    if "h" not in fields:
-        return None
     if "o" not in fields or "g" in fields:
         raise RemoteError("a handover where nothing is ordered", code=Rejection.INVALID_EVENT)
     if "p" in fields or request.payload or request.name or request.attributes or request.after:
@@ -396,9 +398,7 @@ def _read_handover(fields: Fields, request: Request) -> Cid | None:
 
 
 def _read_merge(fields: Fields, request: Request) -> bool:
-    """Whether an event is a merge, which only joins its parents and has no payload."""
-    if "g" not in fields:
-        return False
+    """True, of an event that is marked as a merge: it only joins its parents."""
     read_int(fields["g"], 1, 1, "the mark of a merge")
     if "d" not in fields:
         raise RemoteError("a merge that takes no parents in", code=Rejection.INVALID_EVENT)

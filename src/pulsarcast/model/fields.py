@@ -105,8 +105,8 @@ def read_list(value: object, count_max: int, what: str) -> list[object]:
 
 def read_links(value: object, count_max: int, what: str) -> tuple[Cid, ...]:
     """Links to other blocks, each at most once."""
-    links = tuple(check_cid(link) for link in read_list(value, count_max, what))
-    if len(set(links)) != len(links):
+    links = tuple(map(check_cid, read_list(value, count_max, what)))
+    if len(links) > 1 and len(set(links)) != len(links):
         raise RemoteError(f"{what} repeats a link")
     return links
 

@@ -8,6 +8,8 @@ peers.
 
 from __future__ import annotations
 
+from functools import cache
+
 from nacl.bindings import crypto_sign, crypto_sign_open, crypto_sign_seed_keypair
 from nacl.exceptions import CryptoError
 
@@ -20,7 +22,12 @@ SIGNATURE_BYTES = 64
 
 def signed_bytes(kind: str, body: bytes) -> bytes:
     """The bytes that a signature of this kind covers."""
-    return b"pulsarcast/%s/1%s" % (kind.encode("ascii"), body)
+    return _prefix(kind) + body
+
+
+@cache
+def _prefix(kind: str) -> bytes:
+    return b"pulsarcast/%s/1" % kind.encode("ascii")
 
 
 class Identity:
