@@ -26,6 +26,7 @@ from pulsarcast.protocol.inputs import (
     Subscribe,
     TimerFired,
 )
+from pulsarcast.protocol.liveness import ANSWER, ASK
 from pulsarcast.protocol.messages import (
     BlockFound,
     CompareKeys,
@@ -142,11 +143,13 @@ class Solo:
 
     def _send(self, peer: PeerId, message: Message) -> list[Input]:
         assert peer != self.me, f"a node sends itself a {type(message).__name__}"
-        if self._keep_effects:
+        if self._keep_effects and message != ASK:
             self.sent.append((peer, message))
         answerer = self.peers.get(peer)
         if answerer is None:
             return []
+        if message == ASK:
+            return [MessageReceived(peer, ANSWER)]
         return [MessageReceived(peer, answer) for answer in answerer(message)]
 
     def hear(self, sender: PeerId, *messages: Message) -> None:

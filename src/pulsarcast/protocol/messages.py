@@ -470,6 +470,17 @@ class ReachChanged(Struct, frozen=True):
 
 ReachMessage: TypeAlias = DialMe | DialAnswer | ReachChanged
 
+
+# Liveness.
+
+
+class Alive(Struct, frozen=True):
+    """The sender lives: said on a connection where nothing else was heard."""
+
+    answer: bool
+    """Whether the receiver is asked to say the same."""
+
+
 DhtMessage: TypeAlias = (
     FindPeers
     | Peers
@@ -517,7 +528,7 @@ TopicMessage: TypeAlias = (
     | RequestReferred
 )
 
-Message: TypeAlias = TopicMessage | DhtMessage | ContentMessage | ReachMessage
+Message: TypeAlias = TopicMessage | DhtMessage | ContentMessage | ReachMessage | Alive
 
 
 def topic_of(message: Message) -> Cid | None:

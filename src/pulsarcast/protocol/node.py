@@ -4,7 +4,7 @@ No clock, socket, thread or disk is in here: the same inputs and the same seed g
 effects, in the simulator and on the wire.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import assert_never
 
@@ -85,7 +85,9 @@ from pulsarcast.protocol.inputs import (
     UpdateTopic,
     Walk,
 )
+from pulsarcast.protocol.liveness import Liveness
 from pulsarcast.protocol.messages import (
+    Alive,
     Contact,
     Credit,
     DialAnswer,
@@ -153,6 +155,7 @@ class Node:
         self._recent: dict[Cid, Cid] = {}
         """The topics of events that passed lately."""
         self.decode = decode_event
+        self.liveness = context.part(Liveness)(self.turn, self)
         self.dht = Kademlia(context, self)
         by_content: dict[Cid, ContentTopic] = {}
         self.followed = context.part(FollowedTopics)(by_content)
@@ -253,6 +256,7 @@ class Node:
             return effects
         match given:
             case MessageReceived(sender, message):
+                self.liveness.heard(sender)
                 self._receive(sender, message)
             case Persisted(token):
                 turn.persisted(token)
@@ -260,7 +264,8 @@ class Node:
                 turn.fired(timer)
             case Loaded(token, answer):
                 turn.loaded(token, answer)
-            case PeerUp():
+            case PeerUp(contact):
+                self.liveness.heard(contact.peer)
                 self.dht.up(given)
             case PeerLost(peer):
                 self._lost(peer)
@@ -373,6 +378,8 @@ class Node:
                 self.content.receive(sender, message)
             case DialMe() | DialAnswer() | ReachChanged():
                 self.dht.reachability.receive(sender, message)
+            case Alive():
+                self.liveness.receive(sender, message)
             case _:
                 self.dht.receive(sender, message)
 
@@ -437,6 +444,7 @@ class Node:
 
     def _lost(self, peer: PeerId) -> None:
         self.turn.full.pop(peer, None)
+        self.liveness.lost(peer)
         self.dht.lost(peer)
         self.outside.lost(peer)
         self.fencing.lost(peer)
@@ -445,6 +453,33 @@ class Node:
         self.walks.lost(peer)
         for topic in list(self.topics.values()):
             topic.lost(peer)
+
+    # Silent peers.
+
+    def watched(self) -> Iterable[PeerId]:
+        """The peers that the node's topics rely on."""
+        for topic in self.topics.values():
+            yield from topic.overlay.watched()
+
+    def is_connected(self, peer: PeerId) -> bool:
+        """Whether there is a connection to a peer."""
+        return self.dht.reachability.is_connected(peer)
+
+    def fell_silent(self, peer: PeerId) -> None:
+        """A connected peer is suspected: go round it."""
+        self.dht.fell_silent(peer)
+        for topic in list(self.topics.values()):
+            topic.overlay.fell_silent(peer)
+
+    def spoke_again(self, peer: PeerId) -> None:
+        """A suspected peer is alive."""
+        self.dht.spoke_again(peer)
+        for topic in list(self.topics.values()):
+            topic.overlay.spoke_again(peer)
+
+    def gave_up(self, peer: PeerId) -> None:
+        """The connection to a suspected peer is closed: the driver does not say so."""
+        self._lost(peer)
 
     def _find_peer(self, wanted: PeerId) -> None:
         def found(contacts: list[Contact]) -> None:
@@ -490,6 +525,7 @@ class Node:
         for block in disk.rows("offer").values():
             self.handing_in.offer_again(decode_event(block))
         self.descriptors.trim()
+        self.liveness.start()
         self.republishing.start()
         self.own_listings.start()
         if disk_was_restored:
@@ -609,6 +645,7 @@ class Node:
             "subtopics": len(self.following.below),
             "walks": len(self.walks),
             **self.turn.footprint(),
+            **self.liveness.footprint(),
             **self.dht.footprint(),
             **self.content.footprint(),
         }

@@ -94,7 +94,7 @@ class _LeavesAtOnce(DisseminationTree):
 class _HasNoLazyNeighbours(Heartbeat):
     """Trusts its parent alone; a node without lazy neighbours would ask peers above its parent."""
 
-    def choose_lazy(self) -> None:
+    def choose_lazy(self, silent_s: float = 0.0) -> None:
         pass
 
     def conversation(self) -> list[PeerId]:

@@ -58,6 +58,7 @@ KINDS: Final[dict[str, type]] = {
     "dial_me": messages.DialMe,
     "dial_answer": messages.DialAnswer,
     "reach_changed": messages.ReachChanged,
+    "alive": messages.Alive,
     "request_vote": talk.RequestVote,
     "vote": talk.Vote,
     "append": talk.Append,

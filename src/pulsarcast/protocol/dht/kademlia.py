@@ -143,6 +143,15 @@ class Kademlia:
         self._failed(Contact(peer))
         self._calls.lost(peer)
 
+    def fell_silent(self, peer: PeerId) -> None:
+        """A connected peer is suspected: it counts as failed, and its answers as lost."""
+        self._failed(Contact(peer))
+        self._calls.lost(peer)
+
+    def spoke_again(self, peer: PeerId) -> None:
+        """A suspected peer is alive."""
+        self.saw(Contact(peer))
+
     def own_reach_changed(self) -> None:
         """The node can be dialled in another way."""
         self._owner.own_reach_changed()

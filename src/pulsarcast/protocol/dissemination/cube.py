@@ -13,6 +13,7 @@ acknowledgement: numbers and recovery give each publisher's order, where the pap
 until every member has the message before.
 """
 
+from collections.abc import Iterable
 from typing import assert_never
 
 import msgspec
@@ -373,6 +374,16 @@ class DisseminationCube:
             self._ask_about(self.members.first_key(index), round_)
 
     # Losing members.
+
+    def watched(self) -> Iterable[PeerId]:
+        """No peer yet: heartbeats find silent members."""
+        return ()
+
+    def fell_silent(self, peer: PeerId) -> None:
+        """A connected peer is suspected."""
+
+    def spoke_again(self, peer: PeerId) -> None:
+        """A suspected peer is alive."""
 
     def lost(self, peer: PeerId) -> None:
         """A connection ended."""

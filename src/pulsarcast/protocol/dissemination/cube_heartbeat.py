@@ -66,8 +66,8 @@ class CubeHeartbeat:
         if self.timer.is_beating:
             self._talk()
 
-    def watch(self) -> None:
-        """A cube has no parent to watch: each heartbeat looks for silent members."""
+    def lost_touch(self) -> None:
+        """A cube has no parent to lose."""
 
     def beat(self) -> None:
         """Ask some members what they hold."""

@@ -19,9 +19,6 @@ class HeartbeatOwner(Protocol):
 class Beating(Protocol):
     """What the timer asks of the heartbeats that it belongs to."""
 
-    def watch(self) -> None:
-        """The next heartbeat is about to be set: `HeartbeatTimer.quicken` may bring it nearer."""
-
     def beat(self) -> None:
         """A heartbeat is due."""
 
@@ -61,10 +58,6 @@ class HeartbeatTimer:
             self.turn.cancel(self._timer)
             self._timer = self.turn.after(self.turn.jitter(self._interval_s), self._on_time)
 
-    def quicken(self) -> None:
-        """A peer was silent: the next heartbeat that is set comes at the normal interval."""
-        self._interval_s = self.parameters.status_interval_s
-
     def _on_time(self) -> None:
         digest = self.topic.digest()
         if digest == self._last_digest:
@@ -72,6 +65,5 @@ class HeartbeatTimer:
         else:
             self._interval_s = self.parameters.status_interval_s
         self._last_digest = digest
-        self.owner.watch()
         self._timer = self.turn.after(self.turn.jitter(self._interval_s), self._on_time)
         self.owner.beat()

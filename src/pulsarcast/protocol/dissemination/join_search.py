@@ -64,6 +64,8 @@ class JoinSearch:
         self._failures = 0
         self._moving = False
         """Whether the parent is about to leave: it forwards while the node looks for another."""
+        self._ways: list[Contact] = []
+        """Where the search begins next."""
         self._waiting: dict[PeerId, Join] = {}
         self._retry_timer: int | None = None
         self._lookout_timer: int | None = None
@@ -82,7 +84,9 @@ class JoinSearch:
         if self._owner.leaving or self.walk.is_under_way:
             return
         self._turn.cancel(self._retry_timer)
-        if self.walk.root == self._turn.me and not self._reachability.is_private:
+        if self._ways:
+            self.walk.begin_at(self._ways.pop(0))
+        elif self.walk.root == self._turn.me and not self._reachability.is_private:
             self._owner.become_root()
         else:
             self.walk.begin()
@@ -92,24 +96,33 @@ class JoinSearch:
         if without is not None:
             self.walk.avoided[without] = self._turn.now
         self._failures = 0
+        self._ways.clear()
         self.walk.end()
         self._begin_after(REJOIN_S * self._turn.rng.random())
 
-    def move(self, parent: PeerId, to: Contact | None) -> None:
-        """The parent is about to leave: find another while it still forwards."""
+    def move(self, parent: PeerId, *ways: Contact) -> None:
+        """The parent is about to leave, or silent: find another before the node gives it up.
+
+        The search begins at each of some peers in turn, before it looks for others.
+        """
         # It must not be found again, however alive others know it to be.
         self.walk.below[parent] = None
         self._moving = True
-        if to is not None and to.peer != self._turn.me:
-            self.walk.begin_at(to)
-        else:
-            self.begin()
+        self.walk.end()
+        self._ways = [way for way in ways if way.peer != self._turn.me]
+        self.begin()
+
+    def stay(self) -> None:
+        """The parent that the node looked for another of is to be kept."""
+        self._turn.cancel(self._retry_timer)
+        self.settled()
 
     def settled(self) -> None:
         """The node has a place: forget the failures on the way to it."""
         self.walk.end()
         self._failures = 0
         self._moving = False
+        self._ways.clear()
         self._forget_failures()
 
     def _forget_failures(self) -> None:
@@ -166,7 +179,10 @@ class JoinSearch:
                     self.begin()
             case DeadEnd(peer):
                 self.walk.avoided[peer] = self._turn.now
-                self._fail()
+                if self._ways:
+                    self.begin()
+                else:
+                    self._fail()
             case NobodyFound(is_alone):
                 is_early = self._failures < FAILURES_MAX and (self.walk.avoided or is_alone)
                 if is_early or self._may_stay:

@@ -94,6 +94,11 @@ class MemberSearch:
         """Whether a search has begun and not ended."""
         return self._attempt is not None
 
+    @property
+    def target(self) -> PeerId | None:
+        """The peer whose answer the search waits for."""
+        return self._target
+
     def is_asking(self, peer: PeerId) -> bool:
         """Whether the search waits for this peer's answer."""
         return self._attempt is not None and self._target == peer

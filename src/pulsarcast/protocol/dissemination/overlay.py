@@ -6,7 +6,7 @@ what a topic asks of either, and what either asks of the topic. A part of a topi
 than the protocol that it uses.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from pulsarcast.model.ids import PeerId
@@ -30,7 +30,7 @@ def size_of(block: bytes) -> int:
 class Link:
     """The event flow between the node and one neighbour in an overlay."""
 
-    __slots__ = ("behind", "credit", "heard_s", "since_s", "taken", "unheard")
+    __slots__ = ("behind", "credit", "heard_s", "silent", "since_s", "taken", "unheard")
 
     def __init__(self, credit: int, now: float) -> None:
         self.credit = credit
@@ -39,6 +39,8 @@ class Link:
         """Bytes of events that the neighbour has sent since it last got credit."""
         self.behind = False
         """The neighbour could not take an event that it may lack: it must compare frontiers."""
+        self.silent = False
+        """The neighbour is suspected: it is sent no events."""
         self.heard_s = now
         self.since_s = now
         self.unheard = False
@@ -94,6 +96,9 @@ class OverlayOwner(Protocol):
 
     def path_changed(self) -> None:
         """The node has a place, or another one: tell the members below it."""
+
+    def lost_touch(self) -> None:
+        """The node's parent is silent or lost: others have to be asked for events meanwhile."""
 
     def differs_from(self, peer: PeerId) -> None:
         """A neighbour may hold other events: show it what the node holds."""
@@ -176,6 +181,15 @@ class Membership(Protocol):
 class Connections(Protocol):
     """What an overlay hears of the node's connections."""
 
+    def watched(self) -> Iterable[PeerId]:
+        """The peers that the node relies on, to be watched for silence."""
+
+    def fell_silent(self, peer: PeerId) -> None:
+        """A connected peer is suspected."""
+
+    def spoke_again(self, peer: PeerId) -> None:
+        """A suspected peer is alive."""
+
     def lost(self, peer: PeerId) -> None:
         """A connection ended."""
 
@@ -204,6 +218,9 @@ class Conversation(Acquaintances, Protocol):
     """The heartbeats between members."""
 
     timer: HeartbeatTimer
+
+    def lost_touch(self) -> None:
+        """Events come from no neighbour for now: compare with other members until they do."""
 
     def announce(self) -> None:
         """The node has a place, or another one: tell the members that it concerns."""

@@ -102,6 +102,11 @@ class DisseminationTree:
         return self.parent
 
     @property
+    def in_touch(self) -> bool:
+        """Whether the node is the root, or has a parent that is not silent."""
+        return self.attached and not self._is_silent(self.parent)
+
+    @property
     def keeps_together(self) -> bool:
         """Whether the node is a root with children."""
         return self.parent is None and bool(self.children)
@@ -242,7 +247,7 @@ class DisseminationTree:
             self._find_place(sender, message)
 
     def _find_place(self, sender: PeerId, message: Join) -> None:
-        staying = [child for child in self.children if child not in self._parting]
+        staying = self._staying()
         if sender in staying or len(staying) < self.parameters.fanout:
             self._take_in(sender, message)
         elif (child := self._down.child_for(staying, sender, message.attempt)) is None:
@@ -250,6 +255,14 @@ class DisseminationTree:
             self._take_in(sender, message)
         else:
             self._hand_down(sender, message, child)
+
+    def _staying(self) -> list[PeerId]:
+        """The children that may be counted on: neither about to leave nor silent."""
+        return [
+            child
+            for child in self.children
+            if child not in self._parting and not self._is_silent(child)
+        ]
 
     def let_in(self) -> None:
         """The node has a place and a start: answer the peers that waited for it."""
@@ -304,6 +317,52 @@ class DisseminationTree:
 
     # Losing neighbours.
 
+    def watched(self) -> Iterable[PeerId]:
+        """The parent, the children, and the peer that the node asks for a place."""
+        yield from self.links
+        if self.search.walk.target is not None:
+            yield self.search.walk.target
+
+    def fell_silent(self, peer: PeerId) -> None:
+        """A neighbour gets no events while it is silent; the node looks for another parent.
+
+        Until it has one, it keeps its place: the silent parent may come back.
+        """
+        self.search.lost(peer)
+        link = self.links.get(peer)
+        if link is None:
+            return
+        link.silent = True
+        if peer == self.parent and not self.leaving:
+            self.counts["silent_parent"] += 1
+            self.search.move(peer, *self._ways_up())
+            self.owner.lost_touch()
+
+    def spoke_again(self, peer: PeerId) -> None:
+        """A neighbour was silent: it has missed events, or the node has."""
+        link = self.links.get(peer)
+        if link is None or not link.silent:
+            return
+        link.silent = False
+        if peer in self.children and len(self._staying()) > self.parameters.fanout:
+            # Another child has its place.
+            self.drop_child(peer)
+            return
+        if link.behind and link.credit > 0 and peer not in self.turn.full:
+            link.behind = False
+            self.owner.differs_from(peer)
+        if peer == self.parent and not self.leaving:
+            self.search.stay()
+
+    def _is_silent(self, peer: PeerId | None) -> bool:
+        link = None if peer is None else self.links.get(peer)
+        return link is not None and link.silent
+
+    def _ways_up(self) -> list[Contact]:
+        """Where to look for another parent first: the grandparent, then the root."""
+        above = dict.fromkeys((*self.path[1:2], *self.path[-1:]))
+        return [Contact(peer) for peer in above if peer not in (self.parent, self.turn.me)]
+
     def lost(self, peer: PeerId) -> None:
         """A connection ended."""
         self.links.pop(peer, None)
@@ -329,6 +388,7 @@ class DisseminationTree:
             self._leave_if_free()
             return
         self.counts["rejoin"] += 1
+        self.owner.lost_touch()
         self.search.begin_again(without=avoid)
 
     def drop_child(self, child: PeerId) -> None:
@@ -413,7 +473,7 @@ class DisseminationTree:
         outranks = self._outranks(self.path, self._below_private)
         if outranks and not self.leaving and not self.search.walk.is_under_way:
             self.counts["outranked"] += 1
-            self.search.move(parent, None)
+            self.search.move(parent)
 
     # Leaving.
 
@@ -441,7 +501,7 @@ class DisseminationTree:
             self._parting &= self.children.keys()
             self._parting.add(sender)
         elif sender == self.parent and not self.search.walk.is_under_way and not self.leaving:
-            self.search.move(sender, message.contact)
+            self.search.move(sender, *filter(None, (message.contact,)))
 
     def _leave_if_free(self) -> None:
         if not self.children:
@@ -468,7 +528,7 @@ class DisseminationTree:
         for peer, link in self.links.items():
             if peer == source:
                 continue
-            if peer in full:
+            if peer in full or link.silent:
                 link.behind = True
             elif link.spend(size):
                 effects.append(Send(peer, message))

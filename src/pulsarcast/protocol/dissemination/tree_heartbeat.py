@@ -14,6 +14,12 @@ from pulsarcast.protocol.messages import Contact, Leave, Status
 
 MEMBERS_TOLD = 3
 """Members named in a heartbeat: enough to spread names, and a small message."""
+SEEK_S = 1.0
+"""How often a node whose parent is silent compares with others."""
+SEEK_SILENT_S = 2.0
+"""How long a lazy neighbour may take to answer it."""
+SOURCES = 2
+"""Members beside the lazy neighbours that it asks each time."""
 SILENT_S = 60.0
 """A lazy neighbour that has not answered for so long gives its place to another."""
 
@@ -37,7 +43,7 @@ class Heartbeat:
         self.lazy: dict[PeerId, None] = {}
         self.round_trip_s = 0.0
         self._asked: dict[PeerId, float] = {}
-        self._unanswered = 0
+        self._is_seeking = False
         self.timer = HeartbeatTimer(context, owner, self)
 
     # Beating.
@@ -65,19 +71,35 @@ class Heartbeat:
             peers.append(author)
         return peers
 
-    def watch(self) -> None:
-        """A parent that did not answer the last two heartbeats counts as lost."""
-        parent = self.tree.parent
-        if parent is None or parent not in self._asked:
-            self._unanswered = 0
+    def lost_touch(self) -> None:
+        """Compare with other members, often, until the node has a parent that speaks."""
+        if not self._is_seeking:
+            self._is_seeking = True
+            self._seek()
+
+    def _seek(self) -> None:
+        if self.tree.in_touch or self.tree.leaving or not self.timer.is_beating:
+            self._is_seeking = False
             return
-        self._unanswered += 1
-        self.timer.quicken()
-        if self._unanswered >= 2:
-            self._unanswered = 0
-            self.lost(parent)
-            self.counts["silent_parent"] += 1
-            self.tree.look_elsewhere()
+        self.turn.after(SEEK_S, self._seek)
+        self.choose_lazy(SEEK_SILENT_S)
+        message = self._status(answer=True)
+        for peer in self._sources():
+            self._asked.setdefault(peer, self.turn.now)
+            self.turn.send(peer, message)
+
+    def _sources(self) -> list[PeerId]:
+        """Members that may have what a silent parent withholds: some of each kind.
+
+        Siblings wait for the same parent, and the members above it may be silent too.
+        """
+        rng = self.turn.rng
+        others = [peer for peer in self.tree.members if not self._unfit(peer)]
+        some = rng.sample(others, min(len(others), SOURCES))
+        above = [peer for peer in self.tree.path[1:] if peer != self.turn.me]
+        if above:
+            some.append(above[rng.randrange(len(above))])
+        return list(dict.fromkeys((*self.lazy, *some)))
 
     def _prune_children(self) -> None:
         """A child that was silent for long has another parent by now, or is dead."""
@@ -87,7 +109,7 @@ class Heartbeat:
             if link is None or self.turn.now - link.heard_s > silence_s:
                 self.tree.drop_child(child)
 
-    def choose_lazy(self) -> None:
+    def choose_lazy(self, silent_s: float = SILENT_S) -> None:
         """Keep enough lazy neighbours, none of them a neighbour or above the node in the tree.
 
         A silent one gives its place to another; if there is none, it is asked again a heartbeat
@@ -95,7 +117,7 @@ class Heartbeat:
         """
         before = list(self.lazy)
         for peer in before:
-            if self._unfit(peer) or self.turn.now - self._asked.get(peer, self.turn.now) > SILENT_S:
+            if self._unfit(peer) or self.turn.now - self._asked.get(peer, self.turn.now) > silent_s:
                 del self.lazy[peer]
                 self._asked.pop(peer, None)
         fit = [peer for peer in self.tree.members if peer not in before and not self._unfit(peer)]

@@ -266,6 +266,10 @@ class Topic:
         if fresh or asks:
             self.sharing.show(child, answer=asks)
 
+    def lost_touch(self) -> None:
+        """The node's parent is silent or lost."""
+        self.heartbeat.lost_touch()
+
     def path_changed(self) -> None:
         """The node's path to the root changed: tell its children."""
         self.heartbeat.announce()

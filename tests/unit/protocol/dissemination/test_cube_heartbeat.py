@@ -51,6 +51,9 @@ class Member:
     def path_changed(self) -> None:
         """Nobody to tell."""
 
+    def lost_touch(self) -> None:
+        """Nobody to ask."""
+
     def differs_from(self, peer: PeerId) -> None:
         self.differing.append(peer)
 

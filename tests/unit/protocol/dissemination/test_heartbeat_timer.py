@@ -21,7 +21,6 @@ class Heart:
         self.turn = Turn(BOB, Random(1))
         self.timer = HeartbeatTimer(Context(self.turn, Parameters()), self, self)
         self.held = b"something"
-        self.is_worried = False
         self.beats = 0
 
     def digest(self) -> bytes:
@@ -29,10 +28,6 @@ class Heart:
 
     def differs_from(self, peer: PeerId) -> None:
         """No heart compares anything."""
-
-    def watch(self) -> None:
-        if self.is_worried:
-            self.timer.quicken()
 
     def beat(self) -> None:
         self.beats += 1
@@ -55,7 +50,7 @@ def test_while_nothing_changes_it_slows_down_to_a_limit() -> None:
     assert max(delays_s) <= SPREAD * Parameters().status_interval_s_max
 
 
-def test_a_change_a_worry_and_a_hurry_bring_it_back_to_its_normal_pace() -> None:
+def test_a_change_and_a_hurry_bring_it_back_to_its_normal_pace() -> None:
     heart = Heart()
     heart.timer.start()
     for _ in range(6):
@@ -63,12 +58,6 @@ def test_a_change_a_worry_and_a_hurry_bring_it_back_to_its_normal_pace() -> None
     heart.held = b"something else"
     heart.delay_s()
     assert heart.delay_s() <= SPREAD * INTERVAL_S
-    for _ in range(6):
-        heart.delay_s()
-    heart.is_worried = True
-    heart.delay_s()
-    assert heart.delay_s() <= SPREAD * INTERVAL_S
-    heart.is_worried = False
     for _ in range(6):
         heart.delay_s()
     heart.timer.hurry()

@@ -101,6 +101,9 @@ class Member:
             )
         )
 
+    def lost_touch(self) -> None:
+        """Nobody to ask."""
+
     def differs_from(self, peer: PeerId) -> None:
         """Nothing to show."""
 

@@ -7,7 +7,7 @@ from pulsarcast.model.ids import PeerId
 from pulsarcast.model.reach import Reach
 from pulsarcast.protocol.dissemination.overlay import Link
 from pulsarcast.protocol.dissemination.tree import DisseminationTree
-from pulsarcast.protocol.dissemination.tree_heartbeat import SILENT_S, Heartbeat
+from pulsarcast.protocol.dissemination.tree_heartbeat import SEEK_S, SILENT_S, Heartbeat
 from pulsarcast.protocol.inputs import PeerLost, PeerUp
 from pulsarcast.protocol.messages import Contact, Join, Message, Role, Status
 from pulsarcast.protocol.parameters import Parameters
@@ -19,7 +19,7 @@ from tests.support.solo import EMPTY_DIGEST, Parent, below
 TOPIC = topic_of(ALICE)
 BEAT_S = 130.0
 """Two of the longest intervals: long enough for a beat, however quiet the topic is."""
-BOB, CAROL, DAN = peer("bob"), peer("carol"), peer("dan")
+BOB, CAROL, DAN, ERIN = peer("bob"), peer("carol"), peer("dan"), peer("erin")
 
 
 class Answering:
@@ -225,6 +225,8 @@ class Trunk:
         self.children: dict[PeerId, None] = {}
         self.members: dict[PeerId, None] = {}
         self.private_root = False
+        self.in_touch = True
+        self.leaving = False
         self.author_elsewhere: PeerId | None = None
         self.roots_heard: list[tuple[PeerId, tuple[PeerId, ...]]] = []
         self.heard: list[tuple[PeerId, tuple[PeerId, ...], bool]] = []
@@ -268,26 +270,29 @@ def heartbeat_of(core: Core, trunk: Trunk, owner: Compared) -> Heartbeat:
     return Heartbeat(TOPIC.cid, core.context, cast("DisseminationTree", trunk), owner)
 
 
-def test_a_parent_that_leaves_two_beats_unanswered_is_left() -> None:
+def test_a_node_out_of_touch_compares_with_others_each_second_until_it_has_a_parent() -> None:
     core, trunk = Core(ME), Trunk(BOB)
     heartbeat = heartbeat_of(core, trunk, Compared())
-    heartbeat.beat()
-    assert [who for who, _ in core.sent()] == [BOB]
-    heartbeat.watch()
-    heartbeat.beat()
-    assert trunk.parent == BOB
-    heartbeat.watch()
-    assert trunk.parent is None
+    heartbeat.timer.start()
+    trunk.members = dict.fromkeys((ERIN, DAN))
+    trunk.in_touch = False
+    heartbeat.lost_touch()
+    heartbeat.lost_touch()
+    assert sorted(who for who, _ in core.sent()) == sorted((ERIN, DAN)), "once"
+    for _ in range(3):
+        assert SEEK_S in core.fire()
+        assert {who for who, _ in core.sent()} >= {ERIN, DAN}
+    trunk.in_touch = True
+    core.fire()
+    assert SEEK_S not in core.fire()
 
 
-def test_a_parent_that_answers_in_time_is_kept() -> None:
+def test_a_parent_that_answers_is_compared_with() -> None:
     core, trunk, owner = Core(ME), Trunk(BOB), Compared()
     heartbeat = heartbeat_of(core, trunk, owner)
     for _ in range(3):
         heartbeat.beat()
         heartbeat.receive(BOB, Status(TOPIC.cid, b"other".ljust(16), (BOB,), (), answer=False))
-        heartbeat.watch()
-    assert trunk.parent == BOB
     assert owner.differing == [BOB] * 3
 
 

@@ -76,6 +76,9 @@ class Stage:
     def path_changed(self) -> None:
         self.told += 1
 
+    def lost_touch(self) -> None:
+        """Nobody to ask."""
+
     def differs_from(self, peer: PeerId) -> None:
         """Nothing to show."""
 
