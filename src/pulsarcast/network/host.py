@@ -59,6 +59,8 @@ KEEPALIVE_PROBES: Final = 3
 """TCP's questions without an answer that end a connection, a third of that time apart."""
 UNSENT_BYTES_MAX: Final = 128 * 1024
 """What the kernel takes beyond what is on its way: more would stand in line before control."""
+UNTAKEN_MS: Final = 60_000
+"""How long what was sent may wait for the other end's kernel, where ours counts that (Linux)."""
 RETRY_S: Final = 0.1
 """Until the next attempt to accept, where the process is out of file descriptors."""
 
@@ -537,6 +539,8 @@ def _prepare(connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
     if hasattr(socket, "TCP_NOTSENT_LOWAT"):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNTAKEN_MS)
 
 
 def _listener(family: int, name: tuple[str, int]) -> socket.socket:

@@ -460,6 +460,8 @@ class Node:
         """The peers that the node's topics rely on."""
         for topic in self.topics.values():
             yield from topic.overlay.watched()
+            yield from topic.heartbeat.watched()
+        yield from self.outbox.watched()
 
     def is_connected(self, peer: PeerId) -> bool:
         """Whether there is a connection to a peer."""
@@ -468,8 +470,11 @@ class Node:
     def fell_silent(self, peer: PeerId) -> None:
         """A connected peer is suspected: go round it."""
         self.dht.fell_silent(peer)
+        self.outside.lost(peer)
+        self.outbox.lost(peer)
+        self.walks.lost(peer)
         for topic in list(self.topics.values()):
-            topic.overlay.fell_silent(peer)
+            topic.fell_silent(peer)
 
     def spoke_again(self, peer: PeerId) -> None:
         """A suspected peer is alive."""

@@ -121,7 +121,7 @@ class _SendsToTheDead(DisseminationCube):
     def lost(self, peer: PeerId) -> None:
         self.search.walk.lost(peer)
 
-    def drop_silent(self, peer: PeerId) -> None:
+    def fell_silent(self, peer: PeerId) -> None:
         pass
 
 

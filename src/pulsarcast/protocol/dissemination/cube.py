@@ -91,6 +91,8 @@ class DisseminationCube:
         self._host: PeerId | None = None
         """The member that let the node in."""
         self._start_timer: int | None = None
+        self._silent: dict[PeerId, None] = {}
+        """Connected members that are suspected."""
         self._unexplored = -1
         """The highest bucket that the node has yet to ask about."""
         self._refreshed = 0
@@ -376,17 +378,34 @@ class DisseminationCube:
     # Losing members.
 
     def watched(self) -> Iterable[PeerId]:
-        """No peer yet: heartbeats find silent members."""
-        return ()
+        """The members that were sent events and have said nothing since, and who lets the node in.
+
+        Heartbeats say which other members are asked for an answer.
+        """
+        for peer, link in self.links.items():
+            if link.unheard:
+                yield peer
+        if self.search.walk.target is not None:
+            yield self.search.walk.target
 
     def fell_silent(self, peer: PeerId) -> None:
-        """A connected peer is suspected."""
+        """A member that is suspected counts as lost, though its connection stands."""
+        self.search.lost(peer)
+        if peer in self.links and not self.leaving:
+            self.counts["silent_member"] += 1
+            if peer in self.members:
+                self.candidates.lost_member(peer)
+            self._silent[peer] = None
+            self._remove(peer)
 
     def spoke_again(self, peer: PeerId) -> None:
-        """A suspected peer is alive."""
+        """A member that was suspected is alive: meet it again."""
+        if self._silent.pop(peer, self) is None:
+            self.candidates.meet_again(peer)
 
     def lost(self, peer: PeerId) -> None:
         """A connection ended."""
+        self._silent.pop(peer, None)
         self.search.lost(peer)
         self.candidates.failed(peer)
         if peer in self.members:
@@ -397,13 +416,6 @@ class DisseminationCube:
         """A connected peer, or the node itself, can be dialled in another way."""
         if self.is_root and (peer == self.turn.me or self.search.ranks_before_node(peer)):
             self.search.look_out_soon()
-
-    def drop_silent(self, peer: PeerId) -> None:
-        """A member does not answer: it counts as lost, though its connection stands."""
-        self.counts["silent_member"] += 1
-        if peer in self.members:
-            self.candidates.lost_member(peer)
-        self._remove(peer)
 
     def _receive_leave(self, sender: PeerId) -> None:
         """A peer is no longer a member, or never was one."""

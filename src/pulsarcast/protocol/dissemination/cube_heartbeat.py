@@ -7,6 +7,8 @@ to some members of far buckets too. The member that finds a gap passes on what w
 (docs/spec/cube.md).
 """
 
+from collections.abc import Iterable
+
 from pulsarcast.model.ids import Cid, PeerId, peer_key
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dissemination.cube import DisseminationCube
@@ -20,8 +22,6 @@ FIRST_BEATS_S = (1.0, 5.0)
 to it had met it."""
 MEMBERS_TOLD = 3
 """Members named in a heartbeat: enough to spread names, and a small message."""
-MISSED_MAX = 2
-"""Heartbeats without an answer after which a member counts as lost."""
 
 
 class CubeHeartbeat:
@@ -44,7 +44,6 @@ class CubeHeartbeat:
         self.timer = HeartbeatTimer(context, owner, self)
         self._asked: dict[PeerId, float] = {}
         """Members that were asked, and when first without an answer since."""
-        self._missed: dict[PeerId, int] = {}
         self._far_turn = 0
 
     @property
@@ -71,8 +70,8 @@ class CubeHeartbeat:
 
     def beat(self) -> None:
         """Ask some members what they hold."""
-        if self._miss_the_silent():
-            self.timer.hurry()
+        for peer in [peer for peer in self._asked if peer not in self.cube.members]:
+            self.lost(peer)
         self._talk()
         self.cube.refresh()
 
@@ -95,17 +94,6 @@ class CubeHeartbeat:
             chosen[far[self._far_turn % len(far)]] = None
         return list(chosen)
 
-    def _miss_the_silent(self) -> bool:
-        """A member that did not answer the last two heartbeats counts as lost."""
-        for peer in list(self._asked):
-            missed = self._missed[peer] = self._missed.get(peer, 0) + 1
-            if peer not in self.cube.members:
-                self.lost(peer)
-            elif missed >= MISSED_MAX:
-                self.lost(peer)
-                self.cube.drop_silent(peer)
-        return bool(self._missed)
-
     # Listening.
 
     def receive(self, sender: PeerId, message: Status) -> None:
@@ -120,7 +108,6 @@ class CubeHeartbeat:
             self.turn.send(sender, self._status(sender, answer=False))
             return
         asked = self._asked.pop(sender, None)
-        self._missed.pop(sender, None)
         if asked is None:
             return
         self.round_trip_s = max(self.turn.now - asked, 0.9 * self.round_trip_s)
@@ -128,10 +115,17 @@ class CubeHeartbeat:
             self.counts["cube_difference"] += 1
             self.owner.differs_from(sender)
 
+    def watched(self) -> Iterable[PeerId]:
+        """The members that have yet to answer."""
+        return self._asked
+
+    def fell_silent(self, peer: PeerId) -> None:
+        """The cube lets go of a member that is suspected."""
+        self.lost(peer)
+
     def lost(self, peer: PeerId) -> None:
         """A connection ended, or a member has left."""
         self._asked.pop(peer, None)
-        self._missed.pop(peer, None)
 
     def members(self) -> list[PeerId]:
         """Members that can be asked for something, the nearest first."""

@@ -222,6 +222,12 @@ class Conversation(Acquaintances, Protocol):
     def lost_touch(self) -> None:
         """Events come from no neighbour for now: compare with other members until they do."""
 
+    def watched(self) -> Iterable[PeerId]:
+        """The members that have yet to answer, to be watched for silence."""
+
+    def fell_silent(self, peer: PeerId) -> None:
+        """A connected peer is suspected."""
+
     def announce(self) -> None:
         """The node has a place, or another one: tell the members that it concerns."""
 

@@ -5,6 +5,8 @@ now and then, so that neither a silent parent nor a lost last event goes unnotic
 changes the interval grows (docs/spec/pulsarcast.md, Heartbeats and lazy neighbours).
 """
 
+from collections.abc import Iterable
+
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dissemination.heartbeat_timer import HeartbeatOwner, HeartbeatTimer
@@ -161,6 +163,17 @@ class Heartbeat:
         # A path from before it became a child may still be on its way: give it time.
         if elsewhere and self.turn.now - link.since_s > self.parameters.status_interval_s:
             self.tree.drop_child(sender)
+
+    def watched(self) -> Iterable[PeerId]:
+        """The members that have yet to answer."""
+        return self._asked
+
+    def fell_silent(self, peer: PeerId) -> None:
+        """A lazy neighbour that is suspected gives its place to another, if one is known."""
+        self.tree.members.pop(peer, None)
+        self._asked.pop(peer, None)
+        if self.lazy.pop(peer, self) is None:
+            self.choose_lazy()
 
     def lost(self, peer: PeerId) -> None:
         """A connection ended, or a member has left."""

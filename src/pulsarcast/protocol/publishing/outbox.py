@@ -5,7 +5,7 @@ disk and is sent again, ever more slowly, until it is answered with a CID or a r
 side of it is `request_queue.py`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from pulsarcast.model.errors import Busy, Refusal
@@ -252,6 +252,12 @@ class Outbox:
             del self._leaders[topic]
         asked.referrals = 0
         self._send(asked)
+
+    def watched(self) -> Iterator[PeerId]:
+        """The peers that have yet to answer a request, to be watched for silence."""
+        for asked in self._asked.values():
+            if asked.is_sequenced:
+                yield asked.target
 
     def lost(self, peer: PeerId) -> None:
         """A sequencer is gone: send its requests to another one soon."""

@@ -274,6 +274,12 @@ class Topic:
         """The node's path to the root changed: tell its children."""
         self.heartbeat.announce()
 
+    def fell_silent(self, peer: PeerId) -> None:
+        """A connected peer is suspected: do not wait for it."""
+        self.heartbeat.fell_silent(peer)
+        self.overlay.fell_silent(peer)
+        self.recovery.lost(peer)
+
     def lost(self, peer: PeerId) -> None:
         """A connection ended."""
         self.comparing.lost(peer)
