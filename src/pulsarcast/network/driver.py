@@ -41,7 +41,6 @@ from pulsarcast.network.interfaces import (
     is_near,
     to_announce,
 )
-from pulsarcast.network.lanes import CONTROL
 from pulsarcast.network.link import Link
 from pulsarcast.network.multiaddrs import (
     check_address,
@@ -100,6 +99,7 @@ from pulsarcast.storage.sqlite import SqliteStore
 from pulsarcast.wire.codec import decode, encode
 from pulsarcast.wire.framing import write_frames
 from pulsarcast.wire.hello import Hello
+from pulsarcast.wire.lanes import CONTROL
 
 VERSION: Final = 2
 NETWORK: Final = "main"

@@ -24,7 +24,6 @@ import trio
 
 from pulsarcast.model.errors import Rejection, RemoteError, Verdict
 from pulsarcast.model.ids import PeerId
-from pulsarcast.network.lanes import Lanes
 from pulsarcast.network.negotiation import (
     HEADER,
     NOT_AVAILABLE,
@@ -37,6 +36,7 @@ from pulsarcast.network.noise import NoiseFraming
 from pulsarcast.network.streams import Service, Services, Stream
 from pulsarcast.network.yamux import AWAY_NORMAL, AWAY_PROTOCOL_ERROR, Yamux, YamuxStream
 from pulsarcast.wire.framing import FrameReader, write_frames
+from pulsarcast.wire.lanes import Lanes
 from pulsarcast.wire.parts import PART_BYTES, Joiner
 
 PROTOCOL: Final = "/pulsarcast/3.0.0"

@@ -203,6 +203,10 @@ class Line:
         first_s = links.latency_s(self.source, self.via, rng)
         return first_s + links.latency_s(self.via, self.target, rng)
 
+    def finish(self, tell: Callable[[Line], None]) -> None:
+        """Nothing more is said: tell the other end once all that was has arrived."""
+        self.loop.at(max(self.last_s, self.loop.now + self.latency_s()), tell, self.back)
+
     def _arrival_s(self, size: int) -> float:
         now = self.loop.now
         # Bytes leave one after the other: a long queue is what makes a slow link slow.

@@ -76,7 +76,7 @@ class Network:
         """The way out of a node, where the network has such."""
         if index not in self._uplinks:
             assert self._uplink is not None, "bytes of this network wait for nothing"
-            self._uplinks[index] = Uplink(self._uplink)
+            self._uplinks[index] = Uplink(self.loop, self._uplink)
         return self._uplinks[index]
 
     # Places.
@@ -284,7 +284,7 @@ class Network:
         self._break(line)
         if not back.over:
             line.sound = sound
-            self.loop.at(max(line.last_s, self.loop.now + line.latency_s()), self._tell, line.back)
+            line.finish(self._tell)
 
     def reset(self, line: Line) -> None:
         """A connection breaks at once, and both ends know."""

@@ -69,6 +69,14 @@ class Traffic:
             tally = self._tallies[kind] = Tally()
         self.tally = tally
 
+    def count(self, message: Message) -> None:
+        """Count a message that is sent."""
+        if message is not self.message:
+            self.measure(message)
+        self.tally.messages += 1
+        self.tally.bytes += self.size
+        self.tally.events += self.events
+
     def size_of(self, carried: Any) -> int:
         """The size of what is on a line, which is bytes or a message."""
         return len(carried) if isinstance(carried, bytes) else size_of(carried)

@@ -1,23 +1,41 @@
 """Hardware: inputs take time, cores are shared, and all that a node sends leaves on one uplink."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from pulsarcast.model import trace
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.identity import Identity
-from pulsarcast.protocol.effects import Send
-from pulsarcast.protocol.inputs import Acknowledge
+from pulsarcast.protocol.effects import DropPeer, Send
+from pulsarcast.protocol.inputs import Acknowledge, MessageReceived, Now, PeerLost
+from pulsarcast.protocol.messages import Credit, EventMessage
 from pulsarcast.simulation.hardware.costs import MEASURED, Costs, read_costs
 from pulsarcast.simulation.hardware.machines import INPUTS_MAX, Hardware, Machine, Meter
+from pulsarcast.simulation.lines import WRITE_BYTES
 from pulsarcast.simulation.options import load
-from pulsarcast.wire.codec import size_of
+from pulsarcast.wire.codec import encode
+from pulsarcast.wire.framing import write_frames
+from pulsarcast.wire.parts import PART_BYTES
 from tests.unit.simulation.puppets import NUDGE, Strings, word
 
 SLOW = Costs(**dict.fromkeys(Costs.__struct_fields__, 0.0) | {"turn_s": 0.5, "input_s": 0.1})
 """Half a second a turn, and a tenth for each input."""
+
+
+class Notebook:
+    """An observer that writes everything down."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[float, int, int, Now, trace.Record]] = []
+
+    def record(
+        self, time_s: float, index: int, incarnation: int, now: Now, record: trace.Record
+    ) -> None:
+        self.records.append((time_s, index, incarnation, now, record))
 
 
 def busy(count: int, costs: Costs = SLOW, cores: int | None = None) -> Strings:
@@ -140,21 +158,76 @@ def test_cores_go_to_those_who_asked_first() -> None:
     assert begun == [0, 1, 2]
 
 
-def test_all_that_a_node_sends_leaves_over_one_uplink() -> None:
-    size = size_of(word(7))
-    strings = Strings(3, hardware=Hardware(uplink=float(size)))
+def thin(bandwidth: float) -> Strings:
+    """Node 0 is connected to 1 and 2, over an uplink of so many bytes a second."""
+    strings = Strings(3, hardware=Hardware(uplink=bandwidth))
     strings.connect(0, 1)
     strings.connect(0, 2)
-    strings.world.run(20.0)
+    strings.world.run(100.0)
     for heard in strings.heard.values():
         heard.clear()
-    strings.say(0, 1, 7, 7)
-    strings.say(0, 2, 7)
+    return strings
+
+
+def test_all_that_a_node_sends_leaves_over_one_uplink() -> None:
+    strings = thin(float(len(write_frames([encode(word(7))])) + WRITE_BYTES))
+    strings.say(0, 1, 7, 8)
+    strings.say(0, 2, 9)
     strings.world.run(200.0)
-    # A second for each message, and the heads of writes; a tenth for the way.
-    (first_s, second_s), (third_s,) = strings.times(1), strings.times(2)
-    assert second_s - first_s == pytest.approx(1.0)
-    assert third_s - second_s > 1.0
+    # A second for each message, and a tenth for the way.
+    assert strings.times(1) == pytest.approx([101.1, 102.1])
+    assert strings.times(2) == pytest.approx([103.1])
+
+
+LARGE = EventMessage(bytes(3 * PART_BYTES), 0)
+
+
+def test_control_and_other_peers_go_in_between_the_parts_of_a_large_event() -> None:
+    strings = thin(float(PART_BYTES))
+    near, far = strings.world.peer(1), strings.world.peer(2)
+    credit = Credit(NUDGE.topic, 1)
+    strings.act(0, Send(near, LARGE), Send(near, credit), Send(far, word(7)))
+    strings.world.run(200.0)
+    heard = [given.message for _, given in strings.heard[1] if isinstance(given, MessageReceived)]
+    assert heard == [credit, LARGE]
+    first_s, last_s = strings.times(1)
+    assert first_s < 101.2
+    assert last_s > 103.0
+    assert strings.times(2)[0] < 101.3
+
+
+def test_what_waits_is_lost_with_a_connection_that_breaks_and_arrives_where_it_is_closed() -> None:
+    for close, heard in ((True, [LARGE]), (False, [])):
+        strings = thin(float(PART_BYTES))
+        strings.act(0, Send(strings.world.peer(1), LARGE))
+        if close:
+            strings.act(0, DropPeer(strings.world.peer(1), "enough"))
+        else:
+            strings.world.after(0.5, partial(strings.world.reset, 0, 1))
+        strings.say(0, 2, 7)
+        strings.world.run(200.0)
+        given = [each for _, each in strings.heard[1]]
+        assert [each.message for each in given if isinstance(each, MessageReceived)] == heard
+        assert isinstance(given[-1], PeerLost)
+        assert strings.words(2) == [7]
+
+
+def test_what_arrives_for_a_paused_node_waits() -> None:
+    strings = thin(float(PART_BYTES))
+    strings.world.pause(1)
+    strings.say(0, 1, 7)
+    strings.world.run(110.0)
+    assert strings.words(1) == []
+    strings.world.resume(1)
+    assert strings.words(1) == [7]
+
+
+def test_a_trace_of_messages_names_those_that_went_over_an_uplink() -> None:
+    book = Notebook()
+    strings = Strings(2, hardware=Hardware(uplink=1e6), observer=book, trace_rpc=True)
+    strings.connect(0, 1)
+    said = [(each[1], type(each[4]).__name__) for each in book.records]
+    assert said == [(0, "RpcSent"), (1, "RpcReceived")]
 
 
 def test_costs_that_are_none_are_refused(tmp_path: Path) -> None:

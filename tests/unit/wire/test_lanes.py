@@ -1,6 +1,6 @@
-from pulsarcast.network.lanes import UNDER_WAY_BYTES_MAX, Lanes
 from pulsarcast.protocol.limits import FRAME_BYTES_MAX
 from pulsarcast.wire.framing import FrameReader, write_frames
+from pulsarcast.wire.lanes import UNDER_WAY_BYTES_MAX, Lanes
 from pulsarcast.wire.parts import PART_BYTES, Joiner
 
 MEGABYTE = 1024 * 1024
