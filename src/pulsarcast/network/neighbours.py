@@ -34,14 +34,8 @@ from pulsarcast.network.streams import Service, Stream
 from pulsarcast.protocol.messages import Contact
 from pulsarcast.wire.framing import write_frames
 from pulsarcast.wire.hello import Hello, decode_hello, encode_hello
+from pulsarcast.wire.lanes import FREE_BYTES, FULL_BYTES, QUEUE_BYTES_MAX
 
-QUEUE_BYTES_MAX: Final = 24 * 1024 * 1024
-"""What may wait for a peer; beyond, it is dropped and recovers by history. What the core sends
-without looking at `FULL_BYTES` has room: answers to few requests, and replicas."""
-FULL_BYTES: Final = 8 * 1024 * 1024
-"""Where this much waits, the core sends no more events: two windows, 7 s at 10 Mbit/s."""
-FREE_BYTES: Final = 1024 * 1024
-"""Where no more than this waits, it sends again: the largest event, so that no link idles."""
 HELLO_S_MAX: Final = 25.0
 """Longer than a dial may take: the answer may have to wait for one."""
 SEARCH_S_MAX: Final = 15.0

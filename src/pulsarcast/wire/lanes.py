@@ -26,6 +26,13 @@ from pulsarcast.protocol.messages import (
 from pulsarcast.protocol.sequencing.messages import Append, Appended, RequestVote, Vote
 from pulsarcast.wire.parts import NUMBERS, PART_BYTES, Cut
 
+QUEUE_BYTES_MAX: Final = 24 * 1024 * 1024
+"""What may wait for a peer; beyond, it is dropped and recovers by history. What the core sends
+without looking at `FULL_BYTES` has room: answers to few requests, and replicas."""
+FULL_BYTES: Final = 8 * 1024 * 1024
+"""Where this much waits, the core sends no more events: two windows, 7 s at 10 Mbit/s."""
+FREE_BYTES: Final = 1024 * 1024
+"""Where no more than this waits, it sends again: the largest event, so that no link idles."""
 UNDER_WAY_BYTES_MAX: Final = FRAME_BYTES_MAX
 """What frames under way in parts come to, if more than one: the most that the peer holds."""
 

@@ -15,10 +15,11 @@ from pulsarcast.network import neighbours as neighbours_module
 from pulsarcast.network.addresses import AddressBook
 from pulsarcast.network.host import Host
 from pulsarcast.network.link import Link
-from pulsarcast.network.neighbours import FULL_BYTES, QUEUE_BYTES_MAX, Neighbours
+from pulsarcast.network.neighbours import Neighbours
 from pulsarcast.protocol.messages import Contact, Peers
 from pulsarcast.wire.framing import write_frames
 from pulsarcast.wire.hello import Hello, encode_hello
+from pulsarcast.wire.lanes import FULL_BYTES, QUEUE_BYTES_MAX
 
 
 class Ear:

@@ -11,7 +11,14 @@ from pulsarcast.model import trace
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.identity import Identity
 from pulsarcast.protocol.effects import DropPeer, Send
-from pulsarcast.protocol.inputs import Acknowledge, MessageReceived, Now, PeerLost
+from pulsarcast.protocol.inputs import (
+    Acknowledge,
+    LinkFree,
+    LinkFull,
+    MessageReceived,
+    Now,
+    PeerLost,
+)
 from pulsarcast.protocol.messages import Credit, EventMessage
 from pulsarcast.simulation.hardware.costs import MEASURED, Costs, read_costs
 from pulsarcast.simulation.hardware.machines import INPUTS_MAX, Hardware, Machine, Meter
@@ -19,6 +26,7 @@ from pulsarcast.simulation.lines import WRITE_BYTES
 from pulsarcast.simulation.options import load
 from pulsarcast.wire.codec import encode
 from pulsarcast.wire.framing import write_frames
+from pulsarcast.wire.lanes import FREE_BYTES, FULL_BYTES, QUEUE_BYTES_MAX
 from pulsarcast.wire.parts import PART_BYTES
 from tests.unit.simulation.puppets import NUDGE, Strings, word
 
@@ -210,6 +218,26 @@ def test_what_waits_is_lost_with_a_connection_that_breaks_and_arrives_where_it_i
         assert [each.message for each in given if isinstance(each, MessageReceived)] == heard
         assert isinstance(given[-1], PeerLost)
         assert strings.words(2) == [7]
+
+
+def test_a_node_hears_that_much_waits_for_a_peer_and_that_it_has_left() -> None:
+    strings = thin(float(FREE_BYTES))
+    event = EventMessage(bytes(FREE_BYTES), 0)
+    near = strings.world.peer(1)
+    strings.act(0, *[Send(near, event)] * (1 + FULL_BYTES // FREE_BYTES))
+    strings.world.run(200.0)
+    told = [(round(time_s), given) for time_s, given in strings.heard[0]]
+    assert told == [(100, LinkFull(near)), (108, LinkFree(near))]
+    assert len(strings.heard[1]) == 1 + FULL_BYTES // FREE_BYTES
+
+
+def test_a_connection_with_too_much_waiting_is_given_up() -> None:
+    strings = thin(float(FREE_BYTES))
+    event = EventMessage(bytes(FREE_BYTES), 0)
+    near = strings.world.peer(1)
+    strings.act(0, *[Send(near, event)] * (2 + QUEUE_BYTES_MAX // FREE_BYTES))
+    strings.world.run(101.0)
+    assert PeerLost(near) in [given for _, given in strings.heard[0]]
 
 
 def test_what_arrives_for_a_paused_node_waits() -> None:

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 
 from pulsarcast.model import trace
 from pulsarcast.model.errors import RemoteError
+from pulsarcast.protocol.inputs import LinkFree, LinkFull
 from pulsarcast.protocol.messages import Message, topic_of
 from pulsarcast.simulation.lines import WRITE_BYTES, Line
 from pulsarcast.simulation.loop import Loop
 from pulsarcast.wire.codec import decode, encode
 from pulsarcast.wire.framing import FrameReader, write_frames
-from pulsarcast.wire.lanes import CONTROL, Lanes
+from pulsarcast.wire.lanes import CONTROL, FREE_BYTES, FULL_BYTES, QUEUE_BYTES_MAX, Lanes
 from pulsarcast.wire.parts import Joiner
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Uplink:
 class UplinkLine(Line):
     """A line whose bytes wait for those that the node sends to others."""
 
-    __slots__ = ("_control", "_joiner", "_lanes", "_leaves", "_reader", "_tell")
+    __slots__ = ("_control", "_is_full", "_joiner", "_lanes", "_leaves", "_reader", "_tell")
 
     def __init__(
         self, network: Network, source: int, speaker: PeerId, target: int, peer: PeerId
@@ -76,6 +77,8 @@ class UplinkLine(Line):
         self._lanes = Lanes()
         self._reader = FrameReader()
         self._joiner = Joiner()
+        self._is_full = False
+        """Whether the sender was told that much waits."""
         self._leaves = False
         """Whether a piece is leaving now."""
         self._tell: Callable[[Line], None] | None = None
@@ -96,6 +99,12 @@ class UplinkLine(Line):
         else:
             self._lanes.put(topic_of(message), framed)
         self.network.uplink(self.source).add(self)
+        queued_bytes = self.queued_bytes
+        if queued_bytes > QUEUE_BYTES_MAX:
+            self.network.reset(self)
+        elif queued_bytes > FULL_BYTES and not self._is_full:
+            self._is_full = True
+            self.loop.after(0.0, self.sender.take, LinkFull(self.peer))
 
     @property
     def queued_bytes(self) -> int:
@@ -127,6 +136,9 @@ class UplinkLine(Line):
         self.last_s = max(self.last_s, self.loop.now + self.latency_s())
         heappush(self.loop.heap, (self.last_s, self.loop.tick(), self.on_arrival, data))
         self._leaves = False
+        if self._is_full and not self.broken and self.queued_bytes <= FREE_BYTES:
+            self._is_full = False
+            self.sender.take(LinkFree(self.peer))
         if self._tell is not None:
             tell, self._tell = self._tell, None
             self.finish(tell)
