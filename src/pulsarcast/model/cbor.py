@@ -95,13 +95,13 @@ def _check(values: Iterable[object], depth_left: int) -> None:
                 bits = value.bit_length()
                 shown = value if bits <= SHOWN_BITS_MAX else f"it has {bits}"
                 raise RemoteError(f"an integer beyond 64 bits: {shown}")
-        elif isinstance(value, float):
-            if not math.isfinite(value):
-                raise RemoteError(f"a float that is no finite number: {value}")
         elif isinstance(value, (list, dict)):
             if depth_left == 0:
                 raise RemoteError(f"nested deeper than {DEPTH_MAX}")
             _check(value if isinstance(value, list) else value.values(), depth_left - 1)
+        elif isinstance(value, float):
+            if not math.isfinite(value):
+                raise RemoteError(f"a float that is no finite number: {value}")
         else:
             raise RemoteError(f"a value of type {kind.__name__}")
 

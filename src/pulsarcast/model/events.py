@@ -100,8 +100,12 @@ class EventDescriptor(msgspec.Struct, frozen=True):
     """A published event, verified as far as its own bytes allow."""
 
     request: Request
+    topic: Cid  # by its first version's content id
     version: Cid  # of the topic: rights are judged by the version that the event names
+    author: PeerId
     publisher: PeerId
+    numbered_by: PeerId  # whose numbering has its number: the publisher's, or the sequencers' own
+    is_ordered: bool  # several sequencers agreed on its position, in a numbering that they share
     sequence: Sequence
     parents: tuple[Cid, ...]
     position: Position | None
@@ -114,16 +118,6 @@ class EventDescriptor(msgspec.Struct, frozen=True):
     marks: tuple[Mark, ...] = ()  # of the parents, in causal topics
     is_merge: bool = False  # it has no payload, and only joins its parents
     hands_over_to: Cid | None = None  # the version whose sequencers number events after it
-
-    @property
-    def topic(self) -> Cid:
-        """The topic, by its first version's content id."""
-        return self.request.topic
-
-    @property
-    def author(self) -> PeerId:
-        """The peer that wrote it."""
-        return self.request.author
 
     @property
     def name(self) -> str:
@@ -139,19 +133,6 @@ class EventDescriptor(msgspec.Struct, frozen=True):
     def is_silent(self) -> bool:
         """Whether it serves nodes alone, and is delivered to no application."""
         return self.is_merge or self.hands_over_to is not None
-
-    @property
-    def is_ordered(self) -> bool:
-        """Whether several sequencers agreed on its position, in a numbering that they share."""
-        position = self.position
-        return position is not None and position.term > 0 and self.sequence == (0, position.number)
-
-    @property
-    def numbered_by(self) -> PeerId:
-        """The id whose numbering has its number: the publisher's, or the sequencers' shared one."""
-        if self.position is None or not self.is_ordered:
-            return self.publisher
-        return shared_numbering(self.request.topic)
 
     def __hash__(self) -> int:
         """Hash by content id, which covers every byte of the event."""
@@ -313,13 +294,19 @@ def _read_event(block: bytes, *, verify: bool) -> EventDescriptor:
     request_body = encode_part(asked)
     parents = read_links(fields["l"], PARENTS_MAX, "parents") if "l" in fields else ()
     own = Mark(publisher, *sequence)
+    position = _read_position(fields["o"]) if "o" in fields else None
+    is_ordered = position is not None and position.term > 0 and sequence == (0, position.number)
     event = EventDescriptor(
         request=request,
+        topic=request.topic,
         version=version,
+        author=request.author,
         publisher=publisher,
+        numbered_by=shared_numbering(request.topic) if is_ordered else publisher,
+        is_ordered=is_ordered,
         sequence=sequence,
         parents=parents,
-        position=_read_position(fields["o"]) if "o" in fields else None,
+        position=position,
         extensions=read_extensions(fields["x"]) if "x" in fields else {},
         author_signature=author_signature,
         signature=signature,
