@@ -8,9 +8,16 @@ process share one cache; `simulate --no-share-verification` switches that off.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import EventDescriptor
+
+REMEMBERED_MAX: Final = 2048
+"""Events that a node does not decode and verify again: several credit windows, since one that falls
+behind is given events by the tree, by recovery and as replicas."""
+REMEMBERED_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Their bytes."""
 
 
 class RememberedVerification:

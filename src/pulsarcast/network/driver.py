@@ -29,7 +29,11 @@ from pulsarcast.model.events import EventDescriptor, decode_event
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid, PeerId, cid_text, peer_text
 from pulsarcast.model.reach import Reach
-from pulsarcast.model.remembering import RememberedVerification
+from pulsarcast.model.remembering import (
+    REMEMBERED_BYTES_MAX,
+    REMEMBERED_MAX,
+    RememberedVerification,
+)
 from pulsarcast.network.addresses import AddressBook
 from pulsarcast.network.dial_backs import dial_back
 from pulsarcast.network.disk import Disk
@@ -117,11 +121,6 @@ FAILURES_LOGGED_MAX: Final = 256
 answer: strangers choose whom a node dials."""
 LISTENED: Final = "listened"
 """The table of ports that the node took where any would do."""
-REMEMBERED_MAX: Final = 2048
-"""Events that are not decoded and verified again: several credit windows, since a node that falls
-behind is given events by the tree, by recovery and as replicas."""
-REMEMBERED_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Their bytes."""
 
 RECONNECT_S: Final = 0.5
 """Between the end of connections from an address that is gone and new ones: what waited for the old

@@ -408,9 +408,12 @@ class World:
         costs = self._hardware.costs
         if costs is not None:
             meter = host.meter = host.meter or Meter()
-            identity, decode_event = meter.identity(identity), meter.decoder(decode_event)
+            identity = meter.identity(identity)
+            decode_event = verification = meter.decoder(decode_event)
             machine = Machine(1) if self._machine is None else self._machine
-            make_process = partial(BusyProcess, machine=machine, costs=costs, meter=meter)
+            make_process = partial(
+                BusyProcess, machine=machine, costs=costs, meter=meter, verification=verification
+            )
         core = self._make_node(
             Seat(index, identity, rng, self.parameters, decode_event, self._parts)
         )

@@ -13,6 +13,7 @@ from typing import Final
 
 from pulsarcast.protocol.limits import FRAME_BYTES_MAX
 from pulsarcast.protocol.messages import (
+    Alive,
     Credit,
     FetchRange,
     FindBlock,
@@ -38,6 +39,7 @@ UNDER_WAY_BYTES_MAX: Final = FRAME_BYTES_MAX
 
 CONTROL: Final = frozenset[type[Message]](
     {
+        Alive,
         Append,
         Appended,
         Credit,

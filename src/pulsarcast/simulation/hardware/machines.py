@@ -12,18 +12,21 @@ from typing import Any, NamedTuple
 
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.identity import Identity
-from pulsarcast.model.remembering import RememberedVerification
+from pulsarcast.model.remembering import (
+    REMEMBERED_BYTES_MAX,
+    REMEMBERED_MAX,
+    RememberedVerification,
+)
 from pulsarcast.protocol.effects import Deliver, Effect, Persist, Send
 from pulsarcast.protocol.inputs import Input, MessageReceived, Persisted, Publish
 from pulsarcast.protocol.messages import EventMessage, Message, Range, RequestToPublish
+from pulsarcast.protocol.store import PutEvent
 from pulsarcast.simulation.hardware.costs import Costs
 from pulsarcast.simulation.process import Process
 from pulsarcast.wire.codec import size_of
 
 INPUTS_MAX = 64
 """Inputs of one turn: a real node lets its programs have theirs in between."""
-REMEMBERED_MAX = 256
-"""Events that a node need not verify again, as a real one (`network.driver`)."""
 
 
 class Hardware(NamedTuple):
@@ -77,16 +80,14 @@ class Meter:
         """The same identity, whose signatures are counted."""
         return _MeteredIdentity(identity.seed, self)
 
-    def decoder(
-        self, decode_event: Callable[[bytes], EventDescriptor]
-    ) -> Callable[[bytes], EventDescriptor]:
-        """Decodes events as a real node does: those that it has just verified cost nothing."""
+    def decoder(self, decode_event: Callable[[bytes], EventDescriptor]) -> RememberedVerification:
+        """Decodes events as a real node does: those that it has made or verified cost nothing."""
 
         def count(block: bytes) -> EventDescriptor:
             self.verified += 1
             return decode_event(block)
 
-        return RememberedVerification(count, REMEMBERED_MAX)
+        return RememberedVerification(count, REMEMBERED_MAX, REMEMBERED_BYTES_MAX)
 
 
 class _MeteredIdentity(Identity):
@@ -105,10 +106,28 @@ class _MeteredIdentity(Identity):
 class BusyProcess(Process):
     """A process that is busy with one turn while the inputs of the next one wait."""
 
-    __slots__ = ("_asked", "_costs", "_inputs", "_machine", "_measured", "_meter", "_size")
+    __slots__ = (
+        "_asked",
+        "_costs",
+        "_inputs",
+        "_machine",
+        "_measured",
+        "_meter",
+        "_size",
+        "_verification",
+    )
 
-    def __init__(self, *, machine: Machine, costs: Costs, meter: Meter, **given: Any) -> None:
+    def __init__(
+        self,
+        *,
+        machine: Machine,
+        costs: Costs,
+        meter: Meter,
+        verification: RememberedVerification,
+        **given: Any,
+    ) -> None:
         super().__init__(**given)
+        self._verification = verification
         self._machine = machine
         self._costs = costs
         self._meter = meter
@@ -197,6 +216,9 @@ class BusyProcess(Process):
                 self._measured, self._size = effect.message, size_of(effect.message)
             return costs.message_s + self._size * costs.byte_s
         if isinstance(effect, Persist):
+            for write in effect.writes:
+                if isinstance(write, PutEvent):
+                    self._verification.know(write.event)
             return len(effect.writes) * costs.write_s
         return costs.deliver_s if isinstance(effect, Deliver) else 0.0
 
