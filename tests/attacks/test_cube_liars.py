@@ -142,7 +142,7 @@ def test_an_event_from_a_stranger_is_taken_and_the_stranger_met() -> None:
 
 def test_credit_is_not_beyond_the_window_however_often_one_is_met() -> None:
     window = 20_000
-    solo, topic, cube = author("greedy", parameters=Parameters(window_bytes=window))
+    solo, topic, cube = author("greedy", parameters=Parameters(window_bytes=window, stall_s=0.0))
     for _ in range(10):
         solo.hear(peer("greedy"), Credit(topic, 1_000_000), Meet(topic, 0, 0))
     assert cube.links[peer("greedy")].credit == window

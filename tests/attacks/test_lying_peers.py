@@ -303,7 +303,9 @@ def test_another_peers_answer_to_our_question_is_not_heard() -> None:
 def test_credit_beyond_all_bounds_is_no_credit() -> None:
     """Credits overflow: a neighbour may take a window of events, whatever it says it can take."""
     window = 20_000
-    solo, topic = root_with_children("greedy", parameters=Parameters(window_bytes=window))
+    solo, topic = root_with_children(
+        "greedy", parameters=Parameters(window_bytes=window, stall_s=0.0)
+    )
     greedy = peer("greedy")
     for _ in range(10):
         solo.hear(greedy, Credit(topic, COUNT_MAX))
@@ -324,7 +326,7 @@ def test_credit_from_a_stranger_is_worth_nothing() -> None:
 
 def test_a_neighbour_that_never_gives_credit_back_costs_no_memory() -> None:
     """Design 6: memory never grows with a slow peer; it is left to recover by history."""
-    parameters = Parameters(window_bytes=200_000)
+    parameters = Parameters(window_bytes=200_000, stall_s=0.0)
     solo, topic = root_with_children("slow", parameters=parameters)
     for _ in range(1000):
         solo.publish(topic)

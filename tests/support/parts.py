@@ -48,6 +48,7 @@ class Dht:
         self.is_close = False
         """Whether the node is one of the r peers closest to any block."""
         self.kept_own: list[PutBlock] = []
+        self.is_placing_much = False
         self.finding: list[tuple[Cid, Callable[[bytes | None], None]]] = []
         self.storing: list[tuple[list[bytes], Callable[[list[int]], None]]] = []
         self.pointing: list[tuple[Named, Callable[[int], None]]] = []

@@ -17,7 +17,7 @@ from msgspec import UNSET
 from pulsarcast.client import calls, http
 from pulsarcast.client.calls import Ask, Start, TopicRef
 from pulsarcast.client.connect import find_target
-from pulsarcast.client.errors import UnexpectedResponse, Unreachable
+from pulsarcast.client.errors import UnexpectedResponse, Unreachable, after_s_of
 from pulsarcast.client.following import PATIENCE_S, Backoff, Following, follow
 from pulsarcast.model import api
 from pulsarcast.model.errors import LocalError, PulsarcastError
@@ -434,7 +434,7 @@ class Client:
             except PulsarcastError as error:
                 if not http.may_help(error, has_met=self._met):
                     raise
-                delay_s = backoff.failed(time.monotonic())
+                delay_s = backoff.failed(time.monotonic(), after_s_of(error))
                 if delay_s is None:
                     raise
             time.sleep(delay_s)

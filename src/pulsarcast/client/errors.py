@@ -9,7 +9,7 @@ from typing import Final
 
 from pulsarcast.model.errors import LocalError, PulsarcastError
 
-PASSING: Final = (502, 503, 504)
+PASSING: Final = (429, 502, 503, 504)
 """Answers of a proxy before the daemon that may be others in a moment."""
 
 
@@ -41,3 +41,8 @@ def is_passing(error: PulsarcastError) -> bool:
     if isinstance(error, UnexpectedResponse):
         return error.status in PASSING
     return isinstance(error, Unreachable)
+
+
+def after_s_of(error: PulsarcastError) -> float:
+    """When the daemon wants to be asked again, where it says so; else 0."""
+    return error.after_s if isinstance(error, LocalError) else 0.0

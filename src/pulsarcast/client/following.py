@@ -51,12 +51,15 @@ class Backoff:
         self._delay_s = DELAY_S_MIN
         self._failing_since_s: float | None = None
 
-    def failed(self, now_s: float) -> float | None:
-        """A try failed: wait so long and try again; None: it is enough."""
+    def failed(self, now_s: float, after_s: float = 0.0) -> float | None:
+        """A try failed: wait so long and try again; None: it is enough.
+
+        `after_s` is when the daemon wants to be asked again, where it says so.
+        """
         if self._failing_since_s is None:
             self._failing_since_s = now_s
-        delay_s = self._delay_s
-        self._delay_s = min(2 * delay_s, DELAY_S_MAX)
+        delay_s = max(self._delay_s, after_s)
+        self._delay_s = min(2 * self._delay_s, DELAY_S_MAX)
         if self._patience_s is None:
             return delay_s
         left_s = self._failing_since_s + self._patience_s - now_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any, Final, TypeVar
@@ -70,7 +71,7 @@ STATUS: Final[Mapping[str, int]] = {
     InvalidFilter.code: 422,
     InvalidPayload.code: 422,
     Internal.code: 500,
-    Busy.code: 503,
+    Busy.code: 429,
     Unavailable.code: 503,
     Closed.code: 503,
     Halted.code: 503,
@@ -85,9 +86,9 @@ def problem(error: LocalError) -> Response:
     status = STATUS[error.code]
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    if status == 503:
-        headers["Retry-After"] = "1"
-    body = msgspec.json.encode(Problem(str(error), error.code, error.topic))
+    if status in (429, 503):
+        headers["Retry-After"] = str(max(1, math.ceil(error.after_s)))
+    body = msgspec.json.encode(Problem(str(error), error.code, error.topic, error.after_s))
     return Response(body, status, headers, JSON)
 
 

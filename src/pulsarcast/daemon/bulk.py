@@ -18,9 +18,9 @@ from pulsarcast.daemon.answers import (
     read_json,
     read_query,
 )
-from pulsarcast.daemon.calls import ANOTHER_LOG, Call, Index, Operation
+from pulsarcast.daemon.calls import ANOTHER_LOG, PATIENCE_S, Call, Index, Operation
 from pulsarcast.model import api
-from pulsarcast.model.errors import Gone, LocalError, LogChanged, NotFollowed
+from pulsarcast.model.errors import Busy, Gone, LocalError, LogChanged, NotFollowed
 from pulsarcast.model.ids import Cid, cid_text, parse_cid, peer_text
 from pulsarcast.model.pages import MEDIA_TYPE, encode_page
 from pulsarcast.model.publications import Publication
@@ -128,9 +128,15 @@ async def publish_many(call: Call) -> Response:
         for each in given.events
     ]
     results: list[api.BatchResult] = []
-    for found in await service.node.publish_many(cid, events, ack=given.ack):
+    published = await service.node.publish_many(cid, events, ack=given.ack, patience_s=PATIENCE_S)
+    refused = published[0] if published else None
+    if isinstance(refused, Busy):
+        # They keep their order: the others have waited behind it.
+        raise refused
+    for found in published:
         if isinstance(found, LocalError):
-            results.append(api.BatchResult(error=str(found), code=found.code))
+            code, after_s = found.code, found.after_s
+            results.append(api.BatchResult(error=str(found), code=code, after_s=after_s))
         else:
             results.append(api.BatchResult(id=found.id, replicas=found.replicas))
     return answer(api.BatchResults(results))

@@ -30,6 +30,8 @@ STREAM: Final = "text/event-stream"
 ANOTHER_LOG: Final = (
     "this is another log: the store was restored or copied, or the topic was left since"
 )
+PATIENCE_S: Final = 2.0
+"""How long a publish waits for members that do not keep up, before its program is told to wait."""
 INDEX_MAX: Final = (1 << 63) - 1
 
 Index: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=INDEX_MAX)]

@@ -24,7 +24,8 @@ _REFUSALS: Final = {
     415: "The body is of another type than it should be.",
     422: "It is well said and cannot be done; the answer says why.",
     421: "The name in Host is not ours.",
-    503: "The node promises nothing at the moment, or has too much to do.",
+    429: "Too much is under way, or the topic's members do not keep up: come back later.",
+    503: "The node promises nothing at the moment.",
     507: "The disk has no room left for it.",
 }
 _BINARY: Final = {"type": "string", "format": "binary"}
@@ -127,7 +128,7 @@ def _responses(operation: Operation) -> dict[str, Any]:
     elif kind is not None:
         good["content"] = {JSON: {"schema": _ref(kind)}}
     responses = {str(operation.status): good}
-    errors = {400, 403, 405, 421, 422, 503, *operation.errors}
+    errors = {400, 403, 405, 421, 422, 429, 503, *operation.errors}
     if operation.scope is not None:
         errors.add(401)
     if operation.body is not None:

@@ -17,7 +17,7 @@ from pulsarcast.daemon.answers import (
     read_json,
     read_query,
 )
-from pulsarcast.daemon.calls import OCTETS, Call, Index, Operation, Where, resolve
+from pulsarcast.daemon.calls import OCTETS, PATIENCE_S, Call, Index, Operation, Where, resolve
 from pulsarcast.daemon.service import Service
 from pulsarcast.model import api
 from pulsarcast.model.errors import Conflict, Malformed, UnsupportedMediaType
@@ -286,6 +286,7 @@ async def publish(call: Call) -> Response:
         parents=[parse_cid(parent) for parent in given.parents],
         ack=query.ack or given.ack,
         idempotency_key=key,
+        patience_s=PATIENCE_S,
     )
     return answer(api.PublishedView(published.id, published.replicas), 201)
 

@@ -80,6 +80,8 @@ class Problem(msgspec.Struct, omit_defaults=True):
     code: Code
     topic: str = ""
     """The id of the topic that stands in the way, where one does."""
+    after_s: float = 0.0
+    """When to come back, where the node can say that."""
 
 
 # Topics.
@@ -390,6 +392,8 @@ class BatchResult(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The number of peers known to keep it; null if it was refused."""
     error: str = ""
     code: Code = ""
+    after_s: float = 0.0
+    """Where it is busy: when to come back."""
 
     def __repr__(self) -> str:
         return f"<BatchResult {self.code}: {self.error}>" if self.error else published_shown(self)

@@ -36,10 +36,14 @@ class Refusal(NamedTuple):
     message: str
     topic: str = ""
     """The id of the topic that stands in the way, where one does."""
+    after_s: float = 0.0
+    """When to come back, where the node can say that; 0: it cannot."""
 
     def error(self) -> LocalError:
         """The exception of this code; of a code that this version does not know, the base."""
-        return REFUSALS.get(self.code, LocalError)(self.message, topic=self.topic)
+        error = REFUSALS.get(self.code, LocalError)(self.message, topic=self.topic)
+        error.after_s = self.after_s
+        return error
 
 
 class LocalError(PulsarcastError):
@@ -52,15 +56,17 @@ class LocalError(PulsarcastError):
     retryable: ClassVar[bool] = False
     """Whether the same request may succeed a little later."""
 
-    def __init__(self, *message: object, topic: str = "") -> None:
+    def __init__(self, *message: object, topic: str = "", after_s: float = 0.0) -> None:
         super().__init__(*message)
         self.topic = topic
         """The id of the topic that stands in the way, where one does."""
+        self.after_s = after_s
+        """When to come back, where the node can say that; 0: it cannot."""
 
     @property
     def refusal(self) -> Refusal:
         """The same as a value."""
-        return Refusal(self.code, str(self), self.topic)
+        return Refusal(self.code, str(self), self.topic, self.after_s)
 
 
 class InvalidFilter(LocalError):
@@ -184,7 +190,7 @@ class LogChanged(Conflict):
 
 
 class Busy(LocalError):
-    """A queue is full."""
+    """A queue is full, or the topic's members take events more slowly than they are published."""
 
     code = "busy"
     retryable = True

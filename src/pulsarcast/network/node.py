@@ -15,7 +15,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -66,6 +74,7 @@ from pulsarcast.network.filters import Filters, end_of, sid_of
 from pulsarcast.network.multiaddrs import is_dialable
 from pulsarcast.network.naming import Found, Naming
 from pulsarcast.network.offsets import Offsets
+from pulsarcast.network.pace import FOREVER, Asked, Make, Pace
 from pulsarcast.network.subscriptions import (
     PAGE,
     Begin,
@@ -113,8 +122,6 @@ FIRST_PEER_S_MAX: Final = 5.0
 JOIN_LOOK_S: Final = 0.05
 SOUGHT: Final = (NotFound.code, TopicNotFound.code)
 """What a search among other peers is refused with where it found nothing."""
-TOGETHER: Final = 32
-"""Publications that go to the disk together before anybody else has a turn."""
 
 
 class Node:
@@ -125,6 +132,7 @@ class Node:
         self._incarnation = incarnation
         self._driver: Driver | None = None
         self._offsets = Offsets(home)
+        self._pace = Pace(self._ask_some)
         self._filters = Filters(self._offsets)
         self._naming = Naming(lambda: self._running, self._find_name, self._meta_of)
 
@@ -459,6 +467,7 @@ class Node:
         parents: Sequence[EventRef] = (),
         ack: Ack = "replicated",
         idempotency_key: str | None = None,
+        patience_s: float = FOREVER,
     ) -> Published:
         """Publish an event, or have a peer publish it that may; returns once `ack` holds.
 
@@ -466,6 +475,9 @@ class Node:
         as JSON instead. `accepted`: the event is on a publisher's disk. `replicated`: several peers
         keep it. Parents are for topics whose linking is CUSTOM; elsewhere nodes link events
         themselves. Calls with the same idempotency key publish once, also after a crash.
+
+        Where the topic's members do not keep up, the call waits for them; after `patience_s` it
+        raises Busy.
         """
         publication = Publication(
             payload=payload,
@@ -475,50 +487,54 @@ class Node:
             parents=parents,
             idempotency_key=idempotency_key,
         )
-        return await self._publish(topic, publication, ack)
+        return await self._publish(topic, publication, ack, patience_s=patience_s)
 
     async def _publish(
-        self, topic: TopicRef, publication: Publication, ack: Ack, injection: str = ""
+        self,
+        topic: TopicRef,
+        publication: Publication,
+        ack: Ack,
+        injection: str = "",
+        *,
+        patience_s: float = FOREVER,
     ) -> Published:
         cid = await self._resolve(topic)
         if publication.parents:
             await self._refuse_unless_custom(cid)
-        reply = await self._ask(lambda call: command_of(publication, call, cid, ack, injection))
+        reply = await self._ask(
+            lambda call: command_of(publication, call, cid, ack, injection),
+            lambda make: self._pace.publish(cid, make, patience_s),
+        )
         assert reply.cid is not None
         self._running.publications += 1
         return Published(reply.cid, reply.replicas)
 
     async def publish_many(
-        self, topic: TopicRef, events: Sequence[Publication], *, ack: Ack = "replicated"
+        self,
+        topic: TopicRef,
+        events: Sequence[Publication],
+        *,
+        ack: Ack = "replicated",
+        patience_s: float = FOREVER,
     ) -> list[Published | LocalError]:
         """Publish events in their order; returns the result of each, once all are known.
 
         Where the topic takes no parents and an event has some, nothing is published. The events
-        share commits, so a thousand cost much less than a thousand calls.
+        share commits, so a thousand cost much less than a thousand calls. Where the topic's members
+        do not keep up, the call waits for them; after `patience_s` what is left is Busy.
         """
         cid = await self._resolve(topic)
         if any(event.parents for event in events):
             await self._refuse_unless_custom(cid)
-        replies: dict[int, Reply] = {}
-        answered = trio.Event()
-
-        def asking(
-            place: int,
-        ) -> tuple[Callable[[int], Command], Callable[[Reply], None]]:
-            def then(reply: Reply) -> None:
-                replies[place] = reply
-                if len(replies) == len(events):
-                    answered.set()
-
-            return lambda call: command_of(events[place], call, cid, ack), then
-
-        for first in range(0, len(events), TOGETHER):
-            some = range(first, min(first + TOGETHER, len(events)))
-            self._running.ask([asking(place) for place in some])
-            await trio.lowlevel.checkpoint()
-        if events:
-            await answered.wait()
-        done = [_published(replies[place]) for place in range(len(events))]
+        replies = await self._pace.publish_many(
+            cid,
+            [
+                lambda call, event=event: command_of(event, call, cid, ack)  # type: ignore[misc]
+                for event in events
+            ],
+            patience_s,
+        )
+        done = [_published(reply) for reply in replies]
         self._running.publications += sum(isinstance(each, Published) for each in done)
         return done
 
@@ -821,33 +837,34 @@ class Node:
         assert self._driver is not None, "a node is opened with `async with Node.open(…)`"
         return self._driver
 
-    async def _ask(self, make: Callable[[int], Command]) -> Reply:
+    async def _ask(
+        self,
+        make: Make,
+        once: Callable[[Make], Awaitable[Reply]] | None = None,
+    ) -> Reply:
         """What the core answers; who has found nothing before we knew any peer looks once more."""
         dht = self._running.core.dht
         was_joining = dht.is_joining
-        reply = await self._ask_once(make)
+        once = self._ask_once if once is None else once
+        reply = await once(make)
         refused = reply.refusal
         if was_joining and refused is not None and refused.code in SOUGHT:
             with trio.move_on_after(FIRST_PEER_S_MAX):
                 while dht.is_joining:  # noqa: ASYNC110 (the core does not say when it has)
                     await trio.sleep(JOIN_LOOK_S)
-            reply = await self._ask_once(make)
+            reply = await once(make)
         if reply.refusal is not None:
             raise reply.refusal.error()
         return reply
 
+    def _ask_some(self, asked: Iterable[tuple[Make, Callable[[Reply], None]]]) -> None:
+        self._running.ask(asked)
+
     async def _ask_once(self, make: Callable[[int], Command]) -> Reply:
         _check_loop()
-        answered = trio.Event()
-        replies: list[Reply] = []
-
-        def then(reply: Reply) -> None:
-            replies.append(reply)
-            answered.set()
-
-        self._running.ask([(make, then)])
-        await answered.wait()
-        return replies[0]
+        asked = Asked()
+        self._running.ask([(make, asked.take)])
+        return await asked.answer()
 
     async def _resolve(self, topic: TopicRef) -> Cid:
         return (await self._naming.find(topic)).topic

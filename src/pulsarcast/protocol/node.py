@@ -116,6 +116,7 @@ from pulsarcast.protocol.publishing.fencing import EpochFencing
 from pulsarcast.protocol.publishing.numbering import Numberings
 from pulsarcast.protocol.publishing.outbox import Outbox
 from pulsarcast.protocol.publishing.outside import OutsidePublishing
+from pulsarcast.protocol.publishing.pacing import Pacing
 from pulsarcast.protocol.publishing.publisher import Publisher
 from pulsarcast.protocol.publishing.request_queue import PublisherRequests, RequestQueue
 from pulsarcast.protocol.sequencing.intake import RequestIntake
@@ -227,6 +228,7 @@ class Node:
             self.fencing,
             self.publisher,
             self.outbox,
+            Pacing(context, self.dht),
         )
 
     @property

@@ -51,6 +51,9 @@ class Parameters(Struct, frozen=True):
     window_bytes: int = 4 * 1024 * 1024
     """Bytes of events per neighbour and topic in flight before credit must come back: four of the
     largest, and 300 ms at 100 Mbit/s."""
+    stall_s: float = 10.0
+    """How long a publisher's pace follows a member that takes nothing at all: a restart, or one
+    window at 3 Mbit/s. Then the member is left to recover from history."""
     gap_delay_s: float = 0.5
     """How long missing events may take to arrive live before they are asked for."""
     range_bytes_max: int = 256 * 1024

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from hashlib import blake2b
 from random import Random
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from pulsarcast.model import trace
 from pulsarcast.model.identity import Identity
@@ -27,6 +27,13 @@ WAITING_MAX = 64
 """Bounds the answers that wait for room on one peer's link."""
 
 
+class Backlog(NamedTuple):
+    """What waits for room on a full link."""
+
+    since_s: float
+    then: list[Then]
+
+
 class Turn:
     """Collects effects, and keeps the continuations that run when the driver answers them."""
 
@@ -37,8 +44,8 @@ class Turn:
         self.now = 0.0
         self.wall_us = 0
         self.effects: list[Effect] = []
-        self.full: dict[PeerId, list[Then]] = {}
-        """The peers for which much waits on their link already, and what waits until it left."""
+        self.full: dict[PeerId, Backlog] = {}
+        """The peers for which much waits on their links already."""
         self._token = 0
         self._timers: dict[int, Then] = {}
         self._loads: dict[int, Callable[[Answer], None]] = {}
@@ -87,16 +94,17 @@ class Turn:
         waiting = self.full.get(peer)
         if waiting is None:
             then()
-        elif len(waiting) < WAITING_MAX:
-            waiting.append(then)
+        elif len(waiting.then) < WAITING_MAX:
+            waiting.then.append(then)
 
     def filled(self, peer: PeerId) -> None:
         """Much waits on a peer's link."""
-        self.full.setdefault(peer, [])
+        self.full.setdefault(peer, Backlog(self.now, []))
 
     def freed(self, peer: PeerId) -> None:
         """What waited on a peer's link has left."""
-        for then in self.full.pop(peer, ()):
+        backlog = self.full.pop(peer, None)
+        for then in () if backlog is None else backlog.then:
             self.when_room(peer, then)
 
     def persist(self, *writes: Write, then: Then | None = None) -> None:

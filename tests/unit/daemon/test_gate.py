@@ -320,7 +320,7 @@ def test_too_many_at_once_are_told_to_come_back(tmp_path: Path) -> None:
                 async with client.stream("GET", path) as one, client.stream("GET", path) as two:
                     assert (one.status_code, two.status_code) == (200, 200)
                     answer = await client.get("/v1/status")
-                    assert (answer.status_code, answer.json()["code"]) == (503, "busy")
+                    assert (answer.status_code, answer.json()["code"]) == (429, "busy")
                     assert answer.headers["retry-after"] == "1"
                 # Both are gone as soon as the daemon has seen it.
                 for _ in range(100):

@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pulsarcast.client import Client
-from pulsarcast.client.errors import is_passing
+from pulsarcast.client.errors import after_s_of, is_passing
 from pulsarcast.client.following import Backoff
 from pulsarcast.model import api
 from pulsarcast.model.errors import (
@@ -249,16 +249,16 @@ class Publisher:
                     continue
                 if not self._will_pass(topic, error):
                     _fail(topic, rows[0], str(error))
-                reason = str(error)
+                reason, after_s = str(error), after_s_of(error)
             else:
                 self._found.add(topic)
-                left, reason = _still_waiting(topic, rows, found)
+                left, reason, after_s = _still_waiting(topic, rows, found)
                 if len(left) < len(rows):
                     backoff = Backoff(self._patience_s)
                 rows = left
                 if not rows:
                     return
-            delay_s = backoff.failed(time.monotonic())
+            delay_s = backoff.failed(time.monotonic(), after_s)
             if delay_s is None:
                 _fail(topic, rows[0], f"gave up after {self._patience_s:.0f} s: {reason}")
             time.sleep(delay_s)
@@ -274,18 +274,18 @@ def _may_be_one(error: PulsarcastError) -> bool:
 
 def _still_waiting(
     topic: str, rows: list[Publication], results: list[api.BatchResult]
-) -> tuple[list[Publication], str]:
-    """The rows that have to be sent again, and why."""
+) -> tuple[list[Publication], str, float]:
+    """The rows that have to be sent again, why, and when."""
     left: list[Publication] = []
-    reason = ""
+    reason, after_s = "", 0.0
     for row, result in zip(rows, results, strict=True):
         if result.id is not None:
             continue
         if result.code not in _PASSING:
             _fail(topic, row, result.error)
         left.append(row)
-        reason = result.error
-    return left, reason
+        reason, after_s = result.error, max(after_s, result.after_s)
+    return left, reason, after_s
 
 
 def _fail(topic: str, row: Publication, reason: str) -> NoReturn:

@@ -27,6 +27,7 @@ from pulsarcast.protocol.inputs import (
 )
 from pulsarcast.protocol.publishing.fencing import EpochFencing
 from pulsarcast.protocol.publishing.outbox import Outbox, Settled
+from pulsarcast.protocol.publishing.pacing import Pacing
 from pulsarcast.protocol.publishing.publisher import NONCE_BYTES, Publisher
 from pulsarcast.protocol.store import (
     Block,
@@ -47,6 +48,7 @@ class PublishCommands(Commands[Publish]):
         fencing: EpochFencing,
         publisher: Publisher,
         outbox: Outbox,
+        pacing: Pacing,
     ) -> None:
         super().__init__(context, following)
         self.descriptors = descriptors
@@ -54,6 +56,7 @@ class PublishCommands(Commands[Publish]):
         self.fencing = fencing
         self.publisher = publisher
         self.outbox = outbox
+        self.pacing = pacing
         self._keyed: dict[tuple[Cid, bytes], list[Publish]] = {}
         """Publishes with an idempotency key that are not answered yet, and who waits for them."""
 
@@ -153,6 +156,7 @@ class PublishCommands(Commands[Publish]):
                 # The leader of the sequencers gives it its place, as it does for any author.
                 self.outbox.ask(given, descriptor, topic, nonce, self._settle(given))
             elif descriptor.may_publish(me):
+                self.pacing.check(topic)
                 self.publisher.publish(
                     given,
                     descriptor,
@@ -189,7 +193,9 @@ class PublishCommands(Commands[Publish]):
 
     def _refuse_publish(self, given: Publish, refusal: Refusal) -> None:
         for asker in self._askers(given):
-            self.turn.trace(trace.Refused(given.topic, asker.injection, refusal.code))
+            # One that has a time to come back is not over.
+            if not refusal.after_s:
+                self.turn.trace(trace.Refused(given.topic, asker.injection, refusal.code))
             self.refuse(asker.call, refusal)
 
     def _askers(self, given: Publish) -> list[Publish]:

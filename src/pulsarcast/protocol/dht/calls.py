@@ -61,17 +61,29 @@ ANSWERS: dict[type[Question], type[DhtMessage]] = {
 }
 
 
+PATIENCE_BYTES = 256 * 1024
+"""Blocks of this size may take a timeout more: they share a line of a few Mbit/s with events."""
+PATIENCE_MAX = 4
+
+
 class _Call:
     """One question that waits."""
 
-    __slots__ = ("contact", "deadline_s", "expected", "then")
+    __slots__ = ("contact", "deadline_s", "expected", "patience", "then")
 
     def __init__(
-        self, contact: Contact, expected: type[DhtMessage], deadline_s: float, then: Answered
+        self,
+        contact: Contact,
+        expected: type[DhtMessage],
+        deadline_s: float,
+        patience: int,
+        then: Answered,
     ) -> None:
         self.contact = contact
         self.expected = expected
         self.deadline_s = deadline_s
+        self.patience = patience
+        """How many more timeouts it may take."""
         self.then = then
 
 
@@ -105,7 +117,8 @@ class Calls:
         expected = ANSWERS[type(question)]
         request = self._request + 1 if expected is StoreBlocks else self._request
         deadline_s = self._turn.now + self._timeout_s
-        self._waiting[request] = _Call(contact, expected, deadline_s, then)
+        patience = _patience_of(question)
+        self._waiting[request] = _Call(contact, expected, deadline_s, patience, then)
         self._arm()
         if contact.addresses and contact.peer not in self._table:
             self._turn.effects.append(Know(contact))
@@ -138,7 +151,11 @@ class Calls:
             late.append(request)
         for request in late:
             expired = self._waiting.pop(request, None)
-            if expired is not None:
+            if expired is not None and expired.patience:
+                expired.patience -= 1
+                expired.deadline_s = now + self._timeout_s
+                self._waiting[request] = expired
+            elif expired is not None:
                 self._failed(expired.contact)
                 expired.then(None)
         self._arm()
@@ -148,3 +165,10 @@ class Calls:
             first = next(iter(self._waiting.values()))
             delay_s = max(0.0, first.deadline_s - self._turn.now)
             self._timer = self._turn.after(delay_s, self._expire)
+
+
+def _patience_of(question: Question) -> int:
+    """How many timeouts more a question may take for its bytes, or for those of its answer."""
+    if isinstance(question, StoreBlocks):
+        return min(sum(map(len, question.blocks)) // PATIENCE_BYTES, PATIENCE_MAX)
+    return 1 if isinstance(question, WantBlocks) else 0

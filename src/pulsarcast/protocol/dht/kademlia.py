@@ -174,6 +174,11 @@ class Kademlia:
         return len(self._table)
 
     @property
+    def is_placing_much(self) -> bool:
+        """Whether so much is on its way to replicas that a publisher should wait."""
+        return self._placing.is_busy
+
+    @property
     def bootstrap(self) -> tuple[Contact, ...]:
         """The peers that the operator named, the newest first."""
         return self._membership.bootstrap

@@ -30,6 +30,9 @@ BATCHES_PER_PEER_MAX = 2
 QUEUED_PER_PEER_MAX = 1024
 PLACED_MAX = 4096
 """Bounds the blocks being placed at a time; beyond, a store fails at once."""
+BUSY_BLOCKS = 3 * PLACED_MAX // 4
+BUSY_BYTES = 8 * 1024 * 1024
+"""Being placed, beyond which publishers wait: 20 s of a line of 10 Mbit/s for three replicas."""
 EVERYBODY_S = 5.0
 """How long a search that has found all the peers there are answers for further blocks."""
 PATIENCE = 8
@@ -115,6 +118,7 @@ class Placing:
         "_lookups",
         "_patience_s",
         "_placed",
+        "_placed_bytes",
         "_queues",
         "_reachability",
         "_replicas",
@@ -149,6 +153,7 @@ class Placing:
         self._everybody = _Everybody(frozenset(), (), 0.0)
         self._stores: dict[_Store, list[_Placement]] = {}
         self._placed = 0
+        self._placed_bytes = 0
         self._timer: int | None = None
 
     def store(
@@ -165,6 +170,7 @@ class Placing:
             then(store.counts)
             return
         self._placed += len(blocks)
+        self._placed_bytes += sum(map(len, blocks))
         placements = [
             _Placement(store, index, cid_of(block), block) for index, block in enumerate(blocks)
         ]
@@ -181,6 +187,11 @@ class Placing:
             return is_public and peer_key(known[-1].peer) ^ key > self._table.me ^ key
         everybody = self._everybody_if(known)
         return everybody is not None and len(everybody) < self._replicas
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether so much is being placed that a publisher should wait."""
+        return self._placed > BUSY_BLOCKS or self._placed_bytes > BUSY_BYTES
 
     def footprint(self) -> dict[str, int]:
         """How many entries are in memory."""
@@ -294,6 +305,7 @@ class Placing:
     def _end(self, placement: _Placement) -> None:
         placement.ended = True
         self._placed -= 1
+        self._placed_bytes -= len(placement.block)
         store = placement.store
         store.left -= 1
         if not store.left:

@@ -516,7 +516,7 @@ class DisseminationCube:
                 continue
             if peer in self.turn.full:
                 link.behind = True
-            elif link.spend(size):
+            elif link.spend(size, self.turn.now):
                 link.unheard = True
                 return peer
         return None

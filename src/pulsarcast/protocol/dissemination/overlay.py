@@ -30,7 +30,17 @@ def size_of(block: bytes) -> int:
 class Link:
     """The event flow between the node and one neighbour in an overlay."""
 
-    __slots__ = ("behind", "credit", "heard_s", "silent", "since_s", "taken", "unheard")
+    __slots__ = (
+        "behind",
+        "credit",
+        "dry_s",
+        "heard_s",
+        "pause_s",
+        "silent",
+        "since_s",
+        "taken",
+        "unheard",
+    )
 
     def __init__(self, credit: int, now: float) -> None:
         self.credit = credit
@@ -41,18 +51,30 @@ class Link:
         """The neighbour could not take an event that it may lack: it must compare frontiers."""
         self.silent = False
         """The neighbour is suspected: it is sent no events."""
+        self.dry_s = now
+        """Since when there has been no credit, if there is none."""
+        self.pause_s = 0.0
+        """How long the neighbour took to give more, the last time that there was none."""
         self.heard_s = now
         self.since_s = now
         self.unheard = False
         """The neighbour was sent events, and has said nothing since."""
 
-    def spend(self, size: int) -> bool:
+    def spend(self, size: int, now: float) -> bool:
         """Use credit for an event of this size; without any left, the neighbour falls behind."""
         if self.credit <= 0:
             self.behind = True
             return False
         self.credit -= size
+        if self.credit <= 0:
+            self.dry_s = now
         return True
+
+    def earn(self, size: int, window: int, now: float) -> None:
+        """The neighbour gives credit."""
+        if self.credit <= 0:
+            self.pause_s = now - self.dry_s
+        self.credit = min(self.credit + size, window)
 
     def heard(self, now: float) -> None:
         """The neighbour is alive."""

@@ -530,7 +530,7 @@ class DisseminationTree:
                 continue
             if peer in full or link.silent:
                 link.behind = True
-            elif link.spend(size):
+            elif link.spend(size, self.turn.now):
                 effects.append(Send(peer, message))
 
     def send_children(self, make: Callable[[], Message]) -> None:

@@ -10,6 +10,7 @@ from pulsarcast.protocol.commands.publications import PublishCommands
 from pulsarcast.protocol.commands.reading import ReadCommands
 from pulsarcast.protocol.effects import Load
 from pulsarcast.protocol.inputs import Publish
+from pulsarcast.protocol.publishing.pacing import Pacing
 from pulsarcast.protocol.store import Block, PutEvent
 from pulsarcast.protocol.topic.versions import Versions
 from tests.support.parts import Core
@@ -33,6 +34,7 @@ class Desk:
             core.fencing,
             core.publisher,
             core.outbox,
+            Pacing(core.context, core.dht),
         )
 
     def refused(self) -> str:

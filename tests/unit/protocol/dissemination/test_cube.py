@@ -239,7 +239,7 @@ def test_parts_that_lost_each_other_find_each_other_again() -> None:
 
 def test_a_slow_member_does_not_hold_up_those_behind_it() -> None:
     """One who is out of credit is skipped like one who is gone, and recovers by history."""
-    lab, topic = cube_of(12, members=12, parameters=Parameters(window_bytes=2_000))
+    lab, topic = cube_of(12, members=12, parameters=Parameters(window_bytes=2_000, stall_s=0.0))
     (first, *_) = view(lab, 3, topic).children
     slow = lab.world.index_of(first)
     lab.world.pause(slow)

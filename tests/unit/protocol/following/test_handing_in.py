@@ -9,6 +9,7 @@ from pulsarcast.model import trace
 from pulsarcast.model.events import PAYLOAD_BYTES_MAX, EventDescriptor, decode_event
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.reach import Reach
+from pulsarcast.protocol.dht import placing
 from pulsarcast.protocol.effects import Effect, Load, Persist
 from pulsarcast.protocol.following import handing_in
 from pulsarcast.protocol.following.handing_in import HandingIn
@@ -31,6 +32,12 @@ from tests.support.people import ALICE, BOB, event_of, meta_of, topic_of
 from tests.support.solo import Parent, Solo, below
 
 TOPIC = topic_of(ALICE)
+
+
+@pytest.fixture(autouse=True)
+def _no_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a publisher have more on its way to replicas than it would wait for."""
+    monkeypatch.setattr(placing, "BUSY_BYTES", 1 << 30)
 
 
 class Keeper(Parent):

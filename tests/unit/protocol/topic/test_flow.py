@@ -23,7 +23,7 @@ WINDOW = 4_000
 def test_whose_disk_lags_gives_no_credit_until_it_has_caught_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lab = Lab(4, parameters=Parameters(window_bytes=WINDOW))
+    lab = Lab(4, parameters=Parameters(window_bytes=WINDOW, stall_s=0.0))
     topic = lab.create(AUTHOR)
     lab.subscribe([MEMBER], topic)
     monkeypatch.setattr(flow, "UNSYNCED_MAX", 0)  # it never keeps up
@@ -56,13 +56,13 @@ def test_an_event_that_is_refused_has_used_credit_too() -> None:
     assert used - WINDOW // 2 < given <= used
 
 
-def test_a_neighbour_gets_credit_for_half_a_window_and_a_stranger_none() -> None:
+def test_a_neighbour_gets_credit_for_part_of_a_window_and_a_stranger_none() -> None:
     bench = Bench(topic_of(ALICE), parameters=Parameters(window_bytes=WINDOW))
     control = FlowControl(bench.state, bench.members.overlay, Sharing(bench.state))
     bench.members.add_neighbour(CAROL.peer_id)
     for sender in (CAROL.peer_id, ALICE.peer_id, CAROL.peer_id):
-        control.took_from(sender, WINDOW // 4)
-    assert bench.sent() == [(CAROL.peer_id, Credit(bench.state.id, WINDOW // 2))]
+        control.took_from(sender, WINDOW // 16)
+    assert bench.sent() == [(CAROL.peer_id, Credit(bench.state.id, WINDOW // 8))]
     assert bench.members.strangers == [ALICE.peer_id]
 
 
@@ -80,9 +80,11 @@ def test_a_neighbour_that_missed_events_is_shown_what_there_is_once_it_has_credi
 
 def test_the_largest_event_needs_no_more_than_any_credit() -> None:
     link = Link(1, 0.0)
-    assert link.spend(1_000_000)
-    assert not link.spend(1)
+    assert link.spend(1_000_000, 5.0)
+    assert not link.spend(1, 6.0)
     assert link.behind
+    link.earn(4, 2, 8.0)
+    assert (link.credit, link.pause_s) == (-999_995, 3.0)
 
 
 def test_a_neighbour_whose_link_is_full_is_told_what_it_lacks_once_there_is_room() -> None:
@@ -101,7 +103,7 @@ def test_a_neighbour_whose_link_is_full_is_told_what_it_lacks_once_there_is_room
 
 
 def test_a_full_link_gets_no_events_and_answers_wait_for_it() -> None:
-    lab = Lab(3)
+    lab = Lab(3, parameters=Parameters(stall_s=0.0))
     topic = lab.create(AUTHOR)
     lab.subscribe([MEMBER], topic)
     author, member = lab.world.node(AUTHOR), lab.peer(MEMBER)
