@@ -35,6 +35,7 @@ from pulsarcast.protocol.topic.equivocation import Equivocation, OwnEvents
 from pulsarcast.protocol.topic.flow import FlowControl
 from pulsarcast.protocol.topic.handovers import Handovers
 from pulsarcast.protocol.topic.keeping import Keeping
+from pulsarcast.protocol.topic.lag import Lag
 from pulsarcast.protocol.topic.log import TopicLog
 from pulsarcast.protocol.topic.recovery import Recovery
 from pulsarcast.protocol.topic.retirement import Retirement
@@ -121,6 +122,7 @@ class Topic:
         self.overlay, self.heartbeat = choose_overlay(
             versions.first, context, dht, self, started=state.started
         )
+        self.lag = Lag(context, self.overlay)
         self.sharing = context.part(Sharing)(state)
         self.flow = FlowControl(state, self.overlay, self.sharing)
         self.equivocation = context.part(Equivocation)(state, self.overlay, own)
@@ -295,6 +297,7 @@ class Topic:
         self, event: EventDescriptor, sender: PeerId, hops: int, certificate: bytes
     ) -> None:
         """Take an event from a neighbour, or from its publisher, which hands it in with 0 hops."""
+        self.lag.heard(sender)
         self.receive(event, sender, hops or 1, certificate, via_overlay=hops > 0)
 
     def receive(
@@ -341,6 +344,7 @@ class Topic:
         self.overlay.forward(message, source=sender, via_overlay=via_overlay)
         is_accepted = isinstance(placed, Accepted)
         if is_accepted:
+            self.lag.took(sender)
             self.keeping.accept(event, hops)
             if len(state.ordering):
                 self.keeping.accept_waiting(numbered_by, epoch)
@@ -359,6 +363,7 @@ class Topic:
             if event.topic != self.id:
                 raise RemoteError("an answer from another topic", code=Rejection.WRONG_TOPIC)
             self.context.counts["recovered"] += 1
+            self.lag.heard(sender)
             self.receive(event, sender, 1, certificate)
         except RemoteError as error:
             self.context.rejected(sender, self.id, error)
