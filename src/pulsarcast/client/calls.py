@@ -424,7 +424,7 @@ def problem(status_code: int, body: bytes) -> LocalError | UnexpectedResponse:
     if said.code not in REFUSALS:
         # A newer daemon's: its status still says whether to try again.
         return UnexpectedResponse(status_code, f"{said.error} ({said.code})")
-    return Refusal(said.code, said.error, said.topic, said.after_s).error()
+    return Refusal(said.code, said.error, said.topic, said.after_s or 0.0).error()
 
 
 def check_stream(status_code: int, content_type: str) -> None:

@@ -88,7 +88,7 @@ def problem(error: LocalError) -> Response:
         headers["WWW-Authenticate"] = "Bearer"
     if status in (429, 503):
         headers["Retry-After"] = str(max(1, math.ceil(error.after_s)))
-    body = msgspec.json.encode(Problem(str(error), error.code, error.topic, error.after_s))
+    body = msgspec.json.encode(Problem(str(error), error.code, error.topic, error.after_s or None))
     return Response(body, status, headers, JSON)
 
 

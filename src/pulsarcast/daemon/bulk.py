@@ -135,7 +135,7 @@ async def publish_many(call: Call) -> Response:
         raise refused
     for found in published:
         if isinstance(found, LocalError):
-            code, after_s = found.code, found.after_s
+            code, after_s = found.code, found.after_s or None
             results.append(api.BatchResult(error=str(found), code=code, after_s=after_s))
         else:
             results.append(api.BatchResult(id=found.id, replicas=found.replicas))

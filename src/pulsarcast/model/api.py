@@ -80,7 +80,7 @@ class Problem(msgspec.Struct, omit_defaults=True):
     code: Code
     topic: str = ""
     """The id of the topic that stands in the way, where one does."""
-    after_s: float = 0.0
+    after_s: float | None = None
     """When to come back, where the node can say that."""
 
 
@@ -392,7 +392,7 @@ class BatchResult(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The number of peers known to keep it; null if it was refused."""
     error: str = ""
     code: Code = ""
-    after_s: float = 0.0
+    after_s: float | None = None
     """Where it is busy: when to come back."""
 
     def __repr__(self) -> str:

@@ -284,7 +284,7 @@ def _still_waiting(
         if result.code not in _PASSING:
             _fail(topic, row, result.error)
         left.append(row)
-        reason, after_s = result.error, max(after_s, result.after_s)
+        reason, after_s = result.error, max(after_s, result.after_s or 0.0)
     return left, reason, after_s
 
 
