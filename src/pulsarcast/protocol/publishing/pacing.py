@@ -44,7 +44,7 @@ class Pacing:
         ready, pauses_s = 0, []
         for peer in topic.overlay.first_to_hear(HEARERS_MAX):
             link = links.get(peer)
-            if link is None:
+            if link is None or link.silent:
                 continue
             # What is on its way to the node's own disk leaves soon.
             is_dry = link.credit <= topic.log.unsynced_bytes
