@@ -85,6 +85,7 @@ from pulsarcast.protocol.inputs import (
     LinkFree,
     LinkFull,
     MessageReceived,
+    Moving,
     Now,
     PeerLost,
     PeerUp,
@@ -472,6 +473,11 @@ class Driver:
     def lost(self, peer: PeerId) -> None:
         """A connection ended."""
         self._inputs.append(PeerLost(peer))
+
+    def moving(self, peer: PeerId) -> None:
+        """A peer has sent bytes that make no frame yet."""
+        self._inputs.append(Moving(peer))
+        self._give_way()
 
     def filled(self, peer: PeerId) -> None:
         """Much waits for a peer."""

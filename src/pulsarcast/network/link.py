@@ -45,6 +45,8 @@ READ_BYTES_MAX: Final = 64 * 1024
 WINDOW_BYTES: Final = 2 * 1024 * 1024
 """What the peer may send of frames before it hears from this node: they are taken as they come, and
 a node may be busy for 100 ms where the line carries 100 Mbit/s."""
+MOVING_S: Final = 0.5
+"""How often bytes that make no frame yet are worth a word: they show that the peer is alive."""
 AHEAD_BYTES: Final = PART_BYTES
 """Payload waits in its lane while this much stands in line before it: control waits for no more."""
 NEGOTIATION_S_MAX: Final = 10.0
@@ -118,6 +120,8 @@ class Link:
         self._joiner = Joiner()
         self._frames: list[bytes] = []
         self._lanes = Lanes()
+        self._moved_s = 0.0
+        """When something was handed over last."""
         self._finishes = False
         """Whether the stream of frames ends once the lanes are empty."""
         self._unsent: memoryview | None = None
@@ -274,8 +278,9 @@ class Link:
     ) -> None:
         """Read until the connection ends, whoever ends it, and close it.
 
-        `receive` gets the frames of each read from the socket in one call. Raises RemoteError where
-        the peer broke a rule; frames from before that are handed over first. `on_guest` is called
+        `receive` gets the frames of each read from the socket in one call; where only parts of them
+        come, it gets none now and then. Raises RemoteError where the peer broke a rule; frames from
+        before that are handed over first. `on_guest` is called
         where the peer does not speak our protocol; without it, that ends the connection.
         """
         self._on_guest = on_guest
@@ -339,7 +344,9 @@ class Link:
                 feed(plaintext)
         finally:
             frames = self._frames
-            if frames:
+            now_s = trio.current_time()
+            if frames or now_s >= self._moved_s + MOVING_S:
+                self._moved_s = now_s
                 self._frames = []
                 receive(frames)
         if self._mux.has_output:

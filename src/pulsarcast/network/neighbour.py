@@ -38,6 +38,9 @@ class Listener(Protocol):
     def lost(self, peer: PeerId) -> None:
         """A connection ended, or could not be made: what we said may be lost."""
 
+    def moving(self, peer: PeerId) -> None:
+        """A peer has sent bytes that make no frame yet."""
+
     def filled(self, peer: PeerId) -> None:
         """Much waits for a peer."""
 

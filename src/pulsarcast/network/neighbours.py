@@ -396,6 +396,12 @@ class Neighbours:
         self._nursery.start_soon(self._expect_hello, connection)
 
         def receive(frames: list[bytes]) -> None:
+            if not frames:
+                neighbour = self._neighbours.get(link.peer)
+                if neighbour is not None and neighbour.connection is connection:
+                    neighbour.heard_s = trio.current_time()
+                    self._listener.moving(link.peer)
+                return
             if connection.hello is None:
                 connection.hello = self._check_hello(decode_hello(frames[0]))
                 connection.patience.cancel()

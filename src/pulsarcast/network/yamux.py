@@ -190,14 +190,17 @@ class YamuxStream:
             self._mux._sending[self] = None
 
     def _charge(self, length: int) -> None:
-        """Count data that arrives against our window, and grant what half of it has consumed."""
+        """Count data that arrives against our window, and grant what was consumed of it.
+
+        After 128 KiB, however wide the window is: what is granted shows that we are alive.
+        """
         if self._peer_closed:
             raise RemoteError("data on a stream that its sender closed", code=Rejection.BAD_STREAM)
         left = self._receive_window - length
         if left < 0:
             raise RemoteError("more data than the window allows", code=Rejection.BAD_STREAM)
         self._receive_window = left
-        if left <= self.window_bytes // 2 and not self._paced:
+        if self.window_bytes - left >= WINDOW_BYTES // 2 and not self._paced:
             self._refill()
 
     def _refill(self) -> None:

@@ -227,6 +227,12 @@ class PeerLost(Struct, frozen=True):
     peer: PeerId
 
 
+class Moving(Struct, frozen=True):
+    """Parts of a message arrive from a peer: it is alive, and the message takes its time."""
+
+    peer: PeerId
+
+
 class LinkFull(Struct, frozen=True):
     """So much waits on a peer's link that more should wait elsewhere."""
 
@@ -302,6 +308,7 @@ Input: TypeAlias = (
     | Loaded
     | PeerUp
     | PeerLost
+    | Moving
     | LinkFull
     | LinkFree
     | DialledBack

@@ -66,6 +66,7 @@ from pulsarcast.protocol.inputs import (
     Loaded,
     MessageReceived,
     MoveName,
+    Moving,
     Now,
     PeerLost,
     PeerUp,
@@ -271,6 +272,8 @@ class Node:
                 self.dht.up(given)
             case PeerLost(peer):
                 self._lost(peer)
+            case Moving(peer):
+                self.liveness.heard(peer)
             case LinkFull(peer):
                 turn.filled(peer)
             case LinkFree(peer):

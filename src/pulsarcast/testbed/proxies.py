@@ -31,6 +31,8 @@ OUTER: Final = "127.2"
 """Where their proxies are, which is where others find them."""
 HELD_BYTES_MAX: Final = 4 << 20
 """What is on its way in one direction of one connection before its sender has to wait."""
+NARROW_BYTES_MAX: Final = 64 << 10
+"""The same where nodes have narrow lines: the queue of a modem."""
 _ORDER_BYTES_MAX: Final = 64 << 20
 """A matrix for a thousand nodes is a long line."""
 _STEP_S: Final = 1e-6
@@ -46,6 +48,8 @@ class Delay(msgspec.Struct, frozen=True):
     """Give or take so much, evenly."""
     pairs_ms: list[list[float]] | None = None
     """One way, from each node to each: goes before `base_ms`, in both directions."""
+    mbit_s: float = 0.0
+    """What each node may send, and what it may receive, a second; 0: there is no bound."""
 
     def of(self, dialer: int | None, node: int, rng: random.Random) -> float:
         """For one piece of what a dialer says to a node, in seconds."""
@@ -241,6 +245,8 @@ class _Server:
         self._rng = random.Random(f"proxies/{seed}")
         self._cut: frozenset[int] = frozenset()
         self._pipes: dict[_Pipe, None] = {}
+        self._busy_until_s: dict[tuple[int, bool], float] = {}
+        """Until when the line of a node carries what was sent already; True: towards it."""
 
     async def run(self, control: socket.socket) -> None:
         """Serve until the testbed is gone."""
@@ -273,6 +279,10 @@ class _Server:
                 # Nobody is there: the dialer is to see just that.
                 writer.transport.abort()
                 return
+            if self._delay.mbit_s:
+                for side in (writer, inner[1]):
+                    ours = side.get_extra_info("socket")
+                    ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, NARROW_BYTES_MAX)
             there = _Pipe(self, dialer, node, reader, inner[1], is_in=True)
             back = _Pipe(self, node, dialer, inner[0], writer, is_in=False)
             for pipe in (there, back):
@@ -299,6 +309,22 @@ class _Server:
         if not (is_in or delay.pairs_ms):
             return 0.0
         return delay.of(source, target, self._rng)
+
+    def carried_s(self, source: int | None, target: int | None, size: int, now_s: float) -> float:
+        """When the lines of two nodes have carried so many bytes, one line after the other."""
+        rate = self._delay.mbit_s * 1e6 / 8
+        if rate:
+            for node, inwards in ((source, False), (target, True)):
+                if node is not None:
+                    line = (node, inwards)
+                    now_s = max(now_s, self._busy_until_s.get(line, 0.0)) + size / rate
+                    self._busy_until_s[line] = now_s
+        return now_s
+
+    @property
+    def held_bytes_max(self) -> int:
+        """What one pipe holds."""
+        return NARROW_BYTES_MAX if self._delay.mbit_s else HELD_BYTES_MAX
 
 
 class _Pipe:
@@ -341,11 +367,13 @@ class _Pipe:
             while data := await self._reader.read(_CHUNK_BYTES):
                 late_s = self._server.late_s(self._source, self._target, is_in=self._is_in)
                 # Never before what came earlier.
-                due_s = max(due_s + _STEP_S, loop.time() + late_s)
+                server = self._server
+                at_s = server.carried_s(self._source, self._target, len(data), loop.time())
+                due_s = max(due_s + _STEP_S, at_s + late_s)
                 self._held.append((due_s, data))
                 self._held_bytes += len(data)
                 self._changed.set()
-                if self._held_bytes > HELD_BYTES_MAX:
+                if self._held_bytes > self._server.held_bytes_max:
                     self._room.clear()
                     await self._room.wait()
         self._ended = True

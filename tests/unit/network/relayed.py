@@ -54,6 +54,9 @@ class Ear:
     def lost(self, peer: PeerId) -> None:
         self.story.append("lost")
 
+    def moving(self, peer: PeerId) -> None:
+        pass
+
     def filled(self, peer: PeerId) -> None:
         pass
 

@@ -14,7 +14,7 @@ from pulsarcast.model.reach import Reach
 from pulsarcast.network import neighbours as neighbours_module
 from pulsarcast.network.addresses import AddressBook
 from pulsarcast.network.host import Host
-from pulsarcast.network.link import Link
+from pulsarcast.network.link import MOVING_S, Link
 from pulsarcast.network.neighbours import Neighbours
 from pulsarcast.protocol.messages import Contact, Peers
 from pulsarcast.wire.framing import write_frames
@@ -27,6 +27,7 @@ class Ear:
 
     def __init__(self) -> None:
         self.heard: list[bytes] = []
+        self.moved = False
         self.story: list[str] = []
         self.reasons: list[str] = []
         self.looked_for: list[PeerId] = []
@@ -45,6 +46,9 @@ class Ear:
 
     def lost(self, peer: PeerId) -> None:
         self.story.append("lost")
+
+    def moving(self, peer: PeerId) -> None:
+        self.moved = True
 
     def filled(self, peer: PeerId) -> None:
         self.story.append("full")
@@ -359,5 +363,22 @@ def test_a_peer_that_nobody_knows_is_lost() -> None:
             one.say(two, b"a")
             one.neighbours.not_found(two.peer)
             assert one.ear.story == ["lost"]
+
+    play(scene)
+
+
+def test_the_parts_of_a_large_frame_show_that_the_peer_is_alive() -> None:
+    async def scene() -> None:
+        async with someone(1) as one, someone(2) as two:
+            two.knows(one)
+            two.neighbours.meet(one.peer)
+            await until(lambda: one.ear.story == two.ear.story == ["up"])
+            await trio.sleep(MOVING_S)
+            link = one.neighbours.link_to(two.peer)
+            assert link is not None
+            link.send(write_frames([bytes((9,)) * 3_000_000])[:-1])
+            link.flush()
+            await until(lambda: two.ear.moved)
+            assert two.ear.heard == []
 
     play(scene)

@@ -173,3 +173,17 @@ def test_a_latency_that_is_none_is_refused(text: str) -> None:
 def test_a_latency_is_read() -> None:
     assert parse_delay("500ms~300ms") == Delay(500, 300)
     assert parse_delay("0.5ms") == Delay(0.5, 0)
+
+
+def test_a_narrow_line_carries_so_much_a_second_for_all_its_connections() -> None:
+    with (
+        network(Delay(mbit_s=8.0)) as (proxies, _),
+        dial(proxies, 0, 1) as one,
+        dial(proxies, 0, 2) as other,
+    ):
+        began_s = time.monotonic()
+        for line in (one, other):
+            threading.Thread(target=line.sendall, args=(bytes(500_000),), daemon=True).start()
+        for line in (one, other):
+            assert len(read(line, 500_000)) == 500_000
+        assert time.monotonic() - began_s > 0.95
