@@ -104,7 +104,7 @@ from pulsarcast.storage.sqlite import SqliteStore
 from pulsarcast.wire.codec import decode, encode
 from pulsarcast.wire.framing import write_frames
 from pulsarcast.wire.hello import Hello
-from pulsarcast.wire.lanes import CONTROL
+from pulsarcast.wire.lanes import CONTROL, lane_of
 
 VERSION: Final = 2
 NETWORK: Final = "main"
@@ -516,7 +516,7 @@ class Driver:
                     self._size = len(data)
                     self._frame = write_frames([data])
                     is_control = type(message) in CONTROL
-                    self._topic = None if is_control else partial(topic_of, message)
+                    self._topic = None if is_control else partial(lane_of, message)
                 self._messages_out += 1
                 if self._traces_rpc:
                     self._write(

@@ -15,6 +15,7 @@ from pulsarcast.protocol.limits import FRAME_BYTES_MAX
 from pulsarcast.protocol.messages import (
     Alive,
     Credit,
+    EventMessage,
     FetchRange,
     FindBlock,
     FindPeers,
@@ -22,7 +23,9 @@ from pulsarcast.protocol.messages import (
     Peers,
     RequestAnswered,
     Status,
+    StoreBlocks,
     Stored,
+    topic_of,
 )
 from pulsarcast.protocol.sequencing.messages import Append, Appended, RequestVote, Vote
 from pulsarcast.wire.parts import NUMBERS, PART_BYTES, Cut
@@ -56,6 +59,13 @@ CONTROL: Final = frozenset[type[Message]](
 )
 """Messages that go ahead of payload: heartbeats, votes, credit, acknowledgements and questions.
 What changes a place in an overlay keeps its order with the events, and so is not among them."""
+
+
+def lane_of(message: Message) -> Hashable:
+    """The topic in whose order a message leaves; replicas go behind the events that they are of."""
+    if isinstance(message, StoreBlocks) and message.blocks:
+        return topic_of(EventMessage(message.blocks[0], 0))
+    return topic_of(message)
 
 
 class _Lane:

@@ -1,7 +1,9 @@
 from pulsarcast.protocol.limits import FRAME_BYTES_MAX
+from pulsarcast.protocol.messages import EventMessage, StoreBlocks
 from pulsarcast.wire.framing import FrameReader, write_frames
-from pulsarcast.wire.lanes import UNDER_WAY_BYTES_MAX, Lanes
+from pulsarcast.wire.lanes import UNDER_WAY_BYTES_MAX, Lanes, lane_of
 from pulsarcast.wire.parts import PART_BYTES, Joiner
+from tests.support.people import ALICE, event_of, topic_of
 
 MEGABYTE = 1024 * 1024
 
@@ -60,3 +62,11 @@ def test_no_more_is_under_way_than_the_peer_holds() -> None:
     assert len(left) == 31
     # What came later began later.
     assert left.index(frame(b"z", FRAME_BYTES_MAX)) == 20
+
+
+def test_a_replica_stands_in_line_behind_the_events_of_its_topic() -> None:
+    topic = topic_of(ALICE)
+    block = event_of(ALICE, topic).block
+    assert lane_of(EventMessage(block, 1)) == lane_of(StoreBlocks(1, (block,))) == topic.cid
+    assert lane_of(StoreBlocks(1, ())) is None
+    assert lane_of(StoreBlocks(1, (topic.block,))) is None

@@ -20,7 +20,7 @@ from pulsarcast.simulation.lines import WRITE_BYTES, Line
 from pulsarcast.simulation.loop import Loop
 from pulsarcast.wire.codec import decode, encode
 from pulsarcast.wire.framing import FrameReader, write_frames
-from pulsarcast.wire.lanes import CONTROL, FREE_BYTES, FULL_BYTES, QUEUE_BYTES_MAX, Lanes
+from pulsarcast.wire.lanes import CONTROL, FREE_BYTES, FULL_BYTES, QUEUE_BYTES_MAX, Lanes, lane_of
 from pulsarcast.wire.parts import Joiner
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class UplinkLine(Line):
         if type(message) in CONTROL:
             self._control.append(framed)
         else:
-            self._lanes.put(topic_of(message), framed)
+            self._lanes.put(lane_of(message), framed)
         self.network.uplink(self.source).add(self)
         queued_bytes = self.queued_bytes
         if queued_bytes > QUEUE_BYTES_MAX:
