@@ -295,10 +295,11 @@ class Link:
                     pass  # by `close`
                 except Exception as error:  # raised below: a nursery would wrap it
                     failure = error
-                self._nursery = None
+                finally:
+                    # A nursery that ends takes no more tasks, and others may flush until then.
+                    self._nursery = None
                 nursery.cancel_scope.cancel()
         finally:
-            self._nursery = None
             at_fault = isinstance(failure or self._failure, RemoteError)
             self._close(AWAY_PROTOCOL_ERROR if at_fault else None)
         if failure is not None:
@@ -317,6 +318,7 @@ class Link:
         """Take what the socket brings, until it brings no more."""
         connection, descriptor = self._socket, self._socket.fileno()
         early, self._early = self._early, b""
+        self._moved_s = trio.current_time()
         going_on = self._take((early,), receive)
         while going_on:
             try:
