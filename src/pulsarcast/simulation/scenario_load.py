@@ -7,6 +7,7 @@ What they can is measured first, with two events of each in flight. The model of
 from __future__ import annotations
 
 import struct
+from bisect import insort
 from typing import Final
 
 import msgspec
@@ -88,6 +89,8 @@ class _Member(msgspec.Struct):
     offered: int = 0
     refused: int = 0
     waiting: int = 0
+    in_line: list[int] = []
+    """Events that the node was too busy for, in their order."""
     called_s: list[float] = []
     accepted_s: list[float | None] = []
     arrivals: list[tuple[int, int, float]] = []
@@ -189,13 +192,35 @@ class _Play:
         if member.waiting >= self.load.in_flight:
             member.refused += 1
             return
-        number = len(member.called_s)
         member.waiting += 1
         member.called_s.append(world.now - self.begun_s)
         member.accepted_s.append(None)
+        number = len(member.called_s) - 1
+        if member.in_line:
+            member.in_line.append(number)
+        else:
+            self._ask(index, topic, number)
+
+    def _ask(self, index: int, topic: Cid, number: int) -> None:
+        member, world = self.members[index], self.world
         payload = MARK.pack(index, number) + self._padding
 
+        def again() -> None:
+            self._ask(index, topic, member.in_line[0])
+
         def answered(reply: Reply) -> None:
+            after_s = 0.0 if reply.refusal is None else reply.refusal.after_s
+            if after_s:
+                # As the library does: the first in line tries again, the others stand behind it.
+                if number not in member.in_line:
+                    insort(member.in_line, number)
+                if member.in_line[0] == number:
+                    world.after(after_s, again)
+                return
+            if member.in_line and member.in_line[0] == number:
+                member.in_line.pop(0)
+                if member.in_line:
+                    world.after(0.0, again)
             member.waiting -= 1
             if reply.refusal is None and reply.cid is not None:
                 member.accepted_s[number] = world.now - self.begun_s
