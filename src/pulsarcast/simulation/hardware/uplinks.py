@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pulsarcast.model import trace
 from pulsarcast.model.errors import RemoteError
-from pulsarcast.protocol.inputs import LinkFree, LinkFull
+from pulsarcast.protocol.inputs import LinkFree, LinkFull, Moving
 from pulsarcast.protocol.messages import Message, topic_of
 from pulsarcast.simulation.lines import WRITE_BYTES, Line
 from pulsarcast.simulation.loop import Loop
@@ -156,6 +156,8 @@ class UplinkLine(Line):
         except RemoteError as error:
             self.receiver.blame(self.speaker, error)
             return
+        if not frames:
+            self.receiver.take(Moving(self.speaker))
         for frame in frames:
             if self.sound:
                 self._decode(frame)
