@@ -48,9 +48,9 @@ class Parameters(Struct, frozen=True):
     """Nearest members to compare frontiers with. Half of all deep buckets hold one or two."""
 
     # Events.
-    window_bytes: int = 4 * 1024 * 1024
-    """Bytes of events per neighbour and topic in flight before credit must come back: four of the
-    largest, and 300 ms at 100 Mbit/s."""
+    window_bytes: int = 1024 * 1024
+    """Bytes of events per neighbour and topic in flight before credit must come back: one of the
+    largest, or two, and 80 ms at 100 Mbit/s. More would stand in line where lines are narrow."""
     stall_s: float = 10.0
     """How long a publisher's pace follows a member that takes nothing at all: a restart, or one
     window at 3 Mbit/s. Then the member is left to recover from history."""

@@ -34,7 +34,7 @@ QUEUE_BYTES_MAX: Final = 24 * 1024 * 1024
 """What may wait for a peer; beyond, it is dropped and recovers by history. What the core sends
 without looking at `FULL_BYTES` has room: answers to few requests, and replicas."""
 FULL_BYTES: Final = 8 * 1024 * 1024
-"""Where this much waits, the core sends no more events: two windows, 7 s at 10 Mbit/s."""
+"""Where this much waits, the core sends no more events: eight windows, 7 s at 10 Mbit/s."""
 FREE_BYTES: Final = 1024 * 1024
 """Where no more than this waits, it sends again: the largest event, so that no link idles."""
 UNDER_WAY_BYTES_MAX: Final = FRAME_BYTES_MAX

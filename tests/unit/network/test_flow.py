@@ -130,7 +130,7 @@ def test_narrow_lines_are_used_and_no_node_on_them_is_taken_for_dead(
     tmp_path: Path, in_flight: int
 ) -> None:
     """The publisher's line has to carry each event to its children and replicas."""
-    count = 8
+    count = 16
 
     async def main() -> None:
         with trio.fail_after(500), Proxies(10, Delay(mbit_s=MBIT_S)) as proxies:

@@ -61,9 +61,9 @@ ANSWERS: dict[type[Question], type[DhtMessage]] = {
 }
 
 
-PATIENCE_BYTES = 256 * 1024
+PATIENCE_BYTES = 128 * 1024
 """Blocks of this size may take a timeout more: they share a line of a few Mbit/s with events."""
-PATIENCE_MAX = 4
+PATIENCE_MAX = 6
 
 
 class _Call:
