@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from pulsarcast import Node
-from pulsarcast.model.errors import Closed
+from pulsarcast.model.errors import Closed, TopicNotFound
 from pulsarcast.network.subscriptions import Subscription
 from pulsarcast.testbed.proxies import Delay, Proxies
 
@@ -69,6 +69,15 @@ class Topic:
         return len(followed.overlay.children)
 
 
+async def subscribe(node: Node, topic: str) -> Subscription:
+    """Subscribe; where the machine is busy, the node may know no peer yet."""
+    for _ in range(20):
+        with suppress(TopicNotFound):
+            return await node.subscribe(topic)
+        await trio.sleep(0.5)
+    return await node.subscribe(topic)
+
+
 @asynccontextmanager
 async def topic(
     folder: Path, subscribers: int, proxies: Proxies | None = None
@@ -93,7 +102,7 @@ async def topic(
         others = [await node(1 + index, publisher.addresses) for index in range(subscribers)]
         found = Topic(publisher, others, made.id)
         for index, each in enumerate(others):
-            nursery.start_soon(found.listen, index, await each.subscribe(made.id))
+            nursery.start_soon(found.listen, index, await subscribe(each, made.id))
         await trio.sleep(0.5)
         yield found
         nursery.cancel_scope.cancel()
