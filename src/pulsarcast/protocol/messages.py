@@ -184,6 +184,8 @@ class JoinAccepted(Struct, frozen=True):
     digest: Digest
     private_root: bool = False
     """Whether the root says that no peer can dial it directly."""
+    delay_us: Number = 0
+    """How long an event takes from the root to the sender."""
 
 
 class JoinReferred(Struct, frozen=True):
@@ -262,6 +264,8 @@ class Status(Struct, frozen=True):
     """Whether the receiver is asked to answer with its own status."""
     private_root: bool = False
     """Whether the root of the path says that no peer can dial it directly."""
+    delay_us: Number = 0
+    """In a tree: how long an event takes from the root to the sender."""
 
 
 class FrontierPage(Struct, frozen=True):

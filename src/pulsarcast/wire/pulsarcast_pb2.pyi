@@ -240,20 +240,22 @@ class Join(_message.Message):
     def __init__(self, topic: _Optional[bytes] = ..., attempt: _Optional[int] = ..., role: _Optional[_Union[Role, str]] = ..., root: _Optional[bytes] = ..., handed_down: bool = ..., fresh: bool = ...) -> None: ...
 
 class JoinAccepted(_message.Message):
-    __slots__ = ("topic", "attempt", "path", "members", "digest", "private_root")
+    __slots__ = ("topic", "attempt", "path", "members", "digest", "private_root", "delay_us")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     PRIVATE_ROOT_FIELD_NUMBER: _ClassVar[int]
+    DELAY_US_FIELD_NUMBER: _ClassVar[int]
     topic: bytes
     attempt: int
     path: _containers.RepeatedScalarFieldContainer[bytes]
     members: _containers.RepeatedCompositeFieldContainer[Contact]
     digest: bytes
     private_root: bool
-    def __init__(self, topic: _Optional[bytes] = ..., attempt: _Optional[int] = ..., path: _Optional[_Iterable[bytes]] = ..., members: _Optional[_Iterable[_Union[Contact, _Mapping]]] = ..., digest: _Optional[bytes] = ..., private_root: bool = ...) -> None: ...
+    delay_us: int
+    def __init__(self, topic: _Optional[bytes] = ..., attempt: _Optional[int] = ..., path: _Optional[_Iterable[bytes]] = ..., members: _Optional[_Iterable[_Union[Contact, _Mapping]]] = ..., digest: _Optional[bytes] = ..., private_root: bool = ..., delay_us: _Optional[int] = ...) -> None: ...
 
 class JoinReferred(_message.Message):
     __slots__ = ("topic", "attempt", "contact", "handed_down")
@@ -310,20 +312,22 @@ class Members(_message.Message):
     def __init__(self, topic: _Optional[bytes] = ..., members: _Optional[_Iterable[_Union[Contact, _Mapping]]] = ...) -> None: ...
 
 class Status(_message.Message):
-    __slots__ = ("topic", "digest", "path", "members", "answer", "private_root")
+    __slots__ = ("topic", "digest", "path", "members", "answer", "private_root", "delay_us")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     PRIVATE_ROOT_FIELD_NUMBER: _ClassVar[int]
+    DELAY_US_FIELD_NUMBER: _ClassVar[int]
     topic: bytes
     digest: bytes
     path: _containers.RepeatedScalarFieldContainer[bytes]
     members: _containers.RepeatedCompositeFieldContainer[Contact]
     answer: bool
     private_root: bool
-    def __init__(self, topic: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., path: _Optional[_Iterable[bytes]] = ..., members: _Optional[_Iterable[_Union[Contact, _Mapping]]] = ..., answer: bool = ..., private_root: bool = ...) -> None: ...
+    delay_us: int
+    def __init__(self, topic: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., path: _Optional[_Iterable[bytes]] = ..., members: _Optional[_Iterable[_Union[Contact, _Mapping]]] = ..., answer: bool = ..., private_root: bool = ..., delay_us: _Optional[int] = ...) -> None: ...
 
 class Mark(_message.Message):
     __slots__ = ("publisher", "epoch", "floor", "high", "cid", "retired", "beyond")

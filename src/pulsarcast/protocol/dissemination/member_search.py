@@ -83,6 +83,7 @@ class MemberSearch:
         self._parameters = context.parameters
         self._dht = dht
         self._owner = owner
+        self._asked_s = 0.0
         self._attempt: int | None = None
         self._target: PeerId | None = None
         self._handed_down = False
@@ -98,6 +99,16 @@ class MemberSearch:
     def target(self) -> PeerId | None:
         """The peer whose answer the search waits for."""
         return self._target
+
+    @property
+    def waited_s(self) -> float:
+        """How long ago that peer was asked."""
+        return self._turn.now - self._asked_s
+
+    @property
+    def attempt(self) -> int | None:
+        """The number of the search that is under way."""
+        return self._attempt
 
     def is_asking(self, peer: PeerId) -> bool:
         """Whether the search waits for this peer's answer."""
@@ -183,6 +194,7 @@ class MemberSearch:
     def _ask(self, contact: Contact, *, handed_down: bool) -> None:
         assert self._attempt is not None
         self._target = contact.peer
+        self._asked_s = self._turn.now
         self._handed_down = handed_down
         self._steps += 1
         if self._role is Role.MEMBER:

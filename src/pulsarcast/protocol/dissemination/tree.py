@@ -17,10 +17,12 @@ from typing import assert_never
 from pulsarcast.model.ids import Cid, PeerId, is_closer
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.dissemination.delays import Delays, is_clearly_less
 from pulsarcast.protocol.dissemination.handing_down import HandingDown
 from pulsarcast.protocol.dissemination.join_search import JoinSearch
 from pulsarcast.protocol.dissemination.overlay import Link, OverlayOwner, TreeView, size_of
 from pulsarcast.protocol.effects import Send
+from pulsarcast.protocol.limits import INTEGER_MAX
 from pulsarcast.protocol.messages import (
     Contact,
     EventMessage,
@@ -76,6 +78,11 @@ class DisseminationTree:
         """Children that are about to leave, and may have left: no joiner is handed down to them."""
         self.links: dict[PeerId, Link] = {}
         self.is_root = False
+        self.delays = Delays()
+        self._useless: dict[PeerId, None] = {}
+        """The last parents that the node left because they did not help."""
+        self._shortening: int | None = None
+        """The number of the last search for a parent that is less far from the root."""
         self.members: dict[PeerId, None] = {}
         """Members that the node has heard of, the latest last."""
         self.open = started
@@ -179,6 +186,14 @@ class DisseminationTree:
             self.turn.send(sender, Leave(self.topic))
             self.search.walk.dead_end()
             return
+        self.delays.told(sender, message.delay_us)
+        self.delays.measured(sender, self.search.walk.waited_s)
+        is_shorter = sender == self.parent or self._is_shorter(sender)
+        if message.attempt == self._shortening and not is_shorter:
+            # The peer that was chosen had no room, and this one is no gain.
+            self.turn.send(sender, Leave(self.topic))
+            self.search.walk.end()
+            return
         merged = self.is_root
         old = self.parent
         if old is not None and old != sender:
@@ -211,6 +226,32 @@ class DisseminationTree:
             self._expect_start()
         elif not self.open:
             self.look_elsewhere()
+
+    @property
+    def delay_s(self) -> float:
+        """How long an event takes from the root to the node, as far as it knows."""
+        return 0.0 if self.parent is None else self.delays.through(self.parent) or 0.0
+
+    @property
+    def delay_us(self) -> int:
+        """The same, to tell others."""
+        return min(round(1e6 * self.delay_s), INTEGER_MAX)
+
+    def _is_shorter(self, peer: PeerId) -> bool:
+        """Whether events would come clearly sooner by way of a peer than from the parent."""
+        delay_s = None if peer in self._useless else self.delays.through(peer)
+        return delay_s is not None and is_clearly_less(delay_s, self.delay_s)
+
+    def shorten(self, peers: Iterable[PeerId]) -> None:
+        """Move to the one of some members by which events come soonest, if it is worth it."""
+        if self.is_root or self.leaving or not self.in_touch or self.search.walk.is_under_way:
+            return
+        closer = [peer for peer in peers if peer not in self.links and self._is_shorter(peer)]
+        if closer:
+            self.counts["shortened"] += 1
+            closest = min(closer, key=lambda peer: self.delays.through(peer) or 0.0)
+            self.search.walk.begin_at(Contact(closest))
+            self._shortening = self.search.walk.attempt
 
     def is_cycle(self, path: tuple[PeerId, ...]) -> bool:
         """Whether attaching there would put the node below itself."""
@@ -292,6 +333,7 @@ class DisseminationTree:
                 self.to_name((child for child in self.children if child != sender), 4),
                 self.owner.digest(),
                 self.private_root,
+                self.delay_us,
             ),
         )
 
@@ -367,6 +409,7 @@ class DisseminationTree:
         """A connection ended."""
         self.links.pop(peer, None)
         self.children.pop(peer, None)
+        self.delays.forget(peer)
         self.search.lost(peer)
         if peer == self.parent:
             self._orphaned(avoid=peer)
@@ -400,6 +443,9 @@ class DisseminationTree:
         """The parent is silent, below the node, or does not help: look for another."""
         parent = self.parent
         if parent is not None:
+            self._useless[parent] = None
+            if len(self._useless) > MEMBERS_MAX:
+                del self._useless[next(iter(self._useless))]
             self.turn.send(parent, Leave(self.topic))
             self.links.pop(parent, None)
             self._orphaned(avoid=parent)

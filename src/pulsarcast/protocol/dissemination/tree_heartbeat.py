@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.context import Context
+from pulsarcast.protocol.dissemination.delays import MOVERS
 from pulsarcast.protocol.dissemination.heartbeat_timer import HeartbeatOwner, HeartbeatTimer
 from pulsarcast.protocol.dissemination.overlay import Link
 from pulsarcast.protocol.dissemination.tree import DisseminationTree
@@ -53,6 +54,8 @@ class Heartbeat:
     def beat(self) -> None:
         """Ask the parent and the lazy neighbours what they hold."""
         self._prune_children()
+        if not self.turn.rng.randrange(MOVERS):
+            self.tree.shorten(self.tree.delays)
         self.choose_lazy()
         message = self._status(answer=True)
         for peer in self.conversation():
@@ -68,6 +71,10 @@ class Heartbeat:
             if not self.lazy and above:
                 # The node knows members from its parent only, which may hide the others.
                 peers.append(above[self.turn.rng.randrange(len(above))])
+            others = [p for p in self.tree.members if p not in self.lazy and not self._unfit(p)]
+            if others:
+                # It may be a better parent.
+                peers.append(others[self.turn.rng.randrange(len(others))])
         author = self.tree.author_elsewhere
         if author is not None and author not in peers:
             peers.append(author)
@@ -134,6 +141,7 @@ class Heartbeat:
     def receive(self, sender: PeerId, message: Status) -> None:
         """A neighbour says what it holds."""
         self.tree.hear_of((*message.members, Contact(sender)))
+        self.tree.delays.told(sender, message.delay_us)
         link = self.tree.links.get(sender)
         if link is not None:
             self._hear_link(sender, link, message.path)
@@ -151,6 +159,7 @@ class Heartbeat:
         if asked is not None:
             round_trip_s = self.turn.now - asked
             self.round_trip_s = max(round_trip_s, 0.9 * self.round_trip_s)
+            self.tree.delays.measured(sender, round_trip_s)
         if message.digest != self.owner.digest():
             if sender in self.lazy:
                 self.counts["lazy_difference"] += 1
@@ -198,4 +207,5 @@ class Heartbeat:
             told,
             answer,
             self.tree.private_root,
+            self.tree.delay_us,
         )

@@ -5,6 +5,7 @@ from typing import cast
 
 from pulsarcast.model.ids import PeerId
 from pulsarcast.model.reach import Reach
+from pulsarcast.protocol.dissemination.delays import Delays
 from pulsarcast.protocol.dissemination.overlay import Link
 from pulsarcast.protocol.dissemination.tree import DisseminationTree
 from pulsarcast.protocol.dissemination.tree_heartbeat import SEEK_S, SILENT_S, Heartbeat
@@ -227,6 +228,8 @@ class Trunk:
         self.private_root = False
         self.in_touch = True
         self.leaving = False
+        self.delays = Delays()
+        self.delay_us = 0
         self.author_elsewhere: PeerId | None = None
         self.roots_heard: list[tuple[PeerId, tuple[PeerId, ...]]] = []
         self.heard: list[tuple[PeerId, tuple[PeerId, ...], bool]] = []
@@ -249,8 +252,8 @@ class Trunk:
     def heard_root(self, sender: PeerId, path: tuple[PeerId, ...], *, private_root: bool) -> None:
         self.roots_heard.append((sender, path))
 
-    def look_elsewhere(self) -> None:
-        self.parent = None
+    def shorten(self, peers: Iterable[PeerId]) -> None:
+        """No other way is shorter."""
 
 
 class Compared:
