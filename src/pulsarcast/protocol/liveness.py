@@ -22,6 +22,8 @@ TICK_S: Final = 0.75
 """How often the watched peers are looked at."""
 BEAT_S: Final = 1.5
 """How long a watched peer may be silent before it is asked."""
+LATER_S: Final = 1.0
+"""How much longer the one of two with the higher id waits: its own answers tell it enough."""
 BOUND_S: Final = 2.5
 """How long a peer has for its first answer: a round trip of 2 x 800 ms, the thesis' worst delays,
 and a slow turn."""
@@ -156,7 +158,8 @@ class Liveness:
                 continue
             watched = self._watched[peer] = before.get(peer) or _Watched()
             if watched.asked_s is None:
-                if now - heard >= BEAT_S and self._owner.is_connected(peer):
+                beat_s = BEAT_S if self._turn.me < peer else BEAT_S + LATER_S
+                if now - heard >= beat_s and self._owner.is_connected(peer):
                     watched.asked_s = now
                     self._turn.send(peer, ASK)
             elif heard >= watched.asked_s:
