@@ -100,6 +100,9 @@ class _HasNoLazyNeighbours(Heartbeat):
     def conversation(self) -> list[PeerId]:
         return [] if self.tree.parent is None else [self.tree.parent]
 
+    def _sources(self) -> list[PeerId]:
+        return []
+
 
 class _TalksToNobody(CubeHeartbeat):
     """Does not compare with the nearest members of a cube, nor with far ones."""
