@@ -98,6 +98,8 @@ class Hostile:
             "contact": self.contact,
             "contacts": self.contacts,
             "count": lambda: rng.choice((0, 1, 256, COUNT_MAX)),
+            "size": lambda: rng.choice((0, 1, 65_536, COUNT_MAX)),
+            "delay_us": lambda: rng.choice((0, 1, 1_000_000, INTEGER_MAX)),
             "digest": lambda: rng.randbytes(16),
             "epoch": self.epoch,
             "event": lambda: rng.choice((None, self.cid())),
