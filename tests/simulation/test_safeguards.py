@@ -18,10 +18,10 @@ OBJECTS = {
     "duplicate-suppression": 1,
     "frontier-comparison": 1,
     "hand-over": 24,
-    "lazy-neighbours": 70,
+    "lazy-neighbours": 100,
     "merge-events": 9,
     "outbox": 7,
-    "path-check": 23,
+    "path-check": 29,
     "root-rank": 7,
 }
 """The first seed that misses each safeguard; `--seeds 200 --without SAFEGUARD` finds it."""
