@@ -45,9 +45,6 @@ class LivenessOwner(Protocol):
     def watched(self) -> Iterable[PeerId]:
         """The peers that the node relies on, connected or not."""
 
-    def is_connected(self, peer: PeerId) -> bool:
-        """Whether there is a connection to a peer."""
-
     def fell_silent(self, peer: PeerId) -> None:
         """A peer is suspected."""
 
@@ -104,8 +101,15 @@ class Liveness:
         # Nodes that start together look at different times, so that one of two asks the other.
         self._turn.after(TICK_S * (peer_key(self._turn.me) % 97 / 97), self._tick)
 
+    def up(self, peer: PeerId) -> None:
+        """There is a connection to a peer."""
+        self._heard_s[peer] = self._turn.now
+        self.heard(peer)
+
     def heard(self, peer: PeerId) -> None:
-        """A peer is connected, sent a message, or moves bytes."""
+        """A peer sent a message, or moves bytes; without a connection that says nothing."""
+        if peer not in self._heard_s:
+            return
         self._heard_s[peer] = self._turn.now
         if self.suspected and self.suspected.pop(peer, None) is not None:
             self._owner.spoke_again(peer)
@@ -159,7 +163,7 @@ class Liveness:
             watched = self._watched[peer] = before.get(peer) or _Watched()
             if watched.asked_s is None:
                 beat_s = BEAT_S if self._turn.me < peer else BEAT_S + LATER_S
-                if now - heard >= beat_s and self._owner.is_connected(peer):
+                if now - heard >= beat_s:
                     watched.asked_s = now
                     self._turn.send(peer, ASK)
             elif heard >= watched.asked_s:

@@ -268,7 +268,7 @@ class Node:
             case Loaded(token, answer):
                 turn.loaded(token, answer)
             case PeerUp(contact):
-                self.liveness.heard(contact.peer)
+                self.liveness.up(contact.peer)
                 self.dht.up(given)
             case PeerLost(peer):
                 self._lost(peer)
@@ -467,10 +467,6 @@ class Node:
             yield from topic.overlay.watched()
             yield from topic.heartbeat.watched()
         yield from self.outbox.watched()
-
-    def is_connected(self, peer: PeerId) -> bool:
-        """Whether there is a connection to a peer."""
-        return self.dht.reachability.is_connected(peer)
 
     def fell_silent(self, peer: PeerId) -> None:
         """A connected peer is suspected: go round it."""

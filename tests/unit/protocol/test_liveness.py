@@ -36,14 +36,11 @@ class Watch:
         self.dropped: list[PeerId] = []
         self.liveness = Liveness(self.turn, self)
         for each in peers:
-            self.liveness.heard(each)
+            self.liveness.up(each)
         self.liveness.start()
 
     def watched(self) -> Iterable[PeerId]:
         return self.peers
-
-    def is_connected(self, peer: PeerId) -> bool:
-        return True
 
     def fell_silent(self, peer: PeerId) -> None:
         self.silent.append(peer)
