@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -65,13 +66,12 @@ def measure(
     topic = topics[0]
     assert topic is not None
     joined: list[int] = []
+
+    def join(member: int) -> None:
+        world.command(member, lambda call: Subscribe(call, topic), lambda _: joined.append(member))
+
     for member in range(1, members):
-        world.after(
-            JOIN_S * rng.random(),
-            lambda member=member: world.command(
-                member, lambda call: Subscribe(call, topic), lambda _: joined.append(member)
-            ),
-        )
+        world.after(JOIN_S * rng.random(), partial(join, member))
     assert world.run_until(lambda: len(joined) == members - 1, world.now + 300)
     world.run(world.now + 20)
 

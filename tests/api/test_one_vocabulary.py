@@ -51,10 +51,7 @@ NODE_OPTIONS: Final = {"subscribe take_over": "the daemon always takes a reader 
 CLIENT_OPTIONS: Final = {
     "create_topic alias": "the daemon keeps local names",
     "join alias": "the daemon keeps local names",
-    **dict.fromkeys(
-        ("publish patience_s", "publish_many patience_s", "subscribe patience_s"),
-        "a connection to a daemon may break",
-    ),
+    "subscribe patience_s": "a connection to a daemon may break",
 }
 NODE_SETTINGS: Final = {
     "root": "of the simulator's trees: HTTP has no word for it",
@@ -67,7 +64,10 @@ HTTP_FIELDS: Final = {
     "acknowledge subtopics": "many offsets in one request; a client's method moves one",
 }
 CLIENT_FIELDS: Final = {
-    **{each: why for each, why in CLIENT_OPTIONS.items() if each.endswith("patience_s")},
+    **dict.fromkeys(
+        ("publish patience_s", "publish_many patience_s", "subscribe patience_s"),
+        "a client tries again by itself",
+    ),
     "subscribe manual": "a client acknowledges by requests of their own",
     "acknowledge subtopic": "see subtopics, of HTTP",
 }

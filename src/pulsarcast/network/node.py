@@ -74,7 +74,7 @@ from pulsarcast.network.filters import Filters, end_of, sid_of
 from pulsarcast.network.multiaddrs import is_dialable
 from pulsarcast.network.naming import Found, Naming
 from pulsarcast.network.offsets import Offsets
-from pulsarcast.network.pace import FOREVER, Asked, Make, Pace
+from pulsarcast.network.pace import PATIENCE_S, Asked, Make, Pace
 from pulsarcast.network.subscriptions import (
     PAGE,
     Begin,
@@ -467,7 +467,7 @@ class Node:
         parents: Sequence[EventRef] = (),
         ack: Ack = "replicated",
         idempotency_key: str | None = None,
-        patience_s: float = FOREVER,
+        patience_s: float | None = PATIENCE_S,
     ) -> Published:
         """Publish an event, or have a peer publish it that may; returns once `ack` holds.
 
@@ -476,8 +476,8 @@ class Node:
         keep it. Parents are for topics whose linking is CUSTOM; elsewhere nodes link events
         themselves. Calls with the same idempotency key publish once, also after a crash.
 
-        Where the topic's members do not keep up, the call waits for them; after `patience_s` it
-        raises Busy.
+        Where the topic's members do not keep up, the call waits for them; after `patience_s`
+        (None: never) it raises Busy.
         """
         publication = Publication(
             payload=payload,
@@ -496,7 +496,7 @@ class Node:
         ack: Ack,
         injection: str = "",
         *,
-        patience_s: float = FOREVER,
+        patience_s: float | None = PATIENCE_S,
     ) -> Published:
         cid = await self._resolve(topic)
         if publication.parents:
@@ -515,13 +515,14 @@ class Node:
         events: Sequence[Publication],
         *,
         ack: Ack = "replicated",
-        patience_s: float = FOREVER,
+        patience_s: float | None = PATIENCE_S,
     ) -> list[Published | LocalError]:
         """Publish events in their order; returns the result of each, once all are known.
 
         Where the topic takes no parents and an event has some, nothing is published. The events
         share commits, so a thousand cost much less than a thousand calls. Where the topic's members
-        do not keep up, the call waits for them; after `patience_s` what is left is Busy.
+        do not keep up, the call waits for them; after `patience_s` (None: never) what is left is
+        Busy.
         """
         cid = await self._resolve(topic)
         if any(event.parents for event in events):

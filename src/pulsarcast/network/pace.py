@@ -18,7 +18,8 @@ from pulsarcast.model.ids import Cid
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import Command
 
-FOREVER: Final = math.inf
+PATIENCE_S: Final = 60.0
+"""How long a call waits for room, unless it says otherwise."""
 TOGETHER: Final = 32
 """Publications that go to the disk together before anybody else has a turn."""
 
@@ -60,9 +61,9 @@ class Pace:
         self._lines: dict[Cid, trio.Lock] = {}
         """The topics in which publishers wait."""
 
-    async def publish(self, topic: Cid, make: Make, patience_s: float) -> Reply:
-        """What the core answers; it is refused as busy only after so long."""
-        until_s = trio.current_time() + patience_s
+    async def publish(self, topic: Cid, make: Make, patience_s: float | None) -> Reply:
+        """What the core answers; it is refused as busy only after so long (None: never)."""
+        until_s = _after(patience_s)
         if topic not in self._lines:
             (asked,) = self._ask([make])
             reply = await asked.answer()
@@ -71,10 +72,10 @@ class Pace:
         return (await self._publish_in_line(topic, [make], until_s))[0]
 
     async def publish_many(
-        self, topic: Cid, makes: Sequence[Make], patience_s: float
+        self, topic: Cid, makes: Sequence[Make], patience_s: float | None
     ) -> list[Reply]:
         """The same for several; they keep their order."""
-        return await self._publish_in_line(topic, makes, trio.current_time() + patience_s)
+        return await self._publish_in_line(topic, makes, _after(patience_s))
 
     def _ask(self, makes: Iterable[Make]) -> list[Asked]:
         asked = [(make, Asked()) for make in makes]
@@ -119,3 +120,7 @@ class Pace:
         finally:
             if not line.locked() and self._lines.get(topic) is line:
                 del self._lines[topic]
+
+
+def _after(patience_s: float | None) -> float:
+    return math.inf if patience_s is None else trio.current_time() + patience_s

@@ -7,7 +7,7 @@ import trio.testing
 
 from pulsarcast.model.errors import Busy, Refusal, TooLarge
 from pulsarcast.model.ids import Cid, cid_of
-from pulsarcast.network.pace import FOREVER, Make, Pace
+from pulsarcast.network.pace import Make, Pace
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import Command, Publish
 
@@ -60,7 +60,7 @@ def test_publishers_are_served_in_the_order_in_which_they_came() -> None:
     async def scene(core: Core, pace: Pace) -> None:
         async with trio.open_nursery() as nursery:
             for number in range(5):
-                nursery.start_soon(pace.publish, TOPIC, making(b"%d" % number), FOREVER)
+                nursery.start_soon(pace.publish, TOPIC, making(b"%d" % number), None)
                 await trio.sleep(0.01)
             for _ in range(5):
                 await trio.sleep(1.0)
@@ -76,7 +76,7 @@ def test_publishers_are_served_in_the_order_in_which_they_came() -> None:
 def test_other_topics_do_not_wait() -> None:
     async def scene(core: Core, pace: Pace) -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(pace.publish, TOPIC, making(b"waits"), FOREVER)
+            nursery.start_soon(pace.publish, TOPIC, making(b"waits"), None)
             await trio.sleep(0.01)
             assert (await pace.publish(OTHER, making(b"goes", OTHER), 0.0)).refusal is None
             nursery.cancel_scope.cancel()
@@ -120,7 +120,7 @@ def test_many_wait_for_room() -> None:
         payloads = [b"%d" % number for number in range(64)]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(open_up)
-            replies = await pace.publish_many(TOPIC, [making(each) for each in payloads], FOREVER)
+            replies = await pace.publish_many(TOPIC, [making(each) for each in payloads], None)
         assert core.taken == payloads
         assert all(each.refusal is None for each in replies)
 
