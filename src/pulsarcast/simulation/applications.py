@@ -170,6 +170,7 @@ class Applications:
     ) -> None:
         """Give a command up to five times; None is what the caller hears if all fail."""
         left = ATTEMPTS
+        until_s = self.fleet.stage.now + PATIENCE_S
 
         def give() -> None:
             if left < ATTEMPTS and unless():
@@ -181,6 +182,11 @@ class Applications:
             nonlocal left
             if isinstance(answer, Reply) and answer.refusal is None:
                 then(answer)
+                return
+            refusal = answer.refusal if isinstance(answer, Reply) else None
+            if refusal is not None and refusal.after_s and self.fleet.stage.now < until_s:
+                # Busy, as the library hears it: it comes back then, however often.
+                self.fleet.stage.after(refusal.after_s, give)
                 return
             left -= 1
             if isinstance(answer, Reply) and left:

@@ -120,7 +120,7 @@ def _parameters(rng: Random) -> Parameters:
         "retention_interval_s": RETENTION_INTERVAL_S,
     }
     if rng.random() < 0.5:
-        chosen["window_bytes"] = rng.choice((4, 8, 32)) * 512
+        chosen["window_bytes"] = rng.choice((1, 1, 4)) * 512
     if rng.random() < 0.3:
         chosen["held_back_max"] = rng.choice((4, 16))
     if rng.random() < 0.3:

@@ -307,10 +307,10 @@ class Run:
         """Where nothing breaks, nobody loses its parent: whoever leaves hands its children over.
 
         Where a node ranks before its root once it knows its reach, the root moves: two moves may
-        cross, and make a cycle that breaks.
+        cross, and make a cycle that breaks. Who leaves a parent that lags does so on purpose.
         """
         counts = self._sum_counts()
-        orphans = counts.get("rejoin", 0)
+        orphans = counts.get("rejoin", 0) - counts.get("lagging_parent", 0)
         if orphans and not counts.get("outranked", 0):
             self.observer.findings.add("orphaned", f"{orphans} times, without a fault")
 

@@ -18,8 +18,12 @@ from pulsarcast.protocol.messages import (
     Status,
 )
 
-ENVELOPE_BYTES = 256
-"""What an event costs beside its block: many small ones fill memory, too."""
+ENVELOPE_BYTES = 16 * 1024
+"""What an event costs beside its block: a small one takes as much time as these bytes would, so
+that 64 of them are a window, and not thousands that wait in line for seconds."""
+DEBT_WINDOWS = 15
+"""How far what others published may go beyond the credit: their pace is not the node's to choose,
+and a few events late are cheaper than a comparison of frontiers."""
 
 
 def size_of(block: bytes) -> int:
@@ -33,6 +37,7 @@ class Link:
     __slots__ = (
         "behind",
         "credit",
+        "debt",
         "dry_s",
         "heard_s",
         "pause_s",
@@ -44,7 +49,9 @@ class Link:
 
     def __init__(self, credit: int, now: float) -> None:
         self.credit = credit
-        """Bytes of events that the neighbour may still be sent; the last event may go beyond."""
+        """Bytes of events that the neighbour may be sent until the node's own have to wait."""
+        self.debt = DEBT_WINDOWS * credit
+        """How far below zero the credit may go before events are skipped."""
         self.taken = 0
         """Bytes of events that the neighbour has sent since it last got credit."""
         self.behind = False
@@ -61,20 +68,22 @@ class Link:
         """The neighbour was sent events, and has said nothing since."""
 
     def spend(self, size: int, now: float) -> bool:
-        """Use credit for an event of this size; without any left, the neighbour falls behind."""
-        if self.credit <= 0:
+        """Use credit for an event of this size; with too much debt the neighbour falls behind."""
+        before = self.credit
+        if before <= -self.debt:
             self.behind = True
             return False
-        self.credit -= size
-        if self.credit <= 0:
+        self.credit = before - size
+        if self.credit <= 0 < before:
             self.dry_s = now
         return True
 
     def earn(self, size: int, window: int, now: float) -> None:
         """The neighbour gives credit."""
-        if self.credit <= 0:
-            self.pause_s = now - self.dry_s
+        was_dry = self.credit <= 0
         self.credit = min(self.credit + size, window)
+        if was_dry and self.credit > 0:
+            self.pause_s = now - self.dry_s
 
     def heard(self, now: float) -> None:
         """The neighbour is alive."""

@@ -1,8 +1,9 @@
 """Flow control: gives neighbours credit to send events (docs/spec/pulsarcast.md, Flow control).
 
-Credit counts bytes. A neighbour may send an event as long as it has any credit left, so that every
-window has room for the largest event. If the node's disk cannot keep up, the node gives no more
-credit, and the neighbour skips events; so it does where too much waits on the link to it already.
+Credit counts bytes. A neighbour may send an event of its own as long as it has any credit left, so
+that every window has room for the largest event, and pass on those of others for some windows more.
+If the node's disk cannot keep up, the node gives no more credit, and the neighbour skips events in
+the end; so it does where too much waits on the link to it already.
 Once the neighbour can send again, the two compare frontiers.
 """
 
@@ -13,16 +14,11 @@ from pulsarcast.protocol.messages import Credit
 from pulsarcast.protocol.topic.sharing import Sharing
 from pulsarcast.protocol.topic.state import TopicState
 
-UNSYNCED_MAX = 4096
-"""Bounds the events on their way to the disk; above it neighbours get no more credit."""
 UNSYNCED_BYTES_MAX = 4 * 1024 * 1024
-"""Bounds their bytes. Nothing but the node's own disk is waited for, so that no cycle of links
-waits for itself."""
-
-
-GRANTS = 8
-"""Credit comes back in so many parts of a window: a publisher that follows a slow member hears of
-it every few seconds at 1 Mbit/s."""
+"""Bounds what is on its way to the disk; above it neighbours get no more credit. Nothing but the
+node's own disk is waited for, so that no cycle of links waits for itself."""
+GRANTS = 4
+"""Credit comes back in so many parts of a window."""
 
 
 class FlowControl:
@@ -58,8 +54,7 @@ class FlowControl:
 
     @property
     def _disk_keeps_up(self) -> bool:
-        log = self._log
-        return log.unsynced < UNSYNCED_MAX and log.unsynced_bytes < UNSYNCED_BYTES_MAX
+        return self._log.unsynced_bytes < UNSYNCED_BYTES_MAX
 
     def _give(self, peer: PeerId, link: Link) -> None:
         self._turn.send(peer, Credit(self._topic, min(link.taken, COUNT_MAX)))

@@ -12,6 +12,7 @@ from typing import Protocol
 from pulsarcast.model import trace
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.protocol.dissemination.overlay import size_of
 from pulsarcast.protocol.effects import Deliver
 from pulsarcast.protocol.store import (
     Events,
@@ -103,7 +104,7 @@ class TopicLog:
         index = self.newest
         self.last_seen = event.cid
         self.unsynced += 1
-        size = len(event.block)
+        size = size_of(event.block)
         self.unsynced_bytes += size
         self._pending[index] = (event.numbered_by, *event.sequence)
 

@@ -1,6 +1,7 @@
 """Dissemination trees: many of them in a small network without a DHT, joined in every order."""
 
 from collections.abc import Callable
+from math import ceil
 from random import Random
 from typing import cast
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from pulsarcast.model.ids import PeerId, cid_of, peer_key
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.dissemination import overlay
 from pulsarcast.protocol.dissemination.member_search import FORGIVEN_S, REFERRALS_MAX
 from pulsarcast.protocol.dissemination.tree import MEMBERS_MAX, DisseminationTree
 from pulsarcast.protocol.effects import Send, SetTimer
@@ -598,12 +600,13 @@ def test_a_neighbour_without_credit_gets_nothing_and_is_known_to_be_behind() -> 
     message = EventMessage(bytes(999_744), 1)
 
     def forward_many() -> None:
-        for _ in range(10):
+        for _ in range(20):
             root.tree.forward(message, source=None)
 
     grove.act(root, forward_many)
-    assert Parameters().window_bytes // 1_000_000 == 1
-    assert len(sent(grove, root)) == 2
+    windows = 1 + overlay.DEBT_WINDOWS
+    due = windows * Parameters().window_bytes / overlay.size_of(message.block)
+    assert len(sent(grove, root)) == ceil(due) == 17
     assert root.tree.links[child].behind
 
 

@@ -117,7 +117,9 @@ def test_what_retention_took_before_it_was_replicated_holds_up_nothing_after_a_r
 def test_who_leaves_a_topic_hands_its_newest_events_in_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where they are more bytes than are read at a time."""
     monkeypatch.setattr(handing_in, "PIECE_BYTES_MAX", PAYLOAD_BYTES_MAX)
-    solo = below(Parent("alice", [TOPIC.block, meta_of(ALICE).block]))
+    solo = below(
+        Parent("alice", [TOPIC.block, meta_of(ALICE).block]), parameters=Parameters(stall_s=0.0)
+    )
     solo.subscribe(TOPIC.cid)
     publish(solo, TOPIC.cid, 5)
     assert solo.ask(lambda call: Unsubscribe(call, TOPIC.cid)).refusal is None

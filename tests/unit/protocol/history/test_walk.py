@@ -316,7 +316,7 @@ def test_many_publishers_are_asked_for_together() -> None:
 
 @pytest.mark.slow
 def test_ten_thousand_events_are_walked_with_half_of_the_nodes_gone() -> None:
-    lab = Lab(12)
+    lab = Lab(12, parameters=Parameters(stall_s=0.0))
     topic = lab.create(0)
     lab.subscribe([1, 2, 3, 4], topic)
     replies = []

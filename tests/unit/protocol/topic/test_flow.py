@@ -2,7 +2,8 @@
 
 import pytest
 
-from pulsarcast.protocol.dissemination.overlay import Link, size_of
+from pulsarcast.protocol.dissemination import overlay
+from pulsarcast.protocol.dissemination.overlay import ENVELOPE_BYTES, Link, size_of
 from pulsarcast.protocol.effects import Send
 from pulsarcast.protocol.inputs import LinkFree, LinkFull, Now
 from pulsarcast.protocol.messages import Credit, EventMessage, FrontierPage
@@ -16,25 +17,26 @@ from tests.support.solo import Parent, below
 from tests.unit.protocol.topic.bench import Bench
 
 AUTHOR, MEMBER = 0, 1
-WINDOW = 4_000
-"""Some events of these tests: each is charged 500 to 700 bytes."""
+WINDOW = 7 * ENVELOPE_BYTES
+"""Some events of these tests: each is charged for some 400 bytes and its envelope."""
 
 
 def test_whose_disk_lags_gives_no_credit_until_it_has_caught_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(overlay, "DEBT_WINDOWS", 0)
     lab = Lab(4, parameters=Parameters(window_bytes=WINDOW, stall_s=0.0))
     topic = lab.create(AUTHOR)
     lab.subscribe([MEMBER], topic)
-    monkeypatch.setattr(flow, "UNSYNCED_MAX", 0)  # it never keeps up
+    monkeypatch.setattr(flow, "UNSYNCED_BYTES_MAX", 0)  # it never keeps up
     events = [lab.publish(AUTHOR, topic, b"%d" % number) for number in range(10)]
     lab.run(1.0)
     assert not lab.messages(Credit, MEMBER)
-    monkeypatch.setattr(flow, "UNSYNCED_MAX", 4096)
+    monkeypatch.setattr(flow, "UNSYNCED_BYTES_MAX", 4096 * 1024)
     # There is no credit left for some of them: they come another way, and their sync makes amends.
     events.append(lab.publish(AUTHOR, topic, b"one more", settle_s=30.0))
     given = [credit for credit in lab.messages(Credit, MEMBER) if credit.topic == topic]
-    assert WINDOW <= sum(credit.size for credit in given) < WINDOW + 1_000
+    assert WINDOW <= sum(credit.size for credit in given) < WINDOW + 2 * ENVELOPE_BYTES
     assert sorted(lab.delivered(MEMBER, topic)) == sorted(events)
 
 
@@ -61,8 +63,8 @@ def test_a_neighbour_gets_credit_for_part_of_a_window_and_a_stranger_none() -> N
     control = FlowControl(bench.state, bench.members.overlay, Sharing(bench.state))
     bench.members.add_neighbour(CAROL.peer_id)
     for sender in (CAROL.peer_id, ALICE.peer_id, CAROL.peer_id):
-        control.took_from(sender, WINDOW // 16)
-    assert bench.sent() == [(CAROL.peer_id, Credit(bench.state.id, WINDOW // 8))]
+        control.took_from(sender, WINDOW // 8)
+    assert bench.sent() == [(CAROL.peer_id, Credit(bench.state.id, WINDOW // 4))]
     assert bench.members.strangers == [ALICE.peer_id]
 
 
@@ -84,7 +86,19 @@ def test_the_largest_event_needs_no_more_than_any_credit() -> None:
     assert not link.spend(1, 6.0)
     assert link.behind
     link.earn(4, 2, 8.0)
-    assert (link.credit, link.pause_s) == (-999_995, 3.0)
+    assert (link.credit, link.pause_s) == (-999_995, 0.0)
+    link.earn(1_000_000, 2, 9.0)
+    assert (link.credit, link.pause_s) == (2, 4.0)
+
+
+def test_events_of_others_may_go_beyond_the_credit() -> None:
+    link = Link(100, 0.0)
+    sent = 0
+    while link.spend(10, 1.0):
+        sent += 10
+    assert sent == 100 * (1 + overlay.DEBT_WINDOWS)
+    assert link.behind
+    assert link.dry_s == 1.0
 
 
 def test_a_neighbour_whose_link_is_full_is_told_what_it_lacks_once_there_is_room() -> None:
