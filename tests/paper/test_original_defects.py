@@ -280,7 +280,7 @@ def test_14_requests_are_not_lost_while_the_author_is_gone() -> None:
 
 def test_15_memory_does_not_grow_with_history() -> None:
     """R: event map and DHT store grow without bound: here, the event map."""
-    lab = Lab(5)
+    lab = Lab(5, parameters=Parameters(stall_s=0.0))
     topic = lab.create(AUTHOR)
     lab.subscribe([1, 2], topic)
     sizes = []

@@ -100,7 +100,7 @@ class _HasNoLazyNeighbours(Heartbeat):
     def conversation(self) -> list[PeerId]:
         return [] if self.tree.parent is None else [self.tree.parent]
 
-    def _sources(self) -> list[PeerId]:
+    def sources(self) -> list[PeerId]:
         return []
 
 

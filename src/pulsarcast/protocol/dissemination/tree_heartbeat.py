@@ -93,11 +93,11 @@ class Heartbeat:
         self.turn.after(SEEK_S, self._seek)
         self.choose_lazy(SEEK_SILENT_S)
         message = self._status(answer=True)
-        for peer in self._sources():
+        for peer in self.sources():
             self._asked.setdefault(peer, self.turn.now)
             self.turn.send(peer, message)
 
-    def _sources(self) -> list[PeerId]:
+    def sources(self) -> list[PeerId]:
         """Members that may have what a silent parent withholds: some of each kind.
 
         Siblings wait for the same parent, and the members above it may be silent too.
