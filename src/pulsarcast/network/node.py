@@ -196,6 +196,7 @@ class Node:
                 await driver.started.wait()
                 nursery.start_soon(node._offsets.keep, driver)
                 nursery.start_soon(node._filters.keep, driver)
+                nursery.start_soon(node._pace.keep)
                 if mdns:
                     nursery.start_soon(node._find_locally)
                 if driver.has_contacts:
@@ -863,7 +864,7 @@ class Node:
 
     async def _ask_once(self, make: Callable[[int], Command]) -> Reply:
         _check_loop()
-        asked = Asked()
+        asked = Asked(make)
         self._running.ask([(make, asked.take)])
         return await asked.answer()
 

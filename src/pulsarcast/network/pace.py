@@ -1,14 +1,15 @@
 """Pace: lets publishers wait while a topic's members do not keep up (docs/spec/pulsarcast.md).
 
 The core refuses a publish beyond the pace and says when to come back. The callers of one topic wait
-in the order in which they came: the first tries again, the others stand in line behind it.
+in line, in the order in which they came, and one task comes back for all of them: what finds room
+at one time is one commit, whoever published it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import trio
@@ -29,16 +30,28 @@ AskSome = Callable[[Iterable[tuple[Make, Callable[[Reply], None]]]], None]
 
 
 class Asked:
-    """A command that the core was given, and its answer."""
+    """A command for the core, and its answer."""
 
-    def __init__(self) -> None:
+    __slots__ = ("_answered", "left", "make", "reply", "waits")
+
+    def __init__(self, make: Make) -> None:
+        self.make = make
         self.reply: Reply | None = None
+        self.waits = False
+        """Whether it stands in line."""
+        self.left = trio.Event()
+        """Set once it does not any more."""
         self._answered = trio.Event()
 
     def take(self, reply: Reply) -> None:
         """The core answers."""
         self.reply = reply
         self._answered.set()
+
+    def again(self) -> None:
+        """The core is about to be asked, for the first time or after it was busy."""
+        self.reply = None
+        self._answered = trio.Event()
 
     @property
     def wait_s(self) -> float:
@@ -58,69 +71,83 @@ class Pace:
 
     def __init__(self, ask_some: AskSome) -> None:
         self._ask_some = ask_some
-        self._lines: dict[Cid, trio.Lock] = {}
-        """The topics in which publishers wait."""
+        self._lines: dict[Cid, deque[Asked]] = {}
+        """What waits for room, by topic."""
+        self._nursery: trio.Nursery | None = None
+
+    async def keep(self) -> None:
+        """Come back for those who wait, until cancelled."""
+        async with trio.open_nursery() as self._nursery:
+            await trio.sleep_forever()
 
     async def publish(self, topic: Cid, make: Make, patience_s: float | None) -> Reply:
         """What the core answers; it is refused as busy only after so long (None: never)."""
-        until_s = _after(patience_s)
-        if topic not in self._lines:
-            (asked,) = self._ask([make])
-            reply = await asked.answer()
-            if not asked.wait_s:
-                return reply
-        return (await self._publish_in_line(topic, [make], until_s))[0]
+        (reply,) = await self.publish_many(topic, [make], patience_s)
+        return reply
 
     async def publish_many(
         self, topic: Cid, makes: Sequence[Make], patience_s: float | None
     ) -> list[Reply]:
         """The same for several; they keep their order."""
-        return await self._publish_in_line(topic, makes, _after(patience_s))
+        until_s = math.inf if patience_s is None else trio.current_time() + patience_s
+        asked = [Asked(make) for make in makes]
+        goes_now = topic not in self._lines and len(asked) <= TOGETHER
+        left = self._ask(asked) if goes_now else asked
+        while True:
+            if left:
+                await self._stand_in_line(topic, left, until_s)
+            replies = [await each.answer() for each in asked]
+            # The core may find out later that there is no room: where it looks up the topic.
+            left = [each for each in asked if each.wait_s]
+            if not left or trio.current_time() >= until_s:
+                return replies
 
-    def _ask(self, makes: Iterable[Make]) -> list[Asked]:
-        asked = [(make, Asked()) for make in makes]
-        self._ask_some([(make, each.take) for make, each in asked])
-        return [each for _, each in asked]
+    def _ask(self, asked: Sequence[Asked]) -> list[Asked]:
+        """Ask the core; return those that it has no room for."""
+        for each in asked:
+            each.again()
+        self._ask_some([(each.make, each.take) for each in asked])
+        return [each for each in asked if each.wait_s]
 
-    async def _publish_in_line(
-        self, topic: Cid, makes: Sequence[Make], until_s: float
-    ) -> list[Reply]:
-        done: dict[int, Asked] = {}
-        left = list(range(len(makes)))
-        while left:
-            async with self._line(topic):
-                # The next in line need not wait until these are replicated.
-                while left:
-                    some, left = left[:TOGETHER], left[TOGETHER:]
-                    done.update(zip(some, self._ask(makes[each] for each in some), strict=True))
-                    busy = [each for each in some if done[each].wait_s]
-                    if busy and trio.current_time() >= until_s:
-                        for each in left:
-                            done[each] = done[busy[0]]
-                        left = []
-                    elif busy:
-                        left = busy + left
-                        left_s = until_s - trio.current_time()
-                        await trio.sleep(min(done[busy[0]].wait_s, left_s))
-                    else:
-                        await trio.lowlevel.checkpoint()
-            for asked in done.values():
-                await asked.answer()
-            if trio.current_time() < until_s:
-                # The core may find out later that there is no room: where it looks up the topic.
-                left = [each for each in range(len(makes)) if done[each].wait_s]
-        return [await done[each].answer() for each in range(len(makes))]
-
-    @asynccontextmanager
-    async def _line(self, topic: Cid) -> AsyncIterator[None]:
-        line = self._lines.setdefault(topic, trio.Lock())
+    async def _stand_in_line(self, topic: Cid, asked: Sequence[Asked], until_s: float) -> None:
+        """Wait until the core was asked for each of them; at the latest it is asked then."""
+        line = self._lines.get(topic)
+        if line is None:
+            assert self._nursery is not None, "`keep` does not run"
+            line = self._lines[topic] = deque()
+            self._nursery.start_soon(self._come_back, topic, line)
+        for each in asked:
+            each.waits, each.left = True, trio.Event()
+        line.extend(asked)
+        behind: list[Asked] = []
         try:
-            async with line:
-                yield
+            with trio.move_on_at(until_s):
+                await asked[-1].left.wait()
         finally:
-            if not line.locked() and self._lines.get(topic) is line:
-                del self._lines[topic]
+            behind += [each for each in asked if each.waits]
+            for each in behind:
+                each.waits = False
+        self._ask(behind)
 
+    async def _come_back(self, topic: Cid, line: deque[Asked]) -> None:
+        """Ask for the first in line, time and again, until nobody waits."""
+        try:
+            while line:  # noqa: ASYNC110 (the core says when to come back)
+                await trio.sleep(self._let_some_go(line))
+        finally:
+            del self._lines[topic]
+            for each in line:
+                each.left.set()
 
-def _after(patience_s: float | None) -> float:
-    return math.inf if patience_s is None else trio.current_time() + patience_s
+    def _let_some_go(self, line: deque[Asked]) -> float:
+        """Ask for those in front until there is no room; return when to come back; 0: now."""
+        went = 0
+        while line and went < TOGETHER:
+            if line[0].waits:
+                if self._ask([line[0]]):
+                    return line[0].wait_s
+                line[0].waits = False
+                line[0].left.set()
+                went += 1
+            line.popleft()
+        return 0.0
