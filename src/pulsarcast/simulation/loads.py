@@ -12,6 +12,9 @@ from typing import NamedTuple
 QUIET_S = 3.0
 """So long nothing has to arrive before the rest is taken for lost."""
 DRAIN_S_MAX = 20.0
+FILLING = 0.25
+"""Share of the time in which queues fill, and which goodput leaves out: what is in them at the end
+is not counted either."""
 
 
 class Load(NamedTuple):
@@ -58,7 +61,7 @@ class Outcome(NamedTuple):
     due: int
     arrived: int
     goodput_per_s: float
-    """Events that came to everybody, a second, while there was load."""
+    """Events that came to everybody, a second, while there was load, once queues had filled."""
     p50_s: float | None
     """From the acceptance of an event to its delivery."""
     p99_s: float | None
@@ -70,7 +73,8 @@ class Outcome(NamedTuple):
 
 def outcome(load: Load, heard: Sequence[Heard]) -> Outcome:
     """Count what all members did."""
-    arrived = in_time = 0
+    settled_s = load.seconds * FILLING
+    arrived = in_time = steady = 0
     waits_s: list[float] = []
     for index, one in enumerate(heard):
         for publisher, number, at_s in one.arrivals:
@@ -78,6 +82,7 @@ def outcome(load: Load, heard: Sequence[Heard]) -> Outcome:
                 continue
             arrived += 1
             in_time += at_s <= load.seconds
+            steady += settled_s <= at_s <= load.seconds
             since_s = heard[publisher].accepted_s[number]
             if since_s is not None:
                 waits_s.append(max(0.0, at_s - since_s))
@@ -95,7 +100,7 @@ def outcome(load: Load, heard: Sequence[Heard]) -> Outcome:
         refused=sum(one.refused for one in heard),
         due=len(calls_s) * others,
         arrived=arrived,
-        goodput_per_s=round(in_time / others / load.seconds, 1),
+        goodput_per_s=round(steady / others / (load.seconds - settled_s), 1),
         p50_s=_at_share(waits_s, 0.5),
         p99_s=_at_share(waits_s, 0.99),
         accepting_p99_s=_at_share(calls_s, 0.99),
