@@ -52,8 +52,7 @@ ALONE_PER_S: Final = 10.0
 """Events a second of which each has the nodes to itself."""
 GUESS_S: Final = 0.000_1
 ROUNDS: Final = 3
-"""Simulations until a delivery costs what it costs real nodes: each changes how many share a turn.
-"""
+"""Simulations until a delivery costs what it costs real nodes: each changes who shares a turn."""
 
 
 class Compared(NamedTuple):

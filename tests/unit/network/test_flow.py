@@ -108,26 +108,26 @@ async def topic(
         nursery.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("in_flight", [1, 5])
-def test_events_of_a_megabyte_arrive_and_break_no_link(tmp_path: Path, in_flight: int) -> None:
-    async def main() -> None:
-        with trio.fail_after(100):
-            async with topic(tmp_path, 3) as films:
-                await films.publish(12, in_flight)
-                await films.all_arrived(12)
-                assert films.lost == 0
+@pytest.mark.parametrize(
+    ("subscribers", "in_flight"),
+    [
+        (3, 1),
+        (3, 5),
+        pytest.param(9, 1, marks=pytest.mark.slow),
+        pytest.param(9, 5, marks=pytest.mark.slow),
+        pytest.param(9, 30, marks=pytest.mark.slow),
+    ],
+)
+def test_events_of_a_megabyte_arrive_and_break_no_link(
+    tmp_path: Path, subscribers: int, in_flight: int
+) -> None:
+    count = 4 * (1 + subscribers)
 
-    trio.run(main)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("in_flight", [1, 5, 30])
-def test_ten_nodes_carry_events_of_a_megabyte(tmp_path: Path, in_flight: int) -> None:
     async def main() -> None:
         with trio.fail_after(300):
-            async with topic(tmp_path, 9) as films:
-                await films.publish(40, in_flight)
-                await films.all_arrived(40)
+            async with topic(tmp_path, subscribers) as films:
+                await films.publish(count, in_flight)
+                await films.all_arrived(count)
                 assert films.lost == 0
 
     trio.run(main)

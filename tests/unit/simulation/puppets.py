@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pulsarcast.model import trace
 from pulsarcast.model.ids import PeerId, cid_of
 from pulsarcast.model.reach import Reach
 from pulsarcast.protocol.effects import Effect, Send
@@ -47,6 +48,18 @@ class Puppet:
         self.heard.append((self.strings.world.now, given))
         answer = self.strings.answer
         return [] if answer is None else answer(self, given, now)
+
+
+class Notebook:
+    """An observer that writes everything down."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[float, int, int, Now, trace.Record]] = []
+
+    def record(
+        self, time_s: float, index: int, incarnation: int, now: Now, record: trace.Record
+    ) -> None:
+        self.records.append((time_s, index, incarnation, now, record))
 
 
 class Strings:

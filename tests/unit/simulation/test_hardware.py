@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from pulsarcast.model import trace
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.identity import Identity
 from pulsarcast.protocol.effects import DropPeer, Send
@@ -17,7 +16,6 @@ from pulsarcast.protocol.inputs import (
     LinkFull,
     MessageReceived,
     Moving,
-    Now,
     PeerLost,
 )
 from pulsarcast.protocol.messages import Credit, EventMessage
@@ -29,22 +27,10 @@ from pulsarcast.wire.codec import encode
 from pulsarcast.wire.framing import write_frames
 from pulsarcast.wire.lanes import FREE_BYTES, FULL_BYTES, QUEUE_BYTES_MAX
 from pulsarcast.wire.parts import PART_BYTES
-from tests.unit.simulation.puppets import NUDGE, Strings, word
+from tests.unit.simulation.puppets import NUDGE, Notebook, Strings, word
 
 SLOW = Costs(**dict.fromkeys(Costs.__struct_fields__, 0.0) | {"turn_s": 0.5, "input_s": 0.1})
 """Half a second a turn, and a tenth for each input."""
-
-
-class Notebook:
-    """An observer that writes everything down."""
-
-    def __init__(self) -> None:
-        self.records: list[tuple[float, int, int, Now, trace.Record]] = []
-
-    def record(
-        self, time_s: float, index: int, incarnation: int, now: Now, record: trace.Record
-    ) -> None:
-        self.records.append((time_s, index, incarnation, now, record))
 
 
 def busy(count: int, costs: Costs = SLOW, cores: int | None = None) -> Strings:

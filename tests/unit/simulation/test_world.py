@@ -39,19 +39,7 @@ from pulsarcast.simulation import lines
 from pulsarcast.simulation.hosts import Seat
 from pulsarcast.simulation.links import Constant, Jittered
 from pulsarcast.simulation.world import World
-from tests.unit.simulation.puppets import Puppet, Strings, word
-
-
-class Notebook:
-    """An observer that writes everything down."""
-
-    def __init__(self) -> None:
-        self.records: list[tuple[float, int, int, Now, trace.Record]] = []
-
-    def record(
-        self, time_s: float, index: int, incarnation: int, now: Now, record: trace.Record
-    ) -> None:
-        self.records.append((time_s, index, incarnation, now, record))
+from tests.unit.simulation.puppets import Notebook, Puppet, Strings, word
 
 
 def fired(strings: Strings) -> list[tuple[float, int]]:
