@@ -280,8 +280,8 @@ class Link:
 
         `receive` gets the frames of each read from the socket in one call; where only parts of them
         come, it gets none now and then. Raises RemoteError where the peer broke a rule; frames from
-        before that are handed over first. `on_guest` is called
-        where the peer does not speak our protocol; without it, that ends the connection.
+        before that are handed over first. `on_guest` is called where the peer does not speak our
+        protocol; without it, that ends the connection.
         """
         self._on_guest = on_guest
         failure: Exception | None = None

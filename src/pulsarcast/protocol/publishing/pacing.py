@@ -16,8 +16,6 @@ HEARERS_MAX = 64
 AFTER_S_MIN = 0.02
 AFTER_S_MAX = 1.0
 """Bound the time after which a publisher comes back: a grant seldom takes longer."""
-
-
 PLACING_AFTER_S = 0.1
 """Where replicas are behind: they take a round trip and a commit each."""
 
