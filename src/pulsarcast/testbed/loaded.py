@@ -7,6 +7,7 @@ import resource
 import struct
 import tempfile
 import time
+from collections import Counter
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from pulsarcast.simulation.loads import DRAIN_S_MAX, QUIET_S, Heard, Load, Outco
 
 MARK = struct.Struct("<HI")
 """What a payload begins with: who published it, and which of its events it is."""
-WARM_S = 1.0
+WARM_S = 6.0
+"""Members of a cube have met by then."""
 
 
 def play(load: Load) -> Outcome:
@@ -98,7 +100,7 @@ class _Member:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._listen, events)
             await _sleep_until(self.begin_s)
-            before_s = _cpu_s()
+            before_s, counted = _cpu_s(), self._counts()
             with trio.move_on_at(trio.current_time() + end_s - time.monotonic()):
                 if self.index < self.load.publishers:
                     await (self._offer() if self.load.rate else self._fill())
@@ -107,7 +109,6 @@ class _Member:
             cpu_s = _cpu_s() - before_s
             await self._drain()
             nursery.cancel_scope.cancel()
-        counts = dict(self.node._running.core.counts)
         return Heard(
             self.offered,
             self.refused,
@@ -115,8 +116,11 @@ class _Member:
             self.accepted_s,
             self.arrivals,
             cpu_s,
-            counts,
+            self._counts() - counted,
         )
+
+    def _counts(self) -> Counter[str]:
+        return Counter(self.node._running.core.counts)
 
     async def _listen(self, events: Any) -> None:
         async for event in events:
