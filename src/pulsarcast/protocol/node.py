@@ -229,7 +229,7 @@ class Node:
             self.fencing,
             self.publisher,
             self.outbox,
-            Pacing(context, self.dht),
+            Pacing(self.dht),
         )
 
     @property

@@ -135,9 +135,9 @@ class DisseminationCube:
         """The node itself."""
         return (self.turn.me,)
 
-    def first_to_hear(self, count: int) -> tuple[PeerId, ...]:
+    def first_to_hear(self, count: int, source: PeerId | None = None) -> tuple[PeerId, ...]:
         """Some of the members that get an event of the node from it."""
-        return tuple(self.children[:count])
+        return tuple(self.children[:count]) if source is None else ()
 
     def view(self, *, subscribed: bool, lazy: tuple[PeerId, ...]) -> CubeView:
         """What the node knows of the cube."""

@@ -153,6 +153,12 @@ class Forwarding(Protocol):
         not, it was recovered, or its publisher handed it in from outside.
         """
 
+    def first_to_hear(self, count: int, source: PeerId | None = None) -> tuple[PeerId, ...]:
+        """Some of the members that get an event from the node: its own, or one of `source`.
+
+        For those of others only where they can be waited for: where links form no circles.
+        """
+
     def receive_from_stranger(self, sender: PeerId) -> None:
         """A peer that is no neighbour has passed an event on: it takes the node for one."""
 
@@ -175,9 +181,6 @@ class Neighbourhood(Protocol):
     @property
     def keeps_together(self) -> bool:
         """Whether there are members that would not find each other without the node."""
-
-    def first_to_hear(self, count: int) -> tuple[PeerId, ...]:
-        """Some of the members that get an event of the node from it."""
 
     def view(self, *, subscribed: bool, lazy: tuple[PeerId, ...]) -> TreeView | CubeView:
         """The node's place, for checkers and for people."""

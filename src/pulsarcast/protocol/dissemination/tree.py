@@ -127,9 +127,9 @@ class DisseminationTree:
         """The node's path to the root, the node first."""
         return (self.turn.me, *self.path)
 
-    def first_to_hear(self, count: int) -> tuple[PeerId, ...]:
-        """Some of the neighbours that get an event of the node from it."""
-        return tuple(self.links)[:count]
+    def first_to_hear(self, count: int, source: PeerId | None = None) -> tuple[PeerId, ...]:
+        """Some of the neighbours that get an event of the node, or of `source`, from it."""
+        return tuple(peer for peer in self.links if peer != source)[:count]
 
     # Joining.
 

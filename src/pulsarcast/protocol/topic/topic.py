@@ -280,6 +280,7 @@ class Topic:
         """A connected peer is suspected: do not wait for it."""
         self.heartbeat.fell_silent(peer)
         self.overlay.fell_silent(peer)
+        self.flow.look_again()
         self.recovery.lost(peer)
 
     def lost(self, peer: PeerId) -> None:
@@ -288,6 +289,7 @@ class Topic:
         if peer == self._start_peer:
             self._start_peer = None
         self.overlay.lost(peer)
+        self.flow.look_again()
         self.heartbeat.lost(peer)
         self.recovery.lost(peer)
 

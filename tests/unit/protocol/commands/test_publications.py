@@ -34,7 +34,7 @@ class Desk:
             core.fencing,
             core.publisher,
             core.outbox,
-            Pacing(core.context, core.dht),
+            Pacing(core.dht),
         )
 
     def refused(self) -> str:

@@ -50,6 +50,9 @@ class Members:
     def members(self) -> list[PeerId]:
         return self.known
 
+    def first_to_hear(self, count: int, source: PeerId | None = None) -> tuple[PeerId, ...]:
+        return tuple(peer for peer in self.links if peer != source)[:count]
+
     def forward(
         self, message: EventMessage, *, source: PeerId | None, via_overlay: bool = True
     ) -> None:

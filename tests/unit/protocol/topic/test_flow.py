@@ -2,6 +2,7 @@
 
 import pytest
 
+from pulsarcast.model.topics import Dissemination
 from pulsarcast.protocol.dissemination import overlay
 from pulsarcast.protocol.dissemination.overlay import ENVELOPE_BYTES, Link, size_of
 from pulsarcast.protocol.effects import Send
@@ -12,7 +13,7 @@ from pulsarcast.protocol.topic import flow
 from pulsarcast.protocol.topic.flow import FlowControl
 from pulsarcast.protocol.topic.sharing import Sharing
 from tests.support.lab import Lab
-from tests.support.people import ALICE, BOB, CAROL, event_of, meta_of, topic_of
+from tests.support.people import ALICE, BOB, CAROL, MALLORY, event_of, meta_of, topic_of, unordered
 from tests.support.solo import Parent, below
 from tests.unit.protocol.topic.bench import Bench
 
@@ -66,6 +67,52 @@ def test_a_neighbour_gets_credit_for_part_of_a_window_and_a_stranger_none() -> N
         control.took_from(sender, WINDOW // 8)
     assert bench.sent() == [(CAROL.peer_id, Credit(bench.state.id, WINDOW // 4))]
     assert bench.members.strangers == [ALICE.peer_id]
+
+
+def pressed() -> tuple[Bench, FlowControl]:
+    """ALICE's events are passed on to two members without room: CAROL and MALLORY."""
+    bench = Bench(topic_of(ALICE), parameters=Parameters(window_bytes=WINDOW))
+    control = FlowControl(bench.state, bench.members.overlay, Sharing(bench.state))
+    for who in (ALICE, CAROL, MALLORY):
+        bench.members.add_neighbour(who.peer_id)
+    for _ in range(4):
+        control.took_from(ALICE.peer_id, WINDOW // 4)
+    assert bench.sent() == []
+    return bench, control
+
+
+def test_who_sends_gets_credit_once_half_of_the_members_further_on_have_room() -> None:
+    bench, control = pressed()
+    control.receive(CAROL.peer_id, Credit(bench.state.id, WINDOW // 4))
+    assert bench.sent() == [(ALICE.peer_id, Credit(bench.state.id, 4 * (WINDOW // 4)))]
+    control.took_from(ALICE.peer_id, WINDOW // 4)
+    assert len(bench.sent()) == 1
+
+
+def test_members_further_on_that_take_nothing_are_waited_for_a_while_only() -> None:
+    bench, _ = pressed()
+    bench.turn.now = flow.HANDED_ON_S
+    (timer,) = bench.turn._timers
+    bench.turn.fired(timer)
+    assert len(bench.sent()) == 1
+
+
+@pytest.mark.parametrize("kind", [Dissemination.TREE, Dissemination.CUBE])
+def test_a_slow_subtree_slows_the_publisher_and_a_cube_waits_for_nobody(
+    kind: Dissemination,
+) -> None:
+    """An inner member whose children give no credit."""
+    lab = Lab(4, parameters=Parameters(window_bytes=WINDOW, fanout=1))
+    topic = lab.create(AUTHOR, unordered(dissemination=kind))
+    lab.subscribe([MEMBER, 2, 3], topic)
+    node = lab.world.node(MEMBER).topics[topic]
+    author, *others = lab.peer(AUTHOR), lab.peer(2), lab.peer(3)
+    for peer in others:
+        if peer in node.overlay.links:
+            node.overlay.links[peer].credit = 0
+            node.overlay.links[peer].dry_s = lab.world.now
+    hearers = node.overlay.first_to_hear(flow.HEARERS_MAX, author)
+    assert bool(node.flow.pauses_s(author)) == (kind is Dissemination.TREE) == bool(hearers)
 
 
 def test_a_neighbour_that_missed_events_is_shown_what_there_is_once_it_has_credit() -> None:
