@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from pulsarcast.protocol.dissemination.tree import DisseminationTree
 from pulsarcast.simulation.hardware.costs import MEASURED, Costs, read_costs
 from pulsarcast.simulation.hardware.machines import Hardware
 from pulsarcast.simulation.links import Constant
@@ -58,6 +59,19 @@ def test_a_thin_uplink_makes_large_events_wait() -> None:
     assert fast_s is not None
     assert thin_s is not None
     assert thin_s > 0.2 > fast_s
+
+
+def test_who_has_a_narrow_line_serves_fewer_and_all_get_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = Load(10, 1, "tree", 20_000, 80.0, 0.0, 30)
+    hardware, links = Hardware(uplink=10 * 125_000), Constant(0.02)
+    fewer = play(asked, hardware=hardware, links=links, seed=1)
+    monkeypatch.setattr(DisseminationTree, "serve_fewer", lambda _: None)
+    all_children = play(asked, hardware=hardware, links=links, seed=1)
+    assert fewer.counts["served_fewer"] >= 1
+    assert fewer.goodput_per_s > 1.3 * all_children.goodput_per_s
+    assert fewer.arrived == fewer.due
 
 
 @pytest.mark.parametrize("changes", [{"cores": 2}, {"uplink_mbit": 1.0}])

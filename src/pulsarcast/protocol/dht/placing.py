@@ -31,8 +31,10 @@ QUEUED_PER_PEER_MAX = 1024
 PLACED_MAX = 4096
 """Bounds the blocks being placed at a time; beyond, a store fails at once."""
 BUSY_BLOCKS = 3 * PLACED_MAX // 4
-BUSY_BYTES = 8 * 1024 * 1024
-"""Being placed, beyond which publishers wait: 20 s of a line of 10 Mbit/s for three replicas."""
+BUSY_BYTES = 2 * 1024 * 1024
+"""Being placed, beyond which publishers wait: two of the largest events, for three replicas 5 s of
+a line of 10 Mbit/s. What waits for longer than a call is asked for again, and takes the line twice.
+"""
 EVERYBODY_S = 5.0
 """How long a search that has found all the peers there are answers for further blocks."""
 PATIENCE = 8

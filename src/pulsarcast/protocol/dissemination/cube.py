@@ -139,6 +139,9 @@ class DisseminationCube:
         """Some of the members that get an event of the node from it."""
         return tuple(self.children[:count]) if source is None else ()
 
+    def serve_fewer(self) -> None:
+        """The members of a cube have the children that the cube gives them."""
+
     def view(self, *, subscribed: bool, lazy: tuple[PeerId, ...]) -> CubeView:
         """What the node knows of the cube."""
         return CubeView(

@@ -25,6 +25,9 @@ DEBT_WINDOWS = 15
 """How far what others published may go beyond the credit: their pace is not the node's to choose,
 and a few events late are cheaper than a comparison of frontiers."""
 
+LATELY_S = 60.0
+"""How long a pause says something about a link."""
+
 
 def size_of(block: bytes) -> int:
     """What an event costs in credit."""
@@ -84,6 +87,13 @@ class Link:
         self.credit = min(self.credit + size, window)
         if was_dry and self.credit > 0:
             self.pause_s = now - self.dry_s
+
+    def waited_s(self, now: float) -> float:
+        """How long the neighbour lately took to give credit, or has taken by now."""
+        since_s = now - self.dry_s
+        if self.credit <= 0:
+            return since_s
+        return self.pause_s if since_s < LATELY_S else 0.0
 
     def heard(self, now: float) -> None:
         """The neighbour is alive."""
@@ -158,6 +168,9 @@ class Forwarding(Protocol):
 
         For those of others only where they can be waited for: where links form no circles.
         """
+
+    def serve_fewer(self) -> None:
+        """The node's line is too narrow for all the members that it passes events on to."""
 
     def receive_from_stranger(self, sender: PeerId) -> None:
         """A peer that is no neighbour has passed an event on: it takes the node for one."""

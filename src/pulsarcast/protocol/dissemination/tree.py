@@ -45,6 +45,10 @@ PATH_MAX = 255
 BETTER_S_MAX = 60.0
 """How long two trees of one topic may know of each other before single members move to the one with
 the better root: four times as long as roots take to look for each other (`root_search_s`)."""
+FANOUT_MIN = 2
+"""Children that a node with a narrow line serves all the same: with fewer, trees grow too deep."""
+NARROW_S = 600.0
+"""How long a narrow line is remembered, before the node serves as many children as others."""
 MEMBERS_MAX = 16
 """Members remembered to choose lazy neighbours from: bounds memory."""
 
@@ -77,6 +81,8 @@ class DisseminationTree:
         self._parting: set[PeerId] = set()
         """Children that are about to leave, and may have left: no joiner is handed down to them."""
         self.links: dict[PeerId, Link] = {}
+        self._narrow: tuple[int, float] | None = None
+        """How many children the node's line can serve, and until when that is believed."""
         self.is_root = False
         self.delays = Delays()
         self._useless: dict[PeerId, None] = {}
@@ -126,6 +132,13 @@ class DisseminationTree:
     def path_from_here(self) -> tuple[PeerId, ...]:
         """The node's path to the root, the node first."""
         return (self.turn.me, *self.path)
+
+    @property
+    def fanout(self) -> int:
+        """How many children the node serves."""
+        if self._narrow is not None and self.turn.now >= self._narrow[1]:
+            self._narrow = None
+        return self.parameters.fanout if self._narrow is None else self._narrow[0]
 
     def first_to_hear(self, count: int, source: PeerId | None = None) -> tuple[PeerId, ...]:
         """Some of the neighbours that get an event of the node, or of `source`, from it."""
@@ -289,7 +302,7 @@ class DisseminationTree:
 
     def _find_place(self, sender: PeerId, message: Join) -> None:
         staying = self._staying()
-        if sender in staying or len(staying) < self.parameters.fanout:
+        if sender in staying or len(staying) < self.fanout:
             self._take_in(sender, message)
         elif (child := self._down.child_for(staying, sender, message.attempt)) is None:
             self.counts["overfill"] += 1
@@ -304,6 +317,24 @@ class DisseminationTree:
             for child in self.children
             if child not in self._parting and not self._is_silent(child)
         ]
+
+    def serve_fewer(self) -> None:
+        """The node's line is narrow: half of its children move below the others."""
+        staying = self._staying()
+        count = max(FANOUT_MIN, len(staying) // 2)
+        kept = sorted(staying, key=self._is_poor_parent)[:count]
+        self._narrow = (count, self.turn.now + NARROW_S)
+        if len(kept) == len(staying):
+            return
+        self.counts["served_fewer"] += 1
+        for child in kept:
+            self.links[child].pause_s = 0.0
+        for index, child in enumerate(each for each in staying if each not in kept):
+            self._parting.add(child)
+            self.turn.send(child, HandOver(self.topic, Contact(kept[index % count])))
+
+    def _is_poor_parent(self, child: PeerId) -> tuple[bool, float]:
+        return not self._reachability.is_dialable(child), self.links[child].pause_s
 
     def let_in(self) -> None:
         """The node has a place and a start: answer the peers that waited for it."""
@@ -386,7 +417,7 @@ class DisseminationTree:
         if link is None or not link.silent:
             return
         link.silent = False
-        if peer in self.children and len(self._staying()) > self.parameters.fanout:
+        if peer in self.children and len(self._staying()) > self.fanout:
             # Another child has its place.
             self.drop_child(peer)
             return

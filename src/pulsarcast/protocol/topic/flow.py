@@ -25,6 +25,8 @@ HANDED_ON_S = 2.0
 members before it no longer."""
 HEARERS_MAX = 64
 """Bounds the members whose room is looked at: more than a member of a tree or a cube has."""
+NARROW_PAUSE_S = 2.0
+"""Where most members take this long to give credit, it is the node's line that is too narrow."""
 GRANTS = 4
 """Credit comes back in so many parts of a window."""
 
@@ -129,9 +131,18 @@ class FlowControl:
         link = self._overlay.links.get(sender)
         if link is None:
             return
+        was_dry = link.credit <= 0
         link.earn(message.size, self._window, self._turn.now)
+        if was_dry and link.pause_s >= NARROW_PAUSE_S:
+            self._see_whether_narrow()
         self.look_again()
         self._catch_up(sender, link)
+
+    def _see_whether_narrow(self) -> None:
+        links = self._overlay.links.values()
+        waits_s = [link.waited_s(self._turn.now) for link in links if not link.silent]
+        if sum(each >= NARROW_PAUSE_S for each in waits_s) > len(waits_s) // 2:
+            self._overlay.serve_fewer()
 
     def freed(self, peer: PeerId) -> None:
         """The link to a peer has room again; if it missed events, compare frontiers."""

@@ -14,7 +14,7 @@ from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination import overlay
 from pulsarcast.protocol.dissemination.member_search import FORGIVEN_S, REFERRALS_MAX
-from pulsarcast.protocol.dissemination.tree import MEMBERS_MAX, DisseminationTree
+from pulsarcast.protocol.dissemination.tree import MEMBERS_MAX, NARROW_S, DisseminationTree
 from pulsarcast.protocol.effects import Send, SetTimer
 from pulsarcast.protocol.inputs import Subscribe
 from pulsarcast.protocol.messages import (
@@ -371,6 +371,26 @@ def test_nobody_attaches_below_itself() -> None:
     grove.act(member, lambda: member.hear(root, accepted))
     assert member.tree.parent is None
     assert (root, Leave(TOPIC)) in sent(grove, member)
+
+
+@given(seeds())
+@settings(max_examples=20)
+def test_who_has_a_narrow_line_hands_half_of_its_children_to_the_others(seed: int) -> None:
+    grove = Grove(seed)
+    grove.join_all()
+    grove.settle()
+    root = grove.members[grove.root]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pulsarcast.protocol.dissemination.tree.FANOUT_MIN", 1)
+        before = list(root.tree.children)
+        grove.act(root, root.tree.serve_fewer)
+        grove.settle(NARROW_S / 2)
+        grove.check(grove.root)
+        (kept,) = root.tree.children
+        assert kept in before
+        assert root.tree.fanout == 1
+    root.turn.now += NARROW_S
+    assert root.tree.fanout == FANOUT, "lines change"
 
 
 def test_nobody_attaches_below_its_own_child() -> None:

@@ -39,6 +39,7 @@ class Members:
         self.round_trip_s = 0.0
         self.forwarded: list[EventMessage] = []
         self.strangers: list[PeerId] = []
+        self.narrowed = 0
         self.overlay = cast("Overlay", self)
         self.heartbeat = cast("Conversation", self)
         self.timer = cast("HeartbeatTimer", self)
@@ -57,6 +58,9 @@ class Members:
         self, message: EventMessage, *, source: PeerId | None, via_overlay: bool = True
     ) -> None:
         self.forwarded.append(message)
+
+    def serve_fewer(self) -> None:
+        self.narrowed += 1
 
     def receive_from_stranger(self, sender: PeerId) -> None:
         self.strangers.append(sender)

@@ -4,7 +4,7 @@ import pytest
 
 from pulsarcast.model.topics import Dissemination
 from pulsarcast.protocol.dissemination import overlay
-from pulsarcast.protocol.dissemination.overlay import ENVELOPE_BYTES, Link, size_of
+from pulsarcast.protocol.dissemination.overlay import ENVELOPE_BYTES, LATELY_S, Link, size_of
 from pulsarcast.protocol.effects import Send
 from pulsarcast.protocol.inputs import LinkFree, LinkFull, Now
 from pulsarcast.protocol.messages import Credit, EventMessage, FrontierPage
@@ -113,6 +113,27 @@ def test_a_slow_subtree_slows_the_publisher_and_a_cube_waits_for_nobody(
             node.overlay.links[peer].dry_s = lab.world.now
     hearers = node.overlay.first_to_hear(flow.HEARERS_MAX, author)
     assert bool(node.flow.pauses_s(author)) == (kind is Dissemination.TREE) == bool(hearers)
+
+
+@pytest.mark.parametrize(("slow", "is_narrow"), [(1, False), (2, True), (3, True)])
+def test_where_most_members_take_seconds_to_give_credit_the_line_is_narrow(
+    slow: int, is_narrow: bool
+) -> None:
+    bench = Bench(topic_of(ALICE), parameters=Parameters(window_bytes=WINDOW))
+    control = FlowControl(bench.state, bench.members.overlay, Sharing(bench.state))
+    links = [bench.members.add_neighbour(who.peer_id) for who in (ALICE, CAROL, MALLORY)]
+    for link in links:
+        link.credit = WINDOW
+    for link in links[:slow]:
+        link.credit = 0
+    bench.turn.now = flow.NARROW_PAUSE_S
+    control.receive(ALICE.peer_id, Credit(bench.state.id, WINDOW // 4))
+    assert bench.members.narrowed == is_narrow
+    bench.turn.now += LATELY_S
+    links[0].credit = 0
+    links[0].dry_s = bench.turn.now
+    control.receive(ALICE.peer_id, Credit(bench.state.id, WINDOW // 4))
+    assert bench.members.narrowed == is_narrow, "it gave credit at once"
 
 
 def test_a_neighbour_that_missed_events_is_shown_what_there_is_once_it_has_credit() -> None:
