@@ -4,8 +4,14 @@ import msgspec
 import pytest
 
 from pulsarcast.protocol.dissemination.tree import DisseminationTree
+from pulsarcast.protocol.effects import Effect, Send
+from pulsarcast.protocol.inputs import Input, Now
+from pulsarcast.protocol.messages import Credit, EventMessage
+from pulsarcast.protocol.node import Node
+from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.simulation.hardware.costs import MEASURED, Costs, read_costs
 from pulsarcast.simulation.hardware.machines import Hardware
+from pulsarcast.simulation.hosts import Seat
 from pulsarcast.simulation.links import Constant
 from pulsarcast.simulation.loads import Heard, Load, Outcome, outcome
 from pulsarcast.simulation.options import load
@@ -72,6 +78,53 @@ def test_who_has_a_narrow_line_serves_fewer_and_all_get_more(
     assert fewer.counts["served_fewer"] >= 1
     assert fewer.goodput_per_s > 1.3 * all_children.goodput_per_s
     assert fewer.arrived == fewer.due
+
+
+class Withholding(Node):
+    """Never sends some kinds of messages."""
+
+    withheld: tuple[type, ...] = (Credit,)
+
+    def handle(self, given: Input, now: Now) -> list[Effect]:
+        effects = super().handle(given, now)
+        return [
+            each
+            for each in effects
+            if not (isinstance(each, Send) and isinstance(each.message, self.withheld))
+        ]
+
+
+class PassingNothingOn(Withholding):
+    withheld = (Credit, EventMessage)
+
+
+INNER = 1
+SMALL = Parameters(fanout=3, window_bytes=256 * 1024)
+"""The publisher and the inner node have three children each; their credit is used up soon."""
+
+
+def beside(hostile: type[Withholding] | None) -> Outcome:
+    """What one publisher's members get where one that has children is hostile."""
+
+    def make(seat: Seat) -> Node:
+        kind = hostile if hostile is not None and seat.index == INNER else Node
+        return kind(
+            seat.identity, seat.rng, SMALL, decode_event=seat.decode_event, parts=seat.parts
+        )
+
+    asked = Load(13, 1, "tree", 256, 20.0, 0.0, 200)
+    return play(asked, hardware=slow(), links=Constant(0.01), seed=1, make_node=make)
+
+
+@pytest.mark.parametrize("hostile", [Withholding, PassingNothingOn])
+def test_an_inner_node_that_gives_no_credit_costs_the_topic_little(
+    hostile: type[Withholding],
+) -> None:
+    plain, attacked = beside(None), beside(hostile)
+    assert attacked.counts.get("recovered", 0) > 100, "it was in the way of events"
+    assert attacked.goodput_per_s >= 0.8 * plain.goodput_per_s
+    assert attacked.accepted >= 0.8 * plain.accepted
+    assert attacked.arrived == attacked.due
 
 
 @pytest.mark.parametrize("changes", [{"cores": 2}, {"uplink_mbit": 1.0}])
