@@ -565,6 +565,10 @@ class Hostile:
             )
         elif kind is PlaceSubscription:
             fields["held"] = self.held()
+        elif kind is messages.CompareFrontiers:
+            fields["parts"] = self._compared()
+        elif kind is messages.FrontierPage:
+            fields["parts"] = tuple(each.steps for each in self._compared())
         elif kind is PlaceState:
             fields["held"] = tuple(self.held() for _ in range(self.rng.choice((0, 1, 5))))
         elif kind is CompareContent:
@@ -647,7 +651,15 @@ class Hostile:
         return [
             messages.JoinAccepted(topic, attempt, path, self.contacts(), self.rng.randbytes(16)),
             messages.FrontierPage(topic, marks, self.flip(), self.flip()),
+            messages.CompareFrontiers(topic, self._compared()),
         ]
+
+    def _compared(self) -> tuple[messages.FrontierPart, ...]:
+        rng = self.rng
+        return tuple(
+            messages.FrontierPart(rng.randbytes(rng.choice((0, 1, 32))), rng.randbytes(256))
+            for _ in range(rng.choice((0, 1, 64)))
+        )
 
     # Bytes.
 

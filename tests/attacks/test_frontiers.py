@@ -1,5 +1,7 @@
 """Attacks by peers that lie about what they hold: invented publishers, starts and floors."""
 
+from random import Random
+
 import pytest
 
 from pulsarcast.model.errors import Rejection
@@ -16,16 +18,20 @@ from pulsarcast.model.topics import (
 )
 from pulsarcast.protocol.effects import Effect, Send
 from pulsarcast.protocol.inputs import Subscribe, UpdateTopic
+from pulsarcast.protocol.limits import PARTS_MAX, PARTS_OF_ONE, ROW_BYTES, STEPS_MAX
 from pulsarcast.protocol.messages import (
+    CompareFrontiers,
     EventMessage,
     FetchRange,
     FrontierPage,
+    FrontierPart,
     Join,
     Message,
     Range,
 )
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import MarkState
+from pulsarcast.protocol.topic.hash_tree import LEAVES_MAX
 from pulsarcast.protocol.topic.recovery import WANTS_MAX
 from pulsarcast.wire import codec
 from tests.support.lab import Lab
@@ -39,6 +45,7 @@ from tests.support.people import (
     event_of,
     identity,
     meta_of,
+    peer,
     topic_of,
     unordered,
 )
@@ -333,6 +340,59 @@ def test_an_event_out_of_place_behind_a_flush_does_not_keep_the_version_off_our_
     assert solo.version(CHAIN.cid).cid == version.cid
     assert version.cid in [row.key for row in solo.store.rows() if row.table == "topic"]
     assert_goes_on_behind_the_gap(solo)
+
+
+# Hashes.
+
+
+def in_a_large_topic() -> Solo:
+    """Thousands of publishers."""
+    solo = member()
+    for number in range(5000):
+        solo.topic(OPEN.cid).frontier.add(invented(number).publisher, 1, 1, None)
+    return solo
+
+
+def made_up(parts: int) -> CompareFrontiers:
+    rng = Random(1)
+    return CompareFrontiers(
+        OPEN.cid,
+        tuple(
+            FrontierPart(bytes((rng.randrange(16), rng.randrange(16))), rng.randbytes(ROW_BYTES))
+            for _ in range(parts)
+        ),
+    )
+
+
+def test_a_strangers_hashes_are_not_compared() -> None:
+    solo = in_a_large_topic()
+    solo.hear(peer("stranger"), made_up(1))
+    assert not solo.sent_to(peer("stranger"), FrontierPage)
+
+
+def test_hashes_that_a_neighbour_made_up_cost_no_more_than_the_parts_that_it_names() -> None:
+    solo = in_a_large_topic()
+    for parts in (1, PARTS_MAX):
+        solo.sent.clear()
+        solo.hear(ALICE.peer_id, made_up(parts))
+        pages = solo.sent_to(ALICE.peer_id, FrontierPage)
+        assert 0 < sum(len(each.marks) for each in pages) <= LEAVES_MAX * PARTS_OF_ONE * parts
+        for message in pages:
+            codec.decode(codec.encode(message))
+        solo.hear(
+            ALICE.peer_id, CompareFrontiers(OPEN.cid, (FrontierPart(b"\x63", b"\x01" * 256),))
+        )
+    assert solo.topic(OPEN.cid).frontier.marks()
+
+
+def test_a_comparison_that_never_ends_goes_no_deeper_than_a_place_is_long() -> None:
+    """Alice asks ever deeper: there is a last step."""
+    solo = in_a_large_topic()
+    for depth in range(STEPS_MAX + 1):
+        solo.sent.clear()
+        part = FrontierPart(bytes(depth), bytes(range(256)))
+        solo.hear(ALICE.peer_id, CompareFrontiers(OPEN.cid, (part,)))
+    assert not solo.sent
 
 
 # Numbers.

@@ -31,6 +31,16 @@ ADDRESS_BYTES_MAX: Final = 256
 MARKS_MAX: Final = 1024
 BEYOND_MAX: Final = 65_536
 """Bounds the numbers beyond gaps, in all marks of a page together."""
+PARTS_OF_ONE: Final = 16
+"""Parts into which a part of a frontier's hash tree is cut, by a step of four bits."""
+STEPS_MAX: Final = 32
+"""Bounds the steps that name a part: 128 bits."""
+PART_DIGEST_BYTES: Final = 16
+ROW_BYTES: Final = PARTS_OF_ONE * PART_DIGEST_BYTES
+PARTS_MAX: Final = 64
+"""Bounds the parts that are compared in one message: 18 KB."""
+SMALL_PARTS_MAX: Final = PARTS_MAX * PARTS_OF_ONE
+"""Bounds the parts that marks are shown of in one message."""
 BLOCKS_MAX: Final = 1024
 CIDS_MAX: Final = 1024
 RANGES_MAX: Final = 1024

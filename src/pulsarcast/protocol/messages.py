@@ -51,6 +51,7 @@ from pulsarcast.protocol.fields import (
     Path,
     Reason,
     RequestId,
+    Size,
     Total,
     UpTo,
 )
@@ -62,7 +63,11 @@ from pulsarcast.protocol.limits import (
     LISTINGS_MAX,
     MARKS_MAX,
     NAME_POINTERS_MAX,
+    PARTS_MAX,
     RANGES_MAX,
+    ROW_BYTES,
+    SMALL_PARTS_MAX,
+    STEPS_MAX,
 )
 from pulsarcast.protocol.sequencing.messages import (
     Append,
@@ -268,6 +273,28 @@ class Status(Struct, frozen=True):
     """In a tree: how long an event takes from the root to the sender."""
 
 
+PartName: TypeAlias = Annotated[bytes, Size(0, STEPS_MAX)]
+"""The name of a part of a frontier: the steps to it, a byte each; empty: all of it."""
+
+
+class FrontierPart(NamedTuple):
+    """The hashes of the parts of a part of the sender's frontier."""
+
+    steps: PartName
+    digests: Annotated[bytes, Size(ROW_BYTES, ROW_BYTES)]
+    """In a row."""
+
+
+class CompareFrontiers(Struct, frozen=True):
+    """Where does the receiver's frontier differ from the sender's?
+
+    The receiver shows its marks of small parts that differ, and compares the parts of others.
+    """
+
+    topic: Cid
+    parts: Annotated[tuple[FrontierPart, ...], Many(PARTS_MAX)]
+
+
 class FrontierPage(Struct, frozen=True):
     """A page of the sender's frontier; the receiver fetches the events that it lacks."""
 
@@ -276,6 +303,8 @@ class FrontierPage(Struct, frozen=True):
     answer: bool
     """Whether the receiver is asked to answer with its own frontier."""
     more: bool
+    parts: Annotated[tuple[PartName, ...], Many(SMALL_PARTS_MAX)] = ()
+    """Of which parts the pages are, on the last of them; none: of all, or of some numberings."""
 
 
 class FetchRange(Struct, frozen=True):
@@ -511,6 +540,7 @@ TopicMessage: TypeAlias = (
     EventMessage
     | Credit
     | Status
+    | CompareFrontiers
     | FrontierPage
     | FetchRange
     | Range

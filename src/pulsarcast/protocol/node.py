@@ -89,6 +89,7 @@ from pulsarcast.protocol.inputs import (
 from pulsarcast.protocol.liveness import Liveness
 from pulsarcast.protocol.messages import (
     Alive,
+    CompareFrontiers,
     Contact,
     Credit,
     DialAnswer,
@@ -338,6 +339,10 @@ class Node:
                     self.turn.send(sender, Leave(event.topic))
             case Credit() | Status() | Leave() | HandOver() | Meet() | Members():
                 self._tell_topic(sender, message)
+            case CompareFrontiers():
+                topic = self.topics.get(message.topic)
+                if topic is not None:
+                    topic.compare_parts(sender, message)
             case FrontierPage():
                 topic = self.topics.get(message.topic)
                 if topic is not None:

@@ -60,6 +60,9 @@ class Parameters(Struct, frozen=True):
     """Answer size of one catch-up request."""
     frontier_page: int = 256
     """Marks per page of a frontier."""
+    frontier_part: int = 8
+    """Marks of a part of a frontier that are shown rather than compared: as a message of hashes
+    takes a third of a kilobyte, they cost little more. At most `LEAVES_MAX`."""
     held_back_max: int = 1024
     """Events per topic kept in memory while they wait for others; more are fetched again later."""
     barrier_max: int = 64

@@ -14,7 +14,14 @@ from pulsarcast.protocol.dissemination.cube import DisseminationCube
 from pulsarcast.protocol.dissemination.cube_heartbeat import CubeHeartbeat
 from pulsarcast.protocol.dissemination.tree import DisseminationTree
 from pulsarcast.protocol.dissemination.tree_heartbeat import Heartbeat
-from pulsarcast.protocol.messages import EventMessage, FetchRange, FrontierPage, Range, Status
+from pulsarcast.protocol.messages import (
+    CompareFrontiers,
+    EventMessage,
+    FetchRange,
+    FrontierPage,
+    Range,
+    Status,
+)
 from pulsarcast.protocol.topic.sharing import Sharing
 from pulsarcast.protocol.topic.state import TopicState
 from pulsarcast.protocol.topic.topic import Topic
@@ -67,6 +74,11 @@ def withholding(parts: Parts, hostile: set[Turn]) -> Parts:
             if self.turn in hostile:
                 message = msgspec.structs.replace(message, answer=False)
             super().receive_page(sender, message)
+
+        def compare_parts(self, sender: PeerId, message: CompareFrontiers) -> None:
+            """Show nothing."""
+            if self.turn not in hostile:
+                super().compare_parts(sender, message)
 
     return {
         **parts,

@@ -37,6 +37,7 @@ KINDS: Final[dict[str, type]] = {
     "meet": messages.Meet,
     "members": messages.Members,
     "status": messages.Status,
+    "compare_frontiers": messages.CompareFrontiers,
     "frontier_page": messages.FrontierPage,
     "fetch_range": messages.FetchRange,
     "range": messages.Range,

@@ -22,6 +22,7 @@ from pulsarcast.protocol.content.messages import (
 from pulsarcast.protocol.limits import FRAME_BYTES_MAX
 from pulsarcast.protocol.messages import (
     BlockFound,
+    CompareFrontiers,
     Contact,
     Credit,
     DialAnswer,
@@ -32,6 +33,7 @@ from pulsarcast.protocol.messages import (
     FindListings,
     FindPeers,
     FrontierPage,
+    FrontierPart,
     HandOver,
     Join,
     JoinAccepted,
@@ -129,6 +131,14 @@ GOLDEN: list[tuple[Message, str]] = [
         f"528c01 0a24{X} 1262 0a26{P} 110500000000000000 1801 20ac02 2a24{X} 32040201c501 2001",
     ),
     (
+        CompareFrontiers(TOPIC, (FrontierPart(b"\x01\x0f", bytes(256)),)),
+        f"b202b002 0a24{X} 128702 0a02010f 128002{'00' * 256}",
+    ),
+    (
+        FrontierPage(TOPIC, (), True, False, (b"\x01",)),
+        f"522b 0a24{X} 1801 2a0101",
+    ),
+    (
         Join(TOPIC, 9, Role.VISITOR, PEER, True, False),
         f"820154 0a24{X} 1009 1801 2226{P} 2801",
     ),
@@ -174,6 +184,9 @@ REFUSED: dict[str, Message] = {
     "a referral to nobody": messages.JoinReferred(TOPIC, 1, Contact(PeerId(b"")), False),
     "too many addresses": Peers(1, (Contact(PEER, ("/a",) * 17),)),
     "a long address": Peers(1, (Contact(PEER, ("/" * 257,)),)),
+    "hashes of fewer parts": CompareFrontiers(TOPIC, (FrontierPart(b"", bytes(255)),)),
+    "too many parts": CompareFrontiers(TOPIC, (FrontierPart(b"", bytes(256)),) * 65),
+    "too many steps": CompareFrontiers(TOPIC, (FrontierPart(bytes(33), bytes(256)),)),
     "too many marks": FrontierPage(TOPIC, mark().marks * 1025, True, False),
     "a mark of no publisher": mark(publisher=SHORT_PEER),
     "an epoch too large": mark(epoch=2**63),

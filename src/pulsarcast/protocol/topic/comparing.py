@@ -15,6 +15,8 @@ from pulsarcast.protocol.topic.sharing import Sharing
 
 VISITOR_MARKS_MAX = 64
 """Bounds the marks that a peer which is no neighbour can have compared at a time."""
+URGENT_S = 5.0
+"""How long a comparison with a new parent may take, part by part."""
 PATIENCE_S = 2.0
 """How long events that a neighbour shows may take to arrive live, besides three round trips."""
 
@@ -25,8 +27,6 @@ class Shown(NamedTuple):
     marks: tuple[MarkState, ...]
     patience_s: float
     """How long missing events may take to arrive live."""
-    is_known: bool
-    """Whether the peer is a neighbour or a lazy neighbour."""
 
 
 class Comparing:
@@ -40,13 +40,13 @@ class Comparing:
         self._links = links
         self._known = known
         self._sharing = sharing
-        self._urgent: dict[PeerId, None] = {}
-        """New parents whose frontier is known to differ from the node's."""
+        self._urgent: dict[PeerId, float] = {}
+        """New parents whose frontier is known to differ from the node's, and since when."""
 
-    def catch_up(self, parent: PeerId) -> None:
+    def catch_up(self, parent: PeerId, now_s: float) -> None:
         """A new parent's frontier differs: events missing here do not arrive live."""
-        self._urgent[parent] = None
-        self._sharing.show(parent, answer=True)
+        self._urgent[parent] = now_s
+        self._sharing.compare(parent)
 
     def lost(self, peer: PeerId) -> None:
         """A connection ended."""
@@ -55,17 +55,23 @@ class Comparing:
 
     def starts_at(self, sender: PeerId, message: FrontierPage) -> bool:
         """Whether a keeper starts at the frontier that a neighbour shows."""
-        if not self.lacks_start or sender not in self._links:
+        if not self.lacks_start or message.parts or sender not in self._links:
             return False
         self.lacks_start = message.more
         return True
 
-    def consider(self, sender: PeerId, message: FrontierPage) -> Shown:
+    def knows(self, peer: PeerId) -> bool:
+        """Whether a peer is a neighbour, or a member that the node has heard of."""
+        known = self._known
+        return peer in self._links or peer in known.lazy or peer in known.members()
+
+    def consider(self, sender: PeerId, message: FrontierPage, now_s: float) -> Shown:
         """The marks of a peer's page that are compared, and how urgently."""
-        urgent = sender in self._urgent
+        since_s = self._urgent.get(sender)
+        urgent = since_s is not None and now_s - since_s < URGENT_S
         patience_s = 0.0 if urgent else PATIENCE_S + 3 * self._known.round_trip_s
-        if not message.more:
+        if not urgent or not (message.more or message.parts):
             self._urgent.pop(sender, None)
         is_known = sender in self._links or sender in self._known.lazy
         marks = message.marks if is_known else message.marks[:VISITOR_MARKS_MAX]
-        return Shown(marks, patience_s, is_known)
+        return Shown(marks, patience_s)

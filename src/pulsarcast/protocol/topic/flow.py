@@ -155,4 +155,4 @@ class FlowControl:
         if link.behind and link.credit > 0 and peer not in self._turn.full:
             link.behind = False
             self._counts["fell_behind"] += 1
-            self._sharing.show(peer, answer=True)
+            self._sharing.compare(peer)

@@ -1,15 +1,17 @@
 """Frontiers: the numbers of a topic's events that a node holds (docs/spec/pulsarcast.md, State).
 
 A frontier has a mark per publisher and epoch: the highest gapless number with its CID, and the
-numbers beyond it. Two nodes compare frontiers by hash first. A frontier, never a clock, tells
-duplicates, gaps, and events from before the subscription.
+numbers beyond it. Two nodes compare frontiers by hash first, then by the hashes of their parts. A
+frontier, never a clock, tells duplicates, gaps, and events from before the subscription.
 """
 
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 
 from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.protocol.limits import PART_DIGEST_BYTES
 from pulsarcast.protocol.store import MarkState
+from pulsarcast.protocol.topic.hash_tree import HashTree, place_of
 
 Source = tuple[PeerId, int]
 """A numbering: one publisher in one epoch."""
@@ -42,7 +44,11 @@ class Frontier:
 
     def __init__(self, marks: Iterable[MarkState] = ()) -> None:
         self._marks: dict[Source, _Mark] = {}
-        self._digest: bytes | None = None
+        self._tree = HashTree()
+        self._sources: dict[bytes, Source] = {}
+        """By their places in the tree."""
+        self._changed: set[Source] = set()
+        """What the tree has not heard of."""
         for mark in marks:
             self.adopt(mark)
 
@@ -87,7 +93,7 @@ class Frontier:
         mark = self._marks.get(source)
         if mark is None:
             mark = self._marks[source] = _Mark()
-        self._digest = None
+        self._changed.add(source)
         if number == mark.high + 1:
             mark.high, mark.cid = number, cid
             if mark.beyond:
@@ -102,7 +108,7 @@ class Frontier:
         mark.beyond = dict.fromkeys(state.beyond)
         mark.retired = state.retired
         self._marks[(state.publisher, state.epoch)] = mark
-        self._digest = None
+        self._changed.add((state.publisher, state.epoch))
 
     def begin_at(self, state: MarkState) -> None:
         """Begin at a peer's mark; events held beyond it stay, and `high` never falls."""
@@ -125,7 +131,7 @@ class Frontier:
             mark.high, mark.cid = number, mark.beyond.get(number)
             mark.beyond = {n: cid for n, cid in mark.beyond.items() if n > number}
             mark.close_up()
-        self._digest = None
+        self._changed.add((publisher, epoch))
         return self._state((publisher, epoch), mark)
 
     def missing_from(self, theirs: MarkState) -> tuple[int, int] | None:
@@ -160,16 +166,39 @@ class Frontier:
         """All marks, in an order that every node agrees on."""
         return [self._state(source, mark) for source, mark in sorted(self._marks.items())]
 
+    # Comparing it with another one.
+
     def digest(self) -> bytes:
         """A hash that is equal exactly if two nodes hold the same numbers (floors aside)."""
-        if self._digest is None:
-            total = blake2b(digest_size=16)
-            for (publisher, epoch), mark in sorted(self._marks.items()):
-                beyond = ",".join(map(str, sorted(mark.beyond)))
-                total.update(publisher)
-                total.update(f"/{epoch}/{mark.high}/{beyond};".encode())
-            self._digest = total.digest()
-        return self._digest
+        return self._hashed().digest()
+
+    def digests(self, part: bytes) -> bytes:
+        """The hashes of the parts of a part, in a row."""
+        return self._hashed().digests(part)
+
+    def differing(self, part: bytes, theirs: bytes) -> list[bytes]:
+        """The parts of a part in which a peer holds other numbers, by its hashes."""
+        return self._hashed().differing(part, theirs)
+
+    def is_small(self, part: bytes, most: int) -> bool:
+        """Whether a part has at most so many marks."""
+        return self._hashed().is_small(part, most)
+
+    def marks_in(self, part: bytes) -> list[MarkState]:
+        """The marks of a part."""
+        sources = sorted(self._sources[place] for place in self._hashed().below(part))
+        return [self._state(source, self._marks[source]) for source in sources]
+
+    def _hashed(self) -> HashTree:
+        for source in self._changed:
+            mark, numbering = self._marks[source], source[0] + source[1].to_bytes(8, "big")
+            place = place_of(numbering)
+            beyond = ",".join(map(str, sorted(mark.beyond)))
+            held = f"/{mark.high}/{beyond}".encode()
+            self._sources[place] = source
+            self._tree.put(place, blake2b(numbering + held, digest_size=PART_DIGEST_BYTES).digest())
+        self._changed.clear()
+        return self._tree
 
     @staticmethod
     def _state(source: Source, mark: _Mark) -> MarkState:

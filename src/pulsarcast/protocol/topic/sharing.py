@@ -1,21 +1,29 @@
 """Sharing: shows the node's frontier to peers, and sends them the events that they lack.
 
-A frontier is shown in pages. A peer that is shown one fetches the events that it lacks. If asked,
-it shows its own in return, so that both sides learn (docs/spec/pulsarcast.md, Recover).
+Two members that differ compare the hashes of parts, down to those of few marks, and show only
+these. A frontier is shown in pages. A peer that is shown one fetches the events that it lacks. If
+asked, it shows its own in return, so that both sides learn (docs/spec/pulsarcast.md, Recover).
 """
 
 from collections.abc import Iterable
 
 from pulsarcast.model.ids import PeerId
-from pulsarcast.protocol.messages import FetchRange, FrontierPage, Range
+from pulsarcast.protocol.limits import PARTS_MAX
+from pulsarcast.protocol.messages import (
+    CompareFrontiers,
+    FetchRange,
+    FrontierPage,
+    FrontierPart,
+    Range,
+)
 from pulsarcast.protocol.store import Events, LoadNumbers, MarkState
 from pulsarcast.protocol.topic.frontier import BEYOND_MAX
 from pulsarcast.protocol.topic.state import TopicState
 
 COMPARE_INTERVAL_S = 1.0
-"""The least time between two showings of the whole frontier to one peer."""
-SHOWN_MAX = 64
-"""Bounds the peers for which the time of the last showing is remembered."""
+"""The least time between two comparisons with one peer that the node begins."""
+COMPARED_MAX = 64
+"""Bounds the peers for which the time of the last comparison is remembered."""
 
 
 class Sharing:
@@ -26,30 +34,61 @@ class Sharing:
         self._turn = state.context.turn
         self._parameters = state.context.parameters
         self._frontier = state.frontier
-        self._shown: dict[PeerId, float] = {}
+        self._compared: dict[PeerId, float] = {}
 
     def show(self, peer: PeerId, *, answer: bool) -> None:
         """Send the whole frontier; `answer` asks for the peer's."""
-        self._shown.pop(peer, None)
-        self._shown[peer] = self._turn.now
-        while len(self._shown) > SHOWN_MAX:
-            del self._shown[next(iter(self._shown))]
         self._send_pages(peer, self._frontier.marks(), answer=answer)
 
-    def show_now_and_then(self, peer: PeerId) -> None:
-        """Send the whole frontier and ask for the peer's, unless that was done just before."""
-        shown = self._shown.get(peer)
-        if shown is None or self._turn.now - shown >= COMPARE_INTERVAL_S:
+    def compare(self, peer: PeerId) -> None:
+        """Find out with a peer where the two frontiers differ."""
+        self._compared.pop(peer, None)
+        self._compared[peer] = self._turn.now
+        while len(self._compared) > COMPARED_MAX:
+            del self._compared[next(iter(self._compared))]
+        if self._frontier.is_small(b"", self._parameters.frontier_part):
             self.show(peer, answer=True)
+        else:
+            whole = FrontierPart(b"", self._frontier.digests(b""))
+            self._turn.send(peer, CompareFrontiers(self._topic, (whole,)))
+
+    def compare_now_and_then(self, peer: PeerId) -> None:
+        """Compare with a peer, unless that was begun just before."""
+        compared = self._compared.get(peer)
+        if compared is None or self._turn.now - compared >= COMPARE_INTERVAL_S:
+            self.compare(peer)
+
+    def compare_parts(self, peer: PeerId, parts: Iterable[FrontierPart]) -> None:
+        """A peer compares: show small parts that differ, and compare the parts of others."""
+        small: list[bytes] = []
+        large: list[FrontierPart] = []
+        for part in parts:
+            for steps in self._frontier.differing(part.steps, part.digests):
+                if self._frontier.is_small(steps, self._parameters.frontier_part):
+                    small.append(steps)
+                else:
+                    large.append(FrontierPart(steps, self._frontier.digests(steps)))
+        if small:
+            self._send_pages(peer, self._marks_in(small), answer=True, parts=tuple(small))
+        for at in range(0, len(large), PARTS_MAX):
+            some = tuple(large[at : at + PARTS_MAX])
+            self._turn.send(peer, CompareFrontiers(self._topic, some))
 
     def answer(self, peer: PeerId, message: FrontierPage, *, known: bool) -> None:
         """A peer showed its frontier, and asks for the node's.
 
         A visitor gets only the numberings that it asked about.
         """
-        whole = known and not _asks_only(message.marks)
-        ours = self._frontier.marks() if whole else self._marks_like(message.marks)
-        self._send_pages(peer, ours, answer=False)
+        if known and message.parts:
+            ours = self._marks_in(message.parts)
+        elif known and not _asks_only(message.marks):
+            ours = self._frontier.marks()
+        else:
+            ours = self._marks_like(message.marks)
+        self._send_pages(peer, ours, answer=False, parts=message.parts)
+
+    def _marks_in(self, parts: Iterable[bytes]) -> list[MarkState]:
+        return [mark for part in parts for mark in self._frontier.marks_in(part)]
 
     def _marks_like(self, marks: Iterable[MarkState]) -> list[MarkState]:
         ours = (self._frontier.mark(mark.publisher, mark.epoch) for mark in marks)
@@ -66,17 +105,25 @@ class Sharing:
         """Ask a peer for its mark of a numbering, showing nothing."""
         self._send_pages(peer, [MarkState(publisher, epoch, 0, 0, None)], answer=True)
 
-    def _send_pages(self, peer: PeerId, marks: list[MarkState], *, answer: bool) -> None:
+    def _send_pages(
+        self,
+        peer: PeerId,
+        marks: list[MarkState],
+        *,
+        answer: bool,
+        parts: tuple[bytes, ...] = (),
+    ) -> None:
         size = self._parameters.frontier_page
         pages = [marks[at : at + size] for at in range(0, len(marks), size)] or [[]]
         for page in pages:
             more = page is not pages[-1]
             shown = tuple(map(_cut, page))
-            self._turn.send(peer, FrontierPage(self._topic, shown, answer and not more, more))
+            last = (answer, False, parts) if not more else (False, True, ())
+            self._turn.send(peer, FrontierPage(self._topic, shown, *last))
 
     def lost(self, peer: PeerId) -> None:
-        """A connection ended: when the peer comes back, it is shown the whole frontier again."""
-        self._shown.pop(peer, None)
+        """A connection ended: when the peer comes back, the node compares with it at once."""
+        self._compared.pop(peer, None)
 
     def serve(self, sender: PeerId, message: FetchRange) -> None:
         """A peer asks for events: read them from the disk."""

@@ -19,7 +19,7 @@ from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.choosing import choose_overlay
 from pulsarcast.protocol.dissemination.overlay import CubeView, TreeView
-from pulsarcast.protocol.messages import EventMessage, FrontierPage
+from pulsarcast.protocol.messages import CompareFrontiers, EventMessage, FrontierPage
 from pulsarcast.protocol.store import MarkState, PutMark
 from pulsarcast.protocol.topic.arrivals import (
     Accepted,
@@ -242,7 +242,7 @@ class Topic:
                 self._complete_start()
         elif parent is not None and digest != self.digest():
             self.context.counts["catch_up"] += 1
-            self.comparing.catch_up(parent)
+            self.comparing.catch_up(parent, self.turn.now)
         elif parent is not None:
             self.own.agreed(self, parent)
 
@@ -400,7 +400,16 @@ class Topic:
     def differs_from(self, peer: PeerId) -> None:
         """A neighbour's frontier differs from the node's: show it the node's."""
         if self.started:
-            self.sharing.show_now_and_then(peer)
+            self.sharing.compare_now_and_then(peer)
+
+    def compare_parts(self, sender: PeerId, message: CompareFrontiers) -> None:
+        """A member asks where its frontier and the node's differ."""
+        if not self.started or not self.comparing.knows(sender):
+            return
+        if self.comparing.lacks_start:
+            self.sharing.show(sender, answer=True)
+        else:
+            self.sharing.compare_parts(sender, message.parts)
 
     def receive_page(self, sender: PeerId, message: FrontierPage) -> None:
         """A peer shows a page of its frontier: start there, or fetch the missing events."""
@@ -408,17 +417,17 @@ class Topic:
             if sender == self._start_peer:
                 self._take_start_page(message)
             return
-        self.own.heard(self.id, sender, message.marks, more=message.more)
+        is_part = message.more or bool(message.parts)
+        self.own.heard(self.id, sender, message.marks, more=is_part)
         claimed = self.equivocation.claimed_otherwise(message.marks)
         if claimed is not None:
             self.recovery.look_at(sender, claimed)
         if self.comparing.starts_at(sender, message):
             self._start_late(sender, message)
-        shown = self.comparing.consider(sender, message)
+        shown = self.comparing.consider(sender, message, self.turn.now)
         self.recovery.compare(sender, shown.marks, patience_s=shown.patience_s)
         if message.answer:
-            is_known = shown.is_known or sender in self.heartbeat.members()
-            self.sharing.answer(sender, message, known=is_known)
+            self.sharing.answer(sender, message, known=self.comparing.knows(sender))
 
     def _start_late(self, sender: PeerId, message: FrontierPage) -> None:
         """A keeper starts at a neighbour's frontier: the other neighbours were told of less."""

@@ -213,6 +213,23 @@ def test_only_those_are_believed_who_were_asked() -> None:
     assert 99 not in solo.replies
 
 
+def test_some_parts_of_a_frontier_are_no_answer() -> None:
+    parent = Parent("alice", [TOPIC.block])
+    before = below(parent)
+    before.subscribe(TOPIC.cid)
+    before.publish(TOPIC.cid)
+    before.advance(1.0)
+    epoch = numbering_of(before.store).epoch
+    solo = start_again(before.store, parent)
+    solo.give(Publish(99, TOPIC.cid, b"x"))
+    others = (MarkState(BOB.peer_id, 7, 0, 1, None),)
+    for parts in ((b"\x01",), ()):
+        assert 99 not in solo.replies
+        page = FrontierPage(TOPIC.cid, others, answer=False, more=False, parts=parts)
+        solo.hear(parent.peer, page)
+    assert numbering_of(solo.store).epoch != epoch, "nobody who was asked holds the last event"
+
+
 def test_a_neighbour_that_is_asked_about_one_numbering_does_not_tell_of_all() -> None:
     parent = Parent("alice", [TOPIC.block])
     solo = below(parent)

@@ -4,6 +4,7 @@ from pulsarcast.protocol.messages import FrontierPage
 from pulsarcast.protocol.store import MarkState
 from pulsarcast.protocol.topic.comparing import (
     PATIENCE_S,
+    URGENT_S,
     VISITOR_MARKS_MAX,
     Comparing,
 )
@@ -19,8 +20,8 @@ MARKS = tuple(
 )
 
 
-def page(*, more: bool = False) -> FrontierPage:
-    return FrontierPage(TOPIC.cid, MARKS, answer=False, more=more)
+def page(*, more: bool = False, parts: tuple[bytes, ...] = ()) -> FrontierPage:
+    return FrontierPage(TOPIC.cid, MARKS, answer=False, more=more, parts=parts)
 
 
 def bench() -> tuple[Bench, Comparing]:
@@ -31,37 +32,47 @@ def bench() -> tuple[Bench, Comparing]:
 
 def test_a_visitor_makes_us_compare_a_few_numberings_and_a_neighbour_all() -> None:
     made, comparing = bench()
-    visitor = comparing.consider(OTHER, page())
-    assert (visitor.marks, visitor.is_known) == (MARKS[:VISITOR_MARKS_MAX], False)
+    assert comparing.consider(OTHER, page(), 0.0).marks == MARKS[:VISITOR_MARKS_MAX]
+    assert not comparing.knows(OTHER)
     made.members.add_neighbour(OTHER)
-    neighbour = comparing.consider(OTHER, page())
-    assert (neighbour.marks, neighbour.is_known) == (MARKS, True)
+    assert comparing.consider(OTHER, page(), 0.0).marks == MARKS
+    assert comparing.knows(OTHER)
 
 
 def test_whom_we_chose_to_compare_with_is_known() -> None:
     made, comparing = bench()
     made.members.lazy[OTHER] = None
-    assert comparing.consider(OTHER, page()).is_known
+    assert comparing.knows(OTHER)
+    assert comparing.consider(OTHER, page(), 0.0).marks == MARKS
 
 
 def test_what_a_new_parent_shows_is_urgent_up_to_its_last_page() -> None:
     made, comparing = bench()
     made.members.round_trip_s = 0.5
-    comparing.catch_up(OTHER)
+    comparing.catch_up(OTHER, 0.0)
     ((shown_to, message),) = made.sent()
     assert shown_to == OTHER
     assert isinstance(message, FrontierPage)
     assert message.answer
-    patience_s = [comparing.consider(OTHER, page(more=more)).patience_s for more in (True, False)]
-    assert patience_s == [0.0, 0.0]
-    assert comparing.consider(OTHER, page()).patience_s == PATIENCE_S + 3 * 0.5
+    pages = [page(more=True), page(more=False)]
+    assert [comparing.consider(OTHER, each, 1.0).patience_s for each in pages] == [0.0, 0.0]
+    assert comparing.consider(OTHER, page(), 1.0).patience_s == PATIENCE_S + 3 * 0.5
+
+
+def test_the_parts_that_a_new_parent_shows_are_urgent_for_some_seconds() -> None:
+    _, comparing = bench()
+    comparing.catch_up(OTHER, 7.0)
+    part = page(parts=(b"\x01",))
+    times_s = (7.0, 7.0 + URGENT_S - 0.1, 7.0 + URGENT_S)
+    patience_s = [comparing.consider(OTHER, part, now_s).patience_s for now_s in times_s]
+    assert patience_s == [0.0, 0.0, PATIENCE_S]
 
 
 def test_a_parent_that_is_lost_is_urgent_no_more() -> None:
     _, comparing = bench()
-    comparing.catch_up(OTHER)
+    comparing.catch_up(OTHER, 0.0)
     comparing.lost(OTHER)
-    assert comparing.consider(OTHER, page()).patience_s == PATIENCE_S
+    assert comparing.consider(OTHER, page(), 0.0).patience_s == PATIENCE_S
 
 
 def test_a_keeper_without_history_starts_where_a_neighbour_stands_once() -> None:
@@ -69,6 +80,7 @@ def test_a_keeper_without_history_starts_where_a_neighbour_stands_once() -> None
     comparing.lacks_start = True
     assert not comparing.starts_at(OTHER, page()), "a visitor"
     made.members.add_neighbour(OTHER)
+    assert not comparing.starts_at(OTHER, page(parts=(b"\x01",))), "a part"
     assert comparing.starts_at(OTHER, page(more=True))
     assert comparing.starts_at(OTHER, page(more=False))
     assert not comparing.starts_at(OTHER, page())
