@@ -76,9 +76,18 @@ def withholding(parts: Parts, hostile: set[Turn]) -> Parts:
             super().receive_page(sender, message)
 
         def compare_parts(self, sender: PeerId, message: CompareFrontiers) -> None:
-            """Show nothing."""
+            """Ask for what others hold of the parts that differ, show nothing."""
             if self.turn not in hostile:
                 super().compare_parts(sender, message)
+                return
+            differ = [
+                steps
+                for part in message.parts
+                for steps in self.frontier.differing(part.steps, part.digests)
+            ]
+            if differ:
+                page = FrontierPage(self.id, (), answer=True, more=False, parts=tuple(differ))
+                self.turn.send(sender, page)
 
     return {
         **parts,
