@@ -18,7 +18,13 @@ from pulsarcast.model.topics import (
 )
 from pulsarcast.protocol.effects import Effect, Send
 from pulsarcast.protocol.inputs import Subscribe, UpdateTopic
-from pulsarcast.protocol.limits import PARTS_MAX, PARTS_OF_ONE, ROW_BYTES, STEPS_MAX
+from pulsarcast.protocol.limits import (
+    PARTS_MAX,
+    PARTS_OF_ONE,
+    ROW_BYTES,
+    SMALL_PARTS_MAX,
+    STEPS_MAX,
+)
 from pulsarcast.protocol.messages import (
     CompareFrontiers,
     EventMessage,
@@ -368,6 +374,18 @@ def test_a_strangers_hashes_are_not_compared() -> None:
     solo = in_a_large_topic()
     solo.hear(peer("stranger"), made_up(1))
     assert not solo.sent_to(peer("stranger"), FrontierPage)
+    assert not solo.sent_to(peer("stranger"), CompareFrontiers)
+
+
+def test_a_part_that_is_named_a_thousand_times_is_shown_once() -> None:
+    """The empty name is all of the frontier, and holds every other part."""
+    solo = in_a_large_topic()
+    for parts in ((b"",) * SMALL_PARTS_MAX, tuple(bytes(depth) for depth in range(STEPS_MAX))):
+        solo.sent.clear()
+        asked = FrontierPage(OPEN.cid, (), answer=True, more=False, parts=parts)
+        solo.hear(ALICE.peer_id, asked)
+        shown = solo.sent_to(ALICE.peer_id, FrontierPage)
+        assert sum(len(each.marks) for each in shown) == 5000
 
 
 def test_hashes_that_a_neighbour_made_up_cost_no_more_than_the_parts_that_it_names() -> None:
@@ -382,7 +400,6 @@ def test_hashes_that_a_neighbour_made_up_cost_no_more_than_the_parts_that_it_nam
         solo.hear(
             ALICE.peer_id, CompareFrontiers(OPEN.cid, (FrontierPart(b"\x63", b"\x01" * 256),))
         )
-    assert solo.topic(OPEN.cid).frontier.marks()
 
 
 def test_a_comparison_that_never_ends_goes_no_deeper_than_a_place_is_long() -> None:

@@ -88,7 +88,10 @@ class Sharing:
         self._send_pages(peer, ours, answer=False, parts=message.parts)
 
     def _marks_in(self, parts: Iterable[bytes]) -> list[MarkState]:
-        return [mark for part in parts for mark in self._frontier.marks_in(part)]
+        """The marks of some parts, once each: a peer may name a part often, or one in another."""
+        named = dict.fromkeys(parts)
+        marks = (mark for part in named for mark in self._frontier.marks_in(part))
+        return list({(mark.publisher, mark.epoch): mark for mark in marks}.values())
 
     def _marks_like(self, marks: Iterable[MarkState]) -> list[MarkState]:
         ours = (self._frontier.mark(mark.publisher, mark.epoch) for mark in marks)
