@@ -2,7 +2,7 @@
 
     python -m benchmarks.frontier_cost [--publishers 10 1000 100000 1000000]
 
-Two members hold the same but for the last event of one publisher, and compare. Prints, for each
+Two members hold the same but for the last events of one publisher, and compare. Prints, for each
 number of publishers, the microseconds of the hash after one more event, the messages, bytes (as
 frames) and trips until both hold the same, and what showing both frontiers whole would take. One
 line of JSON each.
@@ -57,11 +57,12 @@ def measure(count: int) -> dict[str, float]:
         "messages": len(said),
         "bytes": sum(len(codec.encode(message)) for message in said),
         "trips": trips,
-        "whole_bytes": 2 * count * len(codec.encode(FrontierPage(TOPIC.cid, (_mark(1, 3),), *NO))),
+        "whole_bytes": 2 * count * len(codec.encode(_page_of_one())),
     }
 
 
-NO = (False, False)
+def _page_of_one() -> FrontierPage:
+    return FrontierPage(TOPIC.cid, (_mark(1, 3),), answer=False, more=False)
 
 
 def _publisher(number: int) -> PeerId:

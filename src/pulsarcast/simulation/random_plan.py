@@ -125,6 +125,7 @@ def _parameters(rng: Random) -> Parameters:
         chosen["held_back_max"] = rng.choice((4, 16))
     if rng.random() < 0.3:
         chosen["frontier_page"] = rng.choice((2, 4))
+        # Not drawn: every other choice of every seed would change.
         chosen["frontier_part"] = chosen["frontier_page"] // 2
     if rng.random() < 0.3:
         chosen["range_bytes_max"] = rng.choice((1_000, 4_000))
