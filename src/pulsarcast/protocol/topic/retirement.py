@@ -26,6 +26,7 @@ class Retirement:
     """Drops the events that one topic no longer keeps."""
 
     def __init__(self, state: TopicState, keeping: Keeping) -> None:
+        self._state = state
         self._context = state.context
         self._turn = state.context.turn
         self._topic: Cid = state.id
@@ -106,6 +107,8 @@ class Retirement:
         """Drop the beginning of the log as far as it is retired, page by page."""
 
         def found(page: Events) -> None:
+            if self._state.ended:
+                return
             last = 0
             for index, event in page.events:
                 mark = self._frontier.mark(event.numbered_by, event.sequence.epoch)
@@ -133,7 +136,7 @@ class Retirement:
         self.start()
 
     def _drop_oldest(self, oldest: Oldest) -> None:
-        if oldest.index < 1:
+        if oldest.index < 1 or self._state.ended:
             return
         self._context.counts["retention"] += 1
         # Dropping a number beyond a gap does not retire the numbers of the gap.

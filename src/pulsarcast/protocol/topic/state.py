@@ -35,6 +35,7 @@ class TopicState:
         "causal",
         "certificates",
         "context",
+        "ended",
         "frontier",
         "halted",
         "id",
@@ -56,6 +57,8 @@ class TopicState:
         self.log = log
         self.started = frontier is not None
         """Whether the start frontier is known, so that events beyond it are due."""
+        self.ended = False
+        """Whether the node is out of the overlay: nothing more may be written."""
         self.frontier = Frontier() if frontier is None else frontier
         self.halted: TwoCertificates | None = None
         """Why the topic is halted, if it is."""

@@ -229,6 +229,7 @@ class Topic:
 
     def overlay_left(self) -> None:
         """The node is out of the overlay: stop all timers."""
+        self.state.ended = True
         self.heartbeat.timer.stop()
         self.recovery.stop()
         self.retirement.stop()
@@ -317,7 +318,7 @@ class Topic:
         redelivery after a crash can be marked as one.
         """
         state = self.state
-        if not state.started or state.halted is not None:
+        if not state.started or state.ended or state.halted is not None:
             return
         numbered_by, epoch = event.numbered_by, event.sequence.epoch
         arrival = Arrival(event, sender, hops, certificate, via_overlay)

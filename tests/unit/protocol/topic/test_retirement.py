@@ -221,3 +221,16 @@ def test_retention_asks_the_disk_at_intervals_and_drops_what_it_finds_too_old() 
     retirement.stop()
     bench.turn.fired(again.timer)
     assert bench.effects() == []
+
+
+def test_what_the_disk_finds_after_the_topic_is_left_stays_there() -> None:
+    """The disk forgets the topic, and a mark that is written after that would stay for ever."""
+    bench, retirement = retiring()
+    bench.frontier.add(CAROL.peer_id, EPOCH, 1, None)
+    retirement.start()
+    (timer,) = [each for each in bench.effects() if isinstance(each, SetTimer)]
+    bench.turn.fired(timer.timer)
+    (load,) = [each for each in bench.effects() if isinstance(each, Load)]
+    bench.state.ended = True
+    bench.turn.loaded(load.token, Oldest(1, ((CAROL.peer_id, EPOCH, 1),)))
+    assert bench.effects() == []

@@ -53,6 +53,15 @@ def test_no_event_is_taken_before_the_start_is_known() -> None:
     assert not topic.holds(event_of(BOB, TOPIC))
 
 
+def test_nothing_is_taken_once_the_topic_is_left() -> None:
+    """A lookup may bring an event after the disk has forgotten the topic."""
+    core = Core()
+    topic = opened(core)
+    topic.overlay_left()
+    topic.take_recovered(event_of(BOB, TOPIC).block, BOB.peer_id)
+    assert core.wanted(Persist) == []
+
+
 def test_an_event_of_a_forbidden_publisher_is_refused_and_leaves_nothing() -> None:
     core = Core()
     topic = opened(core)
