@@ -34,7 +34,8 @@ class Lag:
     def took(self, sender: PeerId) -> None:
         """A new event came from this peer: from above, from below, or from aside."""
         overlay = self._overlay
-        if overlay.upstream is None or sender in overlay.links:
+        # A cube has no path to a root, so no parent that all comes through.
+        if overlay.upstream is None or not overlay.path or sender in overlay.links:
             return
         if not self._missed:
             self._since_s = self._turn.now

@@ -3,17 +3,18 @@
 import pytest
 
 from pulsarcast.model.ids import Cid
+from pulsarcast.model.topics import Dissemination, TopicSettings
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.topic.lag import LAG_S, MISSED_MAX
 from tests.support.lab import Lab
-from tests.support.people import BOB, event_of, identity, meta_of, topic_of
+from tests.support.people import BOB, event_of, identity, meta_of, topic_of, unordered
 from tests.support.solo import Parent, Solo, below
 
 AUTHOR = 0
 
 
-def child() -> tuple[Solo, Cid, Parent]:
-    topic = topic_of(BOB)
+def child(settings: TopicSettings | None = None) -> tuple[Solo, Cid, Parent]:
+    topic = topic_of(BOB, settings)
     parent = Parent("bob", [topic.block, meta_of(BOB).block])
     solo = below(parent)
     solo.subscribe(topic.cid)
@@ -53,6 +54,15 @@ def test_a_parent_that_brings_anything_is_kept() -> None:
     solo.topic(topic).receive_live(late, parent.peer, 2, b"")
     take(solo, topic, MISSED_MAX, 1)
     assert solo.topic(topic).overlay.upstream == parent.peer
+
+
+def test_a_cube_has_no_parent_that_could_lag() -> None:
+    solo, topic, parent = child(unordered(dissemination=Dissemination.CUBE))
+    take(solo, topic, 1, MISSED_MAX - 1)
+    solo.advance(LAG_S)
+    take(solo, topic, MISSED_MAX, 1)
+    assert solo.topic(topic).overlay.upstream == parent.peer
+    assert "lagging_parent" not in solo.node.counts
 
 
 @pytest.mark.parametrize("seed", [1, 2])
