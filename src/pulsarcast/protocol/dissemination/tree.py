@@ -11,6 +11,7 @@ key acts as root and keeps looking for a closer one, so that trees split by a pa
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import islice
 from typing import assert_never
 
@@ -100,6 +101,7 @@ class DisseminationTree:
         """Since when other members name a root that ranks before the node's."""
         self._down = HandingDown(self._reachability)
         self._leave_timer: int | None = None
+        self._move_timer: int | None = None
         self._start_timer: int | None = None
 
     # The node's place.
@@ -577,8 +579,14 @@ class DisseminationTree:
         if sender in self.children:
             self._parting &= self.children.keys()
             self._parting.add(sender)
-        elif sender == self.parent and not self.search.walk.is_under_way and not self.leaving:
-            self.search.move(sender, *filter(None, (message.contact,)))
+        elif sender == self.parent and not self.leaving:
+            self.turn.cancel(self._move_timer)
+            if self.search.walk.is_under_way:
+                # It may end here, below a parent that leaves.
+                again = partial(self.receive_hand_over, sender, message)
+                self._move_timer = self.turn.after(self.parameters.join_backoff_s, again)
+            else:
+                self.search.move(sender, *filter(None, (message.contact,)))
 
     def _leave_if_free(self) -> None:
         if not self.children:

@@ -410,6 +410,28 @@ def test_nobody_attaches_below_its_own_child() -> None:
     assert (below, Leave(TOPIC)) in sent(grove, member)
 
 
+def test_who_looks_for_a_shorter_way_hears_that_its_parent_leaves() -> None:
+    """The look may end with nothing, and the node would stay until the parent is gone."""
+    grove, member = alone()
+    grove.act(member, member.tree.join)
+    ((root, join),) = sent(grove, member)
+    assert isinstance(join, Join)
+    grove.act(member, lambda: member.hear(root, accept(join, (root,))))
+    looked_at, other = (identity(f"member {number}").peer_id for number in (4, 5))
+    walk = member.tree.search.walk
+    grove.act(member, lambda: walk.begin_at(Contact(looked_at)))
+    sent(grove, member)
+    for _ in range(2):
+        grove.act(member, lambda: member.hear(root, HandOver(TOPIC, Contact(other))))
+    assert walk.attempt is not None
+    refused = JoinRefused(TOPIC, walk.attempt, JoinCode.LEAVING)
+    grove.act(member, lambda: member.hear(looked_at, refused))
+    grove.lines.clear()
+    while not grove.lines:
+        assert grove.step()
+    assert [to for to, each in sent(grove, member) if isinstance(each, Join)] == [other]
+
+
 def test_a_full_parent_names_no_child_that_is_about_to_leave() -> None:
     grove, member = alone(0, ())
     grove.act(member, member.tree.join)
