@@ -15,6 +15,7 @@ CREATE TEMPORARY VIEW said (
   flushed ARRAY<STRUCT<publisher: STRING, epoch: BIGINT, number: BIGINT>>,
   other STRING, moves BIGINT, clash BOOLEAN,
   start ARRAY<STRUCT<publisher: STRING, epoch: BIGINT, number: BIGINT>>, filters ARRAY<STRING>,
+  in_parts BOOLEAN, whole BOOLEAN,
   `end` ARRAY<STRUCT<publisher: STRING, epoch: BIGINT, number: BIGINT>>,
   injection STRING, event STRING, publisher STRING, epoch BIGINT, parents ARRAY<STRING>,
   position STRUCT<term: BIGINT, number: BIGINT>, request_id STRING, merge BOOLEAN, level STRING,

@@ -57,6 +57,7 @@ from pulsarcast.protocol.messages import Contact, Message, Role
 from pulsarcast.protocol.sequencing.configs import Config, Member, pack_config
 from pulsarcast.protocol.sequencing.log import Entry, EntryKind, Snapshot
 from pulsarcast.protocol.store import MarkState
+from pulsarcast.protocol.topic.frontier import Frontier
 from pulsarcast.wire import codec
 from tests.support.people import CREATED_US, identity
 
@@ -150,6 +151,7 @@ class Hostile:
             "cut": lambda: rng.randrange(len(CUT_OFFS)),
             "reach": lambda: rng.randrange(len(CUT_OFFS)),
             "widths": lambda: rng.randbytes(rng.randrange(len(CUT_OFFS) + 1)),
+            "starts": tuple,
             "parts": lambda: rng.choice((0, 1, COUNTED_MAX)),
             "sid": self.small,
             "stage": lambda: rng.choice(list(Stage)),
@@ -567,6 +569,11 @@ class Hostile:
             fields["held"] = self.held()
         elif kind is messages.CompareFrontiers:
             fields["parts"] = self._compared()
+        elif kind is messages.FetchStart:
+            fields["root"] = self.rng.choice((b"", self.rng.randbytes(16)))
+            fields["parts"] = tuple(each.steps for each in self._compared())[:16] or (b"",)
+        elif kind is messages.StartParts:
+            fields |= self._start()
         elif kind is messages.FrontierPage:
             fields["parts"] = tuple(each.steps for each in self._compared())
         elif kind is PlaceState:
@@ -650,9 +657,22 @@ class Hostile:
         marks = tuple(self.mark() for _ in range(self.rng.choice((0, 1, 3))))
         return [
             messages.JoinAccepted(topic, attempt, path, self.contacts(), self.rng.randbytes(16)),
-            messages.FrontierPage(topic, marks, self.flip(), self.flip()),
+            messages.StartParts(topic, **self._start()),
+            messages.FrontierPage(topic, marks, self.flip()),
             messages.CompareFrontiers(topic, self._compared()),
         ]
+
+    def _start(self) -> dict[str, Any]:
+        """Parts of a start that is made up, or whose hashes are right."""
+        rng = self.rng
+        marks = tuple(self.mark() for _ in range(rng.choice((0, 1, 9))))
+        tree = Frontier(marks).snapshot()
+        root = tree.digest() if self.flip() else rng.randbytes(16)
+        content = tree.content([b""], rng.choice((1, 256)), 64)
+        rows = tuple(messages.FrontierPart(*row) for row in content.rows)
+        starts = (messages.PartHash(rng.choice((b"", b"\x01")), root),)
+        parts = self._compared() if self.flip() else rows
+        return {"root": root, "starts": starts, "parts": parts, "marks": tuple(content.marks)}
 
     def _compared(self) -> tuple[messages.FrontierPart, ...]:
         rng = self.rng

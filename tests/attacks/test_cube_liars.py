@@ -11,7 +11,6 @@ from pulsarcast.protocol.messages import (
     Contact,
     Credit,
     EventMessage,
-    FrontierPage,
     Join,
     JoinAccepted,
     Leave,
@@ -19,6 +18,7 @@ from pulsarcast.protocol.messages import (
     Members,
     Message,
     Role,
+    StartParts,
     Status,
 )
 from pulsarcast.protocol.parameters import Parameters
@@ -159,7 +159,7 @@ def test_a_host_that_gives_no_start_is_left_for_another() -> None:
     host = Parent("alice", BLOCKS)
 
     def stingy(message: Message) -> list[Message]:
-        return [each for each in host(message) if not isinstance(each, FrontierPage)]
+        return [each for each in host(message) if not isinstance(each, StartParts)]
 
     solo = below(host)
     solo.peers[host.peer] = stingy

@@ -450,7 +450,7 @@ def test_what_came_too_far_ahead_comes_again_once_the_gap_is_closed() -> None:
     solo.peers[ALICE.peer_id] = serve
     last = events[-1]
     mark = MarkState(BOB.peer_id, EPOCH, 0, len(events), last.cid)
-    solo.hear(ALICE.peer_id, FrontierPage(topic.cid, (mark,), answer=False, more=False))
+    solo.hear(ALICE.peer_id, FrontierPage(topic.cid, (mark,), answer=False))
     solo.advance(60.0)
     assert sorted(solo.cids()) == sorted(event.cid for event in events)
 

@@ -29,15 +29,19 @@ from pulsarcast.protocol.messages import (
     CompareFrontiers,
     EventMessage,
     FetchRange,
+    FetchStart,
     FrontierPage,
     FrontierPart,
     Join,
     Message,
+    PartHash,
     Range,
+    StartParts,
 )
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import MarkState
-from pulsarcast.protocol.topic.hash_tree import LEAVES_MAX
+from pulsarcast.protocol.topic import starting
+from pulsarcast.protocol.topic.frontier import Frontier
 from pulsarcast.protocol.topic.recovery import WANTS_MAX
 from pulsarcast.wire import codec
 from tests.support.lab import Lab
@@ -55,9 +59,10 @@ from tests.support.people import (
     topic_of,
     unordered,
 )
-from tests.support.solo import Parent, Solo, below
+from tests.support.solo import Parent, Solo, below, start_at
 
 FAR = 2**62
+LEAVES_MAX = Parameters().frontier_list
 SECOND, THIRD = (identity(name) for name in ("second liar", "third liar"))
 OPEN = topic_of(ALICE)
 KEEPING = topic_of(ALICE, unordered(retention=Retention(count=1000)), name="keeping")
@@ -80,8 +85,8 @@ def invented(number: int, high: int = FAR, floor: int = 0) -> MarkState:
     return MarkState(publisher, number, floor, high, Cid(CID_PREFIX + number.to_bytes(32, "big")))
 
 
-def page(*marks: MarkState, more: bool = False, topic: Cid = OPEN.cid) -> FrontierPage:
-    return FrontierPage(topic, marks, answer=False, more=more)
+def page(*marks: MarkState, topic: Cid = OPEN.cid) -> FrontierPage:
+    return FrontierPage(topic, marks, answer=False)
 
 
 def test_frontier_pages_with_thousands_of_invented_publishers_leave_memory_bounded() -> None:
@@ -119,25 +124,37 @@ def test_invented_publishers_do_not_keep_us_from_fetching_what_is_real() -> None
     assert sorted(solo.cids()) == sorted(event.cid for event in events)
 
 
-def test_a_frontier_without_end_does_not_fill_a_new_subscribers_memory() -> None:
-    """A hostile parent goes on showing pages, and says each time that there are more."""
+def test_a_frontier_without_end_does_not_fill_a_new_subscribers_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A hostile parent makes up numberings, and its hashes are right: it has ever more."""
+    monkeypatch.setattr(starting, "LOADED_MAX", 2048)
     parent = Parent("alice", [OPEN.block, meta_of(ALICE).block])
-    honest = parent.__call__
+    made_up = Frontier(invented(number) for number in range(10_000)).snapshot()
+    root = made_up.digest()
 
     def endless(message: Message) -> list[Message]:
-        if isinstance(message, Join) and message.topic == OPEN.cid:
-            accepted, _ = honest(message)
-            return [accepted]
-        return honest(message)
+        match message:
+            case Join(topic=OPEN.cid):
+                start = StartParts(OPEN.cid, root, (PartHash(b"", root),), (), ())
+                return [parent(message)[0], start]
+            case FetchStart(OPEN.cid, _, parts):
+                content = made_up.content(parts, 256, PARTS_MAX)
+                rows = tuple(FrontierPart(*row) for row in content.rows)
+                return [StartParts(OPEN.cid, root, (), rows, tuple(content.marks))]
+            case _:
+                return parent(message)
 
     solo = Solo(contacts=(ALICE.peer_id,))
     solo.peers[ALICE.peer_id] = endless
     solo.start()
-    solo.give(Subscribe(77, OPEN.cid))
-    for start in range(0, 200 * 1024, 1024):
-        marks = (invented(number) for number in range(start, start + 1024))
-        solo.hear(ALICE.peer_id, page(*marks, more=True))
-    assert solo.node.footprint()["marks"] <= 65_536
+    solo.subscribe(OPEN.cid)
+    solo.advance(60.0)
+    assert 2048 <= solo.node.footprint()["marks"] <= 2048 + 256
+    real = event_of(BOB, OPEN)
+    solo.hear(ALICE.peer_id, EventMessage(real.block, 1))
+    solo.advance(5.0)
+    assert solo.cids() == [real.cid], "what nobody made up is loaded once it is needed"
 
 
 def test_a_start_frontier_of_a_stranger_is_not_taken() -> None:
@@ -153,10 +170,10 @@ def test_a_start_frontier_of_a_stranger_is_not_taken() -> None:
     solo.peers[ALICE.peer_id] = slow
     solo.start()
     solo.give(Subscribe(77, OPEN.cid))
-    solo.hear(MALLORY.peer_id, page(invented(1)))
+    solo.hear(MALLORY.peer_id, start_at(OPEN.cid, [invented(1)]))
     assert solo.node.footprint()["marks"] == 0
     assert 77 not in solo.replies
-    solo.hear(ALICE.peer_id, page(invented(2, high=3)))
+    solo.hear(ALICE.peer_id, start_at(OPEN.cid, [invented(2, high=3)]))
     assert solo.replies[77].refusal is None
     assert solo.node.footprint()["marks"] == 1
 
@@ -382,10 +399,11 @@ def test_a_part_that_is_named_a_thousand_times_is_shown_once() -> None:
     solo = in_a_large_topic()
     for parts in ((b"",) * SMALL_PARTS_MAX, tuple(bytes(depth) for depth in range(STEPS_MAX))):
         solo.sent.clear()
-        asked = FrontierPage(OPEN.cid, (), answer=True, more=False, parts=parts)
-        solo.hear(ALICE.peer_id, asked)
+        solo.hear(ALICE.peer_id, FrontierPage(OPEN.cid, (), answer=True, parts=parts))
         shown = solo.sent_to(ALICE.peer_id, FrontierPage)
-        assert sum(len(each.marks) for each in shown) == 5000
+        assert sum(len(each.marks) for each in shown) <= LEAVES_MAX
+        compared = solo.sent_to(ALICE.peer_id, CompareFrontiers)
+        assert sum(len(each.parts) for each in compared) < STEPS_MAX
 
 
 def test_hashes_that_a_neighbour_made_up_cost_no_more_than_the_parts_that_it_names() -> None:
@@ -423,7 +441,7 @@ def test_numbers_with_holes_do_not_make_us_say_what_nobody_may_say() -> None:
     frontier.adopt(MarkState(MALLORY.peer_id, EPOCH, 0, 0, None, tuple(range(2, 140_002, 2))))
     effects: list[Effect] = []
     solo.node.turn.effects = effects
-    solo.topic(OPEN.cid).sharing.show(ALICE.peer_id, answer=True)
+    solo.topic(OPEN.cid).sharing.compare(ALICE.peer_id)
     messages = [effect.message for effect in effects if isinstance(effect, Send)]
     assert messages
     for message in messages:

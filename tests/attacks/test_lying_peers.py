@@ -255,7 +255,7 @@ def test_a_range_with_events_of_another_topic_is_refused() -> None:
     other = topic_of(ALICE, name="other")
     solo = member()
     mark = MarkState(BOB.peer_id, EPOCH, 0, 3, None)
-    solo.hear(ALICE.peer_id, FrontierPage(OPEN.cid, (mark,), answer=False, more=False))
+    solo.hear(ALICE.peer_id, FrontierPage(OPEN.cid, (mark,), answer=False))
     solo.advance(5.0)
     (fetch,) = solo.sent_to(ALICE.peer_id, FetchRange)
     block = event_of(BOB, other).block

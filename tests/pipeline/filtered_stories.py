@@ -1,4 +1,6 @@
-"""Stories with a subscription that has filters: what it was due nobody can say, the rest is judged.
+"""Stories with a subscription that has filters, or a start that is loaded in parts.
+
+What it was due nobody can say, or not yet; the rest is judged.
 
 Node 0 made the topic and publishes, node 1 wants everything, node 2 what matches.
 """
@@ -20,6 +22,8 @@ class Filtered(NamedTuple):
     order: str
     plot: Callable[[Story], None]
     found: dict[str, int]
+    reason: str | None = "filtered"
+    """Why the verdict is unknown, if it is."""
 
     def story(self, tag: str) -> Story:
         """The story, told."""
@@ -94,6 +98,45 @@ def _another_lacks_one(story: Story) -> None:
     story.deliver(2, second)
 
 
+def _loads_its_start(story: Story) -> tuple[Event, Event, Event]:
+    """Node 2 knows where it starts in what node 0 publishes, and not yet in what node 1 does."""
+    story.begin(0, 1)
+    first, other = story.publish(0), story.publish(1)
+    for node in (0, 1):
+        story.deliver(node, first, other)
+    story.subscribe(2, in_parts=True)
+    story.load_start(2, first, whole=False)
+    second = story.publish(0)
+    for node in (0, 1):
+        story.deliver(node, second)
+    return first, other, second
+
+
+def _whole_in_the_end(story: Story) -> None:
+    _, other, second = _loads_its_start(story)
+    story.deliver(2, second)
+    story.load_start(2, other, whole=True)
+    third = story.publish(1)
+    for node in range(3):
+        story.deliver(node, third)
+
+
+def _lacks_what_is_beyond(story: Story) -> None:
+    _, other, _ = _loads_its_start(story)
+    story.load_start(2, other, whole=True)
+
+
+def _gets_what_is_before(story: Story) -> None:
+    first, other, second = _loads_its_start(story)
+    story.load_start(2, other, whole=True)
+    story.deliver(2, first, second, other)
+
+
+def _never_whole(story: Story) -> None:
+    _, _, second = _loads_its_start(story)
+    story.deliver(2, second)
+
+
 FILTERED: Final[dict[str, Filtered]] = {
     "filtered, without order": Filtered("none", _some_match, {}),
     "filtered, per publisher": Filtered("per-publisher", _some_match, {}),
@@ -108,5 +151,9 @@ FILTERED: Final[dict[str, Filtered]] = {
     "filtered, forged": Filtered("none", _forged, {"forged": 1}),
     "filtered, after the end": Filtered("none", _after_the_end, {"not_subscribed": 1}),
     "filtered, another lacks one": Filtered("none", _another_lacks_one, {"lost": 1}),
+    "start in parts": Filtered("none", _whole_in_the_end, {}, None),
+    "start in parts, lost": Filtered("none", _lacks_what_is_beyond, {"lost": 1}, None),
+    "start in parts, before": Filtered("none", _gets_what_is_before, {"before_start": 2}, None),
+    "start in parts, open": Filtered("none", _never_whole, {}, "open_start"),
 }
 """By the run's id."""

@@ -91,12 +91,25 @@ class Story:
         for node in nodes:
             self.subscribe(node)
 
-    def subscribe(self, node: int, *after: Event, filters: Sequence[str] | None = None) -> None:
+    def subscribe(
+        self,
+        node: int,
+        *after: Event,
+        filters: Sequence[str] | None = None,
+        in_parts: bool = False,
+    ) -> None:
         """Subscribe a node to what comes after some events, or to what matches of it."""
         wanted = None if filters is None else list(filters)
         start = self._frontier(after)
-        self.say(node, "subscribed", topic=self.topic, start=start, filters=wanted)
+        self.say(
+            node, "subscribed", topic=self.topic, start=start, filters=wanted, in_parts=in_parts
+        )
         self._delivered[node] = []
+
+    def load_start(self, node: int, *after: Event, whole: bool) -> None:
+        """Say more of where a subscription starts."""
+        start = self._frontier(after)
+        self.say(node, "start_loaded", topic=self.topic, start=start, whole=whole)
 
     def unsubscribe(self, node: int, *known: Event) -> None:
         """End a subscription that knew of some events."""

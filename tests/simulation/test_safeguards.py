@@ -23,6 +23,7 @@ OBJECTS = {
     "outbox": 7,
     "path-check": 29,
     "root-rank": 7,
+    "start-wait": 13,
 }
 """The first seed that misses each safeguard; `--seeds 200 --without SAFEGUARD` finds it."""
 SCENARIOS = {

@@ -34,13 +34,14 @@ from pulsarcast.protocol.messages import (
     FindBlock,
     FindPeers,
     FindPointer,
-    FrontierPage,
     Join,
     JoinAccepted,
     KeysDiffer,
     Message,
+    PartHash,
     Peers,
     PointerFound,
+    StartParts,
     StoreBlocks,
     Stored,
     StorePointer,
@@ -48,6 +49,7 @@ from pulsarcast.protocol.messages import (
 from pulsarcast.protocol.node import Node
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import MarkState
+from pulsarcast.protocol.topic.frontier import Frontier
 from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.storage.memory import MemoryStore
 from tests.support.people import CREATED_US, identity, unordered
@@ -267,10 +269,16 @@ class Parent:
                 if not self.takes_in:
                     return []
                 accepted = JoinAccepted(topic, attempt, self.path, (), EMPTY_DIGEST)
-                start = FrontierPage(topic, self.marks, answer=False, more=False)
-                return [accepted, start] if message.fresh else [accepted]
+                return [accepted, start_at(topic, self.marks)] if message.fresh else [accepted]
             case _:
                 return []
+
+
+def start_at(topic: Cid, marks: Iterable[MarkState] = ()) -> StartParts:
+    """What lets a newcomer start at these marks."""
+    marks = tuple(marks)
+    root = Frontier(marks).digest()
+    return StartParts(topic, root, (PartHash(b"", root),), (), marks)
 
 
 def below(parent: Parent, *, parameters: Parameters | None = None, who: str = "victim") -> Solo:

@@ -22,6 +22,7 @@ from pulsarcast.protocol.messages import (
     Members,
     Message,
     Range,
+    StartParts,
     Status,
 )
 from pulsarcast.protocol.store import MarkState
@@ -123,9 +124,10 @@ class Transcript:
                 return f"members: {self._contacts(members)}"
             case Status(path=path, answer=answer):
                 return f"status, path {self._path(path)}{', and you?' if answer else ''}"
-            case FrontierPage(marks=marks, answer=answer, more=more):
-                end = (", more" if more else "") + (", and you?" if answer else "")
-                return f"holds {self._marks(marks)}{end}"
+            case FrontierPage(marks=marks, answer=answer):
+                return f"holds {self._marks(marks)}{', and you?' if answer else ''}"
+            case StartParts(marks=marks):
+                return f"start at {self._marks(marks)}"
             case FetchRange(publisher=publisher, first=first, last=last):
                 return f"fetch {self._name(publisher)}:{first}..{last}"
             case Range(blocks=blocks, more=more):

@@ -16,7 +16,7 @@ from pulsarcast.model.events import Position
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topic_types import DeliveryOrder, Dissemination, EventLinking, Mark
 
-SCHEMA_VERSION: Final = 6
+SCHEMA_VERSION: Final = 7
 # 2: `unsubscribed` has its end, topics their publishers and retention, a fault the incarnation that
 # it hit; `retired` is new. 3: `published` says whether the event is a merge of causal order.
 # 4: `subscribed` names filters: an older reader would take it for a full subscription.
@@ -142,6 +142,19 @@ class Subscribed(Record, frozen=True):
     topic: Cid
     start: tuple[Mark, ...]
     filters: tuple[str, ...] | None = None  # None: it wants everything
+    in_parts: bool = False  # `start_loaded` lines tell the rest of `start`
+
+
+class StartLoaded(Record, frozen=True):
+    """More of a subscription's start frontier is known; `start` names these numberings.
+
+    Until it is `whole`, nobody can say whether the events of a numbering that no line names are
+    due.
+    """
+
+    topic: Cid
+    start: tuple[Mark, ...]
+    whole: bool  # all of it is known now
 
 
 class Unsubscribed(Record, frozen=True):
@@ -296,6 +309,7 @@ RECORDS: Final[tuple[type[Record], ...]] = (
     TopicVersion,
     NameChanged,
     Subscribed,
+    StartLoaded,
     Unsubscribed,
     Injected,
     Published,

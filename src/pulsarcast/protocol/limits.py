@@ -41,6 +41,8 @@ PARTS_MAX: Final = 64
 """Bounds the parts that are compared in one message: 18 KB."""
 SMALL_PARTS_MAX: Final = PARTS_MAX * PARTS_OF_ONE
 """Bounds the parts that marks are shown of in one message."""
+START_PARTS_MAX: Final = 16
+"""Bounds the parts of a start frontier that are asked for in one message."""
 BLOCKS_MAX: Final = 1024
 CIDS_MAX: Final = 1024
 RANGES_MAX: Final = 1024

@@ -63,10 +63,12 @@ from pulsarcast.protocol.limits import (
     LISTINGS_MAX,
     MARKS_MAX,
     NAME_POINTERS_MAX,
+    PART_DIGEST_BYTES,
     PARTS_MAX,
     RANGES_MAX,
     ROW_BYTES,
     SMALL_PARTS_MAX,
+    START_PARTS_MAX,
     STEPS_MAX,
 )
 from pulsarcast.protocol.sequencing.messages import (
@@ -277,6 +279,9 @@ PartName: TypeAlias = Annotated[bytes, Size(0, STEPS_MAX)]
 """The name of a part of a frontier: the steps to it, a byte each; empty: all of it."""
 
 
+Marks: TypeAlias = Annotated[tuple[MarkState, ...], Many(MARKS_MAX), Total("beyond", BEYOND_MAX)]
+
+
 class FrontierPart(NamedTuple):
     """The hashes of the parts of a part of the sender's frontier."""
 
@@ -296,15 +301,48 @@ class CompareFrontiers(Struct, frozen=True):
 
 
 class FrontierPage(Struct, frozen=True):
-    """A page of the sender's frontier; the receiver fetches the events that it lacks."""
+    """Marks of the sender's frontier; the receiver fetches the events that it lacks."""
 
     topic: Cid
-    marks: Annotated[tuple[MarkState, ...], Many(MARKS_MAX), Total("beyond", BEYOND_MAX)]
+    marks: Marks
     answer: bool
     """Whether the receiver is asked to answer with its own frontier."""
-    more: bool
     parts: Annotated[tuple[PartName, ...], Many(SMALL_PARTS_MAX)] = ()
-    """Of which parts the pages are, on the last of them; none: of all, or of some numberings."""
+    """Of which parts the marks are; none: of all, or of some numberings."""
+
+
+class FetchStart(Struct, frozen=True):
+    """Ask for parts of the frontier at which the sender starts.
+
+    Who does not keep that frontier lets the sender start these parts at its own.
+    """
+
+    topic: Cid
+    root: Annotated[bytes, Size(0, PART_DIGEST_BYTES)]
+    """The hash of that frontier; empty: the sender has no start."""
+    parts: Annotated[tuple[PartName, ...], Many(START_PARTS_MAX, 1)]
+
+
+class PartHash(NamedTuple):
+    """A part of a frontier that has to be loaded."""
+
+    steps: PartName
+    digest: Annotated[bytes, Size(PART_DIGEST_BYTES, PART_DIGEST_BYTES)]
+
+
+class StartParts(Struct, frozen=True):
+    """Parts of the frontier at which the receiver starts, as many as fit.
+
+    Each is given by the hashes of its parts, or by all of its marks.
+    """
+
+    topic: Cid
+    root: Annotated[bytes, Size(PART_DIGEST_BYTES, PART_DIGEST_BYTES)]
+    """The hash of that frontier."""
+    starts: Annotated[tuple[PartHash, ...], Many(START_PARTS_MAX)]
+    """The parts that the receiver starts at this frontier from now on."""
+    parts: Annotated[tuple[FrontierPart, ...], Many(PARTS_MAX)]
+    marks: Marks
 
 
 class FetchRange(Struct, frozen=True):
@@ -542,6 +580,8 @@ TopicMessage: TypeAlias = (
     | Status
     | CompareFrontiers
     | FrontierPage
+    | FetchStart
+    | StartParts
     | FetchRange
     | Range
     | RequestToPublish

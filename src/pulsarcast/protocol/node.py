@@ -96,6 +96,7 @@ from pulsarcast.protocol.messages import (
     DialMe,
     EventMessage,
     FetchRange,
+    FetchStart,
     FrontierPage,
     HandOver,
     Join,
@@ -111,6 +112,7 @@ from pulsarcast.protocol.messages import (
     RequestAnswered,
     RequestReferred,
     RequestToPublish,
+    StartParts,
     Status,
 )
 from pulsarcast.protocol.parameters import Parameters
@@ -343,6 +345,14 @@ class Node:
                 topic = self.topics.get(message.topic)
                 if topic is not None:
                     topic.compare_parts(sender, message)
+            case FetchStart():
+                topic = self.topics.get(message.topic)
+                if topic is not None:
+                    topic.give_start(sender, message)
+            case StartParts():
+                topic = self.topics.get(message.topic)
+                if topic is not None:
+                    topic.receive_start(sender, message)
             case FrontierPage():
                 topic = self.topics.get(message.topic)
                 if topic is not None:

@@ -60,9 +60,10 @@ class Parameters(Struct, frozen=True):
     """Answer size of one catch-up request."""
     frontier_page: int = 256
     """Marks per page of a frontier."""
-    frontier_part: int = 8
-    """Marks of a part of a frontier that are shown rather than compared: as a message of hashes
-    takes a third of a kilobyte, they cost little more. At most `LEAVES_MAX`."""
+    frontier_list: int = 8
+    """Marks of a part of a frontier that is hashed as a list, and shown rather than compared: as a
+    message of hashes takes a third of a kilobyte, they cost little more. All members of a network
+    have to take the same."""
     held_back_max: int = 1024
     """Events per topic kept in memory while they wait for others; more are fetched again later."""
     barrier_max: int = 64

@@ -154,7 +154,7 @@ class Stream:
 class Subscription:
     """One node's subscription to one topic, from its start frontier on."""
 
-    __slots__ = ("confirmed", "filtered", "let_off", "node", "start")
+    __slots__ = ("confirmed", "filtered", "is_whole", "let_off", "node", "start")
 
     def __init__(
         self,
@@ -162,11 +162,15 @@ class Subscription:
         start: dict[tuple[PeerId, int], int],
         *,
         filtered: bool = False,
+        is_whole: bool = True,
     ) -> None:
         self.node = node
         self.filtered = filtered
         """Whether it wants only what matches: which events that are is in no trace."""
         self.start = start
+        self.is_whole = is_whole
+        """Whether all of the start frontier is told; until then some numberings may be due or not.
+        """
         self.confirmed = False
         """The application was told that it is subscribed: from here on nothing excuses a loss."""
         self.let_off: dict[tuple[PeerId, int], int] = {}
@@ -175,6 +179,18 @@ class Subscription:
     def start_in(self, stream: Stream) -> int:
         """The highest number of a stream that came before this subscription."""
         return self.start.get((stream.publisher, stream.epoch), 0)
+
+    def tells(self, stream: Stream) -> bool:
+        """Whether the node has said where it starts in a stream."""
+        return self.is_whole or (stream.publisher, stream.epoch) in self.start
+
+    def copy(self) -> Subscription:
+        """The subscription as it is now."""
+        twin = Subscription(
+            self.node, dict(self.start), filtered=self.filtered, is_whole=self.is_whole
+        )
+        twin.confirmed, twin.let_off = self.confirmed, dict(self.let_off)
+        return twin
 
     def let_off_in(self, stream: Stream) -> int:
         """The highest number of a stream that the node says is retired."""
@@ -275,7 +291,7 @@ class TopicBook:
             got = stream.got_between(node, start, high)
             self.ended.due += got
             self.ended.delivered += got
-            if subscription.filtered:
+            if subscription.filtered or not subscription.tells(stream):
                 continue
             known_of = min(high, end.get((stream.publisher, stream.epoch), 0))
             self.ended.undecided += max(0, stream.published_between(start, known_of) - got)

@@ -159,6 +159,8 @@ class Observer:
                 self.book(record.topic).flush(record.flushed)
             case trace.Subscribed():
                 self._subscribed(index, record)
+            case trace.StartLoaded():
+                self._start_loaded(index, record)
             case trace.Unsubscribed():
                 self._end(self.book(record.topic), index, record.end)
             case trace.Retired():
@@ -180,7 +182,25 @@ class Observer:
             # It crashed before anyone was told; the application asked again.
             self._forget(book, index)
         start = {(publisher, epoch): number for publisher, epoch, number in record.start}
-        book.subscriptions[index] = Subscription(index, start, filtered=record.filters is not None)
+        filtered = record.filters is not None
+        book.subscriptions[index] = Subscription(
+            index, start, filtered=filtered, is_whole=not record.in_parts
+        )
+
+    def _start_loaded(self, index: int, record: trace.StartLoaded) -> None:
+        """A node says more of where a subscription starts: what it said before stands."""
+        subscription = self.book(record.topic).subscriptions.get(index)
+        if subscription is None:
+            self.findings.add("not_subscribed", f"node {index} loads a start without subscription")
+            return
+        for publisher, epoch, number in record.start:
+            known = subscription.start.setdefault((publisher, epoch), number)
+            if known != number or subscription.is_whole:
+                self.findings.add(
+                    "start_changed",
+                    f"node {index}, publisher {publisher.hex()[12:20]}: {number} after {known}",
+                )
+        subscription.is_whole |= record.whole
 
     def _led(self, index: int, record: trace.LeaderChanged) -> None:
         """A sequencer says who leads: in one term nobody else does (Raft, figure 3)."""
@@ -258,7 +278,7 @@ class Observer:
         """What a node has got by now, to be compared with after its disk went back to here."""
         return Memory(
             {
-                topic: book.subscriptions[index]
+                topic: book.subscriptions[index].copy()
                 for topic, book in self.books.items()
                 if index in book.subscriptions
             },

@@ -124,9 +124,8 @@ def _parameters(rng: Random) -> Parameters:
     if rng.random() < 0.3:
         chosen["held_back_max"] = rng.choice((4, 16))
     if rng.random() < 0.3:
-        chosen["frontier_page"] = rng.choice((2, 4))
-        # Not drawn: every other choice of every seed would change.
-        chosen["frontier_part"] = chosen["frontier_page"] // 2
+        # Hashed down to single marks, so that few publishers make a start of several parts.
+        chosen["frontier_page"], chosen["frontier_list"] = rng.choice((1, 2)), 1
     if rng.random() < 0.3:
         chosen["range_bytes_max"] = rng.choice((1_000, 4_000))
     if rng.random() < 0.3:

@@ -17,7 +17,7 @@ from pulsarcast.protocol.turn import Turn
 from pulsarcast.simulation import sabotage
 from pulsarcast.simulation.applications import Applications
 from pulsarcast.simulation.checkers.causality import settle_causality
-from pulsarcast.simulation.checkers.coverage import check_coverage, complete
+from pulsarcast.simulation.checkers.coverage import check_coverage, check_starts, complete
 from pulsarcast.simulation.checkers.cubes import check_cubes
 from pulsarcast.simulation.checkers.memory import bounds, check_memory
 from pulsarcast.simulation.checkers.sequencers import check_sequencers
@@ -166,6 +166,7 @@ class Run:
     def result(self) -> Result:
         """Let every checker have its say, and count."""
         observer, options, world = self.observer, self.options, self.world
+        check_starts(observer, self.fleet.living())
         coverage = check_coverage(observer, now_s=world.now, topics=self.applications.topics)
         settle_causality(observer)
         trees, fanout_max = self._tree_findings()

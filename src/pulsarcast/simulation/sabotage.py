@@ -184,6 +184,13 @@ class _BelievesAnySequencer(Arrivals):
         return None
 
 
+class _JudgesAtOnce(Arrivals):
+    """Does not wait until it knows where it starts."""
+
+    def missing_start(self, event: EventDescriptor) -> None:
+        return None
+
+
 class _NeverHalts(Equivocation):
     """Goes on whatever comes."""
 
@@ -274,6 +281,9 @@ SAFEGUARDS: dict[str, Sabotage] = {
     ),
     "root-rank": Sabotage(
         "peers that cannot be dialled act as root like others", {Reachability: _RanksByDistance}
+    ),
+    "start-wait": Sabotage(
+        "events are judged before their part of the start is loaded", {Arrivals: _JudgesAtOnce}
     ),
     "disk-sync": Sabotage("the disk says it has synced when it has not", disk=DiskModel(lies=True)),
 }

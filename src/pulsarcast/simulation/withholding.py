@@ -83,10 +83,11 @@ def withholding(parts: Parts, hostile: set[Turn]) -> Parts:
             differ = [
                 steps
                 for part in message.parts
+                if self.frontier.is_known(part.steps)
                 for steps in self.frontier.differing(part.steps, part.digests)
             ]
             if differ:
-                page = FrontierPage(self.id, (), answer=True, more=False, parts=tuple(differ))
+                page = FrontierPage(self.id, (), answer=True, parts=tuple(differ))
                 self.turn.send(sender, page)
 
     return {

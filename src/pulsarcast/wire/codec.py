@@ -39,6 +39,8 @@ KINDS: Final[dict[str, type]] = {
     "status": messages.Status,
     "compare_frontiers": messages.CompareFrontiers,
     "frontier_page": messages.FrontierPage,
+    "fetch_start": messages.FetchStart,
+    "start_parts": messages.StartParts,
     "fetch_range": messages.FetchRange,
     "range": messages.Range,
     "find_peers": messages.FindPeers,

@@ -44,7 +44,7 @@ NOT_REACHED: DialCode
 BUSY: DialCode
 
 class Frame(_message.Message):
-    __slots__ = ("event", "credit", "status", "find_peers", "peers", "store_blocks", "stored", "find_block", "block_found", "frontier_page", "fetch_range", "range", "compare_keys", "request_to_publish", "request_answered", "join", "join_accepted", "join_referred", "join_refused", "leave", "hand_over", "keys_differ", "want_blocks", "find_pointer", "pointer_found", "store_pointer", "hello", "meet", "members", "dial_me", "dial_answer", "reach_changed", "alive", "compare_frontiers", "request_vote", "vote", "append", "appended", "summon", "request_referred", "probe_event", "matched_event", "place_subscription", "installed", "place_state", "place_taken", "tree_shape", "compare_content", "content_compared", "tree_hint", "ask_shape", "find_listings", "listings_found", "store_listings")
+    __slots__ = ("event", "credit", "status", "find_peers", "peers", "store_blocks", "stored", "find_block", "block_found", "frontier_page", "fetch_range", "range", "compare_keys", "request_to_publish", "request_answered", "join", "join_accepted", "join_referred", "join_refused", "leave", "hand_over", "keys_differ", "want_blocks", "find_pointer", "pointer_found", "store_pointer", "hello", "meet", "members", "dial_me", "dial_answer", "reach_changed", "alive", "compare_frontiers", "fetch_start", "start_parts", "request_vote", "vote", "append", "appended", "summon", "request_referred", "probe_event", "matched_event", "place_subscription", "installed", "place_state", "place_taken", "tree_shape", "compare_content", "content_compared", "tree_hint", "ask_shape", "find_listings", "listings_found", "store_listings")
     EVENT_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
@@ -79,6 +79,8 @@ class Frame(_message.Message):
     REACH_CHANGED_FIELD_NUMBER: _ClassVar[int]
     ALIVE_FIELD_NUMBER: _ClassVar[int]
     COMPARE_FRONTIERS_FIELD_NUMBER: _ClassVar[int]
+    FETCH_START_FIELD_NUMBER: _ClassVar[int]
+    START_PARTS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_VOTE_FIELD_NUMBER: _ClassVar[int]
     VOTE_FIELD_NUMBER: _ClassVar[int]
     APPEND_FIELD_NUMBER: _ClassVar[int]
@@ -133,6 +135,8 @@ class Frame(_message.Message):
     reach_changed: ReachChanged
     alive: Alive
     compare_frontiers: CompareFrontiers
+    fetch_start: FetchStart
+    start_parts: StartParts
     request_vote: RequestVote
     vote: Vote
     append: Append
@@ -153,7 +157,7 @@ class Frame(_message.Message):
     find_listings: FindListings
     listings_found: ListingsFound
     store_listings: StoreListings
-    def __init__(self, event: _Optional[_Union[Event, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., find_peers: _Optional[_Union[FindPeers, _Mapping]] = ..., peers: _Optional[_Union[Peers, _Mapping]] = ..., store_blocks: _Optional[_Union[StoreBlocks, _Mapping]] = ..., stored: _Optional[_Union[Stored, _Mapping]] = ..., find_block: _Optional[_Union[FindBlock, _Mapping]] = ..., block_found: _Optional[_Union[BlockFound, _Mapping]] = ..., frontier_page: _Optional[_Union[FrontierPage, _Mapping]] = ..., fetch_range: _Optional[_Union[FetchRange, _Mapping]] = ..., range: _Optional[_Union[Range, _Mapping]] = ..., compare_keys: _Optional[_Union[CompareKeys, _Mapping]] = ..., request_to_publish: _Optional[_Union[RequestToPublish, _Mapping]] = ..., request_answered: _Optional[_Union[RequestAnswered, _Mapping]] = ..., join: _Optional[_Union[Join, _Mapping]] = ..., join_accepted: _Optional[_Union[JoinAccepted, _Mapping]] = ..., join_referred: _Optional[_Union[JoinReferred, _Mapping]] = ..., join_refused: _Optional[_Union[JoinRefused, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., keys_differ: _Optional[_Union[KeysDiffer, _Mapping]] = ..., want_blocks: _Optional[_Union[WantBlocks, _Mapping]] = ..., find_pointer: _Optional[_Union[FindPointer, _Mapping]] = ..., pointer_found: _Optional[_Union[PointerFound, _Mapping]] = ..., store_pointer: _Optional[_Union[StorePointer, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., meet: _Optional[_Union[Meet, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., dial_me: _Optional[_Union[DialMe, _Mapping]] = ..., dial_answer: _Optional[_Union[DialAnswer, _Mapping]] = ..., reach_changed: _Optional[_Union[ReachChanged, _Mapping]] = ..., alive: _Optional[_Union[Alive, _Mapping]] = ..., compare_frontiers: _Optional[_Union[CompareFrontiers, _Mapping]] = ..., request_vote: _Optional[_Union[RequestVote, _Mapping]] = ..., vote: _Optional[_Union[Vote, _Mapping]] = ..., append: _Optional[_Union[Append, _Mapping]] = ..., appended: _Optional[_Union[Appended, _Mapping]] = ..., summon: _Optional[_Union[Summon, _Mapping]] = ..., request_referred: _Optional[_Union[RequestReferred, _Mapping]] = ..., probe_event: _Optional[_Union[ProbeEvent, _Mapping]] = ..., matched_event: _Optional[_Union[MatchedEvent, _Mapping]] = ..., place_subscription: _Optional[_Union[PlaceSubscription, _Mapping]] = ..., installed: _Optional[_Union[Installed, _Mapping]] = ..., place_state: _Optional[_Union[PlaceState, _Mapping]] = ..., place_taken: _Optional[_Union[PlaceTaken, _Mapping]] = ..., tree_shape: _Optional[_Union[TreeShape, _Mapping]] = ..., compare_content: _Optional[_Union[CompareContent, _Mapping]] = ..., content_compared: _Optional[_Union[ContentCompared, _Mapping]] = ..., tree_hint: _Optional[_Union[TreeHint, _Mapping]] = ..., ask_shape: _Optional[_Union[AskShape, _Mapping]] = ..., find_listings: _Optional[_Union[FindListings, _Mapping]] = ..., listings_found: _Optional[_Union[ListingsFound, _Mapping]] = ..., store_listings: _Optional[_Union[StoreListings, _Mapping]] = ...) -> None: ...
+    def __init__(self, event: _Optional[_Union[Event, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., find_peers: _Optional[_Union[FindPeers, _Mapping]] = ..., peers: _Optional[_Union[Peers, _Mapping]] = ..., store_blocks: _Optional[_Union[StoreBlocks, _Mapping]] = ..., stored: _Optional[_Union[Stored, _Mapping]] = ..., find_block: _Optional[_Union[FindBlock, _Mapping]] = ..., block_found: _Optional[_Union[BlockFound, _Mapping]] = ..., frontier_page: _Optional[_Union[FrontierPage, _Mapping]] = ..., fetch_range: _Optional[_Union[FetchRange, _Mapping]] = ..., range: _Optional[_Union[Range, _Mapping]] = ..., compare_keys: _Optional[_Union[CompareKeys, _Mapping]] = ..., request_to_publish: _Optional[_Union[RequestToPublish, _Mapping]] = ..., request_answered: _Optional[_Union[RequestAnswered, _Mapping]] = ..., join: _Optional[_Union[Join, _Mapping]] = ..., join_accepted: _Optional[_Union[JoinAccepted, _Mapping]] = ..., join_referred: _Optional[_Union[JoinReferred, _Mapping]] = ..., join_refused: _Optional[_Union[JoinRefused, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., keys_differ: _Optional[_Union[KeysDiffer, _Mapping]] = ..., want_blocks: _Optional[_Union[WantBlocks, _Mapping]] = ..., find_pointer: _Optional[_Union[FindPointer, _Mapping]] = ..., pointer_found: _Optional[_Union[PointerFound, _Mapping]] = ..., store_pointer: _Optional[_Union[StorePointer, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., meet: _Optional[_Union[Meet, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., dial_me: _Optional[_Union[DialMe, _Mapping]] = ..., dial_answer: _Optional[_Union[DialAnswer, _Mapping]] = ..., reach_changed: _Optional[_Union[ReachChanged, _Mapping]] = ..., alive: _Optional[_Union[Alive, _Mapping]] = ..., compare_frontiers: _Optional[_Union[CompareFrontiers, _Mapping]] = ..., fetch_start: _Optional[_Union[FetchStart, _Mapping]] = ..., start_parts: _Optional[_Union[StartParts, _Mapping]] = ..., request_vote: _Optional[_Union[RequestVote, _Mapping]] = ..., vote: _Optional[_Union[Vote, _Mapping]] = ..., append: _Optional[_Union[Append, _Mapping]] = ..., appended: _Optional[_Union[Appended, _Mapping]] = ..., summon: _Optional[_Union[Summon, _Mapping]] = ..., request_referred: _Optional[_Union[RequestReferred, _Mapping]] = ..., probe_event: _Optional[_Union[ProbeEvent, _Mapping]] = ..., matched_event: _Optional[_Union[MatchedEvent, _Mapping]] = ..., place_subscription: _Optional[_Union[PlaceSubscription, _Mapping]] = ..., installed: _Optional[_Union[Installed, _Mapping]] = ..., place_state: _Optional[_Union[PlaceState, _Mapping]] = ..., place_taken: _Optional[_Union[PlaceTaken, _Mapping]] = ..., tree_shape: _Optional[_Union[TreeShape, _Mapping]] = ..., compare_content: _Optional[_Union[CompareContent, _Mapping]] = ..., content_compared: _Optional[_Union[ContentCompared, _Mapping]] = ..., tree_hint: _Optional[_Union[TreeHint, _Mapping]] = ..., ask_shape: _Optional[_Union[AskShape, _Mapping]] = ..., find_listings: _Optional[_Union[FindListings, _Mapping]] = ..., listings_found: _Optional[_Union[ListingsFound, _Mapping]] = ..., store_listings: _Optional[_Union[StoreListings, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("network", "versions", "features", "frame_bytes_max", "addresses", "instance", "reach")
@@ -366,18 +370,48 @@ class CompareFrontiers(_message.Message):
     def __init__(self, topic: _Optional[bytes] = ..., parts: _Optional[_Iterable[_Union[FrontierPart, _Mapping]]] = ...) -> None: ...
 
 class FrontierPage(_message.Message):
-    __slots__ = ("topic", "marks", "answer", "more", "parts")
+    __slots__ = ("topic", "marks", "answer", "parts")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     MARKS_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
-    MORE_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
     topic: bytes
     marks: _containers.RepeatedCompositeFieldContainer[Mark]
     answer: bool
-    more: bool
     parts: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, topic: _Optional[bytes] = ..., marks: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ..., answer: bool = ..., more: bool = ..., parts: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    def __init__(self, topic: _Optional[bytes] = ..., marks: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ..., answer: bool = ..., parts: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class FetchStart(_message.Message):
+    __slots__ = ("topic", "root", "parts")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    ROOT_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    root: bytes
+    parts: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, topic: _Optional[bytes] = ..., root: _Optional[bytes] = ..., parts: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class PartHash(_message.Message):
+    __slots__ = ("steps", "digest")
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    steps: bytes
+    digest: bytes
+    def __init__(self, steps: _Optional[bytes] = ..., digest: _Optional[bytes] = ...) -> None: ...
+
+class StartParts(_message.Message):
+    __slots__ = ("topic", "root", "starts", "parts", "marks")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    ROOT_FIELD_NUMBER: _ClassVar[int]
+    STARTS_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    MARKS_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    root: bytes
+    starts: _containers.RepeatedCompositeFieldContainer[PartHash]
+    parts: _containers.RepeatedCompositeFieldContainer[FrontierPart]
+    marks: _containers.RepeatedCompositeFieldContainer[Mark]
+    def __init__(self, topic: _Optional[bytes] = ..., root: _Optional[bytes] = ..., starts: _Optional[_Iterable[_Union[PartHash, _Mapping]]] = ..., parts: _Optional[_Iterable[_Union[FrontierPart, _Mapping]]] = ..., marks: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ...) -> None: ...
 
 class FetchRange(_message.Message):
     __slots__ = ("request", "topic", "publisher", "epoch", "first", "last")

@@ -30,6 +30,7 @@ from pulsarcast.protocol.messages import (
     DialMe,
     EventMessage,
     FetchRange,
+    FetchStart,
     FindListings,
     FindPeers,
     FrontierPage,
@@ -42,10 +43,12 @@ from pulsarcast.protocol.messages import (
     Meet,
     Members,
     Message,
+    PartHash,
     Peers,
     ReachChanged,
     RequestAnswered,
     Role,
+    StartParts,
     Status,
     StoreBlocks,
     Stored,
@@ -127,16 +130,24 @@ GOLDEN: list[tuple[Message, str]] = [
     (Stored(2, (TOPIC,)), f"3a28 0802 1224{X}"),
     (BlockFound(3, None, ()), "4a02 0803"),
     (
-        FrontierPage(TOPIC, (MarkState(PEER, 5, 1, 300, TOPIC, (302, 303, 500)),), False, True),
-        f"528c01 0a24{X} 1262 0a26{P} 110500000000000000 1801 20ac02 2a24{X} 32040201c501 2001",
+        FrontierPage(TOPIC, (MarkState(PEER, 5, 1, 300, TOPIC, (302, 303, 500)),), True),
+        f"528c01 0a24{X} 1262 0a26{P} 110500000000000000 1801 20ac02 2a24{X} 32040201c501 1801",
     ),
     (
         CompareFrontiers(TOPIC, (FrontierPart(b"\x01\x0f", bytes(256)),)),
         f"b202b002 0a24{X} 128702 0a02010f 128002{'00' * 256}",
     ),
     (
-        FrontierPage(TOPIC, (), True, False, (b"\x01",)),
-        f"522b 0a24{X} 1801 2a0101",
+        FrontierPage(TOPIC, (), True, (b"\x01",)),
+        f"522b 0a24{X} 1801 220101",
+    ),
+    (
+        FetchStart(TOPIC, bytes(16), (b"", b"\x0f")),
+        f"ba023d 0a24{X} 1210{'00' * 16} 1a00 1a010f",
+    ),
+    (
+        StartParts(TOPIC, bytes(16), (PartHash(b"\x01", bytes(16)),), (), ()),
+        f"da014f 0a24{X} 1210{'00' * 16} 1a15 0a0101 1210{'00' * 16}",
     ),
     (
         Join(TOPIC, 9, Role.VISITOR, PEER, True, False),
@@ -175,7 +186,7 @@ SHORT_PEER = PeerId(PEER[:-1])
 
 def mark(**change: Any) -> FrontierPage:
     whole = MarkState(PEER, 1, 2, 3, TOPIC, ())
-    return FrontierPage(TOPIC, (whole._replace(**change),), True, False)
+    return FrontierPage(TOPIC, (whole._replace(**change),), True)
 
 
 REFUSED: dict[str, Message] = {
@@ -187,7 +198,10 @@ REFUSED: dict[str, Message] = {
     "hashes of fewer parts": CompareFrontiers(TOPIC, (FrontierPart(b"", bytes(255)),)),
     "too many parts": CompareFrontiers(TOPIC, (FrontierPart(b"", bytes(256)),) * 65),
     "too many steps": CompareFrontiers(TOPIC, (FrontierPart(bytes(33), bytes(256)),)),
-    "too many marks": FrontierPage(TOPIC, mark().marks * 1025, True, False),
+    "no parts to start at": FetchStart(TOPIC, bytes(16), ()),
+    "a start of a short hash": StartParts(TOPIC, bytes(15), (), (), ()),
+    "too many parts to start at": FetchStart(TOPIC, b"", (b"",) * 17),
+    "too many marks": FrontierPage(TOPIC, mark().marks * 1025, True),
     "a mark of no publisher": mark(publisher=SHORT_PEER),
     "an epoch too large": mark(epoch=2**63),
     "a floor above the high": mark(floor=4),
@@ -272,7 +286,7 @@ ALLOWED: dict[str, Message] = {
     "credit": Credit(TOPIC, 2**32 - 1),
     "path": Status(TOPIC, bytes(32), (PEER,) * 256, (Contact(PEER),) * 64, False),
     "addresses": Peers(2**63 - 1, (Contact(PEER, ("/" * 256,) * 16),) * 64),
-    "marks": FrontierPage(TOPIC, mark().marks * 1024, True, False),
+    "marks": FrontierPage(TOPIC, mark().marks * 1024, True),
     "beyond": mark(beyond=tuple(range(4, 4 + 65_536))),
     "blocks": StoreBlocks(1, (b"a",) * 1024),
     "largest block": EventMessage(bytes(1024 * 1024 + 64 * 1024), 1),
@@ -306,9 +320,9 @@ def test_numbers_beyond_a_mark_ascend() -> None:
 
 def test_numbers_beyond_marks_are_counted_over_the_whole_page() -> None:
     one = mark(beyond=tuple(range(4, 4 + 32_769))).marks
-    decode(encode(FrontierPage(TOPIC, one, True, False)))
+    decode(encode(FrontierPage(TOPIC, one, True)))
     with pytest.raises(RemoteError, match="beyond"):
-        decode(encode(FrontierPage(TOPIC, one * 2, True, False)))
+        decode(encode(FrontierPage(TOPIC, one * 2, True)))
 
 
 def test_a_message_of_an_unknown_kind_is_ignored() -> None:

@@ -15,6 +15,8 @@ from pyspark.sql import functions as F
 from pulsarcast.model.trace import SCHEMA_VERSION
 from pulsarcast.pipeline.checks.findings import union
 from pulsarcast.pipeline.history.lives import RESTARTS, harms
+from pulsarcast.pipeline.history.places import place
+from pulsarcast.pipeline.history.subscriptions import is_whole
 
 REASONS: Final = {
     "seq_gap": "lines of a life are missing",
@@ -22,6 +24,7 @@ REASONS: Final = {
     "no_lines": "a node or a life that others speak of has no lines",
     "no_events": "nothing was published",
     "filtered": "a subscription has filters: what was due to it is in no trace",
+    "open_start": "where a subscription starts was never told whole",
     "newer_version": "lines of a schema that is not known here",
     "quarantined": "lines that could not be read",
 }
@@ -56,6 +59,7 @@ def find_unknown(
             lives.select("run_id").distinct().join(published, ["run_id"], how="left_anti"),
         ),
         _because("filtered", _filtered(lines)),
+        _because("open_start", _open_starts(lines)),
         _because(
             "newer_version",
             newer.groupBy(*_LIFE).agg(F.count(F.lit(1)).alias("lines")),
@@ -109,6 +113,19 @@ def _filtered(lines: DataFrame) -> DataFrame:
     """The subscriptions with filters, each where its node first said so."""
     said = lines.where((F.col("kind") == "subscribed") & F.col("filters").isNotNull())
     return said.groupBy("run_id", "node_id", "topic").agg(F.min("incarnation").alias("incarnation"))
+
+
+def _open_starts(lines: DataFrame) -> DataFrame:
+    """The subscriptions that began at a start of which parts were to be loaded, and were not."""
+    told = lines.where(F.col("kind").isin("subscribed", "start_loaded"))
+    return (
+        told.groupBy("run_id", "node_id", "topic")
+        .agg(
+            F.max_by(is_whole(), place()).alias("_whole"),
+            F.max("incarnation").alias("incarnation"),
+        )
+        .where("not _whole")
+    )
 
 
 def _asked(lines: DataFrame) -> DataFrame:

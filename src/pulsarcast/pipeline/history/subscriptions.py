@@ -6,11 +6,11 @@ periods, each with the frontier at which it began; most have exactly one.
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from pulsarcast.pipeline.history.lives import harms
-from pulsarcast.pipeline.history.places import END_OF_LIFE, PAIR, of_kind
+from pulsarcast.pipeline.history.places import END_OF_LIFE, PAIR, is_within, of_kind, place
 
 _MARKS = "array<struct<publisher:string,epoch:bigint,number:bigint>>"
 
@@ -20,7 +20,8 @@ def periods(lines: DataFrame) -> DataFrame:
 
     `to_incarnation` and `to_seq` are null while it is open; a period that ended with its node's
     disk ends at `END_OF_LIFE`, and has no `end` frontier: nobody could say it any more. One that
-    is `filtered` is due only what matches: which events that are is in no trace.
+    is `filtered` is due only what matches: which events that are is in no trace. So is what is due
+    to one whose start was never loaded whole.
     """
     in_order = Window.partitionBy(*PAIR).orderBy("incarnation", "seq")
     was_in = F.coalesce(F.lag("begins").over(in_order), F.lit(False))
@@ -29,7 +30,7 @@ def periods(lines: DataFrame) -> DataFrame:
     following = {
         name: F.lead(name).over(in_order) for name in ("incarnation", "seq", "ended", "marks")
     }
-    return (
+    found = (
         turns.select(
             *PAIR,
             "begins",
@@ -60,6 +61,40 @@ def periods(lines: DataFrame) -> DataFrame:
             "filtered",
         )
     )
+    return _with_all_of_the_start(lines, found)
+
+
+def _with_all_of_the_start(lines: DataFrame, found: DataFrame) -> DataFrame:
+    """Periods with what the node said later of where they start."""
+    key = [*PAIR, "period"]
+    said = of_kind(lines, "subscribed", "start_loaded").select(
+        *PAIR,
+        place().alias("_at"),
+        F.when(F.col("kind") == "start_loaded", F.col("start")).alias("_more"),
+        is_whole().alias("_whole"),
+    )
+    begin = place("from_incarnation", "from_seq")
+    within = (F.col("_at") == begin) | is_within(
+        F.col("_at"), begin, place("to_incarnation", "to_seq")
+    )
+    loaded = (
+        found.join(said, [*PAIR], how="inner")
+        .where(within)
+        .groupBy(*key)
+        .agg(F.flatten(F.collect_list("_more")).alias("_more"), F.bool_or("_whole").alias("_whole"))
+    )
+    return (
+        found.join(loaded, key, how="left")
+        .withColumn("start", F.concat("start", "_more"))
+        .withColumn("filtered", F.col("filtered") | ~F.col("_whole"))
+        .drop("_more", "_whole")
+    )
+
+
+def is_whole() -> Column:
+    """Of a line that says where a subscription starts: whether it says the last of it."""
+    in_parts = F.coalesce(F.col("in_parts"), F.lit(False))
+    return F.when(F.col("kind") == "subscribed", ~in_parts).otherwise(F.col("whole"))
 
 
 def _turns(lines: DataFrame) -> DataFrame:

@@ -68,7 +68,7 @@ class ContentTopic:
         dht: Kademlia,
         resumed: Resumed | None = None,
     ) -> None:
-        frontier, log_index, cursor = (None, 0, 0) if resumed is None else resumed
+        frontier, log_index, cursor, _ = (None, 0, 0, {}) if resumed is None else resumed
         self._context = context
         self._turn = context.turn
         self._spaces = spaces

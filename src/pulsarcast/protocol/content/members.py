@@ -102,7 +102,7 @@ class Members:
 
     def answer(self, sender: PeerId, message: CompareContent, topic: Topic | None) -> None:
         """A content subscriber asks for the events that it lacks."""
-        if topic is None or not topic.started or topic.comparing.lacks_start:
+        if topic is None or not topic.knows_start:
             self._turn.send(sender, _no_member(message))
             return
         token = self._token(topic)

@@ -232,14 +232,10 @@ class DisseminationTree:
         self.turn.cancel(self._start_timer)
         if not self.open and not self.leaving:
             wait_s = 2 * self.parameters.join_timeout_s
-            so_far = self.owner.digest()
-            self._start_timer = self.turn.after(wait_s, lambda: self._check_start(so_far))
+            self._start_timer = self.turn.after(wait_s, self._check_start)
 
-    def _check_start(self, so_far: bytes) -> None:
-        if self.owner.digest() != so_far:
-            # A long one, and still coming.
-            self._expect_start()
-        elif not self.open:
+    def _check_start(self) -> None:
+        if not self.open:
             self.look_elsewhere()
 
     @property

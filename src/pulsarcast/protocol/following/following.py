@@ -40,6 +40,8 @@ from pulsarcast.protocol.topic.halts import TwoCertificates
 from pulsarcast.protocol.topic.handovers import HANDOVER, restore_handover
 from pulsarcast.protocol.topic.life import NO_REASON, OWN, READ, FollowReason, Life, Stage, Step
 from pulsarcast.protocol.topic.published_requests import topic_of_request
+from pulsarcast.protocol.topic.starting import TABLE as STARTS
+from pulsarcast.protocol.topic.starting import Missing, missing_of
 from pulsarcast.protocol.topic.state import Resumed
 from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.protocol.topic.versions import Versions
@@ -240,7 +242,8 @@ class Following:
             if not self._is_subscribing(topic, subscribing):
                 return
             life.subscribing = None
-            self.turn.trace(trace.Subscribed(topic.id, start))
+            in_parts = bool(topic.frontier.missing)
+            self.turn.trace(trace.Subscribed(topic.id, start, in_parts=in_parts))
             for mark in retired:
                 self.turn.trace(trace.Retired(topic.id, mark.publisher, mark.epoch, mark.retired))
             topic.log.subscribe(cursor)
@@ -401,20 +404,31 @@ class Following:
         self.followed.life(topic.id).step(Step.STARTED)
         retired = self.handing_in.retire_own(topic)
         self._links_changed(topic.id)
-        start = _start_of(topic.frontier.marks())
+        start, in_parts = _start_of(topic.frontier.marks()), bool(topic.frontier.missing)
 
         def synced() -> None:
             # Traced once the disk knows: after a crash before that, there is no subscription.
             if not self.followed.is_current(topic):
                 return
             if topic.subscribed:
-                self.turn.trace(trace.Subscribed(topic.id, start))
+                self.turn.trace(trace.Subscribed(topic.id, start, in_parts=in_parts))
             self._run_on_start(topic.id)
 
         self.handing_in.hand_in_missing(topic)
         self._wait_for_own(topic)
         head = self.handing_in.begin(topic)
         self.turn.persist(*retired, *self._rows(topic.id), *head, then=synced)
+
+    def loaded(self, topic: Topic, marks: list[MarkState], writes: list[Write]) -> None:
+        """More of a subscription's start frontier is known."""
+        start = tuple(Mark(mark.publisher, mark.epoch, mark.floor) for mark in marks)
+        said = trace.StartLoaded(topic.id, start, whole=not topic.frontier.missing)
+
+        def synced() -> None:
+            if topic.subscribed and self.followed.is_current(topic):
+                self.turn.trace(said)
+
+        self.turn.persist(*writes, then=synced)
 
     def _wait_for_own(self, topic: Topic) -> None:
         """In causal order the node's next event follows its last one, which has to come first."""
@@ -453,6 +467,7 @@ class Following:
         forgotten = topic.requests.forget() + topic.handovers.forget()
         if topic.barrier is not None:
             forgotten += topic.barrier.forget()
+        forgotten += topic.loader.forget()
         marks = topic.frontier.marks()
         self._forget_later(topic.id, topic.versions.first.root_peer, marks, forgotten)
 
@@ -537,6 +552,7 @@ class Following:
     def restore(self, disk: OnDisk) -> None:
         """Follow again, after a restart, the topics on the disk."""
         cursors, requests = disk.rows("cursor"), disk.rows("request")
+        starts = missing_of(disk.rows(STARTS).items())
         for key, value in disk.rows("follow").items():
             cid = Cid(key)
             versions = self.descriptors.get(cid)
@@ -544,15 +560,21 @@ class Following:
                 continue
             reasons = FollowReason(value[0])
             self.followed.lives[cid] = Life(Stage.MEMBER, reasons)
-            frontier = Frontier(disk.marks.get(cid, []))
+            missing = starts.get(cid, Missing({}, {}))
+            marks, list_max = disk.marks.get(cid, []), self.parameters.frontier_list
+            frontier = Frontier(marks, missing.digests, list_max)
             cursor = int.from_bytes(cursors.get(key, b""), "big")
-            self._build(versions, reasons, Resumed(frontier, disk.logs.get(cid, 0), cursor))
+            resumed = Resumed(frontier, disk.logs.get(cid, 0), cursor, missing.roots)
+            self._build(versions, reasons, resumed)
             self.descriptors.follow(versions)
         for key, value in requests.items():
             held = self.followed.get(topic_of_request(key))
             if held is not None:
                 held.requests.restore(key, value)
         self._restore_heads(disk.rows(HEADS))
+        for key in disk.rows(STARTS):
+            if Cid(key[:CID_BYTES]) not in self.topics:
+                self.turn.persist(DropState(STARTS, key))
         for cid in {**disk.logs, **disk.marks}:
             # Only a member has a log, or marks of other publishers.
             marks = disk.marks.get(cid, [])

@@ -386,7 +386,7 @@ class Fetching:
         self.retired[source] = 0
         self._wait_for(self._members[0])
         mark = MarkState(*source, 0, 0, None)
-        self._turn.send(self._members[0], FrontierPage(self.topic, (mark,), True, False))
+        self._turn.send(self._members[0], FrontierPage(self.topic, (mark,), answer=True))
 
     def receive_marks(self, sender: PeerId, message: FrontierPage) -> None:
         """A member says how far numberings are retired."""

@@ -291,6 +291,14 @@ class EpochFencing:
         if own is not None and self.numberings.is_used_since_start(topic.id, own[0]):
             topic.sharing.ask_about(parent, self.turn.me, own[0])
 
+    def published_in(self, topic: Cid) -> list[tuple[PeerId, int]]:
+        """The node's numberings in a topic of which it remembers how far they go."""
+        last = self.numberings.last_of(topic)
+        epochs = dict.fromkeys(self.outside.retired(topic))
+        if last is not None:
+            epochs[last[0]] = None
+        return [(self.turn.me, epoch) for epoch in epochs]
+
     def saw_own_event(self, event: EventDescriptor, sender: PeerId) -> None:
         """An event has come that the node's key signed and its frontier does not hold."""
         if self.numberings.remembers(event):

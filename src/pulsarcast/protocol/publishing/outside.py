@@ -232,7 +232,7 @@ class OutsidePublishing:
         if offer.member is not None:
             # Forgotten until it answers: a silent member is not asked twice.
             offer.shown_to, offer.member = offer.member, None
-            page = FrontierPage(topic, self._marks(topic, offer), True, False)
+            page = FrontierPage(topic, self._marks(topic, offer), answer=True)
             self.turn.send(offer.shown_to, page)
         else:
             self._relays.pop(topic, None)
@@ -328,15 +328,14 @@ class OutsidePublishing:
             if not numbers:
                 del offer.events[source]
         question = offer.question
-        if question is not None and not message.more:
+        if question is not None:
             offer.question = None
         if not offer.events and offer.question is None:
             self._end(message.topic)
         if question is not None:
             epoch, then = question
             ours = [mark for mark in message.marks if mark[:2] == (self.turn.me, epoch)]
-            if ours or not message.more:
-                then(max((max((mark.high, *mark.beyond)) for mark in ours), default=0))
+            then(max((max((mark.high, *mark.beyond)) for mark in ours), default=0))
 
     def _handed_in(self, offer: _Offer, cid: Cid) -> None:
         offer.count -= 1

@@ -13,13 +13,14 @@ from pulsarcast.model.certificates import check_certificate
 from pulsarcast.model.errors import RemoteError, Verdict
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.protocol.limits import STEPS_MAX
 from pulsarcast.protocol.topic.equivocation import Equivocation
 from pulsarcast.protocol.topic.handovers import Handovers
 from pulsarcast.protocol.topic.state import TopicState
 
 PARKED_MAX = 64
-"""Bounds the events of one topic that wait in memory for an unknown version. An event that is
-dropped is fetched again after the next comparison of frontiers."""
+"""Bounds the events of one topic that wait in memory for an unknown version, or for a part of the
+start frontier. An event that is dropped is fetched again after the next comparison of frontiers."""
 
 Gap: TypeAlias = tuple[int, int]
 """The first and the last of the numbers that are missing before an event."""
@@ -51,6 +52,12 @@ class WantsVersion(NamedTuple):
     version: Cid
 
 
+class WantsStart(NamedTuple):
+    """The event may be from before the start: that part of the start frontier is missing."""
+
+    part: bytes
+
+
 class Unproven(NamedTuple):
     """The event came without its certificate: other members hold it with one."""
 
@@ -63,7 +70,7 @@ class Void(NamedTuple):
     error: RemoteError
 
 
-Stopped: TypeAlias = Ignored | WantsVersion | Unproven | Void
+Stopped: TypeAlias = Ignored | WantsVersion | WantsStart | Unproven | Void
 
 
 class Accepted(NamedTuple):
@@ -92,19 +99,25 @@ class Arrivals:
         self._causal = state.causal
         self._equivocation = equivocation
         self._handovers = handovers
-        self._parked: dict[Cid, list[Arrival]] = {}
-        """Events that wait for a version, by that version."""
+        self._parked: dict[bytes, list[Arrival]] = {}
+        """Events that wait, by what they wait for: the CID of a version, or the name of a part of
+        the start frontier, which is shorter."""
         self.parked_count = 0
 
     def judge(self, arrival: Arrival) -> Stopped | None:
         """Why an event cannot be placed; None: it can. A forbidden event raises RemoteError."""
         event, certificate = arrival.event, arrival.certificate
+        missing = self.missing_start(event)
+        if missing is not None:
+            self._park(arrival, missing)
+            return WantsStart(missing)
         if self._equivocation.knows(event, certificate):
             return Ignored.DUPLICATE
         if self._frontier.is_full(event.numbered_by, *event.sequence):
             return Ignored.TOO_FAR_AHEAD
         if event.version not in self._versions.by_cid:
-            return self._park(arrival)
+            is_first = self._park(arrival, event.version)
+            return WantsVersion(event.version) if is_first else Ignored.PARKED
         if self._state.is_sequenced:
             stopped = self.prove(event, certificate)
             if stopped is not None:
@@ -124,6 +137,10 @@ class Arrivals:
             except RemoteError as error:
                 return Void(error)
         return None
+
+    def missing_start(self, event: EventDescriptor) -> bytes | None:
+        """The missing part of the start frontier that says whether the event is due, if any."""
+        return self._frontier.missing_at(event.numbered_by, event.sequence.epoch)
 
     def prove(self, event: EventDescriptor, certificate: bytes) -> Stopped | None:
         """Require a certificate, if several sequencers agree on the order.
@@ -149,20 +166,32 @@ class Arrivals:
             self._state.certificates[event.cid] = certificate
         return Accepted(gap) if is_next else HeldBack(gap)
 
-    # Unknown versions.
+    # Events that cannot be judged yet.
 
-    def _park(self, arrival: Arrival) -> Stopped:
-        """Keep an event in memory until the version that it names is known."""
+    def _park(self, arrival: Arrival, until: bytes) -> bool:
+        """Keep an event in memory until a version or a part of the start frontier is known.
+
+        Whether it is the first that waits for that. One without room is fetched again later.
+        """
+        is_first = until not in self._parked
         if self.parked_count >= PARKED_MAX:
-            return Ignored.PARKED
+            return False
         self.parked_count += 1
-        version = arrival.event.version
-        is_first = version not in self._parked
-        self._parked.setdefault(version, []).append(arrival)
-        return WantsVersion(version) if is_first else Ignored.PARKED
+        self._parked.setdefault(until, []).append(arrival)
+        return is_first
 
     def unpark(self, version: Cid) -> list[Arrival]:
         """A version became known, or will not: the events that waited for it, in their order."""
-        parked = self._parked.pop(version, [])
-        self.parked_count -= len(parked)
+        parked = self._unpark(version)
         return parked if version in self._versions.by_cid else []
+
+    def unpark_started(self) -> list[Arrival]:
+        """The events of parts of the start frontier that are missing no longer."""
+        missing = self._frontier.missing
+        parts = [until for until in self._parked if len(until) <= STEPS_MAX]
+        return [each for part in parts if part not in missing for each in self._unpark(part)]
+
+    def _unpark(self, until: bytes) -> list[Arrival]:
+        parked = self._parked.pop(until, [])
+        self.parked_count -= len(parked)
+        return parked

@@ -53,13 +53,6 @@ class Comparing:
         self._urgent.pop(peer, None)
         self._sharing.lost(peer)
 
-    def starts_at(self, sender: PeerId, message: FrontierPage) -> bool:
-        """Whether a keeper starts at the frontier that a neighbour shows."""
-        if not self.lacks_start or message.parts or sender not in self._links:
-            return False
-        self.lacks_start = message.more
-        return True
-
     def knows(self, peer: PeerId) -> bool:
         """Whether a peer is a neighbour, or a member that the node has heard of."""
         known = self._known
@@ -70,7 +63,7 @@ class Comparing:
         since_s = self._urgent.get(sender)
         urgent = since_s is not None and now_s - since_s < URGENT_S
         patience_s = 0.0 if urgent else PATIENCE_S + 3 * self._known.round_trip_s
-        if not urgent or not (message.more or message.parts):
+        if not urgent or not message.parts:
             self._urgent.pop(sender, None)
         is_known = sender in self._links or sender in self._known.lazy
         marks = message.marks if is_known else message.marks[:VISITOR_MARKS_MAX]

@@ -3,15 +3,17 @@
 A frontier has a mark per publisher and epoch: the highest gapless number with its CID, and the
 numbers beyond it. Two nodes compare frontiers by hash first, then by the hashes of their parts. A
 frontier, never a clock, tells duplicates, gaps, and events from before the subscription.
+
+A subscription starts at a frontier of which the node may know the hash alone. It loads the parts
+later; until then no event of a part that is missing can be judged.
 """
 
-from collections.abc import Iterable, Iterator
-from hashlib import blake2b
+from collections.abc import Iterable, Iterator, Mapping
 
 from pulsarcast.model.ids import Cid, PeerId
-from pulsarcast.protocol.limits import PART_DIGEST_BYTES
+from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import MarkState
-from pulsarcast.protocol.topic.hash_tree import HashTree, place_of
+from pulsarcast.protocol.topic.hash_tree import HashTree, leaf_of, place_of
 
 Source = tuple[PeerId, int]
 """A numbering: one publisher in one epoch."""
@@ -42,13 +44,18 @@ class _Mark:
 class Frontier:
     """The marks of one topic."""
 
-    def __init__(self, marks: Iterable[MarkState] = ()) -> None:
+    def __init__(
+        self,
+        marks: Iterable[MarkState] = (),
+        missing: Mapping[bytes, bytes] | None = None,
+        list_max: int = Parameters().frontier_list,
+    ) -> None:
         self._marks: dict[Source, _Mark] = {}
-        self._tree = HashTree()
-        self._sources: dict[bytes, Source] = {}
-        """By their places in the tree."""
+        self._tree = HashTree(list_max)
         self._changed: set[Source] = set()
         """What the tree has not heard of."""
+        for steps, digest in (missing or {}).items():
+            self._tree.miss(steps, digest)
         for mark in marks:
             self.adopt(mark)
 
@@ -119,6 +126,7 @@ class Frontier:
         self.adopt(state._replace(floor=state.high, beyond=()))
         if ours is not None:
             mark = self._marks[source]
+            mark.retired = max(mark.retired, ours.retired)
             mark.beyond = {n: cid for n, cid in ours.beyond.items() if n > mark.high}
             mark.close_up()
 
@@ -180,25 +188,61 @@ class Frontier:
         """The parts of a part in which a peer holds other numbers, by its hashes."""
         return self._hashed().differing(part, theirs)
 
-    def is_small(self, part: bytes, most: int) -> bool:
-        """Whether a part has at most so many marks."""
-        return self._hashed().is_small(part, most)
+    def is_small(self, part: bytes) -> bool:
+        """Whether a part has so few marks that they are shown rather than compared."""
+        return self._hashed().is_small(part)
 
     def marks_in(self, part: bytes) -> list[MarkState]:
         """The marks of a part."""
-        sources = sorted(self._sources[place] for place in self._hashed().below(part))
-        return [self._state(source, self._marks[source]) for source in sources]
+        return sorted(self._hashed().marks_in(part))
+
+    def snapshot(self) -> HashTree:
+        """The frontier as it is now."""
+        return self._hashed().snapshot()
 
     def _hashed(self) -> HashTree:
+        tree, waiting = self._tree, set[Source]()
         for source in self._changed:
-            mark, numbering = self._marks[source], source[0] + source[1].to_bytes(8, "big")
-            place = place_of(numbering)
-            beyond = ",".join(map(str, sorted(mark.beyond)))
-            held = f"/{mark.high}/{beyond}".encode()
-            self._sources[place] = source
-            self._tree.put(place, blake2b(numbering + held, digest_size=PART_DIGEST_BYTES).digest())
-        self._changed.clear()
-        return self._tree
+            place = place_of(*source)
+            if tree.missing_at(place) is None:
+                tree.put(place, leaf_of(self._state(source, self._marks[source])))
+            else:
+                waiting.add(source)
+        self._changed = waiting
+        return tree
+
+    # The parts that are missing.
+
+    @property
+    def missing(self) -> Mapping[bytes, bytes]:
+        """The hashes of the parts that are not loaded, by name."""
+        return self._tree.missing
+
+    def missing_at(self, publisher: PeerId, epoch: int) -> bytes | None:
+        """The missing part that a numbering is in, if it is in one."""
+        missing = self._tree.missing
+        return self._tree.missing_at(place_of(publisher, epoch)) if missing else None
+
+    def is_known(self, part: bytes) -> bool:
+        """Whether the hashes of the parts of a part, or its marks, are loaded."""
+        return self._tree.missing_at(part) is None
+
+    def miss(self, part: bytes, digest: bytes) -> None:
+        """A part with this hash is where the node starts; it has to be loaded."""
+        if part not in self._tree.missing:
+            held = self._tree.marks_in(part)
+            self._changed.update((mark.publisher, mark.epoch) for mark in held)
+        self._tree.miss(part, digest)
+
+    def load(
+        self, rows: Iterable[tuple[bytes, bytes]], marks: Iterable[MarkState]
+    ) -> list[MarkState]:
+        """Load missing parts, and begin at their marks; returns these. Others change nothing."""
+        leaves = {place_of(mark.publisher, mark.epoch): leaf_of(mark) for mark in marks}
+        loaded = [leaf.mark for leaf in self._tree.load(rows, leaves)]
+        for mark in loaded:
+            self.begin_at(mark)
+        return loaded
 
     @staticmethod
     def _state(source: Source, mark: _Mark) -> MarkState:

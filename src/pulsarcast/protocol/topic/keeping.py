@@ -4,7 +4,7 @@ An event takes its number in the frontier when it is accepted, not when it is sy
 must find it there. A void event takes its number too (docs/spec/pulsarcast.md, Receive).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Protocol
 
 from pulsarcast.model.errors import RemoteError
@@ -22,6 +22,9 @@ class KeepingOwner(Protocol):
 
     def arrived(self, event: EventDescriptor) -> None:
         """An event is on the disk."""
+
+    def began(self, publisher: PeerId, epoch: int) -> None:
+        """The first event of a numbering is here, and parts of the start are still missing."""
 
     def want_version(self, version: Cid, sender: PeerId) -> None:
         """The version whose sequencers are in force at an event's position is unknown."""
@@ -60,7 +63,7 @@ class Keeping:
             return
         if event.is_ordered and not self._may_count(event):
             return
-        mark = self._frontier.add(event.numbered_by, *event.sequence, event.cid)
+        mark = self._add(event)
         if _is_request(event) and not self._state.requests.is_first(event):
             self._state.context.counts["request_deduplicated"] += 1
             certificate = self._certificates.pop(event.cid, b"")
@@ -141,14 +144,13 @@ class Keeping:
         self.accept_waiting(event.numbered_by, event.sequence.epoch)
 
     def _take_number(self, event: EventDescriptor) -> None:
-        mark = self._frontier.add(event.numbered_by, *event.sequence, event.cid)
-        self._turn.persist(PutMark(self._state.id, mark))
+        self._turn.persist(PutMark(self._state.id, self._add(event)))
 
-    def start_at(self, marks: Iterable[MarkState]) -> None:
-        """Begin at a peer's frontier: the events that it covers are not due."""
-        for mark in marks:
-            self._frontier.begin_at(mark)
-            self.accept_waiting(mark.publisher, mark.epoch)
+    def _add(self, event: EventDescriptor) -> MarkState:
+        frontier, source = self._frontier, (event.numbered_by, event.sequence.epoch)
+        if frontier.missing and frontier.mark(*source) is None:
+            self._owner.began(*source)
+        return frontier.add(event.numbered_by, *event.sequence, event.cid)
 
 
 def _is_request(event: EventDescriptor) -> bool:

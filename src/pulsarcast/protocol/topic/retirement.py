@@ -59,12 +59,21 @@ class Retirement:
         retention = self._versions.current.retention
         return (retention.age_s, retention.count, retention.bytes) != (None, None, None)
 
-    def begin(self) -> None:
-        """At the start: events that a known version flushed lie before the start frontier."""
+    def begin(self) -> list[MarkState]:
+        """Events that a known version flushed lie before the start; returns what that changes.
+
+        Where a part of the start frontier is missing, that waits until it is loaded.
+        """
+        changed: list[MarkState] = []
         for version in self._versions.all():
             for mark in version.flushed:
-                self._frontier.retire(mark.publisher, mark.epoch, mark.number)
-                self._keeping.accept_waiting(mark.publisher, mark.epoch)
+                source = (mark.publisher, mark.epoch)
+                known = self._frontier.mark(*source)
+                is_new = known is None or known.retired < mark.number
+                if is_new and self._frontier.missing_at(*source) is None:
+                    changed.append(self._frontier.retire(*source, mark.number))
+                    self._keeping.accept_waiting(*source)
+        return changed
 
     def adopt(self, version: TopicDescriptor) -> None:
         """A newer version may flush, and change the retention."""
@@ -76,6 +85,8 @@ class Retirement:
 
     def retire(self, publisher: PeerId, epoch: int, number: int) -> None:
         """Events up to a number are gone for good: they count as delivered."""
+        if self._frontier.missing_at(publisher, epoch) is not None:
+            return
         self._turn.persist(PutMark(self._topic, self._retire_mark(publisher, epoch, number)))
         if self._versions.current.delivery_order is not DeliveryOrder.NONE:
             self._keeping.accept_waiting(publisher, epoch)

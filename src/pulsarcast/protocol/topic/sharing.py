@@ -1,8 +1,8 @@
 """Sharing: shows the node's frontier to peers, and sends them the events that they lack.
 
 Two members that differ compare the hashes of parts, down to those of few marks, and show only
-these. A frontier is shown in pages. A peer that is shown one fetches the events that it lacks. If
-asked, it shows its own in return, so that both sides learn (docs/spec/pulsarcast.md, Recover).
+these. A peer that is shown some fetches the events that it lacks. If asked, it shows its own in
+return, so that both sides learn (docs/spec/pulsarcast.md, Recover).
 """
 
 from collections.abc import Iterable
@@ -36,19 +36,15 @@ class Sharing:
         self._frontier = state.frontier
         self._compared: dict[PeerId, float] = {}
 
-    def show(self, peer: PeerId, *, answer: bool) -> None:
-        """Send the whole frontier; `answer` asks for the peer's."""
-        self._send_pages(peer, self._frontier.marks(), answer=answer)
-
     def compare(self, peer: PeerId) -> None:
         """Find out with a peer where the two frontiers differ."""
         self._compared.pop(peer, None)
         self._compared[peer] = self._turn.now
         while len(self._compared) > COMPARED_MAX:
             del self._compared[next(iter(self._compared))]
-        if self._frontier.is_small(b"", self._parameters.frontier_part):
-            self.show(peer, answer=True)
-        else:
+        if self._frontier.is_small(b""):
+            self._show(peer, self._frontier.marks(), answer=True)
+        elif self._frontier.is_known(b""):
             whole = FrontierPart(b"", self._frontier.digests(b""))
             self._turn.send(peer, CompareFrontiers(self._topic, (whole,)))
 
@@ -60,38 +56,50 @@ class Sharing:
 
     def compare_parts(self, peer: PeerId, parts: Iterable[FrontierPart]) -> None:
         """A peer compares: show small parts that differ, and compare the parts of others."""
-        small: list[bytes] = []
-        large: list[FrontierPart] = []
-        for part in parts:
-            for steps in self._frontier.differing(part.steps, part.digests):
-                if self._frontier.is_small(steps, self._parameters.frontier_part):
-                    small.append(steps)
-                else:
-                    large.append(FrontierPart(steps, self._frontier.digests(steps)))
-        if small:
-            self._send_pages(peer, self._marks_in(small), answer=True, parts=tuple(small))
-        for at in range(0, len(large), PARTS_MAX):
-            some = tuple(large[at : at + PARTS_MAX])
-            self._turn.send(peer, CompareFrontiers(self._topic, some))
+        differing = [
+            steps
+            for part in parts
+            if self._frontier.is_known(part.steps)
+            for steps in self._frontier.differing(part.steps, part.digests)
+        ]
+        self._show_parts(peer, differing, answer=True)
 
     def answer(self, peer: PeerId, message: FrontierPage, *, known: bool) -> None:
-        """A peer showed its frontier, and asks for the node's.
+        """A peer showed marks, and asks for the node's.
 
         A visitor gets only the numberings that it asked about.
         """
         if known and message.parts:
-            ours = self._marks_in(message.parts)
-        elif known and not _asks_only(message.marks):
-            ours = self._frontier.marks()
+            self._show_parts(peer, message.parts, answer=False)
+        elif not known or _asks_only(message.marks):
+            self._show(peer, self._marks_like(message.marks), answer=False)
+        elif self._frontier.is_small(b""):
+            self._show(peer, self._frontier.marks(), answer=False)
         else:
-            ours = self._marks_like(message.marks)
-        self._send_pages(peer, ours, answer=False, parts=message.parts)
+            self.compare(peer)
 
-    def _marks_in(self, parts: Iterable[bytes]) -> list[MarkState]:
-        """The marks of some parts, once each: a peer may name a part often, or one in another."""
-        named = dict.fromkeys(parts)
-        marks = (mark for part in named for mark in self._frontier.marks_in(part))
-        return list({(mark.publisher, mark.epoch): mark for mark in marks}.values())
+    def _show_parts(self, peer: PeerId, parts: Iterable[bytes], *, answer: bool) -> None:
+        """Show the marks of small parts, each once, and compare the parts of others."""
+        frontier, room = self._frontier, self._parameters.frontier_page
+        marks: dict[tuple[PeerId, int], MarkState] = {}
+        shown: list[bytes] = []
+        large: list[FrontierPart] = []
+        for part in dict.fromkeys(parts):
+            if not frontier.is_small(part):
+                if frontier.is_known(part):
+                    large.append(FrontierPart(part, frontier.digests(part)))
+                continue
+            these = {(mark.publisher, mark.epoch): mark for mark in frontier.marks_in(part)}
+            if shown and len(marks | these) > room:
+                self._show(peer, list(marks.values()), answer=answer, parts=tuple(shown))
+                marks, shown = {}, []
+            marks |= these
+            shown.append(part)
+        if shown:
+            self._show(peer, list(marks.values()), answer=answer, parts=tuple(shown))
+        for at in range(0, len(large), PARTS_MAX):
+            some = tuple(large[at : at + PARTS_MAX])
+            self._turn.send(peer, CompareFrontiers(self._topic, some))
 
     def _marks_like(self, marks: Iterable[MarkState]) -> list[MarkState]:
         ours = (self._frontier.mark(mark.publisher, mark.epoch) for mark in marks)
@@ -102,13 +110,13 @@ class Sharing:
         mark = self._frontier.mark(publisher, epoch) or MarkState(publisher, epoch, 0, 0, None)
         for peer in peers:
             if peer != self._turn.me:
-                self._send_pages(peer, [mark], answer=True)
+                self._show(peer, [mark], answer=True)
 
     def ask_about(self, peer: PeerId, publisher: PeerId, epoch: int) -> None:
         """Ask a peer for its mark of a numbering, showing nothing."""
-        self._send_pages(peer, [MarkState(publisher, epoch, 0, 0, None)], answer=True)
+        self._show(peer, [MarkState(publisher, epoch, 0, 0, None)], answer=True)
 
-    def _send_pages(
+    def _show(
         self,
         peer: PeerId,
         marks: list[MarkState],
@@ -116,13 +124,7 @@ class Sharing:
         answer: bool,
         parts: tuple[bytes, ...] = (),
     ) -> None:
-        size = self._parameters.frontier_page
-        pages = [marks[at : at + size] for at in range(0, len(marks), size)] or [[]]
-        for page in pages:
-            more = page is not pages[-1]
-            shown = tuple(map(_cut, page))
-            last = (answer, False, parts) if not more else (False, True, ())
-            self._turn.send(peer, FrontierPage(self._topic, shown, *last))
+        self._turn.send(peer, FrontierPage(self._topic, tuple(map(_cut, marks)), answer, parts))
 
     def lost(self, peer: PeerId) -> None:
         """A connection ended: when the peer comes back, the node compares with it at once."""

@@ -4,6 +4,8 @@ A part of a topic gets this state, the parts that it calls, and at most one narr
 names what it asks of the topic (docs/spec/pulsarcast.md, State).
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pulsarcast.model.ids import Cid
@@ -25,6 +27,8 @@ class Resumed(NamedTuple):
     frontier: Frontier
     log_index: int
     cursor: int
+    roots: Mapping[bytes, bytes] = MappingProxyType({})
+    """The hash of the frontier that each missing part is of."""
 
 
 class TopicState:
@@ -59,7 +63,8 @@ class TopicState:
         """Whether the start frontier is known, so that events beyond it are due."""
         self.ended = False
         """Whether the node is out of the overlay: nothing more may be written."""
-        self.frontier = Frontier() if frontier is None else frontier
+        list_max = context.parameters.frontier_list
+        self.frontier = Frontier(list_max=list_max) if frontier is None else frontier
         self.halted: TwoCertificates | None = None
         """Why the topic is halted, if it is."""
         self.requests = PublishedRequests(self.id)

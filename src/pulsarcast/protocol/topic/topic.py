@@ -19,8 +19,14 @@ from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.choosing import choose_overlay
 from pulsarcast.protocol.dissemination.overlay import CubeView, TreeView
-from pulsarcast.protocol.messages import CompareFrontiers, EventMessage, FrontierPage
-from pulsarcast.protocol.store import MarkState, PutMark
+from pulsarcast.protocol.messages import (
+    CompareFrontiers,
+    EventMessage,
+    FetchStart,
+    FrontierPage,
+    StartParts,
+)
+from pulsarcast.protocol.store import MarkState, PutMark, Write
 from pulsarcast.protocol.topic.arrivals import (
     Accepted,
     Arrival,
@@ -28,27 +34,27 @@ from pulsarcast.protocol.topic.arrivals import (
     Ignored,
     Unproven,
     Void,
+    WantsStart,
     WantsVersion,
 )
 from pulsarcast.protocol.topic.comparing import Comparing
 from pulsarcast.protocol.topic.equivocation import Equivocation, OwnEvents
 from pulsarcast.protocol.topic.flow import FlowControl
 from pulsarcast.protocol.topic.handovers import Handovers
+from pulsarcast.protocol.topic.hash_tree import EMPTY
 from pulsarcast.protocol.topic.keeping import Keeping
 from pulsarcast.protocol.topic.lag import Lag
 from pulsarcast.protocol.topic.log import TopicLog
 from pulsarcast.protocol.topic.recovery import Recovery
 from pulsarcast.protocol.topic.retirement import Retirement
 from pulsarcast.protocol.topic.sharing import Sharing
+from pulsarcast.protocol.topic.starting import StartGiver, StartLoader
 from pulsarcast.protocol.topic.state import Resumed, TopicState
 from pulsarcast.protocol.topic.versions import Versions
 from pulsarcast.protocol.topic.witnesses import Witnesses
 
 HOPS_MAX = 255
 """Bounds the hops that an event counts, to fit one byte; further hops stay at this number."""
-START_MARKS_MAX = 65_536
-"""Bounds the marks that a new subscriber accepts as its start frontier: a hostile parent could
-send pages without end."""
 
 
 class TopicOwner(Protocol):
@@ -56,6 +62,9 @@ class TopicOwner(Protocol):
 
     def started(self, topic: "Topic") -> None:
         """The subscription has its start frontier."""
+
+    def loaded(self, topic: "Topic", marks: list[MarkState], writes: list[Write]) -> None:
+        """More of the start frontier is known."""
 
     def resumed(self, topic: "Topic") -> None:
         """After a restart, the node knows the newest event of its log again, and may publish."""
@@ -82,6 +91,9 @@ class OwnNumberings(OwnEvents, Protocol):
     def agreed(self, topic: "Topic", parent: PeerId) -> None:
         """A new parent holds the same numbers as the node."""
 
+    def published_in(self, topic: Cid) -> Iterable[tuple[PeerId, int]]:
+        """The node's numberings in a topic from before it followed it."""
+
 
 class Topic:
     """One topic that the node is a member of."""
@@ -97,7 +109,7 @@ class Topic:
         subscribed: bool,
         resumed: Resumed | None = None,
     ) -> None:
-        frontier, log_index, cursor = (None, 0, 0) if resumed is None else resumed
+        frontier, log_index, cursor, roots = (None, 0, 0, {}) if resumed is None else resumed
         self.versions = versions
         self.id: Cid = versions.first.cid
         self.is_meta = versions.first.is_meta
@@ -124,6 +136,8 @@ class Topic:
         )
         self.lag = Lag(context, self.overlay)
         self.sharing = context.part(Sharing)(state)
+        self.giver = context.part(StartGiver)(state)
+        self.loader = context.part(StartLoader)(state, self.overlay, self, roots)
         self.flow = FlowControl(state, self.overlay, self.sharing)
         self.equivocation = context.part(Equivocation)(state, self.overlay, own)
         self.handovers = Handovers(state)
@@ -138,9 +152,6 @@ class Topic:
         self.awaited_own: Sequence | None = None
         """Causal order: the node's own last event from before it followed the topic. While it has
         not arrived, the node does not publish."""
-        self._start_peer: PeerId | None = None
-        """The peer that let the node in before it had a start frontier: its frontier is the start.
-        """
 
     @property
     def descriptor(self) -> TopicDescriptor:
@@ -156,6 +167,11 @@ class Topic:
     def started(self) -> bool:
         """Whether the subscription has its start frontier."""
         return self.state.started
+
+    @property
+    def knows_start(self) -> bool:
+        """Whether the node has all of its start frontier, and so knows what it holds."""
+        return self.started and not self.comparing.lacks_start and not self.frontier.missing
 
     @property
     def halted(self) -> Refusal | None:
@@ -207,7 +223,7 @@ class Topic:
             return False
         if from_start:
             drops = any(mark.floor > mark.retired for mark in self.frontier.marks())
-            return drops or self.comparing.lacks_start
+            return drops or self.comparing.lacks_start or bool(self.frontier.missing)
         return self.lacks_start and not self.overlay.children
 
     @property
@@ -233,41 +249,42 @@ class Topic:
         self.heartbeat.timer.stop()
         self.recovery.stop()
         self.retirement.stop()
+        self.loader.stop()
         self.owner.stopped(self)
 
     def attached(self, parent: PeerId | None, digest: bytes | None) -> None:
         """The node has a place in the overlay: catch up, or learn the start frontier."""
         if not self.started:
-            self._start_peer = parent
+            self.loader.expect(parent)
             if parent is None:
                 self._complete_start()
-        elif parent is not None and digest != self.digest():
+            return
+        self.loader.go_on()
+        if parent is not None and digest != self.digest():
             self.context.counts["catch_up"] += 1
             self.comparing.catch_up(parent, self.turn.now)
         elif parent is not None:
             self.own.agreed(self, parent)
 
     def _complete_start(self) -> None:
-        """The start frontier is complete: from here on every event is due."""
+        """The start frontier is known, or its hash: from here on every event is due."""
         self.state.started = True
-        self._start_peer = None
         self.retirement.begin()
-        self._persist_marks()
+        marks = (PutMark(self.id, mark) for mark in self.frontier.marks())
+        self.turn.persist(*marks, *self.loader.moved())
         self.owner.started(self)
         self.overlay.let_in()
-
-    def _persist_marks(self) -> None:
-        self.turn.persist(*(PutMark(self.id, mark) for mark in self.frontier.marks()))
 
     def welcome(self, child: PeerId, *, fresh: bool) -> None:
         """A child was taken in: a `fresh` one has no start frontier yet, and gets the node's.
 
         A keeper without a start asks for the child's, unless the child starts at the keeper's.
         """
-        asks = self.comparing.lacks_start and not fresh
-        self.comparing.lacks_start = asks
-        if fresh or asks:
-            self.sharing.show(child, answer=asks)
+        if fresh:
+            self.comparing.lacks_start = False
+            self.giver.give(child)
+        elif self.comparing.lacks_start:
+            self.loader.ask(child)
 
     def lost_touch(self) -> None:
         """The node's parent is silent or lost."""
@@ -287,8 +304,7 @@ class Topic:
     def lost(self, peer: PeerId) -> None:
         """A connection ended."""
         self.comparing.lost(peer)
-        if peer == self._start_peer:
-            self._start_peer = None
+        self.loader.lost(peer)
         self.overlay.lost(peer)
         self.flow.look_again()
         self.heartbeat.lost(peer)
@@ -329,6 +345,10 @@ class Topic:
                 return
             case WantsVersion(version):
                 self.owner.want_version(self, version, sender)
+                return
+            case WantsStart(part):
+                self.context.counts["start_awaited"] += 1
+                self.loader.want(part)
                 return
             case Unproven(missing):
                 self.recovery.gap(numbered_by, epoch, missing, sender)
@@ -373,7 +393,10 @@ class Topic:
 
     def unpark(self, version: Cid) -> None:
         """A version became known, or will not: judge the events that waited for it again."""
-        for event, sender, hops, certificate, via_overlay in self.arrivals.unpark(version):
+        self._receive_again(self.arrivals.unpark(version))
+
+    def _receive_again(self, arrivals: Iterable[Arrival]) -> None:
+        for event, sender, hops, certificate, via_overlay in arrivals:
             try:
                 self.receive(event, sender, hops, certificate, via_overlay=via_overlay)
             except RemoteError as error:
@@ -399,58 +422,111 @@ class Topic:
         return self.frontier.digest()
 
     def differs_from(self, peer: PeerId) -> None:
-        """A neighbour's frontier differs from the node's: show it the node's."""
-        if self.started:
+        """A neighbour's frontier differs from the node's: find out where."""
+        if self.comparing.lacks_start and peer in self.overlay.links:
+            self.loader.ask(peer)
+        elif self.started:
             self.sharing.compare_now_and_then(peer)
 
     def compare_parts(self, sender: PeerId, message: CompareFrontiers) -> None:
         """A member asks where its frontier and the node's differ."""
         if not self.started or not self.comparing.knows(sender):
             return
-        if self.comparing.lacks_start:
-            self.sharing.show(sender, answer=True)
+        if self.comparing.lacks_start and sender in self.overlay.links:
+            self.loader.ask(sender)
         else:
             self.sharing.compare_parts(sender, message.parts)
 
     def receive_page(self, sender: PeerId, message: FrontierPage) -> None:
-        """A peer shows a page of its frontier: start there, or fetch the missing events."""
+        """A peer shows marks of its frontier: fetch the missing events."""
         if not self.started:
-            if sender == self._start_peer:
-                self._take_start_page(message)
             return
-        is_part = message.more or bool(message.parts)
-        self.own.heard(self.id, sender, message.marks, more=is_part)
+        self.own.heard(self.id, sender, message.marks, more=bool(message.parts))
         claimed = self.equivocation.claimed_otherwise(message.marks)
         if claimed is not None:
             self.recovery.look_at(sender, claimed)
-        if self.comparing.starts_at(sender, message):
-            self._start_late(sender, message)
         shown = self.comparing.consider(sender, message, self.turn.now)
-        self.recovery.compare(sender, shown.marks, patience_s=shown.patience_s)
+        self._compare(sender, shown.marks, patience_s=shown.patience_s)
         if message.answer:
             self.sharing.answer(sender, message, known=self.comparing.knows(sender))
 
-    def _start_late(self, sender: PeerId, message: FrontierPage) -> None:
-        """A keeper starts at a neighbour's frontier: the other neighbours were told of less."""
-        self.keeping.start_at(message.marks)
-        self._persist_marks()
-        if not message.more:
+    def _compare(self, sender: PeerId, marks: Iterable[MarkState], *, patience_s: float) -> None:
+        """Fetch what a peer's marks show and the node lacks, where it knows what it lacks."""
+        known = list[MarkState]()
+        for mark in marks:
+            missing = self.frontier.missing_at(mark.publisher, mark.epoch)
+            if missing is None:
+                known.append(mark)
+            else:
+                self.loader.want(missing)
+        self.recovery.compare(sender, known, patience_s=patience_s)
+
+    # The start frontier.
+
+    def give_start(self, sender: PeerId, message: FetchStart) -> None:
+        """A member asks for parts of the frontier at which it starts, or for a start."""
+        if self.started and not self.comparing.lacks_start:
+            self.giver.serve(sender, message, known=self.comparing.knows(sender))
+
+    def receive_start(self, sender: PeerId, message: StartParts) -> None:
+        """A peer gives parts of the frontier at which the node starts."""
+        if not self.loader.is_awaited(sender):
+            return
+        try:
+            marks = self.loader.take(message)
+        except RemoteError:
+            if not self.started:
+                self.overlay.look_elsewhere()
+            raise
+        is_late, went_on = self.comparing.lacks_start, self.started
+        self.comparing.lacks_start = False
+        if went_on:
+            self._start_goes_on(marks)
+        elif not self._lacks_own():
+            self._complete_start()
+        else:
+            self.loader.moved()
+        for mark in marks:
+            self.keeping.accept_waiting(mark.publisher, mark.epoch)
+        self._receive_again(self.arrivals.unpark_started())
+        # Events that the giver holds beyond a gap are due, and so are those of the gap.
+        self._compare(sender, marks, patience_s=0.0)
+        if is_late:
+            # The other neighbours were told of less.
             for peer in self.overlay.links:
                 if peer != sender:
-                    self.sharing.show(peer, answer=False)
+                    self.sharing.compare(peer)
+        elif went_on and marks and not self.frontier.missing and self.overlay.upstream is not None:
+            # What was shown meanwhile of the parts that were missing was not compared.
+            self.comparing.catch_up(self.overlay.upstream, self.turn.now)
 
-    def _take_start_page(self, message: FrontierPage) -> None:
-        """Take a page of the start frontier, which is the parent's frontier."""
-        if len(self.frontier) + len(message.marks) > START_MARKS_MAX:
-            self.overlay.look_elsewhere()
-            raise RemoteError("a start frontier without end", code=Rejection.TOO_MANY)
-        self.keeping.start_at(message.marks)
-        if not message.more:
-            self._complete_start()
-        # Events that the parent holds beyond a gap are due, and so are those of the gap.
-        self.recovery.compare(self.overlay.upstream or self.turn.me, message.marks, patience_s=0.0)
+    def _lacks_own(self) -> bool:
+        """Whether the node cannot tell yet how far its own numberings go."""
+        missing = [self.frontier.missing_at(*each) for each in self.own.published_in(self.id)]
+        for part in missing:
+            if part is not None:
+                self.loader.want(part)
+        return any(part is not None for part in missing)
+
+    def _start_goes_on(self, marks: Iterable[MarkState]) -> None:
+        started = [self.frontier.mark(mark.publisher, mark.epoch) for mark in marks]
+        changed = [mark for mark in started if mark is not None] + self.retirement.begin()
+        writes = [PutMark(self.id, mark) for mark in changed]
+        self.owner.loaded(self, changed, [*writes, *self.loader.moved()])
+
+    def start_alone(self) -> None:
+        """Nobody has a frontier: what is missing starts at nothing."""
+        self.context.counts["start_alone"] += 1
+        for part in list(self.frontier.missing):
+            self.frontier.miss(part, EMPTY)
+        self._start_goes_on(())
+        self._receive_again(self.arrivals.unpark_started())
 
     # Asked by parts that timers or the disk wake.
+
+    def began(self, publisher: PeerId, epoch: int) -> None:
+        """A numbering begins of which the start frontier, as far as it is loaded, has none."""
+        self.owner.loaded(self, [MarkState(publisher, epoch, 0, 0, None)], [])
 
     def arrived(self, event: EventDescriptor) -> None:
         """An event is on the disk."""

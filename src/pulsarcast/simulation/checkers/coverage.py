@@ -57,6 +57,14 @@ def check_coverage(
     return coverage
 
 
+def check_starts(observer: Observer, living: Collection[int]) -> None:
+    """In the end every node that is up has all of its start, and so knows what is due to it."""
+    for book in observer.books.values():
+        for node, subscription in book.subscriptions.items():
+            if node in living and not subscription.is_whole:
+                observer.findings.add("open_start", f"node {node}, topic {book.name}")
+
+
 def complete(observer: Observer, now_s: float) -> bool:
     """Whether everything due has been delivered by now."""
     if _all_delivered(observer):
@@ -73,6 +81,8 @@ def _all_delivered(observer: Observer) -> bool:
             for node, subscription in book.subscriptions.items():
                 if subscription.filtered:
                     continue
+                if not subscription.tells(stream):
+                    return False
                 start = subscription.start_in(stream)
                 if stream.got_between(node, start, high) < stream.published_between(start, high):
                     return False
@@ -86,6 +96,8 @@ def _check_stream(
     missing: dict[int, list[Subscription]] = {}
     for node, subscription in stream.book.subscriptions.items():
         if subscription.filtered:
+            continue
+        if not subscription.tells(stream):
             continue
         start, high = subscription.start_in(stream), stream.high
         due = stream.published_between(start, high)
@@ -142,7 +154,9 @@ def _check_numbers(observer: Observer, stream: Stream, findings: Findings) -> No
 def _due_to(stream: Stream, number: int) -> int:
     """How many subscriptions this event is due to."""
     return sum(
-        not subscription.filtered and subscription.start_in(stream) < number
+        not subscription.filtered
+        and subscription.tells(stream)
+        and subscription.start_in(stream) < number
         for subscription in stream.book.subscriptions.values()
     )
 

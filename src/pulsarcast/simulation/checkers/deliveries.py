@@ -36,6 +36,9 @@ def judge(
     if subscription is None:
         findings.add("not_subscribed", f"{_what(index, record)} without a subscription")
         return None
+    if stream.home != index and not subscription.tells(stream):
+        findings.add("before_start", f"{_what(index, record)} and no start of its numbering")
+        return None
     got = stream.room_for(index, number, subscription.start_in(stream))
     mark = got[number]
     if mark == BEFORE:

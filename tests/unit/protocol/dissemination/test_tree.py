@@ -20,7 +20,6 @@ from pulsarcast.protocol.inputs import Subscribe
 from pulsarcast.protocol.messages import (
     Contact,
     EventMessage,
-    FrontierPage,
     HandOver,
     Join,
     JoinAccepted,
@@ -30,10 +29,10 @@ from pulsarcast.protocol.messages import (
     Leave,
     Message,
     Role,
+    StartParts,
     Status,
 )
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.store import MarkState
 from pulsarcast.protocol.turn import Turn
 from tests.support.people import ALICE, identity, meta_of, topic_of
 from tests.support.reach import reachability_of
@@ -660,7 +659,7 @@ class Tacit(Parent):
 
     def __call__(self, message: Message) -> list[Message]:
         answers = super().__call__(message)
-        return [each for each in answers if not isinstance(each, FrontierPage)]
+        return [each for each in answers if not isinstance(each, StartParts)]
 
 
 def test_a_parent_that_does_not_say_where_we_start_is_left_for_another() -> None:
@@ -673,17 +672,3 @@ def test_a_parent_that_does_not_say_where_we_start_is_left_for_another() -> None
     solo.peers[alice.peer] = Parent("alice", alice.blocks.values())
     solo.advance(30.0)
     assert solo.replies[99].refusal is None
-
-
-def test_a_start_that_takes_long_is_waited_for() -> None:
-    topic = topic_of(ALICE)
-    alice = Tacit("alice", [topic.block, meta_of(ALICE).block])
-    solo = below(alice)
-    solo.give(Subscribe(99, topic.cid))
-    for epoch in range(1, 5):
-        mark = MarkState(ALICE.peer_id, epoch, 0, 1, None)
-        page = FrontierPage(topic.cid, (mark,), answer=False, more=epoch < 4)
-        solo.advance(1.5 * Parameters().join_timeout_s)
-        solo.hear(alice.peer, page)
-    assert solo.replies[99].refusal is None
-    assert len([join for join in alice.joins if join.topic == topic.cid]) == 1

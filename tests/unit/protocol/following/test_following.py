@@ -34,7 +34,6 @@ from pulsarcast.protocol.inputs import (
 from pulsarcast.protocol.messages import (
     EventMessage,
     FetchRange,
-    FrontierPage,
     Join,
     JoinRefused,
     Range,
@@ -58,7 +57,7 @@ from tests.support.people import (
     unordered,
     version_of,
 )
-from tests.support.solo import Parent, Solo, below
+from tests.support.solo import Parent, Solo, below, start_at
 
 NARROW = Parameters(fanout=2)
 HAND_OVER_S = Parameters().handover_timeout_s
@@ -486,7 +485,7 @@ def test_where_a_tree_stood_that_we_kept_together_is_no_start_of_a_later_subscri
     solo.hear(
         BOB.peer_id,
         Join(topic, 2, Role.MEMBER, ALICE.peer_id, False, False),
-        FrontierPage(topic, (shown,), answer=False, more=False),
+        start_at(topic, [shown]),
     )
     assert solo.topic(topic).frontier.high(ALICE.peer_id, EPOCH) == 3
     carol.takes_in = True

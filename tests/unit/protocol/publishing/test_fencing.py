@@ -70,7 +70,7 @@ class Neighbour(Parent):
                     MarkState(VICTIM.peer_id, epoch, 0, high, None)
                     for epoch, high in self.holds.items()
                 ]
-                return [FrontierPage(message.topic, tuple(marks), answer=False, more=False)]
+                return [FrontierPage(message.topic, tuple(marks), answer=False)]
         return super().__call__(message)
 
 
@@ -207,7 +207,7 @@ def test_only_those_are_believed_who_were_asked() -> None:
     solo = start_again(before.store, parent)
     solo.give(Publish(99, TOPIC.cid, b"x"))
     stranger = FrontierPage(
-        TOPIC.cid, (MarkState(VICTIM.peer_id, epoch, 0, 9, None),), answer=False, more=False
+        TOPIC.cid, (MarkState(VICTIM.peer_id, epoch, 0, 9, None),), answer=False
     )
     solo.hear(BOB.peer_id, stranger)
     assert 99 not in solo.replies
@@ -225,7 +225,7 @@ def test_some_parts_of_a_frontier_are_no_answer() -> None:
     others = (MarkState(BOB.peer_id, 7, 0, 1, None),)
     for parts in ((b"\x01",), ()):
         assert 99 not in solo.replies
-        page = FrontierPage(TOPIC.cid, others, answer=False, more=False, parts=parts)
+        page = FrontierPage(TOPIC.cid, others, answer=False, parts=parts)
         solo.hear(parent.peer, page)
     assert numbering_of(solo.store).epoch != epoch, "nobody who was asked holds the last event"
 
@@ -238,7 +238,7 @@ def test_a_neighbour_that_is_asked_about_one_numbering_does_not_tell_of_all() ->
         solo.hear(parent.peer, EventMessage(event_of(who, TOPIC).block, 1))
     question = MarkState(BOB.peer_id, 7, 0, 0, None)
     solo.sent.clear()
-    solo.hear(parent.peer, FrontierPage(TOPIC.cid, (question,), answer=True, more=False))
+    solo.hear(parent.peer, FrontierPage(TOPIC.cid, (question,), answer=True))
     (page,) = solo.sent_to(parent.peer, FrontierPage)
     assert [mark.publisher for mark in page.marks] == [BOB.peer_id]
 
@@ -253,7 +253,7 @@ def test_who_publishes_from_outside_asks_a_member_how_much_it_holds_of_the_last_
     before.advance(1.0)
     epoch = numbering_of(before.store).epoch
     handed_in = MarkState(VICTIM.peer_id, epoch, 0, 1, None)
-    before.hear(parent.peer, FrontierPage(TOPIC.cid, (handed_in,), answer=False, more=False))
+    before.hear(parent.peer, FrontierPage(TOPIC.cid, (handed_in,), answer=False))
     parent.holds = {epoch: high, 7: 100}
     solo = start_again(before.store, parent)
     sequence = sequence_of(solo, solo.publish(TOPIC.cid))
@@ -394,7 +394,8 @@ def test_a_sequencer_that_catches_up_waits_once_however_often_it_is_shown_more()
     epoch = numbering_of(before.store).epoch
     solo = start_again(before.store, bob)
     solo.give(Publish(99, topic, b"x"))
-    page = FrontierPage(topic, (MarkState(solo.me, epoch, 0, 3, None),), answer=False, more=True)
+    mark = MarkState(solo.me, epoch, 0, 3, None)
+    page = FrontierPage(topic, (mark,), answer=False, parts=(b"\x01",))
     timers = []
     for _ in range(5):
         solo.hear(bob.peer, page)
@@ -577,7 +578,7 @@ def test_another_event_under_a_number_that_we_hold_is_looked_for() -> None:
     solo.subscribe(TOPIC.cid)
     meet(solo, parent.peer, one)
     claim = MarkState(BOB.peer_id, one.sequence.epoch, 0, 1, other.cid)
-    solo.hear(parent.peer, FrontierPage(TOPIC.cid, (claim,), answer=False, more=False))
+    solo.hear(parent.peer, FrontierPage(TOPIC.cid, (claim,), answer=False))
     assert "equivocation" in solo.reasons()
 
 

@@ -65,7 +65,7 @@ def published(solo: Solo) -> MarkState:
 
 
 def member_shows(solo: Solo, who: PeerId, *marks: MarkState) -> None:
-    solo.hear(who, FrontierPage(TOPIC.cid, marks, answer=False, more=False))
+    solo.hear(who, FrontierPage(TOPIC.cid, marks, answer=False))
 
 
 def test_a_publisher_that_is_not_subscribed_reaches_every_subscriber() -> None:
@@ -461,7 +461,7 @@ def test_nobody_lets_us_in_at_whose_door_we_did_not_knock(is_let_in: bool) -> No
     solo.advance(1.0)
     ((epoch, last),) = [solo.node.numberings.last_of(TOPIC.cid) or (0, 0)]
     all_of_it = MarkState(solo.me, epoch, 0, last, None)
-    solo.hear(MALLORY.peer_id, FrontierPage(TOPIC.cid, (all_of_it,), answer=False, more=False))
+    solo.hear(MALLORY.peer_id, FrontierPage(TOPIC.cid, (all_of_it,), answer=False))
     assert not solo.sent_to(MALLORY.peer_id, EventMessage)
     assert not solo.sent_to(CAROL.peer_id, Join)
     assert solo.node.outside.has_own(TOPIC.cid)
@@ -498,7 +498,7 @@ def test_an_own_event_goes_to_the_first_member_and_is_dropped_once_that_one_show
     assert core.sent() == [(BOB.peer_id, EventMessage(event.block, 0))]
     core.fire()
     page = FrontierPage(
-        TOPIC.cid, (MarkState(ALICE.peer_id, EPOCH, 0, 1, event.cid),), False, False
+        TOPIC.cid, (MarkState(ALICE.peer_id, EPOCH, 0, 1, event.cid),), answer=False
     )
     part.receive_page(CAROL.peer_id, page)
     assert len(part) == 1

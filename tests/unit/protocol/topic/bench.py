@@ -80,6 +80,9 @@ class Owner:
     def arrived(self, event: EventDescriptor) -> None:
         self.arrivals.append(event.cid)
 
+    def began(self, publisher: PeerId, epoch: int) -> None:
+        """Nobody follows."""
+
     def want_version(self, version: Cid, sender: PeerId) -> None:
         self.wanted.append((version, sender))
 

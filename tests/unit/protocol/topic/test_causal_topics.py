@@ -308,10 +308,10 @@ def test_a_parent_that_everyone_retired_is_not_waited_for() -> None:
 
     for peer in (UPSTREAM, ALICE.peer_id, BOB.peer_id, CAROL.peer_id):
         node.peers[peer] = has_nothing
-    node.hear(UPSTREAM, FrontierPage(topic.topic, (gone,), answer=False, more=False))
+    node.hear(UPSTREAM, FrontierPage(topic.topic, (gone,), answer=False))
     node.advance(10.0)
     assert not node.delivered, "one neighbour's word is not enough"
-    node.hear(BOB.peer_id, FrontierPage(topic.topic, (gone,), answer=False, more=False))
+    node.hear(BOB.peer_id, FrontierPage(topic.topic, (gone,), answer=False))
     node.advance(10.0)
     assert node.cids() == [child.cid]
     retired = [record for record in node.records if isinstance(record, trace.Retired)]

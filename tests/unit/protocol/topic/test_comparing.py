@@ -20,8 +20,8 @@ MARKS = tuple(
 )
 
 
-def page(*, more: bool = False, parts: tuple[bytes, ...] = ()) -> FrontierPage:
-    return FrontierPage(TOPIC.cid, MARKS, answer=False, more=more, parts=parts)
+def page(parts: tuple[bytes, ...] = ()) -> FrontierPage:
+    return FrontierPage(TOPIC.cid, MARKS, answer=False, parts=parts)
 
 
 def bench() -> tuple[Bench, Comparing]:
@@ -46,7 +46,7 @@ def test_whom_we_chose_to_compare_with_is_known() -> None:
     assert comparing.consider(OTHER, page(), 0.0).marks == MARKS
 
 
-def test_what_a_new_parent_shows_is_urgent_up_to_its_last_page() -> None:
+def test_what_a_new_parent_shows_is_urgent_once() -> None:
     made, comparing = bench()
     made.members.round_trip_s = 0.5
     comparing.catch_up(OTHER, 0.0)
@@ -54,8 +54,7 @@ def test_what_a_new_parent_shows_is_urgent_up_to_its_last_page() -> None:
     assert shown_to == OTHER
     assert isinstance(message, FrontierPage)
     assert message.answer
-    pages = [page(more=True), page(more=False)]
-    assert [comparing.consider(OTHER, each, 1.0).patience_s for each in pages] == [0.0, 0.0]
+    assert comparing.consider(OTHER, page(), 1.0).patience_s == 0.0
     assert comparing.consider(OTHER, page(), 1.0).patience_s == PATIENCE_S + 3 * 0.5
 
 
@@ -73,14 +72,3 @@ def test_a_parent_that_is_lost_is_urgent_no_more() -> None:
     comparing.catch_up(OTHER, 0.0)
     comparing.lost(OTHER)
     assert comparing.consider(OTHER, page(), 0.0).patience_s == PATIENCE_S
-
-
-def test_a_keeper_without_history_starts_where_a_neighbour_stands_once() -> None:
-    made, comparing = bench()
-    comparing.lacks_start = True
-    assert not comparing.starts_at(OTHER, page()), "a visitor"
-    made.members.add_neighbour(OTHER)
-    assert not comparing.starts_at(OTHER, page(parts=(b"\x01",))), "a part"
-    assert comparing.starts_at(OTHER, page(more=True))
-    assert comparing.starts_at(OTHER, page(more=False))
-    assert not comparing.starts_at(OTHER, page())

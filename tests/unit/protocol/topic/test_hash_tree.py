@@ -8,20 +8,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsarcast.protocol.limits import PART_DIGEST_BYTES, ROW_BYTES, STEPS_MAX
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.protocol.limits import PARTS_MAX, ROW_BYTES, STEPS_MAX
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.store import MarkState
 from pulsarcast.protocol.topic.frontier import Frontier
-from pulsarcast.protocol.topic.hash_tree import EMPTY, LEAVES_MAX, HashTree, place_of
+from pulsarcast.protocol.topic.hash_tree import (
+    EMPTY,
+    HashTree,
+    leaf_of,
+    place_of,
+)
 from tests.support.people import peer
 
+LEAVES_MAX = Parameters().frontier_list
 
-def leaf(number: int) -> bytes:
-    return number.to_bytes(PART_DIGEST_BYTES, "big")
+
+def mark(number: int, high: int = 1) -> MarkState:
+    return MarkState(peer(f"publisher {number}"), 1, 0, high, None)
+
+
+def place(number: int) -> bytes:
+    return place_of(peer(f"publisher {number}"), 1)
 
 
 def tree(numbers: Iterable[int]) -> HashTree:
-    made = HashTree()
+    made = HashTree(LEAVES_MAX)
     for number in numbers:
-        made.put(place_of(b"%d" % number), leaf(number + 1))
+        made.put(place(number), leaf_of(mark(number)))
     return made
 
 
@@ -33,7 +47,8 @@ def found(ours: HashTree, theirs: HashTree) -> set[bytes]:
         part = parts.pop()
         for each in ours.differing(part, theirs.digests(part)):
             if ours.is_small(each) and theirs.is_small(each):
-                places |= {*ours.below(each), *theirs.below(each)}
+                marks = [*ours.marks_in(each), *theirs.marks_in(each)]
+                places |= {place_of(mark.publisher, mark.epoch) for mark in marks}
             else:
                 parts.append(each)
     return places
@@ -46,9 +61,9 @@ def test_the_hash_is_that_of_the_leaves_in_any_order(numbers: set[int], rng: Ran
     one, other = tree(sorted(numbers)), tree(mixed)
     if numbers:
         one.digest()
-        one.put(place_of(b"%d" % mixed[0]), leaf(5000))
+        one.put(place(mixed[0]), leaf_of(mark(mixed[0], high=2)))
         assert one.digest() != other.digest()
-        one.put(place_of(b"%d" % mixed[0]), leaf(mixed[0] + 1))
+        one.put(place(mixed[0]), leaf_of(mark(mixed[0])))
     assert one.digest() == other.digest()
 
 
@@ -58,36 +73,128 @@ def test_every_difference_is_found_whatever_each_side_holds(
 ) -> None:
     ours, theirs = tree(held), tree(held ^ differing)
     places = found(ours, theirs)
-    assert {place_of(b"%d" % number) for number in differing} <= places
+    assert {place(number) for number in differing} <= places
     assert len(places) <= 2 * LEAVES_MAX * len(differing)
 
 
 def test_a_tree_without_leaves() -> None:
-    empty = HashTree()
+    empty = HashTree(LEAVES_MAX)
     assert empty.digest() == EMPTY
     assert empty.digests(b"") == bytes(ROW_BYTES)
     assert empty.is_small(b"")
-    assert not list(empty.below(b""))
+    assert not list(empty.marks_in(b""))
 
 
 @pytest.mark.parametrize("steps", [b"\x10", b"\xff\x00", bytes(STEPS_MAX), b"\x03" * STEPS_MAX])
 def test_a_name_of_no_part_finds_nothing(steps: bytes) -> None:
     made = tree(range(500))
     assert made.is_small(steps)
-    assert not list(made.below(steps))
+    assert not list(made.marks_in(steps))
     if len(steps) >= STEPS_MAX:
         assert not made.differing(steps, bytes(ROW_BYTES))
 
 
 def test_places_that_somebody_chose_make_the_tree_no_deeper_than_they_are_long() -> None:
-    made = HashTree()
+    made = HashTree(LEAVES_MAX)
     for number in range(20):
-        made.put(b"\x01" * (STEPS_MAX - 1) + bytes((number % 16,)), leaf(number + 1))
-    alike = HashTree()
+        made.put(b"\x01" * (STEPS_MAX - 1) + bytes((number % 16,)), leaf_of(mark(number)))
+    alike = HashTree(LEAVES_MAX)
     for number in range(20):
-        alike.put(b"\x02" * STEPS_MAX, leaf(number + 1))
-    assert len(list(made.below(b"\x01"))) == 16
-    assert len(list(alike.below(b"\x02"))) == 1
+        alike.put(b"\x02" * STEPS_MAX, leaf_of(mark(number)))
+    assert len(list(made.marks_in(b"\x01"))) == 16
+    assert len(list(alike.marks_in(b"\x02"))) == 1
+
+
+# Loading a tree of which the hash alone is known.
+
+
+def load(ours: HashTree, giver: HashTree, parts: list[bytes], room: int = 20) -> int:
+    """Load parts from a giver; returns how many marks came."""
+    content = giver.content(parts, room, PARTS_MAX)
+    leaves = {place_of(each.publisher, each.epoch): leaf_of(each) for each in content.marks}
+    return len(ours.load(content.rows, leaves))
+
+
+@given(
+    st.sets(st.integers(0, 2000)), st.sets(st.integers(0, 3000)), st.randoms(use_true_random=False)
+)
+def test_a_tree_is_loaded_piece_by_piece_as_it_was_when_its_hash_was_given(
+    held: set[int], later: set[int], rng: Random
+) -> None:
+    giver = tree(held)
+    given, root = giver.snapshot(), giver.digest()
+    for number in later:
+        giver.put(place(number), leaf_of(mark(number, high=2)))
+    ours = HashTree(LEAVES_MAX)
+    ours.miss(b"", root)
+    rounds = 0
+    while ours.missing:
+        assert ours.digest() == root
+        parts = rng.sample(sorted(ours.missing), min(4, len(ours.missing)))
+        before = dict(ours.missing)
+        load(ours, given, parts)
+        assert ours.missing != before
+        rounds += 1
+    assert set(ours.marks_in(b"")) == {mark(number) for number in held}
+    assert rounds <= 3 + len(held)
+
+
+def test_a_snapshot_is_filled_by_what_its_tree_loads_and_keeps_its_hash() -> None:
+    giver = tree(range(500))
+    ours = HashTree(LEAVES_MAX)
+    ours.miss(b"", giver.digest())
+    load(ours, giver, [b""])
+    handed_on = ours.snapshot()
+    assert ours.missing
+    while ours.missing:
+        load(ours, giver, list(ours.missing))
+        known = next(iter(ours.marks_in(b"")))
+        ours.put(place_of(known.publisher, 1), leaf_of(known._replace(high=2)))
+    assert handed_on.digest() == giver.digest() != ours.digest()
+    assert handed_on.content([b""], 500, PARTS_MAX).is_all
+    assert set(handed_on.marks_in(b"")) == {mark(number) for number in range(500)}
+
+
+def test_marks_that_do_not_belong_to_the_hash_are_not_loaded() -> None:
+    giver = tree(range(500))
+    lying = tree(range(499))
+    ours = HashTree(LEAVES_MAX)
+    ours.miss(b"", giver.digest())
+    for room in (20, 500):
+        with pytest.raises(RemoteError):
+            load(ours, lying, [b""], room)
+    assert ours.missing == {b"": giver.digest()}
+    load(ours, giver, [b""])
+    part = next(iter(ours.missing))
+    later = HashTree(LEAVES_MAX)
+    for number in range(500):
+        later.put(place(number), leaf_of(mark(number, high=2)))
+    with pytest.raises(RemoteError):
+        load(ours, later, [part])
+    assert part in ours.missing
+
+
+def test_marks_of_parts_that_are_loaded_change_nothing() -> None:
+    ours = tree(range(10))
+    before = ours.digest()
+    assert load(ours, tree(range(300)), [b""], 500) == 0
+    assert ours.digest() == before
+
+
+def test_a_place_is_in_the_part_that_is_missing() -> None:
+    giver = tree(range(500))
+    ours = HashTree(LEAVES_MAX)
+    assert ours.missing_at(place(1)) is None
+    ours.miss(b"", giver.digest())
+    assert ours.missing_at(place(1)) == b""
+    load(ours, giver, [b""])
+    for number in range(500):
+        part = ours.missing_at(place(number))
+        assert part is None or (place(number).startswith(part) and part in ours.missing)
+    for part in list(ours.missing):
+        ours.miss(part, EMPTY)
+    assert not ours.missing
+    assert ours.missing_at(place(1)) is None
 
 
 def test_one_more_event_costs_a_hash_of_its_way_and_not_of_all() -> None:

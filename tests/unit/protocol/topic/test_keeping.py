@@ -82,7 +82,7 @@ def test_who_keeps_a_tree_together_does_not_go_back_to_where_a_neighbour_stands(
     kept = solo.topic(topic.cid)
     assert kept.comparing.lacks_start
     less = MarkState(MALLORY.peer_id, EPOCH, 0, 0, None)
-    solo.hear(BOB.peer_id, FrontierPage(topic.cid, (less,), answer=False, more=False))
+    solo.hear(BOB.peer_id, FrontierPage(topic.cid, (less,), answer=False))
     assert kept.causal is not None
     assert kept.causal.needed(BOB.peer_id, EPOCH) == 1
     assert kept.frontier.high(MALLORY.peer_id, EPOCH) == 1

@@ -12,13 +12,13 @@ from pulsarcast.protocol.messages import (
 )
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import Events, MarkState
-from pulsarcast.protocol.topic.hash_tree import LEAVES_MAX
 from pulsarcast.protocol.topic.sharing import COMPARE_INTERVAL_S, Sharing
 from tests.support.people import ALICE, BOB, CAROL, EPOCH, event_of, peer, topic_of
 from tests.unit.protocol.topic.bench import Bench
 
 TOPIC = topic_of(ALICE)
 OTHER = CAROL.peer_id
+LEAVES_MAX = Parameters().frontier_list
 
 
 def bench(publishers: int = 3) -> tuple[Bench, Sharing]:
@@ -32,32 +32,22 @@ def pages(made: Bench) -> list[FrontierPage]:
     return [message for _, message in made.sent() if isinstance(message, FrontierPage)]
 
 
-def test_a_frontier_is_shown_in_pages_and_the_last_one_asks() -> None:
-    made, sharing = bench()
-    sharing.show(OTHER, answer=True)
-    shown = pages(made)
-    assert [(len(page.marks), page.answer, page.more) for page in shown] == [
-        (2, False, True),
-        (1, True, False),
-    ]
-
-
 def test_one_who_holds_nothing_shows_an_empty_page() -> None:
     made, sharing = bench(publishers=0)
-    sharing.show(OTHER, answer=False)
-    assert pages(made) == [FrontierPage(TOPIC.cid, (), answer=False, more=False)]
+    sharing.compare(OTHER)
+    assert pages(made) == [FrontierPage(TOPIC.cid, (), answer=True)]
 
 
 def test_a_peer_is_shown_the_whole_frontier_once_in_an_interval() -> None:
     made, sharing = bench()
     for _ in range(3):
         sharing.compare_now_and_then(OTHER)
-    assert len(pages(made)) == 2
+    assert len(pages(made)) == 1
     made.turn.now += COMPARE_INTERVAL_S
     sharing.compare_now_and_then(OTHER)
     sharing.lost(OTHER)
     sharing.compare_now_and_then(OTHER)
-    assert len(pages(made)) == 4
+    assert len(pages(made)) == 2
 
 
 class Talk:
@@ -124,13 +114,13 @@ def test_a_part_that_is_shown_is_no_answer_about_all() -> None:
     shown = pages(made)
     assert shown[-1].answer
     assert shown[-1].parts
-    assert all(page.more != bool(page.parts) for page in shown)
+    assert all(page.parts for page in shown)
 
 
 def test_a_visitor_hears_of_the_numberings_that_it_names() -> None:
     made, sharing = bench()
     named = MarkState(peer("publisher 1"), EPOCH, 0, 5, None)
-    asked = FrontierPage(TOPIC.cid, (named,), answer=True, more=False)
+    asked = FrontierPage(TOPIC.cid, (named,), answer=True)
     sharing.answer(OTHER, asked, known=False)
     ((mark,),) = [page.marks for page in pages(made)]
     assert mark.publisher == named.publisher
