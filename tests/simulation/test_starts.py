@@ -136,6 +136,21 @@ def test_who_loses_its_giver_starts_what_it_misses_at_another_member() -> None:
     assert lab.delivered(JOINER, topic) == [due]
 
 
+@pytest.mark.parametrize("kept", [0, starting.KEPT_MAX])
+def test_a_giver_has_to_keep_the_frontier_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    """Without it parts start later than the newcomer came, and what is due is skipped."""
+    monkeypatch.setattr(starting, "KEPT_MAX", kept)
+    lab, topic = large([1, 2], parameters=SLOWLY)
+    lab.subscribe([JOINER], topic)
+    due = [lab.publish(node, topic, b"after", settle_s=0.5) for node in (1, 2, 5)]
+    lab.run(100.0)
+    assert is_whole(lab, JOINER, topic)
+    lacks = set(due) - set(lab.delivered(JOINER, topic))
+    assert bool(lacks) == (kept == 0)
+
+
 def test_a_restart_in_the_middle_goes_on_where_it_was() -> None:
     lab, topic = large([1], parameters=SLOWLY)
     lab.publish(1, topic, b"before")
