@@ -13,6 +13,7 @@ from pulsarcast.model.topics import TopicDescriptor
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.expiry import Lifetime
 from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.dissemination.quiet_topics import QuietTopics
 from pulsarcast.protocol.effects import Load, Persist, Reply, Send, SetTimer
 from pulsarcast.protocol.following.descriptors import Descriptors
 from pulsarcast.protocol.following.following import Following
@@ -138,7 +139,8 @@ class Core:
         self.dht = cast("Kademlia", self.network)
         self.owner = Owner()
         node = cast("Any", self.owner)
-        self.followed = FollowedTopics({})
+        self.quiet = QuietTopics(self.context)
+        self.followed = FollowedTopics({}, self.quiet)
         self.outside = OutsidePublishing(self.context, self.dht)
         self.numberings = Numberings(self.context)
         self.fencing = EpochFencing(self.context, self.numberings, self.outside)
@@ -173,7 +175,9 @@ class Core:
         """A topic that the node follows, whose owner is a fake."""
         owner = cast("Any", self.owner)
         versions = Versions(first)
-        topic = Topic(versions, self.context, self.dht, owner, self.fencing, subscribed=True)
+        topic = Topic(
+            versions, self.context, self.dht, self.quiet, owner, self.fencing, subscribed=True
+        )
         self.followed.members[topic.id] = topic
         self.descriptors.follow(versions)
         return topic

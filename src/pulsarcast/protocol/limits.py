@@ -37,6 +37,8 @@ STEPS_MAX: Final = 32
 """Bounds the steps that name a part: 128 bits."""
 PART_DIGEST_BYTES: Final = 16
 ROW_BYTES: Final = PARTS_OF_ONE * PART_DIGEST_BYTES
+GROUPS_BYTES_MAX: Final = 256 * PART_DIGEST_BYTES
+"""Bounds the hashes of groups of topics that two peers compare in one message."""
 PARTS_MAX: Final = 64
 """Bounds the parts that are compared in one message: 18 KB."""
 SMALL_PARTS_MAX: Final = PARTS_MAX * PARTS_OF_ONE

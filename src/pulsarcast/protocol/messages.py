@@ -54,11 +54,13 @@ from pulsarcast.protocol.fields import (
     Size,
     Total,
     UpTo,
+    Whole,
 )
 from pulsarcast.protocol.limits import (
     BEYOND_MAX,
     BLOCKS_MAX,
     CONTACTS_MAX,
+    GROUPS_BYTES_MAX,
     INTEGER_MAX,
     LISTINGS_MAX,
     MARKS_MAX,
@@ -260,6 +262,9 @@ class Members(Struct, frozen=True):
 # Recovery.
 
 
+PartDigest: TypeAlias = Annotated[bytes, Size(PART_DIGEST_BYTES, PART_DIGEST_BYTES)]
+
+
 class Status(Struct, frozen=True):
     """A neighbour's heartbeat: its path in the tree, and the hash of its frontier."""
 
@@ -273,6 +278,21 @@ class Status(Struct, frozen=True):
     """Whether the root of the path says that no peer can dial it directly."""
     delay_us: Number = 0
     """In a tree: how long an event takes from the root to the sender."""
+    regular: bool = False
+    """Whether the receiver gets each of the sender's heartbeats."""
+
+
+class CompareTopics(Struct, frozen=True):
+    """One heartbeat for all topics in which the sender and the receiver agree.
+
+    The topics are split into groups; where the hash of a group differs from the receiver's own,
+    both compare its topics one by one.
+    """
+
+    hashes: Annotated[bytes, Size(PART_DIGEST_BYTES, GROUPS_BYTES_MAX), Whole(PART_DIGEST_BYTES)]
+    """One for each group, in a row."""
+    answer: bool
+    """Whether the receiver is asked to answer with its own hashes."""
 
 
 PartName: TypeAlias = Annotated[bytes, Size(0, STEPS_MAX)]
@@ -327,7 +347,7 @@ class PartHash(NamedTuple):
     """A part of a frontier that has to be loaded."""
 
     steps: PartName
-    digest: Annotated[bytes, Size(PART_DIGEST_BYTES, PART_DIGEST_BYTES)]
+    digest: PartDigest
 
 
 class StartParts(Struct, frozen=True):
@@ -337,7 +357,7 @@ class StartParts(Struct, frozen=True):
     """
 
     topic: Cid
-    root: Annotated[bytes, Size(PART_DIGEST_BYTES, PART_DIGEST_BYTES)]
+    root: PartDigest
     """The hash of that frontier."""
     starts: Annotated[tuple[PartHash, ...], Many(START_PARTS_MAX)]
     """The parts that the receiver starts at this frontier from now on."""
@@ -602,7 +622,9 @@ TopicMessage: TypeAlias = (
     | RequestReferred
 )
 
-Message: TypeAlias = TopicMessage | DhtMessage | ContentMessage | ReachMessage | Alive
+Message: TypeAlias = (
+    TopicMessage | DhtMessage | ContentMessage | ReachMessage | CompareTopics | Alive
+)
 
 
 def topic_of(message: Message) -> Cid | None:

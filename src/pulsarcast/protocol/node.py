@@ -39,6 +39,7 @@ from pulsarcast.protocol.context import NO_PARTS, Context, Parts
 from pulsarcast.protocol.dht.expiry import Lifetime, event_lifetime, topic_lifetime
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.overlay import CubeView, TreeView, size_of
+from pulsarcast.protocol.dissemination.quiet_topics import QuietTopics
 from pulsarcast.protocol.effects import Effect, Know, Reply, Stopped
 from pulsarcast.protocol.following.descriptors import Descriptors
 from pulsarcast.protocol.following.following import Following, OnDisk
@@ -90,6 +91,7 @@ from pulsarcast.protocol.liveness import Liveness
 from pulsarcast.protocol.messages import (
     Alive,
     CompareFrontiers,
+    CompareTopics,
     Contact,
     Credit,
     DialAnswer,
@@ -163,7 +165,8 @@ class Node:
         self.liveness = context.part(Liveness)(self.turn, self)
         self.dht = Kademlia(context, self)
         by_content: dict[Cid, ContentTopic] = {}
-        self.followed = context.part(FollowedTopics)(by_content)
+        self.quiet = context.part(QuietTopics)(context)
+        self.followed = context.part(FollowedTopics)(by_content, self.quiet)
         self.topics = self.followed.members
         self.outside = OutsidePublishing(context, self.dht)
         self.numberings = Numberings(context)
@@ -398,6 +401,8 @@ class Node:
                 self.content.receive(sender, message)
             case DialMe() | DialAnswer() | ReachChanged():
                 self.dht.reachability.receive(sender, message)
+            case CompareTopics():
+                self.quiet.receive(sender, message)
             case Alive():
                 self.liveness.receive(sender, message)
             case _:
@@ -471,6 +476,7 @@ class Node:
         self.outbox.lost(peer)
         self.content.lost(peer)
         self.walks.lost(peer)
+        self.quiet.lost(peer)
         for topic in list(self.topics.values()):
             topic.lost(peer)
 
@@ -478,9 +484,11 @@ class Node:
 
     def watched(self) -> Iterable[PeerId]:
         """The peers that the node's topics rely on."""
-        for topic in self.topics.values():
+        for cid in self.quiet.awake:
+            topic = self.topics[cid]
             yield from topic.overlay.watched()
             yield from topic.heartbeat.watched()
+        yield from self.quiet.watched()
         yield from self.outbox.watched()
 
     def fell_silent(self, peer: PeerId) -> None:

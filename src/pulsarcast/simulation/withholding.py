@@ -9,13 +9,15 @@ from typing import Any
 import msgspec
 
 from pulsarcast.model.ids import PeerId
-from pulsarcast.protocol.context import Parts
+from pulsarcast.protocol.context import Context, Parts
 from pulsarcast.protocol.dissemination.cube import DisseminationCube
 from pulsarcast.protocol.dissemination.cube_heartbeat import CubeHeartbeat
+from pulsarcast.protocol.dissemination.quiet_topics import QuietTopics
 from pulsarcast.protocol.dissemination.tree import DisseminationTree
 from pulsarcast.protocol.dissemination.tree_heartbeat import Heartbeat
 from pulsarcast.protocol.messages import (
     CompareFrontiers,
+    CompareTopics,
     EventMessage,
     FetchRange,
     FrontierPage,
@@ -57,6 +59,17 @@ def withholding(parts: Parts, hostile: set[Turn]) -> Parts:
 
         return Flattering
 
+    class Agreeing(built(QuietTopics)):  # type: ignore[misc]
+        def __init__(self, context: Context) -> None:
+            super().__init__(context)
+            self.turn = context.turn
+
+        def receive(self, sender: PeerId, message: CompareTopics) -> None:
+            if message.answer and self.turn in hostile:
+                self.turn.send(sender, CompareTopics(message.hashes, answer=False))
+            else:
+                super().receive(sender, message)
+
     class Refusing(built(Sharing)):  # type: ignore[misc]
         def __init__(self, state: TopicState) -> None:
             super().__init__(state)
@@ -96,6 +109,7 @@ def withholding(parts: Parts, hostile: set[Turn]) -> Parts:
         DisseminationCube: hiding(built(DisseminationCube)),
         Heartbeat: flattering(built(Heartbeat)),
         CubeHeartbeat: flattering(built(CubeHeartbeat)),
+        QuietTopics: Agreeing,
         Sharing: Refusing,
         Topic: Secretive,
     }

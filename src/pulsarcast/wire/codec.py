@@ -62,6 +62,7 @@ KINDS: Final[dict[str, type]] = {
     "dial_answer": messages.DialAnswer,
     "reach_changed": messages.ReachChanged,
     "alive": messages.Alive,
+    "compare_topics": messages.CompareTopics,
     "request_vote": talk.RequestVote,
     "vote": talk.Vote,
     "append": talk.Append,

@@ -14,6 +14,7 @@ from typing import Final
 from pulsarcast.protocol.limits import FRAME_BYTES_MAX
 from pulsarcast.protocol.messages import (
     Alive,
+    CompareTopics,
     Credit,
     EventMessage,
     FetchRange,
@@ -45,6 +46,7 @@ CONTROL: Final = frozenset[type[Message]](
         Alive,
         Append,
         Appended,
+        CompareTopics,
         Credit,
         FetchRange,
         FindBlock,

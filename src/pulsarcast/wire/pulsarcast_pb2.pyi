@@ -44,7 +44,7 @@ NOT_REACHED: DialCode
 BUSY: DialCode
 
 class Frame(_message.Message):
-    __slots__ = ("event", "credit", "status", "find_peers", "peers", "store_blocks", "stored", "find_block", "block_found", "frontier_page", "fetch_range", "range", "compare_keys", "request_to_publish", "request_answered", "join", "join_accepted", "join_referred", "join_refused", "leave", "hand_over", "keys_differ", "want_blocks", "find_pointer", "pointer_found", "store_pointer", "hello", "meet", "members", "dial_me", "dial_answer", "reach_changed", "alive", "compare_frontiers", "fetch_start", "start_parts", "request_vote", "vote", "append", "appended", "summon", "request_referred", "probe_event", "matched_event", "place_subscription", "installed", "place_state", "place_taken", "tree_shape", "compare_content", "content_compared", "tree_hint", "ask_shape", "find_listings", "listings_found", "store_listings")
+    __slots__ = ("event", "credit", "status", "find_peers", "peers", "store_blocks", "stored", "find_block", "block_found", "frontier_page", "fetch_range", "range", "compare_keys", "request_to_publish", "request_answered", "join", "join_accepted", "join_referred", "join_refused", "leave", "hand_over", "keys_differ", "want_blocks", "find_pointer", "pointer_found", "store_pointer", "hello", "meet", "members", "dial_me", "dial_answer", "reach_changed", "alive", "compare_frontiers", "fetch_start", "start_parts", "compare_topics", "request_vote", "vote", "append", "appended", "summon", "request_referred", "probe_event", "matched_event", "place_subscription", "installed", "place_state", "place_taken", "tree_shape", "compare_content", "content_compared", "tree_hint", "ask_shape", "find_listings", "listings_found", "store_listings")
     EVENT_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
@@ -81,6 +81,7 @@ class Frame(_message.Message):
     COMPARE_FRONTIERS_FIELD_NUMBER: _ClassVar[int]
     FETCH_START_FIELD_NUMBER: _ClassVar[int]
     START_PARTS_FIELD_NUMBER: _ClassVar[int]
+    COMPARE_TOPICS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_VOTE_FIELD_NUMBER: _ClassVar[int]
     VOTE_FIELD_NUMBER: _ClassVar[int]
     APPEND_FIELD_NUMBER: _ClassVar[int]
@@ -137,6 +138,7 @@ class Frame(_message.Message):
     compare_frontiers: CompareFrontiers
     fetch_start: FetchStart
     start_parts: StartParts
+    compare_topics: CompareTopics
     request_vote: RequestVote
     vote: Vote
     append: Append
@@ -157,7 +159,7 @@ class Frame(_message.Message):
     find_listings: FindListings
     listings_found: ListingsFound
     store_listings: StoreListings
-    def __init__(self, event: _Optional[_Union[Event, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., find_peers: _Optional[_Union[FindPeers, _Mapping]] = ..., peers: _Optional[_Union[Peers, _Mapping]] = ..., store_blocks: _Optional[_Union[StoreBlocks, _Mapping]] = ..., stored: _Optional[_Union[Stored, _Mapping]] = ..., find_block: _Optional[_Union[FindBlock, _Mapping]] = ..., block_found: _Optional[_Union[BlockFound, _Mapping]] = ..., frontier_page: _Optional[_Union[FrontierPage, _Mapping]] = ..., fetch_range: _Optional[_Union[FetchRange, _Mapping]] = ..., range: _Optional[_Union[Range, _Mapping]] = ..., compare_keys: _Optional[_Union[CompareKeys, _Mapping]] = ..., request_to_publish: _Optional[_Union[RequestToPublish, _Mapping]] = ..., request_answered: _Optional[_Union[RequestAnswered, _Mapping]] = ..., join: _Optional[_Union[Join, _Mapping]] = ..., join_accepted: _Optional[_Union[JoinAccepted, _Mapping]] = ..., join_referred: _Optional[_Union[JoinReferred, _Mapping]] = ..., join_refused: _Optional[_Union[JoinRefused, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., keys_differ: _Optional[_Union[KeysDiffer, _Mapping]] = ..., want_blocks: _Optional[_Union[WantBlocks, _Mapping]] = ..., find_pointer: _Optional[_Union[FindPointer, _Mapping]] = ..., pointer_found: _Optional[_Union[PointerFound, _Mapping]] = ..., store_pointer: _Optional[_Union[StorePointer, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., meet: _Optional[_Union[Meet, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., dial_me: _Optional[_Union[DialMe, _Mapping]] = ..., dial_answer: _Optional[_Union[DialAnswer, _Mapping]] = ..., reach_changed: _Optional[_Union[ReachChanged, _Mapping]] = ..., alive: _Optional[_Union[Alive, _Mapping]] = ..., compare_frontiers: _Optional[_Union[CompareFrontiers, _Mapping]] = ..., fetch_start: _Optional[_Union[FetchStart, _Mapping]] = ..., start_parts: _Optional[_Union[StartParts, _Mapping]] = ..., request_vote: _Optional[_Union[RequestVote, _Mapping]] = ..., vote: _Optional[_Union[Vote, _Mapping]] = ..., append: _Optional[_Union[Append, _Mapping]] = ..., appended: _Optional[_Union[Appended, _Mapping]] = ..., summon: _Optional[_Union[Summon, _Mapping]] = ..., request_referred: _Optional[_Union[RequestReferred, _Mapping]] = ..., probe_event: _Optional[_Union[ProbeEvent, _Mapping]] = ..., matched_event: _Optional[_Union[MatchedEvent, _Mapping]] = ..., place_subscription: _Optional[_Union[PlaceSubscription, _Mapping]] = ..., installed: _Optional[_Union[Installed, _Mapping]] = ..., place_state: _Optional[_Union[PlaceState, _Mapping]] = ..., place_taken: _Optional[_Union[PlaceTaken, _Mapping]] = ..., tree_shape: _Optional[_Union[TreeShape, _Mapping]] = ..., compare_content: _Optional[_Union[CompareContent, _Mapping]] = ..., content_compared: _Optional[_Union[ContentCompared, _Mapping]] = ..., tree_hint: _Optional[_Union[TreeHint, _Mapping]] = ..., ask_shape: _Optional[_Union[AskShape, _Mapping]] = ..., find_listings: _Optional[_Union[FindListings, _Mapping]] = ..., listings_found: _Optional[_Union[ListingsFound, _Mapping]] = ..., store_listings: _Optional[_Union[StoreListings, _Mapping]] = ...) -> None: ...
+    def __init__(self, event: _Optional[_Union[Event, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., find_peers: _Optional[_Union[FindPeers, _Mapping]] = ..., peers: _Optional[_Union[Peers, _Mapping]] = ..., store_blocks: _Optional[_Union[StoreBlocks, _Mapping]] = ..., stored: _Optional[_Union[Stored, _Mapping]] = ..., find_block: _Optional[_Union[FindBlock, _Mapping]] = ..., block_found: _Optional[_Union[BlockFound, _Mapping]] = ..., frontier_page: _Optional[_Union[FrontierPage, _Mapping]] = ..., fetch_range: _Optional[_Union[FetchRange, _Mapping]] = ..., range: _Optional[_Union[Range, _Mapping]] = ..., compare_keys: _Optional[_Union[CompareKeys, _Mapping]] = ..., request_to_publish: _Optional[_Union[RequestToPublish, _Mapping]] = ..., request_answered: _Optional[_Union[RequestAnswered, _Mapping]] = ..., join: _Optional[_Union[Join, _Mapping]] = ..., join_accepted: _Optional[_Union[JoinAccepted, _Mapping]] = ..., join_referred: _Optional[_Union[JoinReferred, _Mapping]] = ..., join_refused: _Optional[_Union[JoinRefused, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., keys_differ: _Optional[_Union[KeysDiffer, _Mapping]] = ..., want_blocks: _Optional[_Union[WantBlocks, _Mapping]] = ..., find_pointer: _Optional[_Union[FindPointer, _Mapping]] = ..., pointer_found: _Optional[_Union[PointerFound, _Mapping]] = ..., store_pointer: _Optional[_Union[StorePointer, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., meet: _Optional[_Union[Meet, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., dial_me: _Optional[_Union[DialMe, _Mapping]] = ..., dial_answer: _Optional[_Union[DialAnswer, _Mapping]] = ..., reach_changed: _Optional[_Union[ReachChanged, _Mapping]] = ..., alive: _Optional[_Union[Alive, _Mapping]] = ..., compare_frontiers: _Optional[_Union[CompareFrontiers, _Mapping]] = ..., fetch_start: _Optional[_Union[FetchStart, _Mapping]] = ..., start_parts: _Optional[_Union[StartParts, _Mapping]] = ..., compare_topics: _Optional[_Union[CompareTopics, _Mapping]] = ..., request_vote: _Optional[_Union[RequestVote, _Mapping]] = ..., vote: _Optional[_Union[Vote, _Mapping]] = ..., append: _Optional[_Union[Append, _Mapping]] = ..., appended: _Optional[_Union[Appended, _Mapping]] = ..., summon: _Optional[_Union[Summon, _Mapping]] = ..., request_referred: _Optional[_Union[RequestReferred, _Mapping]] = ..., probe_event: _Optional[_Union[ProbeEvent, _Mapping]] = ..., matched_event: _Optional[_Union[MatchedEvent, _Mapping]] = ..., place_subscription: _Optional[_Union[PlaceSubscription, _Mapping]] = ..., installed: _Optional[_Union[Installed, _Mapping]] = ..., place_state: _Optional[_Union[PlaceState, _Mapping]] = ..., place_taken: _Optional[_Union[PlaceTaken, _Mapping]] = ..., tree_shape: _Optional[_Union[TreeShape, _Mapping]] = ..., compare_content: _Optional[_Union[CompareContent, _Mapping]] = ..., content_compared: _Optional[_Union[ContentCompared, _Mapping]] = ..., tree_hint: _Optional[_Union[TreeHint, _Mapping]] = ..., ask_shape: _Optional[_Union[AskShape, _Mapping]] = ..., find_listings: _Optional[_Union[FindListings, _Mapping]] = ..., listings_found: _Optional[_Union[ListingsFound, _Mapping]] = ..., store_listings: _Optional[_Union[StoreListings, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("network", "versions", "features", "frame_bytes_max", "addresses", "instance", "reach")
@@ -318,7 +320,7 @@ class Members(_message.Message):
     def __init__(self, topic: _Optional[bytes] = ..., members: _Optional[_Iterable[_Union[Contact, _Mapping]]] = ...) -> None: ...
 
 class Status(_message.Message):
-    __slots__ = ("topic", "digest", "path", "members", "answer", "private_root", "delay_us")
+    __slots__ = ("topic", "digest", "path", "members", "answer", "private_root", "delay_us", "regular")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
@@ -326,6 +328,7 @@ class Status(_message.Message):
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     PRIVATE_ROOT_FIELD_NUMBER: _ClassVar[int]
     DELAY_US_FIELD_NUMBER: _ClassVar[int]
+    REGULAR_FIELD_NUMBER: _ClassVar[int]
     topic: bytes
     digest: bytes
     path: _containers.RepeatedScalarFieldContainer[bytes]
@@ -333,7 +336,16 @@ class Status(_message.Message):
     answer: bool
     private_root: bool
     delay_us: int
-    def __init__(self, topic: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., path: _Optional[_Iterable[bytes]] = ..., members: _Optional[_Iterable[_Union[Contact, _Mapping]]] = ..., answer: bool = ..., private_root: bool = ..., delay_us: _Optional[int] = ...) -> None: ...
+    regular: bool
+    def __init__(self, topic: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., path: _Optional[_Iterable[bytes]] = ..., members: _Optional[_Iterable[_Union[Contact, _Mapping]]] = ..., answer: bool = ..., private_root: bool = ..., delay_us: _Optional[int] = ..., regular: bool = ...) -> None: ...
+
+class CompareTopics(_message.Message):
+    __slots__ = ("hashes", "answer")
+    HASHES_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    hashes: bytes
+    answer: bool
+    def __init__(self, hashes: _Optional[bytes] = ..., answer: bool = ...) -> None: ...
 
 class Mark(_message.Message):
     __slots__ = ("publisher", "epoch", "floor", "high", "cid", "retired", "beyond")

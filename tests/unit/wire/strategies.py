@@ -89,8 +89,9 @@ def of_type(hint: Any) -> st.SearchStrategy[Any]:
             text = st.text(characters, min_size=checks[Size].low, max_size=20)
             return text.filter(lambda it: len(it.encode()) <= checks[Size].high)
         case _ if Whole in checks:
-            part = checks[Whole].part
-            return st.lists(st.binary(min_size=part, max_size=part), max_size=4).map(b"".join)
+            part, least = checks[Whole].part, checks[Size].low
+            parts = st.binary(min_size=part, max_size=part)
+            return st.lists(parts, min_size=least // part, max_size=4).map(b"".join)
         case _ if base is bytes:
             low, high = checks[Size].low, checks[Size].high
             return st.binary(min_size=low, max_size=low + 300 if high is None else high)

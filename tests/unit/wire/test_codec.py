@@ -23,6 +23,7 @@ from pulsarcast.protocol.limits import FRAME_BYTES_MAX
 from pulsarcast.protocol.messages import (
     BlockFound,
     CompareFrontiers,
+    CompareTopics,
     Contact,
     Credit,
     DialAnswer,
@@ -141,6 +142,7 @@ GOLDEN: list[tuple[Message, str]] = [
         FrontierPage(TOPIC, (), True, (b"\x01",)),
         f"522b 0a24{X} 1801 220101",
     ),
+    (CompareTopics(bytes(32), True), f"e20124 0a20{'00' * 32} 1001"),
     (
         FetchStart(TOPIC, bytes(16), (b"", b"\x0f")),
         f"ba023d 0a24{X} 1210{'00' * 16} 1a00 1a010f",
@@ -198,6 +200,9 @@ REFUSED: dict[str, Message] = {
     "hashes of fewer parts": CompareFrontiers(TOPIC, (FrontierPart(b"", bytes(255)),)),
     "too many parts": CompareFrontiers(TOPIC, (FrontierPart(b"", bytes(256)),) * 65),
     "too many steps": CompareFrontiers(TOPIC, (FrontierPart(bytes(33), bytes(256)),)),
+    "no hashes of topics": CompareTopics(b"", True),
+    "half a hash of topics": CompareTopics(bytes(24), True),
+    "too many hashes of topics": CompareTopics(bytes(16 * 257), True),
     "no parts to start at": FetchStart(TOPIC, bytes(16), ()),
     "a start of a short hash": StartParts(TOPIC, bytes(15), (), (), ()),
     "too many parts to start at": FetchStart(TOPIC, b"", (b"",) * 17),

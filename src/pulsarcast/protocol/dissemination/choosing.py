@@ -6,20 +6,27 @@ from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.cube import DisseminationCube
 from pulsarcast.protocol.dissemination.cube_heartbeat import CubeHeartbeat
 from pulsarcast.protocol.dissemination.overlay import Conversation, Overlay, OverlayOwner
+from pulsarcast.protocol.dissemination.quiet_topics import QuietTopics
 from pulsarcast.protocol.dissemination.tree import DisseminationTree
 from pulsarcast.protocol.dissemination.tree_heartbeat import Heartbeat
 
 
 def choose_overlay(
-    topic: TopicDescriptor, context: Context, dht: Kademlia, owner: OverlayOwner, *, started: bool
+    topic: TopicDescriptor,
+    context: Context,
+    dht: Kademlia,
+    quiet: QuietTopics,
+    owner: OverlayOwner,
+    *,
+    started: bool,
 ) -> tuple[Overlay, Conversation]:
     """A tree or a cube, as the topic's first version says: it never changes."""
     if topic.dissemination is Dissemination.CUBE:
         cube = context.part(DisseminationCube)(
             topic.cid, topic.root_peer, context, dht, owner, started=started
         )
-        return cube, context.part(CubeHeartbeat)(topic.cid, context, cube, owner)
+        return cube, context.part(CubeHeartbeat)(topic.cid, context, cube, quiet, owner)
     tree = context.part(DisseminationTree)(
         topic.cid, topic.root_peer, context, dht, owner, started=started
     )
-    return tree, context.part(Heartbeat)(topic.cid, context, tree, owner)
+    return tree, context.part(Heartbeat)(topic.cid, context, tree, quiet, owner)

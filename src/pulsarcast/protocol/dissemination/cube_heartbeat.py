@@ -13,6 +13,7 @@ from pulsarcast.model.ids import Cid, PeerId, peer_key
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dissemination.cube import DisseminationCube
 from pulsarcast.protocol.dissemination.heartbeat_timer import HeartbeatOwner, HeartbeatTimer
+from pulsarcast.protocol.dissemination.quiet_topics import QuietTopics
 from pulsarcast.protocol.messages import Contact, Status
 
 FAR = 2
@@ -32,6 +33,7 @@ class CubeHeartbeat:
         topic: Cid,
         context: Context,
         cube: DisseminationCube,
+        quiet: QuietTopics,
         owner: HeartbeatOwner,
     ) -> None:
         self.topic = topic
@@ -41,7 +43,8 @@ class CubeHeartbeat:
         self.owner = owner
         self.counts = context.counts
         self.round_trip_s = 0.0
-        self.timer = HeartbeatTimer(context, owner, self)
+        self._quiet = quiet
+        self.timer = HeartbeatTimer(context, owner, self, quiet)
         self._asked: dict[PeerId, float] = {}
         """Members that were asked, and when first without an answer since."""
         self._far_turn = 0
@@ -77,8 +80,21 @@ class CubeHeartbeat:
 
     def _talk(self) -> None:
         for peer in self.conversation():
-            self._asked.setdefault(peer, self.turn.now)
-            self.turn.send(peer, self._status(peer, answer=True))
+            self.ask(peer)
+
+    def ask(self, peer: PeerId) -> None:
+        """Ask a member what it holds."""
+        self._asked.setdefault(peer, self.turn.now)
+        self.turn.send(peer, self._status(peer, answer=True))
+
+    def is_settled(self) -> bool:
+        """Whether the node and its nearest members agree."""
+        agree = (self._quiet.agrees(peer, self.topic) for peer in self._nearest())
+        return self.cube.attached and not self.cube.leaving and all(agree)
+
+    def summary(self, peer: PeerId) -> bytes:
+        """The frontier's hash, and whether the two have met."""
+        return self.owner.digest() + bytes([peer in self.cube.links])
 
     def conversation(self) -> list[PeerId]:
         """The nearest members, children silent since they took events, and some others."""
@@ -104,6 +120,11 @@ class CubeHeartbeat:
             self.cube.hear_of(message.members, sender)
         else:
             self.cube.receive_from_stranger(sender)
+        is_counted_on = message.regular or sender in self._nearest()
+        if is_counted_on and link is not None and message.digest == self.owner.digest():
+            self._quiet.agree(sender, self)
+        else:
+            self._quiet.disagree(sender, self.topic)
         if message.answer:
             self.turn.send(sender, self._status(sender, answer=False))
             return
@@ -125,6 +146,9 @@ class CubeHeartbeat:
 
     def lost(self, peer: PeerId) -> None:
         """A connection ended, or a member has left."""
+        if self._quiet.agrees(peer, self.topic):
+            # Another member takes its place.
+            self.timer.hurry()
         self._asked.pop(peer, None)
 
     def members(self) -> list[PeerId]:
@@ -136,4 +160,5 @@ class CubeHeartbeat:
         near = self.cube.members.closest(peer_key(peer), MEMBERS_TOLD)
         told = tuple(Contact(member) for member in near if member != peer)
         path = self.cube.path_from_here()
-        return Status(self.topic, self.owner.digest(), path, told, answer)
+        regular = peer in self._nearest()
+        return Status(self.topic, self.owner.digest(), path, told, answer, regular=regular)

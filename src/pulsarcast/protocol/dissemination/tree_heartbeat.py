@@ -12,6 +12,7 @@ from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dissemination.delays import MOVERS
 from pulsarcast.protocol.dissemination.heartbeat_timer import HeartbeatOwner, HeartbeatTimer
 from pulsarcast.protocol.dissemination.overlay import Link
+from pulsarcast.protocol.dissemination.quiet_topics import QuietTopics
 from pulsarcast.protocol.dissemination.tree import DisseminationTree
 from pulsarcast.protocol.messages import Contact, Leave, Status
 
@@ -35,6 +36,7 @@ class Heartbeat:
         topic: Cid,
         context: Context,
         tree: DisseminationTree,
+        quiet: QuietTopics,
         owner: HeartbeatOwner,
     ) -> None:
         self.topic = topic
@@ -47,7 +49,8 @@ class Heartbeat:
         self.round_trip_s = 0.0
         self._asked: dict[PeerId, float] = {}
         self._is_seeking = False
-        self.timer = HeartbeatTimer(context, owner, self)
+        self._quiet = quiet
+        self.timer = HeartbeatTimer(context, owner, self, quiet)
 
     # Beating.
 
@@ -57,10 +60,26 @@ class Heartbeat:
         if not self.turn.rng.randrange(MOVERS):
             self.tree.shorten(self.tree.delays)
         self.choose_lazy()
-        message = self._status(answer=True)
         for peer in self.conversation():
-            self._asked.setdefault(peer, self.turn.now)
-            self.turn.send(peer, message)
+            self.ask(peer)
+
+    def ask(self, peer: PeerId) -> None:
+        """Ask a member what it holds."""
+        self._asked.setdefault(peer, self.turn.now)
+        self.turn.send(peer, self._status(answer=True, regular=peer == self.tree.parent))
+
+    def is_settled(self) -> bool:
+        """Whether the node and its parent agree, and no other member is looked for."""
+        tree = self.tree
+        if not tree.in_touch or tree.leaving or tree.author_elsewhere is not None:
+            return False
+        return tree.parent is None or self._quiet.agrees(tree.parent, self.topic)
+
+    def summary(self, peer: PeerId) -> bytes:
+        """The frontier's hash, the tree's root, and which of the two is the other's parent."""
+        tree, me = self.tree, self.turn.me
+        parent = peer if peer == tree.parent else me if peer in tree.children else b""
+        return b"".join((self.owner.digest(), parent, tree.path_from_here()[-1]))
 
     def conversation(self) -> list[PeerId]:
         """The members that a beat goes to: the parent first."""
@@ -92,10 +111,8 @@ class Heartbeat:
             return
         self.turn.after(SEEK_S, self._seek)
         self.choose_lazy(SEEK_SILENT_S)
-        message = self._status(answer=True)
         for peer in self.sources():
-            self._asked.setdefault(peer, self.turn.now)
-            self.turn.send(peer, message)
+            self.ask(peer)
 
     def sources(self) -> list[PeerId]:
         """Members that may have what a silent parent withholds: some of each kind.
@@ -115,7 +132,8 @@ class Heartbeat:
         silence_s = self.parameters.silence_factor * self.parameters.status_interval_s_max
         for child in list(self.tree.children):
             link = self.tree.links.get(child)
-            if link is None or self.turn.now - link.heard_s > silence_s:
+            heard_s = self._quiet.heard_s(child, self.topic)
+            if link is None or self.turn.now - max(link.heard_s, heard_s) > silence_s:
                 self.tree.drop_child(child)
 
     def choose_lazy(self, silent_s: float = SILENT_S) -> None:
@@ -152,8 +170,10 @@ class Heartbeat:
         self.tree.heard_path(sender, message.path, private_root=message.private_root)
         if sender not in self.tree.children:
             self.tree.heard_root(sender, message.path, private_root=message.private_root)
+        self._note(sender, message)
         if message.answer:
-            self.turn.send(sender, self._status(answer=False))
+            is_parent = sender == self.tree.parent
+            self.turn.send(sender, self._status(answer=False, regular=is_parent))
             return
         asked = self._asked.pop(sender, None)
         if asked is not None:
@@ -164,6 +184,15 @@ class Heartbeat:
             if sender in self.lazy:
                 self.counts["lazy_difference"] += 1
             self.owner.differs_from(sender)
+
+    def _note(self, sender: PeerId, message: Status) -> None:
+        """Whether the node and a neighbour agree."""
+        is_counted_on = message.regular or sender == self.tree.parent
+        has_same_root = message.path[-1:] == self.tree.path_from_here()[-1:]
+        if is_counted_on and has_same_root and message.digest == self.owner.digest():
+            self._quiet.agree(sender, self)
+        else:
+            self._quiet.disagree(sender, self.topic)
 
     def _hear_link(self, sender: PeerId, link: Link, path: tuple[PeerId, ...]) -> None:
         """A child whose path does not come through the node has another parent."""
@@ -186,6 +215,7 @@ class Heartbeat:
 
     def lost(self, peer: PeerId) -> None:
         """A connection ended, or a member has left."""
+        self._quiet.disagree(peer, self.topic)
         self.lazy.pop(peer, None)
         self.tree.members.pop(peer, None)
         self._asked.pop(peer, None)
@@ -198,7 +228,7 @@ class Heartbeat:
         """Tell all children the node's path."""
         self.tree.send_children(lambda: self._status(answer=False))
 
-    def _status(self, *, answer: bool) -> Status:
+    def _status(self, *, answer: bool, regular: bool = False) -> Status:
         told = self.tree.to_name(reversed(self.tree.members), MEMBERS_TOLD)
         return Status(
             self.topic,
@@ -208,4 +238,5 @@ class Heartbeat:
             answer,
             self.tree.private_root,
             self.tree.delay_us,
+            regular,
         )

@@ -170,7 +170,7 @@ class Following:
     def _build(
         self, versions: Versions, reasons: FollowReason, resumed: Resumed | None = None
     ) -> Topic:
-        of_node = (self.context, self.dht, self, self.handing_in.fencing)
+        of_node = (self.context, self.dht, self.followed.quiet, self, self.handing_in.fencing)
         is_wanted = bool(reasons & READ)
         topic = self.context.part(Topic)(versions, *of_node, subscribed=is_wanted, resumed=resumed)
         self.topics[topic.id] = topic

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from pulsarcast.model.ids import Cid
+from pulsarcast.protocol.dissemination.quiet_topics import QuietTopics
 from pulsarcast.protocol.topic.barrier import CausalBarrier
 from pulsarcast.protocol.topic.frontier import Frontier
 from pulsarcast.protocol.topic.life import NO_REASON, FollowReason, Life, Stage
@@ -37,12 +38,14 @@ class Held(Protocol):
 class FollowedTopics:
     """The topics that one node follows, and how far it is with each."""
 
-    def __init__(self, by_content: Mapping[Cid, Held]) -> None:
+    def __init__(self, by_content: Mapping[Cid, Held], quiet: QuietTopics) -> None:
         self.members: dict[Cid, Topic] = {}
         """Topics whose overlay the node belongs to."""
         self.by_content = by_content
         """Topics of which the node receives matching events only."""
         self.lives: dict[Cid, Life] = {}
+        self.quiet = quiet
+        """Those in which nothing happens."""
 
     def get(self, cid: Cid) -> Held | None:
         """A topic's state, if the node follows it."""

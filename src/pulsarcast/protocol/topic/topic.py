@@ -19,6 +19,7 @@ from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.choosing import choose_overlay
 from pulsarcast.protocol.dissemination.overlay import CubeView, TreeView
+from pulsarcast.protocol.dissemination.quiet_topics import QuietTopics
 from pulsarcast.protocol.messages import (
     CompareFrontiers,
     EventMessage,
@@ -103,6 +104,7 @@ class Topic:
         versions: Versions,
         context: Context,
         dht: Kademlia,
+        quiet: QuietTopics,
         owner: TopicOwner,
         own: OwnNumberings,
         *,
@@ -132,7 +134,7 @@ class Topic:
         """Whether the start frontier is on the disk and, after a restart, the log's newest event is
         known: the node may link to it, and callers that waited have been told."""
         self.overlay, self.heartbeat = choose_overlay(
-            versions.first, context, dht, self, started=state.started
+            versions.first, context, dht, quiet, self, started=state.started
         )
         self.lag = Lag(context, self.overlay)
         self.sharing = context.part(Sharing)(state)
@@ -254,6 +256,7 @@ class Topic:
 
     def attached(self, parent: PeerId | None, digest: bytes | None) -> None:
         """The node has a place in the overlay: catch up, or learn the start frontier."""
+        self.heartbeat.timer.hurry()
         if not self.started:
             self.loader.expect(parent)
             if parent is None:

@@ -9,6 +9,7 @@ from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.cube import DisseminationCube
 from pulsarcast.protocol.dissemination.cube_heartbeat import FAR, CubeHeartbeat
+from pulsarcast.protocol.dissemination.quiet_topics import QuietTopics
 from pulsarcast.protocol.effects import Send, SetTimer
 from pulsarcast.protocol.messages import EventMessage, Meet, Members, Message, Status
 from pulsarcast.protocol.parameters import Parameters
@@ -33,7 +34,7 @@ class Member:
         dht = cast(Kademlia, self)
         root = ALICE.peer_id
         self.cube = DisseminationCube(TOPIC, root, context, dht, self)
-        self.heartbeat = CubeHeartbeat(TOPIC, context, self.cube, self)
+        self.heartbeat = CubeHeartbeat(TOPIC, context, self.cube, QuietTopics(context), self)
         self.cube.become_root()
         for other in OTHERS:
             self.cube.receive(other, Meet(TOPIC, 0, 1))

@@ -270,7 +270,7 @@ class Compared:
 
 
 def heartbeat_of(core: Core, trunk: Trunk, owner: Compared) -> Heartbeat:
-    return Heartbeat(TOPIC.cid, core.context, cast("DisseminationTree", trunk), owner)
+    return Heartbeat(TOPIC.cid, core.context, cast("DisseminationTree", trunk), core.quiet, owner)
 
 
 def test_a_node_out_of_touch_compares_with_others_each_second_until_it_has_a_parent() -> None:

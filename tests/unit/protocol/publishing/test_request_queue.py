@@ -11,6 +11,7 @@ from pulsarcast.model.events import EventDescriptor, SignedRequest
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import TopicDescriptor, TopicSettings
 from pulsarcast.protocol.context import Context
+from pulsarcast.protocol.dissemination.quiet_topics import QuietTopics
 from pulsarcast.protocol.effects import Load, Send
 from pulsarcast.protocol.messages import RequestAnswered, RequestReferred, RequestToPublish
 from pulsarcast.protocol.parameters import Parameters
@@ -83,7 +84,7 @@ class Rig:
         self.topic = cast(
             Topic, SimpleNamespace(id=TOPIC, halted=None, causal=None, requests=self.requests)
         )
-        outbox = Outbox(context, FollowedTopics({}), cast(Any, None))
+        outbox = Outbox(context, FollowedTopics({}, QuietTopics(context)), cast(Any, None))
         self.queue = RequestQueue(context, cast(Any, self.replicas), outbox, self.handler)
 
     def hear(

@@ -10,6 +10,7 @@ import pytest
 from pulsarcast.model.events import decode_request
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.context import Context
+from pulsarcast.protocol.dissemination.quiet_topics import QuietTopics
 from pulsarcast.protocol.messages import RequestToPublish
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.sequencing import intake
@@ -73,7 +74,7 @@ class Rig:
             started=True,
             is_behind_its_log=False,
         )
-        followed = FollowedTopics({})
+        followed = FollowedTopics({}, QuietTopics(context))
         followed.members[TOPIC] = cast(Any, self.topic)
         queues = cast(Any, self.queues)
         self.intake = RequestIntake(context, followed, cast(Any, self.fencing), queues, queues)

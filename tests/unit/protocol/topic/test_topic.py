@@ -17,7 +17,9 @@ TOPIC = topic_of(ALICE, TopicSettings(publishers=(BOB.peer_id,)))
 
 def topic_of_core(core: Core, first: TopicDescriptor = TOPIC) -> Topic:
     owner = cast("Any", core.owner)
-    return Topic(Versions(first), core.context, core.dht, owner, core.fencing, subscribed=True)
+    return Topic(
+        Versions(first), core.context, core.dht, core.quiet, owner, core.fencing, subscribed=True
+    )
 
 
 def opened(core: Core) -> Topic:
