@@ -1,6 +1,7 @@
 """Topics in which nothing happens: what they cost, and what is found out in their sleep."""
 
 from random import Random
+from typing import Any, cast
 
 from pulsarcast.model.ids import Cid
 from pulsarcast.protocol.messages import Alive, CompareTopics, Status
@@ -56,7 +57,7 @@ def test_a_parent_that_forgot_its_child_is_found_out_by_the_heartbeat_of_the_pai
     for topic in list(many.authors)[:5]:
         parent = member.topics[topic].overlay.upstream
         assert parent is not None
-        tree = world.node(world.index_of(parent)).topics[topic].overlay
+        tree = cast(Any, world.node(world.index_of(parent)).topics[topic].overlay)
         del tree.children[member.turn.me], tree.links[member.turn.me]
     many.lab.run(90.0)
     for topic in list(many.authors)[:5]:

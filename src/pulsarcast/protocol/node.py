@@ -435,7 +435,7 @@ class Node:
             case Status():
                 topic.heartbeat.receive(sender, message)
             case Leave():
-                topic.heartbeat.lost(sender)
+                topic.heartbeat.left(sender)
                 topic.overlay.receive(sender, message)
             case HandOver() | Meet() | Members():
                 topic.overlay.receive(sender, message)
@@ -476,9 +476,9 @@ class Node:
         self.outbox.lost(peer)
         self.content.lost(peer)
         self.walks.lost(peer)
-        self.quiet.lost(peer)
         for topic in list(self.topics.values()):
             topic.lost(peer)
+        self.quiet.lost(peer)
 
     # Silent peers.
 
@@ -675,6 +675,7 @@ class Node:
             "walks": len(self.walks),
             **self.turn.footprint(),
             **self.liveness.footprint(),
+            **self.quiet.footprint(),
             **self.dht.footprint(),
             **self.content.footprint(),
         }

@@ -144,8 +144,12 @@ class CubeHeartbeat:
         """The cube lets go of a member that is suspected."""
         self.lost(peer)
 
+    def left(self, peer: PeerId) -> None:
+        """A member has left."""
+        self.lost(peer)
+
     def lost(self, peer: PeerId) -> None:
-        """A connection ended, or a member has left."""
+        """A connection ended."""
         if self._quiet.agrees(peer, self.topic):
             # Another member takes its place.
             self.timer.hurry()

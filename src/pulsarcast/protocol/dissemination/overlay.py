@@ -282,4 +282,7 @@ class Conversation(Acquaintances, Protocol):
         """A member says what it holds."""
 
     def lost(self, peer: PeerId) -> None:
-        """A connection ended, or a member has left."""
+        """A connection ended."""
+
+    def left(self, peer: PeerId) -> None:
+        """A member has left."""

@@ -115,7 +115,8 @@ class QuietTopics:
 
     def footprint(self) -> dict[str, int]:
         """How much is in memory."""
-        return {"pairs": len(self._pairs), "asleep": len(self._asleep)}
+        agreed = sum(len(pair.topics) for pair in self._pairs.values())
+        return {"pairs": len(self._pairs), "agreed": agreed, "asleep": len(self._asleep)}
 
     # Comparing.
 

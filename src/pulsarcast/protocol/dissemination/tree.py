@@ -116,6 +116,10 @@ class DisseminationTree:
         """The parent."""
         return self.parent
 
+    def is_connected(self, peer: PeerId) -> bool:
+        """Whether there is a connection to a peer."""
+        return self._reachability.is_connected(peer)
+
     @property
     def in_touch(self) -> bool:
         """Whether the node is the root, or has a parent that is not silent."""

@@ -139,6 +139,8 @@ class Heartbeat:
     def choose_lazy(self, silent_s: float = SILENT_S) -> None:
         """Keep enough lazy neighbours, none of them a neighbour or above the node in the tree.
 
+        The first is one with which the node is connected anyhow, where there is one.
+
         A silent one gives its place to another; if there is none, it is asked again a heartbeat
         later: it may have been cut off.
         """
@@ -149,7 +151,10 @@ class Heartbeat:
                 self._asked.pop(peer, None)
         fit = [peer for peer in self.tree.members if peer not in before and not self._unfit(peer)]
         while fit and len(self.lazy) < self.parameters.lazy_neighbours:
-            self.lazy[fit.pop(self.turn.rng.randrange(len(fit)))] = None
+            near = [] if self.lazy else list(filter(self.tree.is_connected, fit))
+            chosen = self.turn.rng.choice(near or fit)
+            fit.remove(chosen)
+            self.lazy[chosen] = None
 
     def _unfit(self, peer: PeerId) -> bool:
         return peer == self.turn.me or peer in self.tree.links or peer in self.tree.path
@@ -214,7 +219,12 @@ class Heartbeat:
             self.choose_lazy()
 
     def lost(self, peer: PeerId) -> None:
-        """A connection ended, or a member has left."""
+        """A connection ended: in a topic that is asleep, maybe because nobody used it."""
+        if peer in self._asked or not self._quiet.is_asleep(self.topic):
+            self.left(peer)
+
+    def left(self, peer: PeerId) -> None:
+        """A member has left."""
         self._quiet.disagree(peer, self.topic)
         self.lazy.pop(peer, None)
         self.tree.members.pop(peer, None)

@@ -191,7 +191,7 @@ def test_a_connection_that_ends_takes_its_agreements_with_it() -> None:
     assert not list(one.quiet.watched())
     one.pass_time(5 * INTERVAL_S)
     assert not one.sent()
-    assert one.quiet.footprint() == {"pairs": 0, "asleep": 0}
+    assert one.quiet.footprint() == {"pairs": 0, "agreed": 0, "asleep": 0}
 
 
 def test_topics_that_are_awake_need_no_heartbeat_of_their_pair() -> None:

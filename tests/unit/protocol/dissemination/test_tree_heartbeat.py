@@ -225,6 +225,7 @@ class Trunk:
         self.links: dict[PeerId, Link] = {}
         self.children: dict[PeerId, None] = {}
         self.members: dict[PeerId, None] = {}
+        self.connected: set[PeerId] = set()
         self.private_root = False
         self.in_touch = True
         self.leaving = False
@@ -237,6 +238,9 @@ class Trunk:
 
     def hear_of(self, contacts: tuple[Contact, ...]) -> None:
         self.members.update(dict.fromkeys(contact.peer for contact in contacts))
+
+    def is_connected(self, peer: PeerId) -> bool:
+        return peer in self.connected
 
     def path_from_here(self) -> tuple[PeerId, ...]:
         return (ME.peer_id, *self.path)
@@ -308,3 +312,39 @@ def test_a_connected_author_that_is_not_the_root_is_asked_for_its_path() -> None
     status = Status(TOPIC.cid, EMPTY_DIGEST, (ALICE.peer_id,), (), answer=False)
     heartbeat.receive(ALICE.peer_id, status)
     assert trunk.roots_heard == [(ALICE.peer_id, (ALICE.peer_id,))]
+
+
+def test_of_two_lazy_neighbours_one_is_connected_anyhow_and_the_other_is_any() -> None:
+    strangers = [peer(f"stranger {number}") for number in range(8)]
+    seconds = set()
+    for seed in range(20):
+        core, trunk = Core(ME), Trunk(BOB)
+        core.turn.rng.seed(seed)
+        trunk.members = dict.fromkeys((*strangers, ERIN))
+        trunk.connected = {ERIN}
+        heartbeat = heartbeat_of(core, trunk, Compared())
+        heartbeat.choose_lazy()
+        first, second = heartbeat.lazy
+        assert first == ERIN
+        seconds.add(second)
+    assert len(seconds) > 4
+
+
+def test_a_connection_that_nobody_used_takes_no_lazy_neighbour_from_a_sleeping_topic() -> None:
+    core, trunk = Core(ME), Trunk(BOB)
+    heartbeat = heartbeat_of(core, trunk, Compared())
+    trunk.members = dict.fromkeys((ERIN, DAN))
+    heartbeat.choose_lazy()
+    core.quiet.sleep(heartbeat)
+    heartbeat.lost(ERIN)
+    assert set(heartbeat.lazy) == {ERIN, DAN}
+    heartbeat.ask(ERIN)
+    heartbeat.lost(ERIN)
+    assert set(heartbeat.lazy) == {DAN}, "it did not answer"
+    heartbeat.left(DAN)
+    assert not heartbeat.lazy
+    trunk.members = dict.fromkeys((ERIN,))
+    heartbeat.choose_lazy()
+    core.quiet.wake(heartbeat.topic)
+    heartbeat.lost(ERIN)
+    assert not heartbeat.lazy, "awake"
