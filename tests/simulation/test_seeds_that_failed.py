@@ -29,6 +29,7 @@ SEEDS = {
         284: "a child was sent again and again to the parent that it was to leave",
         367: "a keeper that subscribed where it stood lost events from before",
         405: "who was hidden by a firewall held himself for public, on the word of peers long gone",
+        455: "a subscription had just begun, and its start was still loading when the world ended",
         733: "two that moved at once took each other for a parent, over a third",
         850: "the only one that ranked first was leaving, and none of its children took its place",
     },

@@ -17,7 +17,7 @@ from pulsarcast.protocol.turn import Turn
 from pulsarcast.simulation import sabotage
 from pulsarcast.simulation.applications import Applications
 from pulsarcast.simulation.checkers.causality import settle_causality
-from pulsarcast.simulation.checkers.coverage import check_coverage, check_starts, complete
+from pulsarcast.simulation.checkers.coverage import check_coverage, complete, open_starts
 from pulsarcast.simulation.checkers.cubes import check_cubes
 from pulsarcast.simulation.checkers.memory import bounds, check_memory
 from pulsarcast.simulation.checkers.sequencers import check_sequencers
@@ -159,6 +159,8 @@ class Run:
         self.world.run_until(self._is_settled, deadline_s, 1.0)
 
     def _is_settled(self) -> bool:
+        if open_starts(self.observer, self.fleet.living()):
+            return False
         return complete(self.observer, self.world.now) and not self._tree_findings()[0]
 
     # The verdict.
@@ -166,7 +168,8 @@ class Run:
     def result(self) -> Result:
         """Let every checker have its say, and count."""
         observer, options, world = self.observer, self.options, self.world
-        check_starts(observer, self.fleet.living())
+        for detail in open_starts(observer, self.fleet.living()):
+            observer.findings.add("open_start", detail)
         coverage = check_coverage(observer, now_s=world.now, topics=self.applications.topics)
         settle_causality(observer)
         trees, fanout_max = self._tree_findings()
