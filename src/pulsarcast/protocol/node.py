@@ -673,6 +673,7 @@ class Node:
             "names": len(self.names),
             "subtopics": len(self.following.below),
             "walks": len(self.walks),
+            "joined_by_way": len(self.joiners),
             **self.turn.footprint(),
             **self.liveness.footprint(),
             **self.quiet.footprint(),

@@ -14,6 +14,7 @@ from pulsarcast.model.errors import Rejection, RemoteError, Verdict
 from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.expiry import Lifetime
+from pulsarcast.protocol.dht.hot_blocks import HotBlocks
 from pulsarcast.protocol.dht.routing import RoutingTable
 from pulsarcast.protocol.messages import BlockFound, Contact, FindBlock, StoreBlocks, Stored
 from pulsarcast.protocol.store import Block, DropExpired, LoadBlock, PutBlock
@@ -47,6 +48,7 @@ class Blocks:
         "_bucket_size",
         "_first_over_us",
         "_held",
+        "_hot",
         "_over",
         "_owner",
         "_replicas",
@@ -54,9 +56,12 @@ class Blocks:
         "_turn",
     )
 
-    def __init__(self, context: Context, table: RoutingTable, owner: BlocksOwner) -> None:
+    def __init__(
+        self, context: Context, table: RoutingTable, hot: HotBlocks, owner: BlocksOwner
+    ) -> None:
         self._turn = context.turn
         self._table = table
+        self._hot = hot
         self._owner = owner
         self._bucket_size = context.parameters.bucket_size
         self._replicas = context.parameters.replicas
@@ -73,7 +78,7 @@ class Blocks:
 
     def __len__(self) -> int:
         """How many blocks are remembered."""
-        return len(self._held) + len(self._over)
+        return len(self._held) + len(self._over) + len(self._hot)
 
     def wants(self, cid: Cid) -> bool:
         """Whether a block may be new: it is not known to be on the disk or out of its time."""
@@ -163,10 +168,11 @@ class Blocks:
 
         def loaded(answer: Block) -> None:
             contacts: tuple[Contact, ...] = ()
-            if answer.block is None:
+            block = answer.block or self._hot.find(message.cid)
+            if block is None:
                 key = cid_key(message.cid)
                 contacts = tuple(self._table.closest(key, self._bucket_size, (sender,)))
-            self._turn.send(sender, BlockFound(message.request, answer.block, contacts))
+            self._turn.send(sender, BlockFound(message.request, block, contacts))
 
         self._turn.load(LoadBlock(message.cid), Block, loaded)
 

@@ -18,6 +18,7 @@ from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.blocks import Blocks, BlocksOwner
 from pulsarcast.protocol.dht.calls import Calls
 from pulsarcast.protocol.dht.expiry import Lifetime
+from pulsarcast.protocol.dht.hot_blocks import HotBlocks
 from pulsarcast.protocol.dht.listings import Listings
 from pulsarcast.protocol.dht.lookup import Lookup
 from pulsarcast.protocol.dht.lookups import Lookups
@@ -82,7 +83,7 @@ class Kademlia:
         )
         calls = Calls(context, table, self._failed)
         lookups = Lookups(context, table, calls)
-        blocks = Blocks(context, table, owner)
+        blocks = Blocks(context, table, HotBlocks(context, self), owner)
         self.reachability = context.part(Reachability)(context, self)
         """Who can be dialled: the node itself, and which connected peers."""
         self._owner = owner

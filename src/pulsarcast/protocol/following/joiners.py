@@ -16,9 +16,28 @@ from pulsarcast.protocol.messages import Contact, Join, JoinReferred, JoinRefuse
 from pulsarcast.protocol.topic.life import FollowReason
 from pulsarcast.protocol.topic.versions import Versions
 
+REFERRED_MAX = 4
+"""Joiners of a topic that are remembered: the first ones are near the root."""
+NAMED_MAX = 32
+"""How often each is named to later ones. It hands them down, so that its part of the tree is
+even."""
+NAMED_S = 60.0
+"""How long it is named: it may have left again."""
+TOPICS_MAX = 256
+"""Topics of which joiners are remembered: bounds memory."""
 KEPT_MAX = 64
 """Trees that the node keeps at a time: any stranger can ask for one more."""
 KEEPER_CHECK_S = 60.0
+
+
+class _Referred:
+    """A joiner that was sent on: by now it is a member, or about to be one."""
+
+    __slots__ = ("named", "since_s")
+
+    def __init__(self, now: float) -> None:
+        self.named = 0
+        self.since_s = now
 
 
 class Joiners:
@@ -32,6 +51,11 @@ class Joiners:
         self.dht = dht
         self.descriptors = descriptors
         self.following = following
+        self._referred: dict[Cid, dict[PeerId, _Referred]] = {}
+
+    def __len__(self) -> int:
+        """Of how many topics joiners are remembered."""
+        return len(self._referred)
 
     def receive_join(self, sender: PeerId, message: Join) -> None:
         """A peer looks for a place in a topic: take it in, refer it, or keep the tree for it."""
@@ -43,12 +67,39 @@ class Joiners:
         if self.following.is_stopping:
             self.turn.send(sender, JoinRefused(message.topic, message.attempt, "stopping"))
             return
+        joiner = None
+        if message.role is Role.MEMBER:
+            joiner = self._joiner_before(sender, message.topic)
+        if joiner is not None:
+            down = JoinReferred(message.topic, message.attempt, Contact(joiner), handed_down=True)
+            self.turn.send(sender, down)
+            return
         key = peer_key(message.root)
         contacts = self.dht.closest_known(key, 1, exclude=(sender,))
         if contacts and self._ranks_before(contacts[0].peer, key):
             self._refer(sender, message, contacts[0])
         else:
             self._look_further(sender, message)
+
+    def _joiner_before(self, sender: PeerId, topic: Cid) -> PeerId | None:
+        """A peer that joined lately by way of the node: so not all ask the root.
+
+        A joiner that asks again found no place there: it is sent towards the root.
+        """
+        referred = self._referred.pop(topic, {})
+        self._referred[topic] = referred
+        if len(self._referred) > TOPICS_MAX:
+            del self._referred[next(iter(self._referred))]
+        for joiner, each in list(referred.items()):
+            if each.named >= NAMED_MAX or self.turn.now - each.since_s > NAMED_S:
+                del referred[joiner]
+        asks_again = referred.pop(sender, None) is not None
+        found = None if asks_again else min(referred, key=lambda p: referred[p].named, default=None)
+        if found is not None:
+            referred[found].named += 1
+        if self.dht.reachability.is_dialable(sender) and len(referred) < REFERRED_MAX:
+            referred[sender] = _Referred(self.turn.now)
+        return found
 
     def _look_further(self, sender: PeerId, message: Join) -> None:
         """No known peer is closer: look the key up, and keep the tree if no peer is found."""

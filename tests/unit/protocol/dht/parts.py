@@ -1,14 +1,15 @@
 """The surroundings of one part of the DHT: a real context and table, and peers played by a test."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import cast
 
-from pulsarcast.model.ids import PeerId
+from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.reach import Reach
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.blocks import Blocks
 from pulsarcast.protocol.dht.calls import Answered, Calls, Question
+from pulsarcast.protocol.dht.hot_blocks import HotBlocks
 from pulsarcast.protocol.dht.lookups import Lookups
 from pulsarcast.protocol.dht.reachability import Reachability
 from pulsarcast.protocol.dht.routing import RoutingTable
@@ -44,6 +45,13 @@ class Questions:
         return who
 
 
+class NoFinder:
+    """A DHT that is never asked for a block."""
+
+    def find_block(self, cid: Cid, then: Callable[[bytes | None], None]) -> None:
+        raise AssertionError(f"{cid.hex()} is looked up")
+
+
 class Parts:
     """One node's table and turn, with two fakes: the calls, and the owner of the blocks."""
 
@@ -58,7 +66,8 @@ class Parts:
         self.calls = cast("Calls", self.questions)
         self.owner = AnyBlocks()
         self.lookups = Lookups(self.context, self.table, self.calls)
-        self.blocks = Blocks(self.context, self.table, self.owner)
+        self.hot = HotBlocks(self.context, NoFinder())
+        self.blocks = Blocks(self.context, self.table, self.hot, self.owner)
         self.reachability = Reachability(self.context, self.owner)
         self.reachability.start(Reach.PUBLIC)
 

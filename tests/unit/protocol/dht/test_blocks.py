@@ -61,7 +61,7 @@ def test_an_expired_block_is_neither_held_nor_wanted_again() -> None:
 def test_the_blocks_remembered_as_held_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks_module, "HELD_MAX", 2)
     parts = Parts()
-    blocks = Blocks(parts.context, parts.table, parts.owner)
+    blocks = Blocks(parts.context, parts.table, parts.hot, parts.owner)
     blocks.receive(BOB, StoreBlocks(4, (b"one", b"two", b"three")))
     parts.sync()
     assert [cid_of(each) in blocks for each in (b"one", b"two", b"three")] == [False, True, True]

@@ -7,6 +7,7 @@ from pulsarcast.model.pointers import Named, sign_pointer
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.blocks import Blocks
 from pulsarcast.protocol.dht.calls import Calls
+from pulsarcast.protocol.dht.hot_blocks import HotBlocks
 from pulsarcast.protocol.dht.lookup import Lookup
 from pulsarcast.protocol.dht.lookups import Lookups
 from pulsarcast.protocol.dht.membership import Membership
@@ -31,6 +32,7 @@ from pulsarcast.protocol.store import KeyDigest
 from pulsarcast.protocol.turn import Turn
 from tests.support.people import ALICE, BOB, CAROL, topic_of
 from tests.unit.protocol.dht.network import EPOCH_US, AnyBlocks
+from tests.unit.protocol.dht.parts import NoFinder
 
 
 class Bench:
@@ -44,7 +46,9 @@ class Bench:
         self.calls = Calls(self.context, self.table, lambda contact: None)
         self.lookups = Lookups(self.context, self.table, self.calls)
         self.keeper = AnyBlocks()
-        self.blocks = Blocks(self.context, self.table, self.keeper)
+        self.blocks = Blocks(
+            self.context, self.table, HotBlocks(self.context, NoFinder()), self.keeper
+        )
         self.reachability = Reachability(self.context, self.keeper)
 
     def sync(self) -> None:

@@ -4,10 +4,17 @@ from typing import cast
 
 import pytest
 
-from pulsarcast.model.ids import Cid, PeerId, peer_key
+from pulsarcast.model.ids import Cid, PeerId, cid_of, peer_key
 from pulsarcast.model.reach import Reach
 from pulsarcast.protocol.following.following import Following
-from pulsarcast.protocol.following.joiners import KEPT_MAX, Joiners
+from pulsarcast.protocol.following.joiners import (
+    KEPT_MAX,
+    NAMED_MAX,
+    NAMED_S,
+    REFERRED_MAX,
+    TOPICS_MAX,
+    Joiners,
+)
 from pulsarcast.protocol.inputs import PeerUp
 from pulsarcast.protocol.messages import Contact, Join, JoinReferred, JoinRefused, Role
 from pulsarcast.protocol.topic.life import FollowReason
@@ -166,3 +173,57 @@ def test_a_node_that_stops_refuses_joiners() -> None:
     door.knock()
     ((_, answer),) = door.core.sent()
     assert isinstance(answer, JoinRefused)
+
+
+def named(door: Door, joiner: PeerId) -> PeerId:
+    """To whom a joiner is referred."""
+    door.knock(joiner=joiner)
+    ((asked_by, message),) = door.core.sent()
+    assert asked_by == joiner
+    assert isinstance(message, JoinReferred)
+    assert message.handed_down is (message.contact.peer != ROOT)
+    return message.contact.peer
+
+
+CROWD = [peer(f"one of a crowd {number}") for number in range(200)]
+
+
+def test_of_a_crowd_few_are_sent_on_towards_the_root() -> None:
+    door = Door(ROOT)
+    first, *others = [named(door, joiner) for joiner in CROWD]
+    assert first == ROOT
+    assert others[0] == CROWD[0]
+    assert others.count(ROOT) <= len(CROWD) / NAMED_MAX
+    for earlier in CROWD[:REFERRED_MAX]:
+        assert others.count(earlier) == NAMED_MAX
+
+
+def test_a_joiner_that_asks_again_is_sent_towards_the_root() -> None:
+    door = Door(ROOT)
+    assert [named(door, each) for each in CROWD[:2]] == [ROOT, CROWD[0]]
+    assert named(door, CROWD[1]) == ROOT
+
+
+def test_a_joiner_of_long_ago_is_named_no_more() -> None:
+    door = Door(ROOT)
+    named(door, CROWD[0])
+    door.core.turn.now += NAMED_S + 1
+    assert named(door, CROWD[1]) == ROOT
+
+
+def test_visitors_go_to_the_root_and_are_named_to_nobody() -> None:
+    door = Door(ROOT)
+    for joiner in CROWD[:3]:
+        door.knock(Role.VISITOR, joiner=joiner)
+        ((_, message),) = door.core.sent()
+        assert isinstance(message, JoinReferred)
+        assert message.contact.peer == ROOT
+    assert named(door, CROWD[3]) == ROOT
+
+
+def test_joiners_of_topics_without_end_fill_no_memory() -> None:
+    door = Door(ROOT)
+    for number in range(2 * TOPICS_MAX):
+        join = Join(cid_of(b"%d" % number), 1, Role.MEMBER, ROOT, False, True)
+        door.joiners.receive_join(JOINER, join)
+    assert len(door.joiners) == TOPICS_MAX

@@ -50,7 +50,7 @@ def test_it_is_kept_over_the_last_members_restart() -> None:
 def test_what_nobody_follows_any_more_is_forgotten() -> None:
     lab, topic = old_topic()
     lab.unsubscribe(MEMBER, topic)
-    lab.run(2 * EXPIRY_S)
+    lab.run(3 * EXPIRY_S)
     reply = lab.ask(STRANGER, lambda call: Subscribe(call, topic))
     assert reply.refusal is not None
 
