@@ -6,14 +6,19 @@ frontier, never a clock, tells duplicates, gaps, and events from before the subs
 
 A subscription starts at a frontier of which the node may know the hash alone. It loads the parts
 later; until then no event of a part that is missing can be judged.
+
+The marks that were used lately are objects. All others are packed in the hash tree
+(docs/decisions/0057).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import MarkState
-from pulsarcast.protocol.topic.hash_tree import HashTree, leaf_of, place_of
+from pulsarcast.protocol.topic.hash_tree import HashTree
+from pulsarcast.protocol.topic.packed_marks import place_of
 
 Source = tuple[PeerId, int]
 """A numbering: one publisher in one epoch."""
@@ -22,6 +27,10 @@ Source = tuple[PeerId, int]
 BEYOND_MAX = 256
 """Bounds the numbers of one numbering that are held beyond a gap: beyond it, the gap is fetched
 first."""
+HOT_MAX = 4096
+"""Bounds the marks that are objects: 3 MB. Half of them are packed when there are more."""
+PACKED_AT_ONCE = 1 << 17
+"""Bounds the marks from the disk that are packed together: in memory as objects for a moment."""
 
 
 class _Mark:
@@ -50,46 +59,104 @@ class Frontier:
         missing: Mapping[bytes, bytes] | None = None,
         list_max: int = Parameters().frontier_list,
     ) -> None:
-        self._marks: dict[Source, _Mark] = {}
+        self._count = 0
+        self._hot: dict[Source, _Mark] = {}
+        """The marks that were used lately, the first to come first."""
+        self._hot_max = HOT_MAX
         self._tree = HashTree(list_max)
+        """All marks, but for those that changed."""
         self._changed: set[Source] = set()
-        """What the tree has not heard of."""
+        """What the tree has not heard of: marks in `_hot`."""
         for steps, digest in (missing or {}).items():
             self._tree.miss(steps, digest)
-        for mark in marks:
+        more = iter(marks)
+        for mark in islice(more, HOT_MAX):
             self.adopt(mark)
+        while some := list(islice(more, PACKED_AT_ONCE)):
+            self._pack(some)
+
+    def _pack(self, marks: Iterable[MarkState]) -> None:
+        """Take marks from the disk that are not used yet."""
+        known = list[MarkState]()
+        for mark in marks:
+            if self.missing_at(mark.publisher, mark.epoch) is None:
+                known.append(mark)
+            else:
+                self.adopt(mark)
+        self._count += self._tree.put(known)
 
     def __len__(self) -> int:
-        return len(self._marks)
+        return self._count
+
+    def __iter__(self) -> Iterator[MarkState]:
+        """All marks; changes meanwhile may show or not."""
+        hot = dict(self._hot)
+        for source, mark in hot.items():
+            yield self._state(source, mark)
+        if len(hot) < self._count:
+            yield from (mark for mark in self._tree.marks() if mark[:2] not in hot)
+
+    # The marks that are objects.
+
+    def _mark(self, publisher: PeerId, epoch: int) -> _Mark | None:
+        mark = self._hot.get((publisher, epoch))
+        if mark is None and len(self._hot) < self._count:
+            state = self._tree.find(publisher, epoch)
+            if state is not None:
+                mark = _object(state)
+                self._heat((publisher, epoch), mark)
+        return mark
+
+    def _put(self, source: Source, mark: _Mark) -> None:
+        """Take a mark in that is new, or in place of another one."""
+        self._heat(source, mark)
+        self._changed.add(source)
+
+    def _heat(self, source: Source, mark: _Mark) -> None:
+        if len(self._hot) >= self._hot_max:
+            self._cool()
+        self._hot[source] = mark
+
+    def _cool(self) -> None:
+        """Leave half of the marks to the tree, but for those whose part is missing.
+
+        Those with numbers beyond a gap come last: packed, they lose the CIDs of these numbers.
+        """
+        self._hashed()
+        quiet = [source for source in self._hot if source not in self._changed]
+        quiet.sort(key=lambda source: bool(self._hot[source].beyond))
+        for source in quiet[: len(quiet) // 2]:
+            del self._hot[source]
+        self._hot_max = HOT_MAX + len(self._changed)
 
     def holds(self, publisher: PeerId, epoch: int, number: int) -> bool:
         """Whether the frontier covers this number: held, void, retired, or before the start."""
-        mark = self._marks.get((publisher, epoch))
+        mark = self._hot.get((publisher, epoch)) or self._mark(publisher, epoch)
         return mark is not None and (number <= mark.high or number in mark.beyond)
 
     def is_full(self, publisher: PeerId, epoch: int, number: int) -> bool:
         """Whether a number is too far ahead: numbers before it must come first."""
-        mark = self._marks.get((publisher, epoch))
+        mark = self._mark(publisher, epoch)
         return mark is not None and number > mark.high + 1 and len(mark.beyond) >= BEYOND_MAX
 
     def high(self, publisher: PeerId, epoch: int) -> int:
         """The highest number up to which there is no gap."""
-        mark = self._marks.get((publisher, epoch))
+        mark = self._mark(publisher, epoch)
         return 0 if mark is None else mark.high
 
     def highest(self, publisher: PeerId, epoch: int) -> int:
         """The highest number held, with or without a gap before it."""
-        mark = self._marks.get((publisher, epoch))
+        mark = self._mark(publisher, epoch)
         return 0 if mark is None else max(mark.beyond, default=mark.high)
 
     def floor(self, publisher: PeerId, epoch: int) -> int:
         """The number up to which the node holds no events: before its start, or dropped."""
-        mark = self._marks.get((publisher, epoch))
+        mark = self._mark(publisher, epoch)
         return 0 if mark is None else mark.floor
 
     def cid_at(self, publisher: PeerId, epoch: int, number: int) -> Cid | None:
         """The CID held under a number, as far as the frontier itself remembers it."""
-        mark = self._marks.get((publisher, epoch))
+        mark = self._mark(publisher, epoch)
         if mark is None:
             return None
         return mark.cid if number == mark.high else mark.beyond.get(number)
@@ -97,10 +164,7 @@ class Frontier:
     def add(self, publisher: PeerId, epoch: int, number: int, cid: Cid | None) -> MarkState:
         """Take one number in; returns the mark as it is now."""
         source = (publisher, epoch)
-        mark = self._marks.get(source)
-        if mark is None:
-            mark = self._marks[source] = _Mark()
-        self._changed.add(source)
+        mark = self._change(source)
         if number == mark.high + 1:
             mark.high, mark.cid = number, cid
             if mark.beyond:
@@ -111,42 +175,53 @@ class Frontier:
 
     def adopt(self, state: MarkState) -> None:
         """Take a whole mark: from the disk, or of a start frontier."""
-        mark = _Mark(state.floor, state.high, state.cid)
-        mark.beyond = dict.fromkeys(state.beyond)
-        mark.retired = state.retired
-        self._marks[(state.publisher, state.epoch)] = mark
-        self._changed.add((state.publisher, state.epoch))
+        source = (state.publisher, state.epoch)
+        self._count += self._mark(*source) is None
+        self._put(source, _object(state))
 
     def begin_at(self, state: MarkState) -> None:
         """Begin at a peer's mark; events held beyond it stay, and `high` never falls."""
-        source = (state.publisher, state.epoch)
-        ours = self._marks.get(source)
-        if ours is not None and ours.high >= state.high:
+        self._begin_at(self._mark(state.publisher, state.epoch), state)
+
+    def _begin_at(self, ours: _Mark | None, state: MarkState) -> None:
+        if ours is None:
+            self._count += 1
+        elif ours.high >= state.high:
             return
-        self.adopt(state._replace(floor=state.high, beyond=()))
+        mark = _object(state._replace(floor=state.high, beyond=()))
         if ours is not None:
-            mark = self._marks[source]
             mark.retired = max(mark.retired, ours.retired)
             mark.beyond = {n: cid for n, cid in ours.beyond.items() if n > mark.high}
             mark.close_up()
+        self._put((state.publisher, state.epoch), mark)
 
     def retire(self, publisher: PeerId, epoch: int, number: int) -> MarkState:
         """Retire all numbers up to one: they count as delivered from now on."""
-        mark = self._marks.setdefault((publisher, epoch), _Mark())
+        source = (publisher, epoch)
+        mark = self._change(source)
         mark.floor = max(mark.floor, number)
         mark.retired = max(mark.retired, number)
         if number > mark.high:
             mark.high, mark.cid = number, mark.beyond.get(number)
             mark.beyond = {n: cid for n, cid in mark.beyond.items() if n > number}
             mark.close_up()
-        self._changed.add((publisher, epoch))
-        return self._state((publisher, epoch), mark)
+        return self._state(source, mark)
+
+    def _change(self, source: Source) -> _Mark:
+        """The mark of a numbering, to be changed."""
+        mark = self._hot.get(source) or self._mark(*source)
+        if mark is None:
+            mark = _Mark()
+            self._count += 1
+            self._heat(source, mark)
+        self._changed.add(source)
+        return mark
 
     def missing_from(self, theirs: MarkState) -> tuple[int, int] | None:
         """The first and last number that a peer's mark shows and this frontier lacks, or None."""
         last = max(theirs.beyond, default=theirs.high)
         last = max(last, theirs.high)
-        mark = self._marks.get((theirs.publisher, theirs.epoch))
+        mark = self._mark(theirs.publisher, theirs.epoch)
         if mark is None:
             return (1, last) if last > 0 else None
         first = mark.high + 1
@@ -161,18 +236,18 @@ class Frontier:
 
     def gaps(self) -> Iterator[tuple[PeerId, int, int, int]]:
         """Every (publisher, epoch, first, last) that is known to be missing."""
-        for (publisher, epoch), mark in self._marks.items():
+        for mark in self:
             if mark.beyond:
-                yield publisher, epoch, mark.high + 1, max(mark.beyond) - 1
+                yield mark.publisher, mark.epoch, mark.high + 1, mark.beyond[-1] - 1
 
     def mark(self, publisher: PeerId, epoch: int) -> MarkState | None:
         """One mark, as a value."""
-        mark = self._marks.get((publisher, epoch))
+        mark = self._mark(publisher, epoch)
         return None if mark is None else self._state((publisher, epoch), mark)
 
     def marks(self) -> list[MarkState]:
         """All marks, in an order that every node agrees on."""
-        return [self._state(source, mark) for source, mark in sorted(self._marks.items())]
+        return sorted(self)
 
     # Comparing it with another one.
 
@@ -201,15 +276,15 @@ class Frontier:
         return self._hashed().snapshot()
 
     def _hashed(self) -> HashTree:
-        tree, waiting = self._tree, set[Source]()
-        for source in self._changed:
-            place = place_of(*source)
-            if tree.missing_at(place) is None:
-                tree.put(place, leaf_of(self._state(source, self._marks[source])))
-            else:
-                waiting.add(source)
-        self._changed = waiting
-        return tree
+        """The tree, once it has heard of what changed."""
+        if self._changed:
+            waiting = set[Source]()
+            if self._tree.missing:
+                waiting = {each for each in self._changed if self.missing_at(*each) is not None}
+                self._changed = {each for each in self._changed if each not in waiting}
+            self._tree.put([self._state(each, self._hot[each]) for each in self._changed])
+            self._changed = waiting
+        return self._tree
 
     # The parts that are missing.
 
@@ -230,18 +305,21 @@ class Frontier:
     def miss(self, part: bytes, digest: bytes) -> None:
         """A part with this hash is where the node starts; it has to be loaded."""
         if part not in self._tree.missing:
-            held = self._tree.marks_in(part)
-            self._changed.update((mark.publisher, mark.epoch) for mark in held)
+            for mark in self._tree.marks_in(part):
+                source = (mark.publisher, mark.epoch)
+                self._hot.setdefault(source, _object(mark))
+                self._changed.add(source)
         self._tree.miss(part, digest)
 
     def load(
         self, rows: Iterable[tuple[bytes, bytes]], marks: Iterable[MarkState]
     ) -> list[MarkState]:
         """Load missing parts, and begin at their marks; returns these. Others change nothing."""
-        leaves = {place_of(mark.publisher, mark.epoch): leaf_of(mark) for mark in marks}
-        loaded = [leaf.mark for leaf in self._tree.load(rows, leaves)]
-        for mark in loaded:
-            self.begin_at(mark)
+        loaded = self._tree.load(rows, marks)
+        # The tree has the peer's by now: their parts were missing.
+        held = [self._hot.get((mark.publisher, mark.epoch)) for mark in loaded]
+        for ours, mark in zip(held, loaded, strict=True):
+            self._begin_at(ours, mark)
         return loaded
 
     @staticmethod
@@ -250,3 +328,10 @@ class Frontier:
         return MarkState(
             source[0], source[1], mark.floor, mark.high, mark.cid, beyond, mark.retired
         )
+
+
+def _object(state: MarkState) -> _Mark:
+    mark = _Mark(state.floor, state.high, state.cid)
+    mark.beyond = dict.fromkeys(state.beyond)
+    mark.retired = state.retired
+    return mark

@@ -9,16 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsarcast.model.errors import RemoteError
-from pulsarcast.protocol.limits import PARTS_MAX, ROW_BYTES, STEPS_MAX
+from pulsarcast.model.ids import PeerId
+from pulsarcast.protocol.limits import PARTS_MAX, PARTS_OF_ONE, ROW_BYTES, STEPS_MAX
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import MarkState
+from pulsarcast.protocol.topic import hash_tree
 from pulsarcast.protocol.topic.frontier import Frontier
 from pulsarcast.protocol.topic.hash_tree import (
     EMPTY,
     HashTree,
-    leaf_of,
-    place_of,
 )
+from pulsarcast.protocol.topic.packed_marks import Row, place_of
 from tests.support.people import peer
 
 LEAVES_MAX = Parameters().frontier_list
@@ -34,8 +35,7 @@ def place(number: int) -> bytes:
 
 def tree(numbers: Iterable[int]) -> HashTree:
     made = HashTree(LEAVES_MAX)
-    for number in numbers:
-        made.put(place(number), leaf_of(mark(number)))
+    made.put(map(mark, numbers))
     return made
 
 
@@ -61,9 +61,9 @@ def test_the_hash_is_that_of_the_leaves_in_any_order(numbers: set[int], rng: Ran
     one, other = tree(sorted(numbers)), tree(mixed)
     if numbers:
         one.digest()
-        one.put(place(mixed[0]), leaf_of(mark(mixed[0], high=2)))
+        one.put([mark(mixed[0], high=2)])
         assert one.digest() != other.digest()
-        one.put(place(mixed[0]), leaf_of(mark(mixed[0])))
+        one.put([mark(mixed[0])])
     assert one.digest() == other.digest()
 
 
@@ -94,15 +94,27 @@ def test_a_name_of_no_part_finds_nothing(steps: bytes) -> None:
         assert not made.differing(steps, bytes(ROW_BYTES))
 
 
-def test_places_that_somebody_chose_make_the_tree_no_deeper_than_they_are_long() -> None:
-    made = HashTree(LEAVES_MAX)
-    for number in range(20):
-        made.put(b"\x01" * (STEPS_MAX - 1) + bytes((number % 16,)), leaf_of(mark(number)))
-    alike = HashTree(LEAVES_MAX)
-    for number in range(20):
-        alike.put(b"\x02" * STEPS_MAX, leaf_of(mark(number)))
-    assert len(list(made.marks_in(b"\x01"))) == 16
-    assert len(list(alike.marks_in(b"\x02"))) == 1
+def test_places_that_somebody_chose_make_the_tree_no_deeper_than_they_are_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def chosen(publisher: PeerId, epoch: int) -> bytes:
+        return b"\x01" * (STEPS_MAX - 1) + bytes((epoch % PARTS_OF_ONE,))
+
+    def chosen_row(row: Row) -> bytes:
+        return chosen(PeerId(row.publisher), row.epoch)
+
+    monkeypatch.setattr(hash_tree, "place_of", chosen)
+    monkeypatch.setattr(hash_tree, "place_of_row", chosen_row)
+    marks = [MarkState(peer("publisher"), epoch, 0, 1, None) for epoch in range(PARTS_OF_ONE)]
+    for list_max in (1, LEAVES_MAX):
+        made = HashTree(list_max)
+        for each in marks:
+            made.put([each])
+        assert len(made.marks_in(b"\x01")) == PARTS_OF_ONE
+        assert made.marks_in(b"\x01" * STEPS_MAX) == [marks[1]]
+        at_once = HashTree(list_max)
+        at_once.put(marks)
+        assert at_once.digest() == made.digest() != EMPTY
 
 
 # Loading a tree of which the hash alone is known.
@@ -111,8 +123,7 @@ def test_places_that_somebody_chose_make_the_tree_no_deeper_than_they_are_long()
 def load(ours: HashTree, giver: HashTree, parts: list[bytes], room: int = 20) -> int:
     """Load parts from a giver; returns how many marks came."""
     content = giver.content(parts, room, PARTS_MAX)
-    leaves = {place_of(each.publisher, each.epoch): leaf_of(each) for each in content.marks}
-    return len(ours.load(content.rows, leaves))
+    return len(ours.load(content.rows, content.marks))
 
 
 @given(
@@ -124,7 +135,7 @@ def test_a_tree_is_loaded_piece_by_piece_as_it_was_when_its_hash_was_given(
     giver = tree(held)
     given, root = giver.snapshot(), giver.digest()
     for number in later:
-        giver.put(place(number), leaf_of(mark(number, high=2)))
+        giver.put([mark(number, high=2)])
     ours = HashTree(LEAVES_MAX)
     ours.miss(b"", root)
     rounds = 0
@@ -149,10 +160,26 @@ def test_a_snapshot_is_filled_by_what_its_tree_loads_and_keeps_its_hash() -> Non
     while ours.missing:
         load(ours, giver, list(ours.missing))
         known = next(iter(ours.marks_in(b"")))
-        ours.put(place_of(known.publisher, 1), leaf_of(known._replace(high=2)))
+        ours.put([known._replace(high=2)])
     assert handed_on.digest() == giver.digest() != ours.digest()
     assert handed_on.content([b""], 500, PARTS_MAX).is_all
     assert set(handed_on.marks_in(b"")) == {mark(number) for number in range(500)}
+
+
+def test_a_part_that_is_missed_beside_marks_that_changed_stays_missing() -> None:
+    ours = tree(())
+    for number in range(20):
+        ours.put([mark(number)])
+    taken = {place(number)[0] for number in range(20)}
+    part = bytes((next(step for step in range(PARTS_OF_ONE) if step not in taken),))
+    ours.miss(part, b"\x01" * 16)
+    before = ours.digest()
+    ours.put([mark(1, high=2)])
+    ours.put([mark(1)])
+    ours.snapshot()
+    assert ours.digest() == before
+    assert ours.hash_of(part) == ours.missing[part] == b"\x01" * 16
+    assert ours.missing_at(part) == part
 
 
 def test_marks_that_do_not_belong_to_the_hash_are_not_loaded() -> None:
@@ -167,8 +194,7 @@ def test_marks_that_do_not_belong_to_the_hash_are_not_loaded() -> None:
     load(ours, giver, [b""])
     part = next(iter(ours.missing))
     later = HashTree(LEAVES_MAX)
-    for number in range(500):
-        later.put(place(number), leaf_of(mark(number, high=2)))
+    later.put(mark(number, high=2) for number in range(500))
     with pytest.raises(RemoteError):
         load(ours, later, [part])
     assert part in ours.missing
