@@ -185,7 +185,8 @@ class Content:
         # Cancelled only once the end is on the disk: after a crash the subscription is still there.
         ended = [topic.say_ended, *(started for started, _ in waiting), then]
         forgotten = [*topic.requests.forget(), *topic.forget_heads()]
-        root, marks = topic.versions.first.root_peer, topic.frontier.marks()
+        root = topic.versions.first.root_peer
+        marks = sorted(mark for mark in topic.frontier if mark.publisher == self.turn.me)
         self.following.forget_content(
             cid, root, marks, [drop, DropState("cursor", cid)], forgotten, partial(_run, ended)
         )

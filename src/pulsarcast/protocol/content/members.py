@@ -142,11 +142,11 @@ class Members:
     ) -> None:
         """Find the place before the first event that a subscriber's marks do not cover."""
         theirs = {(mark.publisher, mark.epoch): mark.high for mark in message.marks}
-        ahead = [
+        ahead = sorted(
             (mark, theirs.get((mark.publisher, mark.epoch), 0))
-            for mark in topic.frontier.marks()
+            for mark in topic.frontier
             if mark.high > theirs.get((mark.publisher, mark.epoch), 0) or mark.beyond
-        ]
+        )
         if len(ahead) > SOUGHT_MAX:
             then(0)
             return
@@ -302,11 +302,11 @@ def _too_late(message: CompareContent, topic: Topic) -> list[MarkState]:
     if message.place == MARKS_LEFT_OUT:
         return []
     theirs = {(mark.publisher, mark.epoch): mark.high for mark in message.marks}
-    return [
+    return sorted(
         MarkState(mark.publisher, mark.epoch, 0, mark.floor, None)
-        for mark in topic.frontier.marks()
+        for mark in topic.frontier
         if mark.floor > max(mark.retired, theirs.get((mark.publisher, mark.epoch), 0))
-    ]
+    )
 
 
 def _marks(topic: Topic, moved: dict[tuple[PeerId, int], None] | None) -> list[MarkState]:

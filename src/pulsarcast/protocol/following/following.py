@@ -235,7 +235,7 @@ class Following:
             self.turn.after(delay_s, again)
             return
         start = _start_of([] if from_start else self.handing_in.marks_with_own(topic))
-        retired = [mark for mark in topic.frontier.marks() if from_start and mark.retired]
+        retired = sorted(mark for mark in topic.frontier if mark.retired) if from_start else []
         cursor = topic.log.cursor_for(from_start=from_start)
 
         def synced() -> None:
@@ -468,7 +468,7 @@ class Following:
         if topic.barrier is not None:
             forgotten += topic.barrier.forget()
         forgotten += topic.loader.forget()
-        marks = topic.frontier.marks()
+        marks = sorted(mark for mark in topic.frontier if mark.publisher == self.turn.me)
         self._forget_later(topic.id, topic.versions.first.root_peer, marks, forgotten)
 
     def _forget_later(

@@ -154,11 +154,12 @@ class HandingIn:
 
     def marks_with_own(self, topic: Topic) -> list[MarkState]:
         """What the log holds, with own events that are not synced yet."""
-        marks = Frontier(topic.frontier.marks())
         own = self.numberings.last_of(topic.id)
-        if own is not None:
-            marks.retire(self.turn.me, *own)
-        return marks.marks()
+        if own is None:
+            return topic.frontier.marks()
+        held = topic.frontier.mark(self.turn.me, own[0])
+        ours = Frontier(() if held is None else (held,)).retire(self.turn.me, *own)
+        return sorted((ours, *(mark for mark in topic.frontier if mark != held)))
 
     def retire_own(self, topic: Topic) -> list[Write]:
         """Own events from before the node followed a topic that are retired are due to no one."""

@@ -224,7 +224,7 @@ class Topic:
         if self.subscribed:
             return False
         if from_start:
-            drops = any(mark.floor > mark.retired for mark in self.frontier.marks())
+            drops = any(mark.floor > mark.retired for mark in self.frontier)
             return drops or self.comparing.lacks_start or bool(self.frontier.missing)
         return self.lacks_start and not self.overlay.children
 
