@@ -325,7 +325,7 @@ class HashTree:
 
     def marks_in(self, steps: bytes) -> list[MarkState]:
         """The marks of a part, as far as it is loaded."""
-        return list(map(mark_of, self._rows_in(self._find(steps), len(steps))))
+        return list(map(mark_of, _rows(self._find(steps))))
 
     def _find(self, steps: bytes) -> _Part:
         """A part; or, where it is within one that is hashed as a list, its leaves."""
@@ -344,15 +344,6 @@ class HashTree:
         if part is not self._seen_last[0]:
             self._seen_last = part, self._opened(list(_leaves(part)), depth)
         return self._seen_last[1]
-
-    def _rows_in(self, part: _Part, depth: int) -> Iterator[Row]:
-        """The leaves of a part by the steps to them, as far as it is loaded."""
-        part = self._seen(part, depth)
-        if isinstance(part, _Cut):
-            for each in part.parts:
-                yield from self._rows_in(each, depth + 1)
-        else:
-            yield from _rows(part)
 
     # Loading.
 
@@ -471,7 +462,7 @@ class _Gathering:
         part = self._tree._seen(part, len(steps))
         if isinstance(part, _Missing):
             return False
-        rows = self._tree._rows_in(part, len(steps))
+        rows = _rows(part)
         if not isinstance(part, _Cut):
             return self._take_marks(list(rows))
         few = list(islice(rows, self._marks_max + 1))
@@ -489,10 +480,10 @@ class _Gathering:
         return all(taken)
 
     def _take_marks(self, rows: list[Row]) -> bool:
-        """Take all marks of a part, or none."""
+        """Take all marks of a part, or none: in an order that does not tell how they came."""
         if self.marks and len(self.marks) + len(rows) > self._marks_max:
             return False
-        self.marks.extend(map(mark_of, rows))
+        self.marks.extend(map(mark_of, sorted(rows)))
         return True
 
 

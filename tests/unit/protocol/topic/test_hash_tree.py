@@ -150,6 +150,15 @@ def test_a_tree_is_loaded_piece_by_piece_as_it_was_when_its_hash_was_given(
     assert rounds <= 3 + len(held)
 
 
+def test_a_giver_gives_marks_in_an_order_that_does_not_tell_how_they_came() -> None:
+    numbers = list(range(100))
+    one, other = tree(numbers), tree(())
+    for number in reversed(numbers):
+        other.put([mark(number)])
+    for parts in ([b""], [bytes((step,)) for step in range(PARTS_OF_ONE)]):
+        assert one.content(parts, 200, PARTS_MAX) == other.content(parts, 200, PARTS_MAX)
+
+
 def test_a_snapshot_is_filled_by_what_its_tree_loads_and_keeps_its_hash() -> None:
     giver = tree(range(500))
     ours = HashTree(LEAVES_MAX)
