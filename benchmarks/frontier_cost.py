@@ -34,6 +34,7 @@ from tests.unit.protocol.topic.bench import Bench
 
 TOPIC = topic_of(ALICE)
 EVENTS = 200
+EPOCH = 1 << 62
 
 
 def main() -> None:
@@ -115,7 +116,8 @@ class Alone:
 def _memory(count: int) -> float:
     """What each numbering takes in memory, its hash included."""
     tracemalloc.start()
-    frontier = Frontier(_mark(number, 3) for number in range(min(count, 100_000)))
+    # An epoch is a random number, which takes eight bytes.
+    frontier = Frontier(_mark(number, 3)._replace(epoch=EPOCH + number) for number in range(count))
     frontier.digest()
     taken, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
