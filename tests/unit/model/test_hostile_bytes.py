@@ -10,6 +10,7 @@ from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import Position, decode_event, decode_request
 from pulsarcast.model.ids import cid_of
 from pulsarcast.model.listings import decode_listing, sign_listing
+from pulsarcast.model.mark_blocks import decode_marks, make_mark_blocks
 from pulsarcast.model.pointers import decode_pointer, sign_pointer
 from pulsarcast.model.topics import (
     AttributeRule,
@@ -44,6 +45,7 @@ BLOCKS = [
     next_version(ALICE, FIRST, RICH, created=CREATED, valid_until=[Mark(BOB.peer_id, 1, 2)]).block,
     sign_pointer(ALICE, "news", 7, FIRST.cid, topic=FIRST.cid).block,
     sign_listing(ALICE, FIRST, 7).block,
+    *make_mark_blocks(ALICE, [Mark(BOB.peer_id, 1, 2)], created=CREATED, page_marks=1),
 ]
 READERS: list[Callable[[bytes], object]] = [
     decode_event,
@@ -51,6 +53,7 @@ READERS: list[Callable[[bytes], object]] = [
     decode_topic,
     decode_pointer,
     decode_listing,
+    decode_marks,
 ]
 # Heads of CBOR items that claim much, nest, or end early.
 LARGE = ["9bffffffffffffffff", "bb7fffffffffffffff", "5affffffff", "7bffffffffffffffff"]

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from pulsarcast.model.ids import CID_PREFIX, PEER_ID_PREFIX, Cid, PeerId
-from pulsarcast.protocol.limits import PART_DIGEST_BYTES, PARTS_OF_ONE, STEPS_MAX
+from pulsarcast.model.mark_blocks import mark_place
+from pulsarcast.protocol.limits import PART_DIGEST_BYTES, PARTS_OF_ONE
 from pulsarcast.protocol.store import MarkState
 
 
@@ -63,16 +64,14 @@ def find(packed: bytes, publisher: PeerId, epoch: int) -> MarkState | None:
     return None if row is None else mark_of(row)
 
 
-def place_of(publisher: bytes, epoch: int) -> bytes:
+def place_of(publisher: PeerId, epoch: int) -> bytes:
     """The place of a numbering's leaf, in steps of four bits."""
-    numbering = publisher + epoch.to_bytes(8, "big")
-    digest = blake2b(numbering, digest_size=STEPS_MAX // 2, person=b"place").digest()
-    return digest.hex().encode().translate(_STEPS)
+    return mark_place(publisher, epoch).hex().encode().translate(_STEPS)
 
 
 def place_of_row(row: Row) -> bytes:
     """The place of a packed mark's leaf."""
-    return place_of(_lengthen(row.publisher, PEER_ID_PREFIX), row.epoch)
+    return place_of(PeerId(_lengthen(row.publisher, PEER_ID_PREFIX)), row.epoch)
 
 
 def digest_of(row: Row) -> bytes:
