@@ -1,5 +1,6 @@
 """Attacks by peers that lie about what they hold: invented publishers, starts and floors."""
 
+from functools import partial
 from random import Random
 
 import pytest
@@ -17,7 +18,7 @@ from pulsarcast.model.topics import (
     next_version,
 )
 from pulsarcast.protocol.effects import Effect, Send
-from pulsarcast.protocol.inputs import Subscribe, UpdateTopic
+from pulsarcast.protocol.inputs import Subscribe, TimerFired, UpdateTopic
 from pulsarcast.protocol.limits import (
     PARTS_MAX,
     PARTS_OF_ONE,
@@ -474,7 +475,7 @@ def test_a_request_for_all_numbers_there_are_is_answered_with_a_bounded_message(
 
 
 def test_who_publishes_under_very_many_epochs_is_forbidden_to_all_the_same() -> None:
-    """A version that named them all would be too large to be made."""
+    """A version that held all their marks would be too large to be made: it names an index."""
     solo = Solo().start()
     topic = solo.create()
     frontier = solo.topic(topic).frontier
@@ -488,5 +489,16 @@ def test_who_publishes_under_very_many_epochs_is_forbidden_to_all_the_same() -> 
     assert reply.refusal is None, reply.refusal
     version = solo.version(topic)
     assert not version.may_publish(MALLORY.peer_id)
+    assert len(version.block) < 1000
+    index = version.valid_until
+    assert not isinstance(index, tuple)
+    found: list[bool] = []
+    publishers = {BOB.peer_id: 7, MALLORY.peer_id: 0, CAROL.peer_id: 0}
+    for publisher in publishers:
+        numbering = (publisher, EPOCH)
+        find = partial(solo.node.dht.marks.find, [index], numbering, found.append)
+        solo.give(TimerFired(solo.node.turn.after(0.0, find)))
+    assert found == [True] * 3
     # Carol may go on, so nobody looks for how far she had come.
-    assert set(version.valid_until) == {Mark(BOB.peer_id, EPOCH + n, 7) for n in (0, 1)}
+    marks = solo.node.dht.marks
+    assert {each: marks.number(index, (each, EPOCH)) for each in publishers} == publishers

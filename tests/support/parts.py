@@ -13,6 +13,7 @@ from pulsarcast.model.topics import TopicDescriptor
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.expiry import Lifetime
 from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.dht.mark_pages import MarkPages
 from pulsarcast.protocol.dissemination.quiet_topics import QuietTopics
 from pulsarcast.protocol.effects import Load, Persist, Reply, Send, SetTimer
 from pulsarcast.protocol.following.descriptors import Descriptors
@@ -45,6 +46,8 @@ class Dht:
 
     def __init__(self, context: Context) -> None:
         self.reachability = reachability_of(context)
+        nothing = cast("Any", None)
+        self.marks = MarkPages(context, nothing, nothing, self.find_block)
         self.known: list[PeerId] = []
         self.is_close = False
         """Whether the node is one of the r peers closest to any block."""

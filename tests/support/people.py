@@ -80,7 +80,7 @@ def version_of(
     settings: TopicSettings | None = None,
     *,
     signer: Identity,
-    until: Iterable[Mark] = (),
+    until: Iterable[Mark] | Cid = (),
     created: int = CREATED_US,
 ) -> TopicDescriptor:
     """The version after another."""

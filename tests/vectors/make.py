@@ -29,6 +29,7 @@ from pulsarcast.model.filters.domains import domain_of
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import cid_of, cid_text, peer_text
 from pulsarcast.model.listings import Listing, decode_listing, sign_listing
+from pulsarcast.model.mark_blocks import MarkIndex, MarkPage, decode_marks, make_mark_blocks
 from pulsarcast.model.pointers import Pointer, decode_pointer, sign_pointer
 from pulsarcast.model.readable import to_readable
 from pulsarcast.model.tickets import Ticket, ticket_text
@@ -92,6 +93,16 @@ RESCUED = next_version(
     created=CREATED + 1,
     valid_until=[Mark(BOB.peer_id, EPOCH, 7), Mark(ALICE.peer_id, EPOCH, 12)],
     flushed=[Mark(ALICE.peer_id, EPOCH, 3)],
+)
+
+MANY = [Mark(peer.peer_id, EPOCH + n, n) for peer in (ALICE, BOB) for n in (1, 2, 3)]
+INDEX, *PAGES = make_mark_blocks(ALICE, MANY, created=CREATED + 1, page_marks=4)
+CLOSED = next_version(
+    ALICE,
+    TOPIC,
+    TopicSettings(order=DeliveryOrder.NONE),
+    created=CREATED + 1,
+    valid_until=cid_of(INDEX),
 )
 
 PLAIN = publish_own(
@@ -224,6 +235,7 @@ def golden() -> list[dict[str, Any]]:
         _golden("a topic with the thesis' settings", TOPIC),
         _golden("a topic with every setting", TOTAL),
         _golden("a next version, signed by a recovery key", RESCUED),
+        _golden("a next version that names marks by their index", CLOSED),
         _golden("a topic that is listed", LISTED),
         _golden("a pointer", POINTER),
         _golden("a listing", LISTING),
@@ -261,6 +273,25 @@ def requests() -> list[dict[str, str]]:
 
 def _request(what: str, signed: SignedRequest) -> dict[str, str]:
     return {"what": what, "request_id": signed.request_id.hex(), "block": signed.block.hex()}
+
+
+def marks() -> list[dict[str, Any]]:
+    """The marks of a version's frontier: an index, and its pages."""
+    index = decode_marks(INDEX)
+    assert isinstance(index, MarkIndex)
+    pages = [
+        {"place": index.place(at).hex(), "page": cid_text(index.page(at))}
+        for at in range(len(index))
+    ]
+    vectors: list[dict[str, Any]] = [
+        {"what": "an index of marks", "block": INDEX.hex(), "pages": pages}
+    ]
+    for block in PAGES:
+        page = decode_marks(block)
+        assert isinstance(page, MarkPage)
+        rows = [[peer_text(mark.publisher), mark.epoch, mark.number] for mark in page.marks()]
+        vectors.append({"what": "a page of marks", "block": block.hex(), "marks": rows})
+    return vectors
 
 
 def places() -> list[dict[str, Any]]:
@@ -400,6 +431,10 @@ def rejected() -> list[dict[str, str]]:
             _rejected("listing", why, _sign("listing", fields), decode_listing)
             for why, fields in _spoilt_listings()
         ),
+        *(
+            _rejected("marks", why, _sign("marks", fields), decode_marks)
+            for why, fields in _spoilt_marks()
+        ),
     ]
 
 
@@ -495,6 +530,19 @@ def _spoilt_listings() -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
+def _spoilt_marks() -> list[tuple[str, dict[str, Any]]]:
+    page = _fields(PAGES[0])
+    rows = page["marks"][1:]
+    return [
+        ("rows that do not ascend", {**page, "marks": opaque(rows[48:96] + rows[:48])}),
+        ("a mark without a number", {**page, "marks": opaque(rows[:40] + bytes(8))}),
+        ("half a row", {**page, "marks": opaque(rows[:24])}),
+        ("no rows", {**page, "marks": opaque(b"")}),
+        ("marks and pages", {**page, "pages": page["marks"]}),
+        ("a signer that is no peer", {**page, "signer": META.cid}),
+    ]
+
+
 def _fields(block: bytes) -> dict[str, Any]:
     """A block's map without its signature."""
     fields = decode(block, size_max=1 << 20)
@@ -537,6 +585,7 @@ FILES: dict[str, Callable[[], object]] = {
     "identities.json": identities,
     "golden.json": golden,
     "requests.json": requests,
+    "marks.json": marks,
     "places.json": places,
     "tickets.json": tickets,
     "rejected.json": rejected,

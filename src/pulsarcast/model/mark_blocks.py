@@ -18,6 +18,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from itertools import pairwise
+from struct import Struct
 from typing import Final, TypeAlias
 
 import msgspec
@@ -52,6 +53,7 @@ ROWS_MAX: Final = 5400
 PLACE_BYTES: Final = 16
 
 _NUMBERING_BYTES: Final = 40
+_ROW = Struct(">32sQQ")
 _KEYS = frozenset(("v", "signer", "created", "marks", "pages", "s"))
 
 
@@ -75,12 +77,15 @@ class MarkPage(msgspec.Struct, frozen=True):
     def number(self, publisher: PeerId, epoch: int) -> int:
         """The number that a numbering is marked with; 0: it has no mark here."""
         at = bisect_left(range(len(self)), mark_place(publisher, epoch), key=self.place)
-        mark = None if at == len(self) else _mark(self._row(at))
-        return mark.number if mark is not None and mark[:2] == (publisher, epoch) else 0
+        if at == len(self):
+            return 0
+        key, its_epoch, number = _ROW.unpack(self._row(at))
+        return number if (key, its_epoch) == (public_key_of(publisher), epoch) else 0
 
     def marks(self) -> Iterator[Mark]:
         """All marks."""
-        return map(_mark, map(self._row, range(len(self))))
+        for key, epoch, number in _ROW.iter_unpack(self.rows):
+            yield Mark(PeerId(PEER_ID_PREFIX + key), epoch, number)
 
 
 class MarkIndex(msgspec.Struct, frozen=True):
@@ -123,11 +128,6 @@ def _place(numbering: bytes) -> bytes:
     return blake2b(numbering, digest_size=PLACE_BYTES, person=b"place").digest()
 
 
-def _mark(row: bytes) -> Mark:
-    publisher = PeerId(PEER_ID_PREFIX + row[:32])
-    return Mark(publisher, int.from_bytes(row[32:40], "big"), int.from_bytes(row[40:], "big"))
-
-
 # Making
 
 
@@ -136,9 +136,7 @@ def make_mark_blocks(
 ) -> list[bytes]:
     """The blocks that hold a frontier: its index, and then its pages."""
     by_place = {
-        mark_place(publisher, epoch): public_key_of(publisher)
-        + epoch.to_bytes(8, "big")
-        + number.to_bytes(8, "big")
+        mark_place(publisher, epoch): _ROW.pack(public_key_of(publisher), epoch, number)
         for publisher, epoch, number in marks
     }
     places = sorted(by_place)
@@ -189,7 +187,7 @@ def decode_marks(block: bytes) -> MarkBlock:
         )
     found = kind(rows, created, cid_of(block))
     if isinstance(found, MarkPage):
-        for _, epoch, number in found.marks():
+        for _, epoch, number in _ROW.iter_unpack(rows):
             if epoch > INT_MAX or not 0 < number <= INT_MAX:
                 raise RemoteError("an epoch or a number of a mark is out of bounds")
     places = map(found.place, range(len(found)))

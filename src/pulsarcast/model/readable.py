@@ -44,6 +44,7 @@ from pulsarcast.model.topic_types import (
     Dissemination,
     EventLinking,
     Mark,
+    NamedMarks,
     Retention,
     TopicDescriptor,
     TopicSettings,
@@ -198,8 +199,8 @@ def _topic_to_readable(topic: TopicDescriptor) -> Readable:
         "tags": list(topic.tags),
         "nonce": _bytes_out(topic.nonce),
         "meta": topic.is_meta,
-        "validUntil": [_mark_out(mark) for mark in topic.valid_until],
-        "flushed": [_mark_out(mark) for mark in topic.flushed],
+        "validUntil": _marks_out(topic.valid_until),
+        "flushed": _marks_out(topic.flushed),
         "extensions": _extensions_out(topic.extensions),
     }
     return {
@@ -232,8 +233,8 @@ def _topic_from_readable(readable: Mapping[str, Any]) -> TopicDescriptor:
         first=None if first is None else _cid(first),
         parent=None if parent is None else _cid(parent),
         subtopics={name: _cid(link) for name, link in readable["#"].items()},
-        valid_until=[_mark_in(mark) for mark in metadata["validUntil"]],
-        flushed=[_mark_in(mark) for mark in metadata["flushed"]],
+        valid_until=_marks_in(metadata["validUntil"]),
+        flushed=_marks_in(metadata["flushed"]),
     )
     return decode_topic(encode({**fields, "s": opaque(_bytes_in(readable["signature"]))}))
 
@@ -340,6 +341,14 @@ def _mark_out(mark: Mark) -> Readable:
 
 def _mark_in(readable: Mapping[str, Any]) -> Mark:
     return Mark(parse_peer(readable["publisher"]), readable["epoch"], readable["number"])
+
+
+def _marks_out(marks: NamedMarks) -> Any:
+    return _link(marks) if isinstance(marks, bytes) else [_mark_out(mark) for mark in marks]
+
+
+def _marks_in(readable: Any) -> NamedMarks:
+    return _cid(readable) if isinstance(readable, dict) else tuple(map(_mark_in, readable))
 
 
 # Values of any shape: attributes and extensions

@@ -9,7 +9,7 @@ topic's name and author and links to the version before.
 from __future__ import annotations
 
 import enum
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -27,12 +27,15 @@ __all__ = [
     "Dissemination",
     "EventLinking",
     "Mark",
+    "NamedMarks",
     "Retention",
     "TopicDescriptor",
     "TopicSettings",
 ]
 
 SEQUENCERS_MAX: Final = 7  # of total order: two may be lost of five, three of seven
+NamedMarks: TypeAlias = tuple[Mark, ...] | Cid
+"""A frontier in a version: its marks or, where they are many, their index (`mark_blocks`)."""
 META: Final = "meta"  # the sub-topic in which new versions are announced (thesis, 3.3.1)
 
 
@@ -128,8 +131,8 @@ class TopicDescriptor(_Settings, frozen=True, kw_only=True):
     created: int  # µs since the Unix epoch
     nonce: bytes
     is_meta: bool
-    valid_until: tuple[Mark, ...]  # the frontier up to which the PREVIOUS version is valid
-    flushed: tuple[Mark, ...]  # the author's flush: forget up to here (thesis, 3.1)
+    valid_until: NamedMarks  # the frontier up to which the PREVIOUS version is valid
+    flushed: NamedMarks  # the author's flush: forget up to here (thesis, 3.1)
     signer: PeerId  # the author, or a recovery key of the version before
     signature: bytes
     cid: Cid

@@ -15,7 +15,7 @@ letters. A field at its default is left out:
     attributes  list of name, type, min, max   content          true: they route events
     about     description                      tags             ascending
     x         extensions
-    until, flush    frontiers: [publisher, epoch, number], ascending
+    until, flush    frontiers: [publisher, epoch, number], ascending; or a link to their index
     signer    where it is not the author       s                signature over all the rest
 """
 
@@ -54,6 +54,7 @@ from pulsarcast.model.topic_types import (
     Dissemination,
     EventLinking,
     Mark,
+    NamedMarks,
     Retention,
     TopicDescriptor,
     TopicSettings,
@@ -93,8 +94,8 @@ def topic_fields(
     first: Cid | None = None,
     parent: Cid | None = None,
     subtopics: Mapping[str, Cid],
-    valid_until: Iterable[Mark] = (),
-    flushed: Iterable[Mark] = (),
+    valid_until: Iterable[Mark] | Cid = (),
+    flushed: Iterable[Mark] | Cid = (),
 ) -> Fields:
     """A version's map, but for its signature."""
     optional: Fields = {
@@ -103,8 +104,8 @@ def topic_fields(
         "first": first,
         "parent": parent,
         "#": dict(subtopics),
-        "until": _mark_lists(valid_until),
-        "flush": _mark_lists(flushed),
+        "until": _marks_field(valid_until),
+        "flush": _marks_field(flushed),
         "signer": None if signer == author else signer,
     }
     return {
@@ -156,9 +157,9 @@ def _settings_fields(settings: TopicSettings) -> Fields:
     return fields
 
 
-def _mark_lists(marks: Iterable[Mark]) -> list[object]:
-    """A frontier's wire form: sorted, so that one frontier has one encoding."""
-    return [list(mark) for mark in sorted(marks)]
+def _marks_field(marks: Iterable[Mark] | Cid) -> Cid | list[object]:
+    """A frontier's wire form: sorted, so that one frontier has one encoding; or its index."""
+    return marks if isinstance(marks, bytes) else [list(mark) for mark in sorted(marks)]
 
 
 def _retention_fields(retention: Retention) -> Fields:
@@ -348,8 +349,10 @@ def read_tags(value: object) -> tuple[str, ...]:
     return tags
 
 
-def _read_marks(value: object, what: str) -> tuple[Mark, ...]:
-    """A frontier, ascending, with each publisher's epoch at most once."""
+def _read_marks(value: object, what: str) -> NamedMarks:
+    """A frontier, ascending, with each publisher's epoch at most once; or its index."""
+    if isinstance(value, bytes):
+        return check_cid(value)
     if not isinstance(value, list) or not value:
         raise RemoteError(f"{what} is not a list with something in it")
     marks = tuple(_read_mark(mark) for mark in value)

@@ -45,6 +45,7 @@ from pulsarcast.model.topic_types import (
     Dissemination,
     EventLinking,
     Mark,
+    NamedMarks,
     Retention,
     TopicDescriptor,
     TopicSettings,
@@ -65,6 +66,7 @@ __all__ = [
     "Dissemination",
     "EventLinking",
     "Mark",
+    "NamedMarks",
     "Retention",
     "TopicDescriptor",
     "TopicSettings",
@@ -158,8 +160,8 @@ def next_version(
     settings: TopicSettings,
     *,
     created: int,
-    valid_until: Iterable[Mark],
-    flushed: Iterable[Mark] = (),
+    valid_until: Iterable[Mark] | Cid,
+    flushed: Iterable[Mark] | Cid = (),
     subtopics: Mapping[str, Cid] | None = None,
 ) -> TopicDescriptor:
     """Make the version after another, signed by the author or by one of the recovery keys.

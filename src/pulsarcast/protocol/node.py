@@ -5,6 +5,7 @@ effects, in the simulator and on the wire.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from random import Random
 from typing import assert_never
 
@@ -13,6 +14,7 @@ from pulsarcast.model.errors import Halted, Refusal, Rejection, RemoteError
 from pulsarcast.model.events import EventDescriptor, decode_event
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid, PeerId, peer_key
+from pulsarcast.model.mark_blocks import decode_marks
 from pulsarcast.model.pointers import Named
 from pulsarcast.model.reach import Reach
 from pulsarcast.model.topics import DeliveryOrder, decode_topic
@@ -614,16 +616,16 @@ class Node:
         self.names.learn(named)
 
     def verify_block(self, block: bytes) -> tuple[Cid, Lifetime]:
-        """A replica keeps events and topics that are whole and signed, and nothing else."""
+        """A replica keeps events, topics and their marks, whole and signed, and nothing else."""
         try:
             event = self.decode(block)
             return event.cid, event_lifetime(event, self.parameters)
         except RemoteError as not_an_event:
-            try:
-                version = decode_topic(block)
-                return version.cid, topic_lifetime(version, self.parameters)
-            except RemoteError:
-                raise not_an_event from None
+            for decode in (decode_topic, decode_marks):
+                with suppress(RemoteError):
+                    found = decode(block)
+                    return found.cid, topic_lifetime(found, self.parameters)
+            raise not_an_event from None
 
     def stored_block(self, block: bytes, sender: PeerId) -> None:
         """The node keeps a new replica: hand the event in, in case its topic lacks it."""

@@ -64,6 +64,9 @@ class Parameters(Struct, frozen=True):
     """Marks of a part of a frontier that is hashed as a list, and shown rather than compared: as a
     message of hashes takes a third of a kilobyte, they cost little more. All members of a network
     have to take the same."""
+    version_marks: int = 2048
+    """Marks that a version names itself: a tenth of a megabyte. Of more it names an index, with
+    pages of so many."""
     held_back_max: int = 1024
     """Events per topic kept in memory while they wait for others; more are fetched again later."""
     barrier_max: int = 64

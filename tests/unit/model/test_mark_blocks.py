@@ -18,7 +18,7 @@ from pulsarcast.model.mark_blocks import (
     mark_place,
 )
 from pulsarcast.model.topics import Mark
-from pulsarcast.protocol.topic.hash_tree import place_of
+from pulsarcast.protocol.topic.packed_marks import place_of
 from tests.support.marks import blocks_of, by_place, index_of, invented, page_of, row_of, signed
 from tests.support.people import ALICE, BOB, CREATED_US, EPOCH
 

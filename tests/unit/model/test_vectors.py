@@ -11,6 +11,7 @@ from pulsarcast.model.events import decode_event, decode_request
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import cid_of, cid_text, peer_text
 from pulsarcast.model.listings import decode_listing
+from pulsarcast.model.mark_blocks import MarkPage, decode_marks
 from pulsarcast.model.pointers import decode_pointer
 from pulsarcast.model.readable import from_readable, to_readable
 from pulsarcast.model.topics import decode_topic
@@ -21,6 +22,7 @@ READERS: dict[str, Callable[[bytes], Any]] = {
     "topic": decode_topic,
     "pointer": decode_pointer,
     "listing": decode_listing,
+    "marks": decode_marks,
 }
 
 
@@ -62,6 +64,17 @@ def test_a_golden_block_is_made_of_its_readable_form(vector: dict[str, Any]) -> 
 @pytest.mark.parametrize("vector", load("requests.json"), ids=what)
 def test_a_golden_request_is_read(vector: dict[str, Any]) -> None:
     assert decode_request(bytes.fromhex(vector["block"])).request_id.hex() == vector["request_id"]
+
+
+@pytest.mark.parametrize("vector", load("marks.json"), ids=what)
+def test_a_golden_block_of_marks_is_read(vector: dict[str, Any]) -> None:
+    found = decode_marks(bytes.fromhex(vector["block"]))
+    if isinstance(found, MarkPage):
+        marks = [[peer_text(mark.publisher), *mark[1:]] for mark in found.marks()]
+        assert marks == vector["marks"]
+    else:
+        pages = [cid_text(found.page(at)) for at in range(len(found))]
+        assert pages == [each["page"] for each in vector["pages"]]
 
 
 @pytest.mark.parametrize("vector", load("rejected.json"), ids=what)

@@ -14,11 +14,13 @@ from pulsarcast.model.errors import (
     Unavailable,
     caller_to_blame,
 )
-from pulsarcast.model.ids import cid_text
+from pulsarcast.model.ids import cid_of, cid_text
+from pulsarcast.model.mark_blocks import make_mark_blocks
 from pulsarcast.model.pointers import Named, Pointer, Resolution, sign_pointer
 from pulsarcast.model.topics import (
     META,
     Mark,
+    NamedMarks,
     TopicDescriptor,
     check_name,
     check_same,
@@ -284,21 +286,21 @@ class TopicCommands(Commands[TopicCommand]):
             return
         if self.publisher.numberings.refusal is not None:
             raise Halted(self.publisher.numberings.refusal)
-        frontier = tuple(
-            Mark(mark.publisher, mark.epoch, mark.high) for mark in topic.frontier.marks()
-        )
+        frontier = [Mark(mark.publisher, mark.epoch, mark.high) for mark in topic.frontier.marks()]
         chosen = settled(given.settings, current.author)
+        blocks: list[bytes] = []
         version = next_version(
             self.turn.identity,
             current,
             chosen,
             created=self.turn.wall_us,
-            valid_until=valid_until(frontier, None if chosen.open else chosen.publishers),
-            flushed=frontier if given.flush else (),
+            valid_until=self._name(valid_until(frontier, current, chosen), blocks),
+            flushed=self._name(frontier if given.flush else [], blocks),
             subtopics=given.subtopics,
         )
         with caller_to_blame():
             topic.versions.check_sequencers(version)
+            self.dht.marks.keep(blocks)
             self.renewal.adopt(topic, version)
         if is_author:  # A name is its author's: without that key it leads to the version it led to.
             self._point_to(version, lambda: None)
@@ -307,6 +309,10 @@ class TopicCommands(Commands[TopicCommand]):
         done = Reply(given.call, cid=version.cid, block=version.block)
 
         def stored(counts: list[int]) -> None:
+            # Members may hear of the version already: its marks are placed before they need them.
+            self.dht.marks.place(blocks, announce)
+
+        def announce() -> None:
             if topic.is_sequenced and version.sequencers != current.sequencers:
                 summon(self.turn, topic.versions)
             try:
@@ -321,6 +327,19 @@ class TopicCommands(Commands[TopicCommand]):
                 self.refuse(given.call, error.refusal)
 
         self.dht.store([version.block], stored)
+
+    def _name(self, marks: list[Mark], blocks: list[bytes]) -> NamedMarks:
+        """Marks as a version names them: where they are many, by an index, in further blocks."""
+        if len(marks) <= self.context.parameters.version_marks:
+            return tuple(marks)
+        made = make_mark_blocks(
+            self.turn.identity,
+            marks,
+            created=self.turn.wall_us,
+            page_marks=self.context.parameters.version_marks,
+        )
+        blocks += made
+        return cid_of(made[0])
 
     def _point_to(self, version: TopicDescriptor, then: Callable[[], None]) -> None:
         """Let every name of a topic lead to its newest version; a name that moved away stays."""

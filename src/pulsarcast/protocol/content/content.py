@@ -85,7 +85,7 @@ class Content:
         self.trees = Trees()
         self.spaces = Spaces(descriptors, following)
         self.routing = context.part(Routing)(context, dht)
-        self.homes = Homes(context, self.routing, self.spaces, self.trees, self)
+        self.homes = Homes(context, self.routing, self.spaces, self.trees, dht.marks, self)
         self.upkeep = self.homes.upkeep
         self.probing = Probing(context, self.trees, self.homes)
         self.subscriber = Subscriber(context, self.homes, self.spaces, self.trees)

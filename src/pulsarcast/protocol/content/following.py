@@ -12,6 +12,7 @@ that member says that it is next, so the subscriber need not guess whether event
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 import msgspec
@@ -68,10 +69,11 @@ class ContentTopic:
         dht: Kademlia,
         resumed: Resumed | None = None,
     ) -> None:
-        frontier, log_index, cursor, _ = (None, 0, 0, {}) if resumed is None else resumed
+        frontier, log_index, cursor, *_ = resumed or Resumed(None, 0, 0)
         self._context = context
         self._turn = context.turn
         self._spaces = spaces
+        self._dht = dht
         self.versions = versions
         self.id = versions.first.cid
         self.started = frontier is not None
@@ -218,21 +220,26 @@ class ContentTopic:
             return  # It was wanted when it was sent.
         if event.version in self.versions.by_cid:
             self._judge(event, hops, routed=routed, has_turn=has_turn)
+        else:
+            again = partial(self._judge_later, event, hops, routed)
+            self._spaces.find(self.id, event.version, lambda each: again(each is not None))
+
+    def _judge_later(self, event: EventDescriptor, hops: int, routed: bool, is_known: bool) -> None:
+        """What an event is judged by was looked for."""
+        is_held = self.frontier.holds(event.numbered_by, *event.sequence)
+        if not is_known or is_held or not self._is_followed:
             return
-
-        def found(versions: Versions | None) -> None:
-            if versions is None or not self._is_followed:
-                return
-            if not self.frontier.holds(source, epoch, number):
-                try:
-                    self._judge(event, hops, routed=routed, has_turn=False)
-                except RemoteError as error:
-                    self._context.rejected(event.publisher, self.id, error)
-
-        self._spaces.find(self.id, event.version, found)
+        try:
+            self._judge(event, hops, routed=routed, has_turn=False)
+        except RemoteError as error:
+            self._context.rejected(event.publisher, self.id, error)
 
     def _judge(self, event: EventDescriptor, hops: int, *, routed: bool, has_turn: bool) -> None:
-        self.versions.judge(event)
+        unread = self.versions.judge(event, self._dht.marks)
+        if unread:
+            again = partial(self._judge_later, event, hops, routed)
+            self._dht.marks.find(unread, (event.publisher, event.sequence.epoch), again)
+            return
         if self.is_ordered:
             is_full = not has_turn and self._is_full_of_early(event)
             self.comparing.ask_soon()
@@ -288,8 +295,8 @@ class ContentTopic:
     def compared(self, sender: PeerId, message: ContentCompared, decides: bool) -> bool:
         """A member names all that match, and sends those that the subscriber lacks.
 
-        False if the version of one is not known yet. Then nothing of the answer is taken: the
-        member's marks would cover an event that the subscriber has not checked.
+        False if the version of one, or marks of that, are not known yet. Then nothing of the answer
+        is taken: the member's marks would cover an event that the subscriber has not checked.
         """
         events: list[EventDescriptor] = []
         for block in message.blocks:
@@ -305,6 +312,8 @@ class ContentTopic:
                 looked = partial(self._looked, sender, event.version)
                 self._spaces.find(self.id, event.version, looked, always=True)
                 return False
+        if self._lacks_marks(sender, events):
+            return False
         order = [message.order[at : at + ID_BYTES] for at in range(0, len(message.order), ID_BYTES)]
         listed = set(order) if decides else set()
         for event in events:
@@ -324,6 +333,32 @@ class ContentTopic:
                 if number > self.frontier.highest(event.numbered_by, epoch):
                     self._accept(event, hops, routed=hops > 1)
         return True
+
+    def _lacks_marks(self, member: PeerId, events: list[EventDescriptor]) -> bool:
+        """Whether marks by which a member's events are judged have to be found first."""
+        wanted: list[tuple[list[Cid], Source]] = []
+        for event in events:
+            with suppress(RemoteError):  # It is refused where it is taken.
+                if unread := self.versions.judge(event, self._dht.marks):
+                    wanted.append((unread, (event.publisher, event.sequence.epoch)))
+        if wanted:
+            self._find_marks(member, wanted, True)
+        return bool(wanted)
+
+    def _find_marks(
+        self, member: PeerId, wanted: list[tuple[list[Cid], Source]], are_known: bool
+    ) -> None:
+        marks = self._dht.marks
+        while wanted and all(
+            marks.number(each, wanted[-1][1]) is not None for each in wanted[-1][0]
+        ):
+            wanted.pop()
+        if not self._is_followed:
+            return
+        if wanted and are_known:
+            marks.find(*wanted.pop(), partial(self._find_marks, member, wanted))
+        else:
+            self.comparing.again(member, is_known=are_known)
 
     @property
     def _is_followed(self) -> bool:

@@ -14,6 +14,7 @@ exist because its parent has split, the home begins it anew, empty: leases fill 
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -47,6 +48,7 @@ from pulsarcast.protocol.content.splitting import Splitting
 from pulsarcast.protocol.content.trees import Trees
 from pulsarcast.protocol.content.upkeep import Upkeep
 from pulsarcast.protocol.context import Context
+from pulsarcast.protocol.dht.mark_pages import MarkPages
 from pulsarcast.protocol.topic.versions import Versions
 
 PLACES_MAX = 1024
@@ -79,12 +81,14 @@ class Homes:
         routing: Routing,
         spaces: Spaces,
         trees: Trees,
+        marks: MarkPages,
         owner: HomesOwner,
     ) -> None:
         self._turn = context.turn
         self._routing = routing
         self._spaces = spaces
         self._trees = trees
+        self._marks = marks
         self._decode = context.decode
         self._rules = context.part(ContentRules)()
         self._owner = owner
@@ -340,12 +344,19 @@ class Homes:
             if versions is None:
                 return
             try:
-                versions.judge(event)
+                unread = versions.judge(event, self._marks)
             except RemoteError as error:
                 self._rejected(event.publisher, event.topic, error)
                 return
+            if unread:
+                again = partial(read, versions)
+                self._marks.find(unread, (event.publisher, event.sequence.epoch), again)
+                return
             places = self._spaces.places(versions, event.request.attributes)
             self._match(message, event, places, here)
+
+        def read(versions: Versions, are_known: bool) -> None:
+            found(versions if are_known else None)
 
         self._spaces.find(event.topic, event.version, found)
 

@@ -11,6 +11,7 @@ retention says.
 from typing import NamedTuple
 
 from pulsarcast.model.events import EventDescriptor
+from pulsarcast.model.mark_blocks import MarkBlock
 from pulsarcast.model.topics import TopicDescriptor
 from pulsarcast.protocol.parameters import Parameters
 
@@ -53,8 +54,8 @@ def event_lifetime(event: EventDescriptor, parameters: Parameters) -> Lifetime:
     return Lifetime(created_us, created_us + int(parameters.block_expiry_s * 1_000_000))
 
 
-def topic_lifetime(version: TopicDescriptor, parameters: Parameters) -> Lifetime:
-    """How long the DHT keeps a version of a topic."""
+def topic_lifetime(version: TopicDescriptor | MarkBlock, parameters: Parameters) -> Lifetime:
+    """How long the DHT keeps a version of a topic, or a block of the marks that it names."""
     prolonged_us = int(parameters.block_expiry_s * 1_000_000)
     return Lifetime(version.created, version.created + TOPIC_FACTOR * prolonged_us, prolonged_us)
 

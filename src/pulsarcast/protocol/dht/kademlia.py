@@ -2,7 +2,8 @@
 
 The parts are: known peers (`routing`, `membership`), finding closer peers (`lookup`, `lookups`),
 waiting for answers (`calls`), placing blocks (`placing`), keeping them (`blocks`), keeping replicas
-alike (`replication`), mutable `pointers`, and `listings` of topics. All that it holds is bounded.
+alike (`replication`), mutable `pointers`, `listings` of topics, and the marks of versions
+(`mark_pages`). All that it holds is bounded.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -22,6 +23,7 @@ from pulsarcast.protocol.dht.hot_blocks import HotBlocks
 from pulsarcast.protocol.dht.listings import Listings
 from pulsarcast.protocol.dht.lookup import Lookup
 from pulsarcast.protocol.dht.lookups import Lookups
+from pulsarcast.protocol.dht.mark_pages import MarkPages
 from pulsarcast.protocol.dht.membership import Membership
 from pulsarcast.protocol.dht.placing import Placing
 from pulsarcast.protocol.dht.pointers import Pointers, PointersOwner
@@ -72,6 +74,7 @@ class Kademlia:
         "_replication",
         "_table",
         "_turn",
+        "marks",
         "reachability",
     )
 
@@ -99,6 +102,8 @@ class Kademlia:
         showing = Showing(context, table, calls, lookups)
         self._pointers = Pointers(context, table, lookups, showing, owner)
         self._listings = Listings(context, table, lookups, showing)
+        self.marks = MarkPages(context, blocks, self._placing, self.find_block)
+        """The frontiers that versions of topics name."""
 
     # Known peers.
 
@@ -215,6 +220,7 @@ class Kademlia:
             **self.reachability.footprint(),
             **self._placing.footprint(),
             **self._replication.footprint(),
+            **self.marks.footprint(),
             "dht_remembered": self._membership.remembered_count,
             "dht_calls": len(self._calls),
             "dht_lookups": len(self._lookups),

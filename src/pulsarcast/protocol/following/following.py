@@ -34,6 +34,7 @@ from pulsarcast.protocol.store import (
 )
 from pulsarcast.protocol.topic.barrier import TABLE as HEADS
 from pulsarcast.protocol.topic.barrier import topic_of_head
+from pulsarcast.protocol.topic.flushing import TABLE as FLUSHES
 from pulsarcast.protocol.topic.followed import FollowedTopics
 from pulsarcast.protocol.topic.frontier import Frontier
 from pulsarcast.protocol.topic.halts import TwoCertificates
@@ -467,7 +468,7 @@ class Following:
         forgotten = topic.requests.forget() + topic.handovers.forget()
         if topic.barrier is not None:
             forgotten += topic.barrier.forget()
-        forgotten += topic.loader.forget()
+        forgotten += topic.loader.forget() + topic.flushing.forget()
         marks = sorted(mark for mark in topic.frontier if mark.publisher == self.turn.me)
         self._forget_later(topic.id, topic.versions.first.root_peer, marks, forgotten)
 
@@ -553,6 +554,9 @@ class Following:
         """Follow again, after a restart, the topics on the disk."""
         cursors, requests = disk.rows("cursor"), disk.rows("request")
         starts = missing_of(disk.rows(STARTS).items())
+        flushes: dict[Cid, list[Cid]] = {}
+        for key in disk.rows(FLUSHES):
+            flushes.setdefault(Cid(key[:CID_BYTES]), []).append(Cid(key[CID_BYTES:]))
         for key, value in disk.rows("follow").items():
             cid = Cid(key)
             versions = self.descriptors.get(cid)
@@ -564,7 +568,8 @@ class Following:
             marks, list_max = disk.marks.get(cid, []), self.parameters.frontier_list
             frontier = Frontier(marks, missing.digests, list_max)
             cursor = int.from_bytes(cursors.get(key, b""), "big")
-            resumed = Resumed(frontier, disk.logs.get(cid, 0), cursor, missing.roots)
+            due = tuple(flushes.get(cid, ()))
+            resumed = Resumed(frontier, disk.logs.get(cid, 0), cursor, missing.roots, due)
             self._build(versions, reasons, resumed)
             self.descriptors.follow(versions)
         for key, value in requests.items():
@@ -572,9 +577,10 @@ class Following:
             if held is not None:
                 held.requests.restore(key, value)
         self._restore_heads(disk.rows(HEADS))
-        for key in disk.rows(STARTS):
-            if Cid(key[:CID_BYTES]) not in self.topics:
-                self.turn.persist(DropState(STARTS, key))
+        for table in (STARTS, FLUSHES):
+            for key in disk.rows(table):
+                if Cid(key[:CID_BYTES]) not in self.topics:
+                    self.turn.persist(DropState(table, key))
         for cid in {**disk.logs, **disk.marks}:
             # Only a member has a log, or marks of other publishers.
             marks = disk.marks.get(cid, [])

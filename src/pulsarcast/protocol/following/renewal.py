@@ -7,7 +7,6 @@ all.
 
 from typing import Protocol
 
-from pulsarcast.model import trace
 from pulsarcast.model.errors import Rejection, RemoteError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
@@ -15,6 +14,7 @@ from pulsarcast.model.topics import META, TopicDescriptor, decode_topic
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.following.descriptors import Descriptors
 from pulsarcast.protocol.topic.followed import FollowedTopics
+from pulsarcast.protocol.topic.retirement import said_of
 from pulsarcast.protocol.topic.topic import Topic
 
 
@@ -65,19 +65,8 @@ class Renewal:
         """Adopt a newer version of a followed topic."""
         if topic.adopt_version(version):
             self.descriptors.save(version)
-            retention = version.retention
-            self.context.turn.trace(
-                trace.TopicVersion(
-                    topic.id,
-                    version.cid,
-                    version.number,
-                    version.allowed_publishers,
-                    retention.age_s,
-                    retention.count,
-                    retention.bytes,
-                    version.flushed,
-                )
-            )
+            flushed = version.flushed if isinstance(version.flushed, tuple) else ()
+            self.context.turn.trace(said_of(version, flushed))
             self.owner.renewed(topic)
 
     def find(self, topic: Topic, version: Cid, sender: PeerId) -> None:

@@ -8,12 +8,15 @@ renewed with every round, and names are looked up again.
 
 from collections import deque
 
+from pulsarcast.model.ids import Cid
+from pulsarcast.model.mark_blocks import MarkIndex, decode_marks
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.expiry import topic_lifetime
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.following.descriptors import Descriptors
 from pulsarcast.protocol.following.names import Names
 from pulsarcast.protocol.following.own_listings import OwnListings
+from pulsarcast.protocol.store import Block, LoadBlock
 
 ROUNDS = 30
 """Rounds in the time by which a replica prolongs a version: one a day, by default."""
@@ -42,6 +45,8 @@ class Republishing:
         self.names = names
         self.parameters = context.parameters
         self._due: deque[bytes] = deque()
+        self._marks_due: deque[Cid] = deque()
+        """Blocks of the marks that the versions name: those on the node's disk are stored again."""
 
     def start(self) -> None:
         """Begin soon, and without a draw of chance."""
@@ -55,19 +60,32 @@ class Republishing:
         self.listings.renew()
         self.names.renew()
         now_us = self.turn.wall_us
-        self._due.extend(
-            version.block
-            for version in self.descriptors.followed()
-            if topic_lifetime(version, self.parameters).ends_soon(now_us)
-        )
+        for version in self.descriptors.followed():
+            if topic_lifetime(version, self.parameters).ends_soon(now_us):
+                self._due.append(version.block)
+                named = (version.valid_until, version.flushed)
+                self._marks_due.extend(each for each in named if not isinstance(each, tuple))
         self._ask_next()
 
     def _ask_next(self) -> None:
+        if not self._due and self._marks_due:
+            self.turn.load(LoadBlock(self._marks_due.popleft()), Block, self._ask_for_marks)
+            return
         if not self._due:
             self.turn.after(self.turn.jitter(self._round_s), self._begin_round)
             return
         blocks = [self._due.popleft() for _ in range(min(BATCH, len(self._due)))]
         self.dht.store(blocks, lambda _: self._ask_later())
+
+    def _ask_for_marks(self, answer: Block) -> None:
+        if answer.block is None:
+            self._ask_next()
+            return
+        found = decode_marks(answer.block)
+        if isinstance(found, MarkIndex):
+            self._marks_due.extend(found.page(at) for at in range(len(found)))
+        self.dht.marks.keep([answer.block])
+        self.dht.store([answer.block], lambda _: self._ask_later())
 
     def _ask_later(self) -> None:
         self.turn.after(PAUSE_S, self._ask_next)

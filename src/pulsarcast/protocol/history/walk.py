@@ -7,6 +7,7 @@ and the one before it in its numbering. `fetching` finds them, `open_events` say
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from pulsarcast.model.errors import RemoteError
@@ -67,6 +68,7 @@ class Walk:
         limit = min(limit, EVENTS_MAX)
         self.fetching = Fetching(context, dht, owner, open_events, limit, self._advance)
         self._context = context
+        self._marks = dht.marks
         self._turn = context.turn
         self._owner = owner
         self._versions = versions
@@ -79,7 +81,9 @@ class Walk:
         self._followers: dict[Cid, tuple[Source, int]] = {}
         """The place of an event that names an open parent."""
         self._unknown: dict[Cid, None] = {}
-        """Versions of the topic that were not found."""
+        """Versions of the topic that were not found, and events whose marks were not."""
+        self._flushes: dict[Source, bool] = {}
+        """Whether a numbering's marks in long flushes are looked for, or were."""
         self._until_s = context.turn.now + PAGE_S
         self._is_advancing = self._is_ready = self._has_ended = False
 
@@ -225,7 +229,14 @@ class Walk:
     # Why events are missing.
 
     def _must_ask_why(self, source: Source) -> bool:
-        """Whether a member was asked now up to where a numbering is retired."""
+        """Whether it was asked now up to where a numbering is flushed, or retired at a member."""
+        flushed = [version.flushed for version in self._versions.all()]
+        indexes = [each for each in flushed if not isinstance(each, tuple)]
+        if indexes and source not in self._flushes:
+            self._flushes[source] = False
+            self._marks.find(indexes, source, partial(self._flushes_found, source))
+        if not self._flushes.get(source, True):
+            return True
         has_retention = _has_retention(self._versions.current)
         if not has_retention or not self.fetching.must_ask_retired(source):
             return False
@@ -234,12 +245,9 @@ class Walk:
 
     def _explain(self, source: Source | None, number: int) -> Missing:
         """Why a number is missing, or a content id whose follower comes right after the number."""
-        flushed = any(
-            (mark.publisher, mark.epoch) == source and number <= mark.number
-            for version in self._versions.all()
-            for mark in version.flushed
-        )
-        if flushed:
+        if source is not None and any(
+            number <= self._flushed(version, source) for version in self._versions.all()
+        ):
             return Missing.RETENTION
         known = (
             self.fetching.retired.values()
@@ -251,10 +259,21 @@ class Walk:
             return Missing.RETENTION
         return Missing.NOT_FOUND
 
+    def _flushes_found(self, source: Source, _: bool) -> None:
+        self._flushes[source] = True
+        self._advance()
+
+    def _flushed(self, version: TopicDescriptor, source: Source) -> int:
+        """Up to which number a version flushes a numbering, as far as that is found."""
+        if not isinstance(version.flushed, tuple):
+            return self._marks.number(version.flushed, source) or 0
+        marks = (mark for mark in version.flushed if (mark.publisher, mark.epoch) == source)
+        return max((mark.number for mark in marks), default=0)
+
     # Judging.
 
     def _judge(self, event: EventDescriptor) -> bool | None:
-        """Whether the topic allows an event; None: a version that it names is looked for."""
+        """Whether the topic allows an event; None: a version or marks are looked for."""
         if event.version not in self._versions.by_cid:
             if event.version not in self._unknown:
                 self._find_version(event.version)
@@ -262,11 +281,25 @@ class Walk:
             self.fetching.lost[event.cid] = Missing.NOT_FOUND
             return False
         try:
-            self._versions.judge(event)
+            unread = self._versions.judge(event, self._marks)
         except RemoteError:
             self.fetching.lost[event.cid] = Missing.REFUSED
             return False
-        return True
+        if not unread:
+            return True
+        if event.cid not in self._unknown:
+            self._find_marks(event, unread)
+            return None
+        self.fetching.lost[event.cid] = Missing.NOT_FOUND
+        return False
+
+    def _find_marks(self, event: EventDescriptor, indexes: list[Cid]) -> None:
+        def found(are_all: bool) -> None:
+            if not are_all:
+                self._unknown[event.cid] = None
+            self._advance()
+
+        self._marks.find(indexes, (event.publisher, event.sequence.epoch), found)
 
     def _find_version(self, version: Cid) -> None:
         def found(versions: list[TopicDescriptor]) -> None:

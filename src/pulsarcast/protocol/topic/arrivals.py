@@ -17,10 +17,12 @@ from pulsarcast.protocol.limits import STEPS_MAX
 from pulsarcast.protocol.topic.equivocation import Equivocation
 from pulsarcast.protocol.topic.handovers import Handovers
 from pulsarcast.protocol.topic.state import TopicState
+from pulsarcast.protocol.topic.versions import KnownMarks
 
 PARKED_MAX = 64
-"""Bounds the events of one topic that wait in memory for an unknown version, or for a part of the
-start frontier. An event that is dropped is fetched again after the next comparison of frontiers."""
+"""Bounds the events of one topic that wait in memory for an unknown version, for marks by which
+they are judged, or for a part of the start frontier. An event that is dropped is fetched again
+after the next comparison of frontiers."""
 
 Gap: TypeAlias = tuple[int, int]
 """The first and the last of the numbers that are missing before an event."""
@@ -52,6 +54,12 @@ class WantsVersion(NamedTuple):
     version: Cid
 
 
+class WantsMarks(NamedTuple):
+    """The event can only be judged by marks that are to be found in these frontiers."""
+
+    indexes: list[Cid]
+
+
 class WantsStart(NamedTuple):
     """The event may be from before the start: that part of the start frontier is missing."""
 
@@ -70,7 +78,7 @@ class Void(NamedTuple):
     error: RemoteError
 
 
-Stopped: TypeAlias = Ignored | WantsVersion | WantsStart | Unproven | Void
+Stopped: TypeAlias = Ignored | WantsVersion | WantsMarks | WantsStart | Unproven | Void
 
 
 class Accepted(NamedTuple):
@@ -91,8 +99,15 @@ Placed: TypeAlias = Accepted | HeldBack
 class Arrivals:
     """Judges and places one topic's events."""
 
-    def __init__(self, state: TopicState, equivocation: Equivocation, handovers: Handovers) -> None:
+    def __init__(
+        self,
+        state: TopicState,
+        equivocation: Equivocation,
+        handovers: Handovers,
+        marks: KnownMarks,
+    ) -> None:
         self._state = state
+        self._marks = marks
         self._versions = state.versions
         self._frontier = state.frontier
         self._ordering = state.ordering
@@ -100,8 +115,8 @@ class Arrivals:
         self._equivocation = equivocation
         self._handovers = handovers
         self._parked: dict[bytes, list[Arrival]] = {}
-        """Events that wait, by what they wait for: the CID of a version, or the name of a part of
-        the start frontier, which is shorter."""
+        """Events that wait, by what they wait for: the CID of a version, the event's own where it
+        waits for marks, or the name of a part of the start frontier, which is shorter."""
         self.parked_count = 0
 
     def judge(self, arrival: Arrival) -> Stopped | None:
@@ -123,11 +138,13 @@ class Arrivals:
             if stopped is not None:
                 return stopped
         try:
-            self._versions.judge(event)
+            unread = self._versions.judge(event, self._marks)
         except RemoteError as error:
             if error.verdict is Verdict.IGNORE:
                 return Void(error)
             raise
+        if unread:
+            return WantsMarks(unread) if self._park(arrival, event.cid) else Ignored.PARKED
         if self._causal is not None:
             # Nodes differ in which parents they know. A node that does not see the false link
             # delivers the event and links to it. This node must take the event's number, or it
@@ -151,7 +168,7 @@ class Arrivals:
             check_certificate(self._versions.sequencers_of(event), event, certificate)
             lacking = self._handovers.unknown_version(event)
             return None if lacking is None else WantsVersion(lacking)
-        self._versions.judge(event)
+        self._versions.judge(event, self._marks)
         epoch, number = event.sequence
         return Unproven((self._frontier.high(event.numbered_by, epoch) + 1, number))
 
@@ -169,7 +186,7 @@ class Arrivals:
     # Events that cannot be judged yet.
 
     def _park(self, arrival: Arrival, until: bytes) -> bool:
-        """Keep an event in memory until a version or a part of the start frontier is known.
+        """Keep an event in memory until what it waits for is known.
 
         Whether it is the first that waits for that. One without room is fetched again later.
         """
@@ -180,10 +197,10 @@ class Arrivals:
         self._parked.setdefault(until, []).append(arrival)
         return is_first
 
-    def unpark(self, version: Cid) -> list[Arrival]:
-        """A version became known, or will not: the events that waited for it, in their order."""
-        parked = self._unpark(version)
-        return parked if version in self._versions.by_cid else []
+    def unpark(self, until: Cid, *, is_known: bool) -> list[Arrival]:
+        """A version or marks became known, or will not: what waited for them, in its order."""
+        parked = self._unpark(until)
+        return parked if is_known else []
 
     def unpark_started(self) -> list[Arrival]:
         """The events of parts of the start frontier that are missing no longer."""

@@ -5,9 +5,11 @@ counts as delivered, and a node that lacks it waits for it no longer. `recovery`
 may be skipped (docs/spec/pulsarcast.md, Retention and flush).
 """
 
+from collections.abc import Iterator
+
 from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid, PeerId
-from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor
+from pulsarcast.model.topics import DeliveryOrder, Mark, NamedMarks, TopicDescriptor
 from pulsarcast.protocol.store import (
     DropEvents,
     Events,
@@ -66,22 +68,39 @@ class Retirement:
         """
         changed: list[MarkState] = []
         for version in self._versions.all():
-            for mark in version.flushed:
-                source = (mark.publisher, mark.epoch)
-                known = self._frontier.mark(*source)
-                is_new = known is None or known.retired < mark.number
-                if is_new and self._frontier.missing_at(*source) is None:
-                    changed.append(self._frontier.retire(*source, mark.number))
-                    self._keeping.accept_waiting(*source)
+            for mark in self._unretired(version.flushed):
+                changed.append(self._frontier.retire(*mark))
+                self._keeping.accept_waiting(mark.publisher, mark.epoch)
         return changed
+
+    def _unretired(self, flushed: NamedMarks) -> Iterator[Mark]:
+        """The marks of a flush that change something."""
+        for mark in flushed if isinstance(flushed, tuple) else ():
+            known = self._frontier.mark(mark.publisher, mark.epoch)
+            is_new = known is None or known.retired < mark.number
+            if is_new and self._frontier.missing_at(mark.publisher, mark.epoch) is None:
+                yield mark
 
     def adopt(self, version: TopicDescriptor) -> None:
         """A newer version may flush, and change the retention."""
-        for mark in version.flushed:
-            self.retire(mark.publisher, mark.epoch, mark.number)
-        if version.flushed:
-            self._drop_retired(1)
+        if isinstance(version.flushed, tuple) and version.flushed:
+            for mark in version.flushed:
+                self.retire(*mark)
+            self.drop_retired()
         self.start()
+
+    def flush(self, index: Cid, page: tuple[Mark, ...]) -> None:
+        """A page of the frontier is read up to which a version flushes."""
+        marks = list(self._unretired(page))
+        if not marks:
+            return
+        for version in self._versions.all():
+            if version.flushed == index:
+                self._turn.trace(said_of(version, page))
+        changed = [PutMark(self._topic, self._retire_mark(*mark)) for mark in marks]
+        self._turn.persist(*changed)
+        for mark in marks:
+            self._keeping.accept_waiting(mark.publisher, mark.epoch)
 
     def retire(self, publisher: PeerId, epoch: int, number: int) -> None:
         """Events up to a number are gone for good: they count as delivered."""
@@ -114,7 +133,7 @@ class Retirement:
 
     # The log.
 
-    def _drop_retired(self, first: int) -> None:
+    def drop_retired(self, first: int = 1) -> None:
         """Drop the beginning of the log as far as it is retired, page by page."""
 
         def found(page: Events) -> None:
@@ -129,7 +148,7 @@ class Retirement:
             if last:
                 self._turn.persist(DropEvents(self._topic, last))
             if page.events and last == page.events[-1][0]:
-                self._drop_retired(last + 1)
+                self.drop_retired(last + 1)
 
         self._turn.load(LoadLog(self._topic, first, PAGE), Events, found)
 
@@ -158,3 +177,18 @@ class Retirement:
         self._turn.persist(
             DropEvents(self._topic, oldest.index), *(PutMark(self._topic, mark) for mark in marks)
         )
+
+
+def said_of(version: TopicDescriptor, flushed: tuple[Mark, ...]) -> trace.TopicVersion:
+    """What the trace says of a version that the node adopts, or of a page that it flushes."""
+    retention = version.retention
+    return trace.TopicVersion(
+        version.topic,
+        version.cid,
+        version.number,
+        version.allowed_publishers,
+        retention.age_s,
+        retention.count,
+        retention.bytes,
+        flushed,
+    )

@@ -24,11 +24,14 @@ from pulsarcast.protocol.topic.versions import Versions
 class Resumed(NamedTuple):
     """A topic's state from the disk, after a restart."""
 
-    frontier: Frontier
+    frontier: Frontier | None
+    """None: the node begins, and there is no state."""
     log_index: int
     cursor: int
     roots: Mapping[bytes, bytes] = MappingProxyType({})
     """The hash of the frontier that each missing part is of."""
+    flushes: tuple[Cid, ...] = ()
+    """The indexes of frontiers up to which the topic is being flushed."""
 
 
 class TopicState:

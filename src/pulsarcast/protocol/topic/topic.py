@@ -8,6 +8,7 @@ topic through one narrow protocol each.
 """
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Protocol, assert_never
 
 from pulsarcast.model.errors import Refusal, Rejection, RemoteError
@@ -35,12 +36,14 @@ from pulsarcast.protocol.topic.arrivals import (
     Ignored,
     Unproven,
     Void,
+    WantsMarks,
     WantsStart,
     WantsVersion,
 )
 from pulsarcast.protocol.topic.comparing import Comparing
 from pulsarcast.protocol.topic.equivocation import Equivocation, OwnEvents
 from pulsarcast.protocol.topic.flow import FlowControl
+from pulsarcast.protocol.topic.flushing import Flushing
 from pulsarcast.protocol.topic.handovers import Handovers
 from pulsarcast.protocol.topic.hash_tree import EMPTY
 from pulsarcast.protocol.topic.keeping import Keeping
@@ -111,7 +114,7 @@ class Topic:
         subscribed: bool,
         resumed: Resumed | None = None,
     ) -> None:
-        frontier, log_index, cursor, roots = (None, 0, 0, {}) if resumed is None else resumed
+        frontier, log_index, cursor, roots, flushes = resumed or Resumed(None, 0, 0)
         self.versions = versions
         self.id: Cid = versions.first.cid
         self.is_meta = versions.first.is_meta
@@ -143,9 +146,10 @@ class Topic:
         self.flow = FlowControl(state, self.overlay, self.sharing)
         self.equivocation = context.part(Equivocation)(state, self.overlay, own)
         self.handovers = Handovers(state)
-        self.arrivals = context.part(Arrivals)(state, self.equivocation, self.handovers)
+        self.arrivals = context.part(Arrivals)(state, self.equivocation, self.handovers, dht.marks)
         self.keeping = Keeping(state, self.handovers, self.flow, self.heartbeat.timer, self)
         self.retirement = Retirement(state, self.keeping)
+        self.flushing = Flushing(state, dht.marks, self.retirement, flushes)
         witnesses = Witnesses(state, self.overlay, self.heartbeat, self.sharing)
         self.recovery = context.part(Recovery)(
             state, dht, self.overlay, self.retirement, witnesses, self
@@ -190,6 +194,7 @@ class Topic:
         self.overlay.join()
         self.heartbeat.timer.start()
         self.retirement.start()
+        self.flushing.go_on()
         self.log.open(replay=self.started)
 
     def newest_loaded(self) -> None:
@@ -238,6 +243,7 @@ class Topic:
         if not self.versions.add(version):
             return False
         self.retirement.adopt(version)
+        self.flushing.want(version)
         self.unpark(version.cid)
         return True
 
@@ -273,8 +279,9 @@ class Topic:
         """The start frontier is known, or its hash: from here on every event is due."""
         self.state.started = True
         self.retirement.begin()
-        marks = (PutMark(self.id, mark) for mark in self.frontier.marks())
-        self.turn.persist(*marks, *self.loader.moved())
+        marks = self.frontier.marks()
+        self.turn.persist(*(PutMark(self.id, mark) for mark in marks), *self.loader.moved())
+        self.flushing.start_loaded(marks)
         self.owner.started(self)
         self.overlay.let_in()
 
@@ -349,6 +356,11 @@ class Topic:
             case WantsVersion(version):
                 self.owner.want_version(self, version, sender)
                 return
+            case WantsMarks(indexes):
+                self.context.counts["marks_awaited"] += 1
+                found = partial(self._marks_found, event.cid)
+                self.dht.marks.find(indexes, (event.publisher, epoch), found)
+                return
             case WantsStart(part):
                 self.context.counts["start_awaited"] += 1
                 self.loader.want(part)
@@ -396,7 +408,12 @@ class Topic:
 
     def unpark(self, version: Cid) -> None:
         """A version became known, or will not: judge the events that waited for it again."""
-        self._receive_again(self.arrivals.unpark(version))
+        is_known = version in self.versions.by_cid
+        self._receive_again(self.arrivals.unpark(version, is_known=is_known))
+
+    def _marks_found(self, event: Cid, is_known: bool) -> None:
+        """The marks by which an event is judged were looked for."""
+        self._receive_again(self.arrivals.unpark(event, is_known=is_known))
 
     def _receive_again(self, arrivals: Iterable[Arrival]) -> None:
         for event, sender, hops, certificate, via_overlay in arrivals:
@@ -512,10 +529,12 @@ class Topic:
         return any(part is not None for part in missing)
 
     def _start_goes_on(self, marks: Iterable[MarkState]) -> None:
-        started = [self.frontier.mark(mark.publisher, mark.epoch) for mark in marks]
-        changed = [mark for mark in started if mark is not None] + self.retirement.begin()
+        found = [self.frontier.mark(mark.publisher, mark.epoch) for mark in marks]
+        started = [mark for mark in found if mark is not None]
+        changed = started + self.retirement.begin()
         writes = [PutMark(self.id, mark) for mark in changed]
         self.owner.loaded(self, changed, [*writes, *self.loader.moved()])
+        self.flushing.start_loaded(started)
 
     def start_alone(self) -> None:
         """Nobody has a frontier: what is missing starts at nothing."""

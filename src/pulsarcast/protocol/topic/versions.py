@@ -7,7 +7,9 @@ an old version beyond that frontier is ignored, if the newer version no longer a
 may).
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Protocol
 
 from pulsarcast.model.errors import Rejection, RemoteError, Verdict
 from pulsarcast.model.events import EventDescriptor
@@ -16,6 +18,7 @@ from pulsarcast.model.topics import (
     BEGAN_WITH_ONE,
     Mark,
     TopicDescriptor,
+    TopicSettings,
     check_event,
     check_succession,
 )
@@ -24,28 +27,30 @@ VERSIONS_MAX = 1024
 """Bounds the versions kept per topic; an author that needs more starts a new topic."""
 POSITION_MAX = 1 << 63
 """Above every position."""
-UNTIL_MAX = 8192
-"""Bounds the marks in a version of publishers that it forbids: half a megabyte of the one that a
-version may have."""
 
 
-def valid_until(held: Iterable[Mark], allowed: Collection[PeerId] | None) -> list[Mark]:
+class KnownMarks(Protocol):
+    """Asked of the part that reads the frontiers which versions name by an index."""
+
+    def number(self, index: Cid, numbering: tuple[PeerId, int]) -> int | None:
+        """The mark that a frontier has of a numbering, 0 without one; None: it has to be found."""
+
+
+def valid_until(
+    held: Iterable[Mark], previous: TopicDescriptor, settings: TopicSettings
+) -> list[Mark]:
     """The marks up to which events of publishers that a new version forbids stay valid.
 
-    Other publishers need no marks. If there are too many, the publishers with the most epochs get
-    none, and all their events become invalid: or a publisher with many epochs could not be
-    forbidden.
+    Publishers that it allows need no marks, and those that were forbidden before have them there.
     """
-    epochs: dict[PeerId, list[Mark]] = {}
-    for mark in held:
-        if allowed is not None and mark.publisher not in allowed:
-            epochs.setdefault(mark.publisher, []).append(mark)
-    found: list[Mark] = []
-    for theirs in sorted(epochs.values(), key=len):
-        if len(found) + len(theirs) > UNTIL_MAX:
-            break
-        found.extend(theirs)
-    return found
+    if settings.open:
+        return []
+    allowed = frozenset(settings.publishers)
+    return [
+        mark
+        for mark in held
+        if mark.publisher not in allowed and previous.may_publish(mark.publisher)
+    ]
 
 
 class Versions:
@@ -93,9 +98,10 @@ class Versions:
         check_succession(previous, version)
         self.check_sequencers(version)
         self.by_cid[version.cid] = version
-        self._valid_until[version.cid] = {
-            (mark.publisher, mark.epoch): mark.number for mark in version.valid_until
-        }
+        if isinstance(version.valid_until, tuple):
+            self._valid_until[version.cid] = {
+                (mark.publisher, mark.epoch): mark.number for mark in version.valid_until
+            }
         self._rebuild()
         return True
 
@@ -108,8 +114,11 @@ class Versions:
             chain.append(self.by_cid[parent])
         self._chain = chain[::-1]
 
-    def judge(self, event: EventDescriptor) -> None:
-        """Raise RemoteError unless the event was published by right."""
+    def judge(self, event: EventDescriptor, marks: KnownMarks) -> list[Cid]:
+        """Raise RemoteError unless the event was published by right.
+
+        Returns the indexes of the frontiers in which a mark of its numbering has to be found first.
+        """
         version = self.by_cid[event.version]
         check_event(version, event)
         if event.position is not None and event.is_ordered != self.first.is_sequenced:
@@ -118,18 +127,33 @@ class Versions:
             )
         if version is self.current or event.is_ordered:
             # The order itself says which sequencers are in force, and until when: see `handovers`.
-            return
+            return []
         if version not in self._chain:
             raise RemoteError(
                 "published under a version that lost", Verdict.IGNORE, code=Rejection.SUPERSEDED
             )
         publisher, (epoch, number) = event.publisher, event.sequence
-        for newer in self._chain[version.number + 1 :]:
-            valid_until = self._valid_until[newer.cid].get((publisher, epoch), 0)
-            if number > valid_until and not newer.may_publish(publisher):
+        unread: list[Cid] = []
+        for before, newer in pairwise(self._chain[version.number :]):
+            if newer.may_publish(publisher) or not before.may_publish(publisher):
+                continue
+            valid_until = self._mark(newer, (publisher, epoch), marks)
+            if isinstance(valid_until, bytes):
+                unread.append(valid_until)
+            elif number > valid_until:
                 raise RemoteError(
                     "the right to publish was revoked", Verdict.IGNORE, code=Rejection.SUPERSEDED
                 )
+        return unread
+
+    def _mark(
+        self, version: TopicDescriptor, numbering: tuple[PeerId, int], marks: KnownMarks
+    ) -> int | Cid:
+        """Up to which number a version says that a numbering is valid; or where that is found."""
+        if isinstance(version.valid_until, tuple):
+            return self._valid_until[version.cid].get(numbering, 0)
+        number = marks.number(version.valid_until, numbering)
+        return version.valid_until if number is None else number
 
     def sequencers_of(self, event: EventDescriptor) -> tuple[PeerId, ...]:
         """The sequencers of the version that an event names."""

@@ -33,6 +33,7 @@ from pulsarcast.protocol.inputs import (
     UnsubscribeContent,
 )
 from pulsarcast.protocol.messages import EventMessage
+from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import LoadLog, MarkState
 from pulsarcast.protocol.topic import log as log_module
 from pulsarcast.protocol.topic.versions import Versions
@@ -54,7 +55,7 @@ from tests.support.people import (
 )
 from tests.support.solo import Parent, below
 
-AUTHOR, MEMBER, READER = 0, 1, 2
+AUTHOR, MEMBER, READER, OTHER = 0, 1, 2, 3
 SETTINGS = unordered(
     attributes=(AttributeRule("price", "float", 0.0, 100.0),), content_routing=True
 )
@@ -104,6 +105,26 @@ def test_an_event_of_a_version_that_it_does_not_know_comes_once_that_was_found()
     made.run(60.0)
     assert made.delivered(READER, topic) == [event], "and once"
     assert made.world.node(READER).counts["content_routed"] == 1
+
+
+@pytest.mark.parametrize("order", [DeliveryOrder.NONE, DeliveryOrder.PER_PUBLISHER])
+def test_what_a_member_brings_of_those_who_may_publish_no_longer_is_judged_by_their_marks(
+    order: DeliveryOrder,
+) -> None:
+    made = Lab(5, parameters=Parameters(version_marks=1))
+    settings = structs.replace(SETTINGS, order=order)
+    topic = made.create(AUTHOR, settings)
+    made.subscribe([AUTHOR, MEMBER, OTHER], topic)
+    read(made, topic)
+    made.world.kill(READER)
+    before = [publish(made, node, topic, 5.0) for node in (MEMBER, OTHER)]
+    publishers = (made.peer(AUTHOR),)
+    made.update(AUTHOR, topic, structs.replace(settings, open=False, publishers=publishers))
+    after = publish(made, AUTHOR, topic, 5.0)
+    made.world.restart(READER)
+    made.run(200.0)
+    assert set(made.delivered(READER, topic)) == {*before, after}
+    assert made.world.node(READER).footprint()["mark_blocks"]
 
 
 def test_what_does_not_fit_into_one_answer_is_told_in_several(

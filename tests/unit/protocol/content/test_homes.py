@@ -25,8 +25,10 @@ from pulsarcast.protocol.content.place import LOAD_WINDOW_S
 from pulsarcast.protocol.content.routing import HOPS_MAX
 from pulsarcast.protocol.content.space import REACH, ROOT
 from pulsarcast.protocol.content.spaces import WAITING_MAX
-from pulsarcast.protocol.effects import Trace
-from tests.support.people import BOB, CAROL, MALLORY, event_of
+from pulsarcast.protocol.effects import Load, Trace
+from pulsarcast.protocol.store import Block
+from tests.support.marks import blocks_of, invented
+from tests.support.people import BOB, CAROL, MALLORY, event_of, mark_of, version_of
 from tests.unit.protocol.content.parts import Parts
 from tests.unit.protocol.content.stage import AT, TOPIC, Stage, event_at, held_of
 
@@ -374,7 +376,9 @@ class Subscribing:
 
 
 def homes_of(parts: Parts, owner: Subscribing) -> Homes:
-    return Homes(parts.context, parts.routing, parts.spaces, parts.trees, owner)
+    return Homes(
+        parts.context, parts.routing, parts.spaces, parts.trees, parts.core.dht.marks, owner
+    )
 
 
 def test_a_leaf_says_that_it_keeps_a_piece_and_hands_out_what_matches_once() -> None:
@@ -391,6 +395,29 @@ def test_a_leaf_says_that_it_keeps_a_piece_and_hands_out_what_matches_once() -> 
     matched = [each for each in parts.core.sent() if isinstance(each[1], MatchedEvent)]
     assert matched == [(CAROL.peer_id, MatchedEvent(event_at(10.0).block, 4))]
     assert owner.delivered == []
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_event_that_is_judged_by_marks_is_matched_once_they_are_found(number: int) -> None:
+    parts, owner = Parts(), Subscribing()
+    homes = homes_of(parts, owner)
+    homes.place(subscription(ROOT), None)
+    parts.core.sent()
+    event = event_at(10.0, number=number)
+    index, page = blocks_of([*invented(3), mark_of(event)._replace(number=1)])
+    settings = structs.replace(TOPIC.settings, open=False, publishers=(MALLORY.peer_id,))
+    version = version_of(TOPIC, settings, signer=BOB, until=cid_of(index))
+    versions = parts.core.descriptors.get(TOPIC.cid)
+    assert versions is not None
+    versions.add(version)
+    targets = (Target("price", ROOT, ROOT),)
+    homes.probe(ProbeEvent(TOPIC.topic, event.block, targets, 3), None)
+    for block in (index, page):
+        (load,) = parts.core.wanted(Load)
+        parts.turn.loaded(load.token, Block(None))
+        assert parts.core.network.found(block) == cid_of(block)
+    matched = [each for each in parts.core.sent() if isinstance(each[1], MatchedEvent)]
+    assert len(matched) == (number == 1)
 
 
 def test_a_node_holds_a_bounded_number_of_places(monkeypatch: pytest.MonkeyPatch) -> None:

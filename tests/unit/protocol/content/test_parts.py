@@ -34,6 +34,7 @@ from pulsarcast.protocol.content.splitting import Splitting
 from pulsarcast.protocol.content.trees import Trees
 from pulsarcast.protocol.content.upkeep import Upkeep
 from pulsarcast.protocol.dht.kademlia import Kademlia
+from pulsarcast.protocol.dht.mark_pages import MarkPages
 from pulsarcast.protocol.effects import Persist
 from pulsarcast.protocol.following.descriptors import Descriptors
 from pulsarcast.protocol.following.following import Following
@@ -118,7 +119,8 @@ def test_a_leaf_tells_a_subscriber_that_it_keeps_a_piece(who: Identity) -> None:
 
     context, home = a_context({ContentRules: Watched}), Home()
     spaces = cast(Spaces, KnownTopic())
-    homes = Homes(context, a_routing(context), spaces, Trees(), home)
+    marks = cast(MarkPages, None)
+    homes = Homes(context, a_routing(context), spaces, Trees(), marks, home)
     message = PlaceSubscription(TOPIC.topic, "price", ROOT, Stage.ASSURED, held_of(who), 9)
     homes.place(message, None)
     assert taken == [(who.peer_id, 1, 0)]

@@ -6,7 +6,7 @@ from pulsarcast.model.ids import Cid
 from pulsarcast.protocol.dht.expiry import TOPIC_FACTOR
 from pulsarcast.protocol.following import republishing
 from pulsarcast.protocol.following.republishing import Republishing
-from pulsarcast.protocol.inputs import Subscribe
+from pulsarcast.protocol.inputs import Subscribe, Walk
 from pulsarcast.protocol.messages import StoreBlocks
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.topic.versions import Versions
@@ -45,6 +45,22 @@ def test_it_is_kept_over_the_last_members_restart() -> None:
     lab.world.restart(MEMBER)
     lab.run(EXPIRY_S)
     lab.subscribe([STRANGER], topic)
+
+
+def test_the_marks_that_a_version_names_are_kept_as_long_as_the_version() -> None:
+    lab = Lab(8, seed=5, parameters=Parameters(block_expiry_s=EXPIRY_S, version_marks=1))
+    topic = lab.create(AUTHOR)
+    lab.subscribe([MEMBER, PUBLISHER], topic)
+    before = [lab.publish(index, topic) for index in (MEMBER, PUBLISHER)]
+    lab.update(AUTHOR, topic, unordered(publishers=(lab.peer(AUTHOR),)))
+    lab.run(LIFE_S + 5 * EXPIRY_S)
+    after = lab.publish(AUTHOR, topic)
+    walked = lab.ask(STRANGER, lambda call: Walk(call, after, 1))
+    assert walked.refusal is None
+    lab.subscribe([STRANGER], topic, from_start=True)
+    lab.run(2 * EXPIRY_S)
+    assert lab.world.node(STRANGER).footprint()["mark_blocks"]
+    assert set(lab.delivered(STRANGER, topic)) == {*before, after}
 
 
 def test_what_nobody_follows_any_more_is_forgotten() -> None:

@@ -201,11 +201,13 @@ def test_what_retention_dropped_and_replicas_keep_is_given() -> None:
     assert walk(lab, STRANGER, cids[-1], limit=8) == (cids[::-1], [])
 
 
-def test_what_the_author_flushed_is_said_to_be_gone_by_retention() -> None:
-    lab = Lab(8, parameters=Parameters(block_expiry_s=60.0))
+@pytest.mark.parametrize("version_marks", [2048, 1])
+def test_what_the_author_flushed_is_said_to_be_gone_by_retention(version_marks: int) -> None:
+    """Whether the version names the marks or their index."""
+    lab = Lab(8, parameters=Parameters(block_expiry_s=60.0, version_marks=version_marks))
     topic = lab.create(0)
     lab.subscribe([1, 2], topic)
-    publish_many(lab, topic, 10)
+    publish_many(lab, topic, 10, publishers=(0, 1))
     settings = lab.world.node(0).topics[topic].descriptor.settings
     lab.update(0, topic, settings, flush=True)
     lab.run(120.0)

@@ -5,6 +5,7 @@ import pytest
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.identity import Identity
+from pulsarcast.model.ids import Cid, PeerId, cid_of
 from pulsarcast.model.topics import DeliveryOrder, TopicDescriptor, TopicSettings
 from pulsarcast.protocol.topic.arrivals import (
     PARKED_MAX,
@@ -15,6 +16,7 @@ from pulsarcast.protocol.topic.arrivals import (
     Ignored,
     Unproven,
     Void,
+    WantsMarks,
     WantsVersion,
 )
 from pulsarcast.protocol.topic.equivocation import Equivocation
@@ -47,7 +49,12 @@ class Gate(Bench):
     def __init__(self, topic: TopicDescriptor = TOPIC) -> None:
         super().__init__(topic)
         equivocation = Equivocation(self.state, self.members.overlay, self.owner)
-        self.arrivals = Arrivals(self.state, equivocation, Handovers(self.state))
+        self.known: dict[Cid, int] = {}
+        """Marks by the index of their frontier."""
+        self.arrivals = Arrivals(self.state, equivocation, Handovers(self.state), self)
+
+    def number(self, index: Cid, numbering: tuple[PeerId, int]) -> int | None:
+        return self.known.get(index)
 
     def hold(self, event: EventDescriptor) -> None:
         """An event is behind us."""
@@ -84,7 +91,9 @@ def test_the_first_event_of_an_unknown_version_asks_for_it_and_all_wait() -> Non
     assert outcomes == [WantsVersion(version.cid)] + [Ignored.PARKED] * PARKED_MAX
     assert gate.arrivals.parked_count == PARKED_MAX
     gate.state.versions.add(version)
-    assert gate.arrivals.unpark(version.cid) == parked[:PARKED_MAX], "the last had no room"
+    assert gate.arrivals.unpark(version.cid, is_known=True) == parked[:PARKED_MAX], (
+        "the last had no room"
+    )
     assert gate.arrivals.parked_count == 0
 
 
@@ -92,7 +101,7 @@ def test_what_waited_for_a_version_that_nobody_has_is_dropped() -> None:
     gate = Gate()
     version = version_of(TOPIC, signer=ALICE)
     gate.arrivals.judge(arrival(event_of(CAROL, version)))
-    assert gate.arrivals.unpark(version.cid) == []
+    assert gate.arrivals.unpark(version.cid, is_known=False) == []
     assert gate.arrivals.parked_count == 0
 
 
@@ -109,6 +118,32 @@ def test_an_event_whose_right_was_revoked_is_void_and_one_that_never_had_it_is_r
     assert isinstance(gate.arrivals.judge(arrival(event_of(CAROL, first))), Void)
     with pytest.raises(RemoteError):
         gate.arrivals.judge(arrival(event_of(MALLORY, first)))
+
+
+def test_an_event_that_is_judged_by_marks_waits_until_they_are_found() -> None:
+    first, index = topic_of(ALICE, only(ALICE, CAROL)), cid_of(b"index")
+    gate = Gate(first)
+    gate.state.versions.add(version_of(first, only(ALICE), signer=ALICE, until=index))
+    waiting = [arrival(event_of(CAROL, first, number)) for number in (1, 2)]
+    for each in waiting:
+        assert gate.arrivals.judge(each) == WantsMarks([index])
+        assert gate.arrivals.judge(each) is Ignored.PARKED, "a second copy"
+    gate.known[index] = 1
+    for each in waiting:
+        assert gate.arrivals.unpark(each.event.cid, is_known=True) == [each, each]
+    assert gate.arrivals.judge(waiting[0]) is None
+    assert isinstance(gate.arrivals.judge(waiting[1]), Void)
+    assert gate.arrivals.parked_count == 0
+
+
+def test_an_event_whose_marks_nobody_has_is_dropped_and_not_void() -> None:
+    first, index = topic_of(ALICE, only(ALICE, CAROL)), cid_of(b"index")
+    gate = Gate(first)
+    gate.state.versions.add(version_of(first, only(ALICE), signer=ALICE, until=index))
+    each = arrival(event_of(CAROL, first))
+    gate.arrivals.judge(each)
+    assert gate.arrivals.unpark(each.event.cid, is_known=False) == []
+    assert gate.arrivals.judge(each) == WantsMarks([index]), "it comes again, and is looked for"
 
 
 def test_a_causal_event_that_calls_another_what_it_is_not_is_void() -> None:

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from pulsarcast.model.errors import RemoteError, Verdict
+from pulsarcast.model.ids import Cid, PeerId, cid_of, cid_text
 from pulsarcast.model.topics import Mark, TopicDescriptor
 from pulsarcast.protocol.topic import versions as versions_module
-from pulsarcast.protocol.topic.versions import Versions
+from pulsarcast.protocol.topic.versions import Versions, valid_until
 from tests.support.people import (
     ALICE,
     BOB,
@@ -24,6 +25,21 @@ from tests.support.people import (
 
 OPEN = topic_of(ALICE)
 ONLY_ALICE = unordered(publishers=(ALICE.peer_id,))
+
+
+class Marks:
+    """The frontiers that were read, by index."""
+
+    def __init__(self, **known: int) -> None:
+        self.known = known
+
+    def number(self, index: Cid, numbering: tuple[PeerId, int]) -> int | None:
+        assert numbering == (BOB.peer_id, EPOCH)
+        return self.known.get(cid_text(index))
+
+
+NO_MARKS = Marks()
+INDEX = cid_of(b"index")
 
 
 def chain_of(*later: TopicDescriptor) -> Versions:
@@ -105,9 +121,9 @@ def test_a_recovery_key_may_sign_the_next_version_and_a_stranger_may_not() -> No
 def test_an_event_is_judged_by_the_version_that_it_names() -> None:
     second = version_of(OPEN, ONLY_ALICE, signer=ALICE)
     versions = chain_of(second)
-    versions.judge(event_of(ALICE, second))
+    versions.judge(event_of(ALICE, second), NO_MARKS)
     with pytest.raises(RemoteError) as refused:
-        versions.judge(event_of(BOB, second))
+        versions.judge(event_of(BOB, second), NO_MARKS)
     assert refused.value.verdict is Verdict.REJECT
 
 
@@ -117,36 +133,61 @@ def test_a_right_that_was_given_later_does_not_reach_back() -> None:
     wider = msgspec.structs.replace(first.settings, open=True, publishers=())
     second = version_of(first, wider, signer=ALICE)
     versions.add(second)
-    versions.judge(event_of(BOB, second))
+    versions.judge(event_of(BOB, second), NO_MARKS)
     with pytest.raises(RemoteError):
-        versions.judge(event_of(BOB, first))
+        versions.judge(event_of(BOB, first), NO_MARKS)
 
 
 def test_what_was_published_before_a_right_was_taken_stays_valid_and_the_rest_is_ignored() -> None:
     until = (Mark(BOB.peer_id, EPOCH, 2),)
     versions = chain_of(version_of(OPEN, ONLY_ALICE, signer=ALICE, until=until))
     for number in (1, 2):
-        versions.judge(event_of(BOB, OPEN, number))
+        versions.judge(event_of(BOB, OPEN, number), NO_MARKS)
     with pytest.raises(RemoteError, match="revoked") as refused:
-        versions.judge(event_of(BOB, OPEN, 3))
+        versions.judge(event_of(BOB, OPEN, 3), NO_MARKS)
     assert refused.value.verdict is Verdict.IGNORE
     with pytest.raises(RemoteError, match="revoked"):
-        versions.judge(event_of(BOB, OPEN, 1, epoch=EPOCH + 1))
+        versions.judge(event_of(BOB, OPEN, 1, epoch=EPOCH + 1), NO_MARKS)
 
 
 def test_an_old_version_binds_no_one_who_still_may() -> None:
     """The deviation that decision 0003 is about: Alice may go on under the version she knows."""
     versions = chain_of(version_of(OPEN, ONLY_ALICE, signer=ALICE))
-    versions.judge(event_of(ALICE, OPEN, 99))
+    versions.judge(event_of(ALICE, OPEN, 99), NO_MARKS)
 
 
 def test_a_right_taken_and_given_again_stays_taken_for_the_time_between() -> None:
     second = version_of(OPEN, ONLY_ALICE, signer=ALICE)
     third = version_of(second, unordered(), signer=ALICE)
     versions = chain_of(second, third)
-    versions.judge(event_of(BOB, third, 1))
+    versions.judge(event_of(BOB, third, 1), NO_MARKS)
     with pytest.raises(RemoteError, match="revoked"):
-        versions.judge(event_of(BOB, OPEN, 1))
+        versions.judge(event_of(BOB, OPEN, 1), NO_MARKS)
+
+
+def test_marks_that_a_version_names_by_an_index_have_to_be_found() -> None:
+    version = version_of(OPEN, ONLY_ALICE, signer=ALICE, until=INDEX)
+    versions = chain_of(version)
+    assert versions.judge(event_of(BOB, OPEN, 2), NO_MARKS) == [INDEX]
+    found = Marks(**{cid_text(INDEX): 2})
+    assert versions.judge(event_of(BOB, OPEN, 2), found) == []
+    with pytest.raises(RemoteError, match="revoked"):
+        versions.judge(event_of(BOB, OPEN, 3), found)
+    assert versions.judge(event_of(ALICE, OPEN, 99), NO_MARKS) == [], "she still may"
+
+
+def test_only_the_version_that_takes_a_right_away_says_how_far_it_went() -> None:
+    """Those after it need not name the marks again."""
+    second = version_of(OPEN, ONLY_ALICE, signer=ALICE, until=(Mark(BOB.peer_id, EPOCH, 2),))
+    third = version_of(second, signer=ALICE)
+    versions = chain_of(second, third)
+    assert versions.judge(event_of(BOB, OPEN, 2), NO_MARKS) == []
+    with pytest.raises(RemoteError, match="revoked"):
+        versions.judge(event_of(BOB, OPEN, 3), NO_MARKS)
+    held = [Mark(ALICE.peer_id, EPOCH, 7), Mark(BOB.peer_id, EPOCH, 2)]
+    assert valid_until(held, OPEN, second.settings) == held[1:]
+    assert valid_until(held, second, third.settings) == []
+    assert valid_until(held, second, OPEN.settings) == []
 
 
 def test_an_event_under_a_version_that_lost_is_ignored() -> None:
@@ -154,7 +195,7 @@ def test_an_event_under_a_version_that_lost_is_ignored() -> None:
     versions = chain_of(*twins)
     loser = max(twins, key=lambda version: version.cid)
     with pytest.raises(RemoteError, match="lost") as refused:
-        versions.judge(event_of(BOB, loser))
+        versions.judge(event_of(BOB, loser), NO_MARKS)
     assert refused.value.verdict is Verdict.IGNORE
 
 
@@ -175,4 +216,4 @@ def test_there_are_only_so_many_versions(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_an_event_of_another_topic_is_refused() -> None:
     other = topic_of(MALLORY, name="sports")
     with pytest.raises(RemoteError):
-        Versions(OPEN).judge(event_of(MALLORY, OPEN, topic_cid=other.cid))
+        Versions(OPEN).judge(event_of(MALLORY, OPEN, topic_cid=other.cid), NO_MARKS)
