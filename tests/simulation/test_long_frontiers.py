@@ -1,12 +1,20 @@
 """Versions that name more marks than they hold: members look for those that they need."""
 
+from contextlib import suppress
+
 import pytest
 
 from pulsarcast.model import trace
-from pulsarcast.model.ids import Cid
+from pulsarcast.model.errors import RemoteError
+from pulsarcast.model.events import decode_event
+from pulsarcast.model.ids import Cid, cid_of
+from pulsarcast.model.mark_blocks import decode_marks
 from pulsarcast.model.topics import DeliveryOrder, TopicSettings
+from pulsarcast.protocol.effects import Persist
 from pulsarcast.protocol.inputs import Now, Publish, Walk
+from pulsarcast.protocol.messages import EventMessage, StoreBlocks
 from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.store import PutBlock
 from pulsarcast.simulation.checkers.coverage import check_coverage
 from pulsarcast.simulation.observer import Observer
 from tests.support.lab import Lab
@@ -14,12 +22,15 @@ from tests.support.lab import Lab
 SIZE, AUTHOR, LATE, STRANGER = 9, 0, 7, 8
 PUBLISHERS = (1, 2, 3, 4, 5, 6)
 SMALL = Parameters(version_marks=2)
+IN_PARTS = Parameters(version_marks=2, frontier_page=1, frontier_list=1)
 ORDERS = [DeliveryOrder.NONE, DeliveryOrder.PER_PUBLISHER, DeliveryOrder.CAUSAL]
 
 
-def an_open_topic(order: DeliveryOrder, *, seed: int = 1) -> tuple[Lab, Cid, list[Cid]]:
+def an_open_topic(
+    order: DeliveryOrder, *, parameters: Parameters = SMALL
+) -> tuple[Lab, Cid, list[Cid]]:
     """Six publishers say two things each."""
-    lab = Lab(SIZE, seed=seed, parameters=SMALL)
+    lab = Lab(SIZE, parameters=parameters)
     topic = lab.create(AUTHOR, TopicSettings(open=True, order=order))
     lab.subscribe(PUBLISHERS, topic)
     events = [
@@ -154,3 +165,62 @@ def test_a_flush_goes_on_after_a_restart() -> None:
     lab.world.restart(4)
     lab.run(1.0)
     assert lab.world.node(4).topics[topic].flushing.forget() == [], "it is done"
+
+
+@pytest.mark.parametrize("parameters", [SMALL, IN_PARTS], ids=["at once", "in parts"])
+@pytest.mark.parametrize("from_start", [False, True], ids=["from now", "from the start"])
+def test_who_knows_of_a_long_flush_begins_behind_it(
+    parameters: Parameters, from_start: bool
+) -> None:
+    order = DeliveryOrder.PER_PUBLISHER
+    lab, topic, events = an_open_topic(order, parameters=parameters)
+    for index in (AUTHOR, *PUBLISHERS):
+        # None of those that it can begin at has flushed anything.
+        flushing = lab.world.node(index).topics[topic].flushing
+        flushing.want = lambda *_: None  # type: ignore[method-assign]
+    lab.update(AUTHOR, topic, TopicSettings(open=True, order=order), flush=True)
+    know_the_newest(lab, LATE, events[0])
+    lab.subscribe([LATE], topic, from_start=from_start)
+    lab.run(60.0)
+    marks = lab.world.node(LATE).topics[topic].frontier.marks()
+    assert [mark.retired for mark in marks] == [2] * len(PUBLISHERS)
+
+
+def test_the_author_keeps_the_marks_and_has_placed_them_before_it_announces_the_version() -> None:
+    order = DeliveryOrder.PER_PUBLISHER
+    lab, topic, _ = an_open_topic(order)
+    lab.said.clear()
+    lab.taken.clear()
+    lab.update(AUTHOR, topic, only_the_author(lab, order))
+    version = lab.world.node(AUTHOR).topics[topic].descriptor
+    said = [each.message for each in lab.said if each.sender == AUTHOR]
+    announced = next(
+        at
+        for at, each in enumerate(said)
+        if isinstance(each, EventMessage) and decode_event(each.block).payload == version.block
+    )
+    placed = [
+        block
+        for each in said[:announced]
+        if isinstance(each, StoreBlocks)
+        for block in each.blocks
+        if is_of_marks(block)
+    ]
+    kept = [
+        write.block
+        for each in lab.taken
+        if each.node == AUTHOR
+        for effect in each.effects
+        if isinstance(effect, Persist)
+        for write in effect.writes
+        if isinstance(write, PutBlock) and is_of_marks(write.block)
+    ]
+    assert len(set(placed)) == len(set(kept)) == 4, "an index and three pages"
+    assert version.valid_until in [cid_of(block) for block in kept]
+
+
+def is_of_marks(block: bytes) -> bool:
+    with suppress(RemoteError):
+        decode_marks(block)
+        return True
+    return False

@@ -1,6 +1,7 @@
 """Pages of marks: found where they are, kept for a while, and refused where they are not right."""
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any, cast
 
@@ -123,6 +124,25 @@ def test_more_frontiers_than_pages_in_memory_are_found_all_the_same(
     assert library.find(MARKS[5], *indexes)
     assert None not in [library.pages.number(index, MARKS[5][:2]) for index in indexes]
     assert library.pages.footprint() == {"mark_blocks": 2, "mark_callers": 0}
+
+
+def test_marks_that_are_found_are_there_for_their_caller_whoever_else_looks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mark_pages, "KEPT_MAX", 1)
+    monkeypatch.setattr(mark_pages, "NUMBERS_MAX", 8)
+    frontiers = [blocks_of([mark._replace(number=n) for mark in MARKS]) for n in range(1, 9)]
+    library = Library(*(block for blocks in frontiers for block in blocks))
+    indexes = [cid_of(blocks[0]) for blocks in frontiers]
+    seen: list[list[int | None]] = []
+
+    def look(mark: Mark, _: bool) -> None:
+        seen.append([library.pages.number(each, mark[:2]) for each in indexes])
+
+    for mark in (MARKS[0], MARKS[9], MARKS[19]):
+        library.pages.find(indexes, mark[:2], partial(look, mark))
+    library.read()
+    assert seen == [list(range(1, 9))] * 3
 
 
 @pytest.mark.parametrize("missing", [0, 2])
