@@ -437,7 +437,7 @@ class Node:
             case Status():
                 topic.heartbeat.receive(sender, message)
             case Leave():
-                topic.heartbeat.left(sender)
+                topic.heartbeat.gone(sender)
                 topic.overlay.receive(sender, message)
             case HandOver() | Meet() | Members():
                 topic.overlay.receive(sender, message)

@@ -140,12 +140,8 @@ class CubeHeartbeat:
         """The members that have yet to answer."""
         return self._asked
 
-    def fell_silent(self, peer: PeerId) -> None:
-        """The cube lets go of a member that is suspected."""
-        self.lost(peer)
-
-    def left(self, peer: PeerId) -> None:
-        """A member has left."""
+    def gone(self, peer: PeerId) -> None:
+        """A member is suspected, or has left: the cube lets go of it."""
         self.lost(peer)
 
     def lost(self, peer: PeerId) -> None:

@@ -272,8 +272,8 @@ class Conversation(Acquaintances, Protocol):
     def watched(self) -> Iterable[PeerId]:
         """The members that have yet to answer, to be watched for silence."""
 
-    def fell_silent(self, peer: PeerId) -> None:
-        """A connected peer is suspected."""
+    def gone(self, peer: PeerId) -> None:
+        """A member is suspected, or has left."""
 
     def announce(self) -> None:
         """The node has a place, or another one: tell the members that it concerns."""
@@ -283,6 +283,3 @@ class Conversation(Acquaintances, Protocol):
 
     def lost(self, peer: PeerId) -> None:
         """A connection ended."""
-
-    def left(self, peer: PeerId) -> None:
-        """A member has left."""

@@ -211,8 +211,9 @@ class Heartbeat:
         """The members that have yet to answer."""
         return self._asked
 
-    def fell_silent(self, peer: PeerId) -> None:
-        """A lazy neighbour that is suspected gives its place to another, if one is known."""
+    def gone(self, peer: PeerId) -> None:
+        """A member is suspected, or has left: it gives its place to another, if one is known."""
+        self._quiet.disagree(peer, self.topic)
         self.tree.members.pop(peer, None)
         self._asked.pop(peer, None)
         if self.lazy.pop(peer, self) is None:
@@ -221,14 +222,7 @@ class Heartbeat:
     def lost(self, peer: PeerId) -> None:
         """A connection ended: in a topic that is asleep, maybe because nobody used it."""
         if peer in self._asked or not self._quiet.is_asleep(self.topic):
-            self.left(peer)
-
-    def left(self, peer: PeerId) -> None:
-        """A member has left."""
-        self._quiet.disagree(peer, self.topic)
-        self.lazy.pop(peer, None)
-        self.tree.members.pop(peer, None)
-        self._asked.pop(peer, None)
+            self.gone(peer)
 
     def members(self) -> list[PeerId]:
         """Members that can be asked for something, latest heard of first."""

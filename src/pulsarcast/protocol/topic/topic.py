@@ -306,7 +306,7 @@ class Topic:
 
     def fell_silent(self, peer: PeerId) -> None:
         """A connected peer is suspected: do not wait for it."""
-        self.heartbeat.fell_silent(peer)
+        self.heartbeat.gone(peer)
         self.overlay.fell_silent(peer)
         self.flow.look_again()
         self.recovery.lost(peer)

@@ -341,7 +341,7 @@ def test_a_connection_that_nobody_used_takes_no_lazy_neighbour_from_a_sleeping_t
     heartbeat.ask(ERIN)
     heartbeat.lost(ERIN)
     assert set(heartbeat.lazy) == {DAN}, "it did not answer"
-    heartbeat.left(DAN)
+    heartbeat.gone(DAN)
     assert not heartbeat.lazy
     trunk.members = dict.fromkeys((ERIN,))
     heartbeat.choose_lazy()
