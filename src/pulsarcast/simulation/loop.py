@@ -7,7 +7,8 @@ they were asked for, so a run is the same in every process. There is no other cl
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any, TypeAlias
@@ -17,6 +18,20 @@ YOUNG_MAX = 100_000
 its default of 700 takes a quarter of a run's time."""
 
 Happening: TypeAlias = tuple[float, int, Callable[[Any], None], Any]
+
+
+@contextmanager
+def few_collections() -> Iterator[None]:
+    """Let the collector look for cycles seldom.
+
+    Around a whole run: each end would bring on a collection of all that was made meanwhile.
+    """
+    thresholds = gc.get_threshold()
+    gc.set_threshold(YOUNG_MAX, *thresholds[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
 
 
 class Loop:
@@ -40,12 +55,11 @@ class Loop:
         """Call `act(given)` after a delay."""
         heappush(self.heap, (self.now + max(delay_s, 0.0), self.tick(), act, given))
 
+    @few_collections()
     def run(self, until_s: float) -> None:
         """Let time pass until `until_s`, which is then the time."""
         heap = self.heap
         happenings = 0
-        thresholds = gc.get_threshold()
-        gc.set_threshold(YOUNG_MAX, *thresholds[1:])
         try:
             while heap and heap[0][0] <= until_s:
                 self.now, _, act, given = heappop(heap)
@@ -56,5 +70,4 @@ class Loop:
             raise
         finally:
             self.happenings += happenings
-            gc.set_threshold(*thresholds)
         self.now = max(self.now, until_s)

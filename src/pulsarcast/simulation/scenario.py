@@ -7,6 +7,7 @@ import traceback
 from pulsarcast.model.errors import LocalError
 from pulsarcast.simulation.content.experiment import run_content
 from pulsarcast.simulation.content.random_runs import run_random_content
+from pulsarcast.simulation.loop import few_collections
 from pulsarcast.simulation.options import Options
 from pulsarcast.simulation.random_runs import run_random, run_reach, run_sequenced
 from pulsarcast.simulation.results import Result
@@ -19,6 +20,7 @@ from pulsarcast.simulation.sequencers.run import run_sequencers
 FRAMES_TOLD = 4
 
 
+@few_collections()
 def run_scenario(options: Options, *, progress: Progress = no_progress) -> Result:
     """Run one scenario; a node that breaks down is an objection like any other."""
     try:

@@ -2,7 +2,7 @@ import gc
 
 import pytest
 
-from pulsarcast.simulation.loop import Loop
+from pulsarcast.simulation.loop import Loop, few_collections
 
 
 def test_things_happen_in_the_order_of_their_times() -> None:
@@ -54,3 +54,13 @@ def test_the_collector_is_left_as_it_was_found() -> None:
     loop.run(2.0)
     assert seen != [before]
     assert gc.get_threshold() == before
+
+
+def test_within_a_run_the_end_of_a_loop_brings_on_no_collection() -> None:
+    outside, seen = gc.get_threshold(), list[tuple[int, int, int]]()
+    with few_collections():
+        loop = Loop()
+        loop.at(1.0, lambda _: seen.append(gc.get_threshold()))
+        loop.run(2.0)
+        assert gc.get_threshold() == seen[0] != outside
+    assert gc.get_threshold() == outside
