@@ -93,6 +93,7 @@ from pulsarcast.protocol.liveness import Liveness
 from pulsarcast.protocol.messages import (
     Alive,
     CompareFrontiers,
+    CompareKeys,
     CompareTopics,
     Contact,
     Credit,
@@ -101,16 +102,19 @@ from pulsarcast.protocol.messages import (
     EventMessage,
     FetchRange,
     FetchStart,
+    FindPeers,
     FrontierPage,
     HandOver,
     Join,
     JoinAccepted,
     JoinReferred,
     JoinRefused,
+    KeysDiffer,
     Leave,
     Meet,
     Members,
     Message,
+    Peers,
     Range,
     ReachChanged,
     RequestAnswered,
@@ -265,18 +269,20 @@ class Node:
             if call is not None:
                 self.reading.refuse(call, self._halted)
             return effects
+        # A class that does not fit takes time, and so does taking fields out: the frequent inputs
+        # come first, and give theirs by name.
         match given:
-            case MessageReceived(sender, message):
-                self.liveness.heard(sender)
-                self._receive(sender, message)
-            case Persisted(token):
-                turn.persisted(token)
-            case TimerFired(timer):
-                turn.fired(timer)
-            case Loaded(token, answer):
-                turn.loaded(token, answer)
-            case PeerUp(contact):
-                self.liveness.up(contact.peer)
+            case MessageReceived():
+                self.liveness.heard(given.sender)
+                self._receive(given.sender, given.message)
+            case TimerFired():
+                turn.fired(given.timer)
+            case Loaded():
+                turn.loaded(given.token, given.answer)
+            case Persisted():
+                turn.persisted(given.token)
+            case PeerUp():
+                self.liveness.up(given.contact.peer)
                 self.dht.up(given)
             case PeerLost(peer):
                 self._lost(peer)
@@ -344,6 +350,13 @@ class Node:
                 elif not hops:
                     # Handed in to a topic that the node has left.
                     self.turn.send(sender, Leave(event.topic))
+            case FindPeers() | Peers() | CompareKeys() | KeysDiffer():
+                # Among the first because they are frequent; the rest of the DHT's come last.
+                self.dht.receive(sender, message)
+            case Alive():
+                self.liveness.receive(sender, message)
+            case CompareTopics():
+                self.quiet.receive(sender, message)
             case Credit() | Status() | Leave() | HandOver() | Meet() | Members():
                 self._tell_topic(sender, message)
             case CompareFrontiers():
@@ -403,10 +416,6 @@ class Node:
                 self.content.receive(sender, message)
             case DialMe() | DialAnswer() | ReachChanged():
                 self.dht.reachability.receive(sender, message)
-            case CompareTopics():
-                self.quiet.receive(sender, message)
-            case Alive():
-                self.liveness.receive(sender, message)
             case _:
                 self.dht.receive(sender, message)
 

@@ -356,21 +356,10 @@ class Kademlia:
         """Take a peer's message; raises RemoteError if the peer should not have sent it."""
         self.saw(Contact(sender))
         match message:
-            case FindPeers(request=request, key=key, count=count):
-                most = self._parameters.bucket_size
-                closest = self._table.closest(key, min(count or most, most), (sender,))
-                asked_for = self.reachability.relayed_at(key)
-                if asked_for is not None and asked_for.peer != sender:
-                    closest = [asked_for, *closest[: most - 1]]
-                self._turn.send(sender, Peers(request, tuple(closest)))
-            case (
-                Peers(request=request)
-                | BlockFound(request=request)
-                | Stored(request=request)
-                | PointerFound(request=request)
-                | ListingsFound(request=request)
-            ):
-                self._calls.answer(sender, request, message)
+            case FindPeers():
+                self._name_closest(sender, message)
+            case Peers() | BlockFound() | Stored() | PointerFound() | ListingsFound():
+                self._calls.answer(sender, message.request, message)
             case FindBlock():
                 self._blocks.answer(sender, message)
             case StoreBlocks(request=request):
@@ -396,3 +385,13 @@ class Kademlia:
                     self._calls.answer(sender, request, message)
             case _ as unreachable:
                 assert_never(unreachable)
+
+    def _name_closest(self, sender: PeerId, question: FindPeers) -> None:
+        """Name the known peers closest to a key, but the one that asks."""
+        most = self._parameters.bucket_size
+        count, key = question.count, question.key
+        closest = self._table.closest(key, min(count or most, most), (sender,))
+        asked_for = self.reachability.relayed_at(key)
+        if asked_for is not None and asked_for.peer != sender:
+            closest = [asked_for, *closest[: most - 1]]
+        self._turn.send(sender, Peers(question.request, tuple(closest)))
