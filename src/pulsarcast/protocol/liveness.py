@@ -135,7 +135,7 @@ class Liveness:
         passed_s = turn.now - self._ticked_s
         by_wall_s = (turn.wall_us - self._ticked_us) / 1e6
         self._ticked_s, self._ticked_us = turn.now, turn.wall_us
-        if max(passed_s, by_wall_s) > TICK_S + SLEPT_S:
+        if passed_s > TICK_S + SLEPT_S or by_wall_s > TICK_S + SLEPT_S:
             self._woke()
         else:
             self._look()

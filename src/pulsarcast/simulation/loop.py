@@ -53,7 +53,8 @@ class Loop:
 
     def after(self, delay_s: float, act: Callable[[Any], None], given: Any = None) -> None:
         """Call `act(given)` after a delay."""
-        heappush(self.heap, (self.now + max(delay_s, 0.0), self.tick(), act, given))
+        time_s = self.now + delay_s if delay_s > 0.0 else self.now
+        heappush(self.heap, (time_s, self.tick(), act, given))
 
     @few_collections()
     def run(self, until_s: float) -> None:

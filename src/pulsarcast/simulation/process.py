@@ -119,7 +119,9 @@ class Process:
             self.hold(self.take, given)
             return
         now = self.clock.read(self._loop.now)
-        self.carry_out(self._handle(given, now), now)
+        effects = self._handle(given, now)
+        if effects:
+            self.carry_out(effects, now)
 
     def carry_out(self, effects: list[Effect], now: Now) -> None:
         """Do what the core wants, in order."""
@@ -133,6 +135,11 @@ class Process:
                 if line is None:
                     line = self._network.dial(self, effect.peer)
                 line.send(effect.message)
+            elif isinstance(effect, SetTimer):
+                delay_s = self.clock.lasts_s(effect.delay_s) + TIMER_LATE_S
+                loop.after(delay_s, self.take, TimerFired(effect.timer))
+            elif isinstance(effect, Load):
+                self.disk.load(effect)
             elif isinstance(effect, Persist):
                 self.disk.persist(effect)
             elif isinstance(effect, (Deliver, Trace)):
@@ -140,11 +147,6 @@ class Process:
                     self._recorder.record(
                         loop.now, self.index, self.incarnation, now, effect.record
                     )
-            elif isinstance(effect, SetTimer):
-                delay_s = self.clock.lasts_s(effect.delay_s) + TIMER_LATE_S
-                loop.after(delay_s, self._fire, effect.timer)
-            elif isinstance(effect, Load):
-                self.disk.load(effect)
             elif isinstance(effect, Reply):
                 self._answer(effect)
             elif isinstance(effect, DropPeer):
@@ -213,9 +215,6 @@ class Process:
         if self._recorder is not None:
             now = self.clock.read(self._loop.now)
             self._recorder.record(self._loop.now, self.index, self.incarnation, now, record)
-
-    def _fire(self, timer: int) -> None:
-        self.take(TimerFired(timer))
 
     def _answer(self, reply: Reply) -> None:
         then = self._replies.pop(reply.call, None)
