@@ -141,13 +141,12 @@ class FirstContacts:
 
     def _has_room(self, place: str, now_us: int, *, reached: bool) -> bool:
         """Whether there is room, perhaps since another peer gives way: the newest that does."""
-        near = [each for each in self._remembered.values() if each.place == place]
-        if place and len(near) >= PER_PLACE_MAX:
-            rivals = near
-        elif len(self._remembered) >= REMEMBERED_MAX:
-            rivals = list(self._remembered.values())
-        else:
-            return True
+        known = self._remembered.values()
+        rivals = [each for each in known if each.place == place] if place else []
+        if len(rivals) < PER_PLACE_MAX:
+            if len(known) < REMEMBERED_MAX:
+                return True
+            rivals = list(known)
         silent_us = now_us - SILENT_S * _S
         for rival in reversed(rivals):
             if rival.failed and rival.heard_us < silent_us:
