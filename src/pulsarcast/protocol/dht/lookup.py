@@ -78,31 +78,33 @@ class Lookup:
 
     def heard_of(self, contacts: Iterable[Contact]) -> None:
         """Take in peers that another peer named."""
+        states, candidates = self._states, self._candidates
         for contact in contacts:
             peer = contact.peer
-            if peer in self._states or peer == self._me:
+            if peer in states or peer == self._me:
                 continue
             entry = (peer_key(peer) ^ self.key, contact)
-            if len(self._candidates) >= HEARD_MAX:
-                if entry >= self._candidates[-1]:
+            if len(candidates) >= HEARD_MAX:
+                if entry >= candidates[-1]:
                     continue
-                _, farthest = self._candidates.pop()
-                if self._states[farthest.peer] is _State.HEARD:
-                    del self._states[farthest.peer]
-            self._states[peer] = _State.HEARD
-            insort(self._candidates, entry)
+                _, farthest = candidates.pop()
+                if states[farthest.peer] is _State.HEARD:
+                    del states[farthest.peer]
+            states[peer] = _State.HEARD
+            insort(candidates, entry)
 
     def to_ask(self, parallel: int) -> list[Contact]:
         """Peers to ask now, so that `parallel` questions are under way; they count as asked."""
-        asking: list[Contact] = []
-        for _, contact in self._candidates[: self._count]:
-            if self._flying >= parallel or self._asked_count >= ASKED_MAX:
-                break
-            if self._states[contact.peer] is _State.HEARD:
-                self._states[contact.peer] = _State.ASKED
-                self._flying += 1
-                self._asked_count += 1
-                asking.append(contact)
+        room = min(parallel - self._flying, ASKED_MAX - self._asked_count)
+        if room <= 0:
+            return []
+        states, heard = self._states, _State.HEARD
+        near = self._candidates[: self._count]
+        asking = [contact for _, contact in near if states[contact.peer] is heard][:room]
+        for contact in asking:
+            states[contact.peer] = _State.ASKED
+        self._flying += len(asking)
+        self._asked_count += len(asking)
         return asking
 
     def answered(self, peer: PeerId) -> None:
