@@ -139,7 +139,8 @@ class Liveness:
             self._woke()
         else:
             self._look()
-            self._give_up()
+            if self.suspected:
+                self._give_up()
 
     def _woke(self) -> None:
         """The node slept: every peer has a fresh period to speak in."""
