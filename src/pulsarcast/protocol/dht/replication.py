@@ -84,6 +84,7 @@ class Replication:
         "_replicas",
         "_round",
         "_send_bytes_max",
+        "_shared",
         "_shown",
         "_table",
         "_timer",
@@ -106,8 +107,9 @@ class Replication:
         self._round = 0
         self._reach = 0
         self._partner: Contact | None = None
-        self._near: tuple[PeerId, ...] | None = None
+        self._near: frozenset[PeerId] | None = None
         self._pieces: list[Piece] = []
+        self._shared: dict[PeerId, list[tuple[Key, Key]]] = {}
         self._ranges: list[tuple[Key, Key]] = []
         self._compared = 0
         self._until_s = 0.0
@@ -169,13 +171,14 @@ class Replication:
     def _compare_zone(self, *, fresh: bool) -> None:
         table = self._table
         around = table.around(self._replicas)
-        near = tuple(contact.peer for contact in around)
+        near = frozenset(contact.peer for contact in around)
         if near != self._near:
             # The neighbourhood seldom changes, and cutting it up takes a while.
             self._near = near
-            self._pieces = zone_of(table.peer, near, self._replicas)
-        pieces = self._pieces
-        shared = shared_ranges(pieces, table.peer)
+            peers = (contact.peer for contact in around)
+            self._pieces = zone_of(table.peer, peers, self._replicas)
+            self._shared = shared_ranges(self._pieces, table.peer)
+        pieces, shared = self._pieces, self._shared
         partners = [contact for contact in around if contact.peer in shared]
         if not partners:
             self._reach = _LAST_KEY
