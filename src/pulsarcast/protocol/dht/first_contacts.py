@@ -6,7 +6,7 @@ many ids cannot push out the peers that a node remembers: a peer that still answ
 and peers whose connections come from one network prefix share a few.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Collection, Iterable
 
 from msgspec import Struct, msgpack
 
@@ -167,10 +167,10 @@ class FirstContacts:
         if known is not None:
             known.failed = True
 
-    def writes(self, is_live: Callable[[PeerId], bool], now_us: int) -> list[PutState]:
+    def writes(self, live: Collection[PeerId], now_us: int) -> list[PutState]:
         """What the disk has to remember now: nothing, most of the time."""
         for peer, each in list(self._remembered.items()):
-            if is_live(peer):
+            if peer in live:
                 each.heard_us = now_us
             elif each.failed and each.heard_us < now_us - REMEMBERED_S_MAX * _S:
                 del self._remembered[peer]

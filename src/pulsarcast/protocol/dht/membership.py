@@ -120,7 +120,8 @@ class Membership:
 
     def remember(self) -> None:
         """Write down who is a good contact, if that has changed."""
-        writes = self._first.writes(self._table.__contains__, self._turn.wall_us)
+        live = {contact.peer for contact in self._table}
+        writes = self._first.writes(live, self._turn.wall_us)
         if writes:
             self._turn.persist(*writes)
 

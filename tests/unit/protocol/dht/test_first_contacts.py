@@ -67,7 +67,7 @@ def test_no_more_bootstrap_peers_are_kept_than_the_bound_the_newest() -> None:
 
 S = 1_000_000
 DAY_US = 86_400 * S
-NOBODY = frozenset[PeerId]().__contains__
+NOBODY = frozenset[PeerId]()
 
 
 def meet(
@@ -108,7 +108,7 @@ def test_remembering_is_written_when_the_peers_change_and_else_once_an_hour() ->
     first = FirstContacts(ME)
     assert first.writes(NOBODY, 0) == []
     meet(first, 1, "net", S)
-    live = {peer(1)}.__contains__
+    live = {peer(1)}
     assert len(first.writes(live, 2 * S)) == 1
     for now_s in range(30, WRITE_S, 30):
         meet(first, 1, "net", now_s * S)
