@@ -18,7 +18,7 @@ OBJECTS = {
     "duplicate-suppression": 1,
     "frontier-comparison": 1,
     "hand-over": 24,
-    "lazy-neighbours": 100,
+    "lazy-neighbours": 65,
     "merge-events": 9,
     "outbox": 7,
     "path-check": 29,
@@ -32,6 +32,7 @@ SCENARIOS = {
     "content-hand-over": "random-content",
     "cube-comparison": "random-cube",
     "cube-skip": "random-cube",
+    "lazy-neighbours": "random-reach",
     "root-rank": "random-reach",
 }
 """Where it takes another scenario than `random`."""
