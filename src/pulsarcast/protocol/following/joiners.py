@@ -22,22 +22,12 @@ NAMED_MAX = 32
 """How often each is named to later ones. It hands them down, so that its part of the tree is
 even."""
 NAMED_S = 60.0
-"""How long it is named: it may have left again."""
+"""How long joiners are remembered at most: they may have left again."""
 TOPICS_MAX = 256
 """Topics of which joiners are remembered: bounds memory."""
 KEPT_MAX = 64
 """Trees that the node keeps at a time: any stranger can ask for one more."""
 KEEPER_CHECK_S = 60.0
-
-
-class _Referred:
-    """A joiner that was sent on: by now it is a member, or about to be one."""
-
-    __slots__ = ("named", "since_s")
-
-    def __init__(self, now: float) -> None:
-        self.named = 0
-        self.since_s = now
 
 
 class Joiners:
@@ -51,7 +41,9 @@ class Joiners:
         self.dht = dht
         self.descriptors = descriptors
         self.following = following
-        self._referred: dict[Cid, dict[PeerId, _Referred]] = {}
+        self._referred: dict[Cid, dict[PeerId, int]] = {}
+        """By topic, joiners that were sent on, and so are members by now or about to be; and how
+        often each was named."""
 
     def __len__(self) -> int:
         """Of how many topics joiners are remembered."""
@@ -86,19 +78,20 @@ class Joiners:
 
         A joiner that asks again found no place there: it is sent towards the root.
         """
+        if not self._referred:
+            self.turn.after(NAMED_S, self._referred.clear)
         referred = self._referred.pop(topic, {})
         self._referred[topic] = referred
         if len(self._referred) > TOPICS_MAX:
             del self._referred[next(iter(self._referred))]
-        for joiner, each in list(referred.items()):
-            if each.named >= NAMED_MAX or self.turn.now - each.since_s > NAMED_S:
-                del referred[joiner]
         asks_again = referred.pop(sender, None) is not None
-        found = None if asks_again else min(referred, key=lambda p: referred[p].named, default=None)
+        found = None if asks_again else min(referred, key=referred.__getitem__, default=None)
         if found is not None:
-            referred[found].named += 1
+            referred[found] += 1
+            if referred[found] == NAMED_MAX:
+                del referred[found]
         if self.dht.reachability.is_dialable(sender) and len(referred) < REFERRED_MAX:
-            referred[sender] = _Referred(self.turn.now)
+            referred[sender] = 0
         return found
 
     def _look_further(self, sender: PeerId, message: Join) -> None:

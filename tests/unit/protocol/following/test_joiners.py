@@ -195,7 +195,7 @@ def test_of_a_crowd_few_are_sent_on_towards_the_root() -> None:
     assert others[0] == CROWD[0]
     assert others.count(ROOT) <= len(CROWD) / NAMED_MAX
     for earlier in CROWD[:REFERRED_MAX]:
-        assert others.count(earlier) == NAMED_MAX
+        assert NAMED_MAX - 1 <= others.count(earlier) <= NAMED_MAX
 
 
 def test_a_joiner_that_asks_again_is_sent_towards_the_root() -> None:
@@ -207,8 +207,9 @@ def test_a_joiner_that_asks_again_is_sent_towards_the_root() -> None:
 def test_a_joiner_of_long_ago_is_named_no_more() -> None:
     door = Door(ROOT)
     named(door, CROWD[0])
-    door.core.turn.now += NAMED_S + 1
+    assert NAMED_S in door.core.fire()
     assert named(door, CROWD[1]) == ROOT
+    assert len(door.joiners) == 1
 
 
 def test_visitors_go_to_the_root_and_are_named_to_nobody() -> None:
