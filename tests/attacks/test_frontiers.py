@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from pulsarcast.model.errors import Rejection
-from pulsarcast.model.events import EventDescriptor, Position
+from pulsarcast.model.events import EventDescriptor, Position, decode_event
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import CID_PREFIX, PEER_ID_PREFIX, Cid, PeerId
 from pulsarcast.model.topics import (
@@ -502,3 +502,47 @@ def test_who_publishes_under_very_many_epochs_is_forbidden_to_all_the_same() -> 
     # Carol may go on, so nobody looks for how far she had come.
     marks = solo.node.dht.marks
     assert {each: marks.number(index, (each, EPOCH)) for each in publishers} == publishers
+
+
+# Epochs.
+
+CAUSAL = topic_of(ALICE, TopicSettings(order=DeliveryOrder.CAUSAL, open=True), name="causal")
+
+
+def flood(topic: TopicDescriptor, epochs: int, numbers: int) -> tuple[Solo, int]:
+    """A member that got events of Mallory's, and the messages that it sent meanwhile."""
+    solo = below(Parent("alice", [topic.block, meta_of(ALICE, topic.name).block]))
+    solo.subscribe(topic.cid)
+    solo.advance(5.0)
+    solo.sent.clear()
+    for epoch in range(epochs):
+        for number in range(1, numbers + 1):
+            event = event_of(MALLORY, topic, number, epoch=FAR + epoch)
+            solo.hear(ALICE.peer_id, EventMessage(event.block, 1))
+    assert len(solo.cids()) == epochs * numbers
+    return solo, len(solo.sent)
+
+
+def test_epochs_without_end_cost_a_member_a_mark_each_and_no_message_more_than_events_do() -> None:
+    """Identities without end would cost the same: what bounds either is the right to publish."""
+    many_events, sent = flood(OPEN, epochs=1, numbers=600)
+    many_epochs, sent_for_epochs = flood(OPEN, epochs=600, numbers=1)
+    assert sent_for_epochs <= sent
+    marks = many_epochs.node.footprint()["marks"] - many_events.node.footprint()["marks"]
+    assert marks == 599
+    bob = event_of(BOB, OPEN)
+    many_epochs.hear(ALICE.peer_id, EventMessage(bob.block, 1))
+    assert many_epochs.cids()[-1] == bob.cid
+
+
+def test_epochs_without_end_cost_a_causal_publisher_a_merge_for_many_of_them() -> None:
+    """Each is a head, as events of so many publishers would be; merges join 64 at a time."""
+    solo, _ = flood(CAUSAL, epochs=600, numbers=1)
+    solo.publish(CAUSAL.cid, b"mine")
+    barrier_max = Parameters().barrier_max
+    published = [decode_event(each.block) for each in solo.said(EventMessage)]
+    own = [event for event in published if event.publisher == solo.me]
+    merges = [event for event in own if event.is_merge]
+    assert own[-1].payload == b"mine"
+    assert 0 < len(merges) <= -(-600 // (barrier_max - 1))
+    assert solo.node.footprint()["heads"] == 1
