@@ -22,6 +22,9 @@ TICK_S: Final = 0.75
 """How often the watched peers are looked at."""
 BEAT_S: Final = 1.5
 """How long a watched peer may be silent before it is asked."""
+BEAT_ASLEEP_S: Final = 6.0
+"""The same, where only sleeping topics rely on the peer: an event that such a silence holds up
+comes some seconds later, and a node with a thousand quiet topics asks a quarter as often."""
 LATER_S: Final = 1.0
 """How much longer the one of two with the higher id waits: its own answers tell it enough."""
 BOUND_S: Final = 2.5
@@ -44,6 +47,9 @@ class LivenessOwner(Protocol):
 
     def watched(self) -> Iterable[PeerId]:
         """The peers that the node relies on, connected or not."""
+
+    def watched_asleep(self) -> Iterable[PeerId]:
+        """The peers that its sleeping topics rely on."""
 
     def fell_silent(self, peer: PeerId) -> None:
         """A peer is suspected."""
@@ -154,27 +160,35 @@ class Liveness:
 
     def _look(self) -> None:
         """Ask the watched peers that are silent, and suspect those that do not answer."""
-        now, heard_s, before = self._turn.now, self._heard_s, self._watched
-        self._watched = {}
+        before, self._watched = self._watched, {}
+        silent = self._look_at(self._owner.watched(), BEAT_S, before)
+        silent += self._look_at(self._owner.watched_asleep(), BEAT_ASLEEP_S, before)
+        for peer in silent:
+            del self._watched[peer]
+            self.suspected[peer] = self._turn.now
+            self._owner.fell_silent(peer)
+
+    def _look_at(
+        self, peers: Iterable[PeerId], beat_s: float, before: dict[PeerId, _Watched]
+    ) -> list[PeerId]:
+        """Ask those of some peers that are silent; returns those that do not answer."""
+        now, heard_s = self._turn.now, self._heard_s
         silent: list[PeerId] = []
-        for peer in self._owner.watched():
+        for peer in peers:
             heard = heard_s.get(peer)
             if heard is None or peer in self._watched or peer in self.suspected:
                 continue
             watched = self._watched[peer] = before.get(peer) or _Watched()
             if watched.asked_s is None:
-                beat_s = BEAT_S if self._turn.me < peer else BEAT_S + LATER_S
-                if now - heard >= beat_s:
+                later_s = 0.0 if self._turn.me < peer else LATER_S
+                if now - heard >= beat_s + later_s:
                     watched.asked_s = now
                     self._turn.send(peer, ASK)
             elif heard >= watched.asked_s:
                 watched.answered(heard - watched.asked_s)
             elif now - watched.asked_s >= watched.bound_s:
                 silent.append(peer)
-        for peer in silent:
-            del self._watched[peer]
-            self.suspected[peer] = now
-            self._owner.fell_silent(peer)
+        return silent
 
     def _give_up(self) -> None:
         """Close connections to peers that were silent for long."""

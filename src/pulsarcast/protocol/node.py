@@ -494,13 +494,16 @@ class Node:
     # Silent peers.
 
     def watched(self) -> Iterable[PeerId]:
-        """The peers that the node's topics rely on."""
+        """The peers that the node's topics rely on, but for those that sleep."""
         for cid in self.quiet.awake:
             topic = self.topics[cid]
             yield from topic.overlay.watched()
             yield from topic.heartbeat.watched()
-        yield from self.quiet.watched()
         yield from self.outbox.watched()
+
+    def watched_asleep(self) -> Iterable[PeerId]:
+        """The peers that the node's sleeping topics rely on."""
+        return self.quiet.watched()
 
     def fell_silent(self, peer: PeerId) -> None:
         """A connected peer is suspected: go round it."""

@@ -7,6 +7,7 @@ from pulsarcast.protocol.effects import DropPeer, Effect, Send, SetTimer
 from pulsarcast.protocol.liveness import (
     ANSWER,
     ASK,
+    BEAT_ASLEEP_S,
     BEAT_S,
     BOUND_S,
     BOUND_S_MAX,
@@ -29,6 +30,7 @@ class Watch:
     def __init__(self, *peers: PeerId) -> None:
         self.turn = Turn(ALICE, None)  # type: ignore[arg-type]
         self.peers = list(peers)
+        self.asleep: list[PeerId] = []
         self.silent: list[PeerId] = []
         self.woken: list[PeerId] = []
         self.given_up: list[PeerId] = []
@@ -41,6 +43,9 @@ class Watch:
 
     def watched(self) -> Iterable[PeerId]:
         return self.peers
+
+    def watched_asleep(self) -> Iterable[PeerId]:
+        return self.asleep
 
     def fell_silent(self, peer: PeerId) -> None:
         self.silent.append(peer)
@@ -101,6 +106,24 @@ def test_a_quiet_peer_is_asked_and_one_that_does_not_answer_is_suspected_within_
         watch.tick()
     beat_s = BEAT_S if ALICE.peer_id < BOB.peer_id else BEAT_S + LATER_S
     assert beat_s + BOUND_S <= watch.turn.now <= beat_s + BOUND_S + 2 * TICK_S + 0.01
+
+
+def test_a_peer_of_sleeping_topics_is_asked_less_often_and_suspected_all_the_same() -> None:
+    watch = Watch(BOB.peer_id)
+    watch.asleep = [BOB.peer_id]
+    assert _asked_in_a_minute(watch) > 15  # Another topic is awake.
+    watch.peers.clear()
+    assert 5 < _asked_in_a_minute(watch) < 10
+    watch.run(BEAT_ASLEEP_S + LATER_S + BOUND_S + 2 * TICK_S)
+    assert watch.silent == [BOB.peer_id]
+
+
+def _asked_in_a_minute(watch: Watch) -> int:
+    asked = 0
+    for _ in range(80):
+        watch.run(TICK_S / 2, answering=tuple(watch.peers + watch.asleep))
+        asked += len(watch.asked)
+    return asked
 
 
 def test_the_bound_follows_the_answers() -> None:
