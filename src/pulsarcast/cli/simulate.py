@@ -30,19 +30,21 @@ FROM_THE_SEED = {
     "faults",
     "workload",
     "subscribers",
+    "settled",
     "events",
 }
 """The options that a random run derives from its seed."""
 _OF_CONTENT = {"subscriptions", "probing", "cut_off", "skew", "follow_load", "churn"}
 _HARDWARE = {"costs", "cores", "uplink_mbit"}
 WITHOUT_USE = {
-    "workload": {"subscribers", *_OF_CONTENT},
+    "workload": {"subscribers", "settled", *_OF_CONTENT},
     "tree": {"faults", "workload", *_OF_CONTENT},
     "load": {
         "order",
         "faults",
         "workload",
         "subscribers",
+        "settled",
         "events",
         "settle_s_max",
         "trace",
@@ -68,6 +70,7 @@ WITHOUT_USE = {
         "dissemination",
         "faults",
         "subscribers",
+        "settled",
         "trace",
         "trace_level",
         "run_id",
@@ -99,6 +102,9 @@ WITHOUT_USE = {
 @click.option("--faults", type=str, help="Name of a fault plan (see --list).")
 @click.option("--workload", type=str, help="Workload file (Listing 5.1), or, of content, names.")
 @click.option("--subscribers", type=click.IntRange(min=1), help="Number of subscribers.")
+@click.option(
+    "--settled/--no-settled", default=None, help="Tree, cube: begin as if all nodes had joined."
+)
 @click.option("--events", type=click.IntRange(min=1), help="Only the first N events.", metavar="N")
 @click.option("--subscriptions", type=click.IntRange(min=1), help="Content: filters per node.")
 @click.option(

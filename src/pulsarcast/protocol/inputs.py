@@ -35,6 +35,9 @@ class Start(Struct, frozen=True):
     contacts: tuple[Contact, ...] = ()
     reach: Reach = Reach.UNKNOWN
     """What the driver knows for sure; UNKNOWN: the node finds out."""
+    known: tuple[Contact, ...] = ()
+    """Live peers that the node knows, and that know it: it has joined already. Simulated networks
+    that begin settled have them; a real node finds its place at every start."""
 
 
 class Stop(Struct, frozen=True):

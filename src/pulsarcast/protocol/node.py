@@ -548,7 +548,7 @@ class Node:
         self.fencing.begin()
         for key, value in disk.rows("numbering").items():
             self.fencing.load(Cid(key), value)
-        self.dht.start(given.contacts, given.rows, given.reach)
+        self.dht.start(given.contacts, given.rows, given.reach, given.known)
         self.descriptors.restore(disk.rows("topic").values())
         self.names.restore(disk.rows(NAMES).values())
         asked = disk.rows("asked")

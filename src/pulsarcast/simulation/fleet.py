@@ -33,6 +33,9 @@ class Stage(Protocol):
     def add_node(self, *, contacts: Sequence[int] = (), place: Place | None = None) -> int:
         """Start a new node."""
 
+    def add_settled(self, count: int, /) -> range:
+        """Start new nodes that know each other."""
+
     def peer(self, index: int, /) -> PeerId:
         """A node's peer id."""
 
@@ -151,12 +154,20 @@ class Fleet:
     def add(self, *, contacts: Sequence[int] = (), place: Place | None = None) -> int:
         """Start a new node, which first asks these others."""
         index = self.stage.add_node(contacts=contacts, place=place)
+        self._count_in(index)
+        return index
+
+    def add_settled(self, count: int) -> None:
+        """Start so many new nodes that know each other as if all had joined."""
+        for index in self.stage.add_settled(count):
+            self._count_in(index)
+
+    def _count_in(self, index: int) -> None:
         self._lives[index] = _Life.UP
         self._starts[index] = 1
         self._asks[index] = {}
         self.observer.peers[index] = self.stage.peer(index)
         self.size += 1
-        return index
 
     def is_up(self, index: int) -> bool:
         """Whether a node can be spoken to now."""

@@ -180,6 +180,7 @@ class Line:
     def settle(self) -> None:
         """Ask once what does not change: how long this line takes."""
         links = self.network.links
+        self.steady_s = None
         if links.bandwidth is None and self.via is None:
             self.steady_s = links.steady_s(self.source, self.target)
 

@@ -64,6 +64,14 @@ class Network:
         """Make connections of another kind from now on."""
         self._line = line
 
+    def use_links(self, links: Links) -> None:
+        """Let messages take another time from now on, over open connections too."""
+        self.links = links
+        for end in self.ends:
+            for line in end.lines.values() if end is not None else ():
+                if line.accepted:
+                    line.settle()
+
     def add(self, peer: PeerId) -> int:
         """A new node, that has no process yet."""
         index = len(self.ends)

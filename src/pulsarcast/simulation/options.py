@@ -51,6 +51,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     workload: str | None = None
     """None: one of the same shape is made up (`synthetic`)."""
     subscribers: int | None = None
+    settled: bool = False
+    """Of a tree or cube: whether the nodes begin with the tables that joining would give them."""
     events: int | None = None
     subscriptions: int = 5
     """Of content: per node."""

@@ -6,6 +6,8 @@ Most nodes do not subscribe. An event still costs about one message per subscrib
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from pulsarcast.model.ids import Cid
 from pulsarcast.simulation.applications import settings_for
 from pulsarcast.simulation.options import Options
@@ -25,33 +27,52 @@ def run_tree(options: Options, *, progress: Progress = no_progress) -> Result:
     events = 20 if options.events is None else options.events
     run = Run(options, progress=progress)
     rng = run.world.stream("workload")
-    run.join(nodes)
-
+    if options.settled:
+        run.join_settled(nodes)
+    else:
+        run.join(nodes)
     author = rng.randrange(nodes)
+    members = rng.sample(range(nodes), subscribers)
+    with run.world.instantly() if options.settled else nullcontext():
+        topic = _make_tree(run, author, members)
+    if topic is None:
+        return run.result()
+    run.settle()
+    _publish(run, topic, members, events)
+    run.expected_due = events * subscribers
+    run.settle()
+    return run.result()
+
+
+def _make_tree(run: Run, author: int, members: list[int]) -> Cid | None:
+    """Create the topic and let its members subscribe, one after the other."""
+    world, options = run.world, run.options
     topics: list[Cid] = []
 
     def created(cid: Cid | None) -> None:
         if cid is not None:
             topics.append(cid)
 
-    settings = settings_for(options.order, run.world.peer(author), options.dissemination)
+    settings = settings_for(options.order, world.peer(author), options.dissemination)
     run.applications.create(author, "tree", settings, created)
-    if not run.world.run_until(lambda: bool(topics), run.world.now + SETUP_S_MAX):
+    if not world.run_until(lambda: bool(topics), world.now + SETUP_S_MAX):
         run.observer.findings.add("stuck", "the topic was never created")
-        return run.result()
+        return None
     topic = topics[0]
-
-    members = rng.sample(range(nodes), subscribers)
     joined: list[bool] = []
     for number, index in enumerate(members, start=1):
         run.applications.subscribe(index, topic, joined.append)
-        run.world.run(run.world.now + SUBSCRIBE_GAP_S)
-        progress("subscribers", number, subscribers)
-    deadline_s = run.world.now + SETUP_S_MAX
-    if not run.world.run_until(lambda: len(joined) == subscribers, deadline_s):
-        run.observer.findings.add("stuck", f"{len(joined)} of {subscribers} subscribed")
-    run.settle()
+        world.run(world.now + (0.0 if options.settled else SUBSCRIBE_GAP_S))
+        run.progress("subscribers", number, len(members))
+    deadline_s = world.now + SETUP_S_MAX
+    if not world.run_until(lambda: len(joined) == len(members), deadline_s):
+        run.observer.findings.add("stuck", f"{len(joined)} of {len(members)} subscribed")
+    return topic
 
+
+def _publish(run: Run, topic: Cid, members: list[int], events: int) -> None:
+    """Let random members publish, and wait until all events are replicated."""
+    world, rng = run.world, run.world.stream("workload")
     run.measure_from_here()
     answered: list[Cid | None] = []
     for number in range(events):
@@ -62,10 +83,7 @@ def run_tree(options: Options, *, progress: Progress = no_progress) -> Result:
             injection=str(number),
             then=answered.append,
         )
-        run.world.run(run.world.now + EVENT_GAP_S)
-        progress("events", number + 1, events)
-    if not run.world.run_until(lambda: len(answered) == events, run.world.now + EVENTS_S_MAX):
+        world.run(world.now + EVENT_GAP_S)
+        run.progress("events", number + 1, events)
+    if not world.run_until(lambda: len(answered) == events, world.now + EVENTS_S_MAX):
         run.observer.findings.add("stuck", f"{len(answered)} of {events} events answered")
-    run.expected_due = events * subscribers
-    run.settle()
-    return run.result()

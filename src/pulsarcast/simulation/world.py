@@ -8,7 +8,8 @@ nothing in the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
 from random import Random
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple, cast
 from pulsarcast.model import trace
 from pulsarcast.model.events import decode_event
 from pulsarcast.model.identity import Identity
-from pulsarcast.model.ids import PeerId
+from pulsarcast.model.ids import PeerId, peer_key
 from pulsarcast.model.reach import Reach
 from pulsarcast.model.remembering import RememberedVerification
 from pulsarcast.protocol.context import NO_PARTS, Parts
@@ -31,15 +32,19 @@ from pulsarcast.simulation.disk import DiskModel
 from pulsarcast.simulation.hardware.machines import BusyProcess, Hardware, Machine, Meter
 from pulsarcast.simulation.hosts import DecodeEvent, Host, MakeNode, Seat, make_node
 from pulsarcast.simulation.lines import Line
-from pulsarcast.simulation.links import Links
+from pulsarcast.simulation.links import Constant, Links
 from pulsarcast.simulation.loop import Loop
 from pulsarcast.simulation.network import Network
 from pulsarcast.simulation.places import Place
 from pulsarcast.simulation.process import Process, Recorder
+from pulsarcast.simulation.settled import tables
 from pulsarcast.storage.memory import MemoryStore
 
 SHARED_MAX = 1 << 16
 """Events that one node verified and all others need not: those seen most lately."""
+
+SETTLED_CONTACTS = 3
+"""First contacts on the disk of a node that did not join: it asks them after a restart."""
 
 __all__ = ["FaultNote", "MakeNode", "Seat", "World", "make_node"]
 
@@ -150,15 +155,45 @@ class World:
 
         A node with a place has to find out how it is reached; all nodes have one, or none has.
         """
-        index = len(self._hosts)
-        identity = Identity.from_seed(sha256(f"{self.seed}/{index}".encode()).digest())
-        known = tuple(map(self._contact, contacts))
-        assert self._network.add(identity.peer_id) == index
-        self._hosts.append(Host(identity, known, place))
+        index = self._add_host(contacts, place)
         if place is not None:
             self._network.settle(index, place)
         self._start(index)
         return index
+
+    def add_settled(self, count: int) -> range:
+        """Start so many nodes that know each other as if all had joined: nobody has to (`settled`).
+
+        They have no connections yet: the first message to a peer opens one.
+        """
+        rng = self.stream("settled")
+        first = len(self._hosts)
+        for index in range(first, first + count):
+            earlier = range(first, index)
+            self._add_host(rng.sample(earlier, min(SETTLED_CONTACTS, len(earlier))))
+        indices = range(first, first + count)
+        keys = [peer_key(self.peer(index)) for index in indices]
+        contacts = [self._contact(index) for index in indices]
+        known = tables(keys, self.parameters.bucket_size, rng)
+        for index, others in zip(indices, known, strict=True):
+            self._start(index, tuple(contacts[other] for other in others))
+        return indices
+
+    def _add_host(self, contacts: Iterable[int], place: Place | None = None) -> int:
+        index = len(self._hosts)
+        identity = Identity.from_seed(sha256(f"{self.seed}/{index}".encode()).digest())
+        assert self._network.add(identity.peer_id) == index
+        self._hosts.append(Host(identity, tuple(map(self._contact, contacts)), place))
+        return index
+
+    @contextmanager
+    def instantly(self) -> Iterator[None]:
+        """Let messages take no time: what the network does so far, it has done before."""
+        links, self._network.links = self._network.links, Constant(0.0)
+        try:
+            yield
+        finally:
+            self._network.use_links(links)
 
     def _contact(self, index: int) -> Contact:
         place = self._hosts[index].place
@@ -399,7 +434,7 @@ class World:
     def _note(self, action: str, *nodes: int, detail: str = "") -> None:
         self.fault_notes.append(FaultNote(self.now, action, nodes, detail))
 
-    def _start(self, index: int) -> None:
+    def _start(self, index: int, known: tuple[Contact, ...] = ()) -> None:
         host = self._hosts[index]
         host.incarnation += 1
         rng = Random(self._secret(f"node/{index}/{host.incarnation}"))
@@ -440,7 +475,7 @@ class World:
         contacts = () if rows else host.contacts
         # Where there are no addresses, everybody can dial everybody, and nobody has to find out.
         reach = Reach.PUBLIC if host.place is None else Reach.UNKNOWN
-        process.take(Start(rows, store.marks(), store.logs(), contacts, reach))
+        process.take(Start(rows, store.marks(), store.logs(), contacts, reach, known))
 
     def _end(self, index: int) -> None:
         host = self._hosts[index]

@@ -101,6 +101,8 @@ def test_what_a_scenario_would_not_look_at_is_refused() -> None:
         (("tree", "--faults", "restarts"), "tree has no use for --faults"),
         (("thesis", "--subscribers", "5", "--skew", "0.5"), "no use for --skew, --subscribers"),
         (("content", "--trace", "out"), "content has no use for --trace"),
+        (("thesis", "--settled"), "thesis has no use for --settled"),
+        (("random", "--settled"), "takes these from its seed: --settled"),
         (("sequencers", "--settle-s-max", "9"), "sequencers has no use for --settle-s-max"),
         (
             ("tree", "--latency-matrix", "rtt.tsv.gz", "--jitter-ms", "5"),

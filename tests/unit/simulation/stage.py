@@ -47,6 +47,12 @@ class FakeStage:
         self._lives[self.size - 1] = 1
         return self.size - 1
 
+    def add_settled(self, count: int, /) -> range:
+        first = self.size
+        for _ in range(count):
+            self.add_node()
+        return range(first, self.size)
+
     def peer(self, index: int, /) -> PeerId:
         return peer(index)
 

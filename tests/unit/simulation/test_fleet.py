@@ -33,6 +33,14 @@ def scene() -> Scene:
     return Scene()
 
 
+def test_nodes_that_begin_settled_are_nodes_like_others(scene: Scene) -> None:
+    scene.fleet.add_settled(2)
+    assert scene.fleet.living() == [0, 1, 2, 3, 4]
+    scene.ask(4)
+    scene.stage.run(1.0)
+    assert [type(answer) for answer in scene.answers] == [Reply]
+
+
 def test_a_living_node_answers(scene: Scene) -> None:
     scene.ask(0)
     scene.stage.run(1.0)

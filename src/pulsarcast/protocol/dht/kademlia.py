@@ -112,13 +112,19 @@ class Kademlia:
         contacts: Sequence[Contact],
         rows: Sequence[StateRow] = (),
         reach: Reach = Reach.UNKNOWN,
+        known: Sequence[Contact] = (),
     ) -> None:
-        """Find the node's place among the peers; `rows` are what the disk remembers."""
+        """Find the node's place among the peers; `rows` are what the disk remembers.
+
+        A node that is given `known` peers has its place, and the blocks that belong there.
+        """
+        for contact in known:
+            self._table.saw(contact, self._turn.now)
         self.reachability.start(reach)
         self._pointers.restore(rows)
         self._listings.restore(rows)
-        self._membership.start(contacts, rows)
-        self._replication.start()
+        self._membership.start(contacts, rows, has_joined=bool(known))
+        self._replication.start(fresh=not known)
         self._tend_later()
 
     def stop(self) -> None:

@@ -81,7 +81,13 @@ class Membership:
         """The peers that the operator named."""
         return self._first.bootstrap
 
-    def start(self, contacts: Sequence[Contact], rows: Iterable[StateRow] = ()) -> None:
+    def start(
+        self,
+        contacts: Sequence[Contact],
+        rows: Iterable[StateRow] = (),
+        *,
+        has_joined: bool = False,
+    ) -> None:
         """Join through the first contacts: those named now, and those that the disk remembers."""
         self._first.restore(rows)
         writes = self._first.add(contacts)
@@ -89,7 +95,13 @@ class Membership:
             self._turn.persist(*writes)
         self._table.keep(self._first.bootstrap)
         self._joining = False
-        self._join()
+        if has_joined:
+            # The node has its place; others that start with it renew theirs at other times.
+            self._found = True
+            renewed_s = self._parameters.refresh_interval_s * self._turn.rng.random()
+            self._renew_s = self._turn.now + renewed_s
+        else:
+            self._join()
 
     def add_bootstrap(self, contacts: Sequence[Contact], then: Callable[[], None]) -> None:
         """Try more bootstrap peers, now and after every restart; `then` runs once that is kept."""

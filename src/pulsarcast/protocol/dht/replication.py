@@ -118,9 +118,12 @@ class Replication:
         self._shown = 0
         self._cursor: Key = 0
 
-    def start(self) -> None:
-        """Begin: soon, because the disk may be empty or old."""
-        self._hurry = FRESH_ROUNDS
+    def start(self, *, fresh: bool) -> None:
+        """Begin: soon if the node is fresh, because the disk may be empty or old."""
+        if fresh:
+            self._hurry = FRESH_ROUNDS
+        else:
+            self._round = FRESH_ROUNDS
         self._schedule()
 
     def changed(self, peer: PeerId) -> None:

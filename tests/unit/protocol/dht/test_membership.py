@@ -196,3 +196,26 @@ def test_contacts_that_return_together_cause_one_more_join() -> None:
     membership.returned()
     membership.returned()
     assert [who for who, _ in parts.questions.asked()] == [PEERS[0]]
+
+
+def test_a_node_that_knows_its_place_at_the_start_does_not_join() -> None:
+    turn = Turn(Identity.from_seed(bytes(32)), Random(1))
+    dht = Kademlia(Context(turn, PARAMETERS), AnyBlocks())
+    dht.start([Contact(PEERS[7])], known=[Contact(peer) for peer in PEERS[:4]])
+    assert not any(isinstance(effect, Send) for effect in turn.effects)
+    assert not dht.is_joining
+    assert dht.known_count == 4
+    assert dht.bootstrap == (Contact(PEERS[7]),), "after a restart it has to join"
+
+
+def test_nodes_that_know_their_place_renew_it_at_different_times() -> None:
+    renewed: list[int] = []
+    for seed in range(20):
+        turn = Turn(Identity.from_seed(bytes(32)), Random(seed))
+        dht = Kademlia(Context(turn, PARAMETERS), AnyBlocks())
+        dht.start([], known=[Contact(peer) for peer in PEERS])
+        turn.now = PARAMETERS.refresh_interval_s / 2
+        turn.effects = []
+        dht._membership.tend()
+        renewed.append(any(isinstance(effect, Send) for effect in turn.effects))
+    assert 4 < sum(renewed) < 16
