@@ -33,8 +33,8 @@ class Stage(Protocol):
     def add_node(self, *, contacts: Sequence[int] = (), place: Place | None = None) -> int:
         """Start a new node."""
 
-    def add_settled(self, count: int, /) -> range:
-        """Start new nodes that know each other."""
+    def add_down(self, count: int, /) -> range:
+        """Add nodes that are down."""
 
     def peer(self, index: int, /) -> PeerId:
         """A node's peer id."""
@@ -157,9 +157,9 @@ class Fleet:
         self._count_in(index)
         return index
 
-    def add_settled(self, count: int) -> None:
-        """Start so many new nodes that know each other as if all had joined."""
-        for index in self.stage.add_settled(count):
+    def add_down(self, count: int) -> None:
+        """Add so many nodes that the scenario starts later, but before it asks anything of them."""
+        for index in self.stage.add_down(count):
             self._count_in(index)
 
     def _count_in(self, index: int) -> None:

@@ -145,7 +145,8 @@ class Run:
 
     def join_settled(self, count: int) -> None:
         """Start nodes that know each other as if they had joined, which takes no time."""
-        self.fleet.add_settled(count)
+        self.fleet.add_down(count)
+        self.world.start_settled()
         self.progress("nodes", count, count)
 
     def measure_from_here(self) -> None:

@@ -6,13 +6,12 @@ Most nodes do not subscribe. An event still costs about one message per subscrib
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 from pulsarcast.model.ids import Cid
 from pulsarcast.simulation.applications import settings_for
 from pulsarcast.simulation.options import Options
 from pulsarcast.simulation.results import Result
 from pulsarcast.simulation.run import Progress, Run, no_progress
+from pulsarcast.simulation.settled import hand_out_topics
 
 SUBSCRIBE_GAP_S = 0.02
 EVENT_GAP_S = 1.0
@@ -28,13 +27,13 @@ def run_tree(options: Options, *, progress: Progress = no_progress) -> Result:
     run = Run(options, progress=progress)
     rng = run.world.stream("workload")
     if options.settled:
-        run.join_settled(nodes)
+        run.fleet.add_down(nodes)
     else:
         run.join(nodes)
     author = rng.randrange(nodes)
     members = rng.sample(range(nodes), subscribers)
-    with run.world.instantly() if options.settled else nullcontext():
-        topic = _make_tree(run, author, members)
+    made = _begin_settled if options.settled else _begin
+    topic = made(run, author, members)
     if topic is None:
         return run.result()
     run.settle()
@@ -44,8 +43,32 @@ def run_tree(options: Options, *, progress: Progress = no_progress) -> Result:
     return run.result()
 
 
-def _make_tree(run: Run, author: int, members: list[int]) -> Cid | None:
+def _begin(run: Run, author: int, members: list[int]) -> Cid | None:
     """Create the topic and let its members subscribe, one after the other."""
+    topic = _create(run, author)
+    if topic is not None:
+        _subscribe(run, topic, members, SUBSCRIBE_GAP_S)
+    return topic
+
+
+def _begin_settled(run: Run, author: int, members: list[int]) -> Cid | None:
+    """Let the topic be older than the world: all know it, and subscribe before any time passes."""
+    world = run.world
+    with world.instantly():
+        world.restart(author)
+        topic = _create(run, author)
+        if topic is None:
+            return None
+        world.kill(author)
+        stores = {world.peer(index): world.store(index) for index in range(world.size)}
+        readers = [world.store(index) for index in members]
+        hand_out_topics(world.store(author), readers, stores, run.parameters)
+        world.start_settled()
+        _subscribe(run, topic, members, 0.0)
+    return topic
+
+
+def _create(run: Run, author: int) -> Cid | None:
     world, options = run.world, run.options
     topics: list[Cid] = []
 
@@ -55,19 +78,21 @@ def _make_tree(run: Run, author: int, members: list[int]) -> Cid | None:
 
     settings = settings_for(options.order, world.peer(author), options.dissemination)
     run.applications.create(author, "tree", settings, created)
-    if not world.run_until(lambda: bool(topics), world.now + SETUP_S_MAX):
-        run.observer.findings.add("stuck", "the topic was never created")
-        return None
-    topic = topics[0]
+    if world.run_until(lambda: bool(topics), world.now + SETUP_S_MAX):
+        return topics[0]
+    run.observer.findings.add("stuck", "the topic was never created")
+    return None
+
+
+def _subscribe(run: Run, topic: Cid, members: list[int], gap_s: float) -> None:
+    world = run.world
     joined: list[bool] = []
     for number, index in enumerate(members, start=1):
         run.applications.subscribe(index, topic, joined.append)
-        world.run(world.now + (0.0 if options.settled else SUBSCRIBE_GAP_S))
+        world.run(world.now + gap_s)
         run.progress("subscribers", number, len(members))
-    deadline_s = world.now + SETUP_S_MAX
-    if not world.run_until(lambda: len(joined) == len(members), deadline_s):
+    if not world.run_until(lambda: len(joined) == len(members), world.now + SETUP_S_MAX):
         run.observer.findings.add("stuck", f"{len(joined)} of {len(members)} subscribed")
-    return topic
 
 
 def _publish(run: Run, topic: Cid, members: list[int], events: int) -> None:

@@ -4,17 +4,26 @@ A node that joins looks up its own key, and then a random key of every bucket th
 (Kademlia, 2.3). So it knows the k peers closest to it out of those that were there before, and some
 of every farther bucket; and each peer that it asked knows it, if the bucket has room. Here the same
 follows from the keys alone, node after node, without a message.
+
+A topic of such a network was made before: its author was alone, for all that the topic can tell.
+Then its descriptors are put where looking them up and storing them would have put them.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import nsmallest
 from random import Random
 from typing import Final
 
+from pulsarcast.model.ids import Cid, PeerId, cid_key, peer_key
 from pulsarcast.model.keys import KEY_BITS, Key, bucket_of
+from pulsarcast.model.topics import decode_topic
+from pulsarcast.protocol.dht.expiry import topic_lifetime
+from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.store import PutBlock, PutState
+from pulsarcast.storage.memory import MemoryStore
 
 DRAWN: Final = 4
 """Peers of a farther bucket that a node asks as it joins: the r that a lookup ends with, and one on
@@ -78,3 +87,21 @@ def _asked(key: Key, there: list[Key], bucket_size: int, rng: Random) -> list[Ke
             places = range(*far)
             asked += [there[place] for place in rng.sample(places, min(DRAWN, len(places)))]
     return asked + there[first:end]
+
+
+def hand_out_topics(
+    author: MemoryStore,
+    readers: Iterable[MemoryStore],
+    peers: Mapping[PeerId, MemoryStore],
+    parameters: Parameters,
+) -> None:
+    """Put the descriptors on an author's disk on those of readers, and of the closest `peers`."""
+    rows = [row for row in author.rows() if row.table == "topic"]
+    for reader in readers:
+        reader.apply([PutState(row) for row in rows])
+    for row in rows:
+        cid, block = Cid(row.key), row.value
+        key, lifetime = cid_key(cid), topic_lifetime(decode_topic(block), parameters)
+        closest = nsmallest(parameters.replicas, peers, key=lambda peer: peer_key(peer) ^ key)
+        for peer in closest:
+            peers[peer].apply([PutBlock(cid, block, key, lifetime.expires_us)])

@@ -166,18 +166,26 @@ class World:
 
         They have no connections yet: the first message to a peer opens one.
         """
+        added = self.add_down(count)
+        self.start_settled()
+        return added
+
+    def add_down(self, count: int) -> range:
+        """Add nodes that are down, and will ask a few others of them where they have to join."""
         rng = self.stream("settled")
         first = len(self._hosts)
         for index in range(first, first + count):
             earlier = range(first, index)
             self._add_host(rng.sample(earlier, min(SETTLED_CONTACTS, len(earlier))))
-        indices = range(first, first + count)
-        keys = [peer_key(self.peer(index)) for index in indices]
-        contacts = [self._contact(index) for index in indices]
-        known = tables(keys, self.parameters.bucket_size, rng)
-        for index, others in zip(indices, known, strict=True):
+        return range(first, first + count)
+
+    def start_settled(self) -> None:
+        """Start all nodes, none of which is up, as if all had joined."""
+        keys = [peer_key(host.identity.peer_id) for host in self._hosts]
+        contacts = [self._contact(index) for index in range(len(keys))]
+        known = tables(keys, self.parameters.bucket_size, self.stream("settled"))
+        for index, others in enumerate(known):
             self._start(index, tuple(contacts[other] for other in others))
-        return indices
 
     def _add_host(self, contacts: Iterable[int], place: Place | None = None) -> int:
         index = len(self._hosts)
@@ -472,7 +480,7 @@ class World:
         store = host.store
         rows = store.rows()
         # Only a new disk needs to be told: a node remembers its contacts.
-        contacts = () if rows else host.contacts
+        contacts = () if rows and not known else host.contacts
         # Where there are no addresses, everybody can dial everybody, and nobody has to find out.
         reach = Reach.PUBLIC if host.place is None else Reach.UNKNOWN
         process.take(Start(rows, store.marks(), store.logs(), contacts, reach, known))

@@ -47,7 +47,7 @@ class FakeStage:
         self._lives[self.size - 1] = 1
         return self.size - 1
 
-    def add_settled(self, count: int, /) -> range:
+    def add_down(self, count: int, /) -> range:
         first = self.size
         for _ in range(count):
             self.add_node()

@@ -33,8 +33,8 @@ def scene() -> Scene:
     return Scene()
 
 
-def test_nodes_that_begin_settled_are_nodes_like_others(scene: Scene) -> None:
-    scene.fleet.add_settled(2)
+def test_nodes_that_start_later_are_nodes_like_others(scene: Scene) -> None:
+    scene.fleet.add_down(2)
     assert scene.fleet.living() == [0, 1, 2, 3, 4]
     scene.ask(4)
     scene.stage.run(1.0)
