@@ -99,6 +99,19 @@ Placed: TypeAlias = Accepted | HeldBack
 class Arrivals:
     """Judges and places one topic's events."""
 
+    __slots__ = (
+        "_causal",
+        "_equivocation",
+        "_frontier",
+        "_handovers",
+        "_marks",
+        "_ordering",
+        "_parked",
+        "_state",
+        "_versions",
+        "parked_count",
+    )
+
     def __init__(
         self,
         state: TopicState,

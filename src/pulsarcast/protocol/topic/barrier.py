@@ -34,6 +34,8 @@ NO_LINKS = Links()
 class CausalBarrier:
     """The heads of one topic."""
 
+    __slots__ = ("_heads", "topic")
+
     def __init__(self, topic: Cid) -> None:
         self.topic = topic
         self._heads: dict[Source, tuple[int, Cid]] = {}

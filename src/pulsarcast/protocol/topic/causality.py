@@ -35,6 +35,19 @@ EXCUSED_MAX = 1024
 class CausalOrdering(Ordering):
     """Holds the events of a causal topic back until all their parents are behind the frontier."""
 
+    __slots__ = (
+        "_blocked",
+        "_bytes",
+        "_counts",
+        "_excused",
+        "_handed_out",
+        "_known",
+        "_to_look_at",
+        "_waiting_bytes",
+        "_waiting_count",
+        "_waits",
+    )
+
     def __init__(self, frontier: Frontier, held_back_max: int) -> None:
         super().__init__(DeliveryOrder.CAUSAL, frontier, held_back_max)
         self._blocked: dict[Source, dict[Source, None]] = {}

@@ -32,6 +32,8 @@ class Shown(NamedTuple):
 class Comparing:
     """Judges the frontiers that peers show of one topic."""
 
+    __slots__ = ("_known", "_links", "_sharing", "_urgent", "lacks_start")
+
     def __init__(
         self, links: Mapping[PeerId, Link], known: Acquaintances, sharing: Sharing
     ) -> None:

@@ -43,6 +43,19 @@ class OwnEvents(Protocol):
 class Equivocation:
     """Knows one topic's events by their numbers, and proves that two have the same."""
 
+    __slots__ = (
+        "_comparing",
+        "_equivocators",
+        "_frontier",
+        "_next_claim_s",
+        "_ordering",
+        "_overlay",
+        "_own",
+        "_state",
+        "_turn",
+        "_versions",
+    )
+
     def __init__(self, state: TopicState, overlay: Forwarding, own: OwnEvents) -> None:
         self._state = state
         self._turn = state.context.turn

@@ -34,6 +34,20 @@ GRANTS = 4
 class FlowControl:
     """Gives credit to neighbours, and takes it from them."""
 
+    __slots__ = (
+        "_counts",
+        "_disk_is_late",
+        "_log",
+        "_overlay",
+        "_sharing",
+        "_stall_s",
+        "_timer",
+        "_topic",
+        "_turn",
+        "_window",
+        "_withholds_credit",
+    )
+
     def __init__(self, state: TopicState, overlay: Forwarding, sharing: Sharing) -> None:
         self._topic = state.id
         self._turn = state.context.turn

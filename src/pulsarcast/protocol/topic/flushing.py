@@ -28,6 +28,8 @@ RETRY_S = 10.0
 class Flushing:
     """What one topic has yet to flush."""
 
+    __slots__ = ("_due", "_is_reading", "_marks", "_retirement", "_state", "_turn")
+
     def __init__(
         self, state: TopicState, marks: MarkPages, retirement: Retirement, due: Iterable[Cid]
     ) -> None:

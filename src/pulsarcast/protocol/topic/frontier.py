@@ -53,6 +53,8 @@ class _Mark:
 class Frontier:
     """The marks of one topic."""
 
+    __slots__ = ("_changed", "_count", "_hot", "_hot_max", "_tree")
+
     def __init__(
         self,
         marks: Iterable[MarkState] = (),

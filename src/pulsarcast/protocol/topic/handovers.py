@@ -21,6 +21,8 @@ HANDOVERS_MAX = 1024
 class Handovers:
     """The positions at which each list of one topic's sequencers is in force."""
 
+    __slots__ = ("_frontier", "_topic", "_versions")
+
     def __init__(self, state: TopicState) -> None:
         self._topic: Cid = state.id
         self._versions = state.versions

@@ -119,6 +119,8 @@ _Part: TypeAlias = _Cut | _Missing | _Block | bytes | None
 class HashTree:
     """The marks of one frontier, hashed."""
 
+    __slots__ = ("_digest", "_list_max", "_number", "_open", "_seen_last", "_top", "missing")
+
     def __init__(self, list_max: int) -> None:
         self._list_max = list_max
         """Bounds the leaves of a part that is hashed as a list."""

@@ -33,6 +33,17 @@ class KeepingOwner(Protocol):
 class Keeping:
     """Writes one topic's events into the log, in their order."""
 
+    __slots__ = (
+        "_certificates",
+        "_flow",
+        "_frontier",
+        "_handovers",
+        "_heartbeat",
+        "_owner",
+        "_state",
+        "_turn",
+    )
+
     def __init__(
         self,
         state: TopicState,

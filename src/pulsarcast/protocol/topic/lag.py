@@ -19,6 +19,8 @@ LAG_S = 5.0
 class Lag:
     """Compares what the parent brings with what others do."""
 
+    __slots__ = ("_counts", "_missed", "_overlay", "_since_s", "_turn")
+
     def __init__(self, context: Context, overlay: Overlay) -> None:
         self._turn = context.turn
         self._counts = context.counts

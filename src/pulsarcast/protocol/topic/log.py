@@ -42,6 +42,24 @@ class LogOwner(Protocol):
 class TopicLog:
     """The events of one topic in the order of their acceptance, and how far they were delivered."""
 
+    __slots__ = (
+        "_owner",
+        "_pending",
+        "_replay_until",
+        "_replays",
+        "_synced",
+        "_topic",
+        "_turn",
+        "delivered",
+        "is_newest_loaded",
+        "is_replaying",
+        "last_seen",
+        "newest",
+        "subscribed",
+        "unsynced",
+        "unsynced_bytes",
+    )
+
     def __init__(
         self,
         topic: Cid,

@@ -18,6 +18,15 @@ fetched again later."""
 class Ordering:
     """Holds a topic's events back until they are next in the order."""
 
+    __slots__ = (
+        "_waiting",
+        "_waiting_bytes",
+        "_waiting_count",
+        "frontier",
+        "held_back_max",
+        "order",
+    )
+
     def __init__(self, order: DeliveryOrder, frontier: Frontier, held_back_max: int) -> None:
         self.order = order
         self.frontier = frontier

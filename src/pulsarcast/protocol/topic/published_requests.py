@@ -18,6 +18,8 @@ as given up."""
 class PublishedRequests:
     """The published requests of each author, by request number."""
 
+    __slots__ = ("_numbers", "_topic")
+
     def __init__(self, topic: Cid) -> None:
         self._topic = topic
         self._numbers = Frontier()

@@ -93,6 +93,27 @@ class RecoveryOwner(Protocol):
 class Recovery:
     """Fetches what one topic lacks."""
 
+    __slots__ = (
+        "_look",
+        "_request",
+        "_requests",
+        "_timer",
+        "_timer_due_s",
+        "_wanted_by",
+        "_wants",
+        "counts",
+        "dht",
+        "frontier",
+        "owner",
+        "parameters",
+        "place",
+        "retirement",
+        "state",
+        "topic",
+        "turn",
+        "witnesses",
+    )
+
     def __init__(
         self,
         state: TopicState,

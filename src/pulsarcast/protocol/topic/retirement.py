@@ -27,6 +27,20 @@ from pulsarcast.protocol.topic.state import TopicState
 class Retirement:
     """Drops the events that one topic no longer keeps."""
 
+    __slots__ = (
+        "_causal",
+        "_context",
+        "_frontier",
+        "_keeping",
+        "_kept_index",
+        "_log",
+        "_state",
+        "_timer",
+        "_topic",
+        "_turn",
+        "_versions",
+    )
+
     def __init__(self, state: TopicState, keeping: Keeping) -> None:
         self._state = state
         self._context = state.context

@@ -29,6 +29,8 @@ COMPARED_MAX = 64
 class Sharing:
     """Shows one topic's frontier to peers, and serves events from the disk."""
 
+    __slots__ = ("_compared", "_frontier", "_parameters", "_topic", "_turn")
+
     def __init__(self, state: TopicState) -> None:
         self._topic = state.id
         self._turn = state.context.turn

@@ -38,6 +38,8 @@ ALONE_S = 30.0
 class StartGiver:
     """Gives one topic's frontier to newcomers, as it was when each was let in."""
 
+    __slots__ = ("_frontier", "_kept", "_parameters", "_topic", "_turn")
+
     def __init__(self, state: TopicState) -> None:
         self._topic = state.id
         self._turn = state.context.turn
@@ -98,6 +100,26 @@ class StartLoaderOwner(Protocol):
 
 class StartLoader:
     """Loads the frontier at which one topic starts."""
+
+    __slots__ = (
+        "_answer_due_s",
+        "_asked",
+        "_counts",
+        "_expects_root",
+        "_frontier",
+        "_helpless_s",
+        "_overlay",
+        "_owner",
+        "_parameters",
+        "_roots",
+        "_saved",
+        "_timer",
+        "_topic",
+        "_tries",
+        "_turn",
+        "_unasked",
+        "_wanted",
+    )
 
     def __init__(
         self,

@@ -102,6 +102,42 @@ class OwnNumberings(OwnEvents, Protocol):
 class Topic:
     """One topic that the node is a member of."""
 
+    __slots__ = (
+        "arrivals",
+        "awaited_own",
+        "barrier",
+        "causal",
+        "comparing",
+        "context",
+        "dht",
+        "equivocation",
+        "flow",
+        "flushing",
+        "frontier",
+        "giver",
+        "handovers",
+        "heartbeat",
+        "id",
+        "is_meta",
+        "is_ready",
+        "is_sequenced",
+        "keeping",
+        "lag",
+        "loader",
+        "log",
+        "ordering",
+        "overlay",
+        "own",
+        "owner",
+        "recovery",
+        "requests",
+        "retirement",
+        "sharing",
+        "state",
+        "turn",
+        "versions",
+    )
+
     def __init__(
         self,
         versions: Versions,

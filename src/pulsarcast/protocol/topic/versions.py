@@ -56,6 +56,8 @@ def valid_until(
 class Versions:
     """The chain of one topic's versions."""
 
+    __slots__ = ("_chain", "_valid_until", "by_cid", "current", "first", "handovers")
+
     def __init__(self, first: TopicDescriptor) -> None:
         assert first.first is None, "the chain starts with version 0"
         self.first = first

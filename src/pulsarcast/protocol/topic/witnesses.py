@@ -46,6 +46,18 @@ DRAWN = 3
 class Witnesses:
     """The members that have a say in whether events of one topic are retired."""
 
+    __slots__ = (
+        "_acquaintances",
+        "_consulted",
+        "_drawn",
+        "_drawn_s",
+        "_neighbourhood",
+        "_parameters",
+        "_sharing",
+        "_turn",
+        "_versions",
+    )
+
     def __init__(
         self,
         state: TopicState,
