@@ -14,7 +14,7 @@ import time
 import traceback
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -111,10 +111,9 @@ class ForgetfulDisk(MemoryStore):
         super().__init__()
         self._writes = 0
 
-    def apply(self, writes: object) -> None:
+    def apply(self, writes: Iterable[Write]) -> tuple[ids.Cid, ...]:
         """Write, and now and then begin anew with nothing but what the node itself needs."""
-        assert isinstance(writes, tuple)
-        super().apply(writes)
+        refused = super().apply(writes)
         self._writes += 1
         if self._writes % 500 == 0:
             kept: list[Write] = [PutState(row) for row in self.rows() if row.table == "follow"]
@@ -122,6 +121,7 @@ class ForgetfulDisk(MemoryStore):
             fresh.apply(kept)
             for name in MemoryStore.__slots__:
                 setattr(self, name, getattr(fresh, name))
+        return refused
 
 
 class Victim(Solo):

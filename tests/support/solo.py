@@ -124,8 +124,7 @@ class Solo:
             case Send(peer, message):
                 return self._send(peer, message)
             case Persist(token, writes):
-                self.store.apply(writes)
-                return [Persisted(token)]
+                return [Persisted(token, self.store.apply(writes))]
             case Load(token, query):
                 return [Loaded(token, self.store.answer(query))]
             case SetTimer(timer, delay_s):

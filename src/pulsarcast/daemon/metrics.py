@@ -22,7 +22,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from pulsarcast import __version__
-from pulsarcast.daemon.service import Service, store_bytes
+from pulsarcast.daemon.service import Service
 from pulsarcast.model.api import ReachKind
 
 disable_created_metrics()  # type: ignore[no-untyped-call] # half of all lines, of use to nobody
@@ -125,7 +125,9 @@ class NodeCollector(Collector):
     def _disk(self) -> Iterator[Metric]:
         service = self._service
         home, settings = service.node.home, service.settings
-        yield _gauge("store_bytes", "The size of the store.", store_bytes(home))
+        own, strangers = service.insight.store_bytes, service.insight.strangers_bytes
+        yield _gauge("store_bytes", "The size of the store, strangers' blocks aside.", own)
+        yield _gauge("store_strangers_bytes", "The size of strangers' blocks.", strangers)
         yield _gauge("store_bytes_max", "Its limit.", settings["storage.disk_bytes_max"])
         yield _gauge("disk_free_bytes", "Room on its disk.", shutil.disk_usage(home).free)
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import time
-from pathlib import Path
 from typing import Final
 
 from pulsarcast import __version__
@@ -19,7 +17,6 @@ from pulsarcast.model.api import RetentionView, StatusView
 from pulsarcast.model.errors import DiskFull
 from pulsarcast.network.insight import Insight
 from pulsarcast.network.node import Node
-from pulsarcast.storage.home import STORE
 
 DAY_S: Final = 86_400
 
@@ -106,7 +103,7 @@ class Service:
 
     def disk_complaint(self) -> str | None:
         """Why nothing new may go to the disk, if that is so."""
-        used, most = store_bytes(self.node.home), self.settings["storage.disk_bytes_max"]
+        used, most = self.insight.store_bytes, self.settings["storage.disk_bytes_max"]
         if used > most:
             return f"the store has {used} bytes, and storage.disk_bytes_max is {most}"
         free, least = (
@@ -157,7 +154,7 @@ class Service:
             deliveries=counters.deliveries,
             commits=counters.commits,
             replicas_held=footprint["dht_held"],
-            store_bytes=store_bytes(node.home),
+            store_bytes=insight.store_bytes,
             disk_free_bytes=shutil.disk_usage(node.home).free,
             disk_bytes_max=self.settings["storage.disk_bytes_max"],
             retention_default=self.retention,
@@ -166,14 +163,3 @@ class Service:
             tips=self.tips(),
         )
         return self.peer_names.fill(view)
-
-
-def store_bytes(home: Path) -> int:
-    """What a store takes on the disk, with its log of what is not in it yet."""
-    total = 0
-    for name in (STORE, f"{STORE}-wal"):
-        try:
-            total += os.stat(home / name).st_size  # noqa: PTH116 (twice a request)
-        except FileNotFoundError:
-            continue
-    return total

@@ -88,7 +88,8 @@ SETTINGS: Final = (
     Setting(
         "storage.disk_bytes_max",
         20 << 30,
-        "Size of the store beyond which the node refuses new topics and publications of its users.",
+        "Size of the store, up to 2 GiB for other peers aside, beyond which the node refuses new "
+        "topics and publications of its users.",
     ),
     Setting(
         "storage.free_bytes_min",

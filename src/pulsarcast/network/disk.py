@@ -3,14 +3,32 @@
 Events are delivered after the sync (docs/decisions/0004), and the loop itself commits
 (docs/decisions/0015). What peers send meanwhile waits in the kernel and makes the next commit
 larger (docs/decisions/0031); events were forwarded before the commit begins.
+
+Blocks of strangers are the first to go: where the disk is nearly full they are not written, and a
+commit that fails with them is made again without them (docs/decisions/0065).
 """
 
 from __future__ import annotations
 
+import logging
+import shutil
+import time
+from typing import Final
+
+from pulsarcast.model.ids import Cid
 from pulsarcast.protocol.effects import Load, Persist
 from pulsarcast.protocol.inputs import Loaded, Persisted, PersistFailed
-from pulsarcast.protocol.store import Write
+from pulsarcast.protocol.store import KeepBlock, Write
 from pulsarcast.storage.sqlite import SqliteStore, StoreError
+
+RESERVE_BYTES: Final = 512 << 20
+"""Free space that strangers' blocks leave on the disk: twice what the owner must find there by
+default (`storage.free_bytes_min`)."""
+WARY_S: Final = 10.0
+"""How long no block of a stranger is written after the disk refused one: a failed commit costs as
+much as a good one, and strangers would choose how many there are."""
+
+_log = logging.getLogger(__name__)
 
 
 class Disk:
@@ -23,6 +41,7 @@ class Disk:
         self._notes: list[Write] = []
         self._loads: list[Load] = []
         self._failed = False
+        self._wary_until_s = 0.0
 
     def persist(self, persist: Persist) -> None:
         """Take writes for the next commit."""
@@ -66,11 +85,31 @@ class Disk:
     ) -> list[Persisted | PersistFailed]:
         writes = [write for persist in persists for write in persist.writes]
         try:
-            self.store.apply(writes + notes)
+            refused = self._apply(writes + notes)
         except StoreError as error:
             return [self._fail(persists[0].token if persists else 0, error)]
         self.commits += 1
-        return [Persisted(persists[-1].token)] if persists else []
+        return [Persisted(persists[-1].token, refused)] if persists else []
+
+    def _apply(self, writes: list[Write]) -> tuple[Cid, ...]:
+        """Make the writes; returns the blocks of strangers that were left out."""
+        ours = [write for write in writes if type(write) is not KeepBlock]
+        if len(ours) == len(writes) or self._has_room_for_strangers():
+            try:
+                return self.store.apply(writes)
+            except StoreError as error:
+                if len(ours) == len(writes):
+                    raise
+                self._wary_until_s = time.monotonic() + WARY_S
+                _log.warning("no room for blocks of other peers: %s", error)
+        if ours:
+            self.store.apply(ours)
+        return tuple(write.cid for write in writes if type(write) is KeepBlock)
+
+    def _has_room_for_strangers(self) -> bool:
+        if time.monotonic() < self._wary_until_s:
+            return False
+        return shutil.disk_usage(self.store.path.parent).free >= RESERVE_BYTES
 
     def _fail(self, token: int, error: StoreError) -> PersistFailed:
         # Nothing behind a refused write may reach the disk: that would leave a hole.

@@ -57,6 +57,16 @@ class Insight:
         """The peers that the operator named, and whether they answer."""
         return views.bootstrap_of(self._driver.core, self._driver.neighbours)
 
+    @property
+    def store_bytes(self) -> int:
+        """Size of the store, without what it keeps for strangers and what it may write over."""
+        return self._home.store.own_bytes()
+
+    @property
+    def strangers_bytes(self) -> int:
+        """Size of what the store keeps for strangers, as it is charged to them."""
+        return self._home.store.strangers_bytes
+
     def footprint(self) -> dict[str, int]:
         """Number of items that the core holds in memory, by kind."""
         return self._driver.core.footprint()

@@ -49,7 +49,10 @@ class SetTimer(Struct, frozen=True):
 
 
 class Persist(Struct, frozen=True):
-    """Write all of it or nothing, then answer with `Persisted(token)` once it is synced."""
+    """Write all of it or nothing, then answer with `Persisted(token)` once it is synced.
+
+    The disk may leave out blocks of strangers (`KeepBlock`), and says which ones.
+    """
 
     token: int
     writes: tuple[Write, ...]

@@ -280,7 +280,7 @@ class Node:
             case Loaded():
                 turn.loaded(given.token, given.answer)
             case Persisted():
-                turn.persisted(given.token)
+                turn.persisted(given.token, given.refused)
             case PeerUp():
                 self.liveness.up(given.contact.peer)
                 self.dht.up(given)

@@ -2,7 +2,7 @@
 
 The core never touches a disk: it emits `Persist` and `Load` effects made of these. Two stores
 execute them: memory (simulation, tests), and SQLite for real nodes. History is only read in pages,
-so that no node's memory grows with it.
+so that no node's memory grows with it. A store may refuse a `KeepBlock`, and no other write.
 """
 
 from typing import Annotated, NamedTuple, TypeAlias
@@ -91,6 +91,17 @@ class PutBlock(Struct, frozen=True):
     """When a replica expires, by its content; a block for the node itself never does."""
 
 
+class KeepBlock(Struct, frozen=True):
+    """Keep a block that a peer sent as a replica, if there is room for strangers' blocks."""
+
+    cid: Cid
+    block: bytes
+    key: Key
+    expires_us: int
+    place: str
+    """The network prefix of the peer that sent it, to which it is charged."""
+
+
 class DropBlock(Struct, frozen=True):
     """Forget a block of the DHT."""
 
@@ -122,6 +133,7 @@ Write: TypeAlias = (
     | DropEvents
     | DropTopic
     | PutBlock
+    | KeepBlock
     | DropBlock
     | DropExpired
     | PutState

@@ -7,14 +7,14 @@ order. Time, chance and identity come from here and from nowhere else.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from hashlib import blake2b
 from random import Random
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from pulsarcast.model import trace
 from pulsarcast.model.identity import Identity
-from pulsarcast.model.ids import PeerId
+from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.protocol.effects import Effect, Load, Persist, Send, SetTimer, Trace
 from pulsarcast.protocol.messages import Message
 from pulsarcast.protocol.store import Answer, Query, Write
@@ -46,6 +46,8 @@ class Turn:
         self.effects: list[Effect] = []
         self.full: dict[PeerId, Backlog] = {}
         """The peers for which much waits on their links already."""
+        self.refused: Collection[Cid] = ()
+        """The blocks of strangers that the disk has just refused, while syncs run."""
         self._token = 0
         self._timers: dict[int, Then] = {}
         self._loads: dict[int, Callable[[Answer], None]] = {}
@@ -156,10 +158,12 @@ class Turn:
         if then is not None:
             then(answer)
 
-    def persisted(self, token: int) -> None:
-        """Everything written up to `token` is synced: syncs come in the order of the writes."""
+    def persisted(self, token: int, refused: Collection[Cid] = ()) -> None:
+        """All up to `token` but these is synced: syncs come in the order of the writes."""
+        self.refused = refused
         while self._syncs and self._syncs[0][0] <= token:
             self._syncs.popleft()[1]()
+        self.refused = ()
 
     def persist_failed(self, token: int) -> None:
         """The disk refused a write: drop the continuations of it and of all later ones."""

@@ -10,10 +10,13 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from pulsarcast.model.ids import Cid
 from pulsarcast.protocol.effects import Load, Persist
 from pulsarcast.protocol.inputs import Loaded, Persisted, PersistFailed
+from pulsarcast.protocol.store import KeepBlock
 from pulsarcast.simulation.loop import Loop
 from pulsarcast.storage.memory import MemoryStore
+from pulsarcast.storage.quota import BYTES_MAX
 
 
 class DiskModel(Struct, frozen=True):
@@ -25,6 +28,8 @@ class DiskModel(Struct, frozen=True):
     lies: bool = False
     """Say `Persisted` at once and flush `lie_s` later: a safeguard switched off, for tests."""
     lie_s: float = 1.0
+    strangers_bytes_max: int = BYTES_MAX
+    """What the blocks of strangers may take."""
 
 
 class Disk:
@@ -95,31 +100,41 @@ class Disk:
         if self._gone:
             return
         done, self._flushing = self._flushing, []
-        if self.full:
+        refused: list[Cid] = []
+        failed = next((each for each in done if _has_own(each)), None) if self.full else None
+        if failed is not None:
             # Nothing from the first refused write on may be acknowledged, so nothing behind it
             # may reach the disk either: that would leave a hole in the middle.
             self._waiting = []
-            self._answer(PersistFailed(done[0].token, "no space left on device"))
+            self._answer(PersistFailed(failed.token, "no space left on device"))
             return
         for persist in done:
-            self._store.apply(persist.writes)
+            if self.full:
+                refused += (write.cid for write in persist.writes if isinstance(write, KeepBlock))
+            else:
+                refused += self._store.apply(persist.writes)
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             self._flush(waiting)
-        self._answer(Persisted(done[-1].token))
+        self._answer(Persisted(done[-1].token, tuple(refused)))
 
     def _loaded(self, load: Load) -> None:
         self._answer(Loaded(load.token, self._seen.answer(load.query)))
 
     def _lie(self, persist: Persist) -> None:
-        self._seen.apply(persist.writes)
+        refused = self._seen.apply(persist.writes)
         self._waiting.append(persist)
         self._loop.after(self._model.lie_s, self._flush_late)
-        self._loop.after(0.0, self._claim, persist.token)
+        self._loop.after(0.0, self._claim, Persisted(persist.token, refused))
 
-    def _claim(self, token: int) -> None:
-        self._answer(Persisted(token))
+    def _claim(self, persisted: Persisted) -> None:
+        self._answer(persisted)
 
     def _flush_late(self, _: None) -> None:
         if not self._gone:
             self._store.apply(self._waiting.pop(0).writes)
+
+
+def _has_own(persist: Persist) -> bool:
+    """Whether it has a write of the node's own, which must not be left out."""
+    return not all(isinstance(write, KeepBlock) for write in persist.writes)

@@ -65,12 +65,16 @@ class Host:
     )
 
     def __init__(
-        self, identity: Identity, contacts: tuple[Contact, ...], place: Place | None = None
+        self,
+        identity: Identity,
+        contacts: tuple[Contact, ...],
+        store: MemoryStore,
+        place: Place | None = None,
     ) -> None:
         self.identity = identity
         self.contacts = contacts
         self.place = place
-        self.store = MemoryStore()
+        self.store = store
         self.offset_s = 0.0
         self.drift_ppm = 0.0
         self.disk_full = False

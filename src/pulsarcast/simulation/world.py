@@ -191,7 +191,8 @@ class World:
         index = len(self._hosts)
         identity = Identity.from_seed(sha256(f"{self.seed}/{index}".encode()).digest())
         assert self._network.add(identity.peer_id) == index
-        self._hosts.append(Host(identity, tuple(map(self._contact, contacts)), place))
+        known = tuple(map(self._contact, contacts))
+        self._hosts.append(Host(identity, known, self._empty_disk(), place))
         return index
 
     @contextmanager
@@ -215,10 +216,9 @@ class World:
         """
         host = self._hosts[index]
         assert self._network.add(host.identity.peer_id) == len(self._hosts)
-        self._hosts.append(Host(host.identity, host.contacts))
+        self._hosts.append(Host(host.identity, host.contacts, disk.copy()))
         clone = len(self._hosts) - 1
         self._note("clone", index, clone)
-        self._hosts[clone].store = disk.copy()
         self._start(clone)
         return clone
 
@@ -332,7 +332,7 @@ class World:
         self._note("lose", index)
         self._end(index)
         self._hosts[index].lost = True
-        self._hosts[index].store = MemoryStore()
+        self._hosts[index].store = self._empty_disk()
 
     def restart(self, index: int, keep_disk: bool = True) -> None:
         """Start a node that is down, with the disk it had or with an empty one."""
@@ -341,7 +341,7 @@ class World:
         assert not host.lost, f"node {index} was lost for good"
         self._note("restart", index, detail="" if keep_disk else "disk lost")
         if not keep_disk:
-            host.store = MemoryStore()
+            host.store = self._empty_disk()
         self._start(index)
 
     def roll_back(self, index: int, disk: MemoryStore) -> None:
@@ -438,6 +438,9 @@ class World:
         host.disk_full = full
         if host.process is not None:
             host.process.disk.full = full
+
+    def _empty_disk(self) -> MemoryStore:
+        return MemoryStore(self._disk.strangers_bytes_max)
 
     def _note(self, action: str, *nodes: int, detail: str = "") -> None:
         self.fault_notes.append(FaultNote(self.now, action, nodes, detail))

@@ -26,6 +26,7 @@ from pulsarcast.protocol.store import (
     DropState,
     DropTopic,
     Events,
+    KeepBlock,
     KeyDigest,
     Keys,
     LoadBlock,
@@ -45,14 +46,15 @@ from pulsarcast.protocol.store import (
     Write,
 )
 from pulsarcast.storage.history import TopicHistory
+from pulsarcast.storage.quota import BYTES_MAX, Quota
 
 
 class MemoryStore:
     """Applies writes and answers queries, as `protocol.store` defines them."""
 
-    __slots__ = ("_blocks", "_expiry", "_keys", "_own", "_rows", "_topics")
+    __slots__ = ("_blocks", "_charges", "_expiry", "_keys", "_own", "_quota", "_rows", "_topics")
 
-    def __init__(self) -> None:
+    def __init__(self, strangers_bytes_max: int = BYTES_MAX) -> None:
         self._topics: dict[Cid, TopicHistory] = {}
         self._blocks: dict[Cid, PutBlock] = {}
         # Sorted, so that a range of the keyspace is a slice. One CID has one key.
@@ -61,10 +63,14 @@ class MemoryStore:
         self._expiry: list[tuple[int, Cid]] = []
         # Blocks that we keep for ourselves, whether or not they are replicas too.
         self._own: dict[Cid, None] = {}
+        # Blocks that strangers sent: the account, and what is charged to it.
+        self._charges: dict[Cid, tuple[str, int]] = {}
+        self._quota = Quota(strangers_bytes_max)
         self._rows: dict[tuple[str, bytes], bytes] = {}
 
-    def apply(self, writes: Iterable[Write]) -> None:
-        """Carry out writes, in order."""
+    def apply(self, writes: Iterable[Write]) -> tuple[Cid, ...]:
+        """Carry out writes, in order; returns the blocks of strangers that found no room."""
+        refused: list[Cid] = []
         for write in writes:
             # Nearly every write is one of these, and a `match` takes its time.
             if type(write) is PutEvent:
@@ -77,6 +83,9 @@ class MemoryStore:
                     self._rows.pop((table, key), None)
                 case PutBlock():
                     self._put_block(write)
+                case KeepBlock():
+                    if not self._keep_block(write):
+                        refused.append(write.cid)
                 case PutMark(topic=topic, mark=mark):
                     self._topic(topic).move(mark)
                 case DropEvents(topic=topic, index=index):
@@ -92,6 +101,7 @@ class MemoryStore:
                     raise AssertionError("handled above")
                 case _ as unreachable:
                     assert_never(unreachable)
+        return tuple(refused)
 
     def answer(self, query: Query) -> Answer:
         """Answer one query from what was applied."""
@@ -127,6 +137,11 @@ class MemoryStore:
         certificates = tuple(history.certificate_of(event) for _, event in found)
         return Events(found, certificates if any(certificates) else ())
 
+    @property
+    def strangers_bytes(self) -> int:
+        """What is charged for the blocks of strangers."""
+        return self._quota.bytes_used
+
     def rows(self) -> tuple[StateRow, ...]:
         """Every small record, by table and key."""
         return tuple(StateRow(*place, self._rows[place]) for place in sorted(self._rows))
@@ -152,6 +167,8 @@ class MemoryStore:
         twin._keys = self._keys.copy()
         twin._expiry = self._expiry.copy()
         twin._own = self._own.copy()
+        twin._charges = self._charges.copy()
+        twin._quota = self._quota.copy()
         twin._rows = self._rows.copy()
         return twin
 
@@ -161,15 +178,28 @@ class MemoryStore:
             history = self._topics[topic] = TopicHistory()
         return history
 
+    def _keep_block(self, keep: KeepBlock) -> bool:
+        if keep.cid not in self._blocks:
+            charge = self._quota.charge(keep.place, len(keep.block))
+            if charge is None:
+                return False
+            self._charges[keep.cid] = charge
+        self._put_replica(PutBlock(keep.cid, keep.block, keep.key, keep.expires_us))
+        return True
+
     def _put_block(self, put: PutBlock) -> None:
-        old = self._blocks.get(put.cid)
-        replica = None if old is None or old.key is None else old
+        self._refund(put.cid)
         if put.key is None:
             self._own[put.cid] = None
-            if replica is None:
-                self._blocks[put.cid] = put
-            # Else it is ours now as well, and stays a replica: other peers count on that.
-            return
+            # A replica stays one, now that it is ours as well: other peers count on that.
+            self._blocks.setdefault(put.cid, put)
+        else:
+            self._put_replica(put)
+
+    def _put_replica(self, put: PutBlock) -> None:
+        assert put.key is not None
+        old = self._blocks.get(put.cid)
+        replica = None if old is None or old.key is None else old
         if replica is not None:
             assert replica.key is not None
             self._remove_key(replica.key, put.cid)
@@ -179,6 +209,7 @@ class MemoryStore:
             heappush(self._expiry, (put.expires_us, put.cid))
 
     def _drop_block(self, cid: Cid) -> None:
+        self._refund(cid)
         self._own.pop(cid, None)
         put = self._blocks.pop(cid, None)
         if put is not None and put.key is not None:
@@ -194,7 +225,13 @@ class MemoryStore:
             if cid in self._own:
                 self._blocks[cid] = PutBlock(cid, put.block, None, 0)
             else:
+                self._refund(cid)
                 del self._blocks[cid]
+
+    def _refund(self, cid: Cid) -> None:
+        charge = self._charges.pop(cid, None)
+        if charge is not None:
+            self._quota.refund(*charge)
 
     def _remove_key(self, key: Key, cid: Cid) -> None:
         place = bisect_left(self._keys, (key, cid))

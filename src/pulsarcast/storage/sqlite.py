@@ -30,6 +30,7 @@ from pulsarcast.protocol.store import (
     DropState,
     DropTopic,
     Events,
+    KeepBlock,
     KeyDigest,
     Keys,
     LoadBlock,
@@ -49,6 +50,7 @@ from pulsarcast.protocol.store import (
     Write,
 )
 from pulsarcast.storage.logs import LOG, LOGGED, LogReader
+from pulsarcast.storage.quota import BYTES_MAX, Quota
 from pulsarcast.storage.sqlite_schema import prepare, refuse_others
 
 KEY_BYTES: Final = 32
@@ -79,8 +81,9 @@ class StoreError(LocalError):
 class SqliteStore:
     """Applies writes and answers queries, as `protocol.store` defines them."""
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, strangers_bytes_max: int = BYTES_MAX) -> None:
         self.path: Path = Path(path)
+        self._quota = Quota(strangers_bytes_max)
         self._topics: dict[Cid, int] = {}
         self._numberings: dict[tuple[int, PeerId, int], int] = {}
         self._undelivered: set[int] = set()
@@ -115,14 +118,22 @@ class SqliteStore:
 
     # Writing.
 
-    def apply(self, writes: Iterable[Write]) -> None:
-        """Carry out writes in order, all or none; afterwards they are on the disk."""
+    def apply(self, writes: Iterable[Write]) -> tuple[Cid, ...]:
+        """Carry out writes in order, all or none; afterwards they are on the disk.
+
+        But for the blocks of strangers that found no room: it returns those.
+        """
         execute = self._database.execute
+        refused: list[Cid] = []
         try:  # and not `_blamed`: every event comes this way
             execute("BEGIN IMMEDIATE")
             try:
                 for write in writes:
-                    self._apply(write)
+                    if type(write) is KeepBlock:
+                        if not self._keep_block(write):
+                            refused.append(write.cid)
+                    else:
+                        self._apply(write)
                 self._write_marks()
                 execute("COMMIT")
             except BaseException:
@@ -133,6 +144,7 @@ class SqliteStore:
                 raise
         except sqlite3.Error as error:
             raise self._blame(error) from error
+        return tuple(refused)
 
     def _remember(self) -> None:
         """Read anew what is kept in memory to find things by."""
@@ -147,6 +159,11 @@ class SqliteStore:
         undelivered = execute("SELECT DISTINCT numbering FROM event WHERE place = 0")
         self._undelivered = {numbering for (numbering,) in undelivered}
         self._bytes = {}
+        self._quota = Quota(self._quota.bytes_max)
+        for account, charged in execute(
+            "SELECT place, sum(charged) FROM block WHERE place IS NOT NULL GROUP BY place"
+        ):
+            self._quota.add(account, charged)
 
     def _write_marks(self) -> None:
         """Write the marks that events moved: at the end, or before another write of a mark."""
@@ -175,16 +192,18 @@ class SqliteStore:
             case PutBlock():
                 self._put_block(write)
             case DropBlock(cid=cid):
-                execute("DELETE FROM block WHERE cid = ?", (cid,))
+                self._delete_blocks("cid = ?", cid)
             case DropExpired(before_us=before_us):
                 over = "key IS NOT NULL AND expires_us < ?"
-                execute(f"DELETE FROM block WHERE {over} AND NOT own", (before_us,))
+                self._delete_blocks(f"{over} AND NOT own", before_us)
                 execute(f"UPDATE block SET key = NULL, expires_us = 0 WHERE {over}", (before_us,))
             case DropEvents(topic=topic, index=index):
                 self._drop_events(topic, index)
             case DropTopic(topic=topic):
                 self._write_marks()
                 self._drop_topic(topic)
+            case KeepBlock():
+                raise AssertionError("handled by its caller")
             case _ as unreachable:
                 assert_never(unreachable)
 
@@ -238,19 +257,58 @@ class SqliteStore:
         fields = (topic, place, numbering, number, head, nonce, put.received_us)
         self._database.execute(_PUT_EVENT, (*fields, event.block, put.certificate))
 
+    def _keep_block(self, keep: KeepBlock) -> bool:
+        key = _key_bytes(keep.key)
+        held = self._database.execute(
+            "UPDATE block SET key = ?, expires_us = ? WHERE cid = ?",
+            (key, keep.expires_us, keep.cid),
+        )
+        if held.rowcount:
+            return True
+        charge = self._quota.charge(keep.place, len(keep.block))
+        if charge is None:
+            return False
+        self._database.execute(
+            "INSERT INTO block VALUES (?, 0, ?, ?, ?, ?, ?)",
+            (keep.cid, key, keep.expires_us, keep.block, *charge),
+        )
+        return True
+
     def _put_block(self, put: PutBlock) -> None:
+        self._refund(put.cid)
         if put.key is None:
             # Where it is a replica already, it stays one: other peers count on that.
             self._database.execute(
-                "INSERT INTO block VALUES (?, 1, NULL, 0, ?) ON CONFLICT DO UPDATE SET own = 1",
+                "INSERT INTO block VALUES (?, 1, NULL, 0, ?, NULL, 0) "
+                "ON CONFLICT DO UPDATE SET own = 1",
                 (put.cid, put.block),
             )
             return
         self._database.execute(
-            "INSERT INTO block VALUES (?, 0, ?, ?, ?) "
+            "INSERT INTO block VALUES (?, 0, ?, ?, ?, NULL, 0) "
             "ON CONFLICT DO UPDATE SET key = excluded.key, expires_us = excluded.expires_us",
             (put.cid, _key_bytes(put.key), put.expires_us, put.block),
         )
+
+    def _delete_blocks(self, which: str, value: bytes | int) -> None:
+        """Delete blocks; what was charged for them is given back."""
+        deleted = self._database.execute(
+            f"DELETE FROM block WHERE {which} RETURNING place, charged", (value,)
+        )
+        for account, charged in deleted:
+            if account is not None:
+                self._quota.refund(account, charged)
+
+    def _refund(self, cid: Cid) -> None:
+        """A block that a stranger may have sent is the node's own now."""
+        row = self._database.execute(
+            "SELECT place, charged FROM block WHERE cid = ? AND place IS NOT NULL", (cid,)
+        ).fetchone()
+        if row is not None:
+            self._quota.refund(*row)
+            self._database.execute(
+                "UPDATE block SET place = NULL, charged = 0 WHERE cid = ?", (cid,)
+            )
 
     def _drop_events(self, cid: Cid, index: int) -> None:
         topic = self._topics.get(cid)
@@ -316,6 +374,19 @@ class SqliteStore:
 
     def _blame(self, error: sqlite3.Error) -> StoreError:
         return StoreError(f"{self.path}: {error}")
+
+    @property
+    def strangers_bytes(self) -> int:
+        """What is charged for the blocks of strangers."""
+        return self._quota.bytes_used
+
+    def own_bytes(self) -> int:
+        """What the node's own takes on the disk: all but strangers' blocks and unused pages."""
+        pages, unused, page_bytes = (
+            int(self._database.execute(f"PRAGMA {each}").fetchone()[0])
+            for each in ("page_count", "freelist_count", "page_size")
+        )
+        return max(0, (pages - unused) * page_bytes - self._quota.bytes_used)
 
     def rows(self) -> tuple[StateRow, ...]:
         """Every small record, by table and key."""

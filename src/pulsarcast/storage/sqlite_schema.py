@@ -93,7 +93,20 @@ HALTS: Final = """
 -- In `state`, a row `halted` holds a code and its details; before it held a sentence.
 """
 
-STEPS: Final[Mapping[int, str]] = {1: TABLES, 2: BY_NONCE, 3: CERTIFICATES, 4: HALTS}
+STRANGERS: Final = """
+-- A block that a stranger sent is charged to a place, the network prefix of that stranger.
+ALTER TABLE block ADD COLUMN place TEXT;
+ALTER TABLE block ADD COLUMN charged INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX block_by_place ON block (place, charged) WHERE place IS NOT NULL;
+"""
+
+STEPS: Final[Mapping[int, str]] = {
+    1: TABLES,
+    2: BY_NONCE,
+    3: CERTIFICATES,
+    4: HALTS,
+    5: STRANGERS,
+}
 """What makes a store of each number from one of the number before."""
 NUMBER: Final = max(STEPS)
 

@@ -4,8 +4,11 @@ A store joins by adding its maker to `MAKERS`.
 """
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from hashlib import sha256
-from typing import Protocol
+from operator import xor
+from pathlib import Path
+from typing import Protocol, cast
 
 import pytest
 from hypothesis import given
@@ -32,6 +35,7 @@ from pulsarcast.protocol.store import (
     DropState,
     DropTopic,
     Events,
+    KeepBlock,
     KeyDigest,
     Keys,
     LoadBlock,
@@ -51,13 +55,17 @@ from pulsarcast.protocol.store import (
     Write,
 )
 from pulsarcast.storage.memory import MemoryStore
+from pulsarcast.storage.quota import BESIDE_BYTES
 from pulsarcast.storage.sqlite import SqliteStore
 
 
 class Store(Protocol):
     """What the tests ask of a store."""
 
-    def apply(self, writes: Sequence[Write]) -> None: ...
+    def apply(self, writes: Sequence[Write]) -> tuple[Cid, ...]: ...
+
+    @property
+    def strangers_bytes(self) -> int: ...
 
     def answer(self, query: Query) -> Answer: ...
 
@@ -68,9 +76,9 @@ class Store(Protocol):
     def logs(self) -> tuple[tuple[Cid, int], ...]: ...
 
 
-MAKERS: dict[str, Callable[[], Store]] = {
+MAKERS: dict[str, Callable[..., Store]] = {
     "memory": MemoryStore,
-    "sqlite": lambda: SqliteStore(":memory:"),
+    "sqlite": lambda *limits: SqliteStore(":memory:", *limits),
 }
 
 TOPIC, OTHER_TOPIC = sorted((cid_of(b"topic"), cid_of(b"other topic")))
@@ -622,6 +630,114 @@ def test_any_course_of_blocks_and_expiries_leaves_what_two_plain_dicts_would(
         assert store.answer(LoadBlock(put_block.cid)) == Block(put_block.block if held else None)
     keys = sorted((block(number).cid for number in replicas), key=cid_key)
     assert store.answer(LoadKeys(0, LAST_KEY, 10)) == Keys(tuple(keys))
+
+
+# Blocks of strangers.
+
+CHARGE = len(block(1).block) + BESIDE_BYTES
+"""What a block of one digit is charged."""
+
+
+def keep(number: int, *, place: str = "here", expires_us: int = 500) -> KeepBlock:
+    put = block(number)
+    return KeepBlock(put.cid, put.block, cid_key(put.cid), expires_us, place)
+
+
+def keeps(store: Store, first: int, count: int, *, place: str = "here") -> int:
+    """Have a store keep blocks; returns how many found room."""
+    writes = [keep(number, place=place) for number in range(first, first + count)]
+    return count - len(store.apply(writes))
+
+
+@pytest.fixture(params=sorted(MAKERS))
+def small(request: pytest.FixtureRequest) -> Store:
+    """A store with room for eight blocks of strangers, and so for four of one place."""
+    return MAKERS[request.param](8 * CHARGE)
+
+
+def test_a_block_without_room_is_named_and_not_kept(small: Store) -> None:
+    writes = [keep(number) for number in range(6)]
+    assert small.apply(writes) == tuple(write.cid for write in writes[4:])
+    found = [small.answer(LoadBlock(write.cid)) != Block(None) for write in writes]
+    assert found == [True] * 4 + [False] * 2
+    assert small.answer(DigestKeys(0, LAST_KEY)) == KeyDigest(
+        4, reduce(xor, (write.key for write in writes[:4]))
+    )
+
+
+def test_the_nodes_own_blocks_find_room_where_strangers_find_none(small: Store) -> None:
+    assert keeps(small, 0, 6) == 4
+    assert small.apply([block(number) for number in range(6, 20)]) == ()
+    assert keeps(small, 20, 4, place="elsewhere") == 2, "what is ours is charged to nobody"
+
+
+def test_a_block_that_is_kept_again_is_charged_once_and_to_the_place_that_sent_it_first(
+    small: Store,
+) -> None:
+    for _ in range(3):
+        assert keeps(small, 0, 4) == 4
+        assert keeps(small, 0, 4, place="elsewhere") == 4
+    assert keeps(small, 4, 4, place="elsewhere") == 2
+
+
+@pytest.mark.parametrize("replica", [True, False])
+def test_a_strangers_block_that_becomes_ours_is_charged_no_longer(
+    small: Store, replica: bool
+) -> None:
+    assert keeps(small, 0, 5) == 4
+    small.apply([block(0, replica=replica, expires_us=500)])
+    assert small.apply([keep(0)]) == ()
+    assert keeps(small, 4, 2) == 1
+    small.apply([DropExpired(501)])
+    assert (small.answer(LoadBlock(block(0).cid)) == Block(None)) == replica
+
+
+@pytest.mark.parametrize("how", ["expire", "drop"])
+def test_a_strangers_block_that_goes_makes_room(small: Store, how: str) -> None:
+    for _ in range(3):
+        assert keeps(small, 0, 5) == 4
+        if how == "expire":
+            small.apply([DropExpired(501)])
+        else:
+            small.apply([DropBlock(keep(number).cid) for number in range(5)])
+        assert small.strangers_bytes == 0
+
+
+def test_a_store_knows_after_a_restart_what_strangers_take(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store", 8 * CHARGE)
+    assert keeps(store, 0, 6) == 4
+    store.close()
+    store = SqliteStore(tmp_path / "store", 8 * CHARGE)
+    assert store.strangers_bytes == 4 * CHARGE
+    assert keeps(store, 4, 1) == 0
+    assert keeps(store, 4, 4, place="elsewhere") == 2
+    store.close()
+
+
+def test_a_commit_that_fails_charges_nobody(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store", 8 * CHARGE)
+    assert keeps(store, 0, 1) == 1
+    with pytest.raises(AssertionError):
+        store.apply([keep(1), cast(Write, "not a write")])
+    assert store.strangers_bytes == CHARGE
+    store.close()
+
+
+@pytest.mark.parametrize("size", [200, 2_100, 4_200, 60_000])
+def test_blocks_of_strangers_take_little_more_on_the_disk_than_they_are_charged(
+    tmp_path: Path, size: int
+) -> None:
+    """The worst are those of which a page holds one: half of it is empty."""
+    store = SqliteStore(tmp_path / "store")
+    store.close()
+    path = tmp_path / "store"
+    empty = path.stat().st_size
+    store = SqliteStore(path)
+    datas = [sha256(b"%d" % number).digest() + bytes(size - 32) for number in range(2_000)]
+    store.apply([KeepBlock(cid_of(d), d, cid_key(cid_of(d)), 1, "192.0.2.0/24") for d in datas])
+    charged = store.strangers_bytes
+    store.close()
+    assert (path.stat().st_size - empty) / charged <= 1.45
 
 
 # Against a plain model.

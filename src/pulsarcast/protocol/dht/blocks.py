@@ -2,12 +2,14 @@
 
 A replica takes valid blocks, confirms them once they are on the disk, hands them out, and drops
 them when their time is up (`expiry`). A peer that stores a topic's version again prolongs it;
-repair between replicas does not. The replica remembers the newest blocks that it took, so that a
-block stored again is neither written nor spread again. It also remembers the newest that were out
-of their time, so that it does not ask a replica with a slower clock for them again and again.
+repair between replicas does not. The disk may have no room for the blocks of strangers
+(`storage.quota`): then the replica does not confirm them, and fetches none from their place for a
+while. The replica remembers the newest blocks that it took, so that a block stored again is neither
+written nor spread again. It also remembers the newest that were out of their time, so that it does
+not ask a replica with a slower clock for them again and again.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from pulsarcast.model.errors import Rejection, RemoteError, Verdict
@@ -15,14 +17,20 @@ from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.expiry import Lifetime
 from pulsarcast.protocol.dht.hot_blocks import HotBlocks
+from pulsarcast.protocol.dht.reachability import Reachability
 from pulsarcast.protocol.dht.routing import RoutingTable
 from pulsarcast.protocol.messages import BlockFound, Contact, FindBlock, StoreBlocks, Stored
-from pulsarcast.protocol.store import Block, DropExpired, LoadBlock, PutBlock
+from pulsarcast.protocol.store import Block, DropExpired, KeepBlock, LoadBlock, PutBlock
 
 HELD_MAX = 4096
 """Bounds the CIDs remembered to be on the disk; the oldest is forgotten first."""
 OVER_MAX = 4096
 """Bounds the CIDs remembered to be out of their time; the oldest is forgotten first."""
+FULL_S = 600.0
+"""How long a replica fetches no block from a place whose blocks found no room: range repair would
+fetch the same ones in every round. Blocks expire over days, so room does not come back sooner."""
+FULL_MAX = 64
+"""Bounds the places remembered to find no room; the oldest is forgotten first."""
 NEVER_US = 1 << 63
 BLOCKS_MAX = 256
 """Bounds the blocks in one message."""
@@ -47,21 +55,29 @@ class Blocks:
     __slots__ = (
         "_bucket_size",
         "_first_over_us",
+        "_full",
         "_held",
         "_hot",
         "_over",
         "_owner",
+        "_reachability",
         "_replicas",
         "_table",
         "_turn",
     )
 
     def __init__(
-        self, context: Context, table: RoutingTable, hot: HotBlocks, owner: BlocksOwner
+        self,
+        context: Context,
+        table: RoutingTable,
+        hot: HotBlocks,
+        reachability: Reachability,
+        owner: BlocksOwner,
     ) -> None:
         self._turn = context.turn
         self._table = table
         self._hot = hot
+        self._reachability = reachability
         self._owner = owner
         self._bucket_size = context.parameters.bucket_size
         self._replicas = context.parameters.replicas
@@ -71,6 +87,8 @@ class Blocks:
         """No known block is out of its time before this."""
         self._over: dict[Cid, Lifetime] = {}
         """Blocks out of their time by this node's clock, which may be or may have been wrong."""
+        self._full: dict[str, float] = {}
+        """By place: until when no block is fetched from there."""
 
     def __contains__(self, cid: Cid) -> bool:
         """Whether a block is known to be on the disk; it may be there without being known."""
@@ -78,12 +96,16 @@ class Blocks:
 
     def __len__(self) -> int:
         """How many blocks are remembered."""
-        return len(self._held) + len(self._over) + len(self._hot)
+        return len(self._held) + len(self._over) + len(self._hot) + len(self._full)
 
     def wants(self, cid: Cid) -> bool:
         """Whether a block may be new: it is not known to be on the disk or out of its time."""
         over = self._over.get(cid)
         return cid not in self._held and (over is None or over.covers(self._turn.wall_us))
+
+    def has_room_for(self, peer: PeerId) -> bool:
+        """Whether blocks that a peer sends may find room."""
+        return self._full.get(self._reachability.place_of(peer), 0.0) <= self._turn.now
 
     def drop_expired(self) -> None:
         """Forget the blocks whose time is up."""
@@ -109,18 +131,21 @@ class Blocks:
             self._hold(cid, lifetime)
             then(True)
 
-        self._turn.persist(self._put(cid, block, lifetime), then=synced)
+        self._turn.persist(_own_write(cid, block, lifetime), then=synced)
 
     def own_replica(self, cid: Cid, block: bytes, lifetime: Lifetime) -> PutBlock | None:
         """The write that `keep` would make; `kept` says that it is on the disk."""
-        return self._put(cid, block, lifetime) if lifetime.covers(self._turn.wall_us) else None
+        return _own_write(cid, block, lifetime) if lifetime.covers(self._turn.wall_us) else None
 
     def kept(self, replica: PutBlock) -> None:
         """A block of this node is on the disk as one of its replicas."""
         self._hold(replica.cid, Lifetime(0, replica.expires_us))
 
-    def take(self, blocks: Iterable[bytes], wanted: Collection[Cid]) -> list[Cid]:
-        """Keep the blocks that a replica was asked for, as far as they are in their time."""
+    def take(self, source: PeerId, blocks: Iterable[bytes], wanted: Collection[Cid]) -> list[Cid]:
+        """Keep the blocks that a replica was asked for, as far as they are in their time.
+
+        Returns those; the disk may still have no room for some.
+        """
         taken: dict[Cid, tuple[bytes, Lifetime]] = {}
         for block in blocks:
             cid, lifetime = self._owner.verify_block(block)
@@ -133,12 +158,12 @@ class Blocks:
             else:
                 self._remember_over(cid, lifetime)
 
-        def synced() -> None:
-            for cid, (_, lifetime) in taken.items():
-                self._hold(cid, lifetime)
+        def held(kept: Sequence[Cid]) -> None:
+            for cid in kept:
+                self._hold(cid, taken[cid][1])
 
         if taken:
-            self._turn.persist(*(self._put(cid, *kept) for cid, kept in taken.items()), then=synced)
+            self._keep_for(source, taken, held)
         return list(taken)
 
     def receive(self, sender: PeerId, message: StoreBlocks) -> None:
@@ -150,14 +175,15 @@ class Blocks:
             blocks = [block for block in blocks if self._belongs_here(block)]
         held, fresh, refused = self._sort(blocks)
 
-        def synced() -> None:
-            self._turn.send(sender, Stored(message.request, (*held, *fresh)))
-            for cid, (block, lifetime) in fresh.items():
+        def confirm(kept: Sequence[Cid]) -> None:
+            self._turn.send(sender, Stored(message.request, (*held, *kept)))
+            for cid in kept:
+                block, lifetime = fresh[cid]
                 if self._hold(cid, lifetime):
                     self._owner.stored_block(block, sender)
 
         if fresh:
-            self._turn.persist(*(self._put(cid, *kept) for cid, kept in fresh.items()), then=synced)
+            self._keep_for(sender, fresh, confirm)
         else:
             self._turn.send(sender, Stored(message.request, tuple(held)))
         if refused is not None:
@@ -175,6 +201,33 @@ class Blocks:
             self._turn.send(sender, BlockFound(message.request, block, contacts))
 
         self._turn.load(LoadBlock(message.cid), Block, loaded)
+
+    def _keep_for(
+        self,
+        sender: PeerId,
+        blocks: Mapping[Cid, tuple[bytes, Lifetime]],
+        then: Callable[[Sequence[Cid]], None],
+    ) -> None:
+        """Write the blocks that a peer sent; `then` hears which of them are on the disk."""
+        place = self._reachability.place_of(sender)
+
+        def synced() -> None:
+            refused = frozenset(self._turn.refused).intersection(blocks)
+            if refused:
+                self._is_full(place)
+            then([cid for cid in blocks if cid not in refused])
+
+        writes = (
+            KeepBlock(cid, block, cid_key(cid), lifetime.expires_us, place)
+            for cid, (block, lifetime) in blocks.items()
+        )
+        self._turn.persist(*writes, then=synced)
+
+    def _is_full(self, place: str) -> None:
+        self._full.pop(place, None)
+        self._full[place] = self._turn.now + FULL_S
+        if len(self._full) > FULL_MAX:
+            del self._full[next(iter(self._full))]
 
     def _belongs_here(self, block: bytes) -> bool:
         return self._table.is_among_closest(cid_key(cid_of(block)), self._replicas)
@@ -209,10 +262,6 @@ class Blocks:
         enough_us = lifetime.expires_us - lifetime.prolonged_us // WRITTEN_AGAIN
         return self._held.get(cid, -1) >= enough_us
 
-    @staticmethod
-    def _put(cid: Cid, block: bytes, lifetime: Lifetime) -> PutBlock:
-        return PutBlock(cid, block, cid_key(cid), lifetime.expires_us)
-
     def _hold(self, cid: Cid, lifetime: Lifetime) -> bool:
         """Remember that a block is on the disk; returns whether that is new."""
         if cid in self._held:
@@ -229,3 +278,7 @@ class Blocks:
         self._over[cid] = lifetime
         if len(self._over) > OVER_MAX:
             del self._over[next(iter(self._over))]
+
+
+def _own_write(cid: Cid, block: bytes, lifetime: Lifetime) -> PutBlock:
+    return PutBlock(cid, block, cid_key(cid), lifetime.expires_us)

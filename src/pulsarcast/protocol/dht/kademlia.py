@@ -86,9 +86,9 @@ class Kademlia:
         )
         calls = Calls(context, table, self._failed)
         lookups = Lookups(context, table, calls)
-        blocks = Blocks(context, table, HotBlocks(context, self), owner)
         self.reachability = context.part(Reachability)(context, self)
         """Who can be dialled: the node itself, and which connected peers."""
+        blocks = Blocks(context, table, HotBlocks(context, self), self.reachability, owner)
         self._owner = owner
         self._turn = context.turn
         self._parameters = context.parameters

@@ -256,6 +256,11 @@ class Reachability:
                 found.setdefault(known.place if known.relayed else peer, peer)
         return list(found.values())
 
+    def place_of(self, peer: PeerId) -> str:
+        """The network prefix that a connected peer's end of the connection has."""
+        known = self._peers.get(peer)
+        return "" if known is None else known.place
+
     def is_dialable(self, peer: PeerId) -> bool:
         """Whether others may be told to dial a peer."""
         known = self._peers.get(peer)

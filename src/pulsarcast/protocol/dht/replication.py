@@ -360,6 +360,8 @@ class Replication:
 
     def _pull(self, source: Contact, cids: Sequence[Cid]) -> None:
         """Fetch blocks from a replica, a few at a time."""
+        if not self._blocks.has_room_for(source.peer):
+            return
         table = self._table
         wanted = [cid for cid in cids if table.is_among_closest(cid_key(cid), self._replicas)]
         theirs = sum(each.peer == source.peer for each, _ in self._pulls)
@@ -375,7 +377,7 @@ class Replication:
         while self._pulls:
             source, cids = self._pulls.popleft()
             wanted = tuple(cid for cid in cids if self._blocks.wants(cid))
-            if wanted:
+            if wanted and self._blocks.has_room_for(source.peer):
                 self._ask_for(source, wanted)
                 return
 
@@ -386,7 +388,7 @@ class Replication:
     def _pulled(self, source: Contact, wanted: tuple[Cid, ...], answer: DhtMessage | None) -> None:
         try:
             if isinstance(answer, StoreBlocks):
-                taken = dict.fromkeys(self._blocks.take(answer.blocks, wanted))
+                taken = dict.fromkeys(self._blocks.take(source.peer, answer.blocks, wanted))
                 self._counts["dht_repair"] += len(taken)
                 left = tuple(cid for cid in wanted if cid not in taken)
                 if taken:

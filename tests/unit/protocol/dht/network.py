@@ -146,8 +146,7 @@ class Node:
         self.turn.loaded(token, self.disk.answer(query))
 
     def _sync(self, token: int, writes: tuple[Write, ...]) -> None:
-        self.disk.apply(writes)
-        self.turn.persisted(token)
+        self.turn.persisted(token, self.disk.apply(writes))
 
     def lose(self, peer: PeerId) -> None:
         self.dht.lost(peer)

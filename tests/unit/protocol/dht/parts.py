@@ -1,6 +1,6 @@
 """The surroundings of one part of the DHT: a real context and table, and peers played by a test."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from random import Random
 from typing import cast
 
@@ -67,9 +67,9 @@ class Parts:
         self.owner = AnyBlocks()
         self.lookups = Lookups(self.context, self.table, self.calls)
         self.hot = HotBlocks(self.context, NoFinder())
-        self.blocks = Blocks(self.context, self.table, self.hot, self.owner)
         self.reachability = Reachability(self.context, self.owner)
         self.reachability.start(Reach.PUBLIC)
+        self.blocks = Blocks(self.context, self.table, self.hot, self.reachability, self.owner)
 
     def effects(self) -> list[Effect]:
         """What was wanted since the last look."""
@@ -86,11 +86,11 @@ class Parts:
         (timer,) = [each for each in self.effects() if isinstance(each, SetTimer)]
         return timer
 
-    def sync(self) -> list[Write]:
-        """The disk has written everything; returns what."""
+    def sync(self, refused: Collection[Cid] = ()) -> list[Write]:
+        """The disk has written everything but these blocks of strangers; returns what it should."""
         persists = [each for each in self.effects() if isinstance(each, Persist)]
         for each in persists:
-            self.turn.persisted(each.token)
+            self.turn.persisted(each.token, refused)
         return [write for each in persists for write in each.writes]
 
 

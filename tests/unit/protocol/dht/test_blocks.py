@@ -5,13 +5,15 @@ import pytest
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.ids import cid_of
 from pulsarcast.protocol.dht import blocks as blocks_module
-from pulsarcast.protocol.dht.blocks import BLOCKS_MAX, Blocks
-from pulsarcast.protocol.messages import StoreBlocks, Stored
+from pulsarcast.protocol.dht.blocks import BLOCKS_MAX, FULL_MAX, FULL_S, Blocks
+from pulsarcast.protocol.inputs import PeerUp
+from pulsarcast.protocol.messages import Contact, StoreBlocks, Stored
+from pulsarcast.protocol.store import KeepBlock
 from tests.support.people import peer
 from tests.unit.protocol.dht.network import BRIEF_S, EPOCH_US
 from tests.unit.protocol.dht.parts import Parts
 
-BOB = peer("bob")
+BOB, CAROL = peer("bob"), peer("carol")
 
 
 def test_a_block_that_the_node_holds_is_confirmed_but_not_written_again() -> None:
@@ -43,7 +45,7 @@ def test_a_message_with_more_blocks_than_allowed_is_refused_whole() -> None:
 def test_a_replica_may_not_hand_over_a_block_that_was_not_asked_for() -> None:
     parts = Parts()
     with pytest.raises(RemoteError):
-        parts.blocks.take([b"block"], {cid_of(b"other")})
+        parts.blocks.take(BOB, [b"block"], {cid_of(b"other")})
     assert parts.effects() == []
 
 
@@ -61,7 +63,49 @@ def test_an_expired_block_is_neither_held_nor_wanted_again() -> None:
 def test_the_blocks_remembered_as_held_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks_module, "HELD_MAX", 2)
     parts = Parts()
-    blocks = Blocks(parts.context, parts.table, parts.hot, parts.owner)
+    blocks = Blocks(parts.context, parts.table, parts.hot, parts.reachability, parts.owner)
     blocks.receive(BOB, StoreBlocks(4, (b"one", b"two", b"three")))
     parts.sync()
     assert [cid_of(each) in blocks for each in (b"one", b"two", b"three")] == [False, True, True]
+
+
+def test_a_block_without_room_on_the_disk_is_not_confirmed_nor_believed_to_be_there() -> None:
+    parts = Parts()
+    first, second = cid_of(b"one"), cid_of(b"two")
+    parts.blocks.receive(BOB, StoreBlocks(4, (b"one", b"two")))
+    parts.sync(refused=[second])
+    assert parts.sent() == [(BOB, Stored(4, (first,)))]
+    assert (first in parts.blocks, second in parts.blocks) == (True, False)
+    assert parts.owner.stored == [b"one"]
+
+
+def test_a_block_is_charged_to_the_place_of_the_peer_that_sent_it() -> None:
+    parts = Parts()
+    parts.reachability.up(PeerUp(Contact(BOB), "192.0.2.0/24"))
+    parts.blocks.receive(BOB, StoreBlocks(4, (b"sent",)))
+    parts.blocks.take(BOB, [b"fetched"], {cid_of(b"fetched")})
+    parts.blocks.receive(CAROL, StoreBlocks(4, (b"elsewhere",)))
+    kept = [each for each in parts.sync() if isinstance(each, KeepBlock)]
+    assert [each.place for each in kept] == ["192.0.2.0/24", "192.0.2.0/24", ""]
+
+
+def test_a_place_without_room_is_left_alone_for_a_while() -> None:
+    parts = Parts()
+    parts.reachability.up(PeerUp(Contact(BOB), "192.0.2.0/24"))
+    parts.blocks.take(BOB, [b"block"], {cid_of(b"block")})
+    parts.sync(refused=[cid_of(b"block")])
+    assert not parts.blocks.has_room_for(BOB)
+    assert parts.blocks.has_room_for(CAROL)
+    parts.turn.now += FULL_S
+    assert parts.blocks.has_room_for(BOB)
+
+
+def test_the_places_remembered_to_find_no_room_are_bounded() -> None:
+    parts = Parts()
+    for number in range(FULL_MAX + 1):
+        who, block = peer(f"peer {number}"), b"block %d" % number
+        parts.reachability.up(PeerUp(Contact(who), f"192.0.{number}.0/24"))
+        parts.blocks.receive(who, StoreBlocks(4, (block,)))
+        parts.sync(refused=[cid_of(block)])
+    assert parts.blocks.has_room_for(peer("peer 0"))
+    assert not parts.blocks.has_room_for(peer("peer 1"))

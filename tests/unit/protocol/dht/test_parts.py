@@ -46,10 +46,9 @@ class Bench:
         self.calls = Calls(self.context, self.table, lambda contact: None)
         self.lookups = Lookups(self.context, self.table, self.calls)
         self.keeper = AnyBlocks()
-        self.blocks = Blocks(
-            self.context, self.table, HotBlocks(self.context, NoFinder()), self.keeper
-        )
         self.reachability = Reachability(self.context, self.keeper)
+        hot = HotBlocks(self.context, NoFinder())
+        self.blocks = Blocks(self.context, self.table, hot, self.reachability, self.keeper)
 
     def sync(self) -> None:
         """The disk has written all that it was given."""

@@ -1,0 +1,124 @@
+"""A node's disk: what it answers, and whose writes are left out where there is no room."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pulsarcast.model.ids import Cid, cid_key, cid_of
+from pulsarcast.network import disk as disk_module
+from pulsarcast.network.disk import WARY_S, Disk
+from pulsarcast.protocol.effects import Load, Persist
+from pulsarcast.protocol.inputs import Loaded, Persisted, PersistFailed
+from pulsarcast.protocol.store import (
+    Block,
+    KeepBlock,
+    LoadBlock,
+    PutBlock,
+    PutState,
+    StateRow,
+    Write,
+)
+from pulsarcast.storage.sqlite import SqliteStore
+
+OURS = PutState(StateRow("test", b"ours", b""))
+BLOCK = bytes(200_000)
+CID = cid_of(BLOCK)
+STRANGERS = KeepBlock(CID, BLOCK, cid_key(CID), 1, "192.0.2.0/24")
+
+
+class CountingStore(SqliteStore):
+    """Counts the commits that were tried."""
+
+    tries = 0
+
+    def apply(self, writes: Iterable[Write]) -> tuple[Cid, ...]:
+        self.tries += 1
+        return super().apply(writes)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[CountingStore]:
+    store = CountingStore(tmp_path / "store")
+    yield store
+    store.close()
+
+
+def fill(store: SqliteStore) -> None:
+    """From now on SQLite says that the disk is full, but for a few pages."""
+    (pages,) = store._database.execute("PRAGMA page_count").fetchone()
+    store._database.execute(f"PRAGMA max_page_count = {pages + 4}")
+
+
+def has(store: SqliteStore, cid: Cid) -> bool:
+    return store.answer(LoadBlock(cid)) != Block(None)
+
+
+def test_a_strangers_block_is_written_with_the_nodes_own_writes(store: CountingStore) -> None:
+    disk = Disk(store)
+    disk.persist(Persist(1, (OURS,)))
+    disk.persist(Persist(2, (STRANGERS,)))
+    assert disk.settle() == [Persisted(2)]
+    assert (store.tries, has(store, CID)) == (1, True)
+
+
+def test_a_disk_that_refuses_a_strangers_block_keeps_the_nodes_own_writes(
+    store: CountingStore,
+) -> None:
+    fill(store)
+    disk = Disk(store)
+    disk.persist(Persist(1, (STRANGERS,)))
+    disk.persist(Persist(2, (OURS,)))
+    assert disk.settle() == [Persisted(2, (CID,))]
+    assert not has(store, CID)
+    assert store.rows() == (OURS.row,)
+
+
+def test_a_disk_that_refuses_nothing_but_a_strangers_block_has_not_failed(
+    store: CountingStore,
+) -> None:
+    fill(store)
+    disk = Disk(store)
+    disk.persist(Persist(1, (STRANGERS,)))
+    assert disk.settle() == [Persisted(1, (CID,))]
+    disk.persist(Persist(2, (OURS,)))
+    assert disk.settle() == [Persisted(2)]
+
+
+def test_strangers_do_not_make_a_disk_that_refused_try_again_at_once(
+    store: CountingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now_s)
+    fill(store)
+    disk = Disk(store)
+    for token in range(1, 10):
+        disk.persist(Persist(token, (STRANGERS,)))
+        assert disk.settle() == [Persisted(token, (CID,))]
+    assert store.tries == 1
+    now_s += WARY_S
+    disk.persist(Persist(10, (STRANGERS,)))
+    disk.settle()
+    assert store.tries == 2
+
+
+def test_strangers_leave_the_owner_a_reserve(
+    store: CountingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_module, "RESERVE_BYTES", 1 << 62)
+    disk = Disk(store)
+    disk.persist(Persist(1, (OURS, STRANGERS)))
+    assert disk.settle() == [Persisted(1, (CID,))]
+    assert store.rows() == (OURS.row,)
+
+
+def test_a_disk_that_refuses_the_nodes_own_write_has_failed_for_good(store: CountingStore) -> None:
+    fill(store)
+    disk = Disk(store)
+    disk.persist(Persist(1, (PutBlock(CID, BLOCK, None, 0),)))
+    disk.load(Load(2, LoadBlock(CID)))
+    failed, loaded = disk.settle()
+    assert isinstance(failed, PersistFailed)
+    assert (failed.token, loaded) == (1, Loaded(2, Block(None)))
+    disk.persist(Persist(3, (OURS,)))
+    assert disk.settle() == []
