@@ -26,8 +26,8 @@ from pulsarcast.model.events import (
     sign_request,
 )
 from pulsarcast.model.filters.domains import domain_of
-from pulsarcast.model.identity import Identity
-from pulsarcast.model.ids import cid_of, cid_text, peer_text
+from pulsarcast.model.identity import Identity, signed_bytes
+from pulsarcast.model.ids import cid_of, cid_text, peer_id_of, peer_text
 from pulsarcast.model.listings import Listing, decode_listing, sign_listing
 from pulsarcast.model.mark_blocks import MarkIndex, MarkPage, decode_marks, make_mark_blocks
 from pulsarcast.model.pointers import Pointer, decode_pointer, sign_pointer
@@ -48,6 +48,8 @@ from pulsarcast.model.topics import (
     next_version,
 )
 from pulsarcast.protocol.content.space import unit
+from tests.vectors.edges import EMPTY, fits, with_mixed_point, with_neutral_point, with_order_added
+from tests.vectors.edges import KEYS as EDGE_KEYS
 
 FOLDER = Path(__file__).parent
 
@@ -500,18 +502,32 @@ def _not_canonical() -> list[tuple[str, bytes]]:
 def _badly_signed() -> list[tuple[str, bytes]]:
     """The plain event, with signatures that some libraries take."""
     fields = _fields(PLAIN.block)
-    order = (1 << 252) + 27_742_317_777_372_353_535_851_937_790_883_648_493
-    scalar = int.from_bytes(PLAIN.signature[32:], "little") + order
-    malleable = PLAIN.signature[:32] + scalar.to_bytes(32, "little")
+    said = signed_bytes("event", encode(fields))
+    edges = {
+        "a signature with the group's order added": with_order_added(PLAIN.signature),
+        "a signature with a neutral point": with_neutral_point(ALICE, said),
+        "a signature with a point of mixed order": with_mixed_point(ALICE, said),
+    }
     return [
         ("another's signature", encode({**fields, "s": opaque(BOB.sign("event", encode(fields)))})),
         (
             "a signature as another kind",
             encode({**fields, "s": opaque(ALICE.sign("topic", encode(fields)))}),
         ),
-        ("a signature with the group's order added", encode({**fields, "s": opaque(malleable)})),
         ("no signature", encode(fields)),
+        *((why, encode({**fields, "s": opaque(signature)})) for why, signature in edges.items()),
+        *((f"signed under {why}", _signed_by_nobody(key)) for why, key in EDGE_KEYS.items()),
     ]
+
+
+def _signed_by_nobody(key: bytes) -> bytes:
+    """The plain event under a key that nobody has, with a signature that fits without one."""
+    fields = _with(_fields(PLAIN.block), "a", peer_id_of(key))
+    for number in range(1000):
+        fields = _with(fields, "n", opaque(number.to_bytes(16)))
+        if fits(key, signed_bytes("event", encode(fields))):
+            return encode({**fields, "s": opaque(EMPTY)})
+    raise AssertionError("one in eight fits")
 
 
 def _bobs_pointer() -> dict[str, Any]:

@@ -49,7 +49,11 @@ class Identity:
 
     def sign(self, kind: str, body: bytes) -> bytes:
         """Sign a body as this kind of thing."""
-        return crypto_sign(signed_bytes(kind, body), self._secret_key)[:SIGNATURE_BYTES]
+        return self.sign_bytes(signed_bytes(kind, body))
+
+    def sign_bytes(self, said: bytes) -> bytes:
+        """Sign these very bytes: libp2p says what its own signatures cover."""
+        return crypto_sign(said, self._secret_key)[:SIGNATURE_BYTES]
 
     def __repr__(self) -> str:
         """Name the peer and never the seed: this ends up in logs."""
@@ -58,10 +62,15 @@ class Identity:
 
 def verify_signature(peer: PeerId, kind: str, body: bytes, signature: bytes) -> bool:
     """Whether this peer signed this body as this kind of thing."""
+    return has_signed(peer, signed_bytes(kind, body), signature)
+
+
+def has_signed(peer: PeerId, said: bytes, signature: bytes) -> bool:
+    """Whether this peer signed these very bytes."""
     if len(signature) != SIGNATURE_BYTES:
         return False
     try:
-        crypto_sign_open(signature + signed_bytes(kind, body), public_key_of(peer))
+        crypto_sign_open(signature + said, public_key_of(peer))
     except CryptoError:
         return False
     return True

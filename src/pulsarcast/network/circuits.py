@@ -16,13 +16,11 @@ from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar
 
 import trio
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from google.protobuf.message import Message
 
 from pulsarcast.model.errors import LocalError, Rejection, RemoteError
-from pulsarcast.model.identity import Identity
-from pulsarcast.model.ids import PeerId, check_peer_id, peer_text, public_key_of
+from pulsarcast.model.identity import Identity, has_signed
+from pulsarcast.model.ids import PeerId, check_peer_id, peer_text
 from pulsarcast.network.multiaddrs import address_bytes, relay_of
 from pulsarcast.network.streams import Stream
 from pulsarcast.wire.framing import write_frames
@@ -128,12 +126,11 @@ def binary_addresses(relay: PeerId, addresses: Iterable[str]) -> list[bytes]:
 def seal_voucher(identity: Identity, peer: PeerId, expire: int) -> bytes:
     """The relay's signed word that a peer has a reservation until a Unix time."""
     voucher = Voucher(relay=identity.peer_id, peer=peer, expiration=expire).SerializeToString()
-    key = Ed25519PrivateKey.from_private_bytes(identity.seed)
     return Envelope(
         public_key=identity.peer_id[_KEY_HASH_BYTES:],
         payload_type=_VOUCHER_TYPE,
         payload=voucher,
-        signature=key.sign(_signed(voucher)),
+        signature=identity.sign_bytes(_signed(voucher)),
     ).SerializeToString()
 
 
@@ -143,13 +140,8 @@ def check_voucher(data: bytes, relay: PeerId, peer: PeerId) -> int:
     RemoteError where the voucher is another's, or its relay did not sign it.
     """
     envelope = parse(Envelope, data)
-    try:
-        key = Ed25519PublicKey.from_public_bytes(public_key_of(relay))
-        key.verify(envelope.signature, _signed(envelope.payload))
-    except (InvalidSignature, ValueError):
-        raise RemoteError(
-            "a voucher that its relay did not sign", code=Rejection.BAD_SIGNATURE
-        ) from None
+    if not has_signed(relay, _signed(envelope.payload), envelope.signature):
+        raise RemoteError("a voucher that its relay did not sign", code=Rejection.BAD_SIGNATURE)
     voucher = parse(Voucher, envelope.payload)
     if (voucher.relay, voucher.peer, envelope.payload_type) != (relay, peer, _VOUCHER_TYPE):
         raise RemoteError("a voucher of another reservation", code=Rejection.BAD_SIGNATURE)

@@ -19,14 +19,13 @@ import hmac
 from hashlib import sha256
 from typing import Final
 
-from cryptography.exceptions import InvalidSignature, InvalidTag
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from pulsarcast.model.errors import Rejection, RemoteError
-from pulsarcast.model.identity import Identity
-from pulsarcast.model.ids import PeerId, check_peer_id, public_key_of
+from pulsarcast.model.identity import Identity, has_signed
+from pulsarcast.model.ids import PeerId, check_peer_id
 from pulsarcast.network.noise import TAG_BYTES, NoiseFraming, nonce_bytes
 
 PROTOCOL: Final = "/noise"
@@ -46,7 +45,7 @@ class StaticKey:
     def __init__(self, identity: Identity, pair: X25519PrivateKey | None = None) -> None:
         self.pair = X25519PrivateKey.generate() if pair is None else pair
         self.public = self.pair.public_key().public_bytes_raw()
-        signature = Ed25519PrivateKey.from_private_bytes(identity.seed).sign(_SIGNED + self.public)
+        signature = identity.sign_bytes(_SIGNED + self.public)
         key = identity.peer_id.removeprefix(_KEY_HASH)
         self.payload = _field(_PUBLIC_KEY_TAG, key) + _field(_SIGNATURE_TAG, signature)
         """Who we are, for the peer alone."""
@@ -200,14 +199,8 @@ def _who(payload: bytes, static: bytes) -> PeerId:
     """The peer whose key signed the static one."""
     fields = _fields(payload)
     peer = check_peer_id(_KEY_HASH + fields.get(_PUBLIC_KEY_TAG, b""))
-    signature = fields.get(_SIGNATURE_TAG, b"")
-    try:
-        key = Ed25519PublicKey.from_public_bytes(public_key_of(peer))
-        key.verify(signature, _SIGNED + static)
-    except (InvalidSignature, ValueError):
-        raise RemoteError(
-            "a handshake that its key did not sign", code=Rejection.BAD_HANDSHAKE
-        ) from None
+    if not has_signed(peer, _SIGNED + static, fields.get(_SIGNATURE_TAG, b"")):
+        raise RemoteError("a handshake that its key did not sign", code=Rejection.BAD_HANDSHAKE)
     return peer
 
 

@@ -1,11 +1,15 @@
+from itertools import count
+
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsarcast.model.errors import LocalError
-from pulsarcast.model.identity import Identity, verify_signature
+from pulsarcast.model.identity import Identity, has_signed, verify_signature
 from pulsarcast.model.ids import peer_id_of, public_key_of
 from tests.unit.model.samples import ALICE, BOB, identities
+from tests.vectors import edges
 
 
 def test_a_seed_gives_the_key_of_rfc_8032() -> None:
@@ -34,19 +38,30 @@ def test_a_signature_of_another_length_does_not_verify(length: int) -> None:
     assert not verify_signature(ALICE.peer_id, "event", b"", bytes(length))
 
 
-def test_a_key_of_small_order_signs_nothing() -> None:
-    # With the neutral element as key, a signature of the neutral element and zero would fit any
-    # message under a laxer rule than libsodium's.
-    neutral = (1).to_bytes(32, "little")
-    assert not verify_signature(peer_id_of(neutral), "event", b"any", neutral + bytes(32))
+@pytest.mark.parametrize("key", edges.KEYS.values(), ids=list(edges.KEYS))
+def test_a_key_of_small_order_or_in_another_encoding_signs_nothing(key: bytes) -> None:
+    """OpenSSL says that these are signed: nobody needs a private key for that."""
+    said = next(b"%d" % each for each in count() if edges.fits(key, b"%d" % each))
+    Ed25519PublicKey.from_public_bytes(key).verify(edges.EMPTY, said)
+    assert not has_signed(peer_id_of(key), said, edges.EMPTY)
+
+
+def test_a_signature_whose_point_is_neutral_does_not_verify() -> None:
+    signature = edges.with_neutral_point(ALICE, b"said")
+    Ed25519PublicKey.from_public_bytes(public_key_of(ALICE.peer_id)).verify(signature, b"said")
+    assert not has_signed(ALICE.peer_id, b"said", signature)
+
+
+def test_what_only_a_check_with_the_cofactor_takes_does_not_verify() -> None:
+    """A libsodium that begins to multiply by it would split the network."""
+    assert not has_signed(ALICE.peer_id, b"said", edges.with_mixed_point(ALICE, b"said"))
+    key, signature = edges.of_mixed_key(ALICE, b"said")
+    assert not has_signed(peer_id_of(key), b"said", signature)
 
 
 def test_a_signature_with_a_large_scalar_does_not_verify() -> None:
     # Adding the group's order to S gives a second signature under laxer rules.
-    order = (1 << 252) + 27742317777372353535851937790883648493
-    signature = ALICE.sign("event", b"body")
-    scalar = int.from_bytes(signature[32:], "little") + order
-    twisted = signature[:32] + scalar.to_bytes(32, "little")
+    twisted = edges.with_order_added(ALICE.sign("event", b"body"))
     assert not verify_signature(ALICE.peer_id, "event", b"body", twisted)
 
 

@@ -12,6 +12,7 @@ from pulsarcast.model.errors import RemoteError
 from pulsarcast.network.handshake import KEY_BYTES, Dialler, Listener, StaticKey
 from pulsarcast.network.noise import TAG_BYTES, NoiseFraming
 from tests.unit.network.hosts import ANN, BEN, STOCK
+from tests.vectors import edges
 
 LOW_ORDER = (
     bytes(32),
@@ -154,6 +155,20 @@ def test_who_does_not_prove_who_it_is_is_refused_on_either_side(lie: str) -> Non
     for meet in (dialled_by, dials):
         with pytest.raises(RemoteError):
             meet(with_payload(LIES[lie]))
+
+
+@pytest.mark.parametrize("key", edges.KEYS.values(), ids=list(edges.KEYS))
+def test_nobody_is_a_peer_whose_key_nobody_has(key: bytes) -> None:
+    """OpenSSL takes an empty signature of such a key for one of eight static keys."""
+    static = next(
+        each
+        for each in (StaticKey(STOCK) for _ in range(1000))
+        if edges.fits(key, b"noise-libp2p-static-key:" + each.public)
+    )
+    static.payload = PUBLIC_KEY[:6] + key + SIGNATURE[:2] + edges.EMPTY
+    for meet in (dialled_by, dials):
+        with pytest.raises(RemoteError, match="did not sign"):
+            meet(static)
 
 
 def test_a_payload_with_more_in_it_is_taken() -> None:
