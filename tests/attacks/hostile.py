@@ -19,7 +19,7 @@ from pulsarcast.model.events import (
 )
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import CID_PREFIX, PEER_ID_PREFIX, Cid, PeerId, cid_of
-from pulsarcast.model.listings import sign_listing, term_key
+from pulsarcast.model.listings import LISTING_BYTES_MAX, sign_listing, term_key
 from pulsarcast.model.pointers import sign_pointer
 from pulsarcast.model.reach import Reach
 from pulsarcast.model.subscriptions import sign_subscription
@@ -525,7 +525,7 @@ class Hostile:
         """A listing of a topic that need not be the signer's; or something else."""
         rng = self.rng
         if rng.random() < 0.2:
-            return self.block()
+            return self.block()[:LISTING_BYTES_MAX]
         who = self.who()
         settings = TopicSettings(
             description=rng.choice(("", "of a hostile", "w " * 200)),
@@ -535,7 +535,7 @@ class Hostile:
         topic = create_topic(who, "t", settings, created=created, meta=None)
         expires_us = CREATED_US + rng.choice((-1, 3600, 86_400, 3 * 86_400, 10**9)) * 10**6
         made = sign_listing(who, topic, expires_us)
-        return made.block if rng.random() < 0.9 else self.mutated(made.block)
+        return made.block if rng.random() < 0.9 else self.mutated(made.block)[:LISTING_BYTES_MAX]
 
     def block(self) -> bytes:
         chance = self.rng.random()

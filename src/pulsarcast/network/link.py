@@ -35,6 +35,7 @@ from pulsarcast.network.negotiation import (
 from pulsarcast.network.noise import NoiseFraming
 from pulsarcast.network.streams import Service, Services, Stream
 from pulsarcast.network.yamux import AWAY_NORMAL, AWAY_PROTOCOL_ERROR, Yamux, YamuxStream
+from pulsarcast.wire.codec import bytes_max_of
 from pulsarcast.wire.framing import FrameReader, write_frames
 from pulsarcast.wire.lanes import Lanes
 from pulsarcast.wire.parts import PART_BYTES, Joiner
@@ -116,8 +117,8 @@ class Link:
         self._mux = mux = Yamux(dialled)
         mux.on_open = self._meet
         mux.on_away = self._part
-        self._reader = FrameReader()
-        self._joiner = Joiner()
+        self._reader = FrameReader(bytes_max_of=bytes_max_of)
+        self._joiner = Joiner(bytes_max_of)
         self._frames: list[bytes] = []
         self._lanes = Lanes()
         self._moved_s = 0.0
@@ -275,15 +276,19 @@ class Link:
         self,
         receive: Callable[[list[bytes]], None],
         on_guest: Callable[[], None] | None = None,
+        first_bytes_max: int | None = None,
     ) -> None:
         """Read until the connection ends, whoever ends it, and close it.
 
         `receive` gets the frames of each read from the socket in one call; where only parts of them
         come, it gets none now and then. Raises RemoteError where the peer broke a rule; frames from
         before that are handed over first. `on_guest` is called where the peer does not speak our
-        protocol; without it, that ends the connection.
+        protocol; without it, that ends the connection. The first frame may have to be a small one,
+        and no part.
         """
         self._on_guest = on_guest
+        if first_bytes_max is not None:
+            self._reader.first_bytes_max = first_bytes_max
         failure: Exception | None = None
         try:
             async with trio.open_nursery() as nursery:

@@ -33,7 +33,7 @@ from pulsarcast.network.replacing import REPLACES, Replacing
 from pulsarcast.network.streams import Service, Stream
 from pulsarcast.protocol.messages import Contact
 from pulsarcast.wire.framing import write_frames
-from pulsarcast.wire.hello import Hello, decode_hello, encode_hello
+from pulsarcast.wire.hello import HELLO_BYTES_MAX, Hello, decode_hello, encode_hello
 from pulsarcast.wire.lanes import FREE_BYTES, FULL_BYTES, QUEUE_BYTES_MAX
 
 HELLO_S_MAX: Final = 25.0
@@ -418,7 +418,7 @@ class Neighbours:
             self._listener.gather()
 
         try:
-            await link.run(receive, self._guest_welcome(link, dialling))
+            await link.run(receive, self._guest_welcome(link, dialling), HELLO_BYTES_MAX)
         except RemoteError as error:
             connection.fault = f"the peer there broke a rule: {error}"
             self._listener.blamed(link.peer, error)

@@ -12,6 +12,8 @@ from msgspec import Struct
 
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.keys import Key
+from pulsarcast.model.listings import LISTING_BYTES_MAX
+from pulsarcast.model.pointers import POINTER_BYTES_MAX
 from pulsarcast.protocol.limits import (
     ADDRESS_BYTES_MAX,
     ADDRESSES_MAX,
@@ -130,6 +132,8 @@ FullKey: TypeAlias = Annotated[Key, BigEndian(KEY_BYTES)]
 """A key, or a xor of keys."""
 Block: TypeAlias = Annotated[bytes, Size(1, None)]
 """A descriptor's bytes, which the core judges later."""
+PointerBlock: TypeAlias = Annotated[bytes, Size(1, POINTER_BYTES_MAX)]
+ListingBlock: TypeAlias = Annotated[bytes, Size(1, LISTING_BYTES_MAX)]
 Blocks: TypeAlias = Annotated[tuple[Block, ...], Many(BLOCKS_MAX)]
 Cids: TypeAlias = Annotated[tuple[Cid, ...], Many(CIDS_MAX)]
 Path: TypeAlias = Annotated[tuple[PeerId, ...], Many(PATH_MAX)]

@@ -44,11 +44,13 @@ from pulsarcast.protocol.fields import (
     FullKey,
     Hops,
     Inside,
+    ListingBlock,
     Many,
     Newer,
     Number,
     Parts,
     Path,
+    PointerBlock,
     Reason,
     RequestId,
     Size,
@@ -449,7 +451,7 @@ class PointerFound(Struct, frozen=True):
     """The pointer that the sender keeps, one that clashes with it, and peers closer to the key."""
 
     request: Number
-    pointers: Annotated[tuple[Block, ...], Many(NAME_POINTERS_MAX)]
+    pointers: Annotated[tuple[PointerBlock, ...], Many(NAME_POINTERS_MAX)]
     contacts: Contacts
 
 
@@ -457,10 +459,10 @@ class StorePointer(Struct, frozen=True):
     """Ask a peer to keep a pointer unless it knows a newer one, and one that clashes with it."""
 
     request: Number
-    pointers: Annotated[tuple[Block, ...], Many(NAME_POINTERS_MAX, low=1)]
+    pointers: Annotated[tuple[PointerBlock, ...], Many(NAME_POINTERS_MAX, low=1)]
 
 
-Listings: TypeAlias = Annotated[tuple[Block, ...], Many(LISTINGS_MAX)]
+Listings: TypeAlias = Annotated[tuple[ListingBlock, ...], Many(LISTINGS_MAX)]
 
 
 class FindListings(Struct, frozen=True):

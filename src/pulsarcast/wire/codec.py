@@ -19,6 +19,7 @@ from pulsarcast.protocol.messages import Message
 from pulsarcast.protocol.sequencing import messages as talk
 from pulsarcast.wire import probes
 from pulsarcast.wire import pulsarcast_pb2 as pb
+from pulsarcast.wire.bounds import SMALL_BYTES, UNKNOWN_BYTES_MAX, Bounds, kind_of, measure
 from pulsarcast.wire.derive import Codec, derive
 from pulsarcast.wire.refusing import refusal
 
@@ -87,8 +88,12 @@ _NOT_DERIVED: Final[dict[str, Codec]] = {"probe_event": probes.CODEC}
 _PACK: Final[dict[type, Callable[[Any], pb.Frame]]] = {}
 _READ: Final[dict[str, Callable[[Any], Message]]] = {}
 _SIZE: Final[dict[type, Callable[[Any], int]]] = {}
+BOUNDS: Final[dict[int, Bounds]] = {}
+"""Of every kind, by the number of its field of Frame."""
 for _name, _kind in KINDS.items():
-    _PACK[_kind], _READ[_name], _SIZE[_kind] = _NOT_DERIVED.get(_name) or derive(_kind, _name)
+    _codec = _NOT_DERIVED.get(_name) or derive(_kind, _name)
+    _PACK[_kind], _READ[_name], _SIZE[_kind], _bounds = _codec
+    BOUNDS[pb.Frame.DESCRIPTOR.fields_by_name[_name].number] = _bounds
 
 
 def encode(message: Message) -> bytes:
@@ -111,8 +116,16 @@ def size_of(message: Message) -> int:
     return _SIZE[type(message)](message)
 
 
+def bytes_max_of(head: bytes | bytearray) -> int:
+    """How large a frame may be that begins like this."""
+    bounds = BOUNDS.get(kind_of(head))
+    return UNKNOWN_BYTES_MAX if bounds is None else bounds.bytes_max
+
+
 def decode(data: bytes) -> Message:
     """The message of one frame; raises RemoteError, and nothing else, if there is none."""
+    if len(data) > SMALL_BYTES:
+        _measure(data)
     frame = parse_frame(data)
     kind = frame.WhichOneof("message")
     if kind is None:
@@ -120,6 +133,16 @@ def decode(data: bytes) -> Message:
     if kind == "hello":
         raise refusal("a Hello where a message is due")
     return _READ[kind](getattr(frame, kind))
+
+
+def _measure(data: bytes) -> None:
+    """Refuse what is larger than its kind, or has more in it, before it is parsed."""
+    bytes_max = bytes_max_of(data)
+    if len(data) > bytes_max:
+        raise refusal(f"a frame of more than {bytes_max} bytes", Rejection.OVERSIZE)
+    bounds = BOUNDS.get(kind_of(data))
+    if bounds is not None:
+        measure(data, bounds.fields_max)
 
 
 def parse_frame(data: bytes) -> pb.Frame:

@@ -40,6 +40,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from pulsarcast.protocol.fields import BigEndian, Flat, Inside, Newer, Parts, Steps, Total, Unsent
 from pulsarcast.wire import pulsarcast_pb2 as pb
 from pulsarcast.wire import shapes
+from pulsarcast.wire.bounds import Bounds, bounds_of
 from pulsarcast.wire.shapes import NAMES, Field, Record, Row, Shape, indented
 
 _ROWS: Final[dict[type, type[Row]]] = {Steps: shapes.Ascending, Total: shapes.Summed}
@@ -54,6 +55,8 @@ class Codec(NamedTuple):
     """From the field of a frame."""
     size: Callable[[Any], int]
     """The bytes of its frame, counted without packing."""
+    bounds: Bounds
+    """What its frame may take."""
 
 
 def derive(kind: type, name: str) -> Codec:
@@ -61,7 +64,7 @@ def derive(kind: type, name: str) -> Codec:
     record = _record(kind, _frame_field(name).message_type)
     _compile(f"{record.title} packed", _pack_function(record, name))
     _compile(f"{record.title} sized", _size_function(record, name))
-    return Codec(NAMES["pack"], NAMES[f"_read_{record.title}"], NAMES["size"])
+    return Codec(NAMES["pack"], NAMES[f"_read_{record.title}"], NAMES["size"], bounds_of(record))
 
 
 def source_of(kind: type, name: str) -> str:

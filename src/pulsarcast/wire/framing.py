@@ -4,11 +4,12 @@ docs/spec/wire.md. All frames that wait for one peer leave in one write: a strea
 carries a twentieth of what coalesced ones do.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from pulsarcast.model.errors import LocalError, Rejection, RemoteError
 from pulsarcast.protocol.limits import FRAME_BYTES_MAX
+from pulsarcast.wire.bounds import HEAD_BYTES
 from pulsarcast.wire.refusing import refusal
 
 _CONTINUES: Final = 0x80
@@ -41,10 +42,18 @@ class FrameReader:
     """Cuts what arrives on one stream into frames.
 
     A byte is copied at most three times, however a frame was split: bytes are not read again
-    before their frame is whole.
+    before their frame is whole. Of a frame that is not whole the reader asks `bytes_max_of`, with
+    its first bytes, how large it may be.
     """
 
-    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        bytes_max_of: Callable[[bytes], int] | None = None,
+    ) -> None:
+        self.first_bytes_max = frame_bytes_max
+        """Bounds the first frame, which may have to be a small one."""
+        self._bytes_max_of = bytes_max_of
         self._frame_bytes_max = frame_bytes_max
         self._length_bytes_max = max(1, (frame_bytes_max.bit_length() + 6) // 7)
         self._held = bytearray()
@@ -75,12 +84,30 @@ class FrameReader:
                 raise self._too_large()
             after = body + size
             if body == start or after > end:
-                held += data[start:]
-                self._needed = after - start
+                self._hold(data, start, body, size)
                 break
             frames.append(data[body:after])
             start = after
+        if frames and self.first_bytes_max < self._frame_bytes_max:
+            if len(frames[0]) > self.first_bytes_max:
+                raise self._too_large(self.first_bytes_max)
+            if frames[0][:1] == b"\0":
+                raise refusal("a part of a frame where the first one is due")
+            self.first_bytes_max = self._frame_bytes_max
         return frames
+
+    def _hold(self, data: bytes, start: int, body: int, size: int) -> None:
+        """Keep a frame that is not whole, if it may be as large as it says."""
+        self._held += data[start:]
+        self._needed = body + size - start
+        if size > self.first_bytes_max:
+            raise self._too_large(self.first_bytes_max)
+        if size > HEAD_BYTES and self._bytes_max_of is not None:
+            head = data[body : body + HEAD_BYTES]
+            if len(head) < HEAD_BYTES:
+                self._needed = body + HEAD_BYTES - start
+            elif size > (bytes_max := self._bytes_max_of(head)):
+                raise self._too_large(bytes_max)
 
     @property
     def pending_bytes(self) -> int:
@@ -104,5 +131,6 @@ class FrameReader:
             raise self._too_large()
         return start, 0
 
-    def _too_large(self) -> RemoteError:
-        return refusal(f"a frame of more than {self._frame_bytes_max} bytes", Rejection.OVERSIZE)
+    def _too_large(self, bytes_max: int | None = None) -> RemoteError:
+        bytes_max = bytes_max or self._frame_bytes_max
+        return refusal(f"a frame of more than {bytes_max} bytes", Rejection.OVERSIZE)

@@ -3,7 +3,7 @@
 docs/spec/wire.md. Only the driver sees it; the core learns of a peer once the two have agreed.
 """
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Struct
 
@@ -37,6 +37,8 @@ class Hello(Struct, frozen=True):
 
 
 _CODEC = derive(Hello, "hello")
+HELLO_BYTES_MAX: Final = _CODEC.bounds.bytes_max
+"""Bounds the first frame of a stream: a peer that has not said Hello fills no more."""
 
 
 def encode_hello(hello: Hello) -> bytes:

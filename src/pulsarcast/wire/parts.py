@@ -4,6 +4,7 @@ docs/spec/wire.md, Parts. A part is a frame that begins with a zero byte, as no 
 message does. The byte behind it says which frame the part belongs to, and whether it is the last.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from pulsarcast.model.errors import Rejection
@@ -47,9 +48,13 @@ class Cut:
 
 
 class Joiner:
-    """Puts the parts that arrive on one stream together."""
+    """Puts the parts that arrive on one stream together.
 
-    def __init__(self) -> None:
+    `bytes_max_of` says how large a frame may be, from its first bytes.
+    """
+
+    def __init__(self, bytes_max_of: Callable[[bytearray], int] | None = None) -> None:
+        self._bytes_max_of = bytes_max_of
         self._held: dict[int, bytearray] = {}
         self.held_bytes = 0
         """What is held of frames that are not whole yet."""
@@ -84,6 +89,8 @@ class Joiner:
         if self.held_bytes > FRAME_BYTES_MAX:
             raise refusal("more in parts than one frame may hold", Rejection.OVERSIZE)
         held += memoryview(part)[_HEADER_BYTES:]
+        if self._bytes_max_of is not None and len(held) > self._bytes_max_of(held):
+            raise refusal("more in parts than its kind may hold", Rejection.OVERSIZE)
         if part[1] & _LAST:
             del self._held[number]
             self.held_bytes -= len(held)

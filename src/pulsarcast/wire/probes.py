@@ -86,4 +86,4 @@ def _size(message: ProbeEvent) -> int:
 
 
 _derived = derive(_Probe, "probe_event")
-CODEC = Codec(_pack, _read, _size)
+CODEC = Codec(_pack, _read, _size, _derived.bounds)

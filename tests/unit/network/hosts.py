@@ -12,6 +12,8 @@ from pulsarcast.network.link import Link
 from pulsarcast.network.yamux import Yamux, YamuxStream
 
 LOOPBACK = "/ip4/127.0.0.1/tcp/0"
+RANGE = b"\x62"
+"""How a frame begins that may be as large as frames get: a Range. Links look no further."""
 ANN, BEN, STOCK = (Identity(bytes((octet,)) * 32) for octet in b"abs")
 
 

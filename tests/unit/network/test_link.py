@@ -11,7 +11,7 @@ from pulsarcast.network import link as link_module
 from pulsarcast.network.link import PROTOCOL, Link
 from pulsarcast.network.yamux import FIN, GO_AWAY, RST, WINDOW_BYTES, WINDOW_UPDATE, YamuxStream
 from pulsarcast.wire.framing import write_frames
-from tests.unit.network.hosts import ANN, BEN, Inbox, Rogue, linked
+from tests.unit.network.hosts import ANN, BEN, RANGE, Inbox, Rogue, linked
 
 GREETING = write_frames((b"/multistream/1.0.0\n", PROTOCOL.encode() + b"\n"))
 MEGABYTE = 1024 * 1024
@@ -111,7 +111,7 @@ def test_one_call_per_read() -> None:
 
 def test_large_frames_both_ways_at_once() -> None:
     async def play(one: Link, other: Link) -> None:
-        frames = [bytes((10 + number,)) * MEGABYTE for number in range(4)]
+        frames = [RANGE + bytes((10 + number,)) * MEGABYTE for number in range(4)]
         here, there = Inbox(), Inbox()
         for end in (one, other):
             end._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
@@ -134,7 +134,7 @@ def test_a_reader_that_stalls_for_more_than_five_seconds_loses_nothing() -> None
     async def play(one: Link, other: Link) -> None:
         one._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
         other._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
-        frames = [struct.pack("<I", 10 + number) * 16_000 for number in range(40)]
+        frames = [RANGE + struct.pack("<I", 10 + number) * 16_000 for number in range(40)]
         assert sum(map(len, frames)) > 2 * MEGABYTE
         here, there = Inbox(), Inbox()
         async with trio.open_nursery() as nursery:
@@ -428,7 +428,7 @@ def test_a_full_window_waits_in_the_stream_and_not_in_the_kernel() -> None:
 
 def test_control_waits_for_no_more_than_a_part_or_two_of_payload() -> None:
     async def play(one: Link, other: Link) -> None:
-        film = [bytes((10 + number,)) * MEGABYTE for number in range(4)]
+        film = [RANGE + bytes((10 + number,)) * MEGABYTE for number in range(4)]
         inbox = Inbox()
         for each in film:
             one.send_payload(write_frames([each]), lambda: "film")
@@ -454,7 +454,9 @@ def test_a_link_that_finishes_sends_what_waits_in_its_lanes() -> None:
         inbox = Inbox()
         other.may_finish = True
         for number in range(3):
-            one.send_payload(write_frames([bytes((10 + number,)) * MEGABYTE]), lambda: "topic")
+            one.send_payload(
+                write_frames([RANGE + bytes((10 + number,)) * MEGABYTE]), lambda: "topic"
+            )
         one.finish()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(one.run, Inbox().receive)

@@ -20,6 +20,7 @@ from pulsarcast.protocol.messages import Contact, Peers
 from pulsarcast.wire.framing import write_frames
 from pulsarcast.wire.hello import Hello, encode_hello
 from pulsarcast.wire.lanes import FULL_BYTES, QUEUE_BYTES_MAX
+from tests.unit.network.hosts import RANGE
 
 
 class Ear:
@@ -337,7 +338,7 @@ def test_a_link_that_was_full_is_free_once_the_peer_has_read() -> None:
             two.neighbours.meet(one.peer)
             await until(lambda: one.ear.story == ["up"])
             for _ in range(FULL_BYTES // 100_000 + 1):
-                one.neighbours.send(two.peer, write_frames([b"x" * 100_000]))
+                one.neighbours.send(two.peer, write_frames([RANGE + b"x" * 100_000]))
             assert one.ear.story == ["up", "full"]
             one.neighbours.flush()
             await until(lambda: one.ear.story == ["up", "full", "free"])
@@ -376,7 +377,7 @@ def test_the_parts_of_a_large_frame_show_that_the_peer_is_alive() -> None:
             await trio.sleep(MOVING_S)
             link = one.neighbours.link_to(two.peer)
             assert link is not None
-            link.send(write_frames([bytes((9,)) * 3_000_000])[:-1])
+            link.send(write_frames([RANGE + bytes(3_000_000)])[:-1])
             link.flush()
             await until(lambda: two.ear.moved)
             assert two.ear.heard == []

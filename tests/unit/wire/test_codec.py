@@ -377,7 +377,7 @@ def test_a_frame_that_is_too_large_is_neither_made_nor_taken() -> None:
         encode(EventMessage(block, 1))
     with pytest.raises(RemoteError, match="a frame of more than"):
         decode(pb.Frame(event=pb.Event(block=block)).SerializeToString())
-    largest = EventMessage(bytes(FRAME_BYTES_MAX - 10), 0)
+    largest = StoreBlocks(0, (bytes(FRAME_BYTES_MAX - 10),))
     assert len(encode(largest)) == FRAME_BYTES_MAX
     assert decode(encode(largest)) == largest
 
