@@ -9,10 +9,12 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from pulsarcast.model.ids import Cid, peer_key
+from pulsarcast.model.ids import Cid, cid_key, cid_of, peer_key
 from pulsarcast.model.keys import KEY_BITS, Key, bucket_of
 from pulsarcast.protocol.dht.lookup import Lookup
+from pulsarcast.protocol.inputs import FetchBlock
 from pulsarcast.protocol.messages import FindPeers
+from pulsarcast.protocol.store import LoadKeys
 from pulsarcast.simulation import world as world_module
 from pulsarcast.simulation.applications import settings_for
 from pulsarcast.simulation.links import Constant
@@ -20,13 +22,15 @@ from pulsarcast.simulation.options import Options, load
 from pulsarcast.simulation.results import Result
 from pulsarcast.simulation.run import Run
 from pulsarcast.simulation.scenario import run_scenario
+from pulsarcast.simulation.scenario_tree import begin_settled
 from pulsarcast.simulation.settled import tables
 from pulsarcast.simulation.world import World
 
 NODES = 200
 SUBSCRIBERS = 80
 REPLICAS = 3
-IDLE_S = 150.0
+FEW, HALF = 100, 50
+IDLE_S = 120.0
 
 Tables = Callable[[Sequence[Key], int, Random], list[list[int]]]
 
@@ -163,23 +167,23 @@ def test_a_tree_carries_events_as_one_that_was_joined_does() -> None:
 
 def play_idle(*, settled: bool) -> dict[str, float]:
     """What a node sends in a second, by kind, once heartbeats have become rare."""
-    options: Options = msgspec.structs.replace(load("tree"), nodes=NODES)
+    options: Options = msgspec.structs.replace(load("tree"), nodes=FEW)
     run, joined = Run(options), list[bool]()
     if settled:
-        run.join_settled(NODES)
+        run.join_settled(FEW)
     else:
-        run.join(NODES)
-    members = run.world.stream("workload").sample(range(NODES), SUBSCRIBERS)
+        run.join(FEW)
+    members = run.world.stream("workload").sample(range(FEW), HALF)
     topic = create(run, members[0])
     for index in members:
         run.applications.subscribe(index, topic, joined.append)
         run.world.run(run.world.now + 0.02)
-    assert run.world.run_until(lambda: len(joined) == SUBSCRIBERS, run.world.now + 60)
-    run.world.run(run.world.now + 200.0)
+    assert run.world.run_until(lambda: len(joined) == HALF, run.world.now + 60)
+    run.world.run(run.world.now + 180.0)
     before = dict(run.world.messages)
     run.world.run(run.world.now + IDLE_S)
     sent = {kind: count - before.get(kind, 0) for kind, count in run.world.messages.items()}
-    return {kind: count / IDLE_S / NODES for kind, count in sent.items() if count}
+    return {kind: count / IDLE_S / FEW for kind, count in sent.items() if count}
 
 
 def create(run: Run, author: int) -> Cid:
@@ -200,15 +204,41 @@ def test_an_idle_node_sends_what_it_sends_where_all_have_joined() -> None:
     assert set(ours) - set(theirs) <= {"Peers"}
 
 
+def test_no_peer_is_asked_for_a_topic_that_is_older_than_the_world() -> None:
+    options: Options = msgspec.structs.replace(load("tree"), nodes=NODES)
+    run = Run(options)
+    run.fleet.add_down(NODES)
+    topic = begin_settled(run, 7, list(range(SUBSCRIBERS)))
+    assert topic is not None
+    assert run.world.messages.get("FindBlock", 0) == 0
+    assert run.world.messages["Join"] < 10 * SUBSCRIBERS
+    key = cid_key(topic)
+    closest = sorted(range(NODES), key=lambda index: peer_key(run.world.peer(index)) ^ key)
+    assert all(run.world.store(index).answer(LoadKeys(key, key, 1)).cids for index in closest[:3])  # type: ignore[union-attr]
+
+
+def test_messages_take_time_again_after_an_instant() -> None:
+    world = settled_world()
+    with world.instantly():
+        world.command(0, lambda call: FetchBlock(call, cid_of(b"")), None)
+        world.run(0.001)
+    said = world.messages["FindBlock"]
+    assert said == world.messages["BlockFound"] > 0, "questions and answers, in no time"
+    world.command(0, lambda call: FetchBlock(call, cid_of(b"")), None)
+    world.run(0.04)
+    assert world.messages["FindBlock"] > said
+    assert world.messages["BlockFound"] == said, "the questions are on their way"
+    world.run(5.0)
+    assert world.messages["BlockFound"] == world.messages["FindBlock"]
+
+
 def test_a_settled_world_lives_on() -> None:
     options: Options = msgspec.structs.replace(load("tree"), nodes=NODES)
     run, rng = Run(options), Random(1)
-    run.join_settled(NODES)
     answered: list[object] = []
-    topic = create(run, 0)
-    for index in range(0, NODES, 3):
-        run.applications.subscribe(index, topic)
-        run.world.run(run.world.now + 0.02)
+    run.fleet.add_down(NODES)
+    topic = begin_settled(run, 0, list(range(0, NODES, 3)))
+    assert topic is not None
     run.world.run(run.world.now + 10.0)
     for index in rng.sample(range(1, NODES), NODES // 10):
         run.fleet.kill(index, down_s=rng.uniform(5.0, 40.0))

@@ -36,6 +36,9 @@ CID_BYTES = len(CID_PREFIX) + 32
 # an event's name while it travels. More would only be memory.
 _PEERS_KNOWN = 1 << 14
 _CIDS_KNOWN = 1 << 12
+# Each is needed for every contact of every lookup, and a hash costs more than the rest of a look at
+# one. A simulated network has as many peers; a quarter of a kilobyte each, where they are met.
+_KEYS_KNOWN = 1 << 17
 
 
 def cid_of(block: bytes) -> Cid:
@@ -106,7 +109,7 @@ def shared_numbering(topic: Cid) -> PeerId:
     return PeerId(PEER_ID_PREFIX + sha256(b"pulsarcast/order/1" + topic).digest())
 
 
-@lru_cache(maxsize=_PEERS_KNOWN)
+@lru_cache(maxsize=_KEYS_KNOWN)
 def peer_key(peer: PeerId) -> Key:
     """A peer's key."""
     return key_of(peer)

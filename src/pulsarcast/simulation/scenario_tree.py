@@ -32,18 +32,18 @@ def run_tree(options: Options, *, progress: Progress = no_progress) -> Result:
         run.join(nodes)
     author = rng.randrange(nodes)
     members = rng.sample(range(nodes), subscribers)
-    made = _begin_settled if options.settled else _begin
+    made = begin_settled if options.settled else begin
     topic = made(run, author, members)
     if topic is None:
         return run.result()
     run.settle()
-    _publish(run, topic, members, events)
+    publish(run, topic, members, events)
     run.expected_due = events * subscribers
     run.settle()
     return run.result()
 
 
-def _begin(run: Run, author: int, members: list[int]) -> Cid | None:
+def begin(run: Run, author: int, members: list[int]) -> Cid | None:
     """Create the topic and let its members subscribe, one after the other."""
     topic = _create(run, author)
     if topic is not None:
@@ -51,7 +51,7 @@ def _begin(run: Run, author: int, members: list[int]) -> Cid | None:
     return topic
 
 
-def _begin_settled(run: Run, author: int, members: list[int]) -> Cid | None:
+def begin_settled(run: Run, author: int, members: list[int]) -> Cid | None:
     """Let the topic be older than the world: all know it, and subscribe before any time passes."""
     world = run.world
     with world.instantly():
@@ -95,7 +95,7 @@ def _subscribe(run: Run, topic: Cid, members: list[int], gap_s: float) -> None:
         run.observer.findings.add("stuck", f"{len(joined)} of {len(members)} subscribed")
 
 
-def _publish(run: Run, topic: Cid, members: list[int], events: int) -> None:
+def publish(run: Run, topic: Cid, members: list[int], events: int) -> None:
     """Let random members publish, and wait until all events are replicated."""
     world, rng = run.world, run.world.stream("workload")
     run.measure_from_here()

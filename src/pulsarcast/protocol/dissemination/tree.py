@@ -394,9 +394,8 @@ class DisseminationTree:
 
     def watched(self) -> Iterable[PeerId]:
         """The parent, the children, and the peer that the node asks for a place."""
-        yield from self.links
-        if self.search.walk.target is not None:
-            yield self.search.walk.target
+        target = self.search.walk.target
+        return self.links if target is None else (*self.links, target)
 
     def fell_silent(self, peer: PeerId) -> None:
         """A neighbour gets no events while it is silent; the node looks for another parent.
