@@ -159,12 +159,13 @@ class Run:
     def settle(self) -> None:
         """Let time pass until everything is delivered and every topic has its one tree."""
         deadline_s = self.world.now + self.options.settle_s_max
-        self.settled = self.world.run_until(self._is_settled, deadline_s, SETTLE_CHECK_S)
+        self.settled = self.world.run_until(self.is_settled, deadline_s, SETTLE_CHECK_S)
         self.world.run(self.world.now + TAIL_S)
         # Trees go on moving a little: one that is being left just now is no finding yet.
-        self.world.run_until(self._is_settled, deadline_s, 1.0)
+        self.world.run_until(self.is_settled, deadline_s, 1.0)
 
-    def _is_settled(self) -> bool:
+    def is_settled(self) -> bool:
+        """Whether everything is delivered and every topic has its one tree."""
         if open_starts(self.observer, self.fleet.living()):
             return False
         return complete(self.observer, self.world.now) and not self._tree_findings()[0]

@@ -95,7 +95,9 @@ def _subscribe(run: Run, topic: Cid, members: list[int], gap_s: float) -> None:
         run.observer.findings.add("stuck", f"{len(joined)} of {len(members)} subscribed")
 
 
-def publish(run: Run, topic: Cid, members: list[int], events: int) -> None:
+def publish(
+    run: Run, topic: Cid, members: list[int], events: int, gap_s: float = EVENT_GAP_S
+) -> None:
     """Let random members publish, and wait until all events are replicated."""
     world, rng = run.world, run.world.stream("workload")
     run.measure_from_here()
@@ -108,7 +110,7 @@ def publish(run: Run, topic: Cid, members: list[int], events: int) -> None:
             injection=str(number),
             then=answered.append,
         )
-        world.run(world.now + EVENT_GAP_S)
+        world.run(world.now + gap_s)
         run.progress("events", number + 1, events)
     if not world.run_until(lambda: len(answered) == events, world.now + EVENTS_S_MAX):
         run.observer.findings.add("stuck", f"{len(answered)} of {events} events answered")
