@@ -442,7 +442,7 @@ def test_numbers_with_holes_do_not_make_us_say_what_nobody_may_say() -> None:
     frontier.adopt(MarkState(MALLORY.peer_id, EPOCH, 0, 0, None, tuple(range(2, 140_002, 2))))
     effects: list[Effect] = []
     solo.node.turn.effects = effects
-    solo.topic(OPEN.cid).sharing.compare(ALICE.peer_id)
+    solo.topic(OPEN.cid).work.sharing.compare(ALICE.peer_id)
     messages = [effect.message for effect in effects if isinstance(effect, Send)]
     assert messages
     for message in messages:

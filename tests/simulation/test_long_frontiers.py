@@ -1,6 +1,7 @@
 """Versions that name more marks than they hold: members look for those that they need."""
 
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from pulsarcast.protocol.inputs import Now, Publish, Walk
 from pulsarcast.protocol.messages import EventMessage, StoreBlocks
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import PutBlock
+from pulsarcast.protocol.topic.flushing import Flushing
 from pulsarcast.simulation.checkers.coverage import check_coverage
 from pulsarcast.simulation.observer import Observer
 from tests.support.lab import Lab
@@ -144,18 +146,29 @@ def test_a_long_flush_is_carried_out_by_all_and_by_those_who_come_later(
     assert [event.cid for event in lab.log(5, topic)] == [after]
     said = [mark for each in lab.records(trace.TopicVersion, 5) for mark in each.flushed]
     assert len(said) == len(PUBLISHERS)
-    assert lab.world.node(5).topics[topic].flushing.forget() == [], "nothing is due"
+    assert lab.world.node(5).topics[topic].work.flushing.forget() == [], "nothing is due"
     assert_nothing_lost(lab)
 
 
-def test_a_flush_goes_on_after_a_restart() -> None:
+def without(monkeypatch: pytest.MonkeyPatch, method: str, lab: Lab, *indexes: int) -> None:
+    """Some nodes do nothing of a method of flushing, until they start again."""
+    usual, turns = getattr(Flushing, method), [lab.world.node(each).turn for each in indexes]
+
+    def maybe(flushing: Flushing, *given: Any) -> None:
+        if flushing._turn not in turns:
+            usual(flushing, *given)
+
+    monkeypatch.setattr(Flushing, method, maybe)
+
+
+def test_a_flush_goes_on_after_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
     order = DeliveryOrder.PER_PUBLISHER
     lab, topic, _ = an_open_topic(order)
     node = lab.world.node(4)
-    node.topics[topic].flushing._read = lambda *_: None  # type: ignore[method-assign]
+    without(monkeypatch, "_read", lab, 4)
     lab.update(AUTHOR, topic, TopicSettings(open=True, order=order), flush=True)
     lab.run(30.0)
-    assert node.topics[topic].flushing.forget()
+    assert node.topics[topic].work.flushing.forget()
     assert len(lab.log(4, topic)) == 2 * len(PUBLISHERS)
     lab.world.kill(4)
     lab.world.restart(4)
@@ -164,20 +177,18 @@ def test_a_flush_goes_on_after_a_restart() -> None:
     lab.world.kill(4)
     lab.world.restart(4)
     lab.run(1.0)
-    assert lab.world.node(4).topics[topic].flushing.forget() == [], "it is done"
+    assert lab.world.node(4).topics[topic].work.flushing.forget() == [], "it is done"
 
 
 @pytest.mark.parametrize("parameters", [SMALL, IN_PARTS], ids=["at once", "in parts"])
 @pytest.mark.parametrize("from_start", [False, True], ids=["from now", "from the start"])
 def test_who_knows_of_a_long_flush_begins_behind_it(
-    parameters: Parameters, from_start: bool
+    parameters: Parameters, from_start: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order = DeliveryOrder.PER_PUBLISHER
     lab, topic, events = an_open_topic(order, parameters=parameters)
-    for index in (AUTHOR, *PUBLISHERS):
-        # None of those that it can begin at has flushed anything.
-        flushing = lab.world.node(index).topics[topic].flushing
-        flushing.want = lambda *_: None  # type: ignore[method-assign]
+    # None of those that it can begin at has flushed anything.
+    without(monkeypatch, "want", lab, AUTHOR, *PUBLISHERS)
     lab.update(AUTHOR, topic, TopicSettings(open=True, order=order), flush=True)
     know_the_newest(lab, LATE, events[0])
     lab.subscribe([LATE], topic, from_start=from_start)

@@ -34,6 +34,7 @@ from pulsarcast.protocol.store import Answer, PutBlock, Write
 from pulsarcast.protocol.topic.followed import FollowedTopics
 from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.protocol.topic.versions import Versions
+from pulsarcast.protocol.topic.work import AtWork
 from pulsarcast.protocol.turn import Turn
 from tests.support.people import ALICE, CREATED_US
 from tests.support.reach import reachability_of
@@ -143,7 +144,8 @@ class Core:
         self.owner = Owner()
         node = cast("Any", self.owner)
         self.quiet = QuietTopics(self.context)
-        self.followed = FollowedTopics({}, self.quiet)
+        self.at_work = AtWork(self.turn)
+        self.followed = FollowedTopics({}, self.quiet, self.at_work)
         self.outside = OutsidePublishing(self.context, self.dht)
         self.numberings = Numberings(self.context)
         self.fencing = EpochFencing(self.context, self.numberings, self.outside)
@@ -178,9 +180,8 @@ class Core:
         """A topic that the node follows, whose owner is a fake."""
         owner = cast("Any", self.owner)
         versions = Versions(first)
-        topic = Topic(
-            versions, self.context, self.dht, self.quiet, owner, self.fencing, subscribed=True
-        )
+        of_node = (self.context, self.dht, self.quiet, owner, self.fencing, self.at_work)
+        topic = Topic(versions, *of_node, subscribed=True)
         self.followed.members[topic.id] = topic
         self.descriptors.follow(versions)
         return topic

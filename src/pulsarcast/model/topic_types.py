@@ -69,6 +69,11 @@ class Retention(msgspec.Struct, frozen=True):
     count: int | None = None
     bytes: int | None = None
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a bound."""
+        return (self.age_s, self.count, self.bytes) != (None, None, None)
+
 
 class AttributeRule(msgspec.Struct, frozen=True):
     """One attribute that events of a topic may carry, for use in filters (docs/spec/filters.md)."""

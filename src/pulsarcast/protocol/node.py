@@ -143,6 +143,7 @@ from pulsarcast.protocol.sequencing.registry import SequencerRegistry
 from pulsarcast.protocol.store import RESTORED, DropState
 from pulsarcast.protocol.topic.followed import FollowedTopics
 from pulsarcast.protocol.topic.topic import Topic
+from pulsarcast.protocol.topic.work import AtWork
 from pulsarcast.protocol.turn import Turn
 
 RECENT_MAX = 1024
@@ -172,7 +173,7 @@ class Node:
         self.dht = Kademlia(context, self)
         by_content: dict[Cid, ContentTopic] = {}
         self.quiet = context.part(QuietTopics)(context)
-        self.followed = context.part(FollowedTopics)(by_content, self.quiet)
+        self.followed = context.part(FollowedTopics)(by_content, self.quiet, AtWork(self.turn))
         self.topics = self.followed.members
         self.outside = OutsidePublishing(context, self.dht)
         self.numberings = Numberings(context)
@@ -343,7 +344,7 @@ class Node:
                 event = self.decode(block)
                 topic = self.topics.get(event.topic)
                 if topic is not None and hops:
-                    topic.flow.took_from(sender, size_of(block))
+                    topic.work.flow.took_from(sender, size_of(block))
                 self._check_parents(event)
                 if topic is not None:
                     topic.receive_live(event, sender, hops, certificate)
@@ -381,13 +382,13 @@ class Node:
             case FetchRange():
                 topic = self.topics.get(message.topic)
                 if topic is not None:
-                    topic.sharing.serve(sender, message)
+                    topic.work.sharing.serve(sender, message)
                 else:
                     self.outside.serve(sender, message)
             case Range():
                 topic = self.topics.get(message.topic)
                 if not self.walks.receive_range(sender, message) and topic is not None:
-                    topic.recovery.receive(sender, message)
+                    topic.work.recovery.receive(sender, message)
             case Join():
                 self.joiners.receive_join(sender, message)
             case JoinAccepted() | JoinReferred() | JoinRefused():
@@ -442,7 +443,7 @@ class Node:
             return
         match message:
             case Credit():
-                topic.flow.receive(sender, message)
+                topic.work.flow.receive(sender, message)
             case Status():
                 topic.heartbeat.receive(sender, message)
             case Leave():
@@ -475,8 +476,8 @@ class Node:
 
     def _freed(self, peer: PeerId) -> None:
         self.turn.freed(peer)
-        for topic in list(self.topics.values()):
-            topic.flow.freed(peer)
+        for topic in self.followed.at_work:
+            topic.freed(peer)
 
     def _lost(self, peer: PeerId) -> None:
         self.turn.full.pop(peer, None)

@@ -171,7 +171,8 @@ class Following:
     def _build(
         self, versions: Versions, reasons: FollowReason, resumed: Resumed | None = None
     ) -> Topic:
-        of_node = (self.context, self.dht, self.followed.quiet, self, self.handing_in.fencing)
+        quiet, at_work = self.followed.quiet, self.followed.at_work
+        of_node = (self.context, self.dht, quiet, self, self.handing_in.fencing, at_work)
         is_wanted = bool(reasons & READ)
         topic = self.context.part(Topic)(versions, *of_node, subscribed=is_wanted, resumed=resumed)
         self.topics[topic.id] = topic
@@ -184,7 +185,7 @@ class Following:
         topic = self._build(versions, life.reasons)
         self.handing_in.follow(topic.id)
         if FollowReason.KEEPER in why:
-            topic.comparing.lacks_start = True
+            topic.state.lacks_start = True
         topic.open(from_start=from_start or FollowReason.META in why)
         self.owner.opened(topic)
         return topic
@@ -218,7 +219,7 @@ class Following:
         life = self.followed.life(topic.id)
         if life.stage is Stage.JOINING:
             life.subscribing = None
-            topic.comparing.lacks_start = False
+            topic.state.lacks_start = False
             topic.log.subscribed = True
             return
         if topic.must_begin_anew(from_start) or (
@@ -465,10 +466,10 @@ class Following:
         self.descriptors.unfollow(topic.id)
         self.owner.left(topic.id)
         # A later subscription must not take an event for one that was delivered in this one.
-        forgotten = topic.requests.forget() + topic.handovers.forget()
+        forgotten = topic.requests.forget() + topic.work.handovers.forget()
         if topic.barrier is not None:
             forgotten += topic.barrier.forget()
-        forgotten += topic.loader.forget() + topic.flushing.forget()
+        forgotten += topic.work.loader.forget() + topic.work.flushing.forget()
         marks = sorted(mark for mark in topic.frontier if mark.publisher == self.turn.me)
         self._forget_later(topic.id, topic.versions.first.root_peer, marks, forgotten)
 

@@ -237,7 +237,7 @@ class Walk:
             self._marks.find(indexes, source, partial(self._flushes_found, source))
         if not self._flushes.get(source, True):
             return True
-        has_retention = _has_retention(self._versions.current)
+        has_retention = self._versions.current.retention.is_limited
         if not has_retention or not self.fetching.must_ask_retired(source):
             return False
         self.fetching.ask_retired(source)
@@ -255,7 +255,7 @@ class Walk:
             else (self.fetching.retired.get(source, 0),)
         )
         is_retired = number <= max(known, default=0)
-        if is_retired and _has_retention(self._versions.current):
+        if is_retired and self._versions.current.retention.is_limited:
             return Missing.RETENTION
         return Missing.NOT_FOUND
 
@@ -319,8 +319,3 @@ def links_of(event: EventDescriptor) -> Links:
     """What an event says about its place."""
     numbering = (event.numbered_by, event.sequence.epoch)
     return Links(event.cid, numbering, event.sequence.number, event.parents, event.request.created)
-
-
-def _has_retention(version: TopicDescriptor) -> bool:
-    retention = version.retention
-    return (retention.age_s, retention.count, retention.bytes) != (None, None, None)

@@ -179,7 +179,7 @@ class EpochFencing:
             peers = [peer for peer in known if peer != self.turn.me][:ASKED_MAX]
             fenced.asked_count, fenced.unanswered = len(peers), dict.fromkeys(peers)
             for peer in peers:
-                topic.sharing.ask_about(peer, self.turn.me, saved.epoch)
+                topic.work.sharing.ask_about(peer, self.turn.me, saved.epoch)
         self._decide_after(cid, fenced, 2 * self.parameters.rpc_timeout_s)
         self._decide(cid, fenced, timed_out=False)
 
@@ -289,7 +289,7 @@ class EpochFencing:
         """A new parent holds the same numbers: ask whether it holds the same events."""
         own = self.numberings.last_of(topic.id)
         if own is not None and self.numberings.is_used_since_start(topic.id, own[0]):
-            topic.sharing.ask_about(parent, self.turn.me, own[0])
+            topic.work.sharing.ask_about(parent, self.turn.me, own[0])
 
     def published_in(self, topic: Cid) -> list[tuple[PeerId, int]]:
         """The node's numberings in a topic of which it remembers how far they go."""

@@ -27,7 +27,7 @@ class Pacing:
         """Raise Busy unless the node may publish now."""
         if self._dht.is_placing_much:
             raise Busy("the replicas do not keep up", after_s=PLACING_AFTER_S)
-        pauses_s = [] if topic is None else topic.flow.pauses_s()
+        pauses_s = [] if topic is None else topic.work.flow.pauses_s()
         if pauses_s:
             after_s = min(max(pauses_s[len(pauses_s) // 2] / 2, AFTER_S_MIN), AFTER_S_MAX)
             raise Busy("the topic's members do not keep up", after_s=after_s)

@@ -226,7 +226,7 @@ class Publisher:
             before = topic.frontier.mark(self.turn.me, epoch)
             floor, retired = (0, 0) if before is None else (before.floor, before.retired)
             mark = MarkState(self.turn.me, epoch, floor, number, event.cid, (), retired)
-            topic.keeping.keep(event, mark, 0, synced, *more)
+            topic.work.keeping.keep(event, mark, 0, synced, *more)
         else:
             # Not in a log, since the node does not follow the topic; found by number and by nonce.
             mark = self._mark_outside(event.topic, epoch)

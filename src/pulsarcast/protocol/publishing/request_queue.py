@@ -188,7 +188,7 @@ class RequestQueue:
         self._causal_wait.put(waiting, CAUSAL_COUNT_MAX)
         for mark, cid in zip(request.marks, request.after, strict=True):
             if not topic.causal.is_behind((mark,)) and topic.ordering.held_back(*mark) is None:
-                topic.recovery.parent_missing(mark, cid, request.author, waiting.sender)
+                topic.work.recovery.parent_missing(mark, cid, request.author, waiting.sender)
 
     # Answers.
 

@@ -132,6 +132,11 @@ class Arrivals:
         waits for marks, or the name of a part of the start frontier, which is shorter."""
         self.parked_count = 0
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no event waits to be judged."""
+        return not self.parked_count
+
     def judge(self, arrival: Arrival) -> Stopped | None:
         """Why an event cannot be placed; None: it can. A forbidden event raises RemoteError."""
         event, certificate = arrival.event, arrival.certificate

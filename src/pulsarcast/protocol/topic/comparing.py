@@ -32,18 +32,21 @@ class Shown(NamedTuple):
 class Comparing:
     """Judges the frontiers that peers show of one topic."""
 
-    __slots__ = ("_known", "_links", "_sharing", "_urgent", "lacks_start")
+    __slots__ = ("_known", "_links", "_sharing", "_urgent")
 
     def __init__(
         self, links: Mapping[PeerId, Link], known: Acquaintances, sharing: Sharing
     ) -> None:
-        self.lacks_start = False
-        """Whether a keeper, which wants no history, has yet to take its start from a neighbour."""
         self._links = links
         self._known = known
         self._sharing = sharing
         self._urgent: dict[PeerId, float] = {}
         """New parents whose frontier is known to differ from the node's, and since when."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no new parent is being compared with."""
+        return not self._urgent
 
     def catch_up(self, parent: PeerId, now_s: float) -> None:
         """A new parent's frontier differs: events missing here do not arrive live."""

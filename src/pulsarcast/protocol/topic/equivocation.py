@@ -68,6 +68,11 @@ class Equivocation:
         self._comparing = False
         self._next_claim_s = 0.0
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no proof is known, or looked for."""
+        return not (self._equivocators or self._comparing or self._turn.now < self._next_claim_s)
+
     def knows(self, event: EventDescriptor, certificate: bytes) -> bool:
         """Whether the node has this number; another event under the same number is a proof."""
         publisher, (epoch, number) = event.numbered_by, event.sequence

@@ -62,6 +62,11 @@ class FlowControl:
         self._disk_is_late = False
         self._timer: int | None = None
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no credit is withheld."""
+        return not (self._withholds_credit or self._disk_is_late or self._timer is not None)
+
     def took_from(self, sender: PeerId, size: int) -> None:
         """A peer sent an event: it uses credit, even if the event is refused.
 

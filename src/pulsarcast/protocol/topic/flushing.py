@@ -41,6 +41,11 @@ class Flushing:
         """By index: the places whose pages are due; None: all."""
         self._is_reading = False
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is due."""
+        return not (self._due or self._is_reading)
+
     def go_on(self) -> None:
         """Read the next page that is due."""
         if self._due and not self._is_reading and not self._state.ended:

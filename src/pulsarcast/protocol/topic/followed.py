@@ -16,6 +16,7 @@ from pulsarcast.protocol.topic.log import TopicLog
 from pulsarcast.protocol.topic.published_requests import PublishedRequests
 from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.protocol.topic.versions import Versions
+from pulsarcast.protocol.topic.work import AtWork
 
 
 class Held(Protocol):
@@ -38,7 +39,7 @@ class Held(Protocol):
 class FollowedTopics:
     """The topics that one node follows, and how far it is with each."""
 
-    def __init__(self, by_content: Mapping[Cid, Held], quiet: QuietTopics) -> None:
+    def __init__(self, by_content: Mapping[Cid, Held], quiet: QuietTopics, at_work: AtWork) -> None:
         self.members: dict[Cid, Topic] = {}
         """Topics whose overlay the node belongs to."""
         self.by_content = by_content
@@ -46,6 +47,8 @@ class FollowedTopics:
         self.lives: dict[Cid, Life] = {}
         self.quiet = quiet
         """Those in which nothing happens."""
+        self.at_work = at_work
+        """Those of which parts may have something to do."""
 
     def get(self, cid: Cid) -> Held | None:
         """A topic's state, if the node follows it."""

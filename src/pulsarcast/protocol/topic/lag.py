@@ -28,6 +28,11 @@ class Lag:
         self._missed = 0
         self._since_s = 0.0
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no event is counted against the parent."""
+        return not self._missed
+
     def heard(self, sender: PeerId) -> None:
         """A peer sent an event, new or not."""
         if sender == self._overlay.upstream:

@@ -95,7 +95,6 @@ class Recovery:
 
     __slots__ = (
         "_look",
-        "_request",
         "_requests",
         "_timer",
         "_timer_due_s",
@@ -138,7 +137,6 @@ class Recovery:
         self._wanted_by: dict[PeerId, int] = {}
         """The number of wants in each peer's share."""
         self._requests: dict[int, Source] = {}
-        self._request = 0
         self._look: tuple[int, PeerId] | None = None
         """A request for an event that differs from the node's under one number, and its peer."""
         self._timer: int | None = None
@@ -146,6 +144,11 @@ class Recovery:
 
     def __len__(self) -> int:
         return len(self._wants)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is wanted, or asked for."""
+        return not self._wants and self._look is None and self._timer is None
 
     def compare(self, sender: PeerId, marks: Iterable[MarkState], *, patience_s: float) -> None:
         """A peer shows its marks: want the missing events, unless they arrive live soon."""
@@ -311,8 +314,7 @@ class Recovery:
         if not want.asked:
             self.turn.trace(trace.GapFound(self.topic, *source, first, want.last))
         want.asked[peer] = want.shown_by.get(peer)
-        self._request += 1
-        number = self._request
+        number = self.state.next_request()
         self._requests[number] = source
         want.request = (number, peer)
         want.timer = self.turn.after(
@@ -370,10 +372,10 @@ class Recovery:
             self.dht.find_block(claimed.cid, self._take_found)
             return
         # It proves something only with its certificate, which the DHT does not keep.
-        self._request += 1
-        self._look = (self._request, peer)
+        number = self.state.next_request()
+        self._look = (number, peer)
         place = (claimed.publisher, claimed.epoch, claimed.high, claimed.high)
-        self.turn.send(peer, FetchRange(self._request, self.topic, *place))
+        self.turn.send(peer, FetchRange(number, self.topic, *place))
 
     def _timed_out(self, number: int) -> None:
         source = self._requests.get(number)
@@ -411,7 +413,7 @@ class Recovery:
     def _exhausted(self, source: Source, want: _Want, first: int) -> None:
         """No neighbour has the event: it may be retired, or the DHT may still keep it."""
         self._close(source, want)
-        if self.retirement.has_retention():
+        if self.state.versions.current.retention.is_limited:
             seen = self.state.ordering.seen(*source)
             if seen > first:
                 retired = min(self._retired(source, want, first), seen - 1)

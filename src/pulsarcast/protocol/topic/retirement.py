@@ -58,22 +58,22 @@ class Retirement:
         So every event is kept for a while, and a member that is a little behind can fetch it.
         """
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether the topic keeps its events for good."""
+        return self._timer is None
+
     def start(self) -> None:
         """Run retention from now on, as the newest version sets it."""
         self._turn.cancel(self._timer)
         self._timer = None
-        if self.has_retention():
+        if self._versions.current.retention.is_limited:
             delay = self._turn.jitter(self._context.parameters.retention_interval_s)
             self._timer = self._turn.after(delay, self._retain)
 
     def stop(self) -> None:
         """The topic is being left."""
         self._turn.cancel(self._timer)
-
-    def has_retention(self) -> bool:
-        """Whether the topic has a retention limit."""
-        retention = self._versions.current.retention
-        return (retention.age_s, retention.count, retention.bytes) != (None, None, None)
 
     def begin(self) -> list[MarkState]:
         """Events that a known version flushed lie before the start; returns what that changes.

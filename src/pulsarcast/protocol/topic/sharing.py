@@ -38,6 +38,13 @@ class Sharing:
         self._frontier = state.frontier
         self._compared: dict[PeerId, float] = {}
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether the node may compare with any peer."""
+        return all(
+            self._turn.now - compared >= COMPARE_INTERVAL_S for compared in self._compared.values()
+        )
+
     def compare(self, peer: PeerId) -> None:
         """Find out with a peer where the two frontiers differ."""
         self._compared.pop(peer, None)

@@ -48,6 +48,11 @@ class StartGiver:
         self._kept: dict[bytes, HashTree] = {}
         """By root; the one that was used last is the last."""
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no newcomer may ask for more."""
+        return not self._kept
+
     def give(self, peer: PeerId, parts: tuple[bytes, ...] = (b"",)) -> None:
         """Let a peer start, in these parts, at the frontier as it is now."""
         tree = self._frontier.snapshot()
@@ -150,6 +155,13 @@ class StartLoader:
         self._timer: int | None = None
         self._helpless_s: float | None = None
         """Since when nobody helps."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is missing, and nothing awaited."""
+        return not (
+            self._expects_root or self._frontier.missing or self._wanted or self._timer is not None
+        )
 
     def expect(self, giver: PeerId | None) -> None:
         """A peer has let the node in, and will tell it where to start; None: none has."""

@@ -47,8 +47,10 @@ class TopicState:
         "halted",
         "id",
         "is_sequenced",
+        "lacks_start",
         "log",
         "ordering",
+        "ranges_asked",
         "requests",
         "started",
         "versions",
@@ -68,6 +70,9 @@ class TopicState:
         """Whether the node is out of the overlay: nothing more may be written."""
         list_max = context.parameters.frontier_list
         self.frontier = Frontier(list_max=list_max) if frontier is None else frontier
+        self.lacks_start = False
+        """Whether a keeper, which wants no history, has yet to take its start from a neighbour."""
+        self.ranges_asked = 0
         self.halted: TwoCertificates | None = None
         """Why the topic is halted, if it is."""
         self.requests = PublishedRequests(self.id)
@@ -82,3 +87,8 @@ class TopicState:
             self.causal = context.part(CausalOrdering)(self.frontier, held_back_max)
             self.ordering = self.causal
             self.barrier = CausalBarrier(self.id)
+
+    def next_request(self) -> int:
+        """The number of another request for events: an answer to an earlier one has another."""
+        self.ranges_asked += 1
+        return self.ranges_asked

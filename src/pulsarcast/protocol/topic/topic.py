@@ -7,8 +7,9 @@ of an arriving event can be read in `Topic.receive`. The parts that timers or th
 topic through one narrow protocol each.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Protocol, assert_never
 
 from pulsarcast.model.errors import Refusal, Rejection, RemoteError
@@ -32,7 +33,6 @@ from pulsarcast.protocol.store import MarkState, PutMark, Write
 from pulsarcast.protocol.topic.arrivals import (
     Accepted,
     Arrival,
-    Arrivals,
     Ignored,
     Unproven,
     Void,
@@ -40,23 +40,14 @@ from pulsarcast.protocol.topic.arrivals import (
     WantsStart,
     WantsVersion,
 )
-from pulsarcast.protocol.topic.comparing import Comparing
-from pulsarcast.protocol.topic.equivocation import Equivocation, OwnEvents
-from pulsarcast.protocol.topic.flow import FlowControl
-from pulsarcast.protocol.topic.flushing import Flushing
-from pulsarcast.protocol.topic.handovers import Handovers
+from pulsarcast.protocol.topic.equivocation import OwnEvents
 from pulsarcast.protocol.topic.hash_tree import EMPTY
-from pulsarcast.protocol.topic.keeping import Keeping
-from pulsarcast.protocol.topic.lag import Lag
 from pulsarcast.protocol.topic.log import TopicLog
-from pulsarcast.protocol.topic.recovery import Recovery
-from pulsarcast.protocol.topic.retirement import Retirement
-from pulsarcast.protocol.topic.sharing import Sharing
-from pulsarcast.protocol.topic.starting import StartGiver, StartLoader
 from pulsarcast.protocol.topic.state import Resumed, TopicState
 from pulsarcast.protocol.topic.versions import Versions
-from pulsarcast.protocol.topic.witnesses import Witnesses
+from pulsarcast.protocol.topic.work import AtWork, Work
 
+NOTHING: Mapping[bytes, bytes] = MappingProxyType({})
 HOPS_MAX = 255
 """Bounds the hops that an event counts, to fit one byte; further hops stay at this number."""
 
@@ -103,36 +94,25 @@ class Topic:
     """One topic that the node is a member of."""
 
     __slots__ = (
-        "arrivals",
+        "_work",
+        "at_work",
         "awaited_own",
         "barrier",
         "causal",
-        "comparing",
         "context",
         "dht",
-        "equivocation",
-        "flow",
-        "flushing",
         "frontier",
-        "giver",
-        "handovers",
         "heartbeat",
         "id",
         "is_meta",
         "is_ready",
         "is_sequenced",
-        "keeping",
-        "lag",
-        "loader",
         "log",
         "ordering",
         "overlay",
         "own",
         "owner",
-        "recovery",
         "requests",
-        "retirement",
-        "sharing",
         "state",
         "turn",
         "versions",
@@ -146,6 +126,7 @@ class Topic:
         quiet: QuietTopics,
         owner: TopicOwner,
         own: OwnNumberings,
+        at_work: AtWork,
         *,
         subscribed: bool,
         resumed: Resumed | None = None,
@@ -159,6 +140,7 @@ class Topic:
         self.dht = dht
         self.owner = owner
         self.own = own
+        self.at_work = at_work
         self.log = TopicLog(
             self.id, self.turn, self, newest=log_index, cursor=cursor, subscribed=subscribed
         )
@@ -175,25 +157,32 @@ class Topic:
         self.overlay, self.heartbeat = choose_overlay(
             versions.first, context, dht, quiet, self, started=state.started
         )
-        self.lag = Lag(context, self.overlay)
-        self.sharing = context.part(Sharing)(state)
-        self.giver = context.part(StartGiver)(state)
-        self.loader = context.part(StartLoader)(state, self.overlay, self, roots)
-        self.flow = FlowControl(state, self.overlay, self.sharing)
-        self.equivocation = context.part(Equivocation)(state, self.overlay, own)
-        self.handovers = Handovers(state)
-        self.arrivals = context.part(Arrivals)(state, self.equivocation, self.handovers, dht.marks)
-        self.keeping = Keeping(state, self.handovers, self.flow, self.heartbeat.timer, self)
-        self.retirement = Retirement(state, self.keeping)
-        self.flushing = Flushing(state, dht.marks, self.retirement, flushes)
-        witnesses = Witnesses(state, self.overlay, self.heartbeat, self.sharing)
-        self.recovery = context.part(Recovery)(
-            state, dht, self.overlay, self.retirement, witnesses, self
-        )
-        self.comparing = Comparing(self.overlay.links, self.heartbeat, self.sharing)
+        self._work: Work | None = None
+        """Its parts, while something happens."""
+        if roots or flushes:
+            self._begin_work(roots, flushes)
         self.awaited_own: Sequence | None = None
         """Causal order: the node's own last event from before it followed the topic. While it has
         not arrived, the node does not publish."""
+
+    @property
+    def work(self) -> Work:
+        """The parts that take events in, made where there are none."""
+        return self._begin_work() if self._work is None else self._work
+
+    def _begin_work(
+        self, roots: Mapping[bytes, bytes] = NOTHING, flushes: Iterable[Cid] = ()
+    ) -> Work:
+        around = (self.overlay, self.heartbeat, self.dht)
+        self._work = Work(self.state, *around, self, self.own, roots, flushes)
+        self.at_work.begin(self)
+        return self._work
+
+    def rest(self) -> bool:
+        """Drop the parts if all of them are idle; returns whether there are none."""
+        if self._work is not None and self._work.is_idle:
+            self._work = None
+        return self._work is None
 
     @property
     def descriptor(self) -> TopicDescriptor:
@@ -213,7 +202,7 @@ class Topic:
     @property
     def knows_start(self) -> bool:
         """Whether the node has all of its start frontier, and so knows what it holds."""
-        return self.started and not self.comparing.lacks_start and not self.frontier.missing
+        return self.started and not self.state.lacks_start and not self.frontier.missing
 
     @property
     def halted(self) -> Refusal | None:
@@ -229,8 +218,9 @@ class Topic:
             self._complete_start()
         self.overlay.join()
         self.heartbeat.timer.start()
-        self.retirement.start()
-        self.flushing.go_on()
+        if self._work is not None or self.versions.current.retention.is_limited:
+            self.work.retirement.start()
+            self.work.flushing.go_on()
         self.log.open(replay=self.started)
 
     def newest_loaded(self) -> None:
@@ -266,20 +256,20 @@ class Topic:
             return False
         if from_start:
             drops = any(mark.floor > mark.retired for mark in self.frontier)
-            return drops or self.comparing.lacks_start or bool(self.frontier.missing)
+            return drops or self.state.lacks_start or bool(self.frontier.missing)
         return self.lacks_start and not self.overlay.children
 
     @property
     def lacks_start(self) -> bool:
         """Whether the node keeps the tree for others, and no child has shown it a frontier yet."""
-        return self.started and self.comparing.lacks_start
+        return self.started and self.state.lacks_start
 
     def adopt_version(self, version: TopicDescriptor) -> bool:
         """Adopt a newer version; False if the node knew it."""
         if not self.versions.add(version):
             return False
-        self.retirement.adopt(version)
-        self.flushing.want(version)
+        self.work.retirement.adopt(version)
+        self.work.flushing.want(version)
         self.unpark(version.cid)
         return True
 
@@ -291,33 +281,34 @@ class Topic:
         """The node is out of the overlay: stop all timers."""
         self.state.ended = True
         self.heartbeat.timer.stop()
-        self.recovery.stop()
-        self.retirement.stop()
-        self.loader.stop()
+        if self._work is not None:
+            self._work.stop()
+        self.at_work.end(self.id)
         self.owner.stopped(self)
 
     def attached(self, parent: PeerId | None, digest: bytes | None) -> None:
         """The node has a place in the overlay: catch up, or learn the start frontier."""
         self.heartbeat.timer.hurry()
         if not self.started:
-            self.loader.expect(parent)
+            self.work.loader.expect(parent)
             if parent is None:
                 self._complete_start()
             return
-        self.loader.go_on()
+        if self._work is not None or self.frontier.missing:
+            self.work.loader.go_on()
         if parent is not None and digest != self.digest():
             self.context.counts["catch_up"] += 1
-            self.comparing.catch_up(parent, self.turn.now)
+            self.work.comparing.catch_up(parent, self.turn.now)
         elif parent is not None:
             self.own.agreed(self, parent)
 
     def _complete_start(self) -> None:
         """The start frontier is known, or its hash: from here on every event is due."""
         self.state.started = True
-        self.retirement.begin()
+        self.work.retirement.begin()
         marks = self.frontier.marks()
-        self.turn.persist(*(PutMark(self.id, mark) for mark in marks), *self.loader.moved())
-        self.flushing.start_loaded(marks)
+        self.turn.persist(*(PutMark(self.id, mark) for mark in marks), *self.work.loader.moved())
+        self.work.flushing.start_loaded(marks)
         self.owner.started(self)
         self.overlay.let_in()
 
@@ -327,10 +318,10 @@ class Topic:
         A keeper without a start asks for the child's, unless the child starts at the keeper's.
         """
         if fresh:
-            self.comparing.lacks_start = False
-            self.giver.give(child)
-        elif self.comparing.lacks_start:
-            self.loader.ask(child)
+            self.state.lacks_start = False
+            self.work.giver.give(child)
+        elif self.state.lacks_start:
+            self.work.loader.ask(child)
 
     def lost_touch(self) -> None:
         """The node's parent is silent or lost."""
@@ -344,17 +335,27 @@ class Topic:
         """A connected peer is suspected: do not wait for it."""
         self.heartbeat.gone(peer)
         self.overlay.fell_silent(peer)
-        self.flow.look_again()
-        self.recovery.lost(peer)
+        if self._work is not None:
+            self._work.flow.look_again()
+            self._work.recovery.lost(peer)
 
     def lost(self, peer: PeerId) -> None:
         """A connection ended."""
-        self.comparing.lost(peer)
-        self.loader.lost(peer)
+        work = self._work
+        if work is not None:
+            work.comparing.lost(peer)
+            work.loader.lost(peer)
         self.overlay.lost(peer)
-        self.flow.look_again()
+        if work is not None:
+            work.flow.look_again()
         self.heartbeat.lost(peer)
-        self.recovery.lost(peer)
+        if work is not None:
+            work.recovery.lost(peer)
+
+    def freed(self, peer: PeerId) -> None:
+        """The link to a peer has room again."""
+        if self._work is not None:
+            self._work.flow.freed(peer)
 
     # An event's way into the topic.
 
@@ -362,7 +363,7 @@ class Topic:
         self, event: EventDescriptor, sender: PeerId, hops: int, certificate: bytes
     ) -> None:
         """Take an event from a neighbour, or from its publisher, which hands it in with 0 hops."""
-        self.lag.heard(sender)
+        self.work.lag.heard(sender)
         self.receive(event, sender, hops or 1, certificate, via_overlay=hops > 0)
 
     def receive(
@@ -384,7 +385,7 @@ class Topic:
             return
         numbered_by, epoch = event.numbered_by, event.sequence.epoch
         arrival = Arrival(event, sender, hops, certificate, via_overlay)
-        match self.arrivals.judge(arrival):
+        match self.work.arrivals.judge(arrival):
             case None:
                 pass
             case Ignored():
@@ -399,36 +400,36 @@ class Topic:
                 return
             case WantsStart(part):
                 self.context.counts["start_awaited"] += 1
-                self.loader.want(part)
+                self.work.loader.want(part)
                 return
             case Unproven(missing):
-                self.recovery.gap(numbered_by, epoch, missing, sender)
+                self.work.recovery.gap(numbered_by, epoch, missing, sender)
                 return
             case Void(error):
                 # A void event is not forwarded: a member that joined late may not know yet that
                 # its publisher lost the right, and would deliver it.
-                self.keeping.void(event)
+                self.work.keeping.void(event)
                 raise error
             case _ as unreachable:
                 assert_never(unreachable)
         if numbered_by == self.turn.me:
             self.own.saw_own_event(event, sender)
-        placed = self.arrivals.place(arrival)
+        placed = self.work.arrivals.place(arrival)
         message = EventMessage(event.block, min(hops, HOPS_MAX - 1) + 1, certificate)
         self.overlay.forward(message, source=sender, via_overlay=via_overlay)
         is_accepted = isinstance(placed, Accepted)
         if is_accepted:
-            self.lag.took(sender)
-            self.keeping.accept(event, hops)
+            self.work.lag.took(sender)
+            self.work.keeping.accept(event, hops)
             if len(state.ordering):
-                self.keeping.accept_waiting(numbered_by, epoch)
+                self.work.keeping.accept_waiting(numbered_by, epoch)
         if placed.gap is not None:
-            self.recovery.gap(numbered_by, epoch, placed.gap, sender)
+            self.work.recovery.gap(numbered_by, epoch, placed.gap, sender)
         if state.causal is not None and not is_accepted:
             # One at a time: a parent that is recovered or retired meanwhile is not missing.
             for mark, cid in state.causal.lacking(event):
                 self.context.counts["parent_missing"] += 1
-                self.recovery.parent_missing(mark, cid, event.publisher, sender)
+                self.work.recovery.parent_missing(mark, cid, event.publisher, sender)
 
     def take_recovered(self, block: bytes, sender: PeerId, certificate: bytes = b"") -> None:
         """Take a fetched event, and so forward it, like a new one."""
@@ -437,7 +438,7 @@ class Topic:
             if event.topic != self.id:
                 raise RemoteError("an answer from another topic", code=Rejection.WRONG_TOPIC)
             self.context.counts["recovered"] += 1
-            self.lag.heard(sender)
+            self.work.lag.heard(sender)
             self.receive(event, sender, 1, certificate)
         except RemoteError as error:
             self.context.rejected(sender, self.id, error)
@@ -445,11 +446,11 @@ class Topic:
     def unpark(self, version: Cid) -> None:
         """A version became known, or will not: judge the events that waited for it again."""
         is_known = version in self.versions.by_cid
-        self._receive_again(self.arrivals.unpark(version, is_known=is_known))
+        self._receive_again(self.work.arrivals.unpark(version, is_known=is_known))
 
     def _marks_found(self, event: Cid, is_known: bool) -> None:
         """The marks by which an event is judged were looked for."""
-        self._receive_again(self.arrivals.unpark(event, is_known=is_known))
+        self._receive_again(self.work.arrivals.unpark(event, is_known=is_known))
 
     def _receive_again(self, arrivals: Iterable[Arrival]) -> None:
         for event, sender, hops, certificate, via_overlay in arrivals:
@@ -479,32 +480,32 @@ class Topic:
 
     def differs_from(self, peer: PeerId) -> None:
         """A neighbour's frontier differs from the node's: find out where."""
-        if self.comparing.lacks_start and peer in self.overlay.links:
-            self.loader.ask(peer)
+        if self.state.lacks_start and peer in self.overlay.links:
+            self.work.loader.ask(peer)
         elif self.started:
-            self.sharing.compare_now_and_then(peer)
+            self.work.sharing.compare_now_and_then(peer)
 
     def compare_parts(self, sender: PeerId, message: CompareFrontiers) -> None:
         """A member asks where its frontier and the node's differ."""
-        if not self.started or not self.comparing.knows(sender):
+        if not self.started or not self.work.comparing.knows(sender):
             return
-        if self.comparing.lacks_start and sender in self.overlay.links:
-            self.loader.ask(sender)
+        if self.state.lacks_start and sender in self.overlay.links:
+            self.work.loader.ask(sender)
         else:
-            self.sharing.compare_parts(sender, message.parts)
+            self.work.sharing.compare_parts(sender, message.parts)
 
     def receive_page(self, sender: PeerId, message: FrontierPage) -> None:
         """A peer shows marks of its frontier: fetch the missing events."""
         if not self.started:
             return
         self.own.heard(self.id, sender, message.marks, more=bool(message.parts))
-        claimed = self.equivocation.claimed_otherwise(message.marks)
+        claimed = self.work.equivocation.claimed_otherwise(message.marks)
         if claimed is not None:
-            self.recovery.look_at(sender, claimed)
-        shown = self.comparing.consider(sender, message, self.turn.now)
+            self.work.recovery.look_at(sender, claimed)
+        shown = self.work.comparing.consider(sender, message, self.turn.now)
         self._compare(sender, shown.marks, patience_s=shown.patience_s)
         if message.answer:
-            self.sharing.answer(sender, message, known=self.comparing.knows(sender))
+            self.work.sharing.answer(sender, message, known=self.work.comparing.knows(sender))
 
     def _compare(self, sender: PeerId, marks: Iterable[MarkState], *, patience_s: float) -> None:
         """Fetch what a peer's marks show and the node lacks, where it knows what it lacks."""
@@ -514,63 +515,63 @@ class Topic:
             if missing is None:
                 known.append(mark)
             else:
-                self.loader.want(missing)
-        self.recovery.compare(sender, known, patience_s=patience_s)
+                self.work.loader.want(missing)
+        self.work.recovery.compare(sender, known, patience_s=patience_s)
 
     # The start frontier.
 
     def give_start(self, sender: PeerId, message: FetchStart) -> None:
         """A member asks for parts of the frontier at which it starts, or for a start."""
-        if self.started and not self.comparing.lacks_start:
-            self.giver.serve(sender, message, known=self.comparing.knows(sender))
+        if self.started and not self.state.lacks_start:
+            self.work.giver.serve(sender, message, known=self.work.comparing.knows(sender))
 
     def receive_start(self, sender: PeerId, message: StartParts) -> None:
         """A peer gives parts of the frontier at which the node starts."""
-        if not self.loader.is_awaited(sender):
+        if not self.work.loader.is_awaited(sender):
             return
         try:
-            marks = self.loader.take(message)
+            marks = self.work.loader.take(message)
         except RemoteError:
             if not self.started:
                 self.overlay.look_elsewhere()
             raise
-        is_late, went_on = self.comparing.lacks_start, self.started
-        self.comparing.lacks_start = False
+        is_late, went_on = self.state.lacks_start, self.started
+        self.state.lacks_start = False
         if went_on:
             self._start_goes_on(marks)
         elif not self._lacks_own():
             self._complete_start()
         else:
-            self.loader.moved()
+            self.work.loader.moved()
         for mark in marks:
-            self.keeping.accept_waiting(mark.publisher, mark.epoch)
-        self._receive_again(self.arrivals.unpark_started())
+            self.work.keeping.accept_waiting(mark.publisher, mark.epoch)
+        self._receive_again(self.work.arrivals.unpark_started())
         # Events that the giver holds beyond a gap are due, and so are those of the gap.
         self._compare(sender, marks, patience_s=0.0)
         if is_late:
             # The other neighbours were told of less.
             for peer in self.overlay.links:
                 if peer != sender:
-                    self.sharing.compare(peer)
+                    self.work.sharing.compare(peer)
         elif went_on and marks and not self.frontier.missing and self.overlay.upstream is not None:
             # What was shown meanwhile of the parts that were missing was not compared.
-            self.comparing.catch_up(self.overlay.upstream, self.turn.now)
+            self.work.comparing.catch_up(self.overlay.upstream, self.turn.now)
 
     def _lacks_own(self) -> bool:
         """Whether the node cannot tell yet how far its own numberings go."""
         missing = [self.frontier.missing_at(*each) for each in self.own.published_in(self.id)]
         for part in missing:
             if part is not None:
-                self.loader.want(part)
+                self.work.loader.want(part)
         return any(part is not None for part in missing)
 
     def _start_goes_on(self, marks: Iterable[MarkState]) -> None:
         found = [self.frontier.mark(mark.publisher, mark.epoch) for mark in marks]
         started = [mark for mark in found if mark is not None]
-        changed = started + self.retirement.begin()
+        changed = started + self.work.retirement.begin()
         writes = [PutMark(self.id, mark) for mark in changed]
-        self.owner.loaded(self, changed, [*writes, *self.loader.moved()])
-        self.flushing.start_loaded(started)
+        self.owner.loaded(self, changed, [*writes, *self.work.loader.moved()])
+        self.work.flushing.start_loaded(started)
 
     def start_alone(self) -> None:
         """Nobody has a frontier: what is missing starts at nothing."""
@@ -578,7 +579,7 @@ class Topic:
         for part in list(self.frontier.missing):
             self.frontier.miss(part, EMPTY)
         self._start_goes_on(())
-        self._receive_again(self.arrivals.unpark_started())
+        self._receive_again(self.work.arrivals.unpark_started())
 
     # Asked by parts that timers or the disk wake.
 
@@ -611,12 +612,14 @@ class Topic:
 
     def footprint(self) -> dict[str, int]:
         """How much this topic keeps in memory."""
+        work = self._work
         return {
             "marks": len(self.frontier),
             "request_marks": len(self.requests),
             "held_back": len(self.ordering),
             "heads": 0 if self.barrier is None else len(self.barrier),
-            "wants": len(self.recovery),
-            "parked": self.arrivals.parked_count,
+            "at_work": int(work is not None),
+            "wants": 0 if work is None else len(work.recovery),
+            "parked": 0 if work is None else work.arrivals.parked_count,
             **self.overlay.footprint(),
         }

@@ -77,6 +77,14 @@ class Witnesses:
         self._consulted: set[Source] = set()
         """The numberings that were asked about since that draw, each once."""
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether the next question draws members anew."""
+        return (
+            self._drawn_s is None
+            or self._turn.now - self._drawn_s >= self._parameters.status_interval_s
+        )
+
     def chosen(self) -> list[PeerId]:
         """Members of the node's own choice: the parent, the lazy neighbours, the drawn members."""
         parent = self._neighbourhood.upstream
@@ -111,9 +119,8 @@ class Witnesses:
 
     def ask_around(self, source: Source) -> None:
         """Ask the publisher, the author and drawn members about a numbering, once per draw."""
-        now = self._turn.now
-        if self._drawn_s is None or now - self._drawn_s >= self._parameters.status_interval_s:
-            self._drawn_s = now
+        if self.is_idle:
+            self._drawn_s = self._turn.now
             self._consulted.clear()
             self._draw()
         if source not in self._consulted:

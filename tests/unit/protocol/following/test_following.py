@@ -562,7 +562,7 @@ def test_publishing_does_not_make_us_forget_what_is_retired() -> None:
     solo.subscribe(topic)
     solo.publish(topic)
     (mark,) = solo.topic(topic).frontier.marks()
-    solo.topic(topic).retirement.retire(solo.me, mark.epoch, 1)
+    solo.topic(topic).work.retirement.retire(solo.me, mark.epoch, 1)
     solo.publish(topic)
     held = [mark for cid, mark in solo.store.marks() if cid == topic]
     assert [(mark.floor, mark.high, mark.retired) for mark in held] == [(1, 2, 1)]

@@ -23,6 +23,7 @@ from pulsarcast.protocol.store import Block
 from pulsarcast.protocol.topic.followed import FollowedTopics
 from pulsarcast.protocol.topic.published_requests import PublishedRequests
 from pulsarcast.protocol.topic.topic import Topic
+from pulsarcast.protocol.topic.work import AtWork
 from pulsarcast.protocol.turn import Turn
 from tests.support.parts import Core
 from tests.support.people import ALICE, BOB, CAROL, event_for, largest_request, request_of, topic_of
@@ -84,7 +85,9 @@ class Rig:
         self.topic = cast(
             Topic, SimpleNamespace(id=TOPIC, halted=None, causal=None, requests=self.requests)
         )
-        outbox = Outbox(context, FollowedTopics({}, QuietTopics(context)), cast(Any, None))
+        outbox = Outbox(
+            context, FollowedTopics({}, QuietTopics(context), AtWork(context.turn)), cast(Any, None)
+        )
         self.queue = RequestQueue(context, cast(Any, self.replicas), outbox, self.handler)
 
     def hear(

@@ -16,6 +16,7 @@ from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.sequencing import intake
 from pulsarcast.protocol.sequencing.intake import RequestIntake
 from pulsarcast.protocol.topic.followed import FollowedTopics
+from pulsarcast.protocol.topic.work import AtWork
 from pulsarcast.protocol.turn import Turn
 from tests.support.people import ALICE, BOB, request_of, topic_of
 
@@ -74,7 +75,7 @@ class Rig:
             started=True,
             is_behind_its_log=False,
         )
-        followed = FollowedTopics({}, QuietTopics(context))
+        followed = FollowedTopics({}, QuietTopics(context), AtWork(context.turn))
         followed.members[TOPIC] = cast(Any, self.topic)
         queues = cast(Any, self.queues)
         self.intake = RequestIntake(context, followed, cast(Any, self.fencing), queues, queues)

@@ -460,7 +460,7 @@ def test_one_who_names_parents_without_end_leaves_recovery_to_the_others() -> No
         hear(node, event_of(MALLORY, TOPIC, number, parents=ghosts, marks=marks))
     topic = node.topic(TOPIC.topic)
     # And one for its own numbering, of which the first are missing, on the sender's account.
-    assert len(topic.recovery) <= WANTS_MAX // PEER_SHARE + 1
+    assert len(topic.work.recovery) <= WANTS_MAX // PEER_SHARE + 1
     parent = event_of(ALICE, TOPIC)
     hear(node, event_of(BOB, TOPIC, **following(parent)))
     node.advance(1.0)

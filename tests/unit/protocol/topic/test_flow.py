@@ -112,7 +112,7 @@ def test_a_slow_subtree_slows_the_publisher_and_a_cube_waits_for_nobody(
             node.overlay.links[peer].credit = 0
             node.overlay.links[peer].dry_s = lab.world.now
     hearers = node.overlay.first_to_hear(flow.HEARERS_MAX, author)
-    assert bool(node.flow.pauses_s(author)) == (kind is Dissemination.TREE) == bool(hearers)
+    assert bool(node.work.flow.pauses_s(author)) == (kind is Dissemination.TREE) == bool(hearers)
 
 
 @pytest.mark.parametrize(("slow", "is_narrow"), [(1, False), (2, True), (3, True)])

@@ -80,7 +80,7 @@ def test_who_keeps_a_tree_together_does_not_go_back_to_where_a_neighbour_stands(
     for event in (first, second):
         solo.hear(BOB.peer_id, EventMessage(event.block, 1))
     kept = solo.topic(topic.cid)
-    assert kept.comparing.lacks_start
+    assert kept.state.lacks_start
     less = MarkState(MALLORY.peer_id, EPOCH, 0, 0, None)
     solo.hear(BOB.peer_id, FrontierPage(topic.cid, (less,), answer=False))
     assert kept.causal is not None

@@ -2,10 +2,12 @@
 
 import pytest
 
-from pulsarcast.model.ids import Cid
+from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import Dissemination, TopicSettings
 from pulsarcast.protocol.parameters import Parameters
+from pulsarcast.protocol.topic.flow import FlowControl
 from pulsarcast.protocol.topic.lag import LAG_S, MISSED_MAX
+from pulsarcast.protocol.topic.topic import Topic
 from tests.support.lab import Lab
 from tests.support.people import BOB, event_of, identity, meta_of, topic_of, unordered
 from tests.support.solo import Parent, Solo, below
@@ -65,8 +67,20 @@ def test_a_cube_has_no_parent_that_could_lag() -> None:
     assert "lagging_parent" not in solo.node.counts
 
 
+def gives_no_credit(monkeypatch: pytest.MonkeyPatch, hostile: Topic) -> None:
+    took_from = FlowControl.took_from
+
+    def take(flow: FlowControl, sender: PeerId, size: int) -> None:
+        if flow._turn is not hostile.turn:
+            took_from(flow, sender, size)
+
+    monkeypatch.setattr(FlowControl, "took_from", take)
+
+
 @pytest.mark.parametrize("seed", [1, 2])
-def test_an_inner_node_that_passes_nothing_on_costs_the_topic_nothing(seed: int) -> None:
+def test_an_inner_node_that_passes_nothing_on_costs_the_topic_nothing(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lab = Lab(14, parameters=Parameters(fanout=3), seed=seed)
     topic = lab.create(AUTHOR)
     lab.subscribe(range(1, 14), topic)
@@ -77,7 +91,7 @@ def test_an_inner_node_that_passes_nothing_on_costs_the_topic_nothing(seed: int)
     below = list(hostile.overlay.children)
     assert below
     hostile.overlay.forward = lambda *_, **__: None  # type: ignore[method-assign]
-    hostile.flow.took_from = lambda *_: None  # type: ignore[method-assign]
+    gives_no_credit(monkeypatch, hostile)
     for number in range(60):
         lab.publish(AUTHOR, topic, b"%d" % number, replicated=False, settle_s=1.0)
     lab.run(60.0)

@@ -17,9 +17,8 @@ TOPIC = topic_of(ALICE, TopicSettings(publishers=(BOB.peer_id,)))
 
 def topic_of_core(core: Core, first: TopicDescriptor = TOPIC) -> Topic:
     owner = cast("Any", core.owner)
-    return Topic(
-        Versions(first), core.context, core.dht, core.quiet, owner, core.fencing, subscribed=True
-    )
+    of_node = (core.context, core.dht, core.quiet, owner, core.fencing, core.at_work)
+    return Topic(Versions(first), *of_node, subscribed=True)
 
 
 def opened(core: Core) -> Topic:
