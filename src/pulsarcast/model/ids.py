@@ -49,8 +49,14 @@ def cid_of(block: bytes) -> Cid:
 def check_peer_id(raw: object) -> PeerId:
     """Check that a received value is a peer id."""
     if type(raw) is bytes and len(raw) == PEER_ID_BYTES and raw.startswith(PEER_ID_PREFIX):
-        return PeerId(raw)
+        return _shared(PeerId(raw))
     raise RemoteError("not an Ed25519 peer id")
+
+
+@lru_cache(maxsize=_PEERS_KNOWN)
+def _shared(peer: PeerId) -> PeerId:
+    """One object for each peer: those of one message may be kept in thousands of topics."""
+    return peer
 
 
 def check_cid(raw: object) -> Cid:

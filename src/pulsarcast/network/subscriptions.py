@@ -12,7 +12,6 @@ index, so those that it does not match cost nothing; their places move on all th
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -186,6 +185,18 @@ class Reader:
 class Feed:
     """All readers of one topic, and how far its log goes."""
 
+    __slots__ = (
+        "_all",
+        "_indexes",
+        "_some",
+        "_unwritten",
+        "has_unplaced",
+        "newest",
+        "parts",
+        "readers",
+        "topic",
+    )
+
     def __init__(self, topic: Cid, unwritten: dict[Cid, None]) -> None:
         self.topic: Cid = topic
         self.newest: int = 0
@@ -275,6 +286,27 @@ class Subscription:
     not handed out, and neither is what a filter does not match: there, indexes are left out.
     """
 
+    __slots__ = (
+        "_arrived",
+        "_closed",
+        "_feed",
+        "_given_before",
+        "_handed",
+        "_is_current",
+        "_manual",
+        "_memory",
+        "_next",
+        "_read",
+        "_reader",
+        "_ready",
+        "_start",
+        "_sync",
+        "_taken",
+        "name",
+        "wanted",
+        "whole",
+    )
+
     def __init__(
         self,
         feed: Feed,
@@ -301,7 +333,8 @@ class Subscription:
         self._next = (self._reader.cursor or 0) + 1 if start is None else start
         # Who says where to begin knows what it has: nothing comes to it again.
         self._given_before = self._reader.given if start is None else 0
-        self._ready: deque[Event] = deque()
+        self._ready: list[Event] = []
+        """At most `MEMORY_MAX`: an empty deque takes ten times the memory of an empty list."""
         self._memory = Memory() if memory is None else memory
         self._taken = 0
         """The last index in memory; what is not handed out is passed over behind it."""
@@ -309,7 +342,8 @@ class Subscription:
         """With a filter: whether nothing up to the newest event that matches has been missed."""
         self._handed = (self._reader.cursor or 0) if start is None else start - 1
         """The last index that was handed out."""
-        self._arrived = trio.Event()
+        self._arrived: trio.Event | None = None
+        """While somebody waits."""
         self._closed: Refusal | None = None
         self._reader.subscription = self
         feed.listen(self)
@@ -352,7 +386,8 @@ class Subscription:
         self._wake()
 
     def _wake(self) -> None:
-        self._arrived.set()
+        if self._arrived is not None:
+            self._arrived.set()
         if self.whole is not None:
             self.whole.wake(self)
 
@@ -457,7 +492,7 @@ class Subscription:
 
     def take(self) -> Event:
         """The next event, which is there."""
-        event = self._ready.popleft()
+        event = self._ready.pop(0)
         self._memory.remove(event)
         reader = self._reader
         if event.index > reader.reserved:

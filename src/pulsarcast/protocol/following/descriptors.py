@@ -37,7 +37,7 @@ class Descriptors:
         self._outside = outside
         self._versions: dict[Cid, Versions] = {}
         self._followed: dict[Cid, None] = {}
-        self._saved: dict[Cid, dict[Cid, None]] = {}
+        self._saved: dict[Cid, tuple[Cid, ...]] = {}
         """Which versions of each topic are on the disk."""
         self._looking: dict[Cid, list[Callable[[Versions | None], None]]] = {}
 
@@ -48,7 +48,7 @@ class Descriptors:
         """Remember what the disk holds; `trim` comes once the followed topics are known."""
         versions = sorted((decode_topic(block) for block in blocks), key=lambda v: v.number)
         for version in versions:
-            self._saved.setdefault(version.topic, {})[version.cid] = None
+            self._saved[version.topic] = (*self._saved.get(version.topic, ()), version.cid)
             self._add(version)
         for topic in [topic for topic in self._saved if topic not in self._versions]:
             self._drop_saved(topic)  # A version is of no use without the first one.
@@ -86,9 +86,9 @@ class Descriptors:
 
     def save(self, version: TopicDescriptor) -> None:
         """Keep one version on disk."""
-        saved = self._saved.setdefault(version.topic, {})
+        saved = self._saved.get(version.topic, ())
         if version.cid not in saved:
-            saved[version.cid] = None
+            self._saved[version.topic] = (*saved, version.cid)
             self.turn.persist(PutState(StateRow("topic", version.cid, version.block)))
 
     def get(self, topic: Cid) -> Versions | None:

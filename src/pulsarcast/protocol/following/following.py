@@ -140,7 +140,7 @@ class Following:
         life = self.followed.life(cid)
         again = partial(self.follow, versions, why, from_start=from_start, then=then)
         if life.is_waiting:
-            life.on_forgotten.append(again)
+            life.on_forgotten += (again,)
             return
         topic = self.topics.get(cid)
         subscribes = bool(why & READ)
@@ -155,7 +155,7 @@ class Following:
         life.step(Step.FOLLOW)
         life.reasons |= why
         if then is not None:
-            life.on_start.append(then)
+            life.on_start += (then,)
         if topic is None:
             topic = self._open(versions, life, why, from_start=from_start)
         elif subscribes and not topic.subscribed:
@@ -300,7 +300,7 @@ class Following:
         life = self.followed.life(topic.id)
         if life.is_waiting:
             # The node may be asked to follow again before it is out, and then to leave again.
-            life.on_forgotten.append(partial(self._unfollow_again, topic.id, dropped, then))
+            life.on_forgotten += (partial(self._unfollow_again, topic.id, dropped, then),)
             return
         had_below = FollowReason.BELOW in life.reasons & dropped
         life.reasons &= ~(dropped | FollowReason.KEEPER)
@@ -316,7 +316,7 @@ class Following:
         """No application wants the events any more; leave, unless another reason is left."""
         life.subscribing = None
         if then is not None:
-            life.on_forgotten.append(then)
+            life.on_forgotten += (then,)
         was_subscribed, topic.log.subscribed = topic.subscribed, False
         stays = bool(life.reasons)
         # A subscriber that comes from now on waits for a subscription of its own.
@@ -337,7 +337,7 @@ class Following:
                 for done in life.take_on_forgotten():
                     done()
             else:
-                life.on_forgotten.extend(life.take_on_ready())
+                life.on_forgotten += life.take_on_ready()
                 topic.leave()
 
         if was_subscribed:
@@ -378,11 +378,11 @@ class Following:
 
     def when_forgotten(self, cid: Cid, then: Callable[[], None]) -> None:
         """Do something once the disk has forgotten a topic."""
-        self.followed.life(cid).on_forgotten.append(then)
+        self.followed.life(cid).on_forgotten += (then,)
 
     def when_started(self, topic: Topic, then: Callable[[], None]) -> None:
         """Do something once the node may publish in a topic."""
-        self.followed.life(topic.id).on_ready.append(then)
+        self.followed.life(topic.id).on_ready += (then,)
 
     def stop(self, then: Callable[[], None]) -> None:
         """Leave every overlay in good order, and forget no subscription."""

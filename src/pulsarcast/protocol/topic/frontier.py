@@ -67,7 +67,7 @@ class Frontier:
         self._hot_max = HOT_MAX
         self._tree = HashTree(list_max)
         """All marks, but for those that changed."""
-        self._changed: set[Source] = set()
+        self._changed: dict[Source, None] = {}
         """What the tree has not heard of: marks in `_hot`."""
         for steps, digest in (missing or {}).items():
             self._tree.miss(steps, digest)
@@ -112,7 +112,7 @@ class Frontier:
     def _put(self, source: Source, mark: _Mark) -> None:
         """Take a mark in that is new, or in place of another one."""
         self._heat(source, mark)
-        self._changed.add(source)
+        self._changed[source] = None
 
     def _heat(self, source: Source, mark: _Mark) -> None:
         if len(self._hot) >= self._hot_max:
@@ -216,7 +216,7 @@ class Frontier:
             mark = _Mark()
             self._count += 1
             self._heat(source, mark)
-        self._changed.add(source)
+        self._changed[source] = None
         return mark
 
     def missing_from(self, theirs: MarkState) -> tuple[int, int] | None:
@@ -280,10 +280,12 @@ class Frontier:
     def _hashed(self) -> HashTree:
         """The tree, once it has heard of what changed."""
         if self._changed:
-            waiting = set[Source]()
+            waiting = dict[Source, None]()
             if self._tree.missing:
-                waiting = {each for each in self._changed if self.missing_at(*each) is not None}
-                self._changed = {each for each in self._changed if each not in waiting}
+                waiting = {
+                    each: None for each in self._changed if self.missing_at(*each) is not None
+                }
+                self._changed = {each: None for each in self._changed if each not in waiting}
             self._tree.put([self._state(each, self._hot[each]) for each in self._changed])
             self._changed = waiting
         return self._tree
@@ -310,7 +312,7 @@ class Frontier:
             for mark in self._tree.marks_in(part):
                 source = (mark.publisher, mark.epoch)
                 self._hot.setdefault(source, _object(mark))
-                self._changed.add(source)
+                self._changed[source] = None
         self._tree.miss(part, digest)
 
     def load(

@@ -11,7 +11,7 @@ from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import CID_BYTES, Cid
 from pulsarcast.protocol.store import DropState, PutState, StateRow, Write
 from pulsarcast.protocol.topic.state import TopicState
-from pulsarcast.protocol.topic.versions import Versions
+from pulsarcast.protocol.topic.versions import NOTHING, Versions
 
 HANDOVER = "handover"
 HANDOVERS_MAX = 1024
@@ -81,7 +81,7 @@ class Handovers:
 
     def forget(self) -> list[Write]:
         """Drop all handovers: the node leaves the topic."""
-        known, self._versions.handovers = self._versions.handovers, {}
+        known, self._versions.handovers = self._versions.handovers, NOTHING
         return [DropState(HANDOVER, self._key(position)) for position in known]
 
     def _key(self, position: int) -> bytes:

@@ -115,11 +115,11 @@ class Life:
         self.reasons = reasons
         self.subscribing: int | None = None
         """The id of a subscription on its way to the disk, if the topic was followed before it."""
-        self.on_start: list[Then] = []
+        self.on_start: tuple[Then, ...] = ()
         """Callers that wait until a subscription's start is on the disk."""
-        self.on_ready: list[Then] = []
+        self.on_ready: tuple[Then, ...] = ()
         """Callers that wait until the node may publish."""
-        self.on_forgotten: list[Then] = []
+        self.on_forgotten: tuple[Then, ...] = ()
         """Callers that wait until the topic is forgotten, to have left it or to follow it again."""
 
     @property
@@ -149,17 +149,17 @@ class Life:
         assert self.stage is Stage.AWAY, f"it is {self.stage}"
         self.stage = Stage.FORGETTING
 
-    def take_on_start(self) -> list[Then]:
+    def take_on_start(self) -> tuple[Then, ...]:
         """The callers that wait for the start; they wait no longer."""
-        waiting, self.on_start = self.on_start, []
+        waiting, self.on_start = self.on_start, ()
         return waiting
 
-    def take_on_ready(self) -> list[Then]:
+    def take_on_ready(self) -> tuple[Then, ...]:
         """The callers that wait to publish; they wait no longer."""
-        waiting, self.on_ready = self.on_ready, []
+        waiting, self.on_ready = self.on_ready, ()
         return waiting
 
-    def take_on_forgotten(self) -> list[Then]:
+    def take_on_forgotten(self) -> tuple[Then, ...]:
         """The callers that wait until the topic is forgotten; they wait no longer."""
-        waiting, self.on_forgotten = self.on_forgotten, []
+        waiting, self.on_forgotten = self.on_forgotten, ()
         return waiting

@@ -5,7 +5,6 @@ names what it asks of the topic (docs/spec/pulsarcast.md, State).
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 from pulsarcast.model.ids import Cid
@@ -18,7 +17,7 @@ from pulsarcast.protocol.topic.halts import TwoCertificates
 from pulsarcast.protocol.topic.log import TopicLog
 from pulsarcast.protocol.topic.ordering import Ordering
 from pulsarcast.protocol.topic.published_requests import PublishedRequests
-from pulsarcast.protocol.topic.versions import Versions
+from pulsarcast.protocol.topic.versions import NOTHING, Versions
 
 
 class Resumed(NamedTuple):
@@ -28,7 +27,7 @@ class Resumed(NamedTuple):
     """None: the node begins, and there is no state."""
     log_index: int
     cursor: int
-    roots: Mapping[bytes, bytes] = MappingProxyType({})
+    roots: Mapping[bytes, bytes] = NOTHING
     """The hash of the frontier that each missing part is of."""
     flushes: tuple[Cid, ...] = ()
     """The indexes of frontiers up to which the topic is being flushed."""

@@ -9,7 +9,6 @@ topic through one narrow protocol each.
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import Protocol, assert_never
 
 from pulsarcast.model.errors import Refusal, Rejection, RemoteError
@@ -44,10 +43,9 @@ from pulsarcast.protocol.topic.equivocation import OwnEvents
 from pulsarcast.protocol.topic.hash_tree import EMPTY
 from pulsarcast.protocol.topic.log import TopicLog
 from pulsarcast.protocol.topic.state import Resumed, TopicState
-from pulsarcast.protocol.topic.versions import Versions
+from pulsarcast.protocol.topic.versions import NOTHING, Versions
 from pulsarcast.protocol.topic.work import AtWork, Work
 
-NOTHING: Mapping[bytes, bytes] = MappingProxyType({})
 HOPS_MAX = 255
 """Bounds the hops that an event counts, to fit one byte; further hops stay at this number."""
 

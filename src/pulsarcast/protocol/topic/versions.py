@@ -7,9 +7,10 @@ an old version beyond that frontier is ignored, if the newer version no longer a
 may).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from typing import Protocol
+from types import MappingProxyType
+from typing import Any, Final, Protocol
 
 from pulsarcast.model.errors import Rejection, RemoteError, Verdict
 from pulsarcast.model.events import EventDescriptor
@@ -25,6 +26,8 @@ from pulsarcast.model.topics import (
 
 VERSIONS_MAX = 1024
 """Bounds the versions kept per topic; an author that needs more starts a new topic."""
+NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
+"""What most topics have of something: one object for all of them."""
 POSITION_MAX = 1 << 63
 """Above every position."""
 
@@ -63,19 +66,19 @@ class Versions:
         self.first = first
         self.current = first
         self.by_cid: dict[Cid, TopicDescriptor] = {first.cid: first}
-        self._chain: list[TopicDescriptor] = [first]
-        self.handovers: dict[int, Cid] = {}
+        self._chain: tuple[TopicDescriptor, ...] = (first,)
+        self.handovers: Mapping[int, Cid] = NOTHING
         """By position: the version whose sequencers are in force after it."""
-        self._valid_until: dict[Cid, dict[tuple[PeerId, int], int]] = {}
+        self._valid_until: Mapping[Cid, Mapping[tuple[PeerId, int], int]] = NOTHING
 
     def copy(self) -> "Versions":
         """The same versions, to which others can be added."""
         same = Versions(self.first)
         same.by_cid = dict(self.by_cid)
-        same._chain = list(self._chain)
+        same._chain = self._chain
         same.current = self.current
-        same.handovers = dict(self.handovers)
-        same._valid_until = dict(self._valid_until)
+        same.handovers = self.handovers
+        same._valid_until = self._valid_until
         return same
 
     def knows_parent_of(self, version: TopicDescriptor) -> bool:
@@ -101,9 +104,8 @@ class Versions:
         self.check_sequencers(version)
         self.by_cid[version.cid] = version
         if isinstance(version.valid_until, tuple):
-            self._valid_until[version.cid] = {
-                (mark.publisher, mark.epoch): mark.number for mark in version.valid_until
-            }
+            until = {(mark.publisher, mark.epoch): mark.number for mark in version.valid_until}
+            self._valid_until = {**self._valid_until, version.cid: until}
         self._rebuild()
         return True
 
@@ -114,7 +116,7 @@ class Versions:
         chain = [self.current]
         while (parent := chain[-1].parent) is not None:
             chain.append(self.by_cid[parent])
-        self._chain = chain[::-1]
+        self._chain = tuple(reversed(chain))
 
     def judge(self, event: EventDescriptor, marks: KnownMarks) -> list[Cid]:
         """Raise RemoteError unless the event was published by right.
@@ -182,8 +184,7 @@ class Versions:
 
     def hand_over(self, position: int, version: Cid) -> None:
         """The sequencers of a version are in force after a position."""
-        self.handovers[position] = version
-        self.handovers = dict(sorted(self.handovers.items()))
+        self.handovers = dict(sorted({**self.handovers, position: version}.items()))
 
     def in_force_at(self, position: int) -> Cid:
         """The version whose sequencers are in force at a position, as far as the node knows."""
@@ -198,7 +199,7 @@ class Versions:
         """All peers that may be in force now: those of the newest version first, then of all
         versions since the last known handover."""
         in_force = self.by_cid.get(self.in_force_at(POSITION_MAX), self.first)
-        chain = reversed(self._chain[in_force.number :] or [in_force])
+        chain = reversed(self._chain[in_force.number :] or (in_force,))
         lists = (version.sequencers for version in (*chain, in_force))
         return tuple(dict.fromkeys(peer for each in lists for peer in each))
 

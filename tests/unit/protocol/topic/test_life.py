@@ -71,7 +71,7 @@ def is_over(one: Life) -> bool:
 def test_a_life_is_over_once_the_node_is_away_and_nobody_waits() -> None:
     one = Life()
     assert is_over(one)
-    one.on_ready.append(lambda: None)
+    one.on_ready = (lambda: None,)
     assert not is_over(one)
     assert len(one.take_on_ready()) == 1
     assert is_over(one)
