@@ -30,6 +30,7 @@ from pulsarcast.wire import libp2p_pb2 as pb
 from pulsarcast.wire.framing import write_frames
 from pulsarcast.wire.hello import Hello, encode_hello
 from pulsarcast.wire.libp2p_pb2 import HopMessage, StopMessage
+from tests.unit.network.hosts import RANGE
 from tests.unit.network.relayed import Party, party, play, until, world
 
 ELSEWHERE = "127.0.9.1"
@@ -169,7 +170,7 @@ def test_a_greedy_circuit_gets_its_rate_and_others_are_unharmed(
             await said(cat, ben, b"y")
             began_s = trio.current_time()
             for _ in range(40):
-                ann.say(ben, bytes(50_000))
+                ann.say(ben, RANGE + bytes(50_000))
             for number in range(20):
                 word = b"cat %d" % number
                 said_s = trio.current_time()

@@ -7,6 +7,7 @@ import re
 from pulsarcast.daemon.answers import STATUS
 from pulsarcast.model import trace
 from pulsarcast.model.errors import Rejection
+from pulsarcast.network import resources
 from pulsarcast.protocol import limits
 from pulsarcast.protocol.messages import ANSWER_CODES, JoinCode
 from pulsarcast.wire import pulsarcast_pb2 as pb
@@ -14,6 +15,7 @@ from tests.docs.guides import ROOT
 
 WIRE = (ROOT / "docs/spec/wire.md").read_text(encoding="utf-8")
 TRACE = (ROOT / "docs/spec/trace.md").read_text(encoding="utf-8")
+THREATS = (ROOT / "docs/spec/threats.md").read_text(encoding="utf-8")
 HTTP = (ROOT / "docs/guides/http.md").read_text(encoding="utf-8")
 
 
@@ -45,10 +47,21 @@ def test_every_limit_of_the_wire_is_in_its_table() -> None:
     assert told == built
 
 
+def test_every_budget_is_in_its_table() -> None:
+    told: dict[str, float] = {}
+    for names, _, values, _ in rows(THREATS, "budget"):
+        found = re.findall(r"`(\w+)`", names)
+        told |= dict(zip(found, map(value_of, values.split(", ")), strict=True))
+    built = {name: value for name, value in vars(resources).items() if name.isupper()}
+    assert told == built
+
+
 def value_of(cell: str) -> int:
     """`4 MiB`, `2^63 - 1` and `1,024` as numbers."""
     if match := re.fullmatch(r"(\d+) MiB", cell):
         return int(match[1]) * 2**20
+    if match := re.fullmatch(r"(\d+) KiB", cell):
+        return int(match[1]) * 2**10
     if match := re.fullmatch(r"2\^(\d+) - 1", cell):
         return (1 << int(match[1])) - 1
     return int(cell.replace(",", ""))

@@ -21,6 +21,9 @@ from pulsarcast.protocol.inputs import Loaded, Persisted, PersistFailed
 from pulsarcast.protocol.store import KeepBlock, Write
 from pulsarcast.storage.sqlite import SqliteStore, StoreError
 
+LOADS_AT_ONCE: Final = 16
+"""Questions that are answered together: the largest blocks are 17 MB then. The answers leave, or
+are dropped, before the next ones are read."""
 RESERVE_BYTES: Final = 512 << 20
 """Free space that strangers' blocks leave on the disk: twice what the owner must find there by
 default (`storage.free_bytes_min`)."""
@@ -66,10 +69,10 @@ class Disk:
         return not self._persists and not self._notes
 
     def settle(self) -> list[Persisted | PersistFailed | Loaded]:
-        """Commit all writes, then answer all questions."""
+        """Commit all writes, then answer questions, as many as may be in memory at once."""
         answers: list[Persisted | PersistFailed | Loaded] = []
         persists, self._persists = self._persists, []
-        loads, self._loads = self._loads, []
+        loads, self._loads = self._loads[:LOADS_AT_ONCE], self._loads[LOADS_AT_ONCE:]
         notes, self._notes = self._notes, []
         if (persists or notes) and not self._failed:
             answers += self._commit(persists, notes)

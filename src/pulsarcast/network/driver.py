@@ -51,7 +51,6 @@ from pulsarcast.network.multiaddrs import (
     host_of,
     is_dialable,
     is_everywhere,
-    place_of,
 )
 from pulsarcast.network.neighbour import Topic
 from pulsarcast.network.neighbours import Neighbours
@@ -446,10 +445,9 @@ class Driver:
         """A peer can be spoken to."""
         where = () if link.reached_at is None else (link.reached_at,)
         known = Contact(contact.peer, tuple(dict.fromkeys((*where, *contact.addresses))))
-        place = place_of(link.remote_address)
         relayed = link.relay is not None
         self._inputs.append(
-            PeerUp(known, place, link.dialled, self.is_near(link), reach, relayed=relayed)
+            PeerUp(known, link.place, link.dialled, self.is_near(link), reach, relayed=relayed)
         )
         self.relays.look()
         self._said[contact.peer] = said
@@ -460,6 +458,11 @@ class Driver:
     def is_near(self, link: Link) -> bool:
         """Whether a peer is in a network that this machine is plugged into."""
         return link.relay is None and is_near(host_of(link.remote_address), self._interfaces)
+
+    def relied_on(self) -> frozenset[PeerId]:
+        """The peers that topics rely on, and those that the operator named."""
+        named = (contact.peer for contact in self.core.dht.bootstrap)
+        return frozenset((*self.core.watched(), *named))
 
     def unreachable(self, peer: PeerId, reason: str) -> None:
         """A peer cannot be reached: say so once."""

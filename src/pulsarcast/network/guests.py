@@ -13,7 +13,6 @@ import trio
 
 from pulsarcast.model.ids import PeerId
 from pulsarcast.network.link import Link
-from pulsarcast.network.multiaddrs import place_of
 
 GUESTS_MAX: Final = 32
 """Few beside the connections of a host, of which there may be 1,024."""
@@ -53,8 +52,7 @@ class Guests:
         for guest in of_peer[: len(of_peer) + 1 - GUESTS_PER_PEER_MAX]:
             del self._since_s[guest]
             guest.close(goodbye=True)
-        place = place_of(link.remote_address)
-        of_place = sum(place_of(each.remote_address) == place for each in self._since_s)
+        of_place = sum(each.place == link.place for each in self._since_s)
         if len(self._since_s) >= GUESTS_MAX or of_place >= GUESTS_PER_PLACE_MAX:
             link.close(goodbye=True)
         else:

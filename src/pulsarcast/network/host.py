@@ -31,21 +31,20 @@ from pulsarcast.network.multiaddrs import (
     Relay,
     host_of,
     parse_address,
+    place_of_host,
     relay_of,
     relayed_address,
 )
 from pulsarcast.network.negotiation import ask_for, offer
 from pulsarcast.network.noise import LENGTH_BYTES, NoiseFraming, length_bytes
+from pulsarcast.network.resources import Handshake, Resources
 from pulsarcast.network.streams import Services
 from pulsarcast.network.yamux import PROTOCOL as YAMUX
 
-CONNECTIONS_MAX: Final = 1024
-HANDSHAKES_MAX: Final = 64
-"""Connections that are not authenticated yet; more wait in the kernel's line."""
 HANDSHAKE_S_MAX: Final = 10.0
 DIAL_S_MAX: Final = 10.0
 """For all addresses of a peer together; each gets its share of what is left."""
-BACKLOG: Final = 256
+BACKLOG: Final = 1024
 NO_ANSWER: Final = "no answer in time: the machine is off or away, or a firewall is between"
 SILENT: Final = "a program listens there and says nothing: it hangs, or is no node of Pulsarcast"
 NO_NODE: Final = "a program answers there that is no node of Pulsarcast"
@@ -116,22 +115,20 @@ class Host:
         self,
         identity: Identity,
         *,
-        connections_max: int = CONNECTIONS_MAX,
-        handshakes_max: int = HANDSHAKES_MAX,
         handshake_s_max: float = HANDSHAKE_S_MAX,
         dial_s_max: float = DIAL_S_MAX,
         dial_from: str | None = None,
+        resources: Resources | None = None,
     ) -> None:
         self.peer = identity.peer_id
+        self.resources = resources or Resources()
         self.services = Services()
         """What peers may open further streams for."""
         self._static = StaticKey(identity)
-        self._connections_max = connections_max
         self._handshake_s_max = handshake_s_max
         self._dial_s_max = dial_s_max
         self._dial_from = dial_from
         """Of several addresses that the machine has, the one to dial from."""
-        self._handshakes = trio.Semaphore(handshakes_max)
         self._listeners: list[socket.socket] = []
         self._expected: dict[str, Callable[[socket.socket], None]] = {}
         """Who takes connections that come from an IP address where a hole is being punched."""
@@ -233,10 +230,7 @@ class Host:
         accepted: Callable[[Link], Awaitable[None]],
     ) -> None:
         """Authenticate a peer that dialled us over a circuit, and hand the link over."""
-        if len(self._links) >= self._connections_max:
-            connection.close()
-            return
-        await self._welcome(connection, accepted, carried)
+        await self._welcome(connection, accepted, Handshake(""), carried)
 
     # From the port that we listen at.
 
@@ -305,54 +299,54 @@ class Host:
         nursery: trio.Nursery,
         accepted: Callable[[Link], Awaitable[None]],
     ) -> None:
-        """Accept connections of one listener, as long as there is room for their handshakes."""
+        """Accept connections of one listener, as there is room for their handshakes."""
         while True:
-            await self._handshakes.acquire()
             try:
                 connection = await _accept_one(listener)
-            except BaseException as error:
-                self._handshakes.release()
-                if isinstance(error, trio.ClosedResourceError):
-                    return
-                raise
-            if len(self._links) >= self._connections_max:
-                connection.close()
-                self._handshakes.release()
-                continue
-            if self._expected and (take := self._expected.get(_host_of_peer(connection))):
-                self._handshakes.release()
+            except trio.ClosedResourceError:
+                return
+            host = _host_of_peer(connection)
+            if self._expected and (take := self._expected.get(host)):
                 take(connection)
                 continue
-            nursery.start_soon(self._welcome, connection, accepted)
+            try:
+                handshake = await self.resources.handshakes.enter(place_of_host(host))
+            except BaseException:
+                connection.close()
+                raise
+            nursery.start_soon(self._welcome, connection, accepted, handshake)
 
     async def _welcome(
         self,
         connection: socket.socket,
         accepted: Callable[[Link], Awaitable[None]],
+        handshake: Handshake,
         carried: Carried | None = None,
     ) -> None:
         """Authenticate one who dialled us, and hand the link over."""
+        handshake.scope.deadline = trio.current_time() + self._handshake_s_max
         try:
-            with trio.move_on_after(self._handshake_s_max) as handshake:
-                link = await self._secure(connection, None, carried)
+            with handshake.scope:
+                link = await self._secure(connection, None, carried, handshake.moved)
         except DialError:
             return
         finally:
-            if carried is None:
-                self._handshakes.release()
-        if handshake.cancelled_caught:
+            self.resources.handshakes.leave(handshake)
+        if handshake.scope.cancelled_caught:
             return
         try:
-            # Others may have come in while this one shook hands.
-            if len(self._links) <= self._connections_max:
-                await accepted(link)
+            await accepted(link)
         except RemoteError:
             pass  # a peer's fault ends its own connection, and never the server
         finally:
             link.close()
 
     async def _secure(
-        self, connection: socket.socket, peer: PeerId | None, carried: Carried | None = None
+        self,
+        connection: socket.socket,
+        peer: PeerId | None,
+        carried: Carried | None = None,
+        moved: Callable[[], None] = lambda: None,
     ) -> Link:
         """Shake hands: with this peer as the dialler, or with whoever it is as the listener.
 
@@ -366,7 +360,7 @@ class Host:
                 local_address = _address_text(connection.getsockname())
             else:
                 _, remote_address, local_address = carried
-            wire = _Wire(connection)
+            wire = _Wire(connection, moved)
             await (ask_for if dialled else offer)(wire, NOISE)
             authenticated, noise = await self._shake_hands(wire, peer)
             wire.secure(noise)
@@ -419,9 +413,11 @@ class Host:
 class _Wire:
     """A socket as negotiation and handshake read and write it, plain and then sealed."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, moved: Callable[[], None]) -> None:
         self.bytes_in = self.bytes_out = 0
         self._connection = connection
+        self._moved = moved
+        """Called when something arrives."""
         self._noise: NoiseFraming | None = None
         self._buffer = bytearray()
 
@@ -474,6 +470,7 @@ class _Wire:
             if not data:
                 raise RemoteError("closed the connection", code=Rejection.DISCONNECTED)
             self.bytes_in += len(data)
+            self._moved()
             return data
 
 

@@ -24,6 +24,7 @@ import trio
 
 from pulsarcast.model.errors import Rejection, RemoteError, Verdict
 from pulsarcast.model.ids import PeerId
+from pulsarcast.network.multiaddrs import place_of
 from pulsarcast.network.negotiation import (
     HEADER,
     NOT_AVAILABLE,
@@ -33,6 +34,7 @@ from pulsarcast.network.negotiation import (
     line,
 )
 from pulsarcast.network.noise import NoiseFraming
+from pulsarcast.network.resources import NOTED_BYTES
 from pulsarcast.network.streams import Service, Services, Stream
 from pulsarcast.network.yamux import AWAY_NORMAL, AWAY_PROTOCOL_ERROR, Yamux, YamuxStream
 from pulsarcast.wire.codec import bytes_max_of
@@ -87,6 +89,9 @@ class Link:
         """Whether we are the one who dialled."""
         self.remote_address = remote_address
         self.local_address = local_address
+        self.place = place_of(remote_address)
+        """The network prefix that it comes from; of a relayed one, the relay's."""
+        self.opened_s = trio.current_time()
         self.reached_at: str | None = None
         """The address that we dialled, as it was told to us."""
         self.bytes_in = bytes_in
@@ -158,6 +163,11 @@ class Link:
         unsent = self._unsent
         waiting = self._lanes.queued_bytes + self._stream.queued_bytes
         return waiting + (0 if unsent is None else len(unsent))
+
+    @property
+    def held_bytes(self) -> int:
+        """What came of frames that are not whole yet."""
+        return self._reader.pending_bytes + self._joiner.held_bytes
 
     @property
     def is_open(self) -> bool:
@@ -281,10 +291,10 @@ class Link:
         """Read until the connection ends, whoever ends it, and close it.
 
         `receive` gets the frames of each read from the socket in one call; where only parts of them
-        come, it gets none now and then. Raises RemoteError where the peer broke a rule; frames from
-        before that are handed over first. `on_guest` is called where the peer does not speak our
-        protocol; without it, that ends the connection. The first frame may have to be a small one,
-        and no part.
+        come, it gets none now and then, and each time once much is held. Raises RemoteError where
+        the peer broke a rule; frames from before that are handed over first. `on_guest` is called
+        where the peer does not speak our protocol; without it, that ends the connection. The first
+        frame may have to be a small one, and no part.
         """
         self._on_guest = on_guest
         if first_bytes_max is not None:
@@ -352,7 +362,7 @@ class Link:
         finally:
             frames = self._frames
             now_s = trio.current_time()
-            if frames or now_s >= self._moved_s + MOVING_S:
+            if frames or now_s >= self._moved_s + MOVING_S or self.held_bytes > NOTED_BYTES:
                 self._moved_s = now_s
                 self._frames = []
                 receive(frames)
@@ -405,6 +415,8 @@ class Link:
         self._unwritable = True
         self._unsent = None
         self._lanes.clear()
+        # Others may refer to the link for longer.
+        self._reader, self._joiner = FrameReader(), Joiner()
         self._stream.reset()
         for stream in list(self._streams):
             stream.break_off("the connection ended")

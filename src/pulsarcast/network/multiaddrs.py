@@ -148,7 +148,14 @@ def is_loopback(address: str) -> bool:
 
 def place_of(address: str) -> str:
     """The network prefix of an IP address: what one operator can be expected to have as a whole."""
-    host = ip_address(host_of(address))
+    return place_of_host(host_of(address))
+
+
+def place_of_host(host_text: str) -> str:
+    """The same of a socket's address; none for a socket that has ended."""
+    if not host_text:
+        return ""
+    host = ip_address(host_text.partition("%")[0])
     return str(ip_network(f"{host}/{24 if host.version == 4 else 48}", strict=False))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Container, Hashable
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import trio
@@ -31,6 +31,9 @@ class Listener(Protocol):
 
     def is_near(self, link: Link) -> bool:
         """Whether a peer is in a network that this machine is plugged into."""
+
+    def relied_on(self) -> Container[PeerId]:
+        """The peers whose connections are kept, whoever else wants room."""
 
     def unreachable(self, peer: PeerId, reason: str) -> None:
         """A peer cannot be reached, for a reason that is new."""

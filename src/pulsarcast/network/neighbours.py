@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Final, TypeAlias
 
 import trio
@@ -27,9 +27,21 @@ from pulsarcast.network.circuits import HOP
 from pulsarcast.network.guests import Guests
 from pulsarcast.network.host import DialError, Host
 from pulsarcast.network.link import Link
-from pulsarcast.network.multiaddrs import Relay, place_of
+from pulsarcast.network.multiaddrs import Relay
 from pulsarcast.network.neighbour import Connection, Listener, Neighbour, Refused, Topic
 from pulsarcast.network.replacing import REPLACES, Replacing
+from pulsarcast.network.resources import (
+    EVICTED_AT_ONCE,
+    HELD_BYTES_MAX,
+    HELLO_GRACE_S,
+    NOTED_BYTES,
+    STRANGERS_BYTES_MAX,
+    Claim,
+    Why,
+    Worth,
+    cheapest,
+    heaviest,
+)
 from pulsarcast.network.streams import Service, Stream
 from pulsarcast.protocol.messages import Contact
 from pulsarcast.wire.framing import write_frames
@@ -80,7 +92,9 @@ class Neighbours:
         self._neighbours: dict[PeerId, Neighbour] = {}
         self._dirty: dict[PeerId, Link] = {}
         self._refused: dict[PeerId, Refused] = {}
-        self._links: dict[Link, None] = {}
+        self._links: dict[Link, Connection] = {}
+        self._heavy: dict[Link, None] = {}
+        """Those that were seen to hold much."""
         self.guests = Guests()
         self._dials = trio.CapacityLimiter(DIALS_MAX)
         self._relayed_dials = trio.CapacityLimiter(DIALS_MAX)
@@ -130,6 +144,8 @@ class Neighbours:
             neighbour.is_full = True
             self._await_room(neighbour)
             self._listener.filled(peer)
+        if queued > NOTED_BYTES and connection is not None:
+            self._weigh(connection.link)
         if queued > QUEUE_BYTES_MAX:
             # It takes in nothing: it will catch up by history.
             self._give_up(neighbour)
@@ -247,7 +263,7 @@ class Neighbours:
     def observed(self) -> list[str]:
         """Where neighbours see this node's connections come from, what most places say first."""
         links = [link for link in self.links() if link.relay is None]
-        seen = {(link.observed_address, place_of(link.remote_address)) for link in links}
+        seen = {(link.observed_address, link.place) for link in links}
         counts = Counter(address for address, _ in sorted(seen, key=str) if address is not None)
         return [address for address, _ in counts.most_common()]
 
@@ -391,11 +407,15 @@ class Neighbours:
 
     async def _listen(self, connection: Connection, dialling: Neighbour | None) -> None:
         link = connection.link
-        self._links[link] = None
+        self._links[link] = connection
+        if len(self._links) > self.host.resources.connections_max:
+            self._make_room(link)
         assert self._nursery is not None
         self._nursery.start_soon(self._expect_hello, connection)
 
         def receive(frames: list[bytes]) -> None:
+            if link.held_bytes > NOTED_BYTES:
+                self._weigh(link)
             if not frames:
                 neighbour = self._neighbours.get(link.peer)
                 if neighbour is not None and neighbour.connection is connection:
@@ -426,6 +446,7 @@ class Neighbours:
             link.close()
             connection.patience.cancel()
             self._links.pop(link, None)
+            self._heavy.pop(link, None)
             self.guests.forget(link)
             if link.relay is None:
                 self._bytes_in += link.bytes_in
@@ -461,6 +482,62 @@ class Neighbours:
             if link in self.guests:
                 await self.guests.see_off(link)
             link.close()
+
+    # Room.
+
+    def _make_room(self, newcomer: Link) -> None:
+        """Close the connections that are cheapest to lose; if there are none, the newcomer."""
+        relied_on = self._listener.relied_on()
+        claims = {
+            link: self._claim(connection, relied_on)
+            for link, connection in self._links.items()
+            if link is not newcomer
+        }
+        chosen = cheapest(claims, EVICTED_AT_ONCE)
+        if not chosen and not newcomer.dialled:
+            chosen = [newcomer]
+        for link in chosen:
+            self._cut_off(link, Why.CONNECTIONS)
+
+    def _claim(self, connection: Connection, relied_on: Container[PeerId]) -> Claim:
+        link = connection.link
+        neighbour = self._neighbours.get(link.peer)
+        is_used = neighbour is not None and neighbour.connection is connection
+        used_s = link.opened_s
+        if neighbour is not None and is_used:
+            used_s = max(used_s, neighbour.said_s, neighbour.heard_s)
+        if is_used and link.peer in relied_on:
+            worth = Worth.RELIED_ON
+        elif link.dialled or link.is_held:
+            worth = Worth.DIALLED
+        elif connection.hello is None and trio.current_time() > link.opened_s + HELLO_GRACE_S:
+            worth = Worth.SILENT
+        else:
+            worth = Worth.STRANGER
+        return Claim(worth, used_s, link.place)
+
+    def _weigh(self, link: Link) -> None:
+        """A connection holds much: drop what is cheapest to lose where all hold too much."""
+        self._heavy[link] = None
+        held = {each: each.held_bytes + each.queued_bytes for each in self._heavy if each.is_open}
+        held = {each: size for each, size in held.items() if size > NOTED_BYTES}
+        self._heavy = dict.fromkeys(held)
+        if sum(held.values()) <= STRANGERS_BYTES_MAX:
+            return
+        relied_on = self._listener.relied_on()
+        strange = {each: size for each, size in held.items() if each.peer not in relied_on}
+        for some, bytes_max in ((strange, STRANGERS_BYTES_MAX), (held, HELD_BYTES_MAX)):
+            while sum(some.values()) > bytes_max:
+                chosen = heaviest(some, attrgetter("place"))
+                del some[chosen]
+                held.pop(chosen, None)
+                self._cut_off(chosen, Why.BYTES)
+
+    def _cut_off(self, link: Link, why: Why) -> None:
+        """Close a connection for want of room."""
+        self.host.resources.cut_off[why] += 1
+        self._heavy.pop(link, None)
+        link.close(goodbye=True)
 
     # What neighbours and guests may ask.
 

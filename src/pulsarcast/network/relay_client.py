@@ -39,7 +39,6 @@ from pulsarcast.network.multiaddrs import (
     Relay,
     address_text,
     is_dialable,
-    place_of,
     relay_of,
     relayed_address,
 )
@@ -172,7 +171,7 @@ class RelayClient:
         Each node prefers others, so that not all ask the same relay.
         """
         now_s = trio.current_time()
-        places = {place_of(held.link.remote_address) for held in self.reservations.values()}
+        places = {held.link.place for held in self.reservations.values()}
         found = [
             link
             for link in self._neighbours.relays()
@@ -184,7 +183,7 @@ class RelayClient:
         return min(
             found,
             key=lambda link: (
-                place_of(link.remote_address) in places,
+                link.place in places,
                 sha256(me + link.peer).digest(),
             ),
             default=None,

@@ -34,7 +34,6 @@ from pulsarcast.network.circuits import (
 )
 from pulsarcast.network.host import Host
 from pulsarcast.network.link import Link
-from pulsarcast.network.multiaddrs import place_of
 from pulsarcast.network.streams import Service, Stream
 from pulsarcast.wire import libp2p_pb2 as pb
 from pulsarcast.wire.libp2p_pb2 import HopMessage, StopMessage
@@ -94,7 +93,7 @@ class Circuit:
     def __init__(self, source: Link, target: Link) -> None:
         self.source = source
         self.target = target
-        self.place = place_of(source.remote_address)
+        self.place = source.place
         self.scope = trio.CancelScope()
         self.streams: list[Stream] = []
         self.allowance = Allowance(CIRCUIT_BYTES_S, CIRCUIT_BURST_BYTES)
@@ -206,7 +205,7 @@ class RelayServer:
     async def _reserve(self, stream: Stream) -> None:
         """Give a peer a reservation, or a longer one."""
         link = stream.link
-        place = place_of(link.remote_address)
+        place = link.place
         others = [each for peer, each in self._reservations.items() if peer != link.peer]
         of_place = sum(each.place == place for each in others)
         if len(others) >= RESERVATIONS_MAX or of_place >= RESERVATIONS_PER_PLACE_MAX:
@@ -286,7 +285,7 @@ class RelayServer:
 
     def _has_room(self, source: Link, target: Link) -> bool:
         circuits = self._circuits
-        place = place_of(source.remote_address)
+        place = source.place
         return (
             len(circuits) < CIRCUITS_MAX
             and source.circuits < CIRCUITS_PER_PEER_MAX

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Container
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import trio
@@ -47,6 +47,9 @@ class Ear:
         self.story.append("up")
         if link.relay is not None:
             self.on_relayed(link)
+
+    def relied_on(self) -> Container[PeerId]:
+        return ()
 
     def is_near(self, link: Link) -> bool:
         return False

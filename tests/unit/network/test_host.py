@@ -22,6 +22,7 @@ from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import peer_text
 from pulsarcast.network.host import DialError, Host
 from pulsarcast.network.link import PROTOCOL, Link
+from pulsarcast.network.resources import Resources
 from pulsarcast.wire.framing import FrameReader, write_frames
 from tests.unit.network.hosts import ANN, BEN, LOOPBACK, STOCK, Inbox
 
@@ -380,19 +381,19 @@ def test_nonsense_instead_of_a_handshake(nonsense: bytes) -> None:
 
 def test_half_open_handshakes_are_bounded_and_time_out() -> None:
     async def play() -> None:
-        host = Host(ANN, handshakes_max=3, handshake_s_max=0.5)
+        host = Host(ANN, resources=Resources(handshakes_max=3), handshake_s_max=0.5)
         async with serving(host, ignore_frames) as addresses, AsyncExitStack() as stack:
             silent = [
                 await stack.enter_async_context(await open_socket(addresses[0])) for _ in range(3)
             ]
             await trio.sleep(0.05)
-            assert host._handshakes.value == 0
+            assert len(host.resources.handshakes) == 3
             start = trio.current_time()
             link = await Host(BEN).dial(ANN.peer_id, addresses)
             assert trio.current_time() - start > 0.2
             for stream in silent:
                 assert await is_closed_by_peer(stream)
-            assert host._handshakes.value == 2
+            assert len(host.resources.handshakes) == 0
             link.close()
 
     run(play)
@@ -409,24 +410,6 @@ def test_a_handshake_drop_by_drop_times_out() -> None:
                         await trio.sleep(0.02)
                 assert await is_closed_by_peer(stream)
             assert host.connection_count == 0
-
-    run(play)
-
-
-def test_connections_beyond_the_cap_are_closed() -> None:
-    async def play() -> None:
-        host = Host(ANN, connections_max=2)
-        async with serving(host, ignore_frames) as addresses:
-            links = [await Host(BEN).dial(ANN.peer_id, addresses) for _ in range(2)]
-            while host.connection_count < 2:
-                await trio.sleep(0.01)
-            with pytest.raises(DialError):
-                await Host(STOCK).dial(ANN.peer_id, addresses)
-            for link in links:
-                link.close()
-            while host.connection_count:
-                await trio.sleep(0.01)
-            (await Host(STOCK).dial(ANN.peer_id, addresses)).close()
 
     run(play)
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Container
 from contextlib import asynccontextmanager
 
 import pytest
@@ -41,6 +41,9 @@ class Ear:
 
     def up(self, contact: Contact, link: Link, reach: Reach, said: Hello) -> None:
         self.story.append("up")
+
+    def relied_on(self) -> Container[PeerId]:
+        return ()
 
     def is_near(self, link: Link) -> bool:
         return False
