@@ -23,6 +23,7 @@ import trio
 from hypercorn.config import Config
 
 from pulsarcast.daemon.app import build
+from pulsarcast.daemon.connection import HEAD_BYTES_MAX
 from pulsarcast.daemon.metrics import Meters
 from pulsarcast.daemon.service import Service
 from pulsarcast.daemon.serving import serve
@@ -335,7 +336,7 @@ def _config() -> Config:
     config.errorlog = logging.getLogger("hypercorn.error")
     config.include_server_header = False
     config.keep_alive_timeout = 75
-    config.h11_max_incomplete_size = 64 * 1024
+    config.h11_max_incomplete_size = HEAD_BYTES_MAX
     config.websocket_max_message_size = 64 * 1024
     config.websocket_ping_interval = 20
     return config

@@ -110,6 +110,8 @@ class Gate:
                 raise Busy("too many requests and subscriptions at a time: try again later")
             self._check_host(headers)
             scope["token"] = self._identify(headers, scope)
+            if scope["token"] is not None:
+                scope["token_shown"]()
         except Unavailable as error:
             self._complain(str(error))
             await problem(Unavailable(TOKENS_UNREADABLE))(scope, receive, send)

@@ -13,11 +13,10 @@ from functools import partial
 from typing import Any, Final
 
 import trio
-from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
-from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
-from hypercorn.typing import ConnectionState
+
+from pulsarcast.daemon.connection import HEAD_BYTES_MAX, Connection, Strangers
 
 GRACE_S: Final = 3.0
 SLICE_BYTES: Final = 64 << 10
@@ -51,8 +50,8 @@ class PatientStream(trio.abc.HalfCloseableStream):
         await self._stream.wait_send_all_might_not_block()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Read."""
-        return await self._stream.receive_some(max_bytes)
+        """Read: no more at a time than a stranger may have us hold."""
+        return await self._stream.receive_some(min(max_bytes or HEAD_BYTES_MAX, HEAD_BYTES_MAX))
 
     async def send_eof(self) -> None:
         """Send no more."""
@@ -71,25 +70,24 @@ class PatientListener(trio.abc.Listener[PatientStream]):
         self._slow_s = slow_s
         self._cut = cut
         self.open: dict[PatientStream, None] = {}
+        self.strangers = Strangers()
 
     async def accept(self) -> PatientStream:
         """The next connection."""
         accepted = await self._listener.accept()
         stream = PatientStream(accepted, self._slow_s, self._cut)
         self.open[stream] = None
+        await self.strangers.join(stream)
         return stream
+
+    def forget(self, stream: PatientStream) -> None:
+        """A connection is over."""
+        self.open.pop(stream, None)
+        self.strangers.leave(stream)
 
     async def aclose(self) -> None:
         """Accept no more."""
         await self._listener.aclose()
-
-
-class Connection(TCPServer):
-    """One connection; it is over when its client closes it, and not when it has been idle."""
-
-    async def _read_data(self) -> None:
-        await super()._read_data()
-        await self.idle_task.stop()
 
 
 async def serve(
@@ -106,17 +104,16 @@ async def serve(
     """Answer until it is enough; then whoever is being answered has a little time left."""
     context = WorkerContext(None)
     listener = PatientListener(trio.SocketListener(socket), slow_s, cut)
-    wrapped = ASGIWrapper(app)
 
     async def handle(stream: Any) -> None:
         plain = stream if tls is None else stream.transport_stream
         try:
-            await Connection(wrapped, config, context, ConnectionState({}), stream)
+            await Connection(app, config, context, stream, plain, listener.strangers).run()
         except Exception:
             # One connection; the others go on.
             _log.exception("a connection ended by a fault of ours")
         finally:
-            listener.open.pop(plain, None)
+            listener.forget(plain)
 
     accepting: Any = listener
     if tls is not None:
