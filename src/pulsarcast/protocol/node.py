@@ -344,7 +344,7 @@ class Node:
                 event = self.decode(block)
                 topic = self.topics.get(event.topic)
                 if topic is not None and hops:
-                    topic.work.flow.took_from(sender, size_of(block))
+                    topic.flow_with(sender).took_from(sender, size_of(block))
                 self._check_parents(event)
                 if topic is not None:
                     topic.receive_live(event, sender, hops, certificate)

@@ -128,6 +128,15 @@ class DisseminationCube:
         """Whether newcomers are sent to the node: it knows no member closer to the root's key."""
         return self.attached and not self._knows_closer()
 
+    @property
+    def entrance(self) -> PeerId | None:
+        """The member closest to the root's key, as far as the node knows."""
+        if self.is_root:
+            return self.turn.me
+        key = self.search.walk.root_key
+        above = filter(self.search.ranks_before_node, self.members)
+        return min(above, key=lambda peer: peer_key(peer) ^ key, default=None)
+
     def _knows_closer(self) -> bool:
         return any(map(self.search.ranks_before_node, self.members))
 

@@ -134,7 +134,7 @@ class CubeHeartbeat:
         self.round_trip_s = max(self.turn.now - asked, 0.9 * self.round_trip_s)
         if message.digest != self.owner.digest():
             self.counts["cube_difference"] += 1
-            self.owner.differs_from(sender)
+            self.owner.differs_from(sender, message.digest)
 
     def watched(self) -> Iterable[PeerId]:
         """The members that have yet to answer."""

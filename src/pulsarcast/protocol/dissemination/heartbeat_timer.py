@@ -13,8 +13,8 @@ class HeartbeatOwner(Protocol):
     def digest(self) -> bytes:
         """A hash of what the node holds."""
 
-    def differs_from(self, peer: PeerId) -> None:
-        """A neighbour holds other events than the node."""
+    def differs_from(self, peer: PeerId, digest: bytes) -> None:
+        """A neighbour holds other events than the node, as its digest says."""
 
 
 class Beating(QuietTopic, Protocol):

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from pulsarcast.model.ids import PeerId
-from pulsarcast.protocol.dissemination.heartbeat_timer import HeartbeatTimer
 from pulsarcast.protocol.messages import (
     EventMessage,
     Join,
@@ -141,8 +140,8 @@ class OverlayOwner(Protocol):
     def lost_touch(self) -> None:
         """The node's parent is silent or lost: others have to be asked for events meanwhile."""
 
-    def differs_from(self, peer: PeerId) -> None:
-        """A neighbour may hold other events: show it what the node holds."""
+    def differs_from(self, peer: PeerId, digest: bytes | None = None) -> None:
+        """A neighbour may hold other events, or does, as its digest says: find out which."""
 
     def overlay_left(self) -> None:
         """The node is out of the overlay, and no child depends on it."""
@@ -151,8 +150,9 @@ class OverlayOwner(Protocol):
 class Forwarding(Protocol):
     """The flow of events between the node and its neighbours."""
 
-    links: dict[PeerId, Link]
-    """The neighbours: events flow between each of them and the node."""
+    @property
+    def links(self) -> dict[PeerId, Link]:
+        """The neighbours: events flow between each of them and the node."""
 
     def forward(
         self, message: EventMessage, *, source: PeerId | None, via_overlay: bool = True
@@ -188,6 +188,10 @@ class Neighbourhood(Protocol):
         """The peers between the node and the root, nearest first; none in a cube."""
 
     @property
+    def entrance(self) -> PeerId | None:
+        """The member that newcomers are sent to, as far as the node knows: the root."""
+
+    @property
     def children(self) -> Collection[PeerId]:
         """The members that get the node's own events from it."""
 
@@ -208,6 +212,10 @@ class Membership(Protocol):
     @property
     def attached(self) -> bool:
         """Whether the node has a place."""
+
+    @property
+    def leaving(self) -> bool:
+        """Whether the node is on its way out."""
 
     def join(self) -> None:
         """Find a place, or be the first."""
@@ -251,7 +259,9 @@ class Overlay(Forwarding, Neighbourhood, Membership, Connections, Protocol):
 class Acquaintances(Protocol):
     """The members that the node knows beside its neighbours, from heartbeats."""
 
-    round_trip_s: float
+    @property
+    def round_trip_s(self) -> float:
+        """How long a member took to answer, at most, of late."""
 
     @property
     def lazy(self) -> Mapping[PeerId, None]:
@@ -261,10 +271,25 @@ class Acquaintances(Protocol):
         """Members that can be asked for something."""
 
 
+class Timer(Protocol):
+    """When heartbeats are due."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def stop(self) -> None:
+        """Fire no more."""
+
+    def hurry(self) -> None:
+        """Something changed: fire at the normal interval again."""
+
+
 class Conversation(Acquaintances, Protocol):
     """The heartbeats between members."""
 
-    timer: HeartbeatTimer
+    @property
+    def timer(self) -> Timer:
+        """When the next one is due."""
 
     def lost_touch(self) -> None:
         """Events come from no neighbour for now: compare with other members until they do."""

@@ -140,6 +140,11 @@ class DisseminationTree:
         return (self.turn.me, *self.path)
 
     @property
+    def entrance(self) -> PeerId | None:
+        """The root."""
+        return self.turn.me if self.is_root else next(reversed(self.path), None)
+
+    @property
     def fanout(self) -> int:
         """How many children the node serves."""
         if self._narrow is not None and self.turn.now >= self._narrow[1]:

@@ -188,7 +188,7 @@ class Heartbeat:
         if message.digest != self.owner.digest():
             if sender in self.lazy:
                 self.counts["lazy_difference"] += 1
-            self.owner.differs_from(sender)
+            self.owner.differs_from(sender, message.digest)
 
     def _note(self, sender: PeerId, message: Status) -> None:
         """Whether the node and a neighbour agree."""

@@ -47,6 +47,11 @@ from pulsarcast.protocol.topic.state import Resumed
 from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.protocol.topic.versions import Versions
 
+META_RETRY_S = 10.0
+"""How long until the node looks for a meta topic again that no peer had: a partition, or the loss
+of messages, lasts longer than a lookup. Doubles, for a topic may name what is nowhere."""
+META_BACKOFF_MAX = 32
+"""The longest such pause, in first ones."""
 OWN_AWAITED_S = 30.0
 """Bounds how long a new member of a causal topic waits for its own last event before it publishes:
 that event may have parents that no member can deliver."""
@@ -117,6 +122,8 @@ class Following:
         self.renewal = renewal
         self.owner = owner
         self.below = Below(context, followed, descriptors, self)
+        self._above: dict[Cid, Cid] = {}
+        """By meta topic, the followed topic that it belongs to."""
         self._stopped: Callable[[], None] | None = None
         self.is_stopping = False
         """Whether the node stops: it leaves overlays now, and forgets no subscription."""
@@ -165,8 +172,7 @@ class Following:
         elif topic.is_ready:
             self.turn.persist(*self._rows(cid))
             self._run_on_start(cid)
-        if FollowReason.KEEPER not in why:
-            self.follow_links(topic)
+        self.follow_links(topic)
 
     def _build(
         self, versions: Versions, reasons: FollowReason, resumed: Resumed | None = None
@@ -183,10 +189,13 @@ class Following:
     ) -> Topic:
         self.descriptors.follow(versions)
         topic = self._build(versions, life.reasons)
+        above = self.topics.get(self._above.get(topic.id, topic.id), topic)
+        self._carry(above)
         self.handing_in.follow(topic.id)
         if FollowReason.KEEPER in why:
             topic.state.lacks_start = True
         topic.open(from_start=from_start or FollowReason.META in why)
+        above.catch_up_meta()
         self.owner.opened(topic)
         return topic
 
@@ -280,17 +289,55 @@ class Following:
     def follow_links(self, topic: Topic) -> None:
         """Follow the meta topic, and the sub-topics where a subscription takes them in."""
         meta = topic.descriptor.subtopics.get(META)
-        if meta is not None and not self.followed.is_followed(meta):
-            self.descriptors.find(meta, partial(self._follow_meta, topic.id))
+        if meta is not None:
+            self._carry(topic)
+            self._find_meta(topic)
         self._links_changed(topic.id)
+
+    def _find_meta(self, topic: Topic, tries: int = 0) -> None:
+        cid = topic.descriptor.subtopics[META]
+        if self.followed.is_current(topic) and FollowReason.META not in self.followed.reasons(cid):
+            self.descriptors.find(cid, partial(self._follow_meta, topic.id, tries))
+
+    def _carry(self, topic: Topic) -> None:
+        """Let the events of its meta topic travel with those of a topic."""
+        cid = topic.descriptor.subtopics.get(META)
+        if cid is None or self._above.setdefault(cid, topic.id) != topic.id:
+            return
+        meta = self.topics.get(cid)
+        # Another author's meta topic has members of its own.
+        if meta is not None and topic.meta is None and is_meta_of(meta, topic):
+            topic.carry(meta)
+            if meta.started:
+                topic.catch_up_meta()
+
+    def _put_down(self, topic: Topic) -> None:
+        """The node is out of a topic: its meta topic goes on alone, or with it."""
+        if topic.id in self._above:
+            self.topics[self._above[topic.id]].forget_meta()
+        meta = topic.meta
+        topic.put_down()
+        cid = topic.descriptor.subtopics.get(META)
+        if cid is not None and self._above.get(cid) == topic.id:
+            del self._above[cid]
+        if meta is not None and not self.is_stopping:
+            life = self.followed.life(meta.id)
+            if life.is_followed and life.reasons & ~FollowReason.META:
+                meta.overlay.join()
 
     def _links_changed(self, cid: Cid) -> None:
         if self.followed.reasons(cid) & (FollowReason.BELOW | FollowReason.SUBTOPIC):
             self.below.changed()
 
-    def _follow_meta(self, above: Cid, versions: Versions | None) -> None:
-        # The topic above may have been left during the lookup.
-        if versions is not None and versions.first.is_meta and self.followed.is_followed(above):
+    def _follow_meta(self, above: Cid, tries: int, versions: Versions | None) -> None:
+        topic = self.topics.get(above)
+        if topic is None or not self.followed.is_followed(above):
+            return  # It was left during the lookup.
+        if versions is None:
+            delay_s = META_RETRY_S * min(2**tries, META_BACKOFF_MAX)
+            again = partial(self._find_meta, topic, tries + 1)
+            self.turn.after(self.turn.jitter(delay_s), again)
+        elif versions.first.is_meta:
             self.follow(versions, FollowReason.META)
 
     def unfollow(
@@ -343,11 +390,13 @@ class Following:
         if was_subscribed:
             self.turn.effects.append(Ended(topic.id))
         self.turn.persist(*rows, *self._rows(topic.id), then=synced)
-        if stays:
-            return
-        meta = self.topics.get(topic.descriptor.subtopics.get(META, topic.id))
-        if meta is not None and meta is not topic:
-            self.unfollow(meta, dropped=FollowReason.META)
+        if not stays:
+            self._unfollow_meta(topic)
+
+    def _unfollow_meta(self, topic: Topic) -> None:
+        meta = topic.descriptor.subtopics.get(META)
+        if meta is not None:
+            self.drop_reason(meta, FollowReason.META)
 
     def _unfollow_again(
         self, cid: Cid, dropped: FollowReason, then: Callable[[], None] | None
@@ -389,7 +438,8 @@ class Following:
         self.is_stopping = True
         self._stopped = then
         self.turn.trace(trace.NodeStopped(trace.StopReason.ASKED))
-        for topic in list(self.topics.values()):
+        # A meta topic's events travel with its topic's, until the node is out of that.
+        for topic in sorted(self.topics.values(), key=lambda topic: topic.is_meta):
             self.owner.closed(topic.id)
             topic.leave()
         self._stop_if_empty()
@@ -456,6 +506,7 @@ class Following:
     def stopped(self, topic: Topic) -> None:
         """The overlay has let the node go."""
         self.owner.closed(topic.id)
+        self._put_down(topic)
         self.topics.pop(topic.id, None)
         life = self.followed.life(topic.id)
         if self.is_stopping:
@@ -542,6 +593,7 @@ class Following:
         life = self.followed.life(topic.id)
         life.reasons = NO_REASON
         life.step(Step.UNFOLLOW)
+        self._unfollow_meta(topic)
         topic.leave()
 
     # The disk.
@@ -596,6 +648,8 @@ class Following:
         for key, value in disk.rows("halted").items():
             if Cid(key) in self.topics:
                 self.topics[Cid(key)].state.halted = TwoCertificates.from_bytes(value)
+        for topic in self.topics.values():
+            self._carry(topic)
         for topic in list(self.topics.values()):
             self._wait_for_own(topic)
             self.handing_in.say_again(topic)
@@ -633,3 +687,9 @@ class Following:
 
 def _start_of(marks: list[MarkState]) -> tuple[Mark, ...]:
     return tuple(Mark(mark.publisher, mark.epoch, mark.high) for mark in marks)
+
+
+def is_meta_of(meta: Topic, topic: Topic) -> bool:
+    """Whether the events of a meta topic travel with those of the topic that names it."""
+    first, above = meta.versions.first, topic.versions.first
+    return first.is_meta and not above.is_meta and first.author == above.author

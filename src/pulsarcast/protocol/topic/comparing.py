@@ -4,11 +4,10 @@ Frontiers are compared with a new parent, with neighbours whose hash differs, an
 ask. `sharing` shows the node's frontier; `recovery` fetches (docs/spec/pulsarcast.md, Recover).
 """
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from pulsarcast.model.ids import PeerId
-from pulsarcast.protocol.dissemination.overlay import Acquaintances, Link
+from pulsarcast.protocol.dissemination.overlay import Acquaintances, Forwarding
 from pulsarcast.protocol.messages import FrontierPage
 from pulsarcast.protocol.store import MarkState
 from pulsarcast.protocol.topic.sharing import Sharing
@@ -32,12 +31,10 @@ class Shown(NamedTuple):
 class Comparing:
     """Judges the frontiers that peers show of one topic."""
 
-    __slots__ = ("_known", "_links", "_sharing", "_urgent")
+    __slots__ = ("_known", "_overlay", "_sharing", "_urgent")
 
-    def __init__(
-        self, links: Mapping[PeerId, Link], known: Acquaintances, sharing: Sharing
-    ) -> None:
-        self._links = links
+    def __init__(self, overlay: Forwarding, known: Acquaintances, sharing: Sharing) -> None:
+        self._overlay = overlay
         self._known = known
         self._sharing = sharing
         self._urgent: dict[PeerId, float] = {}
@@ -61,7 +58,7 @@ class Comparing:
     def knows(self, peer: PeerId) -> bool:
         """Whether a peer is a neighbour, or a member that the node has heard of."""
         known = self._known
-        return peer in self._links or peer in known.lazy or peer in known.members()
+        return peer in self._overlay.links or peer in known.lazy or peer in known.members()
 
     def consider(self, sender: PeerId, message: FrontierPage, now_s: float) -> Shown:
         """The marks of a peer's page that are compared, and how urgently."""
@@ -70,6 +67,6 @@ class Comparing:
         patience_s = 0.0 if urgent else PATIENCE_S + 3 * self._known.round_trip_s
         if not urgent or not message.parts:
             self._urgent.pop(sender, None)
-        is_known = sender in self._links or sender in self._known.lazy
+        is_known = sender in self._overlay.links or sender in self._known.lazy
         marks = message.marks if is_known else message.marks[:VISITOR_MARKS_MAX]
         return Shown(marks, patience_s)

@@ -11,11 +11,12 @@ that it passes the neighbour's events on to have room. The members of a cube wai
 links form circles, that could wait for themselves.
 """
 
+from typing import Protocol
+
 from pulsarcast.model.ids import PeerId
 from pulsarcast.protocol.dissemination.overlay import Forwarding, Link
 from pulsarcast.protocol.limits import COUNT_MAX
 from pulsarcast.protocol.messages import Credit
-from pulsarcast.protocol.topic.sharing import Sharing
 from pulsarcast.protocol.topic.state import TopicState
 
 UNSYNCED_BYTES_MAX = 4 * 1024 * 1024
@@ -31,15 +32,25 @@ GRANTS = 4
 """Credit comes back in so many parts of a window."""
 
 
+class FlowOwner(Protocol):
+    """Asked of the topic."""
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """Bytes of events on their way to the disk: the topic's, and its meta topic's."""
+
+    def compare(self, peer: PeerId) -> None:
+        """Find out with a peer what the two hold that the other does not."""
+
+
 class FlowControl:
     """Gives credit to neighbours, and takes it from them."""
 
     __slots__ = (
         "_counts",
         "_disk_is_late",
-        "_log",
         "_overlay",
-        "_sharing",
+        "_owner",
         "_stall_s",
         "_timer",
         "_topic",
@@ -48,14 +59,13 @@ class FlowControl:
         "_withholds_credit",
     )
 
-    def __init__(self, state: TopicState, overlay: Forwarding, sharing: Sharing) -> None:
+    def __init__(self, state: TopicState, overlay: Forwarding, owner: FlowOwner) -> None:
         self._topic = state.id
         self._turn = state.context.turn
         self._window = state.context.parameters.window_bytes
         self._counts = state.context.counts
-        self._log = state.log
         self._overlay = overlay
-        self._sharing = sharing
+        self._owner = owner
         self._stall_s = state.context.parameters.stall_s
         self._withholds_credit = False
         """Whether credit is withheld until the disk, or the members further on, have caught up."""
@@ -85,7 +95,7 @@ class FlowControl:
             self._withhold()
 
     def _keeps_up(self, sender: PeerId) -> bool:
-        self._disk_is_late = self._log.unsynced_bytes >= UNSYNCED_BYTES_MAX
+        self._disk_is_late = self._owner.unsynced_bytes >= UNSYNCED_BYTES_MAX
         return not self._disk_is_late and not self.pauses_s(sender)
 
     def _withhold(self) -> None:
@@ -106,7 +116,7 @@ class FlowControl:
         """
         now, full, links = self._turn.now, self._turn.full, self._overlay.links
         # What is on its way to the node's own disk leaves soon.
-        reserved = self._log.unsynced_bytes if source is None else 0
+        reserved = self._owner.unsynced_bytes if source is None else 0
         patience_s = self._stall_s if source is None else HANDED_ON_S
         ready, pauses_s = 0, []
         for peer in self._overlay.first_to_hear(HEARERS_MAX, source):
@@ -142,7 +152,7 @@ class FlowControl:
 
     def synced(self) -> None:
         """An event is on the disk."""
-        if self._disk_is_late and self._log.unsynced_bytes < UNSYNCED_BYTES_MAX:
+        if self._disk_is_late and self._owner.unsynced_bytes < UNSYNCED_BYTES_MAX:
             self.look_again()
 
     def receive(self, sender: PeerId, message: Credit) -> None:
@@ -174,4 +184,4 @@ class FlowControl:
         if link.behind and link.credit > 0 and peer not in self._turn.full:
             link.behind = False
             self._counts["fell_behind"] += 1
-            self._sharing.compare(peer)
+            self._owner.compare(peer)

@@ -10,7 +10,7 @@ from typing import Protocol
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId
-from pulsarcast.protocol.dissemination.heartbeat_timer import HeartbeatTimer
+from pulsarcast.protocol.dissemination.overlay import Timer
 from pulsarcast.protocol.store import MarkState, PutMark, Write
 from pulsarcast.protocol.topic.flow import FlowControl
 from pulsarcast.protocol.topic.handovers import Handovers
@@ -49,7 +49,7 @@ class Keeping:
         state: TopicState,
         handovers: Handovers,
         flow: FlowControl,
-        heartbeat: HeartbeatTimer,
+        heartbeat: Timer,
         owner: KeepingOwner,
     ) -> None:
         self._state = state

@@ -21,6 +21,8 @@ from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.dissemination.choosing import choose_overlay
 from pulsarcast.protocol.dissemination.overlay import CubeView, TreeView
 from pulsarcast.protocol.dissemination.quiet_topics import QuietTopics
+from pulsarcast.protocol.dissemination.riding import RidingOverlay, Trunk
+from pulsarcast.protocol.limits import PART_DIGEST_BYTES
 from pulsarcast.protocol.messages import (
     CompareFrontiers,
     EventMessage,
@@ -40,6 +42,7 @@ from pulsarcast.protocol.topic.arrivals import (
     WantsVersion,
 )
 from pulsarcast.protocol.topic.equivocation import OwnEvents
+from pulsarcast.protocol.topic.flow import FlowControl
 from pulsarcast.protocol.topic.hash_tree import EMPTY
 from pulsarcast.protocol.topic.log import TopicLog
 from pulsarcast.protocol.topic.state import Resumed, TopicState
@@ -92,10 +95,12 @@ class Topic:
     """One topic that the node is a member of."""
 
     __slots__ = (
+        "_shown",
         "_work",
         "at_work",
         "awaited_own",
         "barrier",
+        "carrier",
         "causal",
         "context",
         "dht",
@@ -106,6 +111,7 @@ class Topic:
         "is_ready",
         "is_sequenced",
         "log",
+        "meta",
         "ordering",
         "overlay",
         "own",
@@ -159,6 +165,12 @@ class Topic:
         """Its parts, while something happens."""
         if roots or flushes:
             self._begin_work(roots, flushes)
+        self.meta: Topic | None = None
+        """The meta topic, where its events ride on the overlay of this topic."""
+        self.carrier: Topic | None = None
+        """The topic that carries the events of this meta topic."""
+        self._shown = b""
+        """What the parent holds of the meta topic, as it said when it let the node in."""
         self.awaited_own: Sequence | None = None
         """Causal order: the node's own last event from before it followed the topic. While it has
         not arrived, the node does not publish."""
@@ -287,6 +299,10 @@ class Topic:
     def attached(self, parent: PeerId | None, digest: bytes | None) -> None:
         """The node has a place in the overlay: catch up, or learn the start frontier."""
         self.heartbeat.timer.hurry()
+        self._shown = _of_meta(digest)
+        if self.meta is not None:
+            self.meta.carried_to(parent, self._shown)
+        digest = _of_topic(digest)
         if not self.started:
             self.work.loader.expect(parent)
             if parent is None:
@@ -294,11 +310,59 @@ class Topic:
             return
         if self._work is not None or self.frontier.missing:
             self.work.loader.go_on()
-        if parent is not None and digest != self.digest():
+        self._meet(parent, digest)
+
+    def _meet(self, parent: PeerId | None, digest: bytes | None) -> None:
+        """A new parent says what it holds."""
+        if parent is not None and digest != self.frontier.digest():
             self.context.counts["catch_up"] += 1
             self.work.comparing.catch_up(parent, self.turn.now)
         elif parent is not None:
             self.own.agreed(self, parent)
+
+    # The meta topic, and the topic that it belongs to.
+
+    def carry(self, meta: "Topic") -> None:
+        """The events of the meta topic travel with those of the topic from now on."""
+        assert isinstance(meta.overlay, RidingOverlay)
+        self.meta, meta.carrier = meta, self
+        meta.overlay.mount(Trunk(self.overlay, self.heartbeat))
+
+    def catch_up_meta(self) -> None:
+        """The node follows the meta topic now, and lacks what its parent had said that it holds."""
+        if self.meta is not None and self.overlay.attached:
+            self.meta.carried_to(self.overlay.upstream, self._shown)
+
+    def put_down(self) -> None:
+        """The node is out of the topic."""
+        meta = self.meta
+        self.forget_meta()
+        if meta is not None:
+            assert isinstance(meta.overlay, RidingOverlay)
+            meta.overlay.dismount()
+
+    def forget_meta(self) -> None:
+        """The two are not followed together any more."""
+        if self.meta is not None:
+            self.meta.carrier = None
+            self.meta = None
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """Bytes of events on their way to the disk: the topic's, and its meta topic's."""
+        riding = 0 if self.meta is None else self.meta.log.unsynced_bytes
+        return self.log.unsynced_bytes + riding
+
+    def flow_with(self, peer: PeerId) -> FlowControl:
+        """The account of the events that a peer sends: those of a meta topic use the topic's."""
+        carrier = self.carrier
+        is_carried = carrier is not None and peer in carrier.overlay.links
+        return carrier.work.flow if carrier is not None and is_carried else self.work.flow
+
+    def carried_to(self, parent: PeerId | None, digest: bytes) -> None:
+        """The node has a place, or another one, in the topic that this meta topic belongs to."""
+        if self.started:
+            self._meet(parent, digest or EMPTY)
 
     def _complete_start(self) -> None:
         """The start frontier is known, or its hash: from here on every event is due."""
@@ -473,11 +537,25 @@ class Topic:
         return next(self.frontier.gaps(), None) is not None
 
     def digest(self) -> bytes:
-        """The hash of the node's frontier."""
-        return self.frontier.digest()
+        """The hash of the node's frontier; behind it that of the meta topic's, if it has events."""
+        if self.meta is None or not len(self.meta.frontier):
+            return self.frontier.digest()
+        return self.frontier.digest() + self.meta.frontier.digest()
 
-    def differs_from(self, peer: PeerId) -> None:
-        """A neighbour's frontier differs from the node's: find out where."""
+    def compare(self, peer: PeerId) -> None:
+        """Find out with a peer where the two frontiers differ, and those of the meta topic."""
+        self.work.sharing.compare(peer)
+        if self.meta is not None:
+            self.meta.work.sharing.compare(peer)
+
+    def differs_from(self, peer: PeerId, digest: bytes | None = None) -> None:
+        """A neighbour's frontier differs from the node's, or its digest does: find out where."""
+        if self.meta is not None:
+            is_same = digest is not None and _of_meta(digest) == _of_meta(self.digest())
+            if not is_same:
+                self.meta.differs_from(peer)
+        if _of_topic(digest) == self.frontier.digest():
+            return
         if self.state.lacks_start and peer in self.overlay.links:
             self.work.loader.ask(peer)
         elif self.started:
@@ -621,3 +699,13 @@ class Topic:
             "parked": 0 if work is None else work.arrivals.parked_count,
             **self.overlay.footprint(),
         }
+
+
+def _of_topic(digest: bytes | None) -> bytes | None:
+    """The part of a digest that says what a member holds of the topic."""
+    return None if digest is None else digest[:PART_DIGEST_BYTES]
+
+
+def _of_meta(digest: bytes | None) -> bytes:
+    """The part that says what it holds of the meta topic."""
+    return b"" if digest is None else digest[PART_DIGEST_BYTES:]

@@ -14,7 +14,7 @@ from pulsarcast.protocol.dissemination.overlay import Conversation, Overlay
 from pulsarcast.protocol.topic.arrivals import Arrivals
 from pulsarcast.protocol.topic.comparing import Comparing
 from pulsarcast.protocol.topic.equivocation import Equivocation, OwnEvents
-from pulsarcast.protocol.topic.flow import FlowControl
+from pulsarcast.protocol.topic.flow import FlowControl, FlowOwner
 from pulsarcast.protocol.topic.flushing import Flushing
 from pulsarcast.protocol.topic.handovers import Handovers
 from pulsarcast.protocol.topic.keeping import Keeping, KeepingOwner
@@ -71,7 +71,7 @@ class AtWork:
         self._timer = self._turn.after(REST_S, self._look) if self._topics else None
 
 
-class WorkOwner(KeepingOwner, RecoveryOwner, StartLoaderOwner, Protocol):
+class WorkOwner(FlowOwner, KeepingOwner, RecoveryOwner, StartLoaderOwner, Protocol):
     """Asked of the topic, for the parts that timers or the disk wake."""
 
 
@@ -79,7 +79,7 @@ class Work:
     """The parts that take events into one topic, compare its frontier and mend gaps."""
 
     __slots__ = (
-        "_links",
+        "_overlay",
         "_state",
         "arrivals",
         "comparing",
@@ -110,12 +110,12 @@ class Work:
     ) -> None:
         context = state.context
         self._state = state
-        self._links = overlay.links
+        self._overlay = overlay
         self.lag = Lag(context, overlay)
         self.sharing = context.part(Sharing)(state)
         self.giver = context.part(StartGiver)(state)
         self.loader = context.part(StartLoader)(state, overlay, owner, roots)
-        self.flow = FlowControl(state, overlay, self.sharing)
+        self.flow = FlowControl(state, overlay, owner)
         self.equivocation = context.part(Equivocation)(state, overlay, own)
         self.handovers = Handovers(state)
         self.arrivals = context.part(Arrivals)(state, self.equivocation, self.handovers, dht.marks)
@@ -126,7 +126,7 @@ class Work:
         self.recovery = context.part(Recovery)(
             state, dht, overlay, self.retirement, self.witnesses, owner
         )
-        self.comparing = Comparing(overlay.links, heartbeat, self.sharing)
+        self.comparing = Comparing(overlay, heartbeat, self.sharing)
 
     def stop(self) -> None:
         """The topic is left: ask for nothing more."""
@@ -140,7 +140,7 @@ class Work:
         state = self._state
         if not state.started or state.log.unsynced or len(state.ordering):
             return False
-        if any(link.behind for link in self._links.values()):
+        if any(link.behind for link in self._overlay.links.values()):
             return False
         return all(
             part.is_idle

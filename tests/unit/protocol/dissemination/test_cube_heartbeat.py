@@ -55,7 +55,7 @@ class Member:
     def lost_touch(self) -> None:
         """Nobody to ask."""
 
-    def differs_from(self, peer: PeerId) -> None:
+    def differs_from(self, peer: PeerId, digest: bytes | None = None) -> None:
         self.differing.append(peer)
 
     def overlay_left(self) -> None:

@@ -32,7 +32,7 @@ class Heart:
     def digest(self) -> bytes:
         return self.held
 
-    def differs_from(self, peer: PeerId) -> None:
+    def differs_from(self, peer: PeerId, digest: bytes | None = None) -> None:
         """No heart compares anything."""
 
     def beat(self) -> None:

@@ -105,7 +105,7 @@ class Member:
     def lost_touch(self) -> None:
         """Nobody to ask."""
 
-    def differs_from(self, peer: PeerId) -> None:
+    def differs_from(self, peer: PeerId, digest: bytes | None = None) -> None:
         """Nothing to show."""
 
     def overlay_left(self) -> None:

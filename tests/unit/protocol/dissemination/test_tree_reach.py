@@ -79,7 +79,7 @@ class Stage:
     def lost_touch(self) -> None:
         """Nobody to ask."""
 
-    def differs_from(self, peer: PeerId) -> None:
+    def differs_from(self, peer: PeerId, digest: bytes | None = None) -> None:
         """Nothing to show."""
 
     def overlay_left(self) -> None:

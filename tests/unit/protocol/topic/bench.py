@@ -16,6 +16,7 @@ from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import Write
 from pulsarcast.protocol.topic.frontier import Frontier
 from pulsarcast.protocol.topic.log import TopicLog
+from pulsarcast.protocol.topic.sharing import Sharing
 from pulsarcast.protocol.topic.state import TopicState
 from pulsarcast.protocol.topic.versions import Versions
 from pulsarcast.protocol.turn import Turn
@@ -107,6 +108,15 @@ class Bench:
         self.state = TopicState(self.context, Versions(topic), self.log, self.frontier)
         self.members = Members() if members is None else members
         self.owner = Owner()
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """Bytes of events on their way to the disk."""
+        return self.log.unsynced_bytes
+
+    def compare(self, peer: PeerId) -> None:
+        """Show a peer what the member holds."""
+        Sharing(self.state).compare(peer)
 
     def effects(self) -> list[Effect]:
         """What was wanted since the last look."""

@@ -69,7 +69,7 @@ class Desk(Bench):
         self._neighbours = neighbours
         sharing = _Sharing(self.state)
         self.consulted = sharing.consulted = []
-        flow = FlowControl(self.state, near.overlay, sharing)
+        flow = FlowControl(self.state, near.overlay, self)
         handovers = Handovers(self.state)
         keeping = Keeping(self.state, handovers, flow, near.timer, self.owner)
         retirement = _Retirement(self.state, keeping)

@@ -27,7 +27,7 @@ def page(parts: tuple[bytes, ...] = ()) -> FrontierPage:
 def bench() -> tuple[Bench, Comparing]:
     made = Bench(TOPIC)
     members = made.members
-    return made, Comparing(members.links, members.heartbeat, Sharing(made.state))
+    return made, Comparing(members.overlay, members.heartbeat, Sharing(made.state))
 
 
 def test_a_visitor_makes_us_compare_a_few_numberings_and_a_neighbour_all() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pulsarcast.model.topics import Dissemination
+from pulsarcast.model.topics import META, Dissemination
 from pulsarcast.protocol.dissemination import overlay
 from pulsarcast.protocol.dissemination.overlay import ENVELOPE_BYTES, LATELY_S, Link, size_of
 from pulsarcast.protocol.effects import Send
@@ -11,7 +11,6 @@ from pulsarcast.protocol.messages import Credit, EventMessage, FrontierPage
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.topic import flow
 from pulsarcast.protocol.topic.flow import FlowControl
-from pulsarcast.protocol.topic.sharing import Sharing
 from tests.support.lab import Lab
 from tests.support.people import ALICE, BOB, CAROL, MALLORY, event_of, meta_of, topic_of, unordered
 from tests.support.solo import Parent, below
@@ -61,7 +60,7 @@ def test_an_event_that_is_refused_has_used_credit_too() -> None:
 
 def test_a_neighbour_gets_credit_for_part_of_a_window_and_a_stranger_none() -> None:
     bench = Bench(topic_of(ALICE), parameters=Parameters(window_bytes=WINDOW))
-    control = FlowControl(bench.state, bench.members.overlay, Sharing(bench.state))
+    control = FlowControl(bench.state, bench.members.overlay, bench)
     bench.members.add_neighbour(CAROL.peer_id)
     for sender in (CAROL.peer_id, ALICE.peer_id, CAROL.peer_id):
         control.took_from(sender, WINDOW // 8)
@@ -72,7 +71,7 @@ def test_a_neighbour_gets_credit_for_part_of_a_window_and_a_stranger_none() -> N
 def pressed() -> tuple[Bench, FlowControl]:
     """ALICE's events are passed on to two members without room: CAROL and MALLORY."""
     bench = Bench(topic_of(ALICE), parameters=Parameters(window_bytes=WINDOW))
-    control = FlowControl(bench.state, bench.members.overlay, Sharing(bench.state))
+    control = FlowControl(bench.state, bench.members.overlay, bench)
     for who in (ALICE, CAROL, MALLORY):
         bench.members.add_neighbour(who.peer_id)
     for _ in range(4):
@@ -120,7 +119,7 @@ def test_where_most_members_take_seconds_to_give_credit_the_line_is_narrow(
     slow: int, is_narrow: bool
 ) -> None:
     bench = Bench(topic_of(ALICE), parameters=Parameters(window_bytes=WINDOW))
-    control = FlowControl(bench.state, bench.members.overlay, Sharing(bench.state))
+    control = FlowControl(bench.state, bench.members.overlay, bench)
     links = [bench.members.add_neighbour(who.peer_id) for who in (ALICE, CAROL, MALLORY)]
     for link in links:
         link.credit = WINDOW
@@ -138,7 +137,7 @@ def test_where_most_members_take_seconds_to_give_credit_the_line_is_narrow(
 
 def test_a_neighbour_that_missed_events_is_shown_what_there_is_once_it_has_credit() -> None:
     bench = Bench(topic_of(ALICE), parameters=Parameters(window_bytes=WINDOW))
-    control = FlowControl(bench.state, bench.members.overlay, Sharing(bench.state))
+    control = FlowControl(bench.state, bench.members.overlay, bench)
     link = bench.members.add_neighbour(CAROL.peer_id)
     link.behind = True
     for _ in range(2):
@@ -171,7 +170,7 @@ def test_events_of_others_may_go_beyond_the_credit() -> None:
 
 def test_a_neighbour_whose_link_is_full_is_told_what_it_lacks_once_there_is_room() -> None:
     bench = Bench(topic_of(ALICE), parameters=Parameters(window_bytes=WINDOW))
-    control = FlowControl(bench.state, bench.members.overlay, Sharing(bench.state))
+    control = FlowControl(bench.state, bench.members.overlay, bench)
     link = bench.members.add_neighbour(CAROL.peer_id)
     link.behind = True
     bench.state.context.turn.filled(CAROL.peer_id)
@@ -198,5 +197,8 @@ def test_a_full_link_gets_no_events_and_answers_wait_for_it() -> None:
     assert asked == []
     effects = author.handle(LinkFree(member), Now(lab.world.now, 0))
     assert asked == ["answered"]
-    assert [type(each.message) for each in effects if isinstance(each, Send)] == [FrontierPage]
+    pages = [each.message for each in effects if isinstance(each, Send)]
+    meta = lab.topic(topic).subtopics[META]
+    assert [page.topic for page in pages if isinstance(page, FrontierPage)] == [topic, meta]
+    assert len(pages) == 2
     assert not author.turn.full

@@ -16,7 +16,6 @@ from pulsarcast.protocol.topic.keeping import Keeping
 from pulsarcast.protocol.topic.log import PAGE
 from pulsarcast.protocol.topic.packed_marks import place_of
 from pulsarcast.protocol.topic.retirement import Retirement
-from pulsarcast.protocol.topic.sharing import Sharing
 from tests.support.marks import blocks_of, by_place, invented
 from tests.support.parts import Dht
 from tests.support.people import ALICE, CREATED_US, topic_of
@@ -39,7 +38,7 @@ class Desk(Bench):
         self.state.versions.add(VERSION)
         self.disk = {cid_of(block): block for block in BLOCKS}
         self.read: list[Cid] = []
-        flow = FlowControl(self.state, self.members.overlay, Sharing(self.state))
+        flow = FlowControl(self.state, self.members.overlay, self)
         handovers = Handovers(self.state)
         keeping = Keeping(self.state, handovers, flow, self.members.timer, self.owner)
         self.dht = Dht(self.context)

@@ -9,7 +9,6 @@ from pulsarcast.protocol.topic.frontier import Frontier
 from pulsarcast.protocol.topic.halts import TwoCertificates
 from pulsarcast.protocol.topic.handovers import Handovers
 from pulsarcast.protocol.topic.keeping import Keeping
-from pulsarcast.protocol.topic.sharing import Sharing
 from tests.support.people import (
     ALICE,
     BOB,
@@ -102,7 +101,7 @@ ORDERED = topic_of(ALICE, TopicSettings(open=True, order=DeliveryOrder.PER_PUBLI
 def keeper(topic: TopicDescriptor = ORDERED) -> tuple[Bench, Keeping]:
     bench = Bench(topic)
     members = bench.members
-    flow = FlowControl(bench.state, members.overlay, Sharing(bench.state))
+    flow = FlowControl(bench.state, members.overlay, bench)
     handovers = Handovers(bench.state)
     return bench, Keeping(bench.state, handovers, flow, members.timer, bench.owner)
 

@@ -14,7 +14,6 @@ from pulsarcast.protocol.topic.flow import FlowControl
 from pulsarcast.protocol.topic.handovers import Handovers
 from pulsarcast.protocol.topic.keeping import Keeping
 from pulsarcast.protocol.topic.retirement import Retirement
-from pulsarcast.protocol.topic.sharing import Sharing
 from tests.support.lab import Lab
 from tests.support.people import ALICE, CAROL, EPOCH, event_of, meta_of, topic_of, unordered
 from tests.support.solo import Parent, Solo, below
@@ -190,7 +189,7 @@ def test_an_author_that_subscribes_from_the_start_keeps_what_retention_left_it()
 def retiring() -> tuple[Bench, Retirement]:
     bench = Bench(topic_of(ALICE, ORDERED))
     members = bench.members
-    flow = FlowControl(bench.state, members.overlay, Sharing(bench.state))
+    flow = FlowControl(bench.state, members.overlay, bench)
     handovers = Handovers(bench.state)
     keeping = Keeping(bench.state, handovers, flow, members.timer, bench.owner)
     return bench, Retirement(bench.state, keeping)
