@@ -35,8 +35,8 @@ class Many:
         return [type(said.message) for said in self.lab.said if said.sender == MEMBER]
 
 
-def test_eighty_quiet_topics_cost_hardly_more_than_eight() -> None:
-    few, many = (Many(topics).said_while_idle() for topics in (8, 80))
+def test_a_hundred_and_sixty_quiet_topics_cost_hardly_more_than_sixteen() -> None:
+    few, many = (Many(topics).said_while_idle() for topics in (16, 160))
     assert many.count(CompareTopics) > 0
     heartbeats = [each.count(Status) + each.count(CompareTopics) for each in (few, many)]
     assert heartbeats[1] < 2 * heartbeats[0]
