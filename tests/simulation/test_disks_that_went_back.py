@@ -199,8 +199,8 @@ def test_an_ordinary_restart_goes_on_in_its_epoch_and_soon() -> None:
 class Twins:
     """A lab with a member that there are two of."""
 
-    def __init__(self, *, published_since: int) -> None:
-        self.lab = lab = Lab(8)
+    def __init__(self, *, published_since: int, seed: int = 1) -> None:
+        self.lab = lab = Lab(8, seed=seed)
         self.topic = lab.create(0)
         lab.subscribe([1, 2, 3], self.topic)
         for number in range(BEFORE):
@@ -235,7 +235,8 @@ class Twins:
 
 
 def test_a_clone_of_a_node_that_has_gone_on_takes_a_numbering_of_its_own() -> None:
-    twins = Twins(published_since=5)
+    # In every other world one of the two stops before the other has met its events.
+    twins = Twins(published_since=5, seed=2)
     told = twins.publish_at_once()
     assert twins.doubles() == 0
     for index in (1, twins.clone):
