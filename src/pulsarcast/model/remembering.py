@@ -69,4 +69,6 @@ class RememberedVerification:
         try:
             return self._decode_event(block)
         except RemoteError as error:
-            return error
+            # A new one: the traceback holds the frames of all callers, and with them the message in
+            # which the block came, of which only the block is counted here.
+            return RemoteError(str(error), error.verdict, code=error.code)

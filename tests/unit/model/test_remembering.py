@@ -1,11 +1,14 @@
+import gc
 from collections.abc import Callable
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
+from weakref import ref
 
 import pytest
 
 from pulsarcast.model.errors import RemoteError, Verdict
-from pulsarcast.model.events import EventDescriptor
+from pulsarcast.model.events import EventDescriptor, decode_event
 from pulsarcast.model.remembering import RememberedVerification
 
 
@@ -50,3 +53,24 @@ def test_as_many_bytes_are_remembered_as_allowed_and_an_event_that_the_node_made
     assert asked == [b"four", b"more"]
     remembered(b"made")
     assert asked == [b"four", b"more", b"made"]
+
+
+class Frame:
+    """A message of four megabytes, say, in which a stranger sends one block that is refused."""
+
+
+def test_a_refusal_that_is_remembered_holds_nothing_of_the_message_it_came_in() -> None:
+    verify = RememberedVerification(decode_event, count_max=8)
+
+    def receive(frame: Frame, block: bytes) -> None:
+        with suppress(RemoteError):
+            verify(block)
+
+    frame = Frame()
+    gone = ref(frame)
+    receive(frame, b"no event")
+    del frame
+    gc.collect()
+    assert gone() is None
+    with pytest.raises(RemoteError):
+        verify(b"no event")
