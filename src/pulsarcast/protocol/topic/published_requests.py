@@ -15,14 +15,23 @@ GAPS_MAX = 1024
 as given up."""
 
 
+NONE_PUBLISHED = Frontier()
+"""Nothing is ever added to it."""
+
+
 class PublishedRequests:
     """The published requests of each author, by request number."""
 
-    __slots__ = ("_numbers", "_topic")
+    __slots__ = ("_known", "_topic")
 
     def __init__(self, topic: Cid) -> None:
         self._topic = topic
-        self._numbers = Frontier()
+        self._known: Frontier | None = None
+
+    @property
+    def _numbers(self) -> Frontier:
+        """Most topics have no requests, and no frontier of them."""
+        return NONE_PUBLISHED if self._known is None else self._known
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -49,10 +58,16 @@ class PublishedRequests:
 
     def take(self, author: PeerId, epoch: int, number: int) -> None:
         """Remember that a request was published."""
-        mark = self._numbers.add(author, epoch, number, None)
+        numbers = self._begin()
+        mark = numbers.add(author, epoch, number, None)
         if len(mark.beyond) > GAPS_MAX:
             # Numbers below were refused or given up: no peer will publish them any more.
-            self._numbers.retire(author, epoch, mark.beyond[0])
+            numbers.retire(author, epoch, mark.beyond[0])
+
+    def _begin(self) -> Frontier:
+        if self._known is None:
+            self._known = Frontier()
+        return self._known
 
     # The disk.
 
@@ -81,7 +96,7 @@ class PublishedRequests:
         high, *beyond = (
             int.from_bytes(value[at : at + 8], "big") for at in range(0, len(value), 8)
         )
-        self._numbers.adopt(MarkState(author, epoch, 0, high, None, tuple(beyond)))
+        self._begin().adopt(MarkState(author, epoch, 0, high, None, tuple(beyond)))
 
 
 def topic_of_request(key: bytes) -> Cid:
