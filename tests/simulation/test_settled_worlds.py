@@ -165,6 +165,16 @@ def test_a_tree_carries_events_as_one_that_was_joined_does() -> None:
     assert ours.all_messages < theirs.all_messages / 2
 
 
+@pytest.mark.parametrize("scenario", ["tree", "cube"])
+@pytest.mark.parametrize("order", ["causal", "total"])
+def test_topics_of_every_kind_can_be_older_than_the_world(scenario: str, order: str) -> None:
+    changes = {"nodes": 30, "subscribers": 20, "events": 5, "order": order, "settled": True}
+    options: Options = msgspec.structs.replace(load(scenario), through_wire=True, **changes)
+    result = run_scenario(options)
+    assert result.ok, result.to_text()
+    assert result.delivered == result.due == 5 * 20
+
+
 def play_idle(*, settled: bool) -> dict[str, float]:
     """What a node sends in a second, by kind, once heartbeats have become rare."""
     options: Options = msgspec.structs.replace(load("tree"), nodes=FEW)
