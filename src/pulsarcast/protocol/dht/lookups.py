@@ -1,6 +1,5 @@
 """The lookups of one node: runs some, queues others, and fails the rest at once."""
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -47,7 +46,7 @@ class Lookups:
         self._parallel = context.parameters.lookup_parallel
         self._running = 0
         self._draining = False
-        self._waiting: deque[Lookup] = deque()
+        self._waiting: list[Lookup] = []
 
     def __len__(self) -> int:
         """How many lookups run or wait."""
@@ -145,6 +144,6 @@ class Lookups:
         self._draining = True
         try:
             while self._waiting and self._running < LOOKUPS_MAX:
-                self._run(self._waiting.popleft())
+                self._run(self._waiting.pop(0))
         finally:
             self._draining = False

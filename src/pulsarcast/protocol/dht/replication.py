@@ -11,7 +11,6 @@ A node may keep blocks that it is no longer responsible for, because closer peer
 shows these to the closest peers, a page at a time, so that they get their new replicas.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -114,7 +113,7 @@ class Replication:
         self._compared = 0
         self._until_s = 0.0
         self._pulling = False
-        self._pulls: deque[tuple[Contact, tuple[Cid, ...]]] = deque()
+        self._pulls: list[tuple[Contact, tuple[Cid, ...]]] = []
         self._shown = 0
         self._cursor: Key = 0
 
@@ -375,7 +374,7 @@ class Replication:
     def _pull_next(self) -> None:
         self._pulling = False
         while self._pulls:
-            source, cids = self._pulls.popleft()
+            source, cids = self._pulls.pop(0)
             wanted = tuple(cid for cid in cids if self._blocks.wants(cid))
             if wanted and self._blocks.has_room_for(source.peer):
                 self._ask_for(source, wanted)
@@ -395,10 +394,10 @@ class Replication:
                     self._hurry = max(self._hurry, 1)
                 if taken and left:
                     # The answer was full before all were in it.
-                    self._pulls.appendleft((source, left))
+                    self._pulls.insert(0, (source, left))
             else:
                 # A peer that failed once will not do better with the rest.
-                self._pulls = deque(each for each in self._pulls if each[0].peer != source.peer)
+                self._pulls = [each for each in self._pulls if each[0].peer != source.peer]
         finally:
             self._pull_next()
 

@@ -8,7 +8,6 @@ stands for the topic that it led to before for as long as the node reads that to
 changes over by itself.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
 from pulsarcast.model import trace
@@ -53,7 +52,7 @@ class Names:
         self._others: dict[tuple[PeerId, str], Named] = {}
         self._reading: dict[tuple[PeerId, str], Pointer] = {}
         """By name: the pointer that led to the topic that the node reads, before the name moved."""
-        self._due: deque[tuple[PeerId, str]] = deque()
+        self._due: list[tuple[PeerId, str]] = []
 
     def __len__(self) -> int:
         """How many names are remembered."""
@@ -201,7 +200,7 @@ class Names:
             self.find(author, name, lambda _: self._renewed())
 
     def _renewed(self) -> None:
-        self._due.popleft()
+        self._due.pop(0)
         # Not at once: a lookup that ends at once would nest the next one in itself.
         if self._due:
             self.turn.after(0.0, self._renew_next)

@@ -6,8 +6,6 @@ topic that no node follows is forgotten: replicas do not ask. Listings of the no
 renewed with every round, and names are looked up again.
 """
 
-from collections import deque
-
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.mark_blocks import MarkIndex, decode_marks
 from pulsarcast.protocol.context import Context
@@ -44,8 +42,8 @@ class Republishing:
         self.listings = listings
         self.names = names
         self.parameters = context.parameters
-        self._due: deque[bytes] = deque()
-        self._marks_due: deque[Cid] = deque()
+        self._due: list[bytes] = []
+        self._marks_due: list[Cid] = []
         """Blocks of the marks that the versions name: those on the node's disk are stored again."""
 
     def start(self) -> None:
@@ -69,12 +67,12 @@ class Republishing:
 
     def _ask_next(self) -> None:
         if not self._due and self._marks_due:
-            self.turn.load(LoadBlock(self._marks_due.popleft()), Block, self._ask_for_marks)
+            self.turn.load(LoadBlock(self._marks_due.pop(0)), Block, self._ask_for_marks)
             return
         if not self._due:
             self.turn.after(self.turn.jitter(self._round_s), self._begin_round)
             return
-        blocks = [self._due.popleft() for _ in range(min(BATCH, len(self._due)))]
+        blocks, self._due = self._due[:BATCH], self._due[BATCH:]
         self.dht.store(blocks, lambda _: self._ask_later())
 
     def _ask_for_marks(self, answer: Block) -> None:
