@@ -15,6 +15,7 @@ import msgspec
 
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.simulation.places import Place
+from pulsarcast.storage.quota import BYTES_MAX
 
 CALM_SHARE = 0.15
 """Seeds without any fault: there, nobody may ever lose its parent."""
@@ -26,6 +27,10 @@ CAUSAL_SHARE = 0.5
 """Topics with an order per publisher that promise a causal one instead."""
 CALM_S = 30.0
 """Between the last fault and the last events, and before the world must settle."""
+CROWDED_SHARE = 0.06
+"""Seeds in which disks have little room for the blocks of other peers, or none."""
+ROOMS_BYTES = (0, 5_000, 20_000, 80_000)
+"""Such rooms: for no block, for two, eight and thirty of one place."""
 RETENTION_INTERVAL_S = 10.0
 """Short, so that a node that was away finds that retention has dropped what it missed."""
 
@@ -77,6 +82,8 @@ class RandomPlan(msgspec.Struct, frozen=True):
     places: tuple[Place, ...] = ()
     """Of every node; none: this world has no addresses."""
     relays: bool = False
+    strangers_bytes_max: int = BYTES_MAX
+    """Of every disk: room for blocks of other peers."""
 
 
 def make_plan(seed: int, *, dissemination: str = "tree", all_causal: bool = False) -> RandomPlan:
@@ -110,7 +117,14 @@ def make_plan(seed: int, *, dissemination: str = "tree", all_causal: bool = Fals
         # By time alone: steps of one time stay in the order in which they were made up.
         steps=tuple(sorted(steps, key=lambda step: step.at_s)),
         duration_s=duration_s,
+        strangers_bytes_max=_room(seed),
     )
+
+
+def _room(seed: int) -> int:
+    """The room for strangers' blocks; from a source of its own, as all else stays as it was."""
+    rng = Random(f"rooms/{seed}")
+    return rng.choice(ROOMS_BYTES) if rng.random() < CROWDED_SHARE else BYTES_MAX
 
 
 def _parameters(rng: Random) -> Parameters:

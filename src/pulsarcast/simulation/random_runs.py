@@ -42,6 +42,7 @@ def run_random(options: Options, *, progress: Progress = no_progress) -> Result:
         parameters=plan.parameters,
         progress=progress,
         may_withhold=any(step.action == "withhold" for step in plan.steps),
+        strangers_bytes_max=plan.strangers_bytes_max,
     )
     _Performance(run, plan).play()
     return run.result()

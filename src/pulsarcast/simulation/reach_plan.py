@@ -19,6 +19,7 @@ import msgspec
 
 from pulsarcast.simulation.places import Place
 from pulsarcast.simulation.random_plan import CALM_S, RandomPlan, Step, TopicPlan, make_plan
+from pulsarcast.storage.quota import BYTES_MAX
 
 PRIVATE_SHARE_MAX = 0.9
 ALL_PUBLIC_SHARE = 0.1
@@ -86,6 +87,7 @@ def make_reach_plan(seed: int) -> RandomPlan:
         steps=tuple(sorted([*steps, *moves], key=lambda step: step.at_s)),
         places=tuple(places),
         relays=relays,
+        strangers_bytes_max=BYTES_MAX,
     )
 
 

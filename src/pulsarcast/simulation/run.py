@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import msgspec
+
 from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid, PeerId, peer_text
 from pulsarcast.protocol.dissemination.overlay import CubeView, TreeView
@@ -23,6 +25,7 @@ from pulsarcast.simulation.checkers.memory import bounds, check_memory
 from pulsarcast.simulation.checkers.sequencers import check_sequencers
 from pulsarcast.simulation.checkers.starvation import check_starved, reach_counts
 from pulsarcast.simulation.checkers.trees import check_trees
+from pulsarcast.simulation.disk import DiskModel
 from pulsarcast.simulation.findings import Findings
 from pulsarcast.simulation.fleet import Fleet, Unanswered
 from pulsarcast.simulation.links import Links
@@ -33,6 +36,7 @@ from pulsarcast.simulation.results import ORDER_KINDS, Result
 from pulsarcast.simulation.tracing import open_trace, write_result
 from pulsarcast.simulation.withholding import withholding
 from pulsarcast.simulation.world import World
+from pulsarcast.storage.quota import BYTES_MAX
 
 JOIN_GAP_S = 0.02
 CONTACTS = 3
@@ -79,6 +83,7 @@ class Run:
         progress: Progress = no_progress,
         may_withhold: bool = False,
         relays: bool = False,
+        strangers_bytes_max: int = BYTES_MAX,
     ) -> None:
         self.options = options
         self.parameters = Parameters() if parameters is None else parameters
@@ -98,7 +103,9 @@ class Run:
             parameters=self.parameters,
             share_verification=options.share_verification,
             through_wire=options.through_wire,
-            disk=spoilt.disk,
+            disk=msgspec.structs.replace(
+                spoilt.disk or DiskModel(), strangers_bytes_max=strangers_bytes_max
+            ),
             observer=self.observer,
             trace_rpc=self.trace is not None and options.trace_level == "rpc",
             prepare=self._prepare,

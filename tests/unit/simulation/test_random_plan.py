@@ -4,7 +4,8 @@ from itertools import pairwise
 
 import msgspec
 
-from pulsarcast.simulation.random_plan import make_plan
+from pulsarcast.simulation.random_plan import ROOMS_BYTES, make_plan
+from pulsarcast.storage.quota import BYTES_MAX
 
 PLANS = [make_plan(seed) for seed in range(1, 201)]
 
@@ -90,3 +91,10 @@ def test_with_cubes_a_seed_says_the_same_but_for_how_events_travel() -> None:
         small += other.parameters.cube_view < 20
     assert cubes > trees > 0, "both in one world, too"
     assert 20 < small < 60, "views that a small world fills, and views that it does not"
+
+
+def test_some_disks_have_little_room_for_the_blocks_of_others() -> None:
+    rooms = {plan.strangers_bytes_max for plan in PLANS}
+    assert rooms == {*ROOMS_BYTES, BYTES_MAX}
+    crowded = sum(plan.strangers_bytes_max < BYTES_MAX for plan in PLANS)
+    assert 0.02 < crowded / len(PLANS) < 0.12
