@@ -20,6 +20,7 @@ from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.effects import Ended
 from pulsarcast.protocol.following.below import Below
+from pulsarcast.protocol.following.carrying import Carrying
 from pulsarcast.protocol.following.descriptors import Descriptors
 from pulsarcast.protocol.following.handing_in import HandingIn
 from pulsarcast.protocol.following.renewal import Renewal
@@ -122,8 +123,7 @@ class Following:
         self.renewal = renewal
         self.owner = owner
         self.below = Below(context, followed, descriptors, self)
-        self._above: dict[Cid, Cid] = {}
-        """By meta topic, the followed topic that it belongs to."""
+        self.carrying = Carrying(followed)
         self._stopped: Callable[[], None] | None = None
         self.is_stopping = False
         """Whether the node stops: it leaves overlays now, and forgets no subscription."""
@@ -189,13 +189,12 @@ class Following:
     ) -> Topic:
         self.descriptors.follow(versions)
         topic = self._build(versions, life.reasons)
-        above = self.topics.get(self._above.get(topic.id, topic.id), topic)
-        self._carry(above)
+        self.carrying.mount(topic)
         self.handing_in.follow(topic.id)
         if FollowReason.KEEPER in why:
             topic.state.lacks_start = True
         topic.open(from_start=from_start or FollowReason.META in why)
-        above.catch_up_meta()
+        self.carrying.catch_up(topic)
         self.owner.opened(topic)
         return topic
 
@@ -290,7 +289,7 @@ class Following:
         """Follow the meta topic, and the sub-topics where a subscription takes them in."""
         meta = topic.descriptor.subtopics.get(META)
         if meta is not None:
-            self._carry(topic)
+            self.carrying.begin(topic)
             self._find_meta(topic)
         self._links_changed(topic.id)
 
@@ -298,32 +297,6 @@ class Following:
         cid = topic.descriptor.subtopics[META]
         if self.followed.is_current(topic) and FollowReason.META not in self.followed.reasons(cid):
             self.descriptors.find(cid, partial(self._follow_meta, topic.id, tries))
-
-    def _carry(self, topic: Topic) -> None:
-        """Let the events of its meta topic travel with those of a topic."""
-        cid = topic.descriptor.subtopics.get(META)
-        if cid is None or self._above.setdefault(cid, topic.id) != topic.id:
-            return
-        meta = self.topics.get(cid)
-        # Another author's meta topic has members of its own.
-        if meta is not None and topic.meta is None and is_meta_of(meta, topic):
-            topic.carry(meta)
-            if meta.started:
-                topic.catch_up_meta()
-
-    def _put_down(self, topic: Topic) -> None:
-        """The node is out of a topic: its meta topic goes on alone, or with it."""
-        if topic.id in self._above:
-            self.topics[self._above[topic.id]].forget_meta()
-        meta = topic.meta
-        topic.put_down()
-        cid = topic.descriptor.subtopics.get(META)
-        if cid is not None and self._above.get(cid) == topic.id:
-            del self._above[cid]
-        if meta is not None and not self.is_stopping:
-            life = self.followed.life(meta.id)
-            if life.is_followed and life.reasons & ~FollowReason.META:
-                meta.overlay.join()
 
     def _links_changed(self, cid: Cid) -> None:
         if self.followed.reasons(cid) & (FollowReason.BELOW | FollowReason.SUBTOPIC):
@@ -393,9 +366,14 @@ class Following:
         if not stays:
             self._unfollow_meta(topic)
 
+    def _go_on_alone(self, meta: Topic) -> None:
+        """No topic carries this meta topic any more: it needs a place of its own, or none."""
+        if self.followed.reasons(meta.id) & ~FollowReason.META:
+            meta.overlay.join()
+
     def _unfollow_meta(self, topic: Topic) -> None:
         meta = topic.descriptor.subtopics.get(META)
-        if meta is not None:
+        if meta is not None and not self.carrying.is_named(meta):
             self.drop_reason(meta, FollowReason.META)
 
     def _unfollow_again(
@@ -506,8 +484,10 @@ class Following:
     def stopped(self, topic: Topic) -> None:
         """The overlay has let the node go."""
         self.owner.closed(topic.id)
-        self._put_down(topic)
+        alone = self.carrying.end(topic)
         self.topics.pop(topic.id, None)
+        if alone is not None and not self.is_stopping:
+            self._go_on_alone(alone)
         life = self.followed.life(topic.id)
         if self.is_stopping:
             life.step(Step.PAUSED)
@@ -649,7 +629,7 @@ class Following:
             if Cid(key) in self.topics:
                 self.topics[Cid(key)].state.halted = TwoCertificates.from_bytes(value)
         for topic in self.topics.values():
-            self._carry(topic)
+            self.carrying.begin(topic)
         for topic in list(self.topics.values()):
             self._wait_for_own(topic)
             self.handing_in.say_again(topic)
@@ -687,9 +667,3 @@ class Following:
 
 def _start_of(marks: list[MarkState]) -> tuple[Mark, ...]:
     return tuple(Mark(mark.publisher, mark.epoch, mark.high) for mark in marks)
-
-
-def is_meta_of(meta: Topic, topic: Topic) -> bool:
-    """Whether the events of a meta topic travel with those of the topic that names it."""
-    first, above = meta.versions.first, topic.versions.first
-    return first.is_meta and not above.is_meta and first.author == above.author

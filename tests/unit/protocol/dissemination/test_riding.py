@@ -1,11 +1,14 @@
 """Riding: a meta topic's events travel in the overlay of its topic (decision 0061)."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from pulsarcast.model.ids import Cid, cid_of, peer_key
-from pulsarcast.model.topics import META, Dissemination
+from pulsarcast.model.topics import META, Dissemination, create_topic
 from pulsarcast.protocol.dissemination.riding import RidingOverlay
-from pulsarcast.protocol.inputs import LinkFree, LinkFull, Now, Publish
+from pulsarcast.protocol.inputs import LinkFree, LinkFull, Now, Publish, Unsubscribe
 from pulsarcast.protocol.messages import (
     CompareFrontiers,
     EventMessage,
@@ -19,8 +22,14 @@ from pulsarcast.protocol.messages import (
 )
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.topic.life import NO_REASON, FollowReason
+from pulsarcast.protocol.turn import Turn
+from pulsarcast.simulation.hosts import Seat
+from pulsarcast.simulation.process import Core
+from pulsarcast.simulation.withholding import withholding
 from tests.support.lab import Lab
-from tests.support.people import unordered
+from tests.support.people import ALICE, CREATED_US, MALLORY, nonce, topic_of, unordered
+from tests.support.people import meta_of as of_author
+from tests.support.solo import Parent, below
 
 AUTHOR, MEMBER, OTHER, THIRD, FOURTH = range(5)
 OF_A_MEMBER = (Join, JoinAccepted, Status, StartParts, Leave)
@@ -279,3 +288,47 @@ def test_a_keeper_passes_control_events_on() -> None:
         lab.unsubscribe(member, topic)
     lab.run(600.0)
     assert not lab.world.node(keeper).topics, "it keeps the meta topic no longer than the topic"
+
+
+# Attacks.
+
+
+class Withholding(Lab):
+    """A lab in which some nodes withhold events, and hide it."""
+
+    def __init__(self, count: int, **more: Any) -> None:
+        self.hostile: set[Turn] = set()
+        super().__init__(count, **more)
+
+    def _make(self, seat: Seat) -> Core:
+        return super()._make(replace(seat, parts=withholding(seat.parts, self.hostile)))
+
+
+def test_a_version_that_a_parent_hides_is_found_by_lazy_neighbours() -> None:
+    lab = Withholding(5, parameters=Parameters(fanout=1))
+    topic = lab.create(AUTHOR)
+    lab.subscribe([MEMBER, OTHER, THIRD, FOURTH], topic)
+    lab.run(60.0)
+    parents = {index: lab.view(index, topic).parent for index in range(5)}
+    hidden_from = next(index for index in range(5) if parents[index] == lab.peer(MEMBER))
+    lab.hostile.add(lab.world.node(MEMBER).turn)
+    renew(lab, AUTHOR, topic)
+    lab.run(1.0)
+    assert newest(lab, hidden_from, topic) == 0
+    lab.run(90.0)
+    assert [newest(lab, index, topic) for index in range(5)] == 5 * [1]
+
+
+def test_a_topic_that_names_anothers_meta_topic_neither_carries_nor_ends_it() -> None:
+    mine, meta = topic_of(ALICE), of_author(ALICE)
+    trap = create_topic(
+        MALLORY, "trap", unordered(), created=CREATED_US, nonce=nonce("trap"), meta=meta.cid
+    )
+    solo = below(Parent("alice", [mine.block, meta.block, trap.block]))
+    solo.subscribe(trap.cid)
+    assert solo.topic(meta.cid).carrier is None
+    solo.subscribe(mine.cid)
+    assert solo.topic(meta.cid).carrier is solo.topic(mine.cid)
+    solo.ask(lambda call: Unsubscribe(call, trap.cid))
+    assert FollowReason.META in solo.node.followed.reasons(meta.cid)
+    assert solo.topic(meta.cid).carrier is solo.topic(mine.cid)
