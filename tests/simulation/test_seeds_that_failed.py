@@ -23,6 +23,7 @@ SEEDS = {
         2243: "three had an event that retention took, and nobody was a neighbour of two of them",
         2486: "a retired event that came all the same was named, which checkers objected to",
         4024: "a retired event that came all the same was named, which checkers objected to",
+        900434: "two keys that began alike cut the zones around them into 65,000 pieces",
         945: "a subscription left before it began was never answered",
     },
     "random-reach": {

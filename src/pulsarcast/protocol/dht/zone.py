@@ -6,13 +6,21 @@ A block belongs to the r peers closest to its key. Cut the keyspace in halves, a
 peers of a half are closer to every key of that half than any peer of the other half. So after a few
 cuts around the node's own key, the r closest peers are the same for all keys of a piece. Replicas
 compare such pieces, and not single keys.
+
+Two peers whose keys begin alike take turns as the closer one, along all keys: n bits alike make 2^n
+pieces, and whoever looks for ids can have many bits alike. So the largest pieces are cut first, and
+not all: one that stays whole belongs to a few peers too many, which hold a part of its keys each.
 """
 
+from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from pulsarcast.model.ids import PeerId, peer_key
 from pulsarcast.model.keys import KEY_BITS, Key
+
+PIECES_MAX = 256
+"""Bounds the pieces of a zone: of 97 in 100 nodes among 5 to 100 they are fewer than 140."""
 
 
 class Piece(NamedTuple):
@@ -21,7 +29,7 @@ class Piece(NamedTuple):
     first: Key
     last: Key
     peers: tuple[PeerId, ...]
-    """All peers responsible for it, the node itself among them."""
+    """All peers responsible for some of it, the node itself among them."""
 
 
 def zone_of(me: PeerId, others: Iterable[PeerId], replicas: int) -> list[Piece]:
@@ -31,10 +39,11 @@ def zone_of(me: PeerId, others: Iterable[PeerId], replicas: int) -> list[Piece]:
     peers[mine] = me
     pieces: list[Piece] = []
     # Groups of peers' keys, each closer to every key of the piece than all later groups.
-    waiting: list[tuple[Key, int, list[list[Key]]]] = [(0, KEY_BITS, [list(peers)])]
+    waiting: deque[tuple[Key, int, list[list[Key]]]] = deque([(0, KEY_BITS, [list(peers)])])
     while waiting:
-        first, bits, groups = waiting.pop()
-        if not bits or sum(map(len, groups)) <= replicas:
+        first, bits, groups = waiting.popleft()
+        is_whole = len(pieces) + len(waiting) >= PIECES_MAX - 1
+        if is_whole or not bits or sum(map(len, groups)) <= replicas:
             answerable = tuple(peers[key] for group in groups for key in group)
             pieces.append(Piece(first, first + (1 << bits) - 1, answerable))
             continue
@@ -51,12 +60,11 @@ def zone_of(me: PeerId, others: Iterable[PeerId], replicas: int) -> list[Piece]:
                 ones = [key for key in group if key & bit]
                 lower += (zeros, ones)
                 upper += (ones, zeros)
-        # Last in, first out: the upper half waits while the lower one is cut.
-        for start, halves in ((first | bit, upper), (first, lower)):
+        for start, halves in ((first, lower), (first | bit, upper)):
             close = _closest_groups(halves, replicas, mine)
             if close is not None:
                 waiting.append((start, bits, close))
-    return pieces
+    return sorted(pieces)
 
 
 def _closest_groups(groups: list[list[Key]], replicas: int, mine: Key) -> list[list[Key]] | None:
