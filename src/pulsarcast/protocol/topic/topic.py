@@ -163,12 +163,12 @@ class Topic:
         )
         self._work: Work | None = None
         """Its parts, while something happens."""
-        if roots or flushes:
-            self._begin_work(roots, flushes)
         self.meta: Topic | None = None
         """The meta topic, where its events ride on the overlay of this topic."""
         self.carrier: Topic | None = None
         """The topic that carries the events of this meta topic."""
+        if roots or flushes:
+            self._begin_work(roots, flushes)
         self._shown = b""
         """What the parent holds of the meta topic, as it said when it let the node in."""
         self.awaited_own: Sequence | None = None
@@ -183,6 +183,8 @@ class Topic:
     def _begin_work(
         self, roots: Mapping[bytes, bytes] = NOTHING, flushes: Iterable[Cid] = ()
     ) -> Work:
+        if self.carrier is not None and self.carrier._work is None:
+            self.carrier._begin_work()  # Its neighbours may fall behind with events of this topic.
         around = (self.overlay, self.heartbeat, self.dht)
         self._work = Work(self.state, *around, self, self.own, roots, flushes)
         self.at_work.begin(self)
@@ -190,7 +192,8 @@ class Topic:
 
     def rest(self) -> bool:
         """Drop the parts if all of them are idle; returns whether there are none."""
-        if self._work is not None and self._work.is_idle:
+        carries_work = self.meta is not None and self.meta._work is not None
+        if self._work is not None and not carries_work and self._work.is_idle:
             self._work = None
         return self._work is None
 
@@ -327,6 +330,8 @@ class Topic:
         assert isinstance(meta.overlay, RidingOverlay)
         self.meta, meta.carrier = meta, self
         meta.overlay.mount(Trunk(self.overlay, self.heartbeat))
+        if meta._work is not None and self._work is None:
+            self._begin_work()
 
     def catch_up_meta(self) -> None:
         """The node follows the meta topic now, and lacks what its parent had said that it holds."""

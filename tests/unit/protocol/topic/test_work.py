@@ -5,6 +5,8 @@ import pytest
 from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.topics import DeliveryOrder, Dissemination, Retention, TopicSettings
+from pulsarcast.protocol.effects import Send
+from pulsarcast.protocol.inputs import LinkFree, LinkFull, Now
 from pulsarcast.protocol.messages import (
     CompareFrontiers,
     EventMessage,
@@ -14,6 +16,7 @@ from pulsarcast.protocol.messages import (
     FrontierPart,
     Range,
 )
+from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.store import MarkState
 from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.protocol.topic.work import REST_S
@@ -69,6 +72,44 @@ def test_a_topic_that_started_again_has_no_work_until_something_happens() -> Non
     assert at_work(lab, MEMBER) == 0
     last = lab.publish(AUTHOR, topic, b"last")
     assert lab.delivered(MEMBER, topic)[-1] == last
+
+
+def test_a_neighbour_that_misses_an_event_of_the_meta_topic_is_shown_it_once_it_can_take_it() -> (
+    None
+):
+    """The topic carries it, and nothing else happens in the topic."""
+    lab = Lab(2, parameters=Parameters(stall_s=0.0))
+    settings = unordered()
+    topic = lab.create(AUTHOR, settings)
+    lab.subscribe([MEMBER], topic)
+    lab.run(300.0)
+    author, member = lab.world.node(AUTHOR), lab.peer(MEMBER)
+    author.handle(LinkFull(member), Now(lab.world.now, 0))
+    lab.update(AUTHOR, topic, settings)
+    lab.run(RESTED_S)
+    carrier = author.topics[topic]
+    assert carrier.overlay.links[member].behind
+    effects = author.handle(LinkFree(member), Now(lab.world.now, 0))
+    pages = [each.message for each in effects if isinstance(each, Send)]
+    assert carrier.meta is not None
+    assert carrier.meta.id in [each.topic for each in pages if isinstance(each, FrontierPage)]
+
+
+def test_a_topic_has_parts_while_the_meta_topic_that_it_carries_has() -> None:
+    lab = Lab(2)
+    topic = lab.create(AUTHOR, unordered())
+    lab.subscribe([MEMBER], topic)
+    lab.run(200.0)
+    lab.update(AUTHOR, topic, unordered())
+    for index in (AUTHOR, MEMBER):
+        carrier = lab.world.node(index).topics[topic]
+        assert carrier.meta is not None
+        assert carrier._work is not None
+        assert not carrier.rest(), "the meta topic first"
+        assert carrier.meta.rest()
+        assert carrier.rest()
+    lab.run(RESTED_S)
+    assert [at_work(lab, index) for index in (AUTHOR, MEMBER)] == [0, 0]
 
 
 def child(*names: str) -> tuple[Solo, list[Topic], Parent]:
