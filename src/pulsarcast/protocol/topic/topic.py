@@ -543,9 +543,8 @@ class Topic:
 
     def digest(self) -> bytes:
         """The hash of the node's frontier; behind it that of the meta topic's, if it has events."""
-        if self.meta is None or not len(self.meta.frontier):
-            return self.frontier.digest()
-        return self.frontier.digest() + self.meta.frontier.digest()
+        of_meta = EMPTY if self.meta is None else self.meta.frontier.digest()
+        return self.frontier.digest() + (b"" if of_meta == EMPTY else of_meta)
 
     def compare(self, peer: PeerId) -> None:
         """Find out with a peer where the two frontiers differ, and those of the meta topic."""
