@@ -30,6 +30,20 @@ FIRST_RETRY_S = 0.5
 class Candidates:
     """The peers that may be members of one cube, and the questions to them."""
 
+    __slots__ = (
+        "_asked",
+        "_candidates",
+        "_failed",
+        "_lost",
+        "_open",
+        "_timer",
+        "ask",
+        "idle",
+        "parameters",
+        "turn",
+        "wanted",
+    )
+
     def __init__(
         self,
         context: Context,

@@ -55,6 +55,30 @@ INTRODUCED_MAX = 16
 class DisseminationCube:
     """The node's place in one topic's cube."""
 
+    __slots__ = (
+        "_farewells",
+        "_host",
+        "_leave_timer",
+        "_reachability",
+        "_refreshed",
+        "_silent",
+        "_start_timer",
+        "_unexplored",
+        "attached",
+        "candidates",
+        "counts",
+        "leaving",
+        "links",
+        "members",
+        "open",
+        "owner",
+        "parameters",
+        "root_peer",
+        "search",
+        "topic",
+        "turn",
+    )
+
     def __init__(
         self,
         topic: Cid,

@@ -28,6 +28,20 @@ MEMBERS_TOLD = 3
 class CubeHeartbeat:
     """The node's regular comparison with a few other members of one cube."""
 
+    __slots__ = (
+        "_asked",
+        "_far_turn",
+        "_quiet",
+        "counts",
+        "cube",
+        "owner",
+        "parameters",
+        "round_trip_s",
+        "timer",
+        "topic",
+        "turn",
+    )
+
     def __init__(
         self,
         topic: Cid,

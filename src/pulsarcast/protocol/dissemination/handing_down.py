@@ -20,6 +20,8 @@ HANDED_MAX = 64
 class HandingDown:
     """The turns of one node's children in one tree."""
 
+    __slots__ = ("_handed", "_reachability", "_turn")
+
     def __init__(self, reachability: Reachability) -> None:
         self._reachability = reachability
         self._turn = 0

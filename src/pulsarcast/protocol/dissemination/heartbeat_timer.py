@@ -30,6 +30,17 @@ class HeartbeatTimer:
     After the longest one the topic falls asleep, if it is settled.
     """
 
+    __slots__ = (
+        "_interval_s",
+        "_last_digest",
+        "_quiet",
+        "_timer",
+        "owner",
+        "parameters",
+        "topic",
+        "turn",
+    )
+
     def __init__(
         self, context: Context, topic: HeartbeatOwner, owner: Beating, quiet: QuietTopics
     ) -> None:

@@ -48,6 +48,20 @@ class JoinOwner(Protocol):
 class JoinSearch:
     """The node's way into one topic's overlay, and an acting root's lookout for a closer peer."""
 
+    __slots__ = (
+        "_failures",
+        "_lookout_timer",
+        "_moving",
+        "_owner",
+        "_parameters",
+        "_reachability",
+        "_retry_timer",
+        "_turn",
+        "_waiting",
+        "_ways",
+        "walk",
+    )
+
     def __init__(
         self,
         topic: Cid,

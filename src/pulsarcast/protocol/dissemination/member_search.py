@@ -60,6 +60,26 @@ class SearchOwner(Protocol):
 class MemberSearch:
     """One search at a time for a member of one topic."""
 
+    __slots__ = (
+        "_asked_s",
+        "_attempt",
+        "_dht",
+        "_handed_down",
+        "_owner",
+        "_parameters",
+        "_role",
+        "_steps",
+        "_target",
+        "_timer",
+        "_turn",
+        "avoided",
+        "below",
+        "reserve",
+        "root",
+        "root_key",
+        "topic",
+    )
+
     def __init__(
         self,
         topic: Cid,

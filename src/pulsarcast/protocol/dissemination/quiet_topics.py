@@ -63,7 +63,7 @@ class QuietTopics:
         self._interval_s = context.parameters.status_interval_s_max
         self._counts = context.counts
         self._pairs: dict[PeerId, _Pair] = {}
-        self._agreeing: dict[Cid, dict[PeerId, None]] = {}
+        self._agreeing: dict[Cid, tuple[PeerId, ...]] = {}
         """With whom the node agrees in a topic."""
         self.awake: dict[Cid, None] = {}
         """The topics that have heartbeats of their own."""
@@ -80,13 +80,18 @@ class QuietTopics:
             pair = self._pairs[peer] = _Pair(self._turn.now)
             self._wait(peer, pair)
         pair.topics[topic.topic] = topic
-        self._agreeing.setdefault(topic.topic, {})[peer] = None
+        agreeing = self._agreeing.get(topic.topic, ())
+        if peer not in agreeing:
+            self._agreeing[topic.topic] = (*agreeing, peer)
 
     def disagree(self, peer: PeerId, topic: Cid) -> None:
         """They do not, or one of the two does not count on the other."""
         pair = self._pairs.get(peer)
         if pair is not None and pair.topics.pop(topic, None) is not None:
-            del self._agreeing[topic][peer]
+            self._no_longer(peer, topic)
+
+    def _no_longer(self, peer: PeerId, topic: Cid) -> None:
+        self._agreeing[topic] = tuple(each for each in self._agreeing[topic] if each != peer)
 
     def changed(self, topic: Cid) -> None:
         """The node holds more than those that it agreed with."""
@@ -107,7 +112,7 @@ class QuietTopics:
         if pair is not None:
             self._turn.cancel(pair.timer)
             for topic in pair.topics:
-                del self._agreeing[topic][peer]
+                self._no_longer(peer, topic)
 
     def watched(self) -> Iterable[PeerId]:
         """The peers that sleeping topics rely on, or that rely on the node."""

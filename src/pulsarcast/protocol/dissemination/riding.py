@@ -64,6 +64,8 @@ class GrowBranch(Protocol):
 class RidingOverlay:
     """The node's place in one meta topic: the one that it has in the topic, a branch, or both."""
 
+    __slots__ = ("_grow", "_is_leaving", "_open", "branch", "owner", "topic", "trunk", "turn")
+
     def __init__(
         self,
         topic: Cid,
@@ -275,6 +277,8 @@ class RidingOverlay:
 
 class RidingHeartbeat:
     """The heartbeats of a meta topic: the topic's say what a member holds of both."""
+
+    __slots__ = ("overlay", "timer")
 
     def __init__(self, overlay: RidingOverlay) -> None:
         self.overlay = overlay

@@ -57,6 +57,36 @@ MEMBERS_MAX = 16
 class DisseminationTree:
     """The node's place in one topic's dissemination tree."""
 
+    __slots__ = (
+        "_below_private",
+        "_better_since_s",
+        "_down",
+        "_leave_timer",
+        "_move_timer",
+        "_narrow",
+        "_parting",
+        "_reachability",
+        "_shortening",
+        "_start_timer",
+        "_useless",
+        "children",
+        "counts",
+        "delays",
+        "is_root",
+        "leaving",
+        "links",
+        "members",
+        "open",
+        "owner",
+        "parameters",
+        "parent",
+        "path",
+        "root_peer",
+        "search",
+        "topic",
+        "turn",
+    )
+
     def __init__(
         self,
         topic: Cid,
@@ -79,7 +109,7 @@ class DisseminationTree:
         self._below_private = False
         """Whether the root that the parent named cannot be dialled."""
         self.children: dict[PeerId, None] = {}
-        self._parting: set[PeerId] = set()
+        self._parting: dict[PeerId, None] = {}
         """Children that are about to leave, and may have left: no joiner is handed down to them."""
         self.links: dict[PeerId, Link] = {}
         self._narrow: tuple[int, float] | None = None
@@ -337,7 +367,7 @@ class DisseminationTree:
         for child in kept:
             self.links[child].pause_s = 0.0
         for index, child in enumerate(each for each in staying if each not in kept):
-            self._parting.add(child)
+            self._parting[child] = None
             self.turn.send(child, HandOver(self.topic, Contact(kept[index % count])))
 
     def _is_poor_parent(self, child: PeerId) -> tuple[bool, float]:
@@ -351,7 +381,7 @@ class DisseminationTree:
 
     def _take_in(self, sender: PeerId, message: Join) -> None:
         self.children[sender] = None
-        self._parting.discard(sender)
+        self._parting.pop(sender, None)
         if sender == self.parent:
             self.parent = None
             self.path = ()
@@ -581,8 +611,8 @@ class DisseminationTree:
     def receive_hand_over(self, sender: PeerId, message: HandOver) -> None:
         """The parent is about to leave: find another while it still forwards. Or a child is."""
         if sender in self.children:
-            self._parting &= self.children.keys()
-            self._parting.add(sender)
+            self._parting = {child: None for child in self._parting if child in self.children}
+            self._parting[sender] = None
         elif sender == self.parent and not self.leaving:
             self.turn.cancel(self._move_timer)
             if self.search.walk.is_under_way:

@@ -31,6 +31,21 @@ SILENT_S = 60.0
 class Heartbeat:
     """The node's regular comparison with a few other members of one tree."""
 
+    __slots__ = (
+        "_asked",
+        "_is_seeking",
+        "_quiet",
+        "counts",
+        "lazy",
+        "owner",
+        "parameters",
+        "round_trip_s",
+        "timer",
+        "topic",
+        "tree",
+        "turn",
+    )
+
     def __init__(
         self,
         topic: Cid,

@@ -1,13 +1,18 @@
 """A parent that brings nothing loses its children, and not the topic its events."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
-from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.ids import Cid
 from pulsarcast.model.topics import Dissemination, TopicSettings
+from pulsarcast.protocol.dissemination.tree import DisseminationTree
 from pulsarcast.protocol.parameters import Parameters
 from pulsarcast.protocol.topic.flow import FlowControl
 from pulsarcast.protocol.topic.lag import LAG_S, MISSED_MAX
 from pulsarcast.protocol.topic.topic import Topic
+from pulsarcast.protocol.turn import Turn
 from tests.support.lab import Lab
 from tests.support.people import BOB, event_of, identity, meta_of, topic_of, unordered
 from tests.support.solo import Parent, Solo, below
@@ -67,14 +72,20 @@ def test_a_cube_has_no_parent_that_could_lag() -> None:
     assert "lagging_parent" not in solo.node.counts
 
 
-def gives_no_credit(monkeypatch: pytest.MonkeyPatch, hostile: Topic) -> None:
-    took_from = FlowControl.took_from
+def passes_nothing_on(monkeypatch: pytest.MonkeyPatch, hostile: Topic) -> None:
+    """It gives no credit either."""
 
-    def take(flow: FlowControl, sender: PeerId, size: int) -> None:
-        if flow._turn is not hostile.turn:
-            took_from(flow, sender, size)
+    def but_not(kind: type, method: str, turn_of: Callable[[Any], Turn]) -> None:
+        usual = getattr(kind, method)
 
-    monkeypatch.setattr(FlowControl, "took_from", take)
+        def maybe(part: Any, *given: Any, **more: Any) -> None:
+            if turn_of(part) is not hostile.turn:
+                usual(part, *given, **more)
+
+        monkeypatch.setattr(kind, method, maybe)
+
+    but_not(DisseminationTree, "forward", lambda tree: tree.turn)
+    but_not(FlowControl, "took_from", lambda flow: flow._turn)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -90,8 +101,7 @@ def test_an_inner_node_that_passes_nothing_on_costs_the_topic_nothing(
     hostile = lab.world.node(inner).topics[topic]
     below = list(hostile.overlay.children)
     assert below
-    hostile.overlay.forward = lambda *_, **__: None  # type: ignore[method-assign]
-    gives_no_credit(monkeypatch, hostile)
+    passes_nothing_on(monkeypatch, hostile)
     for number in range(60):
         lab.publish(AUTHOR, topic, b"%d" % number, replicated=False, settle_s=1.0)
     lab.run(60.0)
