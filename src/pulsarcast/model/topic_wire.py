@@ -162,6 +162,10 @@ def _marks_field(marks: Iterable[Mark] | Cid) -> Cid | list[object]:
     return marks if isinstance(marks, bytes) else [list(mark) for mark in sorted(marks)]
 
 
+KEEPS_ALL: Final = Retention()
+"""What most topics say of it: one object for all of them."""
+
+
 def _retention_fields(retention: Retention) -> Fields:
     bounds = {"age": retention.age_s, "count": retention.count, "bytes": retention.bytes}
     return {name: bound for name, bound in bounds.items() if bound is not None}
@@ -229,7 +233,7 @@ def _read_settings(fields: Fields) -> dict[str, Any]:
         "root": check_peer_id(get("root")) if "root" in fields else None,
         "sequencers": _read_some_peers(fields, "sequencers"),
         "recovery_keys": _read_some_peers(fields, "recovery"),
-        "retention": _read_retention(get("keep")) if "keep" in fields else Retention(),
+        "retention": _read_retention(get("keep")) if "keep" in fields else KEEPS_ALL,
         "attributes": _read_rules(get("attributes")) if "attributes" in fields else (),
         "content_routing": _read_flag(fields, "content", default=False),
         "payload_bytes_max": _read_payload_max(fields),
