@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -33,11 +34,9 @@ _SEEDS = count(1)
 class Victim:
     """The process, and what it takes."""
 
-    def __init__(self, home: Path, files_max: int) -> None:
-        command = [sys.executable, "-m", "tests.attacks.victim", str(home), str(files_max)]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        self.contact = parse_contact(self._process.stdout.readline().strip())
+    def __init__(self, process: trio.Process, address: str) -> None:
+        self._process = process
+        self.contact = parse_contact(address)
         host, port = self.contact.addresses[0].split("/")[2::2]
         self.socket = (host, int(port))
 
@@ -47,23 +46,34 @@ class Victim:
         pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
-    def end(self) -> None:
-        """Stop it."""
-        self._process.kill()
-        self._process.wait()
+    async def passes_s(self) -> list[float]:
+        """How long its loop took for each pass since it was asked last, the shortest first.
+
+        It is processor time: what else the machine does is left out. An honest peer waits until a
+        pass ends, and is served in the next.
+        """
+        self._process.send_signal(signal.SIGUSR1)
         assert self._process.stdout is not None
-        self._process.stdout.close()
+        said = b""
+        while not said.endswith(b"\n"):
+            said += await self._process.stdout.receive_some()
+        return sorted(map(float, said.split()))
 
 
 @asynccontextmanager
 async def victim(home: Path, files_max: int = 4096) -> AsyncIterator[Victim]:
     """A node to attack, for two minutes at most."""
-    attacked = await trio.to_thread.run_sync(Victim, home, files_max)
+    command = [sys.executable, "-m", "tests.attacks.victim", "serve", str(home), str(files_max)]
+    process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE)
+    assert process.stdout is not None
     try:
         with trio.fail_after(120):
-            yield attacked
+            yield Victim(process, (await process.stdout.receive_some()).decode().strip())
     finally:
-        attacked.end()
+        process.kill()
+        with trio.CancelScope(shield=True):
+            await process.wait()
+            await process.stdout.aclose()
 
 
 def address(number: int) -> str:
@@ -103,8 +113,8 @@ class Caller:
 
     def __init__(self, link: Link) -> None:
         self.link = link
-        self.round_trips_s: list[float] = []
-        self._asked: dict[int, float] = {}
+        self._request = 0
+        self._asked: dict[int, None] = {}
         self._begun = False
 
     @classmethod
@@ -120,35 +130,53 @@ class Caller:
         for frame in frames[0 if self._begun else 1 :]:
             message = decode(frame)
             if isinstance(message, Peers) and message.request in self._asked:
-                asked_s = self._asked.pop(message.request)
-                self.round_trips_s.append(time.monotonic() - asked_s)
+                del self._asked[message.request]
         self._begun = self._begun or bool(frames)
 
     async def ask(self, times: int, every_s: float = 0.02) -> None:
         """Ask so many questions; all are answered in the end."""
         for number in range(times):
-            request = 2 * (len(self.round_trips_s) + len(self._asked)) + 2
-            self._asked[request] = time.monotonic()
-            say(self.link, FindPeers(request, number, 0))
+            self._request += 2
+            self._asked[self._request] = None
+            say(self.link, FindPeers(self._request, number, 0))
             await trio.sleep(every_s)
         while self._asked and self.link.is_open:
             await trio.sleep(every_s)
         assert not self._asked, "the victim closed an honest peer's connection"
 
-    def median_s(self) -> float:
-        """The middle one of its round trips."""
-        return sorted(self.round_trips_s)[len(self.round_trips_s) // 2]
+
+class Passes(trio.abc.Instrument):
+    """Measures the passes of a loop."""
+
+    def __init__(self) -> None:
+        self.took_s: list[float] = []
+        self._began_s = time.thread_time()
+
+    def after_io_wait(self, timeout: float) -> None:
+        self._began_s = time.thread_time()
+
+    def before_io_wait(self, timeout: float) -> None:
+        self.took_s.append(time.thread_time() - self._began_s)
 
 
-async def serve(home: str) -> None:
+async def serve(home: str, files_max: int, passes: Passes) -> None:
     """Be the victim."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files_max, hard))
     async with Node.open(home, listen=["/ip4/127.0.0.1/tcp/0"], trace_level=None) as node:
-        sys.stdout.write(f"{node.addresses[0]}\n")
-        sys.stdout.flush()
-        await trio.sleep(150)
+        with trio.open_signal_receiver(signal.SIGUSR1) as asked, trio.move_on_after(150):
+            _say(node.addresses[0])
+            async for _ in asked:
+                _say(*(f"{each:.6f}" for each in passes.took_s))
+                passes.took_s.clear()
+
+
+def _say(*words: str) -> None:
+    sys.stdout.write(" ".join(words) + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]), hard))
-    trio.run(serve, sys.argv[1])
+    _, _, node_home, files = sys.argv
+    instrument = Passes()
+    trio.run(serve, node_home, int(files), instrument, instruments=[instrument])

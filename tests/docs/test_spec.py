@@ -56,7 +56,7 @@ def test_every_budget_is_in_its_table() -> None:
     assert told == built
 
 
-def value_of(cell: str) -> int:
+def value_of(cell: str) -> float:
     """`4 MiB`, `2^63 - 1` and `1,024` as numbers."""
     if match := re.fullmatch(r"(\d+) MiB", cell):
         return int(match[1]) * 2**20
@@ -64,7 +64,7 @@ def value_of(cell: str) -> int:
         return int(match[1]) * 2**10
     if match := re.fullmatch(r"2\^(\d+) - 1", cell):
         return (1 << int(match[1])) - 1
-    return int(cell.replace(",", ""))
+    return float(cell.replace(",", ""))
 
 
 def test_every_kind_of_trace_record_is_in_its_table_with_its_fields() -> None:

@@ -24,7 +24,7 @@ import trio
 from msgspec.structs import replace
 
 from pulsarcast.model import trace
-from pulsarcast.model.errors import LocalError, Refusal, RemoteError, Verdict
+from pulsarcast.model.errors import LocalError, Refusal, Rejection, RemoteError, Verdict
 from pulsarcast.model.events import EventDescriptor, decode_event
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid, PeerId, cid_text, peer_text
@@ -119,6 +119,8 @@ their events waits for its delivery. Sixteen connections fill it with what they 
 FAILURES_LOGGED_MAX: Final = 256
 """Bounds the peers of one life, bootstrap peers aside, of which the log says that they do not
 answer: strangers choose whom a node dials."""
+FAULTS: Final = frozenset({Rejection.BAD_SIGNATURE, Rejection.MALFORMED})
+"""What honest peers check before they send it."""
 LISTENED: Final = "listened"
 """The table of ports that the node took where any would do."""
 
@@ -547,6 +549,8 @@ class Driver:
                     self._trace.record(now, effect.record)
                 if isinstance(effect.record, trace.NodeStopped):
                     self._see_whether_halted()
+                elif isinstance(effect.record, trace.Rejected):
+                    self._see_fault(effect.record)
                 elif isinstance(effect.record, trace.NameChanged):
                     _log.warning("%s", _change_of(effect.record))
             elif isinstance(effect, SetTimer):
@@ -658,6 +662,12 @@ class Driver:
         for timer in timers:
             self.take(TimerFired(timer))
         self.settle()
+
+    def _see_fault(self, record: trace.Rejected) -> None:
+        """The core refused what a peer sent: no honest peer sends some of it."""
+        is_fault = record.verdict is Verdict.REJECT and record.reason in FAULTS
+        if is_fault and record.peer is not None:
+            self.neighbours.blame(record.peer)
 
     def _know(self, contact: Contact) -> None:
         if contact.addresses:

@@ -327,7 +327,7 @@ class Host:
         handshake.scope.deadline = trio.current_time() + self._handshake_s_max
         try:
             with handshake.scope:
-                link = await self._secure(connection, None, carried, handshake.moved)
+                link = await self._secure(connection, None, carried, handshake)
         except DialError:
             return
         finally:
@@ -346,7 +346,7 @@ class Host:
         connection: socket.socket,
         peer: PeerId | None,
         carried: Carried | None = None,
-        moved: Callable[[], None] = lambda: None,
+        handshake: Handshake | None = None,
     ) -> Link:
         """Shake hands: with this peer as the dialler, or with whoever it is as the listener.
 
@@ -360,7 +360,9 @@ class Host:
                 local_address = _address_text(connection.getsockname())
             else:
                 _, remote_address, local_address = carried
-            wire = _Wire(connection, moved)
+            if handshake is not None:
+                await trio.sleep_until(self.resources.handshakes.begin_s(handshake.place))
+            wire = _Wire(connection, handshake)
             await (ask_for if dialled else offer)(wire, NOISE)
             authenticated, noise = await self._shake_hands(wire, peer)
             wire.secure(noise)
@@ -383,6 +385,7 @@ class Host:
             bytes_in=wire.bytes_in,
             bytes_out=wire.bytes_out,
             services=self.services,
+            turns=self.resources.turns,
             on_close=self._forget,
             relay=None if carried is None else carried.relay,
         )
@@ -413,11 +416,11 @@ class Host:
 class _Wire:
     """A socket as negotiation and handshake read and write it, plain and then sealed."""
 
-    def __init__(self, connection: socket.socket, moved: Callable[[], None]) -> None:
+    def __init__(self, connection: socket.socket, handshake: Handshake | None) -> None:
         self.bytes_in = self.bytes_out = 0
         self._connection = connection
-        self._moved = moved
-        """Called when something arrives."""
+        self._handshake = handshake
+        """Told when something arrives."""
         self._noise: NoiseFraming | None = None
         self._buffer = bytearray()
 
@@ -470,7 +473,8 @@ class _Wire:
             if not data:
                 raise RemoteError("closed the connection", code=Rejection.DISCONNECTED)
             self.bytes_in += len(data)
-            self._moved()
+            if self._handshake is not None:
+                self._handshake.moved()
             return data
 
 

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import trio
 
@@ -34,7 +34,7 @@ from pulsarcast.network.negotiation import (
     line,
 )
 from pulsarcast.network.noise import NoiseFraming
-from pulsarcast.network.resources import NOTED_BYTES
+from pulsarcast.network.resources import FAULTS_MAX, FAULTS_S, NOTED_BYTES, Turns
 from pulsarcast.network.streams import Service, Services, Stream
 from pulsarcast.network.yamux import AWAY_NORMAL, AWAY_PROTOCOL_ERROR, Yamux, YamuxStream
 from pulsarcast.wire.codec import bytes_max_of
@@ -63,6 +63,10 @@ _PROTOCOL: Final = line(PROTOCOL)
 _GREETING: Final = (HEADER, _PROTOCOL)
 
 
+Receive: TypeAlias = Callable[[list[bytes]], list[bytes] | None]
+"""Takes frames, and returns those that are to wait, if any."""
+
+
 class Link:
     """A connection to a peer that has proved who it is; made by Host only."""
 
@@ -79,6 +83,7 @@ class Link:
         bytes_in: int = 0,
         bytes_out: int = 0,
         services: Services | None = None,
+        turns: Turns | None = None,
         on_close: Callable[[Link], None] | None = None,
         relay: PeerId | None = None,
     ) -> None:
@@ -126,6 +131,12 @@ class Link:
         self._joiner = Joiner(bytes_max_of)
         self._frames: list[bytes] = []
         self._lanes = Lanes()
+        self.took_s = 0.0
+        """How long a stranger's turn took: it waits for the next one."""
+        self._rest: list[bytes] | None = None
+        """Frames that came, and wait for that."""
+        self._faults = 0
+        self._faults_since_s = 0.0
         self._moved_s = 0.0
         """When something was handed over last."""
         self._finishes = False
@@ -140,6 +151,7 @@ class Link:
         """The stream that the peer's frames come on."""
         self._watching = False
         self._services = Services() if services is None else services
+        self._turns = Turns() if turns is None else turns
         self._serving: dict[str, int] = {}
         """How many streams of each protocol are served, or wait for that."""
         self._began_s: dict[str, deque[float]] = {}
@@ -190,6 +202,14 @@ class Link:
             self._stream.send(framed)
         elif not self._closed and not self._unwritable:
             self._lanes.put(topic(), framed)
+
+    def is_at_fault(self) -> bool:
+        """Count a fault that no honest peer makes; whether there are too many by now."""
+        now_s = trio.current_time()
+        if now_s > self._faults_since_s + FAULTS_S:
+            self._faults, self._faults_since_s = 0, now_s
+        self._faults += 1
+        return self._faults >= FAULTS_MAX
 
     def tell_when_below(self, queued_bytes: int, tell: Callable[[], None]) -> None:
         """Call back, once, when no more than this waits; never if the connection ends before."""
@@ -284,7 +304,7 @@ class Link:
 
     async def run(
         self,
-        receive: Callable[[list[bytes]], None],
+        receive: Receive,
         on_guest: Callable[[], None] | None = None,
         first_bytes_max: int | None = None,
     ) -> None:
@@ -294,7 +314,8 @@ class Link:
         come, it gets none now and then, and each time once much is held. Raises RemoteError where
         the peer broke a rule; frames from before that are handed over first. `on_guest` is called
         where the peer does not speak our protocol; without it, that ends the connection. The first
-        frame may have to be a small one, and no part.
+        frame may have to be a small one, and no part. What `receive` returns it gets again in the
+        next turn, before anything more is read.
         """
         self._on_guest = on_guest
         if first_bytes_max is not None:
@@ -329,13 +350,16 @@ class Link:
         self._expect(self._stream)
         self.flush()
 
-    async def _read(self, receive: Callable[[list[bytes]], None]) -> None:
+    async def _read(self, receive: Receive) -> None:
         """Take what the socket brings, until it brings no more."""
         connection, descriptor = self._socket, self._socket.fileno()
         early, self._early = self._early, b""
         self._moved_s = trio.current_time()
         going_on = self._take((early,), receive)
         while going_on:
+            if self._rest or self.took_s:
+                await self._pause(receive)
+                continue
             try:
                 data = connection.recv(READ_BYTES_MAX)
             except BlockingIOError:
@@ -353,7 +377,15 @@ class Link:
             else:
                 await trio.lowlevel.checkpoint()
 
-    def _take(self, plaintexts: Iterable[bytes], receive: Callable[[list[bytes]], None]) -> bool:
+    async def _pause(self, receive: Receive) -> None:
+        """Let others have their turn, and go on with what is left of this one's."""
+        took_s, self.took_s = self.took_s, 0.0
+        async with self._turns.next(took_s):
+            rest, self._rest = self._rest, None
+            if rest and self.is_open:
+                self._rest = receive(rest)
+
+    def _take(self, plaintexts: Iterable[bytes], receive: Receive) -> bool:
         """Hand over the frames in what arrived, send the answers; False where it was the last."""
         feed = self._mux.feed
         try:
@@ -365,7 +397,7 @@ class Link:
             if frames or now_s >= self._moved_s + MOVING_S or self.held_bytes > NOTED_BYTES:
                 self._moved_s = now_s
                 self._frames = []
-                receive(frames)
+                self._rest = receive(frames)
         if self._mux.has_output:
             self.flush()
         return not self._over

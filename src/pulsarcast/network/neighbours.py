@@ -9,6 +9,7 @@ both come to the same one and nothing that was said is lost.
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Container, Sequence
 from functools import partial
@@ -35,7 +36,10 @@ from pulsarcast.network.resources import (
     HELD_BYTES_MAX,
     HELLO_GRACE_S,
     NOTED_BYTES,
+    SHORT_TURN_S,
+    SLICE_FRAMES,
     STRANGERS_BYTES_MAX,
+    TURN_S,
     Claim,
     Why,
     Worth,
@@ -62,6 +66,8 @@ KEPT_MAX: Final = 512
 connections, since the other half is for peers that use theirs."""
 KEPT_PRIVATE_MAX: Final = 16
 """Idle connections that a node keeps which is not public itself: more would fill public nodes."""
+RELIED_ON_S: Final = 1.0
+"""How often the node looks on which peers it relies, to share its time."""
 RECENT_S: Final = 5.0
 """Where a peer hangs up this soon after we said something, that may be lost."""
 
@@ -109,6 +115,8 @@ class Neighbours:
         """Set, and replaced, when a dial has come to something or to nothing."""
         self.ready = trio.Event()
         """Set once peers can be dialled."""
+        self._relied_on: Container[PeerId] = ()
+        self._relied_on_s = -math.inf
         self._nursery: trio.Nursery | None = None
         self._bytes_in = 0
         self._bytes_out = 0
@@ -413,7 +421,9 @@ class Neighbours:
         assert self._nursery is not None
         self._nursery.start_soon(self._expect_hello, connection)
 
-        def receive(frames: list[bytes]) -> None:
+        def receive(frames: list[bytes]) -> list[bytes] | None:
+            began_s = time.perf_counter()
+            rest: list[bytes] | None = None
             if link.held_bytes > NOTED_BYTES:
                 self._weigh(link)
             if not frames:
@@ -421,7 +431,7 @@ class Neighbours:
                 if neighbour is not None and neighbour.connection is connection:
                     neighbour.heard_s = trio.current_time()
                     self._listener.moving(link.peer)
-                return
+                return None
             if connection.hello is None:
                 connection.hello = self._check_hello(decode_hello(frames[0]))
                 connection.patience.cancel()
@@ -431,11 +441,15 @@ class Neighbours:
             if neighbour is not None and connection in (neighbour.connection, neighbour.leaving):
                 neighbour.heard_s = trio.current_time()
                 if neighbour.leaving in (None, connection):
-                    self._listener.received(link.peer, frames)
+                    rest = self._received(link, frames, began_s)
                 else:
                     connection.held += frames
             # Nobody may speak before it has our Hello; what comes over any other link is not heard.
             self._listener.gather()
+            took_s = time.perf_counter() - began_s
+            if took_s >= SHORT_TURN_S and not self._is_relied_on(link.peer):
+                link.took_s = took_s
+            return rest
 
         try:
             await link.run(receive, self._guest_welcome(link, dialling), HELLO_BYTES_MAX)
@@ -483,7 +497,32 @@ class Neighbours:
                 await self.guests.see_off(link)
             link.close()
 
-    # Room.
+    # Room, and time.
+
+    def _received(self, link: Link, frames: list[bytes], began_s: float) -> list[bytes] | None:
+        """Hand over what a peer said; a stranger's as long as its turn is, the rest comes back."""
+        for at in range(0, len(frames), SLICE_FRAMES):
+            self._listener.received(link.peer, frames[at : at + SLICE_FRAMES])
+            if not link.is_open:
+                return None
+            is_over = time.perf_counter() - began_s > TURN_S
+            if is_over and not self._is_relied_on(link.peer):
+                return frames[at + SLICE_FRAMES :]
+        return None
+
+    def _is_relied_on(self, peer: PeerId) -> bool:
+        """Whether the node relied on a peer a moment ago: finding out takes a while."""
+        now_s = trio.current_time()
+        if now_s > self._relied_on_s + RELIED_ON_S:
+            self._relied_on, self._relied_on_s = self._listener.relied_on(), now_s
+        return peer in self._relied_on
+
+    def blame(self, peer: PeerId) -> None:
+        """A peer made a fault that no honest one makes: too many cost it its connection."""
+        link = self.link_to(peer)
+        if link is not None and link.is_at_fault():
+            self.host.resources.handshakes.watch(link.place)
+            self._cut_off(link, Why.FAULTS)
 
     def _make_room(self, newcomer: Link) -> None:
         """Close the connections that are cheapest to lose; if there are none, the newcomer."""

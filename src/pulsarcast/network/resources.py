@@ -12,7 +12,8 @@ from __future__ import annotations
 import enum
 import resource
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Final, NamedTuple, TypeVar
 
 import trio
@@ -37,6 +38,23 @@ STRANGERS_BYTES_MAX: Final = 16 * 1024 * 1024
 and answers that they do not take. Four of the largest frames."""
 HELD_BYTES_MAX: Final = 256 * 1024 * 1024
 """The same for all peers together: thirty neighbours that are full (`FULL_BYTES`)."""
+
+FAULTS_MAX: Final = 8
+"""Bad signatures and broken descriptors that cost a peer its connection: an honest peer checks what
+it passes on, and makes none."""
+FAULTS_S: Final = 60.0
+"""Within how long they count, and for how long the peer's place is watched afterwards."""
+WATCHED_APART_S: Final = 0.5
+"""How far apart handshakes of such a place begin: a new identity costs as much as ten faults."""
+WATCHED_MAX: Final = 1024
+"""Bounds the places that are watched; the one at fault longest ago goes first."""
+TURN_S: Final = 0.002
+"""How long a node reads what one stranger sent before others have their turn: an honest peer waits
+for one such turn, a fifth of 10 ms, and for what it brings about."""
+SHORT_TURN_S: Final = 0.0005
+"""A peer whose turn is shorter does not wait for the next one."""
+SLICE_FRAMES: Final = 4
+"""Frames that are taken together before the clock is looked at."""
 
 
 class Worth(enum.IntEnum):
@@ -67,6 +85,7 @@ class Why(enum.StrEnum):
     HANDSHAKES = "handshakes"
     CONNECTIONS = "connections"
     BYTES = "bytes"
+    FAULTS = "faults"
 
 
 Each = TypeVar("Each")
@@ -134,6 +153,8 @@ class Handshakes:
         self._places: dict[str, dict[Handshake, None]] = {}
         self._count = 0
         self._ended = trio.Event()
+        self._watched: dict[str, tuple[float, float]] = {}
+        """Places of peers at fault: until when, and when the next handshake may begin."""
 
     def __len__(self) -> int:
         return self._count
@@ -160,6 +181,25 @@ class Handshakes:
         self._count += 1
         return handshake
 
+    def watch(self, place: str) -> None:
+        """A peer of this place was at fault."""
+        now_s = trio.current_time()
+        _, next_s = self._watched.pop(place, (now_s, now_s))
+        self._watched[place] = (now_s + FAULTS_S, next_s)
+        if len(self._watched) > WATCHED_MAX:
+            del self._watched[next(iter(self._watched))]
+
+    def begin_s(self, place: str) -> float:
+        """When a handshake of this place may begin: now, but for a place that is watched."""
+        now_s = trio.current_time()
+        until_s, next_s = self._watched.get(place, (now_s, now_s))
+        if until_s <= now_s:
+            self._watched.pop(place, None)
+            return now_s
+        begin_s = max(now_s, next_s)
+        self._watched[place] = (until_s, begin_s + WATCHED_APART_S)
+        return begin_s
+
     def leave(self, handshake: Handshake) -> None:
         """Give a place back; twice is as good."""
         of_place = self._places.get(handshake.place, {})
@@ -170,6 +210,21 @@ class Handshakes:
             self._count -= 1
             self._ended.set()
             self._ended = trio.Event()
+
+
+class Turns:
+    """The time of a node: strangers that send much take turns, and no more than half of it."""
+
+    def __init__(self) -> None:
+        self._line = trio.StrictFIFOLock()
+
+    @asynccontextmanager
+    async def next(self, took_s: float) -> AsyncIterator[None]:
+        """Wait in line for a turn, after one that took so long; all others come in between."""
+        async with self._line:
+            is_alone = not self._line.statistics().tasks_waiting
+            await trio.sleep(0.0 if is_alone else took_s)
+            yield
 
 
 class Resources:
@@ -187,3 +242,4 @@ class Resources:
         """Connections that were closed for want of room."""
         self.handshakes = Handshakes(handshakes_max, self.cut_off)
         self.connections_max = connections_max
+        self.turns = Turns()

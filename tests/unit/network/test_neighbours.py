@@ -32,6 +32,7 @@ class Ear:
         self.story: list[str] = []
         self.reasons: list[str] = []
         self.looked_for: list[PeerId] = []
+        self.friends: list[PeerId] = []
 
     def received(self, peer: PeerId, frames: list[bytes]) -> None:
         self.heard += frames
@@ -43,7 +44,7 @@ class Ear:
         self.story.append("up")
 
     def relied_on(self) -> Container[PeerId]:
-        return ()
+        return self.friends
 
     def is_near(self, link: Link) -> bool:
         return False
@@ -318,6 +319,7 @@ def test_a_peer_that_does_not_read_is_dropped_before_memory_is_full() -> None:
             link.send(write_frames([encode_hello(two.hello)]))
             link.flush()
             await until(lambda: one.ear.story == ["up"])
+            one.ear.friends = [two.peer]
             # Nobody runs the link: nothing is read.
             frame = bytes(100_000)
             said = 0

@@ -22,6 +22,9 @@ from pulsarcast.protocol.messages import (
 LOOKUPS_MAX = 64
 """Bounds the lookups that run at a time; further ones wait."""
 WAITING_MAX = 8192
+BEGUN_AT_ONCE = 16
+"""Bounds the lookups that begin in one turn because others ended: with nobody to ask, thousands
+that joins of strangers began would end one after another, and the node would do nothing else."""
 
 
 class Lookups:
@@ -31,6 +34,7 @@ class Lookups:
         "_bucket_size",
         "_calls",
         "_draining",
+        "_goes_on",
         "_parallel",
         "_running",
         "_table",
@@ -46,6 +50,8 @@ class Lookups:
         self._parallel = context.parameters.lookup_parallel
         self._running = 0
         self._draining = False
+        self._goes_on = False
+        """Whether those that wait have a turn to come."""
         self._waiting: list[Lookup] = []
 
     def __len__(self) -> int:
@@ -139,11 +145,23 @@ class Lookups:
         self._running -= 1
         lookup.then(lookup)
         # A lookup that ends at once comes back here: only the outermost call takes the next.
-        if self._draining:
-            return
+        if not self._draining and not self._goes_on:
+            self._run_waiting()
+
+    def _run_waiting(self) -> None:
+        """Begin some that wait; where those end at once, the next ones have a turn of their own."""
         self._draining = True
         try:
-            while self._waiting and self._running < LOOKUPS_MAX:
+            for _ in range(BEGUN_AT_ONCE):
+                if not self._waiting or self._running >= LOOKUPS_MAX:
+                    break
                 self._run(self._waiting.pop(0))
         finally:
             self._draining = False
+        if self._waiting and self._running < LOOKUPS_MAX and not self._goes_on:
+            self._goes_on = True
+            self._turn.after(0.0, self._go_on)
+
+    def _go_on(self) -> None:
+        self._goes_on = False
+        self._run_waiting()

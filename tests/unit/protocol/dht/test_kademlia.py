@@ -1,6 +1,7 @@
 """The DHT over a small network: lookups, stores, faults."""
 
 from random import Random
+from typing import TypeGuard
 
 import pytest
 
@@ -12,7 +13,7 @@ from pulsarcast.model.reach import Reach
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht import lookups, placing
 from pulsarcast.protocol.dht.kademlia import Kademlia
-from pulsarcast.protocol.effects import Effect, Load, Persist, Send
+from pulsarcast.protocol.effects import Effect, Load, Persist, Send, SetTimer
 from pulsarcast.protocol.inputs import PeerUp
 from pulsarcast.protocol.messages import (
     BlockFound,
@@ -69,6 +70,10 @@ class Alone:
 
     def persists(self) -> list[Persist]:
         return [e for e in self.effects() if isinstance(e, Persist)]
+
+
+def _is_due(effect: Effect) -> TypeGuard[SetTimer]:
+    return isinstance(effect, SetTimer) and not effect.delay_s
 
 
 def a_peer(number: int) -> PeerId:
@@ -251,8 +256,14 @@ def test_lookups_beyond_the_bound_wait_and_beyond_that_fail() -> None:
     assert answers == [[]]
     assert alone.dht.footprint()["dht_lookups"] == most
     assert len(alone.sent()) == lookups.LOOKUPS_MAX
-    # The only peer is lost: all that wait end, one after the other and not inside each other.
+    # The only peer is lost: all that wait end, not inside each other, and some in each turn.
     alone.dht.lost(a_peer(1))
+    before = 1 + lookups.LOOKUPS_MAX
+    while fired := [each.timer for each in alone.effects() if _is_due(each)]:
+        assert len(fired) == 1
+        assert 0 < len(answers) - before <= lookups.BEGUN_AT_ONCE
+        before = len(answers)
+        alone.turn.fired(fired[0])
     assert len(answers) == most + 1
     assert alone.dht.footprint()["dht_lookups"] == 0
 
