@@ -86,7 +86,7 @@ def test_a_neighbour_that_misses_an_event_of_the_meta_topic_is_shown_it_once_it_
     author, member = lab.world.node(AUTHOR), lab.peer(MEMBER)
     author.handle(LinkFull(member), Now(lab.world.now, 0))
     lab.update(AUTHOR, topic, settings)
-    lab.run(RESTED_S)
+    lab.run(2 * RESTED_S)
     carrier = author.topics[topic]
     assert carrier.overlay.links[member].behind
     effects = author.handle(LinkFree(member), Now(lab.world.now, 0))
