@@ -7,7 +7,7 @@ import re
 from pulsarcast.daemon.answers import STATUS
 from pulsarcast.model import trace
 from pulsarcast.model.errors import Rejection
-from pulsarcast.network import resources
+from pulsarcast.network import dials, resources
 from pulsarcast.protocol import limits
 from pulsarcast.protocol.messages import ANSWER_CODES, JoinCode
 from pulsarcast.wire import pulsarcast_pb2 as pb
@@ -50,9 +50,10 @@ def test_every_limit_of_the_wire_is_in_its_table() -> None:
 def test_every_budget_is_in_its_table() -> None:
     told: dict[str, float] = {}
     for names, _, values, _ in rows(THREATS, "budget"):
-        found = re.findall(r"`(\w+)`", names)
+        found = re.findall(r"`([\w.]+)`", names)
         told |= dict(zip(found, map(value_of, values.split(", ")), strict=True))
     built = {name: value for name, value in vars(resources).items() if name.isupper()}
+    built |= {f"dials.{name}": value for name, value in vars(dials).items() if name.isupper()}
     assert told == built
 
 

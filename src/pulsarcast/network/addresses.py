@@ -9,7 +9,8 @@ push out what others told and nobody has tried yet, but neither of these.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -17,7 +18,7 @@ from msgspec.structs import replace
 from pulsarcast.model.errors import LocalError
 from pulsarcast.model.ids import PeerId, parse_peer
 from pulsarcast.model.reach import Reach
-from pulsarcast.network.multiaddrs import check_address
+from pulsarcast.network.multiaddrs import Scope, check_address, scope_of
 from pulsarcast.protocol.limits import ADDRESSES_MAX
 from pulsarcast.protocol.messages import (
     BlockFound,
@@ -48,7 +49,7 @@ _MANY: Final[Mapping[type, str]] = {
     Members: "members",
 }
 _ONE: Final = (JoinReferred, HandOver)
-_WITH_CONTACTS: Final = frozenset((*_MANY, *_ONE))
+WITH_CONTACTS: Final = frozenset((*_MANY, *_ONE))
 
 
 class AddressBook:
@@ -59,6 +60,8 @@ class AddressBook:
         self._reached: dict[PeerId, tuple[str, ...]] = {}
         self._given: dict[PeerId, tuple[str, ...]] = {}
         self._hearsay: dict[PeerId, tuple[str, ...]] = {}
+        self._namers: dict[PeerId, str] = {}
+        """The places that told what others say."""
         self._private: dict[PeerId, tuple[()]] = {}
         """Peers that say that nobody can dial them."""
         self._tables = (self._own, self._reached, self._given, self._hearsay)
@@ -108,32 +111,37 @@ class AddressBook:
         """Whether a peer has said that nobody can dial it."""
         return peer in self._private
 
-    def heard(self, contact: Contact) -> None:
-        """Somebody says where a peer is."""
+    def heard(self, contact: Contact, place: str = "") -> None:
+        """A peer of this place says where another is."""
         if contact.addresses:
+            if place or contact.peer not in self._hearsay:
+                _put(self._namers, contact.peer, place)
             known = self._hearsay.get(contact.peer, ())
             merged = dict.fromkeys((*contact.addresses, *known))
             _put(self._hearsay, contact.peer, tuple(merged)[:HEARSAY_MAX])
 
-    def learn(self, message: Message) -> None:
-        """Take the addresses out of a message that came."""
-        if type(message) in _WITH_CONTACTS:
-            for contact in _contacts(message):
-                self.heard(contact)
+    def learn(self, message: Message, place: str, scope: Scope) -> Message:
+        """Take the addresses out of a message that came; returns it with those that may be dialled.
+
+        Its sender's own address has a scope: the sender cannot know what is inside a narrower one,
+        and would send the node to services of its own machine or network.
+        """
+        if type(message) not in WITH_CONTACTS:
+            return message
+        if any(scope_of(text) < scope for each in _contacts(message) for text in each.addresses):
+            message = _changed(message, partial(_within, scope))
+        for contact in _contacts(message):
+            self.heard(contact, place)
+        return message
+
+    def namer_of(self, peer: PeerId) -> str | None:
+        """The place that told where a peer is; None: a surer one told it too."""
+        is_sure = any(peer in table for table in (self._own, self._reached, self._given))
+        return None if is_sure else self._namers.get(peer, "")
 
     def fill(self, message: Message) -> Message:
         """A message with the addresses of those it names."""
-        kind = type(message)
-        if kind not in _WITH_CONTACTS:
-            return message
-        name = _MANY.get(kind)
-        if name is not None:
-            contacts: tuple[Contact, ...] = getattr(message, name)
-            return replace(message, **{name: self._fill(contacts)}) if contacts else message
-        assert isinstance(message, _ONE)
-        if message.contact is None:
-            return message
-        return replace(message, contact=self._fill((message.contact,))[0])
+        return _changed(message, self._fill) if type(message) in WITH_CONTACTS else message
 
     def _fill(self, contacts: Iterable[Contact]) -> tuple[Contact, ...]:
         return tuple(
@@ -141,6 +149,28 @@ class AddressBook:
             Contact(peer, () if peer in self._private else self.of(peer)[:ADDRESSES_MAX] or said)
             for peer, said in contacts
         )
+
+
+def _changed(
+    message: Message, change: Callable[[Iterable[Contact]], tuple[Contact, ...]]
+) -> Message:
+    """A message with other addresses of those it names."""
+    name = _MANY.get(type(message))
+    if name is not None:
+        contacts: tuple[Contact, ...] = getattr(message, name)
+        return replace(message, **{name: change(contacts)}) if contacts else message
+    assert isinstance(message, _ONE)
+    if message.contact is None:
+        return message
+    return replace(message, contact=change((message.contact,))[0])
+
+
+def _within(scope: Scope, contacts: Iterable[Contact]) -> tuple[Contact, ...]:
+    """The contacts with those addresses that a peer of this scope can know."""
+    return tuple(
+        Contact(peer, tuple(each for each in addresses if scope_of(each) >= scope))
+        for peer, addresses in contacts
+    )
 
 
 def _contacts(message: Message) -> Iterable[Contact]:
@@ -152,9 +182,9 @@ def _contacts(message: Message) -> Iterable[Contact]:
     return () if message.contact is None else (message.contact,)
 
 
-def _put(table: dict[PeerId, Any], peer: PeerId, addresses: tuple[str, ...]) -> None:
+def _put(table: dict[PeerId, Any], peer: PeerId, value: object) -> None:
     table.pop(peer, None)
-    table[peer] = addresses
+    table[peer] = value
     if len(table) > KNOWN_MAX:
         del table[next(iter(table))]
 

@@ -34,7 +34,7 @@ from pulsarcast.model.remembering import (
     REMEMBERED_MAX,
     RememberedVerification,
 )
-from pulsarcast.network.addresses import AddressBook
+from pulsarcast.network.addresses import WITH_CONTACTS, AddressBook
 from pulsarcast.network.dial_backs import dial_back
 from pulsarcast.network.disk import Disk
 from pulsarcast.network.host import AddressInUseError, AddressMissingError, Host
@@ -51,6 +51,7 @@ from pulsarcast.network.multiaddrs import (
     host_of,
     is_dialable,
     is_everywhere,
+    scope_of,
 )
 from pulsarcast.network.neighbour import Topic
 from pulsarcast.network.neighbours import Neighbours
@@ -434,7 +435,11 @@ class Driver:
                 self._write(
                     trace.RpcReceived(type(message).__name__, topic_of(message), peer, len(frame))
                 )
-            self.book.learn(message)
+            if type(message) in WITH_CONTACTS:
+                link = self.neighbours.link_to(peer)
+                if link is not None:
+                    scope = scope_of(link.remote_address)
+                    message = self.book.learn(message, link.place, scope)
             if isinstance(message, ReachChanged):
                 self.neighbours.renewed(peer, message.reach, message.addresses)
                 self.relays.look()

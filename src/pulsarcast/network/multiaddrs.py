@@ -10,8 +10,10 @@ The host of a relayed address is its relay's. libp2p's own messages hold address
 
 from __future__ import annotations
 
+import enum
 import re
 import socket
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final, NamedTuple
 
@@ -31,6 +33,22 @@ _NAME_MAX: Final = 253
 _NAME: Final = re.compile(r"[!-~]+")
 _DNS_NAME: Final = re.compile(r"[!-\-/-~]{1,63}(\.[!-\-/-~]{1,63})*\.?")
 """Labels that are neither empty nor long: all others are errors before anybody is asked."""
+
+SCOPES_MAX: Final = 4096
+"""Bounds the addresses whose scope is remembered: those of heartbeats come again and again."""
+_PRIVATE: Final = tuple(
+    map(
+        ip_network,
+        (
+            "10.0.0.0/8",
+            "172.16.0.0/12",
+            "192.168.0.0/16",
+            "169.254.0.0/16",
+            "fc00::/7",
+            "fe80::/10",
+        ),
+    )
+)
 
 _CIRCUIT: Final = "/p2p-circuit"
 _CODES: Final = {
@@ -144,6 +162,29 @@ def is_loopback(address: str) -> bool:
     """Whether an address leads to this machine alone."""
     kind, host, _ = parse_address(address, None)
     return kind in ("ip4", "ip6") and ip_address(host).is_loopback
+
+
+class Scope(enum.IntEnum):
+    """From where an address leads to the same machine."""
+
+    MACHINE = 0
+    NETWORK = 1
+    """A private network, or a link."""
+    WORLD = 2
+    """Also of names, and of texts that are no addresses: nothing answers there."""
+
+
+@lru_cache(SCOPES_MAX)
+def scope_of(address: str) -> Scope:
+    """From where an address leads to the same machine; of a relayed one, to its relay."""
+    try:
+        ip = ip_address(host_of(address).partition("%")[0])
+    except (LocalError, RemoteError, ValueError):
+        return Scope.WORLD
+    if ip.is_loopback or ip.is_unspecified:
+        return Scope.MACHINE
+    is_private = any(ip in network for network in _PRIVATE if network.version == ip.version)
+    return Scope.NETWORK if is_private else Scope.WORLD
 
 
 def place_of(address: str) -> str:

@@ -25,10 +25,11 @@ from pulsarcast.model.reach import Reach
 from pulsarcast.network import identify, ping
 from pulsarcast.network.addresses import CIRCUIT, AddressBook
 from pulsarcast.network.circuits import HOP
+from pulsarcast.network.dials import DIALS_MAX, Dials
 from pulsarcast.network.guests import Guests
 from pulsarcast.network.host import DialError, Host
 from pulsarcast.network.link import Link
-from pulsarcast.network.multiaddrs import Relay
+from pulsarcast.network.multiaddrs import Relay, scope_of
 from pulsarcast.network.neighbour import Connection, Listener, Neighbour, Refused, Topic
 from pulsarcast.network.replacing import REPLACES, Replacing
 from pulsarcast.network.resources import (
@@ -55,7 +56,6 @@ from pulsarcast.wire.lanes import FREE_BYTES, FULL_BYTES, QUEUE_BYTES_MAX
 HELLO_S_MAX: Final = 25.0
 """Longer than a dial may take: the answer may have to wait for one."""
 SEARCH_S_MAX: Final = 15.0
-DIALS_MAX: Final = 16
 BACKOFF_S: Final = 1.0
 BACKOFF_S_MAX: Final = 60.0
 REFUSED_MAX: Final = 4096
@@ -102,7 +102,7 @@ class Neighbours:
         self._heavy: dict[Link, None] = {}
         """Those that were seen to hold much."""
         self.guests = Guests()
-        self._dials = trio.CapacityLimiter(DIALS_MAX)
+        self._dials = Dials()
         self._relayed_dials = trio.CapacityLimiter(DIALS_MAX)
         """Relayed dials wait for direct ones, to relays, and so have places of their own."""
         self.dial_through: DialThrough | None = None
@@ -369,7 +369,7 @@ class Neighbours:
         text = ""
         if direct or through is None:
             try:
-                async with self._dials:
+                async with self._dials.place(self.book.namer_of(neighbour.peer)):
                     return await self.host.dial(neighbour.peer, direct)
             except DialError as error:
                 if through is None:
@@ -732,7 +732,9 @@ class Neighbours:
         link, hello = connection.link, connection.hello
         assert hello is not None
         near = self._listener.is_near(link)
-        self.book.told_by_itself(link.peer, hello.addresses, hello.reach, near=near)
+        scope = scope_of(link.remote_address)
+        addresses = tuple(each for each in hello.addresses if scope_of(each) >= scope)
+        self.book.told_by_itself(link.peer, addresses, hello.reach, near=near)
 
     # Ending.
 

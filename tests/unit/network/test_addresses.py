@@ -1,6 +1,9 @@
+import pytest
+
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.network.addresses import HEARSAY_MAX, KNOWN_MAX, AddressBook
+from pulsarcast.network.multiaddrs import Scope, scope_of
 from pulsarcast.protocol.limits import ADDRESSES_MAX
 from pulsarcast.protocol.messages import (
     Contact,
@@ -89,7 +92,7 @@ def test_contacts_get_their_addresses_on_the_way_out_and_leave_them_on_the_way_i
         HandOver(TOPIC, Contact(peer(1))),
     ):
         receiver = AddressBook()
-        receiver.learn(sender.fill(message))
+        receiver.learn(sender.fill(message), "place", Scope.WORLD)
         assert receiver.of(peer(1)) == ("/one",), message
         assert not receiver.of(peer(2))
 
@@ -98,10 +101,49 @@ def test_messages_without_contacts_stay_the_same_object() -> None:
     book = AddressBook()
     for message in (Credit(TOPIC, 1), HandOver(TOPIC, None), Peers(1, ())):
         assert book.fill(message) is message
-        book.learn(message)
+        book.learn(message, "place", Scope.WORLD)
     assert len(book) == 0
 
 
 def test_an_address_that_came_with_a_contact_is_passed_on_where_we_know_none() -> None:
     filled = AddressBook().fill(Peers(1, (Contact(peer(1), ("/a",)),)))
     assert filled == Peers(1, (Contact(peer(1), ("/a",)),))
+
+
+def test_a_peer_cannot_send_the_node_to_narrower_networks_than_its_own() -> None:
+    near = (
+        "/ip4/127.0.0.1/tcp/1",
+        "/ip4/192.168.1.1/tcp/1",
+        "/ip4/1.2.3.4/tcp/1",
+        "/dns/a.b/tcp/1",
+    )
+    told = Peers(2, (Contact(peer(1), near),))
+    for scope in Scope:
+        book = AddressBook()
+        learnt = book.learn(told, "place", scope)
+        assert learnt == Peers(2, (Contact(peer(1), near[scope:]),))
+        assert book.of(peer(1)) == near[scope:]
+
+
+@pytest.mark.parametrize(
+    ("address", "scope"),
+    [
+        ("/ip6/::1/tcp/1", Scope.MACHINE),
+        ("/ip4/0.0.0.0/tcp/1", Scope.MACHINE),
+        ("/ip4/169.254.169.254/tcp/80", Scope.NETWORK),
+        ("/ip6/fd00::1/tcp/1", Scope.NETWORK),
+        ("/ip6/2001:db8::1/tcp/1", Scope.WORLD),
+        ("nonsense", Scope.WORLD),
+    ],
+)
+def test_addresses_have_a_scope(address: str, scope: Scope) -> None:
+    assert scope_of(address) is scope
+
+
+def test_the_place_that_named_a_peer_is_known_until_a_surer_one_tells_of_it() -> None:
+    book = AddressBook()
+    book.heard(Contact(peer(1), ("/a",)), "here")
+    book.heard(Contact(peer(1), ("/a",)))
+    assert book.namer_of(peer(1)) == "here"
+    book.reached(peer(1), "/a")
+    assert book.namer_of(peer(1)) is None
