@@ -115,6 +115,12 @@ class NodeCollector(Collector):
         yield _gauge("offers", "Events on their way into topics not followed.", held["offers"])
         yield _gauge("readers_connected", "Subscribers over HTTP.", service.readers)
         yield _count("readers_cut_off", "Subscribers that took nothing.", service.slow_readers)
+        cut_off = CounterMetricFamily(
+            "pulsarcast_peers_cut_off", "Connections that were closed for others.", labels=("why",)
+        )
+        for why, count in counters.cut_off.items():
+            cut_off.add_metric((why,), count)
+        yield cut_off
         ways = CounterMetricFamily(
             "pulsarcast_recoveries", "How often each way of recovering was taken.", labels=("way",)
         )

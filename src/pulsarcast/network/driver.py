@@ -14,8 +14,8 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import Final, Protocol, assert_never
@@ -58,6 +58,7 @@ from pulsarcast.network.neighbours import Neighbours
 from pulsarcast.network.punching import Punching
 from pulsarcast.network.relay_client import RelayClient
 from pulsarcast.network.relay_server import RelayServer
+from pulsarcast.network.resources import Why
 from pulsarcast.network.timers import Timers
 from pulsarcast.network.tracing import NodeTrace
 from pulsarcast.protocol.commands.commands import STOPPING
@@ -160,6 +161,8 @@ class Counters:
     """Events that programs of this node published, by itself or by a request."""
     deliveries: int = 0
     commits: int = 0
+    cut_off: Mapping[str, int] = field(default_factory=dict)
+    """Connections closed for want of room, or for faults, by the budget that ran out."""
 
 
 class Driver:
@@ -661,6 +664,7 @@ class Driver:
             publications=self.publications,
             deliveries=self._deliveries,
             commits=self.disk.commits,
+            cut_off={why.value: self.host.resources.cut_off[why] for why in Why},
         )
 
     def _fire(self, timers: list[int]) -> None:

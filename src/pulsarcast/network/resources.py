@@ -80,7 +80,7 @@ class Claim(NamedTuple):
 
 
 class Why(enum.StrEnum):
-    """Why a connection was closed for want of room."""
+    """Which budget of a connection, or of all, ran out."""
 
     HANDSHAKES = "handshakes"
     CONNECTIONS = "connections"
@@ -239,7 +239,7 @@ class Resources:
             handshakes_max = min(handshakes_max, files_max // 4)
             connections_max = min(connections_max, files_max // 2)
         self.cut_off: Counter[Why] = Counter()
-        """Connections that were closed for want of room."""
+        """Connections that were closed, by the budget that ran out."""
         self.handshakes = Handshakes(handshakes_max, self.cut_off)
         self.connections_max = connections_max
         self.turns = Turns()

@@ -14,6 +14,7 @@ from pulsarcast.daemon import local_names
 from pulsarcast.daemon.service import Service
 from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import peer_text
+from pulsarcast.network.resources import Why
 from tests.support.daemon_in_process import daemon, play
 
 
@@ -327,6 +328,8 @@ def test_meters_count_and_carry_no_payload(tmp_path: Path) -> None:
                 assert f"pulsarcast_{meter} 0.0" in text
             for meter in ("relayed_bytes", "holes_punched", "holes_not_punched"):
                 assert f"pulsarcast_{meter}_total 0.0" in text
+            for why in Why:
+                assert f'pulsarcast_peers_cut_off_total{{why="{why}"}} 0.0' in text
 
     play(scene)
 

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
+import trio.lowlevel
 from msgspec.structs import replace
 
 from pulsarcast.model.errors import RemoteError
@@ -16,6 +17,7 @@ from pulsarcast.network.addresses import AddressBook
 from pulsarcast.network.host import Host
 from pulsarcast.network.link import MOVING_S, Link
 from pulsarcast.network.neighbours import Neighbours
+from pulsarcast.network.resources import Why
 from pulsarcast.protocol.messages import Contact, Peers
 from pulsarcast.wire.framing import write_frames
 from pulsarcast.wire.hello import Hello, encode_hello
@@ -332,6 +334,35 @@ def test_a_peer_that_does_not_read_is_dropped_before_memory_is_full() -> None:
             assert QUEUE_BYTES_MAX < said < 2 * QUEUE_BYTES_MAX
             assert one.host.connection_count == 0
             link.close()
+
+    play(scene)
+
+
+def test_a_stranger_that_does_not_read_is_dropped_where_all_together_hold_too_much() -> None:
+    """A peer that the node relies on is not, and neither is the one that holds less."""
+
+    async def scene() -> None:
+        async with someone(1) as one, someone(2) as two, someone(3) as three, someone(4) as four:
+            links = []
+            for other in (two, three, four):
+                link = await other.host.dial(one.peer, one.hello.addresses)
+                link.send(write_frames([encode_hello(other.hello)]))
+                link.flush()
+                links.append(link)
+            await until(lambda: one.ear.story == ["up"] * 3)
+            one.ear.friends = [two.peer]
+            frame = bytes(1_000_000)
+            for _ in range(20):
+                one.say(two, frame)
+            for _ in range(3):
+                one.say(three, frame)
+            while one.neighbours.is_connected(four.peer):
+                one.say(four, frame)
+                await trio.lowlevel.checkpoint()
+            assert one.host.resources.cut_off == {Why.BYTES: 1}
+            assert set(one.neighbours.connected()) == {two.peer, three.peer}
+            for link in links:
+                link.close()
 
     play(scene)
 
