@@ -58,7 +58,8 @@ def test_every_row_has_all_its_cells() -> None:
 
 def test_whatever_is_asked_for_is_pinned_within_its_range() -> None:
     wanted = [each for part in declared().values() for each in part]
-    wanted += PROJECT["dependency-groups"]["dev"] + PROJECT["build-system"]["requires"]
+    wanted += [each for group in PROJECT["dependency-groups"].values() for each in group]
+    wanted += PROJECT["build-system"]["requires"]
     for each in wanted:
         requirement = Requirement(each)
         pin = PINS.get(canonicalize_name(requirement.name))

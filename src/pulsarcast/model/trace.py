@@ -11,7 +11,7 @@ loaded. Every type of field has a column: its Spark type, and how a value is wri
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, get_type_hints
 
@@ -107,15 +107,19 @@ class _Column(NamedTuple):
 
     ddl: str
     write: Callable[[Any], bytes]
-    read: Callable[[Any], object] | None = None  # None: JSON has it as it is
+    read: Callable[[Any], object]
 
 
+_WRONG: Final = (AttributeError, KeyError, TypeError, ValueError)
+"""What it raises to read one type of JSON as another."""
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 # The same names come again and again, and base58 is slow. (Writing remembers them in `ids`.)
 _read_peer = lru_cache(maxsize=1 << 17)(parse_peer)
 _read_cid = lru_cache(maxsize=1 << 17)(parse_cid)
+_read_text = partial(msgspec.convert, type=str)
+_read_int = partial(msgspec.convert, type=int)
 
 
 def _write_peer(peer: PeerId) -> bytes:
@@ -148,7 +152,10 @@ def _write_marks(marks: tuple[Mark, ...]) -> bytes:
 
 
 def _read_marks(marks: list[dict[str, Any]]) -> tuple[Mark, ...]:
-    return tuple(Mark(_read_peer(m["publisher"]), m["epoch"], m["number"]) for m in marks)
+    return tuple(
+        Mark(_read_peer(mark["publisher"]), _read_int(mark["epoch"]), _read_int(mark["number"]))
+        for mark in marks
+    )
 
 
 def _write_position(position: Position | None) -> bytes:
@@ -156,7 +163,9 @@ def _write_position(position: Position | None) -> bytes:
 
 
 def _read_position(fields: dict[str, int] | None) -> Position | None:
-    return None if fields is None else Position(fields["term"], fields["number"])
+    if fields is None:
+        return None
+    return Position(_read_int(fields["term"]), _read_int(fields["number"]))
 
 
 def _or_null(write: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
@@ -170,19 +179,21 @@ def _or_none(read: Callable[[Any], object]) -> Callable[[Any], object]:
 _MARKS_DDL = "array<struct<publisher:string,epoch:bigint,number:bigint>>"
 _POSITION_DDL = "struct<term:bigint,number:bigint>"
 _COLUMNS: Final[Mapping[object, _Column]] = {
-    str: _Column("string", _encode),
-    str | None: _Column("string", _encode),
-    int: _Column("bigint", _encode),
-    int | None: _Column("bigint", _encode),
-    float: _Column("double", _encode),
-    bool: _Column("boolean", _encode),
+    str: _Column("string", _encode, _read_text),
+    str | None: _Column("string", _encode, _or_none(_read_text)),
+    int: _Column("bigint", _encode, _read_int),
+    int | None: _Column("bigint", _encode, _or_none(_read_int)),
+    float: _Column("double", _encode, partial(msgspec.convert, type=float)),
+    bool: _Column("boolean", _encode, partial(msgspec.convert, type=bool)),
     bytes: _Column("string", lambda data: _encode(data.hex()), bytes.fromhex),
     PeerId: _Column("string", _write_peer, _read_peer),
     PeerId | None: _Column("string", _or_null(_write_peer), _or_none(_read_peer)),
     tuple[PeerId, ...] | None: _Column(
         "array<string>", _or_null(_write_peers), _or_none(_read_peers)
     ),
-    tuple[str, ...] | None: _Column("array<string>", _encode, _or_none(tuple)),
+    tuple[str, ...] | None: _Column(
+        "array<string>", _encode, _or_none(partial(msgspec.convert, type=tuple[str, ...]))
+    ),
     Cid: _Column("string", _write_cid, _read_cid),
     Cid | None: _Column("string", _or_null(_write_cid), _or_none(_read_cid)),
     tuple[Cid, ...]: _Column("array<string>", _write_cids, _read_cids),
@@ -273,17 +284,19 @@ def decode_line(line: bytes | str) -> Line:
     """
     try:
         fields = _decode(line)
-        envelope = Envelope(**{name: fields.pop(name) for name in ENVELOPE_SCHEMA})
+        envelope = msgspec.convert(
+            {name: fields.pop(name) for name in ENVELOPE_SCHEMA}, type=Envelope
+        )
         kind = _BY_NAME.get(name := fields.pop("kind"))
         if kind is None:
             return Line(envelope, Unknown(name, fields))
         values = {
-            name: fields[name] if column.read is None else column.read(fields[name])
+            name: column.read(fields[name])
             for name, column in kind.columns.items()
             # A field that came with a later version may be absent in an earlier one.
             if name in fields or envelope.schema_version >= SCHEMA_VERSION
         }
         record = kind.record(**values)
-    except (msgspec.DecodeError, KeyError, TypeError, ValueError, LocalError) as error:
+    except (msgspec.DecodeError, LocalError, *_WRONG) as error:
         raise LocalError(f"not a line of a trace: {error}") from error
     return Line(envelope, record)
